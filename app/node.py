@@ -22,8 +22,11 @@ from app.background.health_log import log_health, log_health_check
 from app.background.notify import NotifyCenter
 from app.background.push_udp import UdpPusher
 from app.background.timers import NamingTimer, Tick
+from app.config.addresses import split_address
 from app.config.settings import Settings
 from app.config.version import MEMBER_AGENT, NACOS_VERSION
+from app.dns.dns_frontend import DnsFrontend
+from app.dns.name_index import NameIndex
 from app.http.api.answers import text_reply
 from app.http.api.beats import BeatCollector
 from app.http.api.call import Services
@@ -116,9 +119,13 @@ from distro.ports import Clock, Component, DatumCodec, DistroCallbackAgent, Dist
 from distro.protocol import DistroProtocol
 from distro.receive import DistroReceiver
 from distro.runtime import DistroRuntime
-from distro.types import DistroKey, MemberKind
+from distro.types import DistroKey, MemberKind, MemberState
 
 LOG = logging.getLogger(__name__)
+UP = MemberState.UP
+"""Python 3.11 needs ten times as long to look a member up in its class."""
+READABLE = (None, "", UP.value, "READ_ONLY")
+"""The statuses that an operator may set, or none, with which reads are answered."""
 READY_CHECK_MS = 20
 FOREVER_MS = 1 << 60
 NOTED_MAX = 1_000
@@ -645,6 +652,7 @@ def build_frontends(
     writes = MemberWrites(engine.cluster, domain.durable, forwarder, settings.context_path)
     grpc = build_grpc(settings, clock, domain, engine, counters, config_calls, writes, access, instruments)
     ways: list[PushWay] = [("udp", push.states), *([("grpc", grpc.push_states)] if grpc else [])]
+    dns = build_dns(settings, clock, domain, engine.cluster, counters)
     operator = build_operator(domain, engine, clock, ways)
     http_services = Services(
         settings=settings,
@@ -666,7 +674,7 @@ def build_frontends(
         decisions=DecisionMemo(),
         http=http,
         clients=domain.clients,
-        loop_frontends=(grpc,) if grpc else (),
+        loop_frontends=tuple(one for one in (grpc, dns) if one is not None),
         loader=grpc.loader if grpc else None,
         counters=counters,
         config_calls=config_calls,
@@ -677,7 +685,7 @@ def build_frontends(
         tls=engine.tls,
         addresses=domain.limits.addresses,
         instruments=instruments,
-        metrics=build_metrics(settings, clock, domain, engine, push, counters, instruments),
+        metrics=build_metrics(settings, clock, domain, engine, push, counters, instruments, dns),
         wall_ms=clock.wall_ms,
         monotonic_ms=clock.monotonic_ms,
     )
@@ -727,6 +735,25 @@ def build_grpc(
     grpc = GrpcFrontend(services, settings.rpc, engine.tls.grpc, domain.notify.subscribe)
     counters.add(grpc.counters)
     return grpc
+
+
+def build_dns(
+    settings: Settings, clock: Clock, domain: Domain, cluster: Membership, counters: Counters
+) -> DnsFrontend | None:
+    """Make the DNS frontend, and have it told of all services from now on; None when there is to be none."""
+    if settings.dns is None:
+        return None
+    index = NameIndex()
+    domain.registry.table.on_listed = index.note
+
+    def serves() -> bool:
+        # As HTTP answers lists: an operator's status may allow reads, or nothing.
+        return cluster.state() is UP and domain.durable.overridden_status in READABLE
+
+    own_host, _ = split_address(settings.self_address)
+    dns = DnsFrontend(settings.dns, index, domain.naming.service_view, serves, own_host, clock.wall_ms())
+    counters.add(dns.stats.counters)
+    return dns
 
 
 @dataclass(frozen=True, slots=True)
@@ -804,6 +831,7 @@ def build_metrics(
     push: UdpPusher,
     counters: Counters,
     instruments: Instruments,
+    dns: DnsFrontend | None,
 ) -> NodeMetrics:
     """Make the metrics over the counters of all parts, those that are added later too."""
     sources = NodeSources(counters.by_name, domain.naming, domain.clients, push, engine.cluster, engine.protocol)
@@ -815,6 +843,7 @@ def build_metrics(
         settings.data_dir,
         clock.monotonic_ms,
         settings.self_address,
+        dns.stats.kinds if dns else None,
     )
     return NodeMetrics(parts)
 

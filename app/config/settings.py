@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from app.config import settings_keys as keys
 from app.config.addresses import PORT_MAX, is_loopback, join_address, own_address
 from app.config.auth_settings import AUTH_ENABLED, AUTH_KEYS, TOKEN_KEY, TOKEN_TTL, AuthSettings, parse_token_key
+from app.config.dns_settings import DNS_KEYS, DnsSettings, dns_settings, dns_warnings
 from app.config.guard_settings import GUARD_KEYS, GuardSettings, guard_settings
 from app.config.identity_settings import (
     IDENTITY_KEY,
@@ -48,6 +49,7 @@ ALL_KEYS: tuple[Key[Any], ...] = (
     *AUTH_KEYS,
     *IDENTITY_KEYS,
     *GUARD_KEYS,
+    *DNS_KEYS,
     *LIMIT_KEYS,
     *OBSERVABILITY_KEYS,
 )
@@ -133,6 +135,8 @@ class Settings:
     """The settings of the gRPC ports; None without gRPC."""
     http_tls: HttpTls | None
     """The settings of HTTPS; None while the HTTP port is plain."""
+    dns: DnsSettings | None
+    """The settings of the DNS server; None without one."""
     limits: LimitSettings
     told: Observability
     """What this node tells of itself: metrics and logs."""
@@ -253,6 +257,7 @@ def read_settings(overrides: Mapping[str, str] | None = None, environ: Mapping[s
         distro=_distro_config(sources),
         rpc=_rpc(sources, port),
         http_tls=http_tls(sources.get, lambda key: sources.find(key)[1]),
+        dns=dns_settings(sources.get, host, port),
         limits=LimitSettings(**{name: sources.get(key) for name, key in LIMITS.items()}),
         told=observability(sources.get, sources.get(keys.DATA_DIR)),
         warnings=(
@@ -260,6 +265,7 @@ def read_settings(overrides: Mapping[str, str] | None = None, environ: Mapping[s
             *_member_warnings(standalone, listed or (), self_address),
             *tls_warnings(sources.get, standalone),
             *_exposure_warnings(host, port),
+            *dns_warnings(sources.get, has_users=sources.get(AUTH_ENABLED)),
             *(() if standalone else identity_warnings(members, host, identity, without=without_identity)),
         ),
     )

@@ -74,6 +74,8 @@ class MetricParts:
     data_dir: Path
     monotonic_ms: Callable[[], int]
     self_address: str
+    dns_kinds: Callable[[], Sequence[tuple[str, str, int]]] | None = None
+    """DNS answers by type and result, with their count; None without a DNS server."""
 
 
 class NodeMetrics:
@@ -89,6 +91,8 @@ class NodeMetrics:
             MachineCollector(parts.data_dir),
         ):
             self._registry.register(collector)
+        if parts.dns_kinds is not None:
+            self._registry.register(DnsCollector(parts.dns_kinds))
         ProcessCollector(registry=self._registry)
         self._monotonic_ms = parts.monotonic_ms
         self._lock = threading.Lock()
@@ -157,6 +161,21 @@ class RequestCollector(Collector):
         lag = HistogramMetricFamily(f"{PREFIX}loop_lag_seconds", "By how much the event loop was late with a timer.")
         add_timings(lag, [], self._http.loop_lag)
         yield from (requests, seconds, calls, call_seconds, lag)
+
+
+class DnsCollector(Collector):
+    """DNS answers by type and result."""
+
+    def __init__(self, kinds: Callable[[], Sequence[tuple[str, str, int]]]) -> None:
+        self._kinds = kinds
+
+    def collect(self) -> Iterator[Metric]:
+        answers = CounterMetricFamily(
+            f"{PREFIX}dns_answers", "DNS answers by type and result.", labels=["type", "result"]
+        )
+        for qtype, result, count in sorted(self._kinds()):
+            answers.add_metric([qtype, result], count)
+        yield answers
 
 
 class NamingCollector(Collector):

@@ -67,6 +67,8 @@ class ServiceTable:
         """Those with persistent instances, which are looked at each second."""
         self._first_revision = 0
         """Of a new service: above those of dropped ones, which may be the same service before, with kept lists."""
+        self.on_listed: Callable[[str, str, bool], None] | None = None
+        """Told under the lock when readers begin to see a service, or see it no more: namespace, full name, which."""
         self.find: Callable[[str], Service | None] = self._services.get
         """The service of a datum key, hidden ones too. The mapping's own method, as each beat and send calls it."""
 
@@ -158,6 +160,8 @@ class ServiceTable:
         if service.dropped or full_name not in self._namespaces.get(namespace, ()):
             service.hidden = service.dropped = False
             self._namespaces.setdefault(namespace, {})[full_name] = service
+            if self.on_listed is not None:
+                self.on_listed(namespace, full_name, True)
         return service
 
     def open_hidden(self, namespace: str, full_name: str, now_ms: int) -> Service:
@@ -228,9 +232,11 @@ class ServiceTable:
 
     def _unlist(self, service: Service) -> None:
         names = self._namespaces.get(service.namespace, {})
-        names.pop(service.full_name, None)
+        was_listed = names.pop(service.full_name, None) is not None
         if not names:
             self._namespaces.pop(service.namespace, None)
+        if was_listed and self.on_listed is not None:
+            self.on_listed(service.namespace, service.full_name, False)
 
     # --- the health check's notes -----------------------------------------------------------------
 

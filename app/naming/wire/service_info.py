@@ -4,6 +4,7 @@ The bytes of a host are kept with its instance: after a change of one of ten tho
 """
 
 import hashlib
+from collections.abc import Sequence
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -126,15 +127,21 @@ def _render(view: ServiceView, variant: Variant) -> tuple[bytes, bytes]:
     return begin + orjson.dumps(before)[1:-1] + b',"lastRefTime":', b"," + orjson.dumps(after)[1:]
 
 
-def _hosts(chosen: list[Instance], protect_threshold: float, variant: Variant) -> list[bytes]:
-    """The JSON of the hosts to show, unhealthy ones first. At or below the threshold all count as healthy.
+def by_health(chosen: Sequence[Instance], protect_threshold: float) -> tuple[Sequence[Instance], Sequence[Instance]]:
+    """The instances that a list shows as unhealthy, and as healthy. At or below the threshold all are healthy.
 
-    Disabled instances count in the ratio, though they are not shown. Source: Nacos 1.4.1.
+    Disabled instances count in the ratio, and are in the results, though no list shows them. Source: Nacos 1.4.1.
     """
     unhealthy = [one for one in chosen if not one.healthy]
     healthy = [one for one in chosen if one.healthy] if unhealthy else chosen
     if unhealthy and len(healthy) / len(chosen) <= protect_threshold:
-        unhealthy, healthy = [], chosen
+        return [], chosen
+    return unhealthy, healthy
+
+
+def _hosts(chosen: list[Instance], protect_threshold: float, variant: Variant) -> list[bytes]:
+    """The JSON of the hosts to show, unhealthy ones first."""
+    unhealthy, healthy = by_health(chosen, protect_threshold)
     java = variant.java_agent
     hosts = [] if variant.healthy_only else [_host(one, False, java) for one in unhealthy if one.enabled]
     hosts.extend([_host(one, True, java) for one in healthy if one.enabled])

@@ -1,0 +1,1 @@
+"""Frontend 3, DNS: the healthy instances of services as A, AAAA and SRV records."""

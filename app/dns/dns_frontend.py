@@ -1,0 +1,80 @@
+"""The DNS frontend: makes its parts, starts and stops them."""
+
+import ipaddress
+import logging
+import time
+from collections.abc import Callable
+from random import Random
+
+from app.config.addresses import join_address
+from app.config.dns_settings import DnsSettings
+from app.config.settings import SettingError
+from app.dns.name_index import NameIndex
+from app.dns.responder import Responder
+from app.dns.source_rate import SourceRate
+from app.dns.tcp_port import TcpPort
+from app.dns.udp_port import UdpPort
+from app.dns.zone import Zone
+from app.naming.model.model import ServiceView
+
+LOG = logging.getLogger(__name__)
+
+
+class DnsFrontend:
+    """The DNS server of a node. Made before the loop runs; ``start``, ``leave``, ``stop``: on the loop."""
+
+    def __init__(
+        self,
+        settings: DnsSettings,
+        index: NameIndex,
+        view_of: Callable[[str, str], ServiceView | None],
+        serves: Callable[[], bool],
+        own_host: str,
+        wall_ms: int,
+    ) -> None:
+        """``own_host``: where this node is known to others. ``wall_ms``: now, for the serial number."""
+        self._settings = settings
+        now_s = time.monotonic
+        zone = Zone(settings, index, view_of, now_s, wall_ms // 1_000, own_ip(settings.host, own_host), Random())
+        responder = Responder(zone, serves, SourceRate(settings.rate, now_s), SourceRate(settings.rate, now_s))
+        self.stats = responder.stats
+        self._udp = UdpPort(responder.over_udp, self.stats)
+        self._tcp = TcpPort(responder.over_tcp, self.stats)
+
+    async def start(self) -> None:
+        """Listen over UDP and TCP.
+
+        Raises:
+            SettingError: the port is not free.
+        """
+        host, port = self._settings.host, self._settings.port
+        try:
+            await self._udp.start(host, port)
+            await self._tcp.start(host, port)
+        except OSError as error:
+            await self.stop()
+            raise SettingError(f"cannot serve DNS on {join_address(host, port)}: {error}") from None
+        LOG.info("DNS for %s on %s", self._settings.domain, join_address(host, port))
+
+    def drain(self, enabled: bool) -> None:
+        """Nothing: a drained node does not serve, which each query asks."""
+
+    def leave(self) -> None:
+        """Nothing: a node that leaves does not serve, and resolvers ask another one."""
+
+    async def stop(self) -> None:
+        """Close the sockets. May be called twice."""
+        self._udp.stop()
+        self._tcp.stop()
+
+
+def own_ip(host: str, own_host: str) -> str:
+    """The address of this name server: where it listens, or on all addresses where the node is known; or empty."""
+    for one in (host, own_host):
+        try:
+            address = ipaddress.ip_address(one)
+        except ValueError:
+            continue
+        if not address.is_unspecified:
+            return str(address)
+    return ""

@@ -1,0 +1,151 @@
+"""Which service a DNS name stands for.
+
+DNS knows no case and few characters, so that several of our names may be written alike. Each part of a name, service,
+group and namespace, is a label in one of two ways: as it is written, in any case and with a hyphen for each character
+that is no letter or digit; or, exact and of a fixed length, as ``x--`` and the first 32 hex digits of its SHA-256.
+"""
+
+import hashlib
+from itertools import islice
+
+from app.dns.dns_query import LABEL_BYTES_MAX
+from app.naming.model.keys import DEFAULT_GROUP, DEFAULT_NAMESPACE, GROUP_SPLITTER
+
+EXACT_PREFIX = b"x--"
+EXACT_DIGITS = 32
+CANDIDATES_MAX = 64
+"""Groups that one name is looked for in; a name that more are written like is ambiguous."""
+_FOLDED = bytes(ord(chr(code).lower()) if code < 128 and chr(code).isalnum() else ord("-") for code in range(256))
+
+ServiceName = tuple[str, str]
+"""Namespace and full name."""
+Labels = dict[bytes, str | dict[str, None]]
+"""The name that is written as each label, or the names: nearly always it is one, and a text is smaller than a dict."""
+
+
+class Ambiguous(Exception):
+    """Several services are written so."""
+
+
+def fold(label: bytes) -> bytes:
+    """A label as names are compared: in lower case, with a hyphen for all that is no letter or digit."""
+    return label.translate(_FOLDED)
+
+
+def exact_label(part: str) -> bytes:
+    """The label that stands for this very text."""
+    return EXACT_PREFIX + hashlib.sha256(part.encode()).hexdigest()[:EXACT_DIGITS].encode()
+
+
+def _labels(part: str) -> tuple[bytes, ...]:
+    folded = fold(part.encode("utf-8", "replace"))
+    return (folded, exact_label(part)) if 0 < len(folded) <= LABEL_BYTES_MAX else (exact_label(part),)
+
+
+def parts_of(full_name: str) -> tuple[str, str]:
+    """Group and service of a full name."""
+    group, splitter, service = full_name.partition(GROUP_SPLITTER)
+    return (group, service) if splitter else (DEFAULT_GROUP, full_name)
+
+
+class NameIndex:
+    """The services that readers see, by label. ``note`` is called by one thread at a time, all else by any."""
+
+    def __init__(self) -> None:
+        self.revision = 0
+        """Rises with each service that comes or goes."""
+        self._namespaces: Labels = {}
+        self._groups: dict[str, Labels] = {}
+        self._services: dict[tuple[str, str], Labels] = {}
+
+    def note(self, namespace: str, full_name: str, listed: bool) -> None:
+        """Take a service in, or out."""
+        group, service = parts_of(full_name)
+        if listed:
+            if namespace not in self._groups:
+                _add(self._namespaces, namespace, namespace)
+            groups = self._groups.setdefault(namespace, {})
+            if (namespace, group) not in self._services:
+                _add(groups, group, group)
+            _add(self._services.setdefault((namespace, group), {}), service, full_name)
+        else:
+            services = self._services.get((namespace, group), {})
+            _remove(services, service, full_name)
+            if not services:
+                self._services.pop((namespace, group), None)
+                groups = self._groups.get(namespace, {})
+                _remove(groups, group, group)
+                if not groups:
+                    self._groups.pop(namespace, None)
+                    _remove(self._namespaces, namespace, namespace)
+        self.revision += 1
+
+    def find(self, labels: list[bytes]) -> ServiceName | None:
+        """The service of a name with one to three labels: service, group, namespace. What is left out is the default.
+
+        Raises:
+            Ambiguous: there are several, or too many groups to look for it.
+        """
+        found: list[ServiceName] = []
+        looks = 0
+        for namespace in _names(self._namespaces, labels[2]) if len(labels) > 2 else (DEFAULT_NAMESPACE,):
+            groups = self._groups.get(namespace, {})
+            for group in _names(groups, labels[1]) if len(labels) > 1 else (DEFAULT_GROUP,):
+                services = self._services.get((namespace, group), {})
+                found += [(namespace, full_name) for full_name in _names(services, labels[0])]
+                looks += 1
+                if len(found) > 1 or looks > CANDIDATES_MAX:
+                    raise Ambiguous
+        return found[0] if found else None
+
+    def is_above(self, labels: list[bytes]) -> bool:
+        """Whether services have names below this one: it is a namespace, or a group with or without its namespace."""
+        if len(labels) == 1:
+            label = fold(labels[0])
+            return label in self._namespaces or label in self._groups.get(DEFAULT_NAMESPACE, {})
+        if len(labels) == 2:
+            group, namespaces = fold(labels[0]), _names(self._namespaces, labels[1])
+            return any(group in self._groups.get(one, {}) for one in namespaces)
+        return False
+
+    def unique_labels(self, namespace: str, full_name: str, *, is_short: bool = True) -> list[bytes]:
+        """The three labels of a service that no other service has.
+
+        As they are written, where that tells it apart; all exact for ``is_short`` False, as such names have a bound.
+        """
+        group, service = parts_of(full_name)
+        known = (self._services.get((namespace, group), {}), self._groups.get(namespace, {}), self._namespaces)
+        parts = zip(known, (service, group, namespace), strict=True)
+        return [_unique(labels, part) if is_short else exact_label(part) for labels, part in parts]
+
+
+def _names(known: Labels, label: bytes) -> tuple[str, ...]:
+    """The names that are written as a label; of very many the first."""
+    found = known.get(fold(label), ())
+    # One step for other threads, which may add to it.
+    return (found,) if isinstance(found, str) else tuple(islice(found, CANDIDATES_MAX + 1))
+
+
+def _unique(known: Labels, part: str) -> bytes:
+    first = _labels(part)[0]
+    return first if isinstance(known.get(first), str) else exact_label(part)
+
+
+def _add(known: Labels, part: str, name: str) -> None:
+    for label in _labels(part):
+        found = known.setdefault(label, name)
+        if isinstance(found, dict):
+            found[name] = None
+        elif found != name:
+            known[label] = {found: None, name: None}
+
+
+def _remove(known: Labels, part: str, name: str) -> None:
+    for label in _labels(part):
+        found = known.get(label)
+        if isinstance(found, dict):
+            found.pop(name, None)
+            if len(found) == 1:
+                known[label] = next(iter(found))
+        elif found == name:
+            del known[label]

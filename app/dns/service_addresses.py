@@ -1,0 +1,151 @@
+"""The records of one service in one state, made once, of which each query gets some in its turn."""
+
+from collections.abc import Sequence
+from random import Random
+from typing import NamedTuple
+
+from app.dns.resource_records import (
+    AAAA,
+    QUESTION_POINTER,
+    SRV,
+    A,
+    host_name,
+    packed_ip,
+    plain_ip,
+    pointer,
+    record,
+    srv_data,
+    srv_weights,
+)
+from app.naming.model.model import Instance, ServiceView
+from app.naming.wire.service_info import by_health
+
+PORT_MAX = 65_535
+LARGE_INSTANCES = 500
+"""Of a larger service so many of the instances are answered for at a time."""
+REDRAW_S = 1.0
+"""For how long; then others are drawn. It also bounds what a large service that changes all the time costs."""
+
+
+def answered_for(view: ServiceView) -> list[Instance]:
+    """The instances that SDKs balance over: those of a list that are healthy, enabled and have a weight."""
+    _, healthy = by_health(view.instances, view.protect_threshold)
+    return [one for one in healthy if one.enabled and one.weight > 0]
+
+
+class Rotation:
+    """Equal records in a circle: each query gets those after the last one's, so that all get their share."""
+
+    def __init__(self, records: Sequence[bytes]) -> None:
+        self.count = len(records)
+        self._size = len(records[0]) if records else 0
+        self._twice = b"".join(records) * 2
+        self._next = 0
+
+    def take(self, count: int, room: int) -> tuple[int, bytes, bool]:
+        """At most ``count`` records, in at most ``room`` bytes: how many, the bytes, and whether some did not fit."""
+        wanted = min(count, self.count)
+        taken = min(wanted, room // self._size)
+        start = self._next
+        # When all are in each answer, another one is the first.
+        self._next = (start + (wanted if wanted < self.count else 1)) % self.count
+        return taken, self._twice[start * self._size : (start + taken) * self._size], taken < wanted
+
+
+class Target(NamedTuple):
+    """What an SRV record of one instance is made of."""
+
+    srv: bytes
+    """The record."""
+    label: bytes
+    """The first label of its target; empty for a host outside of our domain."""
+    kind: int
+    """``A`` or ``AAAA``, of the target's address."""
+    address: bytes
+
+
+class ServiceAddresses:
+    """The records of a service as a view shows it. Used on the loop's thread."""
+
+    def __init__(self, view: ServiceView, name: bytes, ttl_s: int, now_s: float, draw: Random) -> None:
+        """``name``: the service's unique name on the wire, below which the names of its addresses are."""
+        self.view = view
+        self.name = name
+        self.is_large = len(view.instances) > LARGE_INSTANCES
+        self.names_revision = -1
+        """Of the names, when ``name`` was known to be unique."""
+        self._made_s = now_s
+        self._ttl_s = ttl_s
+        shown = answered_for(view)
+        self._ips = {one.ip for one in shown}
+        """Of all instances that are answered for, so that the address of each target is known."""
+        self._ips |= {plain_ip(ip) for ip in self._ips if ":" in ip and packed_ip(ip)}
+        self._chosen = draw.sample(shown, min(len(shown), LARGE_INSTANCES))
+        by_kind: dict[int, dict[bytes, bytes]] = {A: {}, AAAA: {}}
+        for one in self._chosen:
+            if (packed := packed_ip(one.ip)) is not None:
+                kind = A if len(packed) == 4 else AAAA
+                by_kind[kind][packed] = record(QUESTION_POINTER, kind, ttl_s, packed)
+        self.rotations = {kind: Rotation(list(records.values())) for kind, records in by_kind.items()}
+        self._targets: list[Target] | None = None
+        self._next = 0
+
+    def is_fresh(self, now_s: float) -> bool:
+        """Whether a large service's choice holds; for any other its view alone tells."""
+        return self.is_large and now_s - self._made_s < REDRAW_S
+
+    def has_ip(self, ip: str) -> bool:
+        """Whether an instance that is answered for has this address."""
+        return ip in self._ips
+
+    def srv(self, count: int, room: int, at: int) -> tuple[int, int, bytes, bool]:
+        """SRV records of at most ``count`` instances, then their addresses as far as these fit.
+
+        Returns how many of either, the bytes, and whether SRV records did not fit. ``at``: where they begin.
+        """
+        if self._targets is None:
+            self._targets = self._make_targets()
+        targets = self._targets
+        wanted = min(count, len(targets))
+        if not wanted:
+            return 0, 0, b"", False
+        start = self._next
+        self._next = (start + (wanted if wanted < len(targets) else 1)) % len(targets)
+        chosen = [targets[number % len(targets)] for number in range(start, start + wanted)]
+        body = bytearray()
+        above = taken = 0
+        for one in chosen:
+            if len(body) + len(one.srv) > room:
+                break
+            body += one.srv
+            taken += 1
+            if one.label and not above:
+                above = (
+                    at + len(body) - len(self.name)
+                )  # in the first target of ours; the others' addresses point there
+        added = 0
+        for label, one in {one.label: one for one in chosen[:taken] if one.label}.items():
+            address = record(label + pointer(above), one.kind, self._ttl_s, one.address)
+            if len(body) + len(address) > room:
+                break
+            body += address
+            added += 1
+        return taken, added, bytes(body), taken < wanted
+
+    def _make_targets(self) -> list[Target]:
+        found: dict[tuple[str, int], Target] = {}
+        chosen = [one for one in self._chosen if 0 <= one.port <= PORT_MAX]
+        weights = srv_weights([one.weight for one in chosen])
+        for one, weight in zip(chosen, weights, strict=True):
+            if (packed := packed_ip(one.ip)) is not None:
+                digits = packed.hex().encode()
+                label = bytes((len(digits),)) + digits
+                target = label + self.name
+            elif (host := host_name(one.ip)) is not None:
+                label, target, packed = b"", host, b""
+            else:
+                continue
+            kind = A if len(packed) == 4 else AAAA
+            srv = record(QUESTION_POINTER, SRV, self._ttl_s, srv_data(weight, one.port, target))
+            found[one.ip, one.port] = Target(srv, label, kind, packed)
+        return list(found.values())

@@ -1,0 +1,80 @@
+"""The UDP sockets of the DNS server, read and answered on the event loop."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from app.dns.dns_stats import DnsStats
+
+LOG = logging.getLogger(__name__)
+BATCH = 32
+"""Datagrams of one turn of the loop: a millisecond; then beats have their turn."""
+RECEIVE_BYTES = 4_096
+"""A query is shorter; what a longer one has beyond is lost, and it is malformed."""
+BUFFER_BYTES = 1 << 20
+"""What waits in the kernel: 1,000 queries or more, so that a turn of the loop that takes long loses none."""
+LOGGED_EACH_S = 60.0
+
+
+class UdpPort:
+    """Answers datagrams by ``answer``, which gets their bytes and their sender's address. Used on the loop's thread."""
+
+    def __init__(self, answer: Callable[[bytes, str], bytes | None], stats: DnsStats) -> None:
+        self._answer = answer
+        self._stats = stats
+        self._sockets: list[socket.socket] = []
+        self._logged_s = -LOGGED_EACH_S
+        self._loop: asyncio.AbstractEventLoop
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen on each address of ``host``.
+
+        Raises:
+            OSError: the port is not free.
+        """
+        self._loop = loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE)
+        for family, _, _, _, address in dict.fromkeys(found):
+            one = socket.socket(family, socket.SOCK_DGRAM)
+            self._sockets.append(one)
+            one.setblocking(False)
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
+            if family == socket.AF_INET6:
+                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            one.bind(address)
+            loop.add_reader(one, partial(self._read, one))
+
+    def stop(self) -> None:
+        """Close the sockets. May be called twice."""
+        for one in self._sockets:
+            self._loop.remove_reader(one)
+            one.close()
+        self._sockets = []
+
+    def _read(self, one: socket.socket) -> None:
+        receive, send, answer = one.recvfrom, one.sendto, self._answer
+        for _ in range(BATCH):
+            try:
+                packet, source = receive(RECEIVE_BYTES)
+            except OSError:
+                return  # nothing more, or an error of an earlier answer, such as a port that is closed by now
+            try:
+                reply = answer(packet, source[0])
+            except Exception:
+                self._failed(source)
+                continue
+            if reply is not None:
+                try:
+                    send(reply, source)
+                except OSError:
+                    self._stats.unsent += 1
+
+    def _failed(self, source: Any) -> None:
+        """Count what was not foreseen, and log it now and then: whoever sends such queries shall not fill the log."""
+        self._stats.failed += 1
+        if self._loop.time() - self._logged_s >= LOGGED_EACH_S:
+            self._logged_s = self._loop.time()
+            LOG.exception("a DNS query of %s failed in an unforeseen way", source[0])
