@@ -1,9 +1,8 @@
 """What the DNS server has answered, by type and result."""
 
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
-from typing import Any
 
 
 class Result(Enum):
@@ -68,16 +67,13 @@ class DnsStats:
 
     def kinds(self) -> list[tuple[str, str, int]]:
         """The answers: type, result, count."""
-        return [(TYPE_NAMES.get(qtype, OTHER), result.value, n) for (qtype, result), n in self.by_kind.copy().items()]
+        return [(TYPE_NAMES.get(qtype, OTHER), result.value, n) for (qtype, result), n in dict(self.by_kind).items()]
 
     def counters(self) -> dict[str, int]:
         """The counters without types, by name in snake_case."""
-        plain: dict[str, Any] = asdict(self)
-        del plain["by_kind"]
-        totals = dict.fromkeys(Result, 0)
-        for (_, result), count in self.by_kind.copy().items():
-            totals[result] += count
-        del totals[Result.LIMITED]
-        return {f"dns_{name}": count for name, count in plain.items()} | {
-            f"dns_{result.value}": count for result, count in totals.items()
-        }
+        totals = {result.value: 0 for result in Result if result is not Result.LIMITED}
+        for (_, result), count in dict(self.by_kind).items():
+            if result is not Result.LIMITED:
+                totals[result.value] += count
+        plain = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "by_kind"}
+        return {f"dns_{name}": count for name, count in (plain | totals).items()}

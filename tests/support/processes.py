@@ -31,7 +31,7 @@ DIRECT_S = 20.0
 POLL_S = 0.02
 FIRST_PORT, LAST_PORT = 21_000, 31_000
 """Below the ports of outgoing connections, one of which could else take a member's port while that one is down."""
-PORT_OFFSETS = (-1_000, 0, 1_000, 1_001)
+PORT_OFFSETS = (-1_000, 0, 5, 1_000, 1_001)
 """From a member's port to all those it listens on; the first is that of a real Nacos' Raft."""
 FAST = {
     "rollcall.distro.report.intervalMs": "300",
