@@ -63,9 +63,7 @@ def test_an_update_is_not_implemented() -> None:
     assert refused_with(bytes(packet)) == NOTIMP
 
 
-@pytest.mark.parametrize(
-    ("at", "count"), [(4, 0), (4, 2), (6, 1), (8, 1), (10, 1), (10, 5)], ids=lambda value: str(value)
-)
+@pytest.mark.parametrize(("at", "count"), [(4, 0), (4, 2), (6, 1), (8, 1), (10, 1), (10, 5)], ids=str)
 def test_counts_that_are_not_those_of_a_query(at: int, count: int) -> None:
     packet = bytearray(PLAIN)
     packet[at : at + 2] = struct.pack("!H", count)

@@ -1,4 +1,4 @@
-"""Which service a name stands for: case, other characters, defaults, and names that several services are written like."""
+"""Which service a name stands for: case, other characters, defaults, and names that are written alike."""
 
 import hashlib
 
