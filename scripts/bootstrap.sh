@@ -52,6 +52,17 @@ want_namespace_tools() {
     done
 }
 
+# What tests ask the DNS server with. Where it is missing and cannot be installed, they are skipped.
+want_dig() {
+    command -v dig >/dev/null 2>&1 && return
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+        say "installing bind9-dnsutils, whose dig asks members in tests"
+        apt-get update -qq >&2 || true
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq bind9-dnsutils >&2 || true
+    fi
+    return 0
+}
+
 # bootstrap EXTRA: install the project, with the extra unless that is empty, if .venv does not hold it as it is now.
 bootstrap() {
     local extra=$1 venv=$root/.venv python wanted stamp
