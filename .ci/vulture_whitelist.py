@@ -215,6 +215,11 @@ _.refused_address
 # Counters that only asdict reads.
 _.memory_services
 _.memory_instances
+# Counters of DNS, read as a whole.
+_.queries
+_.malformed
+_.truncated
+_.connections_closed
 # Of the simulation: it works by itself once it is made.
 _.beat_sender
 

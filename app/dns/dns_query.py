@@ -27,7 +27,7 @@ PLAIN_PAYLOAD_BYTES = 512
 ADDITIONAL_MAX = 4
 
 
-class Query(NamedTuple):
+class DnsQuery(NamedTuple):
     """One question."""
 
     id: int
@@ -53,7 +53,7 @@ class Malformed(Exception):
         self.code = code
 
 
-def parse(packet: bytes) -> Query:
+def parse(packet: bytes) -> DnsQuery:
     """Read a query.
 
     Raises:
@@ -86,7 +86,7 @@ def parse(packet: bytes) -> Query:
     else:
         raise Malformed(FORMERR)
     name = packet[HEADER_BYTES : at + 1].lower()  # lengths are below the letters
-    return Query(query_id, flags, name, qtype, qclass, end, payload_bytes, opt_flags, version)
+    return DnsQuery(query_id, flags, name, qtype, qclass, end, payload_bytes, opt_flags, version)
 
 
 def _edns(packet: bytes, at: int, records: int) -> tuple[int, int, int]:

@@ -15,13 +15,13 @@ from app.dns.dns_query import (
     PLAIN_PAYLOAD_BYTES,
     RECURSION_DESIRED,
     SERVFAIL,
+    DnsQuery,
     Malformed,
-    Query,
     parse,
 )
 from app.dns.dns_stats import DnsStats, Result
 from app.dns.resource_records import EDNS_PAYLOAD_BYTES, opt_record
-from app.dns.source_rate import SourceRate, Verdict
+from app.dns.source_rate import RateVerdict, SourceRate
 from app.dns.zone import NOT_READY, Sections, Zone
 
 TCP_PAYLOAD_BYTES = 65_535
@@ -47,7 +47,7 @@ class Responder:
         stats = self.stats
         stats.queries += 1
         verdict = self._rate.take(remote_ip)
-        if verdict is Verdict.DROP:
+        if verdict is RateVerdict.DROP:
             stats.limited += 1
             return None
         try:
@@ -55,7 +55,7 @@ class Responder:
         except Malformed as error:
             stats.malformed += 1
             return None if error.code is None else _refusal(packet, error.code)
-        if verdict is Verdict.TRUNCATE:
+        if verdict is RateVerdict.TRUNCATE:
             stats.limited += 1
             return self._reply(query, packet, _TRUNCATED)
         size_max = min(query.payload_bytes, EDNS_PAYLOAD_BYTES) or PLAIN_PAYLOAD_BYTES
@@ -65,7 +65,7 @@ class Responder:
         """The answer to a message; None when the connection is to be closed."""
         stats = self.stats
         stats.queries += 1
-        if self._tcp_rate.take(remote_ip) is not Verdict.ANSWER:
+        if self._tcp_rate.take(remote_ip) is not RateVerdict.ANSWER:
             stats.limited += 1
             return None
         try:
@@ -75,7 +75,7 @@ class Responder:
             return None if error.code is None else _refusal(packet, error.code)
         return self._answer(query, packet, TCP_PAYLOAD_BYTES)
 
-    def _answer(self, query: Query, packet: bytes, size_max: int) -> bytes:
+    def _answer(self, query: DnsQuery, packet: bytes, size_max: int) -> bytes:
         if query.version:
             return self._reply(query, packet, _BADVERS)
         if not self._serves():
@@ -83,7 +83,7 @@ class Responder:
         room = size_max - query.end - (OPT_BYTES if query.payload_bytes else 0)
         return self._reply(query, packet, self._zone.answer(query, room))
 
-    def _reply(self, query: Query, packet: bytes, sections: Sections) -> bytes:
+    def _reply(self, query: DnsQuery, packet: bytes, sections: Sections) -> bytes:
         code, result, answers, authorities, additional, body, is_truncated, reason = sections
         self.stats.answered(query.qtype, result)
         flags = IS_RESPONSE | query.flags & (RECURSION_DESIRED | CHECKING_DISABLED) | code & 0xF

@@ -52,7 +52,7 @@ class Rotation:
         return taken, self._twice[start * self._size : (start + taken) * self._size], taken < wanted
 
 
-class Target(NamedTuple):
+class SrvTarget(NamedTuple):
     """What an SRV record of one instance is made of."""
 
     srv: bytes
@@ -87,7 +87,7 @@ class ServiceAddresses:
                 kind = A if len(packed) == 4 else AAAA
                 by_kind[kind][packed] = record(QUESTION_POINTER, kind, ttl_s, packed)
         self.rotations = {kind: Rotation(list(records.values())) for kind, records in by_kind.items()}
-        self._targets: list[Target] | None = None
+        self._targets: list[SrvTarget] | None = None
         self._next = 0
 
     def is_fresh(self, now_s: float) -> bool:
@@ -132,8 +132,8 @@ class ServiceAddresses:
             added += 1
         return taken, added, bytes(body), taken < wanted
 
-    def _make_targets(self) -> list[Target]:
-        found: dict[tuple[str, int], Target] = {}
+    def _make_targets(self) -> list[SrvTarget]:
+        found: dict[tuple[str, int], SrvTarget] = {}
         chosen = [one for one in self._chosen if 0 <= one.port <= PORT_MAX]
         weights = srv_weights([one.weight for one in chosen])
         for one, weight in zip(chosen, weights, strict=True):
@@ -147,5 +147,5 @@ class ServiceAddresses:
                 continue
             kind = A if len(packed) == 4 else AAAA
             srv = record(QUESTION_POINTER, SRV, self._ttl_s, srv_data(weight, one.port, target))
-            found[one.ip, one.port] = Target(srv, label, kind, packed)
+            found[one.ip, one.port] = SrvTarget(srv, label, kind, packed)
         return list(found.values())

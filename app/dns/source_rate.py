@@ -16,7 +16,7 @@ OTHERS = ""
 key_of = lru_cache(4_096)(address_key)
 
 
-class Verdict(Enum):
+class RateVerdict(Enum):
     """What becomes of a query."""
 
     ANSWER = 0
@@ -25,7 +25,7 @@ class Verdict(Enum):
     DROP = 2
 
 
-_ANSWER = Verdict.ANSWER
+_ANSWER = RateVerdict.ANSWER
 """Python 3.11 needs ten times as long to look a member up in its class."""
 
 
@@ -40,7 +40,7 @@ class SourceRate:
         self._second = 0
         self._counts: dict[str, int] = {}
 
-    def take(self, remote_ip: str) -> Verdict:
+    def take(self, remote_ip: str) -> RateVerdict:
         """Count a query, and decide on it."""
         if not self._per_second:
             return _ANSWER
@@ -59,4 +59,4 @@ class SourceRate:
         beyond = count - self._per_second
         if beyond < 0:
             return _ANSWER
-        return Verdict.DROP if beyond % SLIP else Verdict.TRUNCATE
+        return RateVerdict.DROP if beyond % SLIP else RateVerdict.TRUNCATE

@@ -41,7 +41,7 @@ class DnsConnection(asyncio.Protocol):
         self._ip = (transport.get_extra_info("peername") or ("",))[0]
         self._port.opened(self)
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, _error: Exception | None) -> None:
         self._waiting.clear()
         self._port.closed(self)
 

@@ -5,7 +5,7 @@ from random import Random
 from typing import NamedTuple
 
 from app.config.dns_settings import DnsSettings
-from app.dns.dns_query import HEADER_BYTES, NAME_BYTES_MAX, NXDOMAIN, REFUSED, Query, labels_of, name_of
+from app.dns.dns_query import HEADER_BYTES, NAME_BYTES_MAX, NXDOMAIN, REFUSED, DnsQuery, labels_of, name_of
 from app.dns.dns_stats import Result
 from app.dns.name_index import Ambiguous, NameIndex, ServiceName
 from app.dns.resource_records import (
@@ -58,7 +58,7 @@ class Sections(NamedTuple):
     """Code and text of an extended error."""
 
 
-class Found(NamedTuple):
+class Resolved(NamedTuple):
     """What a name stands for."""
 
     service: ServiceName
@@ -94,12 +94,12 @@ class Zone:
         self._own_ip = packed_ip(own_ip) if own_ip else None
         self._apex_labels = settings.domain.encode().split(b".")
         self._apex = name_of(self._apex_labels) + b"\0"
-        self._resolved: dict[bytes, Found] = {}
+        self._resolved: dict[bytes, Resolved] = {}
         self._revision = -1
         """Of the names that ``_resolved`` was made of."""
         self._addresses: dict[ServiceName, ServiceAddresses] = {}
 
-    def answer(self, query: Query, room: int) -> Sections:
+    def answer(self, query: DnsQuery, room: int) -> Sections:
         """The records for a query, which the caller knows to be served; they take at most ``room`` bytes."""
         if query.qclass != IN or query.qtype in (AXFR, IXFR):
             return _REFUSED
@@ -121,7 +121,7 @@ class Zone:
             self._resolved[query.name] = found
         return self._records(found, query, room)
 
-    def _resolve(self, labels: list[bytes], query: Query, room: int) -> Found | Sections:
+    def _resolve(self, labels: list[bytes], query: DnsQuery, room: int) -> Resolved | Sections:
         """What a name stands for, without the domain; an answer for names that are no service's."""
         if not labels:
             return self._of_apex(query, room)
@@ -138,21 +138,21 @@ class Zone:
             return self._none(query, room, exists=True, result=Result.AMBIGUOUS)
         return self._none(query, room, exists=self._index.is_above(labels))
 
-    def _find(self, labels: list[bytes]) -> Found | None:
+    def _find(self, labels: list[bytes]) -> Resolved | None:
         if len(labels) <= PARTS_MAX:
             service = self._index.find(labels)
-            return None if service is None else Found(service)
+            return None if service is None else Resolved(service)
         if len(labels) == PARTS_MAX + 1 and (ip := ip_of_label(labels[0])) is not None:
             service = self._index.find(labels[1:])
             if service is not None:
-                return Found(service, ip)
+                return Resolved(service, ip)
         return None
 
-    def _protocol(self, labels: list[bytes]) -> Found | None:
+    def _protocol(self, labels: list[bytes]) -> Resolved | None:
         service = self._index.find(labels) if 0 < len(labels) <= PARTS_MAX else None
-        return None if service is None else Found(service, is_protocol=True)
+        return None if service is None else Resolved(service, is_protocol=True)
 
-    def _above(self, labels: list[bytes], query: Query, room: int) -> Sections:
+    def _above(self, labels: list[bytes], query: DnsQuery, room: int) -> Sections:
         """The answer for ``_tcp`` before a service's name, which has names below it, and no records."""
         try:
             exists = self._protocol(labels) is not None
@@ -160,7 +160,7 @@ class Zone:
             exists = True
         return self._none(query, room, exists=exists)
 
-    def _records(self, found: Found, query: Query, room: int) -> Sections:
+    def _records(self, found: Resolved, query: DnsQuery, room: int) -> Sections:
         kept = self._addresses_of(found.service)
         if kept is None:
             return self._none(query, room, exists=False)
@@ -214,7 +214,7 @@ class Zone:
 
     # --- names that are no service's ----------------------------------------------------------------
 
-    def _of_apex(self, query: Query, room: int) -> Sections:
+    def _of_apex(self, query: DnsQuery, room: int) -> Sections:
         apex = self._apex_pointer(query)
         ttl_s = self._settings.ttl_s
         if query.qtype == SOA:
@@ -232,10 +232,10 @@ class Zone:
     def _own_kind(self) -> int:
         return A if self._own_ip is not None and len(self._own_ip) == 4 else AAAA
 
-    def _of_name_server(self, query: Query, room: int) -> Sections:
+    def _of_name_server(self, query: DnsQuery, room: int) -> Sections:
         return self._of_address(self._own_ip, query, room)
 
-    def _of_address(self, packed: bytes | None, query: Query, room: int) -> Sections:
+    def _of_address(self, packed: bytes | None, query: DnsQuery, room: int) -> Sections:
         """The answer for a name with this one address."""
         kind = A if packed is None or len(packed) == 4 else AAAA
         if query.qtype == ANY:
@@ -253,7 +253,7 @@ class Zone:
             return Sections(0, Result.ANSWERED, is_truncated=True)
         return Sections(0, Result.ANSWERED, 1, 0, 0, answer)
 
-    def _none(self, query: Query, room: int, *, exists: bool, result: Result | None = None) -> Sections:
+    def _none(self, query: DnsQuery, room: int, *, exists: bool, result: Result | None = None) -> Sections:
         """The answer without records: its SOA record says for how long there are none (RFC 2308)."""
         ttl_s = self._settings.ttl_s
         apex = self._apex_pointer(query)
@@ -269,6 +269,6 @@ class Zone:
             reason=SEVERAL if result is Result.AMBIGUOUS else None,
         )
 
-    def _apex_pointer(self, query: Query) -> bytes:
+    def _apex_pointer(self, query: DnsQuery) -> bytes:
         """The domain's name is the end of the question's."""
         return pointer(HEADER_BYTES + len(query.name) - len(self._apex))

@@ -1,4 +1,4 @@
-"""DNS of real members, asked by ``dig``: each member answers as its list does, over UDP and TCP, and not before it serves."""
+"""DNS of real members, asked by ``dig``: each answers as its list does, over UDP and TCP, and not before it serves."""
 
 import shutil
 import socket

@@ -1,4 +1,4 @@
-"""DNS packets of any bytes raise nothing, and what is answered, dnspython can read; names are found as they are written."""
+"""DNS packets of any bytes raise nothing, dnspython can read what is answered, and names are found as written."""
 
 import dns.exception
 import dns.message

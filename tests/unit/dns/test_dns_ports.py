@@ -230,7 +230,7 @@ class TestFrontend:
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
                 taken.bind((HOST, 0))
                 frontend = self.frontend(taken.getsockname()[1])
-                with pytest.raises(SettingError, match="cannot serve DNS on 127.0.0.1"):
+                with pytest.raises(SettingError, match="cannot serve DNS"):
                     await frontend.start()
                 await frontend.stop()
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from app.dns.source_rate import SourceRate, Verdict
+from app.dns.source_rate import RateVerdict, SourceRate
 
 
 class Bed:
@@ -10,41 +10,41 @@ class Bed:
         self.now_s = 5.0
         self.rate = SourceRate(per_second, lambda: self.now_s, addresses_max)
 
-    def many(self, ip: str, count: int) -> Counter[Verdict]:
+    def many(self, ip: str, count: int) -> Counter[RateVerdict]:
         return Counter(self.rate.take(ip) for _ in range(count))
 
 
 def test_half_of_what_is_beyond_is_answered_truncated() -> None:
-    assert Bed(10).many("10.0.0.1", 20) == {Verdict.ANSWER: 10, Verdict.TRUNCATE: 5, Verdict.DROP: 5}
+    assert Bed(10).many("10.0.0.1", 20) == {RateVerdict.ANSWER: 10, RateVerdict.TRUNCATE: 5, RateVerdict.DROP: 5}
 
 
 def test_others_have_their_own() -> None:
     bed = Bed(10)
     bed.many("10.0.0.1", 100)
-    assert bed.many("10.0.0.2", 10) == {Verdict.ANSWER: 10}
+    assert bed.many("10.0.0.2", 10) == {RateVerdict.ANSWER: 10}
 
 
 def test_a_second_later_it_may_again() -> None:
     bed = Bed(10)
     bed.many("10.0.0.1", 100)
     bed.now_s += 1
-    assert bed.many("10.0.0.1", 10) == {Verdict.ANSWER: 10}
+    assert bed.many("10.0.0.1", 10) == {RateVerdict.ANSWER: 10}
 
 
 def test_a_64_of_ipv6_is_one_address() -> None:
     bed = Bed(10)
     bed.many("2001:db8::1", 10)
-    assert Verdict.ANSWER not in bed.many("2001:db8::2", 10)
-    assert bed.many("2001:db8:0:1::1", 10) == {Verdict.ANSWER: 10}
+    assert RateVerdict.ANSWER not in bed.many("2001:db8::2", 10)
+    assert bed.many("2001:db8:0:1::1", 10) == {RateVerdict.ANSWER: 10}
 
 
 def test_addresses_beyond_the_bound_share_one_count() -> None:
     bed = Bed(10, addresses_max=3)
     for number in range(3):
         bed.many(f"10.0.0.{number}", 1)
-    assert sum(bed.many(f"10.0.1.{number}", 1)[Verdict.ANSWER] for number in range(50)) == 10
-    assert bed.many("10.0.0.1", 9) == {Verdict.ANSWER: 9}
+    assert sum(bed.many(f"10.0.1.{number}", 1)[RateVerdict.ANSWER] for number in range(50)) == 10
+    assert bed.many("10.0.0.1", 9) == {RateVerdict.ANSWER: 9}
 
 
 def test_without_a_rate_all_are_answered() -> None:
-    assert Bed(0).many("10.0.0.1", 1_000) == {Verdict.ANSWER: 1_000}
+    assert Bed(0).many("10.0.0.1", 1_000) == {RateVerdict.ANSWER: 1_000}
