@@ -9,6 +9,7 @@ from random import Random
 from app.config.addresses import join_address
 from app.config.dns_settings import DnsSettings
 from app.config.settings import SettingError
+from app.dns.failure_guard import FailureGuard
 from app.dns.name_index import NameIndex
 from app.dns.responder import Responder
 from app.dns.source_rate import SourceRate
@@ -38,8 +39,8 @@ class DnsFrontend:
         zone = Zone(settings, index, view_of, now_s, wall_ms // 1_000, own_ip(settings.host, own_host), Random())
         responder = Responder(zone, serves, SourceRate(settings.rate, now_s), SourceRate(settings.rate, now_s))
         self.stats = responder.stats
-        self._udp = UdpPort(responder.over_udp, self.stats)
-        self._tcp = TcpPort(responder.over_tcp, self.stats)
+        self._udp = UdpPort(FailureGuard(responder.over_udp, self.stats, now_s), self.stats)
+        self._tcp = TcpPort(FailureGuard(responder.over_tcp, self.stats, now_s), self.stats)
 
     async def start(self) -> None:
         """Listen over UDP and TCP.

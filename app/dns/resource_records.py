@@ -5,6 +5,7 @@ import socket
 from struct import Struct
 
 from app.dns.dns_query import OPT, name_of
+from app.naming.model.model import WEIGHT_MAX as INSTANCE_WEIGHT_MAX
 
 A, NS, SOA, HINFO, AAAA, SRV, IXFR, AXFR, ANY = 1, 2, 6, 13, 28, 33, 251, 252, 255
 IN = 1
@@ -88,5 +89,6 @@ def host_name(text: str) -> bytes | None:
 
 def srv_weights(weights: list[float]) -> list[int]:
     """Whole numbers from 1 on in the proportions of instances' weights: hundredths, if these fit."""
-    scale = min(WEIGHT_SCALE, WEIGHT_MAX / max(weights, default=1.0))
-    return [max(1, min(WEIGHT_MAX, round(weight * scale))) for weight in weights]
+    allowed = [min(weight, INSTANCE_WEIGHT_MAX) for weight in weights]  # another member may send any number
+    scale = min(WEIGHT_SCALE, WEIGHT_MAX / max(allowed, default=1.0))
+    return [max(1, round(weight * scale)) for weight in allowed]

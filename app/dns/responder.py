@@ -91,7 +91,7 @@ class Responder:
             flags |= IS_AUTHORITATIVE
         if is_truncated:
             flags |= IS_TRUNCATED
-            self.stats.truncated += 1
+            self.stats.truncated += result is not Result.LIMITED
         edns = b""
         if query.payload_bytes:
             edns = opt_record(query.opt_flags, code >> 4, reason)

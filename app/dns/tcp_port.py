@@ -1,14 +1,12 @@
 """DNS over TCP: connections with a bound, whose queries are answered in their order."""
 
 import asyncio
-import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import cast
 
 from app.dns.dns_stats import DnsStats
 
-LOG = logging.getLogger(__name__)
 CONNECTIONS_MAX = 128
 """Of all clients. One more closes the one that has been without a query for longest."""
 IDLE_S = 10.0
@@ -106,7 +104,8 @@ class TcpPort:
     """Listens, and owns the connections. Used on the loop's thread."""
 
     def __init__(self, answer: Callable[[bytes, str], bytes | None], stats: DnsStats) -> None:
-        self._answer = answer
+        """``answer``: gets a message and its sender's address; None closes the connection."""
+        self.answer = answer
         self.stats = stats
         self.loop: asyncio.AbstractEventLoop
         self._server: asyncio.Server | None = None
@@ -153,15 +152,6 @@ class TcpPort:
         """Forget a connection."""
         self._connections.pop(connection, None)
         self.stats.connections = len(self._connections)
-
-    def answer(self, packet: bytes, remote_ip: str) -> bytes | None:
-        """The answer to one message; None when its connection is to be closed."""
-        try:
-            return self._answer(packet, remote_ip)
-        except Exception:
-            self.stats.failed += 1
-            LOG.debug("a DNS query of %s over TCP failed in an unforeseen way", remote_ip, exc_info=True)
-            return None
 
     def _sweep(self) -> None:
         now_s = self.loop.time()

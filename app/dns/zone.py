@@ -1,5 +1,6 @@
 """The domain's names and what is answered for each: which records, or why there are none."""
 
+from collections import OrderedDict
 from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
@@ -58,7 +59,7 @@ class Sections(NamedTuple):
     """Code and text of an extended error."""
 
 
-class Resolved(NamedTuple):
+class NameMeaning(NamedTuple):
     """What a name stands for."""
 
     service: ServiceName
@@ -94,10 +95,10 @@ class Zone:
         self._own_ip = packed_ip(own_ip) if own_ip else None
         self._apex_labels = settings.domain.encode().split(b".")
         self._apex = name_of(self._apex_labels) + b"\0"
-        self._resolved: dict[bytes, Resolved] = {}
+        self._resolved: OrderedDict[bytes, NameMeaning] = OrderedDict()
         self._revision = -1
         """Of the names that ``_resolved`` was made of."""
-        self._addresses: dict[ServiceName, ServiceAddresses] = {}
+        self._addresses: OrderedDict[ServiceName, ServiceAddresses] = OrderedDict()
 
     def answer(self, query: DnsQuery, room: int) -> Sections:
         """The records for a query, which the caller knows to be served; they take at most ``room`` bytes."""
@@ -117,11 +118,11 @@ class Zone:
                 return resolved
             found = resolved
             if len(self._resolved) >= KEPT_MAX:
-                del self._resolved[next(iter(self._resolved))]
+                self._resolved.popitem(last=False)
             self._resolved[query.name] = found
         return self._records(found, query, room)
 
-    def _resolve(self, labels: list[bytes], query: DnsQuery, room: int) -> Resolved | Sections:
+    def _resolve(self, labels: list[bytes], query: DnsQuery, room: int) -> NameMeaning | Sections:
         """What a name stands for, without the domain; an answer for names that are no service's."""
         if not labels:
             return self._of_apex(query, room)
@@ -138,19 +139,19 @@ class Zone:
             return self._none(query, room, exists=True, result=Result.AMBIGUOUS)
         return self._none(query, room, exists=self._index.is_above(labels))
 
-    def _find(self, labels: list[bytes]) -> Resolved | None:
+    def _find(self, labels: list[bytes]) -> NameMeaning | None:
         if len(labels) <= PARTS_MAX:
             service = self._index.find(labels)
-            return None if service is None else Resolved(service)
+            return None if service is None else NameMeaning(service)
         if len(labels) == PARTS_MAX + 1 and (ip := ip_of_label(labels[0])) is not None:
             service = self._index.find(labels[1:])
             if service is not None:
-                return Resolved(service, ip)
+                return NameMeaning(service, ip)
         return None
 
-    def _protocol(self, labels: list[bytes]) -> Resolved | None:
+    def _protocol(self, labels: list[bytes]) -> NameMeaning | None:
         service = self._index.find(labels) if 0 < len(labels) <= PARTS_MAX else None
-        return None if service is None else Resolved(service, is_protocol=True)
+        return None if service is None else NameMeaning(service, is_protocol=True)
 
     def _above(self, labels: list[bytes], query: DnsQuery, room: int) -> Sections:
         """The answer for ``_tcp`` before a service's name, which has names below it, and no records."""
@@ -160,7 +161,7 @@ class Zone:
             exists = True
         return self._none(query, room, exists=exists)
 
-    def _records(self, found: Resolved, query: DnsQuery, room: int) -> Sections:
+    def _records(self, found: NameMeaning, query: DnsQuery, room: int) -> Sections:
         kept = self._addresses_of(found.service)
         if kept is None:
             return self._none(query, room, exists=False)
@@ -198,7 +199,7 @@ class Zone:
         name = self._unique_name(service)
         if kept is None or not is_current or kept.name != name:
             if kept is None and len(self._addresses) >= KEPT_MAX:
-                del self._addresses[next(iter(self._addresses))]
+                self._addresses.popitem(last=False)
             kept = ServiceAddresses(view, name, self._settings.ttl_s, now_s, self._draw)
             self._addresses[service] = kept
         kept.names_revision = self._revision

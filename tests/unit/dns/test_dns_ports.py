@@ -12,6 +12,7 @@ from app.config.settings import SettingError
 from app.dns import tcp_port
 from app.dns.dns_frontend import DnsFrontend, own_ip
 from app.dns.dns_stats import DnsStats
+from app.dns.failure_guard import FailureGuard
 from app.dns.name_index import NameIndex
 from app.dns.tcp_port import IDLE_S, DnsConnection, TcpPort
 from app.dns.udp_port import UdpPort
@@ -79,7 +80,8 @@ class CountingPort(TcpPort):
 
 @asynccontextmanager
 async def serving(loop: SkippingLoop) -> AsyncIterator[TcpBed]:
-    port = CountingPort(answer, DnsStats())
+    stats = DnsStats()
+    port = CountingPort(FailureGuard(answer, stats, loop.time), stats)
     await port.start(HOST, 0)
     bed = TcpBed(loop, port)
     try:
@@ -194,7 +196,8 @@ class TestUdp:
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
         async def main(loop: SkippingLoop) -> None:
-            port = UdpPort(answer, DnsStats())
+            stats = DnsStats()
+            port = UdpPort(FailureGuard(answer, stats, loop.time), stats)
             await port.start(HOST, 0)
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
                 client.setblocking(False)
@@ -214,7 +217,7 @@ class TestUdp:
             port.stop()
             port.stop()
             assert came == [b"%d of 127.0.0.1" % number for number in range(40)]
-            assert port._stats.failed == 2
+            assert stats.failed == 2
 
         run_loop(main)
         assert caplog.text.count("Traceback") == 1

@@ -6,6 +6,7 @@ import dns.rcode
 import dns.rdatatype
 import pytest
 
+from app.dns.resource_records import srv_weights
 from app.naming.wire.service_info import Variant
 from tests.support.dns_zone import GROUP, TTL_S, DnsBed, is_truncated, reasons, records
 
@@ -149,6 +150,9 @@ class TestSrv:
         bed.register("orders", "10.0.0.2", weight=5_000)
         bed.register("orders", "10.0.0.3", weight=0.01)
         assert sorted(one.weight for one in records(bed.ask("orders", "SRV").answer)) == [1, 32_768, 65_535]
+
+    def test_a_weight_beyond_all_that_another_member_sent(self) -> None:
+        assert srv_weights([float("inf"), 10_000.0, 1.0]) == [65_535, 65_535, 7]
 
     def test_targets_whose_names_would_be_too_long_have_exact_ones(self) -> None:
         bed = DnsBed(domain=".".join(["d" * 48, "e" * 48]))
