@@ -1,6 +1,7 @@
 """The records of one service in one state, made once, of which each query gets some in its turn."""
 
 from collections.abc import Sequence
+from operator import attrgetter
 from random import Random
 from typing import NamedTuple
 
@@ -18,19 +19,38 @@ from app.dns.resource_records import (
     srv_weights,
 )
 from app.naming.model.model import Instance, ServiceView
-from app.naming.wire.service_info import by_health
+from app.naming.wire.service_info import by_health, shows_all_healthy
 
 PORT_MAX = 65_535
 LARGE_INSTANCES = 500
 """Of a larger service so many of the instances are answered for at a time."""
+LARGE_DRAWN = 4 * LARGE_INSTANCES
+"""Of those that are drawn at first, some may not be answered for."""
 REDRAW_S = 1.0
 """For how long; then others are drawn. It also bounds what a large service that changes all the time costs."""
+
+
+_IP, _HEALTHY = attrgetter("ip"), attrgetter("healthy")
 
 
 def answered_for(view: ServiceView) -> list[Instance]:
     """The instances that SDKs balance over: those of a list that are healthy, enabled and have a weight."""
     _, healthy = by_health(view.instances, view.protect_threshold)
     return [one for one in healthy if one.enabled and one.weight > 0]
+
+
+def some_answered_for(view: ServiceView, draw: Random) -> list[Instance]:
+    """As ``answered_for``, in random order; of a large service some at most, at a cost that hardly grows with it."""
+    instances = view.instances
+    if len(instances) > LARGE_INSTANCES:
+        healthy = sum(map(_HEALTHY, instances))
+        all_count = shows_all_healthy(healthy, len(instances), view.protect_threshold)
+        drawn = draw.sample(instances, min(LARGE_DRAWN, len(instances)))
+        found = [one for one in drawn if (all_count or one.healthy) and one.enabled and one.weight > 0]
+        if found:
+            return found[:LARGE_INSTANCES]
+    shown = answered_for(view)
+    return draw.sample(shown, min(len(shown), LARGE_INSTANCES))
 
 
 class Rotation:
@@ -76,11 +96,9 @@ class ServiceAddresses:
         """Of the names, when ``name`` was known to be unique."""
         self._made_s = now_s
         self._ttl_s = ttl_s
-        shown = answered_for(view)
-        self._ips = {one.ip for one in shown}
-        """Of all instances that are answered for, so that the address of each target is known."""
-        self._ips |= {plain_ip(ip) for ip in self._ips if ":" in ip and packed_ip(ip)}
-        self._chosen = draw.sample(shown, min(len(shown), LARGE_INSTANCES))
+        self._ips: set[str] | None = None
+        """Of all instances, so that the address of each target is known for as long as there is one."""
+        self._chosen = some_answered_for(view, draw)
         by_kind: dict[int, dict[bytes, bytes]] = {A: {}, AAAA: {}}
         for one in self._chosen:
             if (packed := packed_ip(one.ip)) is not None:
@@ -95,7 +113,10 @@ class ServiceAddresses:
         return self.is_large and now_s - self._made_s < REDRAW_S
 
     def has_ip(self, ip: str) -> bool:
-        """Whether an instance that is answered for has this address."""
+        """Whether an instance has this address, healthy or not: its target may have been answered before."""
+        if self._ips is None:
+            self._ips = set(map(_IP, self.view.instances))
+            self._ips |= {plain_ip(one) for one in self._ips if ":" in one and packed_ip(one)}
         return ip in self._ips
 
     def srv(self, count: int, room: int, at: int) -> tuple[int, int, bytes, bool]:

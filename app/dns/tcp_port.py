@@ -57,10 +57,6 @@ class DnsConnection(asyncio.Protocol):
         self._is_paused = False
         self._soon()
 
-    def close(self) -> None:
-        """End it; what was written still goes out."""
-        self._transport.close()
-
     def abort(self) -> None:
         """End it now."""
         self._transport.abort()
@@ -73,8 +69,10 @@ class DnsConnection(asyncio.Protocol):
     def _go_on(self) -> None:
         """Answer what has come, ``BATCH`` queries at the most; the rest in a later turn."""
         self._is_due = False
+        if self._transport.is_closing():
+            return
         waiting, at, replies = self._waiting, 0, list[bytes]()
-        is_over = self._transport.is_closing()
+        is_over = False
         while not is_over and not self._is_paused and len(waiting) >= at + LENGTH_BYTES:
             end = at + LENGTH_BYTES + int.from_bytes(waiting[at : at + LENGTH_BYTES])
             if len(waiting) < end:
@@ -86,8 +84,8 @@ class DnsConnection(asyncio.Protocol):
             at = end
             if reply is None:
                 is_over = True
-                break
-            replies.append(len(reply).to_bytes(LENGTH_BYTES) + reply)
+            else:
+                replies.append(len(reply).to_bytes(LENGTH_BYTES) + reply)
         if at:
             del waiting[:at]
             self._port.queried(self)
@@ -95,7 +93,7 @@ class DnsConnection(asyncio.Protocol):
             self._transport.write(b"".join(replies))
         if is_over:
             self._port.stats.connections_closed += 1
-            self._transport.close()
+            self._transport.close()  # what was written still goes out, for as long as an idle connection is kept
         elif len(waiting) <= WAITING_BYTES_MAX:
             self._transport.resume_reading()
 

@@ -133,10 +133,14 @@ def by_health(chosen: Sequence[Instance], protect_threshold: float) -> tuple[Seq
     Disabled instances count in the ratio, and are in the results, though no list shows them. Source: Nacos 1.4.1.
     """
     unhealthy = [one for one in chosen if not one.healthy]
-    healthy = [one for one in chosen if one.healthy] if unhealthy else chosen
-    if unhealthy and len(healthy) / len(chosen) <= protect_threshold:
+    if not unhealthy or shows_all_healthy(len(chosen) - len(unhealthy), len(chosen), protect_threshold):
         return [], chosen
-    return unhealthy, healthy
+    return unhealthy, [one for one in chosen if one.healthy]
+
+
+def shows_all_healthy(healthy: int, count: int, protect_threshold: float) -> bool:
+    """Whether so few of ``count`` instances are healthy that a list shows all as healthy."""
+    return healthy < count and healthy / count <= protect_threshold
 
 
 def _hosts(chosen: list[Instance], protect_threshold: float, variant: Variant) -> list[bytes]:

@@ -1,5 +1,7 @@
 """Answers, read by dnspython: records of instances, names without any, truncation, and what is refused."""
 
+from random import Random
+
 import dns.flags
 import dns.message
 import dns.rcode
@@ -7,6 +9,7 @@ import dns.rdatatype
 import pytest
 
 from app.dns.resource_records import srv_weights
+from app.dns.service_addresses import answered_for, some_answered_for
 from app.naming.wire.service_info import Variant
 from tests.support.dns_zone import GROUP, TTL_S, DnsBed, is_truncated, reasons, records
 
@@ -105,6 +108,21 @@ class TestWhoIsAnsweredFor:
         assert not is_truncated(bed.ask("orders", tcp=True))
         # Each address is known, whether it is among those.
         assert bed.ips("0a000001.orders.default-group.public") == ["10.0.0.1"]
+
+    @pytest.mark.parametrize("threshold", [0.0, 0.6])
+    @pytest.mark.parametrize("healthy", [0, 3, 1_100])
+    def test_a_large_service_follows_the_same_rule(self, threshold: float, healthy: int) -> None:
+        bed = DnsBed()
+        bed.describe("orders", threshold)
+        for number in range(2_200):
+            bed.register("orders", f"10.0.{number // 250}.{number % 250}", healthy=number < healthy)
+        view = bed.naming.service_view("public", GROUP + "orders")
+        assert view is not None
+        some = {one.ip for one in some_answered_for(view, Random(2))}
+        everyone = {one.ip for one in answered_for(view)}
+        assert some
+        assert some <= everyone
+        assert len(everyone) == (2_200 if healthy / 2_200 <= threshold else healthy)
 
 
 class TestSrv:
