@@ -7,8 +7,9 @@ from typing import cast
 
 from app.dns.dns_stats import DnsStats
 
-CONNECTIONS_MAX = 128
-"""Of all clients. One more closes the one that has been without a query for longest."""
+CONNECTIONS_MAX = 64
+"""Of all clients; one more closes the one that has been without a query for longest. They are few, as they are among
+the descriptors that ``app.process.open_files`` spares beside the connections of HTTP and gRPC."""
 IDLE_S = 10.0
 """Without a whole query; a query that comes byte by byte does not count."""
 SWEEP_S = 1.0
