@@ -228,3 +228,11 @@ _.header_table
 
 # html.parser calls it, in scripts/docs/site.py.
 _.handle_starttag
+# Of app.testing: called in the tests of others.
+_.ahead_s
+_.grpc_port
+_.login
+_.restart
+_.rollcall_cluster
+_.wait_for_instances
+_.wait_for_pushes

@@ -182,6 +182,8 @@ class Engine:
     address_clients: HttpClients
     tls: NodeTls
     send: Send
+    now_s: Callable[[], float]
+    """The clock's time since the boot, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +199,9 @@ class Background:
 class Node:
     """One member of a cluster, or a node alone. ``start`` and ``stop`` once each."""
 
-    def __init__(self, settings: Settings) -> None:
-        clock = SystemClock()
+    def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
+        """``clock``: of registry, replication and users; sockets and those who subscribe at them have the machine's."""
+        clock = SystemClock() if clock is None else clock
         self.settings = settings
         self._clock = clock
         self.domain = build_domain(settings, clock)
@@ -276,6 +279,11 @@ class Node:
         self.engine.cluster.retire()
         if not self.settings.leave_grace_ms:
             self.engine.cluster.leave()
+
+    def catch_up(self, timeout_s: float) -> bool:
+        """Have all done that is due by the clock, which was put forward; return whether that is done."""
+        is_done = self.background.timer.catch_up(timeout_s)
+        return is_done if not self._has_members else self.engine.runtime.catch_up(timeout_s) and is_done
 
     def stop(self, timeout_s: float = 8.0) -> bool:
         """Refuse writes, send what is due, end the threads; return whether all ended in time. May be called twice."""
@@ -398,15 +406,15 @@ def subscribe(domain: Domain, engine: Engine, push: UdpPusher) -> None:
 
 def trace_pushes(engine: Engine, push: UdpPusher, grpc: GrpcFrontend | None) -> None:
     """Have peers told when their changes were applied here, and when subscribers were sent them."""
-    receiver = engine.replication.receiver
-    receiver.applied.now_s = boot_s
+    receiver, now_s = engine.replication.receiver, engine.now_s
+    receiver.applied.now_s = now_s
 
     def has_subscribers(key: DistroKey) -> bool:
         parsed = parse_datum_key(key.key) if key.resource_type == INSTANCE_LIST else None
         return parsed is not None and (push.has(*parsed) or (grpc is not None and grpc.has_subscribers(*parsed)))
 
     def on_pushed(namespace: str, service: str) -> None:
-        receiver.applied.pushed(DistroKey(INSTANCE_LIST, datum_key(namespace, service)), boot_s())
+        receiver.applied.pushed(DistroKey(INSTANCE_LIST, datum_key(namespace, service)), now_s())
 
     receiver.applied.is_pushed = has_subscribers
     if not engine.protocol.members.standalone:
@@ -454,7 +462,9 @@ def build_engine(settings: Settings, clock: Clock, domain: Domain, tls: NodeTls)
     members = MemberList(settings.self_address, config, clock.monotonic_ms(), settings.standalone)
     protocol = DistroProtocol(members, domain.writer, config, components, stats, members.now_ms)
     cluster, callers, signer, links = build_membership(settings, clock, domain, protocol, tls)
-    mailbox = Mailbox(config.mailbox_events_max, stats)
+    # That of the machine is asked with each change, in one call.
+    now_s = boot_s if isinstance(clock, SystemClock) else lambda: clock.boot_ms() / 1_000
+    mailbox = Mailbox(config.mailbox_events_max, stats, now_s)
 
     def send(resource_type: str, key: str) -> None:
         if not settings.standalone:
@@ -483,7 +493,7 @@ def build_engine(settings: Settings, clock: Clock, domain: Domain, tls: NodeTls)
     return Engine(
         stats=stats,
         protocol=protocol,
-        runtime=DistroRuntime(protocol, receiver, mailbox, components, cluster, clock, config),
+        runtime=DistroRuntime(protocol, receiver, mailbox, components, cluster, clock, config, now_s),
         components=components,
         cluster=cluster,
         lookup=build_lookup(settings),
@@ -500,6 +510,7 @@ def build_engine(settings: Settings, clock: Clock, domain: Domain, tls: NodeTls)
         address_clients=address_clients,
         tls=tls,
         send=send,
+        now_s=now_s,
     )
 
 
@@ -856,7 +867,7 @@ def build_push(domain: Domain, clock: Clock) -> UdpPusher:
     return UdpPusher(
         UdpSubscribers(draw=lambda: secrets.randbits(32), tally=domain.limits.subscribers),
         lambda one: payload_of(domain.naming, one, domain.durable.switches, clock.wall_ms()),
-        clock,
+        SystemClock(),
     )
 
 

@@ -35,6 +35,11 @@ class Claims:
         self._unfinished = False
         """The last action left keys to examine."""
 
+    @property
+    def is_under_way(self) -> bool:
+        """Whether keys are being examined."""
+        return self._under_way
+
     def later(self, key: DistroKey) -> None:
         """Examine this key in a later action: it seems to be ours and has another writer."""
         self._later[key] = None

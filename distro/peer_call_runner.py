@@ -2,7 +2,7 @@
 
 import logging
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from distro.checksums import OwnChecksums
@@ -49,7 +49,9 @@ class PeerCallRunner:
         member_agent: MemberAgent,
         clock: Clock,
         config: DistroConfig,
+        now_s: Callable[[], float] = boot_s,
     ) -> None:
+        """``now_s``: as of the mailbox, whose changes the ends of calls are dated against."""
         self._protocol = protocol
         self._receiver = receiver
         self._mailbox = mailbox
@@ -57,6 +59,7 @@ class PeerCallRunner:
         self._member_agent = member_agent
         self._clock = clock
         self._config = config
+        self._now_s = now_s
         self._sends = PeerSends(components, protocol)
         self._sums = SharedSums(clock.monotonic_ms)
         self._checksums = OwnChecksums(components, protocol)
@@ -124,7 +127,7 @@ class PeerCallRunner:
         keys: frozenset[str] | None = None,
         compared: Mapping[str, DigestFindings] | None = None,
     ) -> None:
-        result, ended_s = received or Received(), boot_s()
+        result, ended_s = received or Received(), self._now_s()
 
         put = partial(self._mailbox.put, urgent=True)
         match action:

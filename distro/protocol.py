@@ -37,6 +37,7 @@ from distro.types import (
     Query,
     Received,
     RefreshDigests,
+    Report,
     SyncData,
     Verify,
     Version,
@@ -91,6 +92,8 @@ class DistroProtocol:
         """The changes that each listed peer lacks, and how long others took to it. Read by any thread."""
         self._traced_ms = now_ms
         self._queues: dict[str, PeerQueue] = {}
+        self._reporting: set[str] = set()
+        """The peers to which a report is under way."""
         self._claims = Claims(config.claim_interval_ms, now_ms)
         self._finishing: FinishLoad | None = None
         self._forgetting: dict[DistroKey, None] = {}
@@ -185,6 +188,7 @@ class DistroProtocol:
 
     def on_report_done(self, peer: str, outcome: Outcome, answer: PeerReport | None, now_ms: int) -> None:
         """Note how a report of this node ended; ``answer`` is the peer's description of itself."""
+        self._reporting.discard(peer)
         self.members.on_report_done(peer, outcome, answer, now_ms)
         if answer is not None:
             self._pull(answer)
@@ -533,6 +537,7 @@ class DistroProtocol:
         self.members.tick(now_ms)
         self._follow_members(now_ms)
         actions: list[Action] = [*self.members.due_reports(now_ms)]
+        self._reporting.update(action.peer for action in actions if isinstance(action, Report))
         if self._load is not None and not self._finishing and self._is_loaded(self._load, now_ms):
             self._finishing = self._load.end()
             actions.append(self._finishing)
@@ -805,6 +810,12 @@ class DistroProtocol:
     def pending(self) -> int:
         """How many keys are to be sent to reachable peers, and calls under way: what a stopping node waits for."""
         return sum(len(queue.tasks) + (queue.call is not None) for queue in self._queues.values() if queue.reachable)
+
+    def is_calling(self) -> bool:
+        """Whether a call to a peer, or work on the own keys, is under way; its end is told as an event."""
+        is_working = self._finishing is not None or self._refresh_due_ms is None or bool(self._forget_under_way)
+        calls = any(queue.call is not None for queue in self._queues.values())
+        return calls or is_working or self._claims.is_under_way or not self._reporting.isdisjoint(self._queues)
 
     def queue_facts(self, now_ms: int, keys_max: int) -> dict[str, dict[str, Any]]:
         """What is pending for each peer, at most ``keys_max`` keys by name. Any thread. Shape: docs/operations.md."""

@@ -2,10 +2,11 @@
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
 from functools import partial
 
-from distro.clock import monotonic_s, process_ran_s
+from distro.clock import boot_s, monotonic_s, process_ran_s
 from distro.config import DistroConfig
 from distro.errors import TransportError
 from distro.local_actions import LocalActions
@@ -42,7 +43,9 @@ class DistroRuntime:
         member_agent: MemberAgent,
         clock: Clock,
         config: DistroConfig,
+        now_s: Callable[[], float] = boot_s,
     ) -> None:
+        """``now_s``: as of the mailbox, the time in seconds of the clock that the protocol's ms are of."""
         self._protocol = protocol
         self._mailbox = mailbox
         self._components = components
@@ -52,7 +55,7 @@ class DistroRuntime:
         self._workers: dict[str, PeerWorker] = {}
         self._report_workers: dict[str, PeerWorker] = {}
         self._local_actions = LocalActions(protocol, components)
-        self._calls = PeerCallRunner(protocol, receiver, mailbox, components, member_agent, clock, config)
+        self._calls = PeerCallRunner(protocol, receiver, mailbox, components, member_agent, clock, config, now_s)
         self._local: PeerWorker | None = None
         self._finished: list[PeerWorker] = []
         """Those of members that left, which may still make a call."""
@@ -61,6 +64,8 @@ class DistroRuntime:
         """How long this process had run at the last tick."""
         self._idle = threading.Event()
         self._draining = False
+        self._catching_up: deque[threading.Event] = deque()
+        """Set when nothing is due or under way any more. Of the thread that owns the protocol."""
         self._thread = threading.Thread(target=self._run, name="distro-timer", daemon=False)
 
     def start(self) -> None:
@@ -88,6 +93,21 @@ class DistroRuntime:
     def drain(self, enabled: bool) -> None:
         """Claim no more keys and tell the peers, as before the end, or claim again. Returns at once."""
         self._mailbox.put(lambda protocol, now_ms: protocol.leave(now_ms, leaving=enabled), urgent=True)
+
+    def catch_up(self, timeout_s: float) -> bool:
+        """Have all done that is due by the clock, which was put forward; return whether that is done, with its calls.
+
+        From any thread but that of the protocol. Keys that wait for their turn, or for a peer, are not waited for.
+        """
+        done = threading.Event()
+        self._mailbox.put(lambda _protocol, _now_ms: self._catching_up.append(done), urgent=True)
+        return done.wait(timeout_s)
+
+    def halt(self) -> None:
+        """End the thread that owns the protocol: nothing more is sent or told, as at the end of a killed process."""
+        self._mailbox.close()
+        if self._thread.ident is not None:
+            self._thread.join()
 
     def stop(self, timeout_s: float) -> bool:
         """Send changes that are due for at most ``drain_ms_max``, then end all threads; return whether all ended.
@@ -199,7 +219,10 @@ class DistroRuntime:
         watch.did(f"{len(actions)} actions")
         if self._draining and protocol.pending() == 0 and self._mailbox.is_empty:
             self._idle.set()
-        return max(next_ms - self._clock.monotonic_ms(), 0) / 1_000
+        left_ms = next_ms - self._clock.monotonic_ms()
+        while self._catching_up and left_ms > 0 and not protocol.is_calling() and self._mailbox.is_empty:
+            self._catching_up.popleft().set()
+        return max(left_ms, 0) / 1_000
 
     def workers(self) -> dict[str, dict[str, object]]:
         """What each thread of this engine does, by its name. Any thread. Shape: as ``PeerWorker.facts``."""

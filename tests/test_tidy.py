@@ -41,6 +41,7 @@ THREAD_OWNERS = {
     "app/background/push_udp.py",
     "app/rpc/server/grpc_server.py",
     "app/metrics/line_file.py",
+    "app/embedded/loop_thread.py",
     "scripts/bench/ticks.py",
 }
 

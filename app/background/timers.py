@@ -2,6 +2,7 @@
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from distro.ports import Clock
@@ -14,13 +15,42 @@ BREATH_MS = 1
 """The pause between two calls of a tick that has more to do at once, so that other threads run in between."""
 
 
+class TimerWait:
+    """What the thread of a timer waits on between two turns: time, an early turn, or the end."""
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._is_over = self._is_woken = False
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait; return whether it is the end."""
+        with self._condition:
+            self._condition.wait_for(lambda: self._is_over or self._is_woken, timeout_s)
+            self._is_woken = False
+            return self._is_over
+
+    def wake(self) -> None:
+        """Begin the next turn now."""
+        with self._condition:
+            self._is_woken = True
+            self._condition.notify_all()
+
+    def set(self) -> None:
+        """End the thread."""
+        with self._condition:
+            self._is_over = True
+            self._condition.notify_all()
+
+
 class NamingTimer:
     """The thread that calls all ticks. A tick that raises is logged, and called again after ``RETRY_MS``."""
 
     def __init__(self, clock: Clock, ticks: Sequence[Tick]) -> None:
         self._clock = clock
         self._due: dict[Tick, int] = dict.fromkeys(ticks, 0)
-        self._stopped = threading.Event()
+        self._stopped = TimerWait()
+        self._catching_up: deque[threading.Event] = deque()
+        """Set when nothing is due any more."""
         self._thread = threading.Thread(target=self._run, name="naming-timer", daemon=False)
 
     def start(self) -> None:
@@ -33,7 +63,17 @@ class NamingTimer:
                 now_ms = self._clock.monotonic_ms()
                 if due_ms <= now_ms:
                     self._due[tick] = self._call(tick, now_ms)
-            wait_s = max(min(self._due.values(), default=RETRY_MS) - self._clock.monotonic_ms(), BREATH_MS) / 1_000
+            left_ms = min(self._due.values(), default=RETRY_MS) - self._clock.monotonic_ms()
+            wait_s = max(left_ms, BREATH_MS) / 1_000
+            while self._catching_up and left_ms > 0:
+                self._catching_up.popleft().set()
+
+    def catch_up(self, timeout_s: float) -> bool:
+        """Have the thread call all that is due by the clock, which was put forward; return whether that is done."""
+        done = threading.Event()
+        self._catching_up.append(done)
+        self._stopped.wake()
+        return done.wait(timeout_s)
 
     def _call(self, tick: Tick, now_ms: int) -> int:
         try:

@@ -217,6 +217,10 @@ class LoopFrontend(Protocol):
         """End all connections. May be called twice."""
         ...
 
+    def join(self) -> None:
+        """Wait for the threads after ``stop``. Not on the loop."""
+        ...
+
 
 class ConnectionLoader(Protocol):
     """Operators' view of the gRPC connections. Each call returns at once, except those that ask other members."""

@@ -216,6 +216,11 @@ class GrpcFrontend:
         self._naming.stop()
         self._members.stop()
 
+    def join(self) -> None:
+        """Wait for the threads after ``stop``. Not on the loop."""
+        self._naming.join()
+        self._members.join()
+
     async def _let_clients_move(self) -> None:
         """Wait until no client is left of those that were asked to go, for ``MOVE_S`` at most."""
         loop = asyncio.get_running_loop()

@@ -79,7 +79,7 @@ class LoopForwarder:
         self._held = 0
         self._fetching: set[tuple[str, str]] = set()
         """Members with the keys of datums that are fetched from them."""
-        self._pool = ThreadPoolExecutor(FETCH_THREADS, thread_name_prefix="http-datums")
+        self.fetchers = ThreadPoolExecutor(FETCH_THREADS, thread_name_prefix="http-datums")
         self._expiring: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -157,7 +157,7 @@ class LoopForwarder:
         for links in (*self._pipelined.values(), *self._in_turn.values()):
             links.close()
         self._pipelined, self._in_turn = {}, {}
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self.fetchers.shutdown(wait=False, cancel_futures=True)
 
     def fetch_datum(self, member: str, key: str, deadline_s: float) -> None:
         """Fetch a datum from a member by ``deadline_s``, beside the loop; no more than one call for it at a time."""
@@ -174,7 +174,7 @@ class LoopForwarder:
             self._fetching.discard(at)
 
         self._fetching.add(at)
-        self.loop.run_in_executor(self._pool, fetch).add_done_callback(fetched)
+        self.loop.run_in_executor(self.fetchers, fetch).add_done_callback(fetched)
 
     def _forget_removed(self) -> None:
         known = {one.address for one in self._cluster.members()}

@@ -67,3 +67,7 @@ class CallPool:
     def stop(self) -> None:
         """Drop queued calls. Running ones are joined when the process ends."""
         self._executor.shutdown(wait=False, cancel_futures=True)
+
+    def join(self) -> None:
+        """Wait for the threads after ``stop``: for the calls that they answer."""
+        self._executor.shutdown()

@@ -53,6 +53,10 @@ class MemberHandlers:
         """May be called twice."""
         self._pool.shutdown(wait=False)
 
+    def join(self) -> None:
+        """Wait for the threads after ``stop``."""
+        self._pool.shutdown()
+
     # --- reports ----------------------------------------------------------------------------------
 
     async def _report(self, request: GrpcRequest) -> Answer:

@@ -67,6 +67,10 @@ class NamingHandlers:
         """Begin nothing more in the pool. What runs is waited for when the process ends."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
+    def join(self) -> None:
+        """Wait for the threads after ``stop``."""
+        self._pool.shutdown()
+
     # --- instances -------------------------------------------------------------------------------
 
     async def instance(self, request: GrpcRequest) -> Mapping[str, Any]:

@@ -1,0 +1,67 @@
+"""The network between embedded members, which a test cuts and heals; clients are not part of it."""
+
+import threading
+from collections.abc import Iterable
+
+from app.auth import signed
+from app.http.api.answers import text_reply
+from app.http.api.call import Reply
+from app.http.server.connection import HttpConnection
+from app.http.server.request_reader import Request
+from app.http.server.server import HttpServer
+
+_LOST = text_reply(503, "the network is cut here")
+"""Never arrives, as its connection is cut."""
+
+
+class CutNetwork:
+    """Which members cannot call each other. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._cut = frozenset[frozenset[str]]()
+
+    def is_cut(self, one: str, other: str) -> bool:
+        """Whether nothing goes between two members, named by their addresses."""
+        return bool(self._cut) and frozenset((one, other)) in self._cut
+
+    def part(self, groups: Iterable[Iterable[str]]) -> None:
+        """Let each member reach those of its own group alone, whatever was cut before."""
+        sides = [frozenset(group) for group in groups]
+        pairs = {
+            frozenset((one, other))
+            for number, side in enumerate(sides)
+            for far in sides[number + 1 :]
+            for one in side
+            for other in far
+        }
+        with self._lock:
+            self._cut = frozenset(pairs)
+
+    def heal(self) -> None:
+        """Let all members reach each other."""
+        with self._lock:
+            self._cut = frozenset()
+
+
+class CutServer(HttpServer):
+    """The server of a member: it cuts the connection on which a member calls that it shall not hear."""
+
+    network: CutNetwork | None = None
+    """None for a node without others."""
+    self_address = ""
+
+    def answer(self, connection: HttpConnection, request: Request) -> Reply | None:
+        """Answer as ever, or lose the call: its sender sees the connection broken, and nothing was executed."""
+        if self.network is not None and (text := request.block.get(signed.SIGNATURE)) is not None:
+            made = signed.parse(text)
+            if made is not None and self.network.is_cut(made.sender, self.self_address):
+                connection.cut()
+                return _LOST
+        return super().answer(connection, request)
+
+    def join(self) -> None:
+        """Wait for the threads of calls after ``stop``. Not on the loop."""
+        for pool in (self._people, self._readers, self._peers):
+            pool.join()
+        self._forwarder.fetchers.shutdown()

@@ -1,0 +1,81 @@
+"""A registry for a test: one node alone, on a free port, with a folder of its own that goes with it."""
+
+import socket
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+
+from app.embedded.clock_ahead import ClockAhead
+from app.embedded.embedded_node import EmbeddedNode
+from app.embedded.errors_of_use import UseError
+from app.embedded.free_ports import FIRST_PORT, bind, bind_free
+from app.embedded.loop_thread import LoopThread
+from app.embedded.node_settings import VALUE, node_settings, texts_of
+
+FOLDER_PREFIX = "rollcall-"
+
+
+class EmbeddedRegistry(EmbeddedNode):
+    """One node alone, which serves inside of ``with``, or from ``start`` to ``close``."""
+
+    def __init__(
+        self,
+        *,
+        settings: Mapping[str, VALUE] | None = None,
+        port: int | None = None,
+        data_dir: str | Path | None = None,
+    ) -> None:
+        """``settings``: by their names in docs/settings.md. ``data_dir``: a folder that stays, for what is durable.
+
+        Raises:
+            UseError: a setting is not known, or its value not allowed.
+        """
+        super().__init__(ClockAhead())
+        self._texts = texts_of(settings)
+        self._port = port
+        self._data_dir = None if data_dir is None else Path(data_dir)
+        node_settings(self._texts, port or FIRST_PORT, Path())  # a mistake is told where it was made
+        self._kept = ExitStack()
+        self._is_used = False
+
+    def start(self) -> "EmbeddedRegistry":
+        """Serve from now on; for where ``with`` does not fit. ``close`` belongs to it.
+
+        Raises:
+            UseError: it was started before, or its port or folder is in use.
+        """
+        if self._is_used:
+            raise UseError("a Registry serves once: make another one, or call restart() inside of `with`")
+        opened = bind_free() if self._port is None else bind(self._port)
+        self._is_used = True
+        try:
+            self._serve(opened)
+        except BaseException:
+            opened.close()
+            self._kept.close()
+            raise
+        return self
+
+    def _serve(self, opened: socket.socket) -> None:
+        folder = self._data_dir
+        if folder is None:
+            folder = Path(self._kept.enter_context(TemporaryDirectory(prefix=FOLDER_PREFIX)))
+        loop = LoopThread()
+        self._kept.callback(loop.stop)
+        loop.start()
+        self._begin(opened, node_settings(self._texts, opened.getsockname()[1], folder), loop)
+
+    def close(self) -> None:
+        """End, and remove what is in temporary folders. May be called twice."""
+        with self._kept:
+            self.stop()
+
+    def __enter__(self) -> "EmbeddedRegistry":
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,17 @@
+"""What goes wrong with embedded nodes, for the author of a test."""
+
+
+class UseError(Exception):
+    """The helper was used in a way that cannot work, or a node cannot start; the text says what to do instead."""
+
+
+class CallRefused(UseError):
+    """A node refused a call that the helper made for the test."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class WaitOver(AssertionError):
+    """What a test waited for did not come; the text shows what there was instead."""

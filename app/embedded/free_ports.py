@@ -1,0 +1,56 @@
+"""Ports on loopback for a node: that of HTTP, kept bound, and the two of gRPC above it."""
+
+import random
+import socket
+from contextlib import ExitStack
+
+from app.config.settings import RPC_CLUSTER_OFFSET, RPC_SDK_OFFSET
+from app.embedded.errors_of_use import UseError
+
+HOST = "127.0.0.1"
+FIRST_PORT, LAST_PORT = 15_000, 30_000
+"""Below the ports of outgoing connections, one of which could take a member's port while that is down."""
+TRIES = 200
+
+
+def bind(port: int) -> socket.socket:
+    """Return a socket for HTTP on the port.
+
+    Raises:
+        UseError: that port, or one of gRPC that go with it, is in use.
+    """
+    if not 0 < port <= 65_535 - RPC_CLUSTER_OFFSET:
+        raise UseError(f"port={port}: from 1 to {65_535 - RPC_CLUSTER_OFFSET}, as gRPC has two ports above it")
+    with ExitStack() as others:
+        try:
+            for offset in (RPC_SDK_OFFSET, RPC_CLUSTER_OFFSET):
+                others.enter_context(_bound(port + offset))
+            return _bound(port)
+        except OSError:
+            taken = f"{port}, {port + RPC_SDK_OFFSET} or {port + RPC_CLUSTER_OFFSET}"
+            raise UseError(f"port {taken} of {HOST} is in use; without port=... free ones are chosen") from None
+
+
+def bind_free() -> socket.socket:
+    """Return a socket for HTTP on a port that was free, as those of gRPC are that go with it.
+
+    Raises:
+        UseError: hardly a port of this machine is free.
+    """
+    for _ in range(TRIES):
+        try:
+            return bind(random.randrange(FIRST_PORT, LAST_PORT))
+        except UseError:
+            continue
+    raise UseError(f"no free ports were found on {HOST}; {TRIES} were tried")
+
+
+def _bound(port: int) -> socket.socket:
+    made = socket.socket()
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((HOST, port))
+    except OSError:
+        made.close()
+        raise
+    return made
