@@ -1,5 +1,6 @@
 """A cluster for a test: several members in one process, and what may happen to them."""
 
+import gc
 import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -99,6 +100,8 @@ class EmbeddedCluster:
             for member in self.members:
                 if member.is_running:
                     member.kill()
+        # The thread of grpcio ends with the last of its objects, some of which are in circles.
+        gc.collect()
 
     # --- what may happen -------------------------------------------------------------------------
 
