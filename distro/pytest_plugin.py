@@ -5,6 +5,7 @@ whose own top-level package is named ``app``, too, goes on as if this were not h
 """
 
 import importlib
+import importlib.util
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -17,25 +18,17 @@ HELPER = "app.testing"
 
 def load_helper() -> ModuleType:
     """Import what makes registries; the test that asked for it fails with the reason if that cannot be."""
-    try:
-        found = importlib.import_module(HELPER)
-    except ImportError as error:
-        pytest.fail(f"{_clash()} ({error})", pytrace=False)
-    own = Path(__file__).resolve().parents[1]
-    if own != Path(found.__file__ or "").resolve().parents[1]:
-        pytest.fail(_clash(), pytrace=False)
-    return found
-
-
-def _clash() -> str:
-    try:
-        at = ", ".join(importlib.import_module(HELPER.partition(".")[0]).__path__)
-    except (ImportError, AttributeError):
-        at = "not a package of Rollcall's"
-    return (
-        f"Rollcall's fixtures need its package `app`, and here `app` is {at}. The two cannot be imported by one "
-        "process: start a node as a process of its own (`rollcall serve`), and turn this plugin off: -p no:rollcall"
-    )
+    package = HELPER.partition(".")[0]
+    own, spec = Path(__file__).resolve().parents[1] / package, importlib.util.find_spec(package)
+    places = [] if spec is None else [*(spec.submodule_search_locations or [spec.origin or "unknown"])]
+    if own not in [Path(one).resolve() for one in places]:
+        pytest.fail(
+            f"Rollcall's fixtures need its package `{package}` at {own}, and here `{package}` is "
+            f"{', '.join(places) or 'nowhere'}. One process cannot import both: start a node as a process of its own "
+            "(`rollcall serve`), and turn this plugin off: -p no:rollcall",
+            pytrace=False,
+        )
+    return importlib.import_module(HELPER)
 
 
 @pytest.fixture(scope="session")

@@ -4,8 +4,9 @@ import logging
 
 import pytest
 
-from app.background.timers import BREATH_MS, NamingTimer, Tick
+from app.background.timers import BREATH_MS, NamingTimer, Tick, TimerWait
 from distro.ports import Clock
+from tests.support.processes import HANG_S
 
 
 class Waits:
@@ -70,3 +71,31 @@ def test_one_that_fails_is_called_again_later_and_the_others_go_on(caplog: pytes
         run(waits, fail, count)
     assert calls == [1_000, 1_500, 2_000]
     assert len(caplog.records) == 2
+
+
+def test_an_early_turn_calls_what_a_clock_put_forward_made_due_and_tells_when_nothing_is_left() -> None:
+    clock, calls, left = Waits(0), list[int](), [2]
+
+    def tick(now_ms: int) -> int:
+        calls.append(now_ms)
+        left[0] -= 1
+        return now_ms if left[0] > 0 else now_ms + 3_600_000
+
+    timer = NamingTimer(clock, [tick])
+    timer.start()
+    assert timer.catch_up(HANG_S)
+    assert calls == [1_000, 1_000], "the second as it asked for it"
+    clock.now_ms += 3_600_000
+    assert timer.catch_up(HANG_S)
+    assert calls[2:] == [3_601_000]
+    assert timer.stop(HANG_S)
+    assert not timer.catch_up(0.0), "its thread has ended"
+
+
+def test_a_wait_ends_with_its_time_early_or_for_ever() -> None:
+    wait = TimerWait()
+    assert wait.wait(0.0) is False
+    wait.wake()
+    assert wait.wait(HANG_S) is False
+    wait.set()
+    assert wait.wait(HANG_S) is True
