@@ -91,6 +91,7 @@ def begun(engine: Engine) -> dict[type, Any]:
 def test_a_report_is_under_way_until_its_end_is_told_or_its_peer_leaves() -> None:
     engine = Engine(B, C)
     engine.load()
+    engine.tick(engine.config.report_interval_ms)
     protocol = engine.protocol
     assert not protocol.is_calling()
     engine.now_ms += engine.config.report_interval_ms
