@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.built import build
 from tests.support.processes import NO_VERIFY, ClusterProcesses, running_cluster
 
 StartCluster = Callable[..., ClusterProcesses]
+collect_ignore = ["sample_project"]
+"""It has tests of its own, which are run where it is installed."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -21,6 +24,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
     """Three members with default settings, without verify rounds. Each test has its own services, and harms nobody."""
     yield from running_cluster(tmp_path_factory.mktemp("three"), NO_VERIFY)
+
+
+@pytest.fixture(scope="session")
+def archives(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Source archive and wheel."""
+    return build(tmp_path_factory.mktemp("dist"))
 
 
 @pytest.fixture

@@ -3,61 +3,21 @@
 import json
 import os
 import subprocess
-import sys
 import tarfile
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.support.built import ROOT, install, run
 from tests.support.client import OK, Client
 from tests.support.processes import clean_environ, eventually, free_ports
 
-ROOT = Path(__file__).resolve().parents[2]
-STEP_S = 300
-
-
-def run(*words: str | Path, folder: Path) -> str:
-    environ = {name: value for name, value in clean_environ().items() if name != "PYTHONPATH"}
-    done = subprocess.run(words, cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=STEP_S)
-    assert done.returncode == 0, f"{words}: {done.stdout[-2000:]}{done.stderr[-4000:]}"
-    return done.stdout
-
 
 @pytest.fixture(scope="module")
-def archives(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Source archive of the tree, and the wheel that is made from it, not from the tree."""
-    pytest.importorskip("build")
-    folder = tmp_path_factory.mktemp("dist")
-    # The tree's own metadata of an editable installation must not decide what is in the archive.
-    tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False)
-    if tracked.returncode:
-        pytest.skip("the tree is not under git, which says what belongs to it")
-    tree = folder / "tree"
-    for name in tracked.stdout.decode().split("\0"):
-        if name.startswith(("app/", "distro/", "deploy/")) or (name and "/" not in name):
-            target = tree / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes((ROOT / name).read_bytes())
-    try:
-        run(sys.executable, "-m", "build", "--outdir", folder, tree, folder=folder)
-    except AssertionError as error:
-        if "Could not find a version" in str(error):
-            pytest.skip("the package index, from which the build takes setuptools, does not answer")
-        raise
-    [source], [wheel] = folder.glob("*.tar.gz"), folder.glob("*.whl")
-    return source, wheel
-
-
-@pytest.fixture(scope="module")
-def installed(archives: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def installed(archives: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The commands of an environment that holds the wheel, and what that needs, and nothing else."""
-    folder = tmp_path_factory.mktemp("empty")
-    run(sys.executable, "-m", "venv", folder / "venv", folder=folder)
-    commands = folder / "venv" / "bin"
-    run(commands / "python", "-m", "pip", "install", "--quiet", archives[1], folder=folder)
-    return commands
+    return install(tmp_path_factory.mktemp("empty"), archives[1])
 
 
 def test_archives_have_all_modules_and_data_and_the_source_what_is_deployed(archives: tuple[Path, Path]) -> None:

@@ -1,0 +1,1 @@
+"""A small service that registers itself with a registry, and finds the others there."""
