@@ -13,11 +13,12 @@ from app.config.identity_settings import IDENTITY_KEY, IDENTITY_SIGNED_ONLY, IDE
 from app.embedded.clock_ahead import ClockAhead
 from app.embedded.cut_network import CutNetwork
 from app.embedded.embedded_node import WAIT_S, EmbeddedNode
-from app.embedded.embedded_registry import FOLDER_PREFIX
-from app.embedded.errors_of_use import UseError, WaitOver
+from app.embedded.embedded_registry import FOLDER_PREFIX, START_TRIES
+from app.embedded.errors_of_use import PortTaken, UseError, WaitOver
 from app.embedded.free_ports import FIRST_PORT, HOST, bind_free
 from app.embedded.loop_thread import LoopThread
 from app.embedded.naming_calls import GROUP, NAMESPACE, SeenInstance
+from app.embedded.node_life import NodeLife
 from app.embedded.node_settings import VALUE, node_settings, texts_of
 
 MEMBERS_MAX = 9
@@ -52,7 +53,8 @@ class EmbeddedCluster:
         node_settings(self._texts, FIRST_PORT, Path(), (f"{HOST}:{FIRST_PORT}", f"{HOST}:{FIRST_PORT + 2}"))
         self._network = CutNetwork()
         self.clock = ClockAhead()
-        self.members = [EmbeddedNode(self.clock, self._network) for _ in range(members)]
+        self._lives = [NodeLife(self.clock, self._network) for _ in range(members)]
+        self.members = [EmbeddedNode(life) for life in self._lives]
         self._kept = ExitStack()
         self._is_used = False
 
@@ -71,11 +73,15 @@ class EmbeddedCluster:
         if self._is_used:
             raise UseError("a Cluster serves once: make another one")
         self._is_used = True
-        try:
-            self._start()
-        except BaseException:
-            self._close()
-            raise
+        for tries_left in reversed(range(START_TRIES)):
+            try:
+                self._start()
+            except BaseException as error:
+                self._close()
+                if not isinstance(error, PortTaken) or not tries_left:
+                    raise
+            else:
+                break
         return self
 
     def __exit__(
@@ -91,15 +97,15 @@ class EmbeddedCluster:
         loop = LoopThread()
         self._kept.callback(loop.stop)
         loop.start()
-        for member, port, one in zip(self.members, ports, opened, strict=True):
-            member._begin(one, node_settings(self._texts, port, folder / str(port), listed), loop)
+        for life, port, one in zip(self._lives, ports, opened, strict=True):
+            life.begin(one, node_settings(self._texts, port, folder / str(port), listed), loop)
         self.settle()
 
     def _close(self) -> None:
         with self._kept:
-            for member in self.members:
-                if member.is_running:
-                    member.kill()
+            for life in self._lives:
+                if life.is_running:
+                    life.kill()
         # The thread of grpcio ends with the last of its objects, some of which are in circles.
         gc.collect()
 
@@ -135,14 +141,14 @@ class EmbeddedCluster:
         self._connect()
 
     def _connect(self) -> None:
-        for one in self.members:
-            if one._served is not None:
-                one._served.connect(tuple(sorted(self._reached(one))))
+        for life in self._lives:
+            if life.is_running:
+                life.served.connect(tuple(sorted(self._reached(life))))
 
-    def _reached(self, member: EmbeddedNode) -> frozenset[str]:
+    def _reached(self, life: NodeLife) -> frozenset[str]:
         """The members that one can call, and itself, whether they run or not."""
-        addresses = (one.address for one in self.members)
-        return frozenset(one for one in addresses if not self._network.is_cut(one, member.address))
+        own = life.settings.self_address
+        return frozenset(one for one in life.settings.members if not self._network.is_cut(one, own))
 
     def _members(self, group: MemberName | Iterable[MemberName]) -> list[EmbeddedNode]:
         return [self._member(one) for one in ([group] if isinstance(group, EmbeddedNode | int) else group)]
@@ -166,14 +172,17 @@ class EmbeddedCluster:
         """
         self._connect()
         end_s = time.monotonic() + SETTLE_S
-        while unsettled := [one.address for one in self.members if one.is_running and not self._is_settled(one)]:
+        while unsettled := [one.settings.self_address for one in self._running() if not self._is_settled(one)]:
             if time.monotonic() > end_s:
                 raise WaitOver(f"{', '.join(unsettled)} did not settle within {SETTLE_S:.0f} s")
             self.clock.advance(SETTLE_STEP_S)
 
-    def _is_settled(self, member: EmbeddedNode) -> bool:
-        running = {one.address for one in self.members if one.is_running}
-        return member._served is not None and member._served.knows(self._reached(member) & running)
+    def _running(self) -> list[NodeLife]:
+        return [one for one in self._lives if one.is_running]
+
+    def _is_settled(self, life: NodeLife) -> bool:
+        running = {one.settings.self_address for one in self._running()}
+        return life.served.knows(self._reached(life) & running)
 
     def wait_for_instances(
         self,
@@ -202,5 +211,5 @@ class EmbeddedCluster:
             return len(first) == count and all(one == first for one in others)
 
         what = f"{count} instances of {service} at each member"
-        running[0]._changes.wait_until(agree, timeout_s, expected=what, shown=lambda: found)
+        self._running()[0].changes.wait_until(agree, timeout_s, expected=what, shown=lambda: found)
         return found[running[0].address]

@@ -1,19 +1,13 @@
 """A node for a test: what it is called, what the test has it do, and what it waits for."""
 
-import socket
 from collections.abc import Callable
 from typing import TypeVar
 
-from app.config.settings import SettingError, Settings
-from app.embedded.awaited import ChangeSignal
 from app.embedded.clock_ahead import ClockAhead
-from app.embedded.cut_network import CutNetwork
 from app.embedded.errors_of_use import UseError
-from app.embedded.free_ports import HOST, bind
-from app.embedded.loop_thread import LoopThread
+from app.embedded.free_ports import HOST
 from app.embedded.naming_calls import GROUP, NAMESPACE, NamingCalls, SeenInstance
-from app.embedded.served_node import ServedNode
-from app.naming.model.events import InstancesChanged, RecordChanged, ServiceChanged, ServiceSubscribed
+from app.embedded.node_life import NodeLife
 from app.naming.model.keys import GROUP_SPLITTER
 from app.naming.push.udp_subscribers import PushState
 
@@ -24,26 +18,9 @@ T = TypeVar("T")
 class EmbeddedNode(NamingCalls):
     """A node on a port of this machine, in this process: the calls of ``NamingCalls``, its life, and waiting."""
 
-    def __init__(self, clock: ClockAhead, network: CutNetwork | None = None) -> None:
-        self._clock = clock
-        self._network = network
-        self._changes = ChangeSignal()
-        self._placed: tuple[Settings, LoopThread] | None = None
-        """Set by the first start: from then on it has its port."""
-        self._served: ServedNode | None = None
-        super().__init__(lambda: (self.address, self._settings.context_path))
-
-    @property
-    def _settings(self) -> Settings:
-        if self._placed is None:
-            raise UseError("this registry has no port yet: use it inside of `with Registry() as ...`, or call start()")
-        return self._placed[0]
-
-    @property
-    def _running(self) -> ServedNode:
-        if self._served is None:
-            raise UseError(f"the node at {self.address} does not run: it was stopped or killed")
-        return self._served
+    def __init__(self, life: NodeLife) -> None:
+        self._life = life
+        super().__init__(lambda: (self.address, life.settings.context_path))
 
     # --- where it is -----------------------------------------------------------------------------
 
@@ -55,53 +32,35 @@ class EmbeddedNode(NamingCalls):
     @property
     def port(self) -> int:
         """The port of the HTTP API."""
-        return self._settings.port
+        return self._life.settings.port
 
     @property
     def grpc_port(self) -> int:
         """The port that SDKs of Nacos 2 connect to; they find it by themselves from ``address``."""
-        if self._settings.rpc is None:
+        if self._life.settings.rpc is None:
             raise UseError("this node has no gRPC, by the setting rollcall.rpc.enabled")
-        return self._settings.rpc.sdk.port
+        return self._life.settings.rpc.sdk.port
 
     @property
     def url(self) -> str:
         """The URL of the HTTP API, without a slash at its end."""
-        return f"http://{self.address}{self._settings.context_path}"
+        return f"http://{self.address}{self._life.settings.context_path}"
 
     @property
     def clock(self) -> ClockAhead:
         """The clock of this node, and of all nodes of its cluster."""
-        return self._clock
+        return self._life.clock
 
     @property
     def is_running(self) -> bool:
         """Whether it serves."""
-        return self._served is not None
+        return self._life.is_running
 
     # --- its life --------------------------------------------------------------------------------
 
-    def _begin(self, opened: socket.socket, settings: Settings, loop: LoopThread) -> None:
-        """Serve at the socket, which is closed at the end or if that fails."""
-        self._placed = settings, loop
-        try:
-            served = ServedNode(settings, self._clock, self._network, loop)
-        except SettingError as error:
-            opened.close()
-            raise UseError(str(error)) from None
-        for kind in (InstancesChanged, RecordChanged, ServiceChanged, ServiceSubscribed):
-            served.node.domain.notify.subscribe(kind, self._changes.note)
-        try:
-            served.start(opened)
-        except SettingError as error:
-            raise UseError(str(error)) from None
-        self._served = served
-
     def stop(self) -> None:
         """End as at SIGTERM; a node that does not run stays so."""
-        served, self._served = self._served, None
-        if served is not None:
-            served.stop()
+        self._life.stop()
 
     def kill(self) -> None:
         """End as at SIGKILL: connections are cut, and nobody is told.
@@ -109,10 +68,7 @@ class EmbeddedNode(NamingCalls):
         Raises:
             UseError: it does not run.
         """
-        served, self._served = self._served, None
-        if served is None:
-            raise UseError(f"kill(): the node at {self.address} does not run")
-        served.kill()
+        self._life.kill()
 
     def restart(self) -> None:
         """Start again on the same port, with what the data folder has; one that runs ends as at SIGTERM before.
@@ -120,10 +76,7 @@ class EmbeddedNode(NamingCalls):
         Raises:
             UseError: the port was taken meanwhile.
         """
-        self.stop()
-        settings = self._settings
-        assert self._placed is not None
-        self._begin(bind(settings.port), settings, self._placed[1])
+        self._life.restart()
 
     # --- waiting ---------------------------------------------------------------------------------
 
@@ -133,7 +86,7 @@ class EmbeddedNode(NamingCalls):
         Raises:
             WaitOver: that is never the case within ``timeout_s`` of the machine's time. ``expected``: for its text.
         """
-        return self._changes.wait_until(look, timeout_s, expected=expected, shown=look)
+        return self._life.changes.wait_until(look, timeout_s, expected=expected, shown=look)
 
     def wait_for_instances(
         self,
@@ -161,7 +114,7 @@ class EmbeddedNode(NamingCalls):
             return len(found) == count
 
         what = f"{count} {'healthy ' if healthy_only else ''}instances of {service} at {self.address}"
-        self._changes.wait_until(is_count, timeout_s, expected=what, shown=lambda: found)
+        self._life.changes.wait_until(is_count, timeout_s, expected=what, shown=lambda: found)
         return found
 
     def subscriber_count(self, service: str, *, group: str = GROUP, namespace: str = NAMESPACE) -> int:
@@ -181,8 +134,8 @@ class EmbeddedNode(NamingCalls):
             return [one.who for one in self._push_states(service, group, namespace) if one.is_under_way]
 
         what = f"the acknowledgement of all who subscribe to {service}"
-        self._changes.wait_until(lambda: not lacking(), timeout_s, expected=what, shown=lacking)
+        self._life.changes.wait_until(lambda: not lacking(), timeout_s, expected=what, shown=lacking)
         return self.subscriber_count(service, group=group, namespace=namespace)
 
     def _push_states(self, service: str, group: str, namespace: str) -> list[PushState]:
-        return self._running.push_states(namespace, f"{group}{GROUP_SPLITTER}{service}")
+        return self._life.served.push_states(namespace, f"{group}{GROUP_SPLITTER}{service}")

@@ -1,6 +1,5 @@
 """A registry for a test: one node alone, on a free port, with a folder of its own that goes with it."""
 
-import socket
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -9,12 +8,15 @@ from types import TracebackType
 
 from app.embedded.clock_ahead import ClockAhead
 from app.embedded.embedded_node import EmbeddedNode
-from app.embedded.errors_of_use import UseError
+from app.embedded.errors_of_use import PortTaken, UseError
 from app.embedded.free_ports import FIRST_PORT, bind, bind_free
 from app.embedded.loop_thread import LoopThread
+from app.embedded.node_life import NodeLife
 from app.embedded.node_settings import VALUE, node_settings, texts_of
 
 FOLDER_PREFIX = "rollcall-"
+START_TRIES = 5
+"""Starts on other free ports, where one was taken by somebody else between the look and the use."""
 
 
 class EmbeddedRegistry(EmbeddedNode):
@@ -32,7 +34,7 @@ class EmbeddedRegistry(EmbeddedNode):
         Raises:
             UseError: a setting is not known, or its value not allowed.
         """
-        super().__init__(ClockAhead())
+        super().__init__(NodeLife(ClockAhead()))
         self._texts = texts_of(settings)
         self._port = port
         self._data_dir = None if data_dir is None else Path(data_dir)
@@ -48,24 +50,27 @@ class EmbeddedRegistry(EmbeddedNode):
         """
         if self._is_used:
             raise UseError("a Registry serves once: make another one, or call restart() inside of `with`")
-        opened = bind_free() if self._port is None else bind(self._port)
         self._is_used = True
-        try:
-            self._serve(opened)
-        except BaseException:
-            opened.close()
-            self._kept.close()
-            raise
+        for tries_left in reversed(range(START_TRIES if self._port is None else 1)):
+            try:
+                self._serve()
+            except BaseException as error:
+                self._kept.close()
+                if not isinstance(error, PortTaken) or not tries_left:
+                    raise
+            else:
+                break
         return self
 
-    def _serve(self, opened: socket.socket) -> None:
+    def _serve(self) -> None:
         folder = self._data_dir
         if folder is None:
             folder = Path(self._kept.enter_context(TemporaryDirectory(prefix=FOLDER_PREFIX)))
         loop = LoopThread()
         self._kept.callback(loop.stop)
         loop.start()
-        self._begin(opened, node_settings(self._texts, opened.getsockname()[1], folder), loop)
+        opened = self._kept.enter_context(bind_free() if self._port is None else bind(self._port))
+        self._life.begin(opened, node_settings(self._texts, opened.getsockname()[1], folder), loop)
 
     def close(self) -> None:
         """End, and remove what is in temporary folders. May be called twice."""

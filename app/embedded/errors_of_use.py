@@ -5,6 +5,10 @@ class UseError(Exception):
     """The helper was used in a way that cannot work, or a node cannot start; the text says what to do instead."""
 
 
+class PortTaken(UseError):
+    """A port that was free, or was asked for, is in use."""
+
+
 class CallRefused(UseError):
     """A node refused a call that the helper made for the test."""
 

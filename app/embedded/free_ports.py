@@ -5,19 +5,21 @@ import socket
 from contextlib import ExitStack
 
 from app.config.settings import RPC_CLUSTER_OFFSET, RPC_SDK_OFFSET
-from app.embedded.errors_of_use import UseError
+from app.embedded.errors_of_use import PortTaken, UseError
 
 HOST = "127.0.0.1"
 FIRST_PORT, LAST_PORT = 15_000, 30_000
 """Below the ports of outgoing connections, one of which could take a member's port while that is down."""
 TRIES = 200
+BACKLOG = 256
 
 
 def bind(port: int) -> socket.socket:
-    """Return a socket for HTTP on the port.
+    """Return a socket that listens on the port, for HTTP.
 
     Raises:
-        UseError: that port, or one of gRPC that go with it, is in use.
+        PortTaken: that port, or one of gRPC that go with it, is in use.
+        UseError: it is no port for a node.
     """
     if not 0 < port <= 65_535 - RPC_CLUSTER_OFFSET:
         raise UseError(f"port={port}: from 1 to {65_535 - RPC_CLUSTER_OFFSET}, as gRPC has two ports above it")
@@ -25,10 +27,12 @@ def bind(port: int) -> socket.socket:
         try:
             for offset in (RPC_SDK_OFFSET, RPC_CLUSTER_OFFSET):
                 others.enter_context(_bound(port + offset))
-            return _bound(port)
+            opened = _bound(port)
+            opened.listen(BACKLOG)  # at once, so that no other node takes the port for free
+            return opened
         except OSError:
             taken = f"{port}, {port + RPC_SDK_OFFSET} or {port + RPC_CLUSTER_OFFSET}"
-            raise UseError(f"port {taken} of {HOST} is in use; without port=... free ones are chosen") from None
+            raise PortTaken(f"port {taken} of {HOST} is in use; without port=... free ones are chosen") from None
 
 
 def bind_free() -> socket.socket:
@@ -40,7 +44,7 @@ def bind_free() -> socket.socket:
     for _ in range(TRIES):
         try:
             return bind(random.randrange(FIRST_PORT, LAST_PORT))
-        except UseError:
+        except PortTaken:
             continue
     raise UseError(f"no free ports were found on {HOST}; {TRIES} were tried")
 

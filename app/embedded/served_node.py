@@ -8,6 +8,7 @@ from app.config.settings import LEAVE_S, SettingError, Settings
 from app.embedded.clock_ahead import ClockAhead
 from app.embedded.cut_network import CutNetwork, CutServer
 from app.embedded.errors_of_use import UseError
+from app.embedded.free_ports import BACKLOG
 from app.embedded.loop_thread import LoopThread
 from app.http.factory import create_app
 from app.http.server.connection import HttpConnection
@@ -17,7 +18,6 @@ from app.process.open_files import connections_max, frontends
 from app.rpc.frontend import GrpcFrontend
 from distro.types import MemberState
 
-BACKLOG = 256
 STOP_S = 8.0
 NOTICE_S = 0.1
 """A member that leaves answers for so long at least: others send it what they have for it."""
@@ -36,7 +36,7 @@ class ServedNode:
         self.node = Node(settings, clock)
 
     def start(self, opened: socket.socket) -> None:
-        """Serve from now on. ``opened``: bound to the port of HTTP; it is closed at the end.
+        """Serve from now on. ``opened``: listens on the port of HTTP; it is closed at the end.
 
         Raises:
             SettingError: a port or the data folder cannot be used.

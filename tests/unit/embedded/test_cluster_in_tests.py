@@ -152,6 +152,6 @@ def test_misuse_is_told(three: Cluster) -> None:
 def test_nothing_is_left_of_it() -> None:
     before = set(threading.enumerate())
     with Cluster(2, settings={"rollcall.rpc.enabled": False}) as cluster:
-        cluster.partition(0)
         cluster[1].register("orders")
+        cluster.partition(0)
     assert not [one for one in set(threading.enumerate()) - before if not one.daemon]
