@@ -135,12 +135,12 @@ def test_misuse_is_told(three: Cluster) -> None:
         three.partition([0, 1, 2])
     with pytest.raises(UseError, match="3 is no member"):
         three.kill(3)
-    three.kill(0)
-    with pytest.raises(UseError, match="does not run"):
-        three.kill(0)
     with pytest.raises(UseError, match="serves once"):
         three.__enter__()
     three[1].register("orders")
+    three.kill(0)
+    with pytest.raises(UseError, match="does not run"):
+        three.kill(0)
     with pytest.raises(WaitOver, match="5 instances of orders at each member"):
         three.wait_for_instances("orders", 5, timeout_s=0)
     three.kill(1)

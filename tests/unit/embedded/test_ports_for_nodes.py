@@ -1,4 +1,4 @@
-"""Ports for embedded nodes: three that belong together, held from the look on, and other ones where that was too late."""
+"""Ports for embedded nodes: three that belong together, held from the look on, or other ones where that was late."""
 
 import socket
 from contextlib import closing
@@ -71,6 +71,6 @@ def test_after_some_starts_in_vain_the_reason_is_told(monkeypatch: pytest.Monkey
     for module, make in kinds:
         with closing(Thief(1_000)) as thief:
             monkeypatch.setattr(module, "bind_free", thief)
-            with pytest.raises(PortTaken, match="cannot serve gRPC on 127.0.0.1"), make():
+            with pytest.raises(PortTaken, match="cannot serve gRPC on"), make():
                 raise AssertionError("it serves")
             assert len(thief.taken) >= embedded_registry.START_TRIES
