@@ -98,14 +98,12 @@ class EmbeddedCluster:
         self._kept.callback(loop.stop)
         loop.start()
         for life, port, one in zip(self._lives, ports, opened, strict=True):
+            self._kept.callback(life.end)
             life.begin(one, node_settings(self._texts, port, folder / str(port), listed), loop)
         self.settle()
 
     def _close(self) -> None:
-        with self._kept:
-            for life in self._lives:
-                if life.is_running:
-                    life.kill()
+        self._kept.close()
         # The thread of grpcio ends with the last of its objects, some of which are in circles.
         gc.collect()
 
@@ -142,13 +140,7 @@ class EmbeddedCluster:
 
     def _connect(self) -> None:
         for life in self._lives:
-            if life.is_running:
-                life.served.connect(tuple(sorted(self._reached(life))))
-
-    def _reached(self, life: NodeLife) -> frozenset[str]:
-        """The members that one can call, and itself, whether they run or not."""
-        own = life.settings.self_address
-        return frozenset(one for one in life.settings.members if not self._network.is_cut(one, own))
+            life.connect()
 
     def _members(self, group: MemberName | Iterable[MemberName]) -> list[EmbeddedNode]:
         return [self._member(one) for one in ([group] if isinstance(group, EmbeddedNode | int) else group)]
@@ -170,7 +162,6 @@ class EmbeddedCluster:
         Raises:
             WaitOver: they never do.
         """
-        self._connect()
         end_s = time.monotonic() + SETTLE_S
         while unsettled := [one.settings.self_address for one in self._running() if not self._is_settled(one)]:
             if time.monotonic() > end_s:
@@ -182,7 +173,7 @@ class EmbeddedCluster:
 
     def _is_settled(self, life: NodeLife) -> bool:
         running = {one.settings.self_address for one in self._running()}
-        return life.served.knows(self._reached(life) & running)
+        return life.served.knows(life.reached & running)
 
     def wait_for_instances(
         self,

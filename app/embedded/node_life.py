@@ -65,6 +65,23 @@ class NodeLife:
             kind_of_error = UseError if isinstance(error, DataLockError) else PortTaken
             raise kind_of_error(str(error)) from None
         self._served = served
+        self.connect()
+
+    @property
+    def reached(self) -> frozenset[str]:
+        """The members that the network lets it call, and itself, whether they run or not."""
+        own, network = self.settings.self_address, self._network
+        return frozenset(one for one in self.settings.members if network is None or not network.is_cut(one, own))
+
+    def connect(self) -> None:
+        """Keep gRPC connections to those alone that the network lets it call now."""
+        if self._served is not None:
+            self._served.connect(tuple(sorted(self.reached)))
+
+    def end(self) -> None:
+        """End as at SIGKILL if it runs."""
+        if self.is_running:
+            self.kill()
 
     def stop(self) -> None:
         """End as at SIGTERM; one that does not run stays so."""
