@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 FOLDERS = (".ci", "app", "deploy", "distro", "docs", "scripts", "tests")
 NAMED = re.compile(r"(?<![\w.-])\w+\.(?:lua|py)\b")
-EXAMPLES = {"job.py", "module.py", "quick_start.py"}
+EXAMPLES = {"app.py", "job.py", "module.py", "quick_start.py", "test_it.py"}
 """Made by a test, or standing for any name."""
 
 
