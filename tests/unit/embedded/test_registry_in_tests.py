@@ -226,7 +226,7 @@ def test_nothing_is_left_of_it() -> None:
         with Registry() as registry:
             registry.register("orders")
             registry.call("GET", "/v1/ns/operator/metrics")
-            [folder] = {path.rpartition("/data/")[0] for path in open_files() if "/rollcall-" in path}
+            [folder] = {path.rpartition("/data/")[0] for path in open_files() - files if "/data/" in path}
             assert Path(folder).is_dir()
     assert set(threading.enumerate()) == threads
     assert not [one for one in open_files() - files if "rollcall-" in one or "socket" in one]
