@@ -62,8 +62,9 @@ class NodeLife:
             served.start(opened)
         except SettingError as error:
             opened.close()
-            kind_of_error = UseError if isinstance(error, DataLockError) else PortTaken
-            raise kind_of_error(str(error)) from None
+            if isinstance(error, DataLockError):
+                raise UseError(f"{str(error).partition(';')[0]}; give another data_dir=...") from None
+            raise PortTaken(str(error)) from None
         self._served = served
         self.connect()
 

@@ -237,7 +237,7 @@ def test_nothing_is_left_of_it() -> None:
 
 def test_nothing_is_left_of_one_that_could_not_start(tmp_path: Path) -> None:
     with Registry(data_dir=tmp_path) as first:
-        with pytest.raises(UseError, match="in use by another node"):
+        with pytest.raises(UseError, match=r"in use by another node.*give another data_dir"):
             Registry(data_dir=tmp_path).start()
         first.register("orders")
         assert len(first.instances("orders")) == 1
