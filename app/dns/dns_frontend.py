@@ -68,6 +68,9 @@ class DnsFrontend:
         self._udp.stop()
         self._tcp.stop()
 
+    def join(self) -> None:
+        """Nothing: DNS has no thread of its own."""
+
 
 def own_ip(host: str, own_host: str) -> str:
     """The address of this name server: where it listens, or on all addresses where the node is known; or empty."""
