@@ -12,9 +12,20 @@ from app.audit.check import command as check_command
 from app.audit.compare import command as compare_command
 from app.audit.dump import command as dump_command
 from app.audit.heal import command as heal_command
-from app.audit.watch import command as watch_command
+from app.audit.watch import command as agreement_command
 from app.auth import command as admin_command
 from app.command import config_command, doctor_command, explain_command, simulate_command
+from app.command.registry import (
+    clients_command,
+    completion_command,
+    drain_command,
+    instances_command,
+    members_command,
+    register_command,
+    services_command,
+    user_command,
+    watch_command,
+)
 from app.config import settings_keys as keys
 from app.config.addresses import PORT_MAX, is_wildcard, join_address, split_address
 from app.config.lookup_settings import FILE, LOOKUP_TYPE, MEMBER_LIST
@@ -27,15 +38,32 @@ MEMBERS_MAX = 9
 PORT_STEP = 10
 """Between the ports of members that one command starts; their gRPC ports, 1000 and 1001 above, differ too."""
 
+INTERRUPTED, READER_GONE = 130, 141
+COMPLETION_VARIABLE = "_ARGCOMPLETE"
+"""Set by a shell that asks what may come next."""
 READY_PATH = "/v1/console/health/readiness"
 
 _FOLDER = Path(__file__).resolve().parent.parent
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code: 0 success, 2 wrong settings, 1 any other failure, which it prints."""
-    options = _parser().parse_args(arguments)
-    return int(options.run(options))
+    """Run the command and return its exit code, of which docs/cli.md lists all; a failure is printed."""
+    parser = _parser()
+    if COMPLETION_VARIABLE in os.environ:
+        import argcomplete
+
+        argcomplete.autocomplete(parser)
+    options = parser.parse_args(arguments)
+    try:
+        code = int(options.run(options))
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # The reader, such as head, has what it wanted; what is left in the buffer goes nowhere, and without complaint.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return READER_GONE
+    except KeyboardInterrupt:
+        return INTERRUPTED
 
 
 def _run_serve(options: argparse.Namespace) -> int:
@@ -83,16 +111,25 @@ def _parser() -> argparse.ArgumentParser:
     )
     serve.set_defaults(run=_run_serve)
     # Each of them imports packages beyond the standard library only when it runs.
+    services_command.add_to(commands)
+    instances_command.add_to(commands)
+    members_command.add_to(commands)
+    clients_command.add_to(commands)
+    watch_command.add_to(commands)
+    register_command.add_to(commands)
+    drain_command.add_to(commands)
+    user_command.add_to(commands)
     dump_command.add_to(commands)
     compare_command.add_to(commands)
     heal_command.add_to(commands)
     check_command.add_to(commands)
-    watch_command.add_to(commands)
+    agreement_command.add_to(commands)
     explain_command.add_to(commands)
     config_command.add_to(commands)
     doctor_command.add_to(commands)
     simulate_command.add_to(commands)
     admin_command.add_to(commands)
+    completion_command.add_to(commands)
     return parser
 
 

@@ -15,10 +15,10 @@ from urllib.parse import urlencode
 from app.config import settings_keys as keys
 from app.config.addresses import is_wildcard, join_address
 from app.config.auth_settings import AUTH_ENABLED
+from app.config.client_config import PASSWORD_VARIABLE
 from app.config.settings import SettingError, Settings, read_settings
 from app.process.data_lock import DataLockError
 
-PASSWORD_VARIABLE = "ROLLCALL_PASSWORD"
 NAME = "admin"
 PATH = "/v1/auth/users/admin"
 TIMEOUT_S = 10.0

@@ -4,12 +4,12 @@ Exit codes: 0 all is well, 1 there are warnings, 2 a node would not start with t
 """
 
 import argparse
-import json
 import re
 import sys
 from collections.abc import Iterator
 
 from app.command.node_options import add_node_options, overrides_of
+from app.command.printable import json_text, printable
 from app.config.settings import SettingError, effective_settings, read_settings
 
 MASKED = "******"
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         settings = [{"key": name, "value": value, "source": source} for name, value, source in shown]
         told = {"settings": settings, "warnings": warnings, "error": error or None}
-        sys.stdout.write(json.dumps(told, indent=2) + "\n")
+        sys.stdout.write(json_text(told) + "\n")
     else:
         sys.stdout.writelines(f"{line}\n" for line in _lines(shown))
         for warning in warnings:
@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _lines(shown: list[tuple[str, str, str]]) -> Iterator[str]:
     for name, value, source in shown:
-        yield f"{name}={_printable(value)}  ({_printable(source)})"
+        yield f"{name}={printable(value)}  ({printable(source)})"
 
 
 def _without_secrets(text: str, rows: list[tuple[str, str, str]]) -> str:
@@ -77,7 +77,3 @@ def _without_secrets(text: str, rows: list[tuple[str, str, str]]) -> str:
         if value and is_secret(name):
             text = text.replace(value, MASKED)
     return text
-
-
-def _printable(text: str) -> str:
-    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)

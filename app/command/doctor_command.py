@@ -4,7 +4,6 @@ Exit codes: 0 all is well, 1 there are warnings, 2 something does not work.
 """
 
 import argparse
-import json
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from collections.abc import Iterator
 from app.audit.client.access import AccessError, access_of, add_access_options
 from app.command.doctor_findings import CheckFinding, Severity, failure, warning
 from app.command.node_options import add_node_options, overrides_of
+from app.command.printable import json_text, printable
 from app.config.settings import SettingError, read_settings
 
 WIDTH = 80
@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
             {"what": one.what, "severity": one.severity.name, "text": one.text, "advice": one.advice}
             for one in findings
         ]
-        sys.stdout.write(json.dumps(told, indent=2) + "\n")
+        sys.stdout.write(json_text(told) + "\n")
     else:
         sys.stdout.writelines(f"{line}\n" for one in findings for line in _lines(one))
     return int(max(one.severity for one in findings))
@@ -72,13 +72,9 @@ def _findings(options: argparse.Namespace) -> Iterator[CheckFinding]:
 
 def _lines(one: CheckFinding) -> Iterator[str]:
     text = f"{_SIGNS[one.severity]} {one.what}: {one.text}"
-    yield from textwrap.wrap(_printable(text), WIDTH, subsequent_indent="     ", break_long_words=False)
+    yield from textwrap.wrap(printable(text), WIDTH, subsequent_indent="     ", break_long_words=False)
     if one.advice:
-        advice = _printable(f"-> {one.advice}")
+        advice = printable(f"-> {one.advice}")
         yield from textwrap.wrap(
             advice, WIDTH, initial_indent="     ", subsequent_indent="        ", break_long_words=False
         )
-
-
-def _printable(text: str) -> str:
-    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)

@@ -10,7 +10,16 @@ from collections.abc import Iterator, Mapping
 from threading import Event
 from typing import Any
 
-from app.audit.client.access import AccessError, access_of, add_access_options, parse_url
+from app.audit.client.access import (
+    AccessError,
+    access_of,
+    add_access_options,
+    add_server_options,
+    namespace_of,
+    parse_url,
+    server_of,
+)
+from app.command.printable import json_text, printable
 
 AGREED, DIFFERENT, NOT_ASKED = 0, 1, 2
 WIDTH = 80
@@ -30,14 +39,8 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     )
     parser.add_argument("instance", metavar="IP:PORT", help="the instance's address")
     parser.add_argument("--service", metavar="NAME", required=True, help="group@@name, or a name in DEFAULT_GROUP")
-    parser.add_argument("--namespace", metavar="NAMESPACE", default="public", help="its namespace (public)")
     parser.add_argument("--cluster", metavar="NAME", default="DEFAULT", help="its cluster in the service (DEFAULT)")
-    parser.add_argument(
-        "--server",
-        metavar="URL",
-        default="http://127.0.0.1:8848",
-        help="any member, which asks the others (http://127.0.0.1:8848)",
-    )
+    add_server_options(parser)
     parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
     add_access_options(parser)
     parser.set_defaults(run=run)
@@ -51,14 +54,14 @@ def run(options: argparse.Namespace) -> int:
     if not colon or not ip or not port.isascii() or not port.isdecimal():
         return _could_not(f"{options.instance!r} is no address of an instance, such as 10.0.0.7:8080")
     try:
-        scheme, address, path = parse_url(options.server)
+        scheme, address, path = parse_url(server := server_of(options))
         access = access_of(options, scheme, path)
         client = MemberClient(address, access, Patience(access.retries, Event()))
         try:
             answer = client.get(
                 EXPLAIN,
                 {
-                    "namespaceId": options.namespace,
+                    "namespaceId": namespace_of(options),
                     "serviceName": options.service,
                     "ip": ip.strip("[]"),
                     "port": port,
@@ -70,13 +73,11 @@ def run(options: argparse.Namespace) -> int:
     except (AccessError, CallError) as error:
         return _could_not(str(error))
     if not isinstance(answer, dict) or not isinstance(answer.get("members"), dict):
-        return _could_not(f"{options.server} gave another answer than a Rollcall member does")
+        return _could_not(f"{server} gave another answer than a Rollcall member does")
     if options.json:
-        import orjson
-
-        sys.stdout.write(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode() + "\n")
+        sys.stdout.write(json_text(answer) + "\n")
     else:
-        sys.stdout.writelines(f"{_printable(line)}\n" for line in lines_of(answer))
+        sys.stdout.writelines(f"{printable(line)}\n" for line in lines_of(answer))
     return DIFFERENT if answer["differences"] or answer["notAnswered"] else AGREED
 
 
@@ -161,11 +162,6 @@ def _wrapped(text: str, begin: str = "") -> list[str]:
     )
 
 
-def _printable(text: str) -> str:
-    """The text without what would steer a terminal: names come from whoever registered."""
-    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
-
-
 def _could_not(text: str) -> int:
-    sys.stderr.write(f"rollcall explain: {_printable(text)}\n")
+    sys.stderr.write(f"rollcall explain: {printable(text)}\n")
     return NOT_ASKED

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from app.config import settings_keys as keys
 from app.config.addresses import PORT_MAX, is_loopback, join_address, own_address
 from app.config.auth_settings import AUTH_ENABLED, AUTH_KEYS, TOKEN_KEY, TOKEN_TTL, AuthSettings, parse_token_key
+from app.config.client_config import CLIENT_VARIABLES
 from app.config.dns_settings import DNS_KEYS, DnsSettings, dns_settings, dns_warnings
 from app.config.guard_settings import GUARD_KEYS, GuardSettings, guard_settings
 from app.config.identity_settings import (
@@ -199,7 +200,7 @@ class _Sources:
         snakes = [snake(name) for name in names]
         for given in (self.overrides, self.environ, self.properties):
             for name in sorted(given):
-                snaked = given is self.environ and name.startswith(snake(_OURS)) and not _SERVICE_LINK.fullmatch(name)
+                snaked = given is self.environ and name.startswith(snake(_OURS)) and not _is_no_setting(name)
                 known = snakes if snaked else names
                 if (snaked or name.startswith(_OURS)) and name not in known:
                     near = difflib.get_close_matches(name, known, n=1)
@@ -208,6 +209,10 @@ class _Sources:
         for key in (keys.CONF_DIR, keys.NACOS_HOME):
             if self.properties.get(key.name):
                 yield f"{key.name} has no effect in {self.file}, which was found without it"
+
+
+def _is_no_setting(variable: str) -> bool:
+    return variable in CLIENT_VARIABLES or bool(_SERVICE_LINK.fullmatch(variable))
 
 
 def read_settings(overrides: Mapping[str, str] | None = None, environ: Mapping[str, str] | None = None) -> Settings:

@@ -1,19 +1,33 @@
 """The options by which the audit's commands reach members: addresses, credentials, time-outs and retries."""
 
 import argparse
+import getpass
 import os
 import re
 import ssl
+import sys
 import urllib.parse
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from app.config.addresses import join_address, split_address
+from app.config.client_config import (
+    AUDIT_IDENTITY_VARIABLE,
+    AUDIT_PASSWORD_VARIABLE,
+    PASSWORD_VARIABLE,
+    PROFILE_VARIABLE,
+    SERVER_VARIABLE,
+    TOKEN_VARIABLE,
+    ClientConfig,
+    ClientConfigError,
+    read_client_config,
+)
 
-PASSWORD_VARIABLE = "ROLLCALL_AUDIT_PASSWORD"
-IDENTITY_VARIABLE = "ROLLCALL_AUDIT_IDENTITY"
 CONTEXT_PATH = "/nacos"
+TIMEOUT_S = 10.0
+DEFAULT_SERVER = "http://127.0.0.1:8848"
+DEFAULT_NAMESPACE = "public"
 RETRIES_MAX = 100
 _UNITS = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3_600.0}
 _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)(ms|s|m|h|)")
@@ -30,12 +44,14 @@ class Access:
 
     scheme: str = "http"
     context_path: str = CONTEXT_PATH
-    timeout_s: float = 10.0
+    timeout_s: float = TIMEOUT_S
     """The time for a connection, and for each wait for more of an answer."""
     retries: int = 3
     """Further tries for one member in one round, for all its calls together."""
     user: str = ""
     password: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
+    """A token that was got before; with one there is no login."""
     identity: tuple[str, str] | None = field(default=None, repr=False)
     """Name and value of the header by which real Nacos knows its members."""
     ca: str = ""
@@ -96,9 +112,14 @@ def parse_url(text: str) -> tuple[str, str, str | None]:
 
 def add_member_options(parser: argparse.ArgumentParser) -> None:
     """Add the two options of which one names the members; ``members_of`` reads it."""
-    where = parser.add_mutually_exclusive_group(required=True)
+    where = parser.add_mutually_exclusive_group()
     where.add_argument("--members", metavar="HOST:PORT,...", help="the members, all of them, each may begin https://")
-    where.add_argument("--from-cluster", metavar="URL", help="the members that this one lists")
+    where.add_argument(
+        "--from-cluster",
+        metavar="URL",
+        help=f"the members that this one lists; without both, those of {SERVER_VARIABLE} or of the configured server",
+    )
+    parser.set_defaults(refuse=parser.error)
 
 
 def members_of(options: argparse.Namespace) -> tuple[Access, tuple[str, ...], str]:
@@ -109,7 +130,12 @@ def members_of(options: argparse.Namespace) -> tuple[Access, tuple[str, ...], st
     Raises:
         AccessError: an address or option cannot be used.
     """
-    if options.from_cluster is None:
+    if options.members is None and options.from_cluster is None:
+        # In place, as the messages of the commands name it.
+        options.from_cluster = client_config(options).server or options.refuse(
+            f"one of --members and --from-cluster is needed, or a server in {SERVER_VARIABLE} or in cli.toml"
+        )
+    if options.members is not None:
         secure = options.members.lstrip().startswith("https://")
         named = options.members.replace("https://", "") if secure else options.members
         return access_of(options, "https" if secure else "http"), parse_members(named), ""
@@ -117,62 +143,147 @@ def members_of(options: argparse.Namespace) -> tuple[Access, tuple[str, ...], st
     return access_of(options, scheme, path), (), address
 
 
+def client_config(options: argparse.Namespace) -> ClientConfig:
+    """What environment and configuration file say, with the profile and for the server that the options name.
+
+    Raises:
+        AccessError: it cannot be used.
+    """
+    server = getattr(options, "server", None) or getattr(options, "from_cluster", None)
+    try:
+        return read_client_config(profile=options.profile, server=server)
+    except ClientConfigError as error:
+        raise AccessError(str(error)) from None
+
+
+def add_server_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that name a server and a namespace, for ``server_of`` and ``namespace_of``."""
+    parser.add_argument("--server", metavar="URL", help=f"any member, which asks the others ({DEFAULT_SERVER})")
+    parser.add_argument("--namespace", metavar="NAMESPACE", help=f"of the service ({DEFAULT_NAMESPACE})")
+
+
+def server_of(options: argparse.Namespace) -> str:
+    """The URL of the server to ask: that of the options, the configured one, or the one of this machine.
+
+    Raises:
+        AccessError: the configuration cannot be used.
+    """
+    return options.server or client_config(options).server or DEFAULT_SERVER
+
+
+def namespace_of(options: argparse.Namespace) -> str:
+    """The namespace of the options, the configured one, or the public one.
+
+    Raises:
+        AccessError: the configuration cannot be used.
+    """
+    return options.namespace or client_config(options).namespace or DEFAULT_NAMESPACE
+
+
 def add_access_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that ``access_of`` reads: time-out, retries, context path and credentials."""
-    parser.add_argument(
-        "--timeout", metavar="TIME", type=positive_duration_s, default=10.0, help="of a call to a member (10s)"
-    )
-    parser.add_argument(
+    group = add_call_options(parser, TIMEOUT_S)
+    group.add_argument(
         "--retries", metavar="N", type=int, choices=range(RETRIES_MAX + 1), default=3, help="for a member (3)"
     )
-    parser.add_argument("--ca", metavar="FILE", help="call by HTTPS, and check the members by these certificates (PEM)")
-    parser.add_argument("--context-path", metavar="PATH", help=f"of the members ({CONTEXT_PATH})")
-    parser.add_argument("--user", metavar="NAME", help="log in at each member; the password is read from a file or")
-    parser.add_argument("--password-file", metavar="FILE", help=f"from the environment's {PASSWORD_VARIABLE}")
-    parser.add_argument(
+    group.add_argument(
         "--identity",
         metavar="KEY:VALUE",
-        help=f"the header by which real Nacos knows its members; better in the environment's {IDENTITY_VARIABLE}",
+        help=f"the header by which real Nacos knows its members; better in the environment's {AUDIT_IDENTITY_VARIABLE}",
     )
+
+
+def add_call_options(parser: argparse.ArgumentParser, timeout_s: float) -> "argparse._ArgumentGroup":
+    """Add the options of ``add_access_options`` for commands that ask one Rollcall member, once; return their group."""
+    group = parser.add_argument_group("how the server is called")
+    group.add_argument(
+        "--timeout",
+        metavar="TIME",
+        type=positive_duration_s,
+        default=timeout_s,
+        help=f"of a connection, and of each wait for more of an answer ({timeout_s:g}s)",
+    )
+    group.add_argument("--ca", metavar="FILE", help="call by HTTPS, and check the server by these certificates (PEM)")
+    group.add_argument("--context-path", metavar="PATH", help=f"of the server's calls ({CONTEXT_PATH})")
+    group.add_argument("--user", metavar="NAME", help=f"log in with a password of a file or of {PASSWORD_VARIABLE}")
+    group.add_argument("--password-file", metavar="FILE", help="the password of --user")
+    group.add_argument("--token-file", metavar="FILE", help=f"a token of a login before, in place of {TOKEN_VARIABLE}")
+    group.add_argument("--profile", metavar="NAME", help=f"a profile of cli.toml, in place of {PROFILE_VARIABLE}")
+    parser.set_defaults(retries=0, identity=None)
+    return group
 
 
 def access_of(options: argparse.Namespace, scheme: str = "http", context_path: str | None = None) -> Access:
     """The access that the options of ``add_access_options`` describe; ``--context-path`` goes before ``context_path``.
 
-    ``--ca`` means HTTPS, whatever ``scheme`` is.
+    ``--ca`` means HTTPS, whatever ``scheme`` is. Credentials that no option gives are those of the configuration.
 
     ``scheme`` and ``context_path``: those of a member's URL, where the command takes one.
 
     Raises:
-        AccessError: the options contradict each other or lack a password, or the password file cannot be read.
+        AccessError: the options contradict each other or lack a password, or a file cannot be read.
     """
     path = options.context_path if options.context_path is not None else context_path
-    password = ""
-    if options.user:
-        password = _password(options.password_file)
-    elif options.password_file:
-        raise AccessError("--password-file goes with --user")
+    config = client_config(options)
+    user, password, token = _credentials(options, config)
     return Access(
         scheme="https" if options.ca else scheme,
-        ca=_certificates(options.ca or ""),
+        ca=_certificates(options.ca or (config.ca if scheme == "https" else "")),
         context_path=CONTEXT_PATH if path is None else _normal_path(path),
         timeout_s=options.timeout,
         retries=options.retries,
-        user=options.user or "",
+        user=user,
         password=password,
-        identity=_identity(options.identity or os.environ.get(IDENTITY_VARIABLE, "")),
+        token=token,
+        identity=_identity(options.identity or os.environ.get(AUDIT_IDENTITY_VARIABLE, "")),
     )
 
 
-def _password(path: str | None) -> str:
-    if path is None:
-        if PASSWORD_VARIABLE not in os.environ:
-            raise AccessError(f"--user needs --password-file or the environment's {PASSWORD_VARIABLE}")
-        return os.environ[PASSWORD_VARIABLE]
+def _credentials(options: argparse.Namespace, config: ClientConfig) -> tuple[str, str, str]:
+    """User, password and token: those of the options, else those of the configuration, in which a token goes first."""
+    if options.token_file:
+        if options.user:
+            raise AccessError("--token-file and --user are two ways to say who calls: give one")
+        return "", "", _first_line("token", options.token_file)
+    if options.user:
+        is_own = config.user == options.user or not config.sources.get("password", "").startswith(str(config.file))
+        return options.user, _password(options.password_file, config if is_own else ClientConfig()), ""
+    if options.password_file:
+        raise AccessError("--password-file goes with --user")
+    if config.token:
+        return "", "", _checked_token(config.token, config.sources.get("token", ""))
+    if config.user:
+        return config.user, _password(config.password_file or None, config), ""
+    return "", "", ""
+
+
+def _password(path: str | None, config: ClientConfig) -> str:
+    if path is not None:
+        return _first_line("password", path)
+    if AUDIT_PASSWORD_VARIABLE in os.environ:
+        return os.environ[AUDIT_PASSWORD_VARIABLE]
+    if config.password:
+        return config.password
+    if sys.stdin is not None and sys.stdin.isatty():
+        return getpass.getpass("Password: ")
+    raise AccessError(
+        f"--user needs --password-file or the environment's {AUDIT_PASSWORD_VARIABLE} or {PASSWORD_VARIABLE}"
+    )
+
+
+def _first_line(what: str, path: str) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8").rstrip("\r\n")
+        text = Path(path).expanduser().read_text(encoding="utf-8").rstrip("\r\n")
     except (OSError, UnicodeError) as error:
-        raise AccessError(f"the password file {path} cannot be read: {error}") from None
+        raise AccessError(f"the {what} file {path} cannot be read: {error}") from None
+    return _checked_token(text, path) if what == "token" else text
+
+
+def _checked_token(text: str, source: str) -> str:
+    """A token, which is sent in a header. Its text is a secret, and is not repeated."""
+    if not text.isascii() or not text.isprintable() or not text or " " in text:
+        raise AccessError(f"the token of {source} is none: it should be one word, as a login gives it")
+    return text
 
 
 def _certificates(path: str) -> str:

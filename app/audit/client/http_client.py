@@ -114,7 +114,7 @@ class MemberClient:
         self._access = access
         self._patience = patience
         self._base = f"{access.scheme}://{address}{access.context_path}"
-        self._token: str | None = None
+        self._token: str | None = access.token or None
         self._session = requests.Session()
         # No proxy and no netrc of the environment: a member is asked itself, with what was given for it.
         self._session.trust_env = False

@@ -1,0 +1,79 @@
+"""An instance as commands name it: ``SERVICE IP:PORT``, and its cluster."""
+
+import argparse
+from ipaddress import ip_address
+
+from app.command.asking.exits import CommandError, ExitCode
+from app.command.asking.registry_client import RegistryClient, Row
+from app.command.printable import printable
+
+PORT_MAX = 65_535
+DEFAULT_CLUSTER = "DEFAULT"
+NAMES_MAX = 5
+
+
+def address_argument(text: str) -> tuple[str, int]:
+    """IP and port of ``10.0.0.7:8080`` or ``[fe80::1]:8080``; for argparse. A registered ip may be a host name."""
+    ip, colon, port = text.rpartition(":")
+    is_number = port.isascii() and port.isdecimal() and len(port) < 6 and int(port) <= PORT_MAX
+    if not colon or not ip or not is_number or not _is_host(ip):
+        raise argparse.ArgumentTypeError(f"{text!r} is no address of an instance, such as 10.0.0.7:8080")
+    return ip.strip("[]"), int(port)
+
+
+def _is_host(text: str) -> bool:
+    if text.startswith("[") and text.endswith("]"):
+        try:
+            return ip_address(text[1:-1]).version == 6
+        except ValueError:
+            return False
+    return ":" not in text and text.isprintable() and " " not in text
+
+
+def add_instance_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that name an instance: service, address, cluster."""
+    parser.add_argument("service", metavar="SERVICE", help="group@@name, or a name in DEFAULT_GROUP")
+    parser.add_argument("instance", metavar="IP:PORT", type=address_argument, help="the instance's address")
+    parser.add_argument("--cluster", metavar="NAME", default=DEFAULT_CLUSTER, help=f"of it ({DEFAULT_CLUSTER})")
+
+
+def parameters_of(options: argparse.Namespace, client: RegistryClient) -> dict[str, str | int]:
+    """The parameters by which a call names the instance."""
+    ip, port = options.instance
+    return {
+        "namespaceId": client.namespace,
+        "serviceName": options.service,
+        "clusterName": options.cluster,
+        "ip": ip,
+        "port": port,
+    }
+
+
+def shown_instance(options: argparse.Namespace) -> str:
+    """The instance in a sentence."""
+    ip, port = options.instance
+    return f"{f'[{ip}]' if ':' in ip else ip}:{port} of {printable(options.service)}"
+
+
+def find_instance(options: argparse.Namespace, client: RegistryClient) -> Row:
+    """The instance that is registered there.
+
+    Raises:
+        CommandError: there is none; the text names those that are there.
+    """
+    ip, port = options.instance
+    rows = client.instances(options.service)
+    there = [one for one in rows if (one.get("ip"), one.get("port")) == (ip, port)]
+    for one in there:
+        if one.get("clusterName") == options.cluster:
+            return one
+    if there:
+        clusters = ", ".join(sorted({str(one.get("clusterName")) for one in there}))
+        raise CommandError(
+            ExitCode.NOT_FOUND,
+            f"{shown_instance(options)} is not in cluster {options.cluster}, but in {clusters}: give --cluster",
+        )
+    names = ", ".join(f"{one.get('ip')}:{one.get('port')}" for one in rows[:NAMES_MAX])
+    more = f" and {len(rows) - NAMES_MAX} more" if len(rows) > NAMES_MAX else ""
+    text = f"{shown_instance(options)} is not registered; there are: {names or 'none'}{more}"
+    raise CommandError(ExitCode.NOT_FOUND, text)

@@ -1,0 +1,143 @@
+"""``rollcall watch``: what appears, goes and changes, line by line, until Ctrl-C.
+
+It asks once a second. A subscription would bring changes sooner, and would change what it watches: the watcher would be
+a subscriber that a drain waits for, and that counts among those who got a push.
+"""
+
+import argparse
+import json
+import sys
+import time
+from datetime import datetime
+from threading import Event
+
+from app.audit.client.access import positive_duration_s
+from app.command.asking.exits import CommandError, ExitCode
+from app.command.asking.registry_client import RegistryClient
+from app.command.asking.run_command import finish, say
+from app.command.printable import printable
+from app.command.registry.watched import Facts, Happening, Looked, SeenChange, changes, seen_instance, seen_service
+
+EVERY_S = 1.0
+REST = 20
+"""Between two looks is at least so many times what a look took: a watcher costs a server under 5 % of a core."""
+FIRST_ROWS_MAX = 50
+_SIGNS = {Happening.THERE: " ", Happening.APPEARED: "+", Happening.WENT: "-", Happening.CHANGED: "~"}
+
+
+def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command to those of ``rollcall``."""
+    parser = subparsers.add_parser(
+        "watch",
+        help="show live what appears, goes and changes",
+        description="Show what appears (+), goes (-) and changes (~): the instances of services, or without SERVICE "
+        "the services of the namespace with their counts. It goes on while the server does not answer, until Ctrl-C.",
+    )
+    parser.add_argument("services", metavar="SERVICE", nargs="*", help="group@@name, or a name in DEFAULT_GROUP")
+    parser.add_argument("--every", metavar="TIME", type=positive_duration_s, default=EVERY_S, help="between looks (1s)")
+    parser.add_argument("--for", metavar="TIME", type=positive_duration_s, dest="for_s", help="end after so long")
+    parser.add_argument("--changes", metavar="N", type=int, help="end after so many changes")
+    finish(parser, _run)
+
+
+def _run(options: argparse.Namespace, client: RegistryClient) -> int:
+    return Watcher(options, client).run()
+
+
+class Watcher:
+    """One run of the command: looks, and prints what differs."""
+
+    def __init__(self, options: argparse.Namespace, client: RegistryClient) -> None:
+        self._options, self._client = options, client
+        self._pause = Event()
+        self._begun_s = time.monotonic()
+        self._told = 0
+        self._is_lost = False
+
+    def run(self) -> int:
+        """Watch, and return the exit code."""
+        options = self._options
+        if not options.services:
+            self._client.check_namespace()
+        begun_s = time.monotonic()
+        seen = self._look(is_first=True)
+        self._tell_first(seen)
+        try:
+            while not self._is_over():
+                self._pause.wait(self._pause_s(time.monotonic() - begun_s))
+                begun_s = time.monotonic()
+                if (now := self._look_again()) is None:
+                    continue
+                for change in changes(seen, now):
+                    self._tell(change)
+                    self._told += 1
+                    if self._is_over():
+                        break
+                seen = now
+        except KeyboardInterrupt:
+            say(options, f"ended, changes: {self._told}")
+        return ExitCode.DONE
+
+    def _is_over(self) -> bool:
+        options = self._options
+        is_late = options.for_s is not None and time.monotonic() - self._begun_s >= options.for_s
+        return is_late or (options.changes is not None and self._told >= options.changes)
+
+    def _pause_s(self, took_s: float) -> float:
+        pause_s = max(self._options.every, REST * took_s)
+        if self._options.for_s is None:
+            return pause_s
+        return max(min(pause_s, self._options.for_s - (time.monotonic() - self._begun_s)), 0.0)
+
+    def _look_again(self) -> Looked | None:
+        """A further look; None while the server does not answer, which is told once."""
+        try:
+            now = self._look()
+        except CommandError as error:
+            if error.code is not ExitCode.NO_SERVER:
+                raise
+            if not self._is_lost:
+                say(self._options, f"{error} -- trying on")
+            self._is_lost = True
+            return None
+        if self._is_lost:
+            say(self._options, "the server answers again")
+        self._is_lost = False
+        return now
+
+    def _look(self, *, is_first: bool = False) -> Looked:
+        if not self._options.services:
+            return dict(map(seen_service, self._client.services()))
+        seen: dict[str, Facts] = {}
+        for service in self._options.services:
+            try:
+                seen |= dict(seen_instance(service, one) for one in self._client.instances(service))
+            except CommandError as error:
+                # A service that goes while it is watched has no instances any more; one that never was is a wrong name.
+                if is_first or error.code is not ExitCode.NOT_FOUND:
+                    raise
+        return seen
+
+    def _tell_first(self, seen: Looked) -> None:
+        options = self._options
+        what = "instances" if options.services else "services"
+        say(options, f"{len(seen)} {what} at {self._client.server}, asked every {options.every:g} s; Ctrl-C ends")
+        if len(seen) <= FIRST_ROWS_MAX:
+            for name, facts in sorted(seen.items()):
+                self._tell(SeenChange(Happening.THERE, name, {}, facts))
+
+    def _tell(self, change: SeenChange) -> None:
+        at = datetime.now().astimezone()
+        if self._options.json:
+            told = {
+                "at": at.isoformat(timespec="milliseconds"),
+                "what": change.happening.value,
+                "name": change.name,
+                "before": change.before,
+                "now": change.now,
+            }
+            line = json.dumps(told)
+        else:
+            line = f"{at:%H:%M:%S} {_SIGNS[change.happening]} {change.name}  {change.text()}"
+        sys.stdout.write(f"{printable(line)}\n")
+        sys.stdout.flush()

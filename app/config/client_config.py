@@ -1,0 +1,199 @@
+"""How a command reaches a cluster: environment over a profile of ``cli.toml`` over the file's own values, and checked.
+
+The file is ``$ROLLCALL_CONFIG``, else ``$XDG_CONFIG_HOME/rollcall/cli.toml``, else ``~/.config/rollcall/cli.toml``.
+"""
+
+import difflib
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+SERVER_VARIABLE = "ROLLCALL_SERVER"
+NAMESPACE_VARIABLE = "ROLLCALL_NAMESPACE"
+USER_VARIABLE = "ROLLCALL_USER"
+PASSWORD_VARIABLE = "ROLLCALL_PASSWORD"
+NEW_PASSWORD_VARIABLE = "ROLLCALL_NEW_PASSWORD"
+TOKEN_VARIABLE = "ROLLCALL_TOKEN"
+CA_VARIABLE = "ROLLCALL_CA"
+PROFILE_VARIABLE = "ROLLCALL_PROFILE"
+FILE_VARIABLE = "ROLLCALL_CONFIG"
+AUDIT_PASSWORD_VARIABLE = "ROLLCALL_AUDIT_PASSWORD"
+AUDIT_IDENTITY_VARIABLE = "ROLLCALL_AUDIT_IDENTITY"
+CLIENT_VARIABLES = frozenset(
+    {
+        SERVER_VARIABLE,
+        NAMESPACE_VARIABLE,
+        USER_VARIABLE,
+        PASSWORD_VARIABLE,
+        NEW_PASSWORD_VARIABLE,
+        TOKEN_VARIABLE,
+        CA_VARIABLE,
+        PROFILE_VARIABLE,
+        FILE_VARIABLE,
+        AUDIT_PASSWORD_VARIABLE,
+        AUDIT_IDENTITY_VARIABLE,
+    }
+)
+"""Variables of commands, which are no settings of a node."""
+
+PLAIN_KEYS = ("server", "namespace", "ca")
+CREDENTIAL_KEYS = ("user", "password", "password-file", "token")
+SECRET_KEYS = ("password", "token")
+PROFILES = "profiles"
+FILE_BYTES_MAX = 256 * 1024
+_VARIABLES = {
+    "server": SERVER_VARIABLE,
+    "namespace": NAMESPACE_VARIABLE,
+    "ca": CA_VARIABLE,
+    "user": USER_VARIABLE,
+    "password": PASSWORD_VARIABLE,
+    "token": TOKEN_VARIABLE,
+}
+
+
+class ClientConfigError(Exception):
+    """The environment or the file of a command cannot be used; the text says why, and holds no secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientConfig:
+    """What is configured for commands; an empty text is a value that nothing configures."""
+
+    server: str = ""
+    """The URL of any member."""
+    namespace: str = ""
+    ca: str = ""
+    user: str = ""
+    password: str = field(default="", repr=False)
+    password_file: str = ""
+    token: str = field(default="", repr=False)
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Where each value that is configured comes from, by its key in the file."""
+    file: Path = Path()
+    """The file that was read, or would be if it existed."""
+    note: str = ""
+    """Why credentials that are configured are left out; empty where none are."""
+
+
+def read_client_config(
+    environ: Mapping[str, str] | None = None, *, profile: str | None = None, server: str | None = None
+) -> ClientConfig:
+    """Return what is configured. ``profile`` and ``server``: those that the command line names.
+
+    The file's credentials belong to the server that it names beside them: they are left out where the command line or
+    the environment names another one.
+
+    Raises:
+        ClientConfigError: the file cannot be read, holds what it should not, or has no such profile.
+    """
+    variables = os.environ if environ is None else environ
+    file = config_file(variables)
+    written, origin = _written(file, variables, profile or variables.get(PROFILE_VARIABLE, ""))
+    found: dict[str, tuple[str, str]] = {key: (value, origin) for key, value in written.items()}
+    given = {key: variables[name] for key, name in _VARIABLES.items() if variables.get(name, "").strip()}
+    given = {key: value if key == "password" else value.strip() for key, value in given.items()}
+    note = ""
+    if _is_another(server or given.get("server", ""), written.get("server", "")):
+        if any(key in found for key in CREDENTIAL_KEYS):
+            note = f"the credentials in {file} are those of {written['server']}, and are not sent to another server"
+        found = {key: value for key, value in found.items() if key not in (*CREDENTIAL_KEYS, "ca")}
+    if given.keys() & {"user", "token"}:
+        # A user or token of the environment comes with its own password, or with none.
+        found = {key: value for key, value in found.items() if key not in CREDENTIAL_KEYS}
+    found |= {key: (value, f"environment variable {_VARIABLES[key]}") for key, value in given.items()}
+    values = {key.replace("-", "_"): value for key, (value, _) in found.items()}
+    return ClientConfig(**values, sources={key: source for key, (_, source) in found.items()}, file=file, note=note)
+
+
+def config_file(environ: Mapping[str, str]) -> Path:
+    """The path of the file, whether or not it exists."""
+    if chosen := environ.get(FILE_VARIABLE, ""):
+        return Path(chosen).expanduser()
+    base = environ.get("XDG_CONFIG_HOME", "")
+    folder = Path(base) if base.startswith("/") else Path(environ.get("HOME") or "~").expanduser() / ".config"
+    return folder / "rollcall" / "cli.toml"
+
+
+def _is_another(wanted: str, own: str) -> bool:
+    return bool(wanted and own) and _plain(wanted) != _plain(own)
+
+
+def _plain(server: str) -> str:
+    return (server if "://" in server else f"http://{server}").rstrip("/").lower()
+
+
+def _written(file: Path, environ: Mapping[str, str], profile: str) -> tuple[dict[str, str], str]:
+    """The values of the file, those of the profile over the file's own, and what to call their source."""
+    text = _text(file, is_needed=bool(environ.get(FILE_VARIABLE) or profile))
+    if text is None:
+        return {}, ""
+    content, mode, owner = text
+    import tomllib
+
+    try:
+        table = tomllib.loads(content.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise ClientConfigError(f"{file} is not UTF-8") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ClientConfigError(f"{file} is not TOML: {error}") from None
+    profiles = table.pop(PROFILES, {})
+    if not isinstance(profiles, dict) or not all(isinstance(one, dict) for one in profiles.values()):
+        raise ClientConfigError(f"{file}: `{PROFILES}` should be tables, such as [{PROFILES}.prod]")
+    parts = [(f"{file}", table), *((f"{file} [{PROFILES}.{name}]", one) for name, one in profiles.items())]
+    for where, part in parts:
+        for fault in _faults(part):
+            raise ClientConfigError(f"{where}: {fault}")
+    if any(part.get(key) for _, part in parts for key in SECRET_KEYS):
+        _check_private(file, mode, owner)
+    if not profile:
+        return table, str(file)
+    if profile not in profiles:
+        known = ", ".join(sorted(profiles)) or "it has none"
+        raise ClientConfigError(f"{file} has no profile {profile!r}; its profiles: {known}")
+    own = profiles[profile]
+    # The file's own credentials are those of the file's own server.
+    kept = {key: value for key, value in table.items() if key == "namespace" or "server" not in own}
+    return {**kept, **own}, f"{file} [{PROFILES}.{profile}]"
+
+
+def _text(file: Path, *, is_needed: bool) -> tuple[bytes, int, int] | None:
+    """The content of the file with its mode and owner; None for a file that is not there and need not be."""
+    try:
+        with file.open("rb") as opened:
+            status = os.fstat(opened.fileno())
+            content = opened.read(FILE_BYTES_MAX + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        if not is_needed:
+            return None
+        raise ClientConfigError(f"there is no file {file}, which --profile or {FILE_VARIABLE} asks for") from None
+    except OSError as error:
+        raise ClientConfigError(f"{file} cannot be read: {error.strerror or error}") from None
+    if len(content) > FILE_BYTES_MAX:
+        raise ClientConfigError(f"{file} is over {FILE_BYTES_MAX} bytes")
+    return content, status.st_mode, status.st_uid
+
+
+def _faults(table: Mapping[str, Any]) -> Iterator[str]:
+    known = (*PLAIN_KEYS, *CREDENTIAL_KEYS)
+    for key, value in table.items():
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f"; did you mean {near[0]}?" if near else f"; it may have {', '.join(known)}"
+            yield f"{key!r} is no key of it{hint}"
+        elif not isinstance(value, str) or not value.isprintable() or not value.strip():
+            yield f"{key} should be a text in one line"
+
+
+def _check_private(file: Path, mode: int, owner: int) -> None:
+    """Refuse a file with a secret that others can read or write.
+
+    Raises:
+        ClientConfigError: it is not the caller's own, or not his alone.
+    """
+    if owner not in (os.geteuid(), 0):
+        raise ClientConfigError(f"{file} holds a password or token and belongs to another user: chown it")
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise ClientConfigError(f"{file} holds a password or token and others can read it: chmod 600 {file}")
