@@ -10,6 +10,13 @@ from collections.abc import Iterator
 
 from app.command.node_options import add_node_options, overrides_of
 from app.command.printable import json_text, printable
+from app.config.client_config import (
+    CREDENTIAL_KEYS,
+    PLAIN_KEYS,
+    SECRET_KEYS,
+    ClientConfigError,
+    read_client_config,
+)
 from app.config.settings import SettingError, effective_settings, read_settings
 
 MASKED = "******"
@@ -23,10 +30,13 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         help="print the settings in effect, and where each comes from",
         description="Print each setting with which a node would start here: its value, and whether it comes from the "
         "command line, the environment, a file or is the default. Secrets are masked. Exit code 1: there are "
-        "warnings, as of a misspelt key; 2: a node would not start.",
+        "warnings, as of a misspelt key; 2: a node would not start. With --client, print how commands reach a cluster "
+        "instead: server, namespace and credentials of the environment and of cli.toml.",
     )
     add_node_options(parser)
     parser.add_argument("--changed", action="store_true", help="leave out what has its default")
+    parser.add_argument("--client", action="store_true", help="what commands are configured with, not a node")
+    parser.add_argument("--profile", metavar="NAME", help="with --client: a profile of cli.toml")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
 
@@ -38,6 +48,8 @@ def is_secret(name: str) -> bool:
 
 def run(options: argparse.Namespace) -> int:
     """Print the settings, and return the exit code."""
+    if options.client:
+        return _run_client(options)
     overrides, error = overrides_of(options), ""
     try:
         rows, warnings = effective_settings(overrides)
@@ -64,6 +76,30 @@ def run(options: argparse.Namespace) -> int:
         if error:
             sys.stderr.write(f"rollcall config: {error}\n")
     return 2 if error else 1 if warnings else 0
+
+
+def _run_client(options: argparse.Namespace) -> int:
+    """Print how commands reach a cluster, and return the exit code."""
+    try:
+        config = read_client_config(profile=options.profile)
+    except ClientConfigError as error:
+        sys.stderr.write(f"rollcall config: {printable(str(error))}\n")
+        return 2
+    shown = []
+    for key in (*PLAIN_KEYS, *CREDENTIAL_KEYS):
+        value, source = getattr(config, key.replace("-", "_")), config.sources.get(key, "default")
+        if value or not options.changed:
+            shown.append((key, MASKED if value and key in SECRET_KEYS else value, source))
+    if options.json:
+        values = [{"key": name, "value": value, "source": source} for name, value, source in shown]
+        sys.stdout.write(json_text({"file": str(config.file), "values": values, "note": config.note or None}) + "\n")
+        return 0
+    sys.stdout.writelines(f"{line}\n" for line in _lines(shown))
+    if config.note:
+        sys.stderr.write(f"rollcall config: {printable(config.note)}\n")
+    if not config.sources:
+        sys.stderr.write(f"rollcall config: nothing is configured; the file would be {printable(str(config.file))}\n")
+    return 0
 
 
 def _lines(shown: list[tuple[str, str, str]]) -> Iterator[str]:

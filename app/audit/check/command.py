@@ -1,11 +1,12 @@
 """The command of the nightly check. Exit codes: 0 the members agree, 1 they do not, 2 there is no verdict."""
 
 import argparse
+import json
 import signal
 import sys
 import traceback
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -58,6 +59,7 @@ def _add_options(made: argparse.ArgumentParser) -> None:
     made.add_argument(
         "--suppressions", metavar="FILE", help="known findings that change no verdict until a date, as TOML"
     )
+    made.add_argument("--json", action="store_true", help="print the summary as JSON in place of the verdict's line")
     add_alert_options(made)
     made.add_argument("--textfile", metavar="PATH", help="write metrics for Prometheus's textfile collector there")
     made.add_argument(
@@ -254,7 +256,7 @@ def _finish(options: argparse.Namespace, summary: Summary, results: "Results | N
         _alert(options, summary, results)
     for note in summary.notes:
         print(f"note: {note}", file=sys.stderr)
-    print(summary.line, flush=True)
+    print(json.dumps(asdict(summary), indent=2) if options.json else summary.line, flush=True)
     return summary.verdict.exit_code
 
 

@@ -30,8 +30,14 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         description="Show in what two members differ: running ones, or as a dump holds them. Exit code 0: in nothing; "
         "1: they differ; 2: they could not be compared.",
     )
-    parser.add_argument("a", metavar="A", help="a member: host:port as in the dump, or address or URL of a running one")
-    parser.add_argument("b", metavar="B", help="another member")
+    parser.add_argument(
+        "a",
+        metavar="A",
+        nargs="?",
+        help="a member: host:port as in the dump, or address or URL of a running one; without A and B, the two members "
+        "of the cluster of the configured server",
+    )
+    parser.add_argument("b", metavar="B", nargs="?", help="another member")
     parser.add_argument("--service", metavar="NAME", help="only this one: group@@name, or a name in DEFAULT_GROUP")
     parser.add_argument("--namespace", metavar="NAMESPACE", help="only this one; the default one is public")
     parser.add_argument(
@@ -89,7 +95,9 @@ def _differences(
     from app.audit.compare.input import CannotCompare
 
     if options.dumps is None:
-        from app.audit.compare.live import live_differences
+        from app.audit.compare.live import live_differences, name_members
+
+        name_members(options)
 
         if options.date is not None:
             raise CannotCompare("--date goes with --dumps")
@@ -104,6 +112,8 @@ def _of_dump(options: argparse.Namespace, reading: "Reading") -> "tuple[str, str
     from app.audit.format.layout import NoDump, read_night
     from app.audit.format.manifest import ROUNDS
 
+    if options.b is None:
+        raise CannotCompare("two members are needed, as the dump names them")
     a, b = parse_member(options.a), parse_member(options.b)
     if a == b:
         raise CannotCompare(f"{a} is one member; two are needed")

@@ -11,11 +11,13 @@ from itertools import chain
 from threading import Event
 from typing import IO
 
-from app.audit.client.access import Access, access_of, parse_url
+from app.audit.client.access import Access, access_of, client_config, parse_url
 from app.audit.client.http_client import CallError, MemberClient, Patience
 from app.audit.compare.compare import Difference, Side, compare, lasting
 from app.audit.compare.input import CannotCompare, Reading, side_of_spool, spool_writer
+from app.audit.dump.collect import listed_members
 from app.audit.dump.sources import take
+from app.config.client_config import SERVER_VARIABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,29 @@ class Asked:
     address: str
     access: Access
     namespaces: tuple[str, ...]
+
+
+def name_members(options: Namespace) -> None:
+    """Put the members of the configured server's cluster into options that name none.
+
+    Raises:
+        AccessError: the configuration cannot be used.
+        CannotCompare: one member alone is named, no server is configured, or its cluster has not two members.
+    """
+    if options.b is not None:
+        return
+    if options.a is not None:
+        raise CannotCompare("one member is named; two are needed")
+    if not (server := client_config(options).server):
+        raise CannotCompare(f"name two members, or a server of a cluster of two in {SERVER_VARIABLE} or in cli.toml")
+    scheme, address, path = parse_url(server)
+    try:
+        listed = listed_members(address, access_of(options, scheme, path))
+    except CallError as error:
+        raise CannotCompare(f"no member list of {server}: {error}") from None
+    if len(listed) != 2:
+        raise CannotCompare(f"the cluster of {server} has {len(listed)} members: name two of {', '.join(listed)}")
+    options.a, options.b = (f"{scheme}://{one}{path or ''}" for one in listed)
 
 
 def live_differences(

@@ -1,6 +1,7 @@
 """``rollcall dump``: every member's state at about one moment, twice, as files for the check."""
 
 import argparse
+import json
 import sys
 from contextlib import closing
 from datetime import UTC, datetime
@@ -53,6 +54,7 @@ def add_to(subparsers: Any) -> None:
     parser.add_argument(
         "--progress", action=argparse.BooleanOptionalAction, help="show a bar (on a terminal it is shown)"
     )
+    parser.add_argument("--json", action="store_true", help="print what was dumped as JSON in place of the folder")
     add_access_options(parser)
     parser.set_defaults(run=run)
 
@@ -77,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
         plan = Plan(addresses, night, access, options.gap, names_of(options.namespaces), _format(options))
         with closing(ProgressBar(sys.stderr, options.progress)) as bar:
             dumped = take_dump(plan, store, bar)
-        _tell(plan, store, dumped)
+        _tell(options, plan, store, dumped)
         if dumped.is_empty():
             return NOTHING_DUMPED
         if options.keep is not None:
@@ -106,8 +108,8 @@ def _format(options: argparse.Namespace) -> PartFormat:
     return PartFormat(options.format)
 
 
-def _tell(plan: "Plan", store: "Store", dumped: "Dumped") -> None:
-    """Print the folder of the dump on standard output, counts and absent members on standard error."""
+def _tell(options: argparse.Namespace, plan: "Plan", store: "Store", dumped: "Dumped") -> None:
+    """Print the folder of the dump on standard output, or all as JSON; counts and absent members on standard error."""
     for manifest in dumped.manifests:
         there = [one for one in manifest.members if not one.error]
         print(
@@ -117,7 +119,31 @@ def _tell(plan: "Plan", store: "Store", dumped: "Dumped") -> None:
         )
     for number, member in dumped.absent():
         print(f"rollcall: round {number}: member {member.address} is absent: {member.error}", file=sys.stderr)
-    print(store.shown(f"{store.root}/dump_date={plan.dump_date}"))
+    folder = store.shown(f"{store.root}/dump_date={plan.dump_date}")
+    print(json.dumps({"folder": folder, "rounds": _rounds(dumped)}, indent=2) if options.json else folder)
+
+
+def _rounds(dumped: "Dumped") -> list[dict[str, Any]]:
+    """The rounds of a dump. Shape: round, takenAt, members: address, state, kind, version, counts, error."""
+    return [
+        {
+            "round": manifest.round,
+            "takenAt": manifest.taken_at,
+            "members": [
+                {
+                    "address": one.address,
+                    "state": one.state.value,
+                    "kind": one.kind,
+                    "version": one.version,
+                    "services": one.services,
+                    "instances": one.instances,
+                    "error": one.error or None,
+                }
+                for one in manifest.members
+            ],
+        }
+        for manifest in dumped.manifests
+    ]
 
 
 def _remove_old(store: "Store", night: str, keep_days: int) -> None:

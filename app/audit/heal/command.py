@@ -16,9 +16,10 @@ from app.audit.client.access import (
     add_member_options,
     duration_s,
     members_of,
+    namespace_of,
     positive_duration_s,
 )
-from app.naming.model.keys import DEFAULT_GROUP, DEFAULT_NAMESPACE, compose_service_name
+from app.naming.model.keys import DEFAULT_GROUP, compose_service_name
 
 if TYPE_CHECKING:
     from app.audit.heal.decide import Departure
@@ -38,7 +39,7 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         "they still differ, or one did not answer; 2: it could not be done.",
     )
     parser.add_argument("--service", metavar="NAME", required=True, help="group@@name, or a name in DEFAULT_GROUP")
-    parser.add_argument("--namespace", metavar="NAMESPACE", default=DEFAULT_NAMESPACE, help="its namespace (public)")
+    parser.add_argument("--namespace", metavar="NAMESPACE", help="its namespace (public)")
     add_member_options(parser)
     parser.add_argument("--dry-run", action="store_true", help="only show what each holds and what is right")
     parser.add_argument(
@@ -73,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
         if url_address:
             addresses = listed_members(url_address, access)
         service = compose_service_name(options.service, DEFAULT_GROUP)
-        healing = Healing(addresses, access, Wanted(options.namespace or DEFAULT_NAMESPACE, service), stop)
+        healing = Healing(addresses, access, Wanted(namespace_of(options), service), stop)
         return _heal(options, healing, stop)
     except CallError as error:
         return _could_not(f"no member list of {options.from_cluster}: {error}")

@@ -21,11 +21,10 @@ PAGE = 500
 ACTIONS = ("r", "w", "rw")
 PASSWORD_BYTES_MAX = 4_096
 _MISSING = re.compile(r"not (exist|found)")
-Subparsers = argparse._SubParsersAction
 Parameters = dict[str, str | int]
 
 
-def add_to(subparsers: "Subparsers[argparse.ArgumentParser]") -> None:
+def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the command, with its own commands, to those of ``rollcall``."""
     parser = subparsers.add_parser(
         "user",
@@ -65,7 +64,7 @@ def add_to(subparsers: "Subparsers[argparse.ArgumentParser]") -> None:
 
 
 def _add(
-    commands: "Subparsers[argparse.ArgumentParser]",
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     name: str,
     text: str,
     run: Callable[[argparse.Namespace, RegistryClient], int],
