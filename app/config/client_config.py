@@ -154,8 +154,10 @@ def _written(file: Path, environ: Mapping[str, str], profile: str) -> tuple[dict
         known = ", ".join(sorted(profiles)) or "it has none"
         raise ClientConfigError(f"{file} has no profile {profile!r}; its profiles: {known}")
     own = profiles[profile]
-    # The file's own credentials are those of the file's own server.
-    kept = {key: value for key, value in table.items() if key == "namespace" or "server" not in own}
+    # The file's own credentials are those of the file's own server, and of a profile that has none of its own.
+    dropped = {"server", "ca", *CREDENTIAL_KEYS} if "server" in own else set()
+    dropped |= set(CREDENTIAL_KEYS) if own.keys() & set(CREDENTIAL_KEYS) else set()
+    kept = {key: value for key, value in table.items() if key not in dropped}
     return {**kept, **own}, f"{file} [{PROFILES}.{profile}]"
 
 

@@ -103,9 +103,13 @@ def parse_url(text: str) -> tuple[str, str, str | None]:
     Raises:
         AccessError: the text is no such URL.
     """
-    parts = urllib.parse.urlsplit(text if "://" in text else f"http://{text}")
+    wrong = f"{text!r} is no URL of a member, such as http://10.0.0.7:8848/nacos"
+    try:
+        parts = urllib.parse.urlsplit(text if "://" in text else f"http://{text}")
+    except ValueError:
+        raise AccessError(wrong) from None
     if parts.scheme not in ("http", "https") or parts.query or parts.fragment or "@" in parts.netloc:
-        raise AccessError(f"{text!r} is no URL of a member, such as http://10.0.0.7:8848/nacos")
+        raise AccessError(wrong)
     path = parts.path.rstrip("/")
     return parts.scheme, parse_member(parts.netloc), path or None
 

@@ -90,7 +90,7 @@ class RegistryClient:
         answer = self._value(LOGIN, self._checked(reply))
         token = answer.get("accessToken") if isinstance(answer, dict) else None
         if not isinstance(token, str) or not token.isascii() or not token.isprintable():
-            raise self._unusable(LOGIN)
+            raise self.unusable(LOGIN)
         self._connection.token, self._is_logged_in = token, True
         return {**answer}
 
@@ -157,10 +157,11 @@ class RegistryClient:
     def _value(self, path: str, reply: ServerReply) -> Any:
         value = reply.json()
         if value is None:
-            raise self._unusable(path)
+            raise self.unusable(path)
         return value["data"] if isinstance(value, dict) and {"code", "message", "data"} <= value.keys() else value
 
-    def _unusable(self, path: str) -> CommandError:
+    def unusable(self, path: str) -> CommandError:
+        """The error of an answer that does not have what it should."""
         text = f"{self.server}{path} answers what no Rollcall member does: is it one, and is --context-path right?"
         return CommandError(ExitCode.FAILED, text)
 
@@ -173,7 +174,7 @@ class RegistryClient:
             CommandError: it is no list of objects.
         """
         if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
-            raise self._unusable(path)
+            raise self.unusable(path)
         return value
 
     def pages(self, path: str, parameters: Parameters, field: str, size: int) -> Iterator[Row]:
@@ -185,7 +186,7 @@ class RegistryClient:
         while True:
             value = self.get(path, {**parameters, "pageNo": page, "pageSize": size})
             if not isinstance(value, dict) or not isinstance(value.get("count"), int):
-                raise self._unusable(path)
+                raise self.unusable(path)
             rows = self.rows(path, value.get(field))
             yield from rows
             seen += len(rows)

@@ -130,6 +130,7 @@ def _body(answer: http.client.HTTPResponse) -> bytes:
             raise http.client.HTTPException(f"the answer took over {ANSWER_S_MAX:g} s")
     if answer.length:
         raise http.client.IncompleteRead(b"", answer.length)
+    answer.close()  # all is read, and the connection is free for the next call
     return bytes(body)
 
 

@@ -45,7 +45,7 @@ def _all(options: argparse.Namespace, client: RegistryClient) -> int:
     path = f"{CLIENTS}/list"
     ids = client.get(path)
     if not isinstance(ids, list) or not all(isinstance(one, str) for one in ids):
-        raise CommandError(ExitCode.FAILED, f"{client.server}{path} answers what no Rollcall member does")
+        raise client.unusable(path)
     connections = client.get(CONNECTIONS)
     told = [_told(one, connections if isinstance(connections, dict) else {}) for one in ids]
     if options.json:

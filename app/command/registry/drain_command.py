@@ -75,7 +75,7 @@ def _instance(options: argparse.Namespace, client: RegistryClient) -> int:
         time.sleep(POLL_S)
         answer = client.get(INSTANCE_DRAIN, where)
     if not isinstance(answer, dict) or not isinstance(answer.get("isOver"), bool):
-        raise CommandError(ExitCode.FAILED, f"{client.server}{INSTANCE_DRAIN} answers what no Rollcall member does")
+        raise client.unusable(INSTANCE_DRAIN)
     if options.json:
         sys.stdout.write(json_text(answer) + "\n")
     else:
@@ -106,12 +106,12 @@ def _node(options: argparse.Namespace, client: RegistryClient) -> int:
         answer = client.get(NODE_DRAIN)
     else:
         answer = client.change("PUT", NODE_DRAIN, {"enabled": "false" if options.undo else "true"}).json()
-    if not isinstance(answer, dict):
-        raise CommandError(ExitCode.FAILED, f"{client.server}{NODE_DRAIN} answers what no Rollcall member does")
+    if not isinstance(answer, dict) or not isinstance(answer.get("draining"), bool):
+        raise client.unusable(NODE_DRAIN)
     if options.json:
         sys.stdout.write(json_text(answer) + "\n")
         return ExitCode.DONE
-    is_draining = answer.get("draining") is True
+    is_draining = answer["draining"]
     print_fields(
         (
             ("server", client.server),

@@ -1,0 +1,102 @@
+"""Calls over a kept connection: what is made again, and how each failure is told."""
+
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from app.audit.client.access import Access
+from app.command.asking import server_connection
+from app.command.asking.server_connection import NoAnswer, ServerConnection
+from tests.support.tiny_server import Given, Received, TinyServer, refusing_address, tiny_server
+
+Serve = Callable[[Callable[[Received], Given]], TinyServer]
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    with ExitStack() as stack:
+        yield lambda answer: stack.enter_context(tiny_server(answer))
+
+
+@pytest.fixture
+def connect() -> Iterator[Callable[..., ServerConnection]]:
+    with ExitStack() as stack:
+
+        def make(address: str, **access: object) -> ServerConnection:
+            one = ServerConnection(address, Access(**access))  # type: ignore[arg-type]
+            stack.callback(one.close)
+            return one
+
+        yield make
+
+
+def test_reads_share_a_connection_and_changes_have_their_own(
+    serve: Serve, connect: Callable[..., ServerConnection]
+) -> None:
+    server = serve(lambda _: Given(202, b'{"a":1}'))
+    one = connect(server.address, token="t0k")
+    assert one.get("/v1/x", {"a": "b c", "n": 1}).json() == {"a": 1}
+    assert one.get("/v1/x", {}).status == 202
+    assert server.connections == 1
+    one.change("PUT", "/v1/x", {"a": "\u00fc&"})
+    one.change("DELETE", "/v1/x", {"a": "b"})
+    first, _, put, delete = server.received
+    assert urlsplit(first.target).path == "/nacos/v1/x"
+    assert parse_qs(urlsplit(first.target).query) == {"a": ["b c"], "n": ["1"]}
+    assert (put.target, put.body) == ("/nacos/v1/x", b"a=%C3%BC%26")
+    assert (delete.target, delete.body) == ("/nacos/v1/x?a=b", b"")
+    assert {item.headers["authorization"] for item in server.received} == {"Bearer t0k"}
+    assert "t0k" not in "".join(item.target for item in server.received)
+
+
+def test_a_kept_connection_that_was_closed_is_opened_again(
+    serve: Serve, connect: Callable[..., ServerConnection]
+) -> None:
+    replies = [Given(), Given(hang_up=True), Given(body=b"again")]
+    server = serve(lambda _: replies.pop(0))
+    one = connect(server.address)
+    one.get("/a", {})
+    assert one.get("/a", {}).text() == "again"
+
+
+def test_a_change_is_never_sent_twice(serve: Serve, connect: Callable[..., ServerConnection]) -> None:
+    replies = [Given(), Given(hang_up=True), Given()]
+    server = serve(lambda _: replies.pop(0))
+    one = connect(server.address)
+    one.get("/a", {})
+    with pytest.raises(NoAnswer, match="the connection was closed"):
+        one.change("POST", "/a", {})
+    assert len(server.received) == 2
+
+
+def test_what_does_not_answer_is_told_in_words(serve: Serve, connect: Callable[..., ServerConnection]) -> None:
+    with pytest.raises(NoAnswer, match="connection refused"):
+        connect(refusing_address()).get("/a", {})
+    with pytest.raises(NoAnswer, match=r"not known|not resolve|temporary failure|no address"):
+        connect("no-such-host.invalid:1").get("/a", {})
+    cut = serve(lambda _: Given(200, b"x" * 100, cut_at=10))
+    with pytest.raises(NoAnswer, match="the answer broke off"):
+        connect(cut.address).get("/a", {})
+
+
+def test_what_speaks_another_protocol(connect: Callable[..., ServerConnection], serve: Serve) -> None:
+    plain = serve(lambda _: Given())
+    with pytest.raises(NoAnswer, match="is it an http:// address"):
+        connect(plain.address, scheme="https").get("/a", {})
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(60.0)
+        one = connect(f"127.0.0.1:{listening.getsockname()[1]}", timeout_s=0.2)
+        with pytest.raises(NoAnswer, match=r"no answer within 0\.2 s"):
+            one.get("/a", {})
+
+
+def test_an_answer_is_bounded(
+    serve: Serve, connect: Callable[..., ServerConnection], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_connection, "BODY_BYTES_MAX", 50)
+    server = serve(lambda _: Given(200, b"x" * 100))
+    with pytest.raises(NoAnswer, match="over 50 bytes"):
+        connect(server.address).get("/a", {})

@@ -1,0 +1,183 @@
+"""Commands that change: register, deregister, drain, user."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.command.registry import register_command
+from tests.support.auth import ADMIN, ADMIN_PASSWORD, node_with_users
+from tests.support.command_node import Commands, served_node
+from tests.support.fake_node import FakeNode
+
+
+def addresses(command: Commands, service: str = "orders") -> set[str]:
+    return {f"{one['ip']}:{one['port']}" for one in json.loads(command("instances", service, "--json").out)}
+
+
+class TestRegister:
+    def test_what_it_says(self, command: Commands) -> None:
+        ran = command("register", "orders", "10.0.0.1:80")
+        assert (ran.code, ran.out) == (0, "registered 10.0.0.1:80 of orders in namespace public\n")
+        assert "without beats it is unhealthy in 15 s and gone in 30 s" in ran.err
+        ran = command("register", "orders", "10.0.0.2:80", "--persistent", "--json")
+        assert json.loads(ran.out)["done"] == "registered"
+        assert ran.err == ""
+        assert addresses(command) == {"10.0.0.1:80", "10.0.0.2:80"}
+
+    @pytest.mark.parametrize(
+        "address", ["10.0.0.1", "10.0.0.1:", ":80", "10.0.0.1:99999", "fe80::1:80", "[nope]:80", "a b:80", "a:8x"]
+    )
+    def test_an_address_that_is_none(self, command: Commands, address: str) -> None:
+        ran = command("register", "orders", address)
+        assert ran.code == 2
+        assert "is no address of an instance, such as 10.0.0.7:8080" in ran.err
+
+    def test_values_that_the_server_refuses(self, command: Commands) -> None:
+        ran = command("register", "not a name!", "10.0.0.1:80")
+        assert (ran.code, ran.out, ran.err.count("\n")) == (6, "", 1)
+        assert "refuses it with status 400" in ran.err
+        assert command("register", "orders", "10.0.0.1:80", "--metadata", "novalue").code == 2
+
+    def test_it_beats_until_the_keyboard_ends_it(
+        self, command: Commands, node: FakeNode, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        pauses: list[float] = []
+
+        def pause(seconds: float) -> None:
+            pauses.append(seconds)
+            if len(pauses) == 3:
+                assert addresses_at(node) == {"10.0.0.1"}
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(register_command.time, "sleep", pause)
+        ran = command("register", "orders", "10.0.0.1:80", "--keep")
+        assert ran.code == 0
+        assert ran.out.splitlines() == [
+            "registered 10.0.0.1:80 of orders in namespace public",
+            "deregistered 10.0.0.1:80 of orders in namespace public",
+        ]
+        assert pauses == [5.0] * 3
+        assert addresses_at(node) == set()
+
+
+def addresses_at(node: FakeNode) -> set[str]:
+    view = node.naming.service_view("public", "DEFAULT_GROUP@@orders")
+    return {one.ip for one in view.instances} if view else set()
+
+
+class TestDeregister:
+    @pytest.mark.parametrize("kind", ["--persistent", "--disabled"])
+    def test_of_either_kind(self, command: Commands, kind: str) -> None:
+        command("register", "orders", "10.0.0.1:80", kind)
+        command("register", "orders", "10.0.0.2:80")
+        assert command("deregister", "orders", "10.0.0.1:80").out.startswith("deregistered 10.0.0.1:80 of orders")
+        assert addresses(command) == {"10.0.0.2:80"}
+
+    def test_what_is_not_there(self, command: Commands) -> None:
+        assert command("deregister", "orders", "10.0.0.1:80").code == 5
+        command("register", "orders", "10.0.0.1:80", "--cluster", "east")
+        ran = command("deregister", "orders", "10.0.0.1:80")
+        assert (ran.code, ran.err.count("\n")) == (5, 1)
+        assert "is not in cluster DEFAULT, but in east: give --cluster" in ran.err
+        ran = command("deregister", "orders", "10.0.0.2:80")
+        assert "10.0.0.2:80 of orders is not registered; there are: 10.0.0.1:80" in ran.err
+
+
+class TestDrain:
+    def test_an_instance(self, command: Commands) -> None:
+        command("register", "orders", "10.0.0.1:80")
+        ran = command("drain", "orders", "10.0.0.1:80", "--within", "50ms")
+        assert "instance:" in ran.out, ran
+        assert ran.code in (0, 1)
+
+    def test_what_is_not_there(self, command: Commands) -> None:
+        assert command("drain", "orders", "10.0.0.1:80").code == 5
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [(), ("orders",), ("orders", "1.2.3.4:5", "--node"), ("orders", "1.2.3.4:5", "--undo"), ("--within", "2h")],
+    )
+    def test_words_that_do_not_fit(self, command: Commands, arguments: tuple[str, ...]) -> None:
+        assert command("drain", *arguments).code == 2
+
+    def test_a_node(self, command: Commands) -> None:
+        assert command.rows("drain", "--node")[0] == ["draining:", "yes"]
+        assert json.loads(command("drain", "--node", "--status", "--json").out)["draining"] is True
+        assert command.rows("drain", "--node", "--undo")[0] == ["draining:", "no"]
+
+
+class TestUser:
+    @pytest.fixture
+    def boss(
+        self, home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> Iterator[Commands]:
+        """Commands of an administrator."""
+        monkeypatch.setenv("ROLLCALL_USER", ADMIN)
+        monkeypatch.setenv("ROLLCALL_PASSWORD", ADMIN_PASSWORD)
+        commands = Commands(capsys)
+        with served_node(node_with_users()) as address:
+            commands.server = address
+            yield commands
+
+    def test_from_the_first_day_to_the_last(self, boss: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("ROLLCALL_NEW_PASSWORD", "correct horse")
+        assert boss("user", "add", "ann", "--role", "dev").out == "created user ann with dev\n"
+        assert boss("user", "permit", "dev", ":*:*", "rw").code == 0
+        assert boss.rows("user", "list") == [["ann", "dev"], [ADMIN, "ROLE_ADMIN"]]
+        assert boss.rows("user", "permissions") == [["dev", ":*:*", "rw"]]
+        monkeypatch.setenv("ROLLCALL_USER", "ann")
+        monkeypatch.setenv("ROLLCALL_PASSWORD", "correct horse")
+        assert boss("register", "orders", "10.0.0.1:80").code == 0
+        assert boss("user", "list").code == 4
+        monkeypatch.setenv("ROLLCALL_NEW_PASSWORD", "another horse")
+        assert boss("user", "password", "ann").code == 0
+        assert boss("services").code == 4
+        monkeypatch.setenv("ROLLCALL_USER", ADMIN)
+        monkeypatch.setenv("ROLLCALL_PASSWORD", ADMIN_PASSWORD)
+        assert boss("user", "grant", "ann", "ops").code == 0
+        assert boss("user", "revoke", "ann", "ops").code == 0
+        assert boss("user", "forbid", "dev", ":*:*", "rw").code == 0
+        assert boss("user", "logout", "ann").code == 0
+        assert boss("user", "remove", "ann").out == "removed user ann\n"
+        assert [one["user"] for one in json.loads(boss("user", "list", "--json").out)] == [ADMIN]
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ("remove", "nobody"),
+            ("revoke", ADMIN, "norole"),
+            ("forbid", "norole", ":*:*", "r"),
+            ("permit", "norole", ":*:*", "r"),
+            ("grant", "nobody", "dev"),
+            ("logout", "nobody"),
+        ],
+        ids=" ".join,
+    )
+    def test_a_wrong_name(self, boss: Commands, arguments: tuple[str, ...]) -> None:
+        ran = boss("user", *arguments)
+        assert (ran.code, ran.out, ran.err.count("\n")) == (5, "", 1), ran
+
+    def test_a_new_password_has_to_come_from_somewhere(self, boss: Commands, tmp_path: Path) -> None:
+        ran = boss("user", "add", "ann")
+        assert (ran.code, ran.err.count("\n")) == (2, 1)
+        assert "--new-password-file, or the environment's ROLLCALL_NEW_PASSWORD" in ran.err
+        assert boss("user", "add", "ann", "--new-password-file", str(tmp_path / "absent")).code == 2
+        (tmp_path / "password").write_text("correct horse\n")
+        assert boss("user", "add", "ann", "--new-password-file", str(tmp_path / "password")).code == 0
+        assert boss("user", "add", "ann", "--new-password-file", str(tmp_path / "password")).code == 6
+
+    def test_a_login_says_for_how_long(self, boss: Commands) -> None:
+        ran = boss("user", "login")
+        assert ran.out.count("\n") == 1
+        assert f"a token of {ADMIN} for " in ran.err
+        assert json.loads(boss("user", "login", "--json").out)["username"] == ADMIN
+
+
+def test_a_login_needs_a_user_and_a_server_that_has_any(command: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert command("user", "login").code == 2
+    monkeypatch.setenv("ROLLCALL_PASSWORD", "x")
+    ran = command("user", "login", "--user", "ann")
+    assert ran.code == 6
+    assert "has no users: authentication is off" in ran.err
