@@ -48,7 +48,7 @@ _FOLDER = Path(__file__).resolve().parent.parent
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code, of which docs/cli.md lists all; a failure is printed."""
-    parser = _parser()
+    parser = make_parser()
     if COMPLETION_VARIABLE in os.environ:
         import argcomplete
 
@@ -87,7 +87,8 @@ def _run_serve(options: argparse.Namespace) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of all commands, each of which loads what it needs when it runs."""
     parser = argparse.ArgumentParser(prog="rollcall", description="A service registry with the Nacos v1 API.")
     parser.add_argument("--version", action="version", version=f"rollcall {version('rollcall')}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")

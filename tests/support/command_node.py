@@ -48,6 +48,7 @@ def served_node(node: FakeNode) -> Iterator[str]:
         server.shutdown()
         thread.join()
         server.server_close()
+        node.drains.stop()
 
 
 @dataclass(frozen=True)

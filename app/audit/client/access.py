@@ -163,7 +163,7 @@ def client_config(options: argparse.Namespace) -> ClientConfig:
 def add_server_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that name a server and a namespace, for ``server_of`` and ``namespace_of``."""
     parser.add_argument("--server", metavar="URL", help=f"any member, which asks the others ({DEFAULT_SERVER})")
-    parser.add_argument("--namespace", metavar="NAMESPACE", help=f"of the service ({DEFAULT_NAMESPACE})")
+    parser.add_argument("--namespace", metavar="NAMESPACE", help=f"which services ({DEFAULT_NAMESPACE})")
 
 
 def server_of(options: argparse.Namespace) -> str:

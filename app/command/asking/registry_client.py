@@ -7,7 +7,7 @@ from typing import Any
 
 from app.audit.client.access import Access, parse_url
 from app.command.asking.exits import CommandError, ExitCode
-from app.command.asking.server_connection import NoAnswer, Parameters, ServerConnection, ServerReply
+from app.command.asking.server_connection import NoServerAnswer, Parameters, ServerConnection, ServerReply
 from app.command.printable import printable
 from app.config.client_config import SERVER_VARIABLE, TOKEN_VARIABLE, USER_VARIABLE
 
@@ -19,6 +19,8 @@ CATALOG_INSTANCES = "/v2/ns/catalog/instances"
 PAGE, INSTANCES_PAGE = 1_000, 500
 SAID_CHARS_MAX = 300
 ALIKE_CHARS_MAX = 200
+ALIKE_MAX = 3
+DEFAULT_PREFIX = "DEFAULT_GROUP@@"
 NOT_PERMITTED = "authorization failed"
 _OK, _ACCEPTED = 200, 202
 _SAID = re.compile(r'"(?:data|message)":("(?:[^"\\]|\\.)*")')
@@ -106,7 +108,7 @@ class RegistryClient:
     def _reply(self, call: Callable[[], ServerReply]) -> ServerReply:
         try:
             return call()
-        except NoAnswer as error:
+        except NoServerAnswer as error:
             raise CommandError(
                 ExitCode.NO_SERVER,
                 f"{self.server} does not answer: {error}. Name a server that runs: --server URL, {SERVER_VARIABLE}, or "
@@ -145,9 +147,7 @@ class RegistryClient:
     def _refusal(self, said: str) -> str:
         if said == NOT_PERMITTED:
             who = f"user {printable(self._access.user)}" if self._access.user else "the user of this token"
-            return (
-                f"{who} has no right to this at {self.server}: {said} An administrator gives it: rollcall user permit"
-            )
+            return f"{who} has no right to this at {self.server}; an administrator gives it: rollcall user permit"
         if self._access.user:
             return f"{self.server} refuses user {printable(self._access.user)}: {said}"
         if self._access.token:
@@ -242,18 +242,17 @@ class RegistryClient:
         """Which services may be meant, as a sentence's end."""
         import difflib
 
-        _, at, name = service.rpartition("@@")
         try:
             value = self.get(
                 SERVICE_NAMES, {"namespaceId": self.namespace, "groupName": "*", "pageNo": 1, "pageSize": PAGE}
             )
         except CommandError:
             return ""
-        names = [one for one in value.get("doms", ()) if isinstance(one, str)] if isinstance(value, dict) else []
-        wanted = service if at else f"DEFAULT_GROUP@@{name}"
-        near = [one for one in names if one.rpartition("@@")[2] == name]
-        near = near or difflib.get_close_matches(wanted, names, n=3, cutoff=0.75)
-        shown = ", ".join(one.removeprefix("DEFAULT_GROUP@@") for one in near)
+        listed = value.get("doms") if isinstance(value, dict) else None
+        names = [str(one).removeprefix(DEFAULT_PREFIX) for one in listed] if isinstance(listed, list) else []
+        name = service.removeprefix(DEFAULT_PREFIX)
+        near = [one for one in names if one.rpartition("@@")[2] == name.rpartition("@@")[2]]
+        shown = ", ".join((near or difflib.get_close_matches(name, names))[:ALIKE_MAX])
         if shown:
             return f"; did you mean {printable(shown)[:ALIKE_CHARS_MAX]}?"
         return "; `rollcall services` lists all"

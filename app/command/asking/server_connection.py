@@ -24,7 +24,7 @@ FORM = "application/x-www-form-urlencoded"
 Parameters = Mapping[str, str | int]
 
 
-class NoAnswer(Exception):
+class NoServerAnswer(Exception):
     """The server brought no whole answer; the text says why in a few words."""
 
 
@@ -73,12 +73,12 @@ class ServerConnection:
         """Read something.
 
         Raises:
-            NoAnswer: no whole answer came.
+            NoServerAnswer: no whole answer came.
         """
         is_kept = self._http.sock is not None
         try:
             return self._once("GET", f"{path}?{urlencode(parameters)}", None, None)
-        except NoAnswer:
+        except NoServerAnswer:
             if not is_kept:
                 raise
             return self._once("GET", f"{path}?{urlencode(parameters)}", None, None)
@@ -89,7 +89,7 @@ class ServerConnection:
         Values go in the body, where no log of addresses has them; with DELETE, which has none, in the query.
 
         Raises:
-            NoAnswer: no whole answer came.
+            NoServerAnswer: no whole answer came.
         """
         self.close()
         if method == "DELETE":
@@ -112,7 +112,7 @@ class ServerConnection:
             return ServerReply(answer.status, _body(answer))
         except (OSError, http.client.HTTPException, UnicodeError) as error:
             self.close()
-            raise NoAnswer(_why(error, limit_s)) from None
+            raise NoServerAnswer(_why(error, limit_s)) from None
         except BaseException:
             with contextlib.suppress(OSError):
                 self.close()  # an answer may be half read

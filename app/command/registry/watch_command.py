@@ -16,13 +16,21 @@ from app.command.asking.exits import CommandError, ExitCode
 from app.command.asking.registry_client import RegistryClient
 from app.command.asking.run_command import finish, say
 from app.command.printable import printable
-from app.command.registry.watched import Facts, Happening, Looked, SeenChange, changes, seen_instance, seen_service
+from app.command.registry.seen_changes import (
+    Facts,
+    Looked,
+    SeenChange,
+    SeenHappening,
+    changes,
+    seen_instance,
+    seen_service,
+)
 
 EVERY_S = 1.0
 REST = 20
 """Between two looks is at least so many times what a look took: a watcher costs a server under 5 % of a core."""
 FIRST_ROWS_MAX = 50
-_SIGNS = {Happening.THERE: " ", Happening.APPEARED: "+", Happening.WENT: "-", Happening.CHANGED: "~"}
+_SIGNS = {SeenHappening.THERE: " ", SeenHappening.APPEARED: "+", SeenHappening.WENT: "-", SeenHappening.CHANGED: "~"}
 
 
 def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -124,7 +132,7 @@ class Watcher:
         say(options, f"{len(seen)} {what} at {self._client.server}, asked every {options.every:g} s; Ctrl-C ends")
         if len(seen) <= FIRST_ROWS_MAX:
             for name, facts in sorted(seen.items()):
-                self._tell(SeenChange(Happening.THERE, name, {}, facts))
+                self._tell(SeenChange(SeenHappening.THERE, name, {}, facts))
 
     def _tell(self, change: SeenChange) -> None:
         at = datetime.now().astimezone()

@@ -9,7 +9,7 @@ import pytest
 
 from app.audit.client.access import Access
 from app.command.asking import server_connection
-from app.command.asking.server_connection import NoAnswer, ServerConnection
+from app.command.asking.server_connection import NoServerAnswer, ServerConnection
 from tests.support.tiny_server import Given, Received, TinyServer, refusing_address, tiny_server
 
 Serve = Callable[[Callable[[Received], Given]], TinyServer]
@@ -67,29 +67,29 @@ def test_a_change_is_never_sent_twice(serve: Serve, connect: Callable[..., Serve
     server = serve(lambda _: replies.pop(0))
     one = connect(server.address)
     one.get("/a", {})
-    with pytest.raises(NoAnswer, match="the connection was closed"):
+    with pytest.raises(NoServerAnswer, match="the connection was closed"):
         one.change("POST", "/a", {})
     assert len(server.received) == 2
 
 
 def test_what_does_not_answer_is_told_in_words(serve: Serve, connect: Callable[..., ServerConnection]) -> None:
-    with pytest.raises(NoAnswer, match="connection refused"):
+    with pytest.raises(NoServerAnswer, match="connection refused"):
         connect(refusing_address()).get("/a", {})
-    with pytest.raises(NoAnswer, match=r"not known|not resolve|temporary failure|no address"):
+    with pytest.raises(NoServerAnswer, match=r"not known|not resolve|temporary failure|no address"):
         connect("no-such-host.invalid:1").get("/a", {})
     cut = serve(lambda _: Given(200, b"x" * 100, cut_at=10))
-    with pytest.raises(NoAnswer, match="the answer broke off"):
+    with pytest.raises(NoServerAnswer, match="the answer broke off"):
         connect(cut.address).get("/a", {})
 
 
 def test_what_speaks_another_protocol(connect: Callable[..., ServerConnection], serve: Serve) -> None:
     plain = serve(lambda _: Given())
-    with pytest.raises(NoAnswer, match="is it an http:// address"):
+    with pytest.raises(NoServerAnswer, match="is it an http:// address"):
         connect(plain.address, scheme="https").get("/a", {})
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.settimeout(60.0)
         one = connect(f"127.0.0.1:{listening.getsockname()[1]}", timeout_s=0.2)
-        with pytest.raises(NoAnswer, match=r"no answer within 0\.2 s"):
+        with pytest.raises(NoServerAnswer, match=r"no answer within 0\.2 s"):
             one.get("/a", {})
 
 
@@ -98,5 +98,5 @@ def test_an_answer_is_bounded(
 ) -> None:
     monkeypatch.setattr(server_connection, "BODY_BYTES_MAX", 50)
     server = serve(lambda _: Given(200, b"x" * 100))
-    with pytest.raises(NoAnswer, match="over 50 bytes"):
+    with pytest.raises(NoServerAnswer, match="over 50 bytes"):
         connect(server.address).get("/a", {})

@@ -4,12 +4,8 @@ import json
 
 import pytest
 
-from app.naming.model.model import Instance
-from app.naming.registry.operations import RegisterInstance
 from tests.support.command_node import Commands
-from tests.support.fake_node import FakeNode
-
-NAMES = "orders", "shop@@cart"
+from tests.support.tiny_server import Given, tiny_server
 
 
 def register(command: Commands, service: str, address: str, *more: str) -> None:
@@ -39,17 +35,28 @@ def test_a_table_that_is_cut_says_so(filled: Commands) -> None:
     assert "1 of 2 services; --limit 2 shows all" in ran.err
 
 
-def test_unhealthy_services(filled: Commands, node: FakeNode) -> None:
+def test_unhealthy_services(filled: Commands) -> None:
     assert "has no unhealthy services" in filled("services", "--unhealthy").err
-    make_unhealthy(node, "DEFAULT_GROUP@@orders", "10.0.0.1")
-    assert filled.rows("services", "--unhealthy") == [["orders", "1", "2", "1", "unhealthy", "instances"]]
-    assert [row[0] for row in filled.rows("instances", "orders", "--unhealthy")] == ["10.0.0.1:80"]
-
-
-def make_unhealthy(node: FakeNode, service: str, ip: str) -> None:
-    node.naming.register(
-        RegisterInstance("public", service, Instance(service_name=service, ip=ip, port=80, healthy=False))
-    )
+    whole = {"groupName": "DEFAULT_GROUP", "clusterCount": 1, "ipCount": 4, "healthyInstanceCount": 4}
+    rows = [
+        {**whole, "name": "good"},
+        {**whole, "name": "some", "healthyInstanceCount": 3},
+        {**whole, "name": "none", "healthyInstanceCount": 0},
+        {**whole, "name": "kept", "healthyInstanceCount": 1, "triggerFlag": "true"},
+        {**whole, "name": "void", "ipCount": 0, "healthyInstanceCount": 0},
+    ]
+    body = json.dumps({"count": len(rows), "serviceList": rows}).encode()
+    with tiny_server(lambda _: Given(200, body)) as server:
+        all_rows = filled.rows("services", "--server", server.address)
+        ill = filled.rows("services", "--unhealthy", "--server", server.address)
+    assert [row[4:] for row in all_rows] == [
+        ["healthy"],
+        ["unhealthy", "instances"],
+        ["DOWN"],
+        ["protected:", "clients", "see", "all", "as", "healthy"],
+        ["empty"],
+    ]
+    assert [row[0] for row in ill] == ["some", "none", "kept"]
 
 
 def test_an_empty_registry_and_a_name_that_nothing_has(command: Commands) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from app.command.registry import watch_command
-from app.command.registry.watched import Happening, changes, seen_instance, seen_service
+from app.command.registry.seen_changes import SeenHappening, changes, seen_instance, seen_service
 from tests.support.command_node import Commands
 from tests.support.tiny_server import Given, Received, tiny_server
 
@@ -18,9 +18,9 @@ def test_what_differs() -> None:
     now = {"b": FACTS, "c": {**FACTS, "health": "UNHEALTHY"}, "d": FACTS}
     told = [(one.happening, one.name, one.text()) for one in changes(before, now)]
     assert told == [
-        (Happening.WENT, "a", "health healthy, weight 1"),
-        (Happening.CHANGED, "c", "health healthy -> UNHEALTHY"),
-        (Happening.APPEARED, "d", "health healthy, weight 1"),
+        (SeenHappening.WENT, "a", "health healthy, weight 1"),
+        (SeenHappening.CHANGED, "c", "health healthy -> UNHEALTHY"),
+        (SeenHappening.APPEARED, "d", "health healthy, weight 1"),
     ]
     assert not list(changes(now, now))
 

@@ -12,7 +12,7 @@ Looked = Mapping[str, Facts]
 """What one look saw: by name its facts, each of which is a text."""
 
 
-class Happening(StrEnum):
+class SeenHappening(StrEnum):
     """What happened to something between two looks; the value is the first word of its line."""
 
     THERE = "there"
@@ -25,14 +25,14 @@ class Happening(StrEnum):
 class SeenChange:
     """One thing that differs; ``before`` is empty for what appeared, ``now`` for what went."""
 
-    happening: Happening
+    happening: SeenHappening
     name: str
     before: Facts
     now: Facts
 
     def text(self) -> str:
         """The change in words: for what changed the facts that did, for others all of them."""
-        if self.happening is not Happening.CHANGED:
+        if self.happening is not SeenHappening.CHANGED:
             facts = self.now or self.before
             return ", ".join(f"{name} {value}" for name, value in facts.items() if value != "-")
         return ", ".join(
@@ -45,12 +45,12 @@ class SeenChange:
 def changes(before: Looked, now: Looked) -> Iterator[SeenChange]:
     """Yield what went, what appeared and what changed, each by name."""
     for name in sorted(before.keys() - now.keys()):
-        yield SeenChange(Happening.WENT, name, before[name], {})
+        yield SeenChange(SeenHappening.WENT, name, before[name], {})
     for name in sorted(now):
         if name not in before:
-            yield SeenChange(Happening.APPEARED, name, {}, now[name])
+            yield SeenChange(SeenHappening.APPEARED, name, {}, now[name])
         elif now[name] != before[name]:
-            yield SeenChange(Happening.CHANGED, name, before[name], now[name])
+            yield SeenChange(SeenHappening.CHANGED, name, before[name], now[name])
 
 
 def seen_instance(service: str, row: Row) -> tuple[str, Facts]:

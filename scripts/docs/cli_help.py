@@ -1,0 +1,35 @@
+"""Writes the last part of docs/cli.md: the help of every command, as the command prints it."""
+
+import argparse
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from app.cli import make_parser
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
+MARK = "<!-- From here on made by `python -m scripts.docs.cli_help`. -->\n"
+COLUMNS = "100"
+"""What argparse finds in the environment's variable of this name."""
+
+
+def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """Yield a parser and those of its commands, in the order of its help."""
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                yield from parsers(command)
+
+
+def document(page: str) -> str:
+    """The whole page: what is written by hand, and behind it the help of every command, as wide as ``COLUMNS`` says."""
+    parts = [page.partition(MARK)[0], MARK]
+    for parser in parsers(make_parser()):
+        parts.append(f"\n### {parser.prog}\n\n```\n{parser.format_help()}```\n")
+    return "".join(parts)
+
+
+if __name__ == "__main__":
+    os.environ["COLUMNS"] = COLUMNS
+    PAGE.write_text(document(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
