@@ -1,11 +1,11 @@
 """The differences of two members as text: lines of JSON, or a table for a terminal."""
 
+import json
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-
-import orjson
+from typing import Any
 
 from app.audit.compare.compare import Difference
 
@@ -30,7 +30,12 @@ def json_line(difference: Difference, a: str, b: str) -> str:
         "a": {"member": a, "value": difference.a, "version": difference.a_version},
         "b": {"member": b, "value": difference.b, "version": difference.b_version},
     }
-    return orjson.dumps(value).decode()
+    return ascii_line(value)
+
+
+def ascii_line(value: Any) -> str:
+    """A line of JSON in ASCII: what is not, and could drive a terminal or turn its text around, is escaped."""
+    return json.dumps(value, separators=(",", ":"))
 
 
 @dataclass(slots=True)

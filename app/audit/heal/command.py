@@ -150,9 +150,9 @@ def _end(options: argparse.Namespace, look: "Look", text: str, code: int) -> int
     if look.absent and code == AGREED:
         code, text = DIFFERENT, f"of those that answered: {text}"
     if options.json:
-        import orjson
+        from app.audit.compare.table import ascii_line
 
-        _print([orjson.dumps({"stage": "end", "exit_code": code, "text": text}).decode()])
+        _print([ascii_line({"stage": "end", "exit_code": code, "text": text})])
     else:
         _print([text])
     return code

@@ -3,9 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
-import orjson
-
-from app.audit.compare.table import aligned
+from app.audit.compare.table import aligned, ascii_line
 from app.audit.heal.decide import Departure
 from app.audit.heal.healing import Look
 
@@ -65,12 +63,12 @@ def json_state(stage: str, look: Look) -> Iterator[str]:
             "version": one.version,
             "instances": len(one.instances),
         }
-        yield orjson.dumps(value).decode()
+        yield ascii_line(value)
     for address, reason in look.absent.items():
-        yield orjson.dumps({"stage": stage, "member": address, "asked": address, "error": reason}).decode()
+        yield ascii_line({"stage": stage, "member": address, "asked": address, "error": reason})
 
 
 def json_departures(stage: str, departures: Sequence[Departure]) -> Iterator[str]:
     """Lines of JSON, one for each departure."""
     for one in departures:
-        yield orjson.dumps({"stage": stage, **asdict(one)}).decode()
+        yield ascii_line({"stage": stage, **asdict(one)})

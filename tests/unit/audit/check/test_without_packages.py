@@ -1,5 +1,6 @@
 """A Python that lacks a package has no verdict, and says so with the exit code of that."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -31,3 +32,12 @@ def test_the_missing_package_is_named(package: str, tmp_path: Path) -> None:
     assert package in done.stdout.lower()
     assert "pip install 'rollcall[audit]'" in done.stdout
     assert "Traceback" not in done.stderr
+
+
+def test_a_verdict_as_json_says_the_same(tmp_path: Path) -> None:
+    arguments = ["--dumps", str(tmp_path), "--out", str(tmp_path / "out"), "--night", "2026-11-20", "--json"]
+    code = HIDING.format(package="pyspark", script=str(ROOT / "scripts" / "distro_check.py"), arguments=arguments)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["night"], told["verdict"]) == (2, "2026-11-20", "unjudged")
+    assert told["line"].startswith("could not judge: ")

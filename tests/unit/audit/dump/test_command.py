@@ -1,6 +1,7 @@
 """The command: rounds, absent members, exit codes, and what is left on the disk in each case."""
 
 import gzip
+import json
 import os
 import subprocess
 import sys
@@ -160,6 +161,18 @@ def test_nothing_dumped_is_another_exit(tmp_path: Path, capsys: pytest.CaptureFi
 def test_another_format_is_named(tmp_path: Path, serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
     assert dump(tmp_path, serve(member(version=2)), options=("--retries", "3")) == 2
     assert "its format is 2; this version reads 1" in capsys.readouterr().err
+
+
+def test_what_was_dumped_as_json(tmp_path: Path, serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
+    nobody = refusing_address()
+    assert dump(tmp_path, serve(member(instances=3)), nobody, options=("--json",)) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["folder"].endswith(f"dump_date={NIGHT}")
+    for number, one in enumerate(told["rounds"], 1):
+        there, absent = one["members"]
+        assert (one["round"], there["state"], there["instances"], there["error"]) == (number, "dumped", 3, None)
+        assert (absent["address"], absent["state"]) == (nobody, "absent")
+        assert "connection refused" in absent["error"]
 
 
 def test_members_that_name_themselves_alike_keep_the_names_that_were_given(tmp_path: Path, serve: Serve) -> None:
