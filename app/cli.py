@@ -1,6 +1,7 @@
 """The console command ``rollcall``."""
 
 import argparse
+import io
 import os
 import socket
 import sys
@@ -48,6 +49,9 @@ _FOLDER = Path(__file__).resolve().parent.parent
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code, of which docs/cli.md lists all; a failure is printed."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal may lack a letter of a name
     parser = make_parser()
     if COMPLETION_VARIABLE in os.environ:
         import argcomplete

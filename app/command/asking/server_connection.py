@@ -77,11 +77,11 @@ class ServerConnection:
         """
         is_kept = self._http.sock is not None
         try:
-            return self._once("GET", f"{path}?{urlencode(parameters)}", None, None)
+            return self._once("GET", f"{path}?{_encoded(parameters)}", None, None)
         except NoServerAnswer:
             if not is_kept:
                 raise
-            return self._once("GET", f"{path}?{urlencode(parameters)}", None, None)
+            return self._once("GET", f"{path}?{_encoded(parameters)}", None, None)
 
     def change(self, method: str, path: str, parameters: Parameters, timeout_s: float | None = None) -> ServerReply:
         """Change something, over a connection of its own; what was sent and not answered is not sent again.
@@ -93,8 +93,8 @@ class ServerConnection:
         """
         self.close()
         if method == "DELETE":
-            return self._once(method, f"{path}?{urlencode(parameters)}", None, timeout_s)
-        return self._once(method, path, urlencode(parameters).encode(), timeout_s)
+            return self._once(method, f"{path}?{_encoded(parameters)}", None, timeout_s)
+        return self._once(method, path, _encoded(parameters).encode(), timeout_s)
 
     def _once(self, method: str, target: str, form: bytes | None, timeout_s: float | None) -> ServerReply:
         limit_s = self._timeout_s if timeout_s is None else timeout_s
@@ -117,6 +117,11 @@ class ServerConnection:
             with contextlib.suppress(OSError):
                 self.close()  # an answer may be half read
             raise
+
+
+def _encoded(parameters: Parameters) -> str:
+    """The parameters of a call. An argument may have bytes that are no text; no name on a server has."""
+    return urlencode(parameters, errors="replace")
 
 
 def _body(answer: http.client.HTTPResponse) -> bytes:
