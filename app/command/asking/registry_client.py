@@ -16,7 +16,8 @@ NAMESPACES = "/v1/console/namespaces"
 CATALOG_SERVICES = "/v1/ns/catalog/services"
 SERVICE_NAMES = "/v1/ns/service/list"
 CATALOG_INSTANCES = "/v2/ns/catalog/instances"
-PAGE, INSTANCES_PAGE = 1_000, 500
+PAGE, INSTANCES_PAGE = 10_000, 500
+"""The most that a member gives a page with default settings, and with API v2."""
 SAID_CHARS_MAX = 300
 ALIKE_CHARS_MAX = 200
 ALIKE_MAX = 3

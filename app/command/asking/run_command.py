@@ -30,6 +30,13 @@ def finish(parser: argparse.ArgumentParser, run: Run) -> None:
     parser.set_defaults(run=lambda options: run_asking(options, run), command=parser.prog)
 
 
+def count_argument(text: str) -> int:
+    """A whole number of 1 or more; for argparse."""
+    if not (text.isascii() and text.isdecimal() and len(text) < 10 and int(text)):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of 1 or more")
+    return int(text)
+
+
 def run_asking(options: argparse.Namespace, run: Run) -> int:
     """Run a command with its server, and return the exit code; what goes wrong is one line on standard error."""
     try:

@@ -7,7 +7,7 @@ from typing import Any
 
 from app.command.asking.exits import CommandError, ExitCode
 from app.command.asking.registry_client import RegistryClient, Row
-from app.command.asking.run_command import finish, say
+from app.command.asking.run_command import count_argument, finish, say
 from app.command.asking.shown_values import address_of, short_service, text_of
 from app.command.asking.terminal_table import Cell, Tone, print_table
 from app.command.printable import json_text
@@ -29,7 +29,9 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     )
     parser.add_argument("client", metavar="CLIENT", nargs="?", help="a client's id")
     parser.add_argument("--service", metavar="SERVICE", help="group@@name, or a name in DEFAULT_GROUP")
-    parser.add_argument("--limit", metavar="N", type=int, default=ROWS_MAX, help=f"rows of the table ({ROWS_MAX})")
+    parser.add_argument(
+        "--limit", metavar="N", type=count_argument, default=ROWS_MAX, help=f"rows of the table ({ROWS_MAX})"
+    )
     finish(parser, _run)
 
 

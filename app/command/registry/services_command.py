@@ -6,7 +6,7 @@ from typing import Any
 
 from app.command.asking.exits import CommandError, ExitCode
 from app.command.asking.registry_client import RegistryClient
-from app.command.asking.run_command import finish, say
+from app.command.asking.run_command import count_argument, finish, say
 from app.command.asking.shown_values import short_service, text_of
 from app.command.asking.terminal_table import Cell, Tone, print_table
 from app.command.printable import json_text
@@ -25,7 +25,9 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     parser.add_argument("name", metavar="TEXT", nargs="?", default="", help="only names that contain it; * is any text")
     parser.add_argument("--group", metavar="TEXT", default="", help="only groups whose names contain it")
     parser.add_argument("--unhealthy", action="store_true", help="only those with an instance that is not healthy")
-    parser.add_argument("--limit", metavar="N", type=int, default=ROWS_MAX, help=f"rows of the table ({ROWS_MAX})")
+    parser.add_argument(
+        "--limit", metavar="N", type=count_argument, default=ROWS_MAX, help=f"rows of the table ({ROWS_MAX})"
+    )
     finish(parser, _run)
 
 

@@ -14,7 +14,7 @@ from threading import Event
 from app.audit.client.access import positive_duration_s
 from app.command.asking.exits import CommandError, ExitCode
 from app.command.asking.registry_client import RegistryClient
-from app.command.asking.run_command import finish, say
+from app.command.asking.run_command import count_argument, finish, say
 from app.command.printable import printable
 from app.command.registry.seen_changes import (
     Facts,
@@ -44,7 +44,7 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     parser.add_argument("services", metavar="SERVICE", nargs="*", help="group@@name, or a name in DEFAULT_GROUP")
     parser.add_argument("--every", metavar="TIME", type=positive_duration_s, default=EVERY_S, help="between looks (1s)")
     parser.add_argument("--for", metavar="TIME", type=positive_duration_s, dest="for_s", help="end after so long")
-    parser.add_argument("--changes", metavar="N", type=int, help="end after so many changes")
+    parser.add_argument("--changes", metavar="N", type=count_argument, help="end after so many changes")
     finish(parser, _run)
 
 

@@ -33,6 +33,8 @@ def test_a_table_that_is_cut_says_so(filled: Commands) -> None:
     ran = filled("services", "--limit", "1")
     assert ran.out.count("\n") == 2
     assert "1 of 2 services; --limit 2 shows all" in ran.err
+    assert "1 of 3 clients; --limit 3 shows all" in filled("clients", "--limit", "1").err
+    assert [filled("services", "--limit", text).code for text in ("0", "-1", "x", "1e3")] == [2] * 4
 
 
 def test_unhealthy_services(filled: Commands) -> None:
