@@ -8,6 +8,7 @@ import pytest
 from app.cli import make_parser
 from app.command.asking.exits import ExitCode
 from scripts.docs.cli_help import COLUMNS, PAGE, document, parsers
+from scripts.docs.cli_session import COLUMNS as SESSION_COLUMNS
 
 SESSION = PAGE.with_name("cli-session.txt")
 TYPED = re.compile(r"^\$ rollcall (.+)$", re.MULTILINE)
@@ -57,6 +58,17 @@ def test_the_session_was_typed_in_commands_that_there_are(capsys: pytest.Capture
                 wrong.append(line)
     capsys.readouterr()
     assert wrong == ["register orders 10.0.0.9"], "which is recorded as an error"
+
+
+def test_the_help_in_the_session_is_what_the_commands_print(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(SESSION_COLUMNS))
+    helps = {one.prog: one.format_help() for one in parsers(make_parser())}
+    recorded = re.findall(
+        r"^\$ (rollcall.*?) ?--help\n(.*?)\n(?=\n[$#])", SESSION.read_text(encoding="utf-8"), re.M | re.S
+    )
+    assert [name for name, _ in recorded] == ["rollcall", "rollcall instances"]
+    for name, text in recorded:
+        assert text.strip() == helps[name].strip(), "python -m scripts.docs.cli_session"
 
 
 def test_the_session_shows_no_trace_and_each_kind_of_end() -> None:
