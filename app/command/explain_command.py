@@ -7,6 +7,7 @@ import argparse
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping
+from contextlib import closing, suppress
 from threading import Event
 from typing import Any
 
@@ -20,6 +21,7 @@ from app.audit.client.access import (
     server_of,
 )
 from app.command.printable import json_text, printable
+from app.config.client_config import SERVER_VARIABLE, TOKEN_VARIABLE, USER_VARIABLE
 
 AGREED, DIFFERENT, NOT_ASKED = 0, 1, 2
 WIDTH = 80
@@ -48,37 +50,54 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
 
 def run(options: argparse.Namespace) -> int:
     """Ask, print, and return the exit code."""
-    from app.audit.client.http_client import CallError, MemberClient, Patience
-
     ip, colon, port = options.instance.rpartition(":")
     if not colon or not ip or not port.isascii() or not port.isdecimal():
         return _could_not(f"{options.instance!r} is no address of an instance, such as 10.0.0.7:8080")
     try:
-        scheme, address, path = parse_url(server := server_of(options))
-        access = access_of(options, scheme, path)
-        client = MemberClient(address, access, Patience(access.retries, Event()))
-        try:
-            answer = client.get(
-                EXPLAIN,
-                {
-                    "namespaceId": namespace_of(options),
-                    "serviceName": options.service,
-                    "ip": ip.strip("[]"),
-                    "port": port,
-                    "clusterName": options.cluster,
-                },
-            ).json()
-        finally:
-            client.close()
-    except (AccessError, CallError) as error:
+        answer = _asked(options, ip.strip("[]"), port)
+    except AccessError as error:
         return _could_not(str(error))
-    if not isinstance(answer, dict) or not isinstance(answer.get("members"), dict):
-        return _could_not(f"{server} gave another answer than a Rollcall member does")
     if options.json:
         sys.stdout.write(json_text(answer) + "\n")
     else:
         sys.stdout.writelines(f"{printable(line)}\n" for line in lines_of(answer))
     return DIFFERENT if answer["differences"] or answer["notAnswered"] else AGREED
+
+
+def _asked(options: argparse.Namespace, ip: str, port: str) -> dict[str, Any]:
+    """The answer of the server.
+
+    Raises:
+        AccessError: an option cannot be used, or the server gave none; the text says what to do.
+    """
+    from app.audit.client.http_client import CallError, MemberClient, Patience, Refused
+
+    server = server_of(options)
+    scheme, address, path = parse_url(server)
+    access = access_of(options, scheme, path)
+    wanted: dict[str, str | int] = {
+        "namespaceId": namespace_of(options),
+        "serviceName": options.service,
+        "ip": ip,
+        "port": port,
+        "clusterName": options.cluster,
+    }
+    try:
+        with closing(MemberClient(address, access, Patience(access.retries, Event()))) as client:
+            reply = client.get(EXPLAIN, wanted)
+    except Refused as error:
+        hint = f". Give --user NAME, {USER_VARIABLE} or {TOKEN_VARIABLE}" if error.status in (401, 403) else ""
+        raise AccessError(f"{server} refuses it: {error}{hint}") from None
+    except CallError as error:
+        text = (
+            f"{server} does not answer: {error}. Name a server that runs: --server URL, {SERVER_VARIABLE}, or cli.toml"
+        )
+        raise AccessError(text) from None
+    with suppress(CallError):
+        answer = reply.json()
+        if isinstance(answer, dict) and isinstance(answer.get("members"), dict):
+            return answer
+    raise AccessError(f"{server} gave another answer than a Rollcall member does")
 
 
 def lines_of(answer: Mapping[str, Any]) -> Iterator[str]:
