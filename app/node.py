@@ -67,6 +67,7 @@ from app.naming.records.records import Records
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
 from app.naming.wire.datum_codec import InstanceListCodec
+from app.operator.count_history import CountHistory
 from app.operator.drain_steps import DrainSteps
 from app.operator.engine_page import EnginePage
 from app.operator.instance_drain import InstanceDrains
@@ -155,6 +156,7 @@ class Domain:
     instance_codec: InstanceListCodec
     limits: Limits
     warm_store: WarmStore
+    count_history: CountHistory
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,6 +366,7 @@ def build_domain(settings: Settings, clock: Clock) -> Domain:
         instance_codec=codec,
         limits=limits,
         warm_store=WarmStore(settings.data_dir, codec, registry.datums, clock.wall_ms),
+        count_history=CountHistory(lambda: registry.table.counts(lambda _: False), clock.wall_ms),
     )
 
 
@@ -693,6 +696,7 @@ def build_frontends(
         drains=operator.drains,
         drain_steps=operator.drain_steps,
         engine_facts=operator.engine_page.facts,
+        count_history=domain.count_history,
         tls=engine.tls,
         addresses=domain.limits.addresses,
         instruments=instruments,
@@ -887,6 +891,7 @@ def build_background(
         engine.tls.watch.tick,
         domain.limits.memory.tick,
         machine.tick,
+        domain.count_history.tick,
     ]
     if grpc is not None:
         ticks.append(grpc.limits.tick)

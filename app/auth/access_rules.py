@@ -56,11 +56,17 @@ class AccessRule:
     members_too: bool = False
     target: Target = Target.SERVICE
     """Of a NAMING row."""
+    by_cookie: bool = False
+    """A page of the console: the token comes in its cookie and nowhere else, and who has none is sent to log in."""
 
     @property
     def is_for_members(self) -> bool:
         """Whether it makes a difference if a listed member calls."""
         return self.members_too or self.scope in _MEMBERS
+
+    def in_console(self) -> "AccessRule":
+        """The same rule for a page of the console."""
+        return replace(self, by_cookie=True)
 
     def or_members(self) -> "AccessRule":
         """The same rule, open to listed members as well."""

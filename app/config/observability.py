@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from app.config.settings_keys import FILE_OR_NONE, FLAG, TEXT, Key, SettingError, one_of, whole
+from app.config.settings_keys import FILE_OR_NONE, FLAG, FOLDER_OR_NONE, TEXT, Key, SettingError, one_of, whole
 
 METRICS = Key(("rollcall.metrics.enabled",), FLAG, "true", "Count requests by route, and answer /metrics.")
 METRICS_TOKEN = Key(
@@ -44,6 +44,14 @@ LOG_FILE_MB = Key(
 )
 LOG_FILES = Key(("rollcall.log.files",), whole(1, 100), "8", "How many files of each of these logs are kept.")
 
+CONSOLE = Key(("rollcall.console.enabled",), FLAG, "true", "Serve the console, the pages for browsers.")
+CONSOLE_REPORTS = Key(
+    ("rollcall.console.reports",),
+    FOLDER_OR_NONE,
+    "",
+    "The folder of the nightly audit's reports, which holds night=D/summary.json, for the console to show.",
+)
+
 OBSERVABILITY_KEYS: tuple[Key[Any], ...] = (
     METRICS,
     METRICS_TOKEN,
@@ -56,6 +64,8 @@ OBSERVABILITY_KEYS: tuple[Key[Any], ...] = (
     AUDIT_FILE,
     LOG_FILE_MB,
     LOG_FILES,
+    CONSOLE,
+    CONSOLE_REPORTS,
 )
 TOKEN_CHARS_MIN = 16
 
@@ -76,6 +86,10 @@ class Observability:
     audit_file: Path
     log_file_bytes: int
     log_files: int
+    console: bool
+    """Whether the pages for browsers are served."""
+    console_reports: Path | None
+    """The folder of the nightly reports that the console shows."""
 
 
 def observability(get: Callable[[Key[Any]], Any], data_dir: Path) -> Observability:
@@ -101,4 +115,6 @@ def observability(get: Callable[[Key[Any]], Any], data_dir: Path) -> Observabili
         audit_file=get(AUDIT_FILE) or logs / "audit.log",
         log_file_bytes=get(LOG_FILE_MB) * 1_000_000,
         log_files=get(LOG_FILES),
+        console=get(CONSOLE),
+        console_reports=get(CONSOLE_REPORTS),
     )

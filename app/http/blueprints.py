@@ -6,6 +6,19 @@ from flask import Blueprint, Response
 
 from app.http.api.answers import is_naming
 from app.http.api.call import ROUTES, Route
+from app.http.console import (
+    admin_pages,
+    asset_pages,
+    client_pages,
+    instance_pages,
+    live_pages,
+    member_pages,
+    overview,
+    report_pages,
+    service_pages,
+    session_pages,
+    user_pages,
+)
 from app.http.v1 import (
     auth,
     catalog,
@@ -31,6 +44,7 @@ from app.http.v1 import (
     switches,
     targets,
     users,
+    versions,
 )
 from app.http.v2 import client as client_v2
 from app.http.v2 import console as console_v2
@@ -70,6 +84,18 @@ MODULES = (
     service_v2,
     operator_v2,
     client_v2,
+    versions,
+    overview,
+    service_pages,
+    instance_pages,
+    member_pages,
+    client_pages,
+    admin_pages,
+    user_pages,
+    report_pages,
+    session_pages,
+    live_pages,
+    asset_pages,
 )
 
 View = Callable[..., Response]

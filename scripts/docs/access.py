@@ -62,6 +62,8 @@ def words(rule: AccessRule) -> str:
             who = "members alone"
         case Scope.RECENT_MEMBERS:
             who = "members alone, also those listed until lately"
+    if rule.by_cookie:
+        who += ", by the console's cookie"
     return f"{who}; members" if rule.members_too else who
 
 

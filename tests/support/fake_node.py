@@ -31,6 +31,7 @@ from app.naming.records.projection import Projection
 from app.naming.records.records import Records
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
+from app.operator.count_history import CountHistory
 from app.operator.drain_steps import DrainSteps
 from app.operator.instance_drain import InstanceDrains
 from app.operator.instance_facts import InstanceFacts
@@ -408,6 +409,7 @@ class FakeNode:
     drains: InstanceDrains = field(init=False)
     drain_steps: DrainSteps = field(init=False)
     engine_facts: Callable[[], dict[str, Any]] = lambda: {"writer": f"{SELF}~1"}
+    count_history: CountHistory = field(init=False)
     access: AccessControl = field(init=False)
     users: Users = field(init=False)
     decisions: DecisionMemo = field(default_factory=DecisionMemo)
@@ -433,6 +435,7 @@ class FakeNode:
         self.signer = MemberSigner(self.cluster.self_address, identity, self.clocks, self.cluster.capabilities)
         registry = Registry(writer, admission=self.limits, alone=self.settings.standalone)
         self.naming = NamingService(registry, self._monotonic_ms, self.events.append)
+        self.count_history = CountHistory(lambda: self.naming.counts(self.cluster.responsible), self.wall_ms)
         self.clients = Clients(registry, self._monotonic_ms, self.wall_ms, self.events.append)
         projection = Projection(registry, self._monotonic_ms, self.events.append)
         table = UserTable()

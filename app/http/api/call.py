@@ -24,6 +24,7 @@ from app.metrics.node_metrics import NodeMetrics
 from app.naming.clients.clients import Clients
 from app.naming.records.durable_service import DurableService
 from app.naming.service import NamingService
+from app.operator.count_history import CountHistory
 from app.operator.drain_steps import DrainSteps
 from app.operator.instance_drain import InstanceDrains
 from app.ports.http_ports import (
@@ -186,9 +187,22 @@ class Later:
     after_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class Events:
+    """A stream of server-sent events on the connection, which no thread waits for. Only for hot calls.
+
+    A call that came to Flask gets what there is to tell now, and the stream's end: browsers ask again.
+    """
+
+    topic: tuple[str, ...]
+    """Streams of one topic tell the same: it is read once for all of them."""
+    read: Callable[[], bytes]
+    """The data of an event, one line, as things are now. Called on a thread of a pool; may be called at any time."""
+
+
 OK = Reply()
 DECLINE = Decline()
-Answer = Reply | Forward | Decline | Later
+Answer = Reply | Forward | Decline | Later | Events
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +242,8 @@ class Services:
     drain_steps: DrainSteps
     engine_facts: Callable[[], dict[str, Any]]
     """How replication is doing at this node."""
+    count_history: CountHistory
+    """How many services and instances this node had lately."""
     tls: NodeTls
     addresses: AddressTable
     """The addresses of clients, with their connections over gRPC too."""

@@ -31,6 +31,13 @@ def service_digests(naming: NamingService, buckets: Collection[int]) -> dict[str
     return {"services": [[*key, count, digest_text(total)] for key, count, total in found]}
 
 
+def service_digest(naming: NamingService, namespace: str, name: str) -> tuple[int, str]:
+    """How many instances of a service this node has, and the sum of their digests."""
+    snapshot = naming.snapshot(namespace, name)
+    values = [instance_values(namespace, name, one) for one in _instances(snapshot)] if snapshot is not None else []
+    return len(values), digest_text(sum(map(instance_digest, values)))
+
+
 def _services(naming: NamingService, buckets: frozenset[int] | None) -> Iterator[tuple[tuple[str, str], int, int]]:
     """Key, number of instances and sum of digests of each service with instances; with rests, as it is long work."""
     work = 0

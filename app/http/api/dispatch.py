@@ -2,7 +2,8 @@
 
 from app.http.api.answers import refuse_unless_up
 from app.http.api.audited import actor_of, audit_operation
-from app.http.api.call import Call, Decline, Forward, Later, Reply, Route, Services
+from app.http.api.call import Call, Decline, Events, Forward, Later, Reply, Route, Services
+from app.http.api.event_stream import single_event
 from app.http.api.rights import check_access
 from app.http.api.write_rate import count_write
 from app.metrics.audit_trail import acting_as
@@ -25,6 +26,8 @@ def answer_call(row: Route, call: Call, services: Services) -> Reply:
         answer = row.endpoint(call, services)
         if isinstance(answer, Decline):
             raise AssertionError(f"{row.endpoint.__name__} declined a call that is not on the loop")
+        if isinstance(answer, Events):
+            return single_event(answer)
         return answer.reply if isinstance(answer, Later) else answer
 
     deadline = call.deadline

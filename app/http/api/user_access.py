@@ -3,10 +3,11 @@
 from app.auth.access_control import AccessControl, Session
 from app.auth.access_rules import AccessRule, Action, Scope, Target
 from app.auth.decision_memo import key_of_call
-from app.auth.refusals import UNKNOWN_USER, AccessDenied, TooManyLogins
+from app.auth.refusals import NOT_PERMITTED, UNKNOWN_USER, AccessDenied, TooManyLogins
 from app.auth.user_rights import ANY, Resource, rule_namespace
 from app.http.api.answers import PreparedRefusal, filter_error, text_reply
 from app.http.api.call import AUTHORIZATION, BEARER, TOKEN_HEADER, Call, Reply, Services
+from app.http.api.console_cookie import log_in_first, token_in_cookie
 from app.http.input.params import Parameters
 from app.naming.model.keys import DEFAULT_GROUP, DEFAULT_NAMESPACE, GROUP_SPLITTER, NAMESPACE_SPLITTER
 
@@ -40,7 +41,7 @@ def check_user(access: AccessRule, call: Call, services: Services) -> None:
         if (session := memo.session(version, control.wall_ms())) is not None:
             call.user = session.user
             return
-    elif call.on_loop and (access.action is not _WRITE or call.path.endswith(BEAT)):
+    elif call.on_loop and not access.by_cookie and (access.action is not _WRITE or call.path.endswith(BEAT)):
         # Other writes seldom come again; where they do, to the byte, the call has a memory of its own.
         key = _key_of(call)
         if key is not None:
@@ -49,10 +50,12 @@ def check_user(access: AccessRule, call: Call, services: Services) -> None:
                 call.user = known.user
                 return
     try:
-        session = _session_of(call, control)
+        session = control.session(token_in_cookie(call)) if access.by_cookie else _session_of(call, control)
         control.check(session, access, resource_of(access.target, call.parameters))
     except AccessDenied as error:
         control.count(error)
+        if access.by_cookie and error.text != NOT_PERMITTED:
+            raise PreparedRefusal(log_in_first(call)) from None
         raise PreparedRefusal(filter_error(call, error.status, error.text, services.wall_ms())) from None
     except TooManyLogins as error:
         raise PreparedRefusal(too_many_logins(error)) from None

@@ -13,7 +13,7 @@ from app.http.api.call import Services
 from app.http.forward.member_link import ANSWER_BYTES_MAX
 from distro.errors import TransportError
 from distro.peer_calls import call_peer, peer_session
-from distro.types import MemberKind
+from distro.types import MemberKind, MemberState
 
 ASKED_AT_ONCE_MAX = 16
 
@@ -21,9 +21,15 @@ log = logging.getLogger(__name__)
 
 
 def ask_members(
-    services: Services, method: str, path: str, parameters: Mapping[str, str | int], timeout_s: float
+    services: Services,
+    method: str,
+    path: str,
+    parameters: Mapping[str, str | int],
+    timeout_s: float,
+    *,
+    down_too: bool = True,
 ) -> tuple[dict[str, dict[str, Any] | None], list[str]]:
-    """Ask all other members of our kind at once, DOWN ones too. Blocks, for ``timeout_s`` and a little at most.
+    """Ask all other members of our kind at once, by ``down_too`` DOWN ones too. Blocks, for ``timeout_s`` at most.
 
     Returns their answers by address, None for one without; and the addresses of members of other kinds.
     """
@@ -36,8 +42,13 @@ def ask_members(
     def ask(member: str) -> dict[str, Any] | None:
         return ask_member(services, member, path, parameters, timeout_s, method)
 
-    with ThreadPoolExecutor(min(len(own_kind), ASKED_AT_ONCE_MAX), thread_name_prefix="http-ask") as pool:
-        return dict(zip(own_kind, pool.map(ask, own_kind), strict=True)), other_kinds
+    down = {one.address for one in others if one.state is MemberState.DOWN and not down_too}
+    asked = [address for address in own_kind if address not in down]
+    none: dict[str, dict[str, Any] | None] = dict.fromkeys(own_kind)
+    if not asked:
+        return none, other_kinds
+    with ThreadPoolExecutor(min(len(asked), ASKED_AT_ONCE_MAX), thread_name_prefix="http-ask") as pool:
+        return {**none, **dict(zip(asked, pool.map(ask, asked), strict=True))}, other_kinds
 
 
 def ask_member(

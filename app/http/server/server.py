@@ -15,6 +15,7 @@ from app.http.api.call import (
     ROUTE,
     ROUTES,
     Answer,
+    Events,
     Forward,
     Later,
     Reply,
@@ -32,8 +33,10 @@ from app.http.server.call_pool import CallPool, SwitchIntervalGuard
 from app.http.server.connection import HttpConnection
 from app.http.server.header_block import HeaderBlock
 from app.http.server.held_replies import HeldReplies
+from app.http.server.live_streams import LiveStreams
 from app.http.server.loop_call import LoopCall, ParseMemo
-from app.http.server.repeatable import PASSWORD, repeatable
+from app.http.server.pool_choice import PoolChoice, PoolKind
+from app.http.server.repeatable import repeatable
 from app.http.server.reply_head import closing_bytes, date_line
 from app.http.server.request_memo import RequestMemo
 from app.http.server.request_reader import Request
@@ -51,15 +54,6 @@ PEER_THREADS = 8
 READ_THREADS = 4
 """Few, as reads compute and do not wait: more at a time gain nothing, and between two turns of the loop each may
 compute for a switch interval. With a thread each, eight clients on cold pages made the p99 of beats 150 to 700 ms."""
-READS = (b"GET", b"HEAD")
-WAITING_READS = (
-    "/v1/ns/service/subscribers",
-    "/v1/ns/explain",
-    "/v1/ns/api/clientBeat",
-    "/v2/core/loader/cluster",
-    "/v2/core/loader/smartReloadCluster",
-)
-"""Reads that ask other members: they wait, and belong to ``http-people``."""
 DISTRO_PATH = "/v1/ns/distro/"
 BODY_BYTES_MAX = 8 * 1024 * 1024
 """Of a call, except those of members that bring datums."""
@@ -69,7 +63,6 @@ SWEEP_S = 1.0
 CONNECTION_RETRY_S = 5
 WAITED_S = 1.0
 """After this process stood still, what is read for so long may have waited in its sockets."""
-PEER_PATHS = (DISTRO_PATH, "/v1/core/cluster/report", "/v1/ns/operator/cluster/state")
 
 log = logging.getLogger(__name__)
 
@@ -110,10 +103,9 @@ class HttpServer:
         self._counts = services.instruments.counts_requests
         self._access_log = services.instruments.access_log
         self._distro_path = (settings.context_path + DISTRO_PATH).encode()
-        self._peer_paths = tuple((settings.context_path + path).encode() for path in PEER_PATHS)
         self._own_hosts = OwnHosts(services.cluster, settings.guards.http_hosts)
         self._address = (settings.host or "0.0.0.0", settings.port)
-        self._waiting_reads = tuple((settings.context_path + path).encode() for path in WAITING_READS)
+        self._choice = PoolChoice(settings.context_path)
         room = settings.http_threads * (1 + QUEUED_PER_THREAD)
         switch_interval = SwitchIntervalGuard()
         self._people = CallPool("http-people", settings.http_threads, room, switch_interval)
@@ -127,6 +119,7 @@ class HttpServer:
         self._datum_sender = DatumSender(services, self._forwarder)
         services.small_sends.attach(self._datum_sender)
         self._held = HeldReplies(loop)
+        self._live = LiveStreams(loop, self._readers.put)
         self._lag = LagMeter(self.stats, self._counted.loop_lag)
         self.draining = False
         self.now_s = loop.time()
@@ -161,6 +154,7 @@ class HttpServer:
             connection.address = None
         self._connections.discard(connection)
         self._held.forget(connection)
+        self._live.forget(connection)
         self.stats.connections = len(self._connections)
 
     def body_bytes_max(self, method: bytes, target: bytes, block: HeaderBlock, remote_ip: str) -> int:
@@ -195,6 +189,7 @@ class HttpServer:
         """Close each connection with its next reply, idle ones now if ``idle``; return how many are still open."""
         self.draining = True
         self._held.release()
+        self._live.end()
         for connection in list(self._connections) if idle else ():
             connection.drain()
         return len(self._connections)
@@ -202,6 +197,7 @@ class HttpServer:
     def stop(self) -> None:
         """Begin no more calls and cut all connections, which are closed in the loop's next turn."""
         self._held.release()
+        self._live.end()
         for connection in list(self._connections):
             connection.cut()
         for pool in (self._people, self._readers, self._peers):
@@ -262,6 +258,8 @@ class HttpServer:
         if isinstance(answer, Later):
             self._held.hold(connection, answer)
             return None
+        if isinstance(answer, Events):
+            return self._live.begin(connection, answer)
         if row.is_client_write and call.address is not None:
             call.address.give_back()  # the pool counts it
         return self._answer_in_pool(connection, request, caller)
@@ -352,12 +350,13 @@ class HttpServer:
         self._access_log.add(connection.remote_ip, request.method, request.target, reply.status, count, taken_s, agent)
 
     def _pool_of(self, request: Request, caller: Caller) -> CallPool:
-        if caller.is_recent and (request.block.claims_member or request.target.startswith(self._peer_paths)):
-            return self._peers
-        waits = request.target.startswith(self._waiting_reads) or PASSWORD in request.target
-        if request.method in READS and not waits:
-            return self._readers
-        return self._people
+        match self._choice.kind_of(request, caller):
+            case PoolKind.PEERS:
+                return self._peers
+            case PoolKind.READERS:
+                return self._readers
+            case PoolKind.PEOPLE:
+                return self._people
 
     # --- time ----------------------------------------------------------------------------------------
 

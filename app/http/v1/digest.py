@@ -14,7 +14,7 @@ RETRY_AFTER_S = 2
 _DIGEST = DigestSchema()
 
 
-@route("GET", "/v1/ns/operator/digest", access=admin(READ))
+@route("GET", "/v1/ns/operator/digest", access=admin(READ).or_members())
 def digest(call: Call, services: Services) -> Answer:
     """Digests of all buckets; with ``buckets`` of their services. Shape: docs/wire.md.
 

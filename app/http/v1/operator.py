@@ -89,7 +89,7 @@ def distro_status(call: Call, services: Services) -> Answer:
     return json_reply({"status": [services.cluster.member_json(one) for one in services.cluster.members()]})
 
 
-@route("GET", *_paths("distro"), access=admin(READ))
+@route("GET", *_paths("distro"), access=admin(READ).or_members())
 def engine(call: Call, services: Services) -> Answer:
     """How replication is doing here: threads, what each peer lacks, queues, rounds. Shape: docs/operations.md."""
     return json_reply(services.engine_facts())

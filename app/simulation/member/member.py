@@ -378,6 +378,7 @@ class SimMember:
             drains=nothing,
             drain_steps=nothing,
             engine_facts=nothing,
+            count_history=nothing,
             tls=build_tls(self.membership._settings, clock.monotonic_ms),
             addresses=AddressTable(),
             instruments=Instruments.of(QUIET, clock.wall_ms),

@@ -25,6 +25,7 @@ from app.http.api.call import (
     Answer,
     Call,
     Decline,
+    Events,
     Forward,
     Later,
     Reply,
@@ -325,7 +326,7 @@ class HttpFrontend:
         try:
             self._member.waits_for_disk = True
             answer = self._run(row, call)
-            assert not isinstance(answer, Decline | Later)
+            assert not isinstance(answer, Decline | Events | Later)
             return answer
         except DiskTurn:
             self._on_disk(row, call, respond)

@@ -1,0 +1,59 @@
+"""The console's cookie: a session's token, sent with the console's own pages and with no other call.
+
+No call of the API reads it. So a page of another site, which can have a browser send it, reaches nothing with it but
+pages of the console; and what these change needs a token of a form, which such a page cannot know.
+"""
+
+import hmac
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import quote
+
+from app.http.api.call import Call, Reply
+
+COOKIE = "rollcall-console"
+LOGIN_PATH = "/console/login"
+FORM_LABEL = b"rollcall console form 1"
+COOKIE_CHARS_MAX = 8_192
+
+
+def token_in_cookie(call: Call) -> str:
+    """The value of the console's cookie; empty for a call without it."""
+    text = call.header("cookie") or ""
+    if COOKIE not in text or len(text) > COOKIE_CHARS_MAX:
+        return ""
+    for part in text.split(";"):
+        name, _, value = part.strip().partition("=")
+        if name == COOKIE:
+            return value.strip('"')
+    return ""
+
+
+def set_cookie(call: Call, value: str, age_s: int, *, is_tls: bool) -> str:
+    """The header line that sets the cookie, for as long; 0 takes it away."""
+    jar: SimpleCookie = SimpleCookie()
+    try:
+        jar[COOKIE] = value
+    except CookieError:
+        raise AssertionError("a token holds what no cookie may hold") from None
+    one = jar[COOKIE]
+    one["path"], one["max-age"] = f"{call.context_path}/", age_s
+    one["httponly"], one["samesite"], one["secure"] = True, "Strict", is_tls
+    return one.OutputString()
+
+
+def form_token(cookie: str) -> str:
+    """What forms bring to show that a page of this console made them: made of the cookie, which pages cannot read."""
+    return hmac.digest(cookie.encode("utf-8", "replace"), FORM_LABEL, "sha256").hex()
+
+
+def is_form_token(cookie: str, given: str) -> bool:
+    """Whether a form was made for the session of this cookie."""
+    return bool(cookie) and hmac.compare_digest(form_token(cookie).encode(), given.encode("utf-8", "replace"))
+
+
+def log_in_first(call: Call) -> Reply:
+    """The way to the login, and from there back to the page if it is one to look at."""
+    here = call.raw_path or call.context_path + call.path
+    query = f"?{call.raw_query.decode('latin-1')}" if call.raw_query else ""
+    back = f"?next={quote(here + query, safe='')}" if call.method == "GET" else ""
+    return Reply(303, b"", None, {"Location": f"{call.context_path}{LOGIN_PATH}{back}", "Cache-Control": "no-store"})

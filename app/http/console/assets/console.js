@@ -1,0 +1,130 @@
+// The pages work without this script. It keeps them up to date, and saves a click here and there.
+"use strict";
+
+const REFRESH_MS = 5000; // no page is fetched again sooner
+const body = document.body;
+const offsetMs = Number(body.dataset.now) - Date.now(); // the member's clock and this one
+
+// --- light and dark ------------------------------------------------------------------------------
+
+const theme = document.getElementById("theme");
+theme.hidden = false;
+theme.addEventListener("click", () => {
+  const root = document.documentElement;
+  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  root.dataset.theme = dark ? "light" : "dark";
+  try {
+    localStorage.setItem("rollcall-theme", root.dataset.theme);
+  } catch (error) {
+    // It holds for this page alone.
+  }
+});
+
+// --- forms ---------------------------------------------------------------------------------------
+
+for (const field of document.querySelectorAll("[data-submit]")) {
+  field.addEventListener("change", () => field.form.requestSubmit());
+}
+// A form that is sent twice would do twice what it does.
+for (const form of document.querySelectorAll("form[method=post]")) {
+  form.addEventListener("submit", (event) => {
+    if (form.dataset.sent) event.preventDefault();
+    form.dataset.sent = "yes";
+  });
+}
+window.addEventListener("pageshow", () => {
+  for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
+});
+
+// --- ages that go on -----------------------------------------------------------------------------
+
+const UNITS = [[86400000, "d"], [3600000, "h"], [60000, "min"], [1000, "s"]];
+
+function ageText(ageMs) {
+  for (const [unitMs, unit] of UNITS) {
+    if (ageMs >= unitMs) {
+      const count = ageMs / unitMs;
+      return (unit === "s" && count < 10 ? count.toFixed(1) : Math.floor(count)) + "\u00a0" + unit;
+    }
+  }
+  return Math.max(Math.round(ageMs), 0) + "\u00a0ms";
+}
+
+setInterval(() => {
+  if (document.hidden) return;
+  const nowMs = Date.now() + offsetMs;
+  for (const one of document.querySelectorAll("[data-since]")) {
+    one.textContent = ageText(nowMs - Number(one.dataset.since));
+  }
+}, 1000);
+
+// --- live ----------------------------------------------------------------------------------------
+
+const dot = document.getElementById("live-dot");
+const said = document.getElementById("live-text");
+let source = null;
+let known = null;
+let fetchedMs = Date.now();
+let timer = 0;
+
+function show(state, text) {
+  dot.dataset.state = state;
+  said.textContent = text;
+}
+
+async function refresh() {
+  timer = 0;
+  fetchedMs = Date.now();
+  try {
+    const answer = await fetch(location.href, { headers: { Accept: "text/html" }, redirect: "error" });
+    if (!answer.ok) throw new Error(String(answer.status));
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    for (const region of document.querySelectorAll("[data-region]")) {
+      const replacement = fresh.getElementById(region.id);
+      if (!replacement || replacement.innerHTML === region.innerHTML) continue;
+      const focused = region.contains(document.activeElement) ? document.activeElement : null;
+      const label = focused && (focused.getAttribute("aria-label") || focused.getAttribute("href"));
+      const left = region.scrollLeft;
+      region.className = replacement.className;
+      region.replaceChildren(...replacement.childNodes);
+      region.scrollLeft = left;
+      if (label) {
+        for (const one of region.querySelectorAll("a, button")) {
+          if ((one.getAttribute("aria-label") || one.getAttribute("href")) === label) one.focus({ preventScroll: true });
+        }
+      }
+    }
+    show("on", "");
+  } catch (error) {
+    show("off", "This page may be out of date");
+  }
+}
+
+function changed(data) {
+  const news = known !== null && data !== known;
+  known = data;
+  if (news && !timer) timer = setTimeout(refresh, Math.max(0, fetchedMs + REFRESH_MS - Date.now()));
+}
+
+function follow() {
+  if (source || !body.dataset.live || document.hidden) return;
+  source = new EventSource(body.dataset.live);
+  source.onmessage = (event) => {
+    show("on", "");
+    changed(event.data);
+  };
+  source.onopen = () => show("on", "");
+  source.onerror = () => {
+    if (source && source.readyState === EventSource.CLOSED) show("off", "Not live: open the page anew");
+  };
+}
+
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden && source) {
+    source.close();
+    source = null;
+  } else {
+    follow();
+  }
+});
+follow();

@@ -1,0 +1,82 @@
+"""Clients: the gRPC connections of this member, all clients, one of them; subscribers."""
+
+from typing import Any
+
+from app.http.api.call import Reply
+from app.http.console.api_caller import ApiRefusal
+from app.http.console.page import Page, page_route
+from app.http.console.service_pages import SIZES, namespaces_of, page_of, pager
+from app.naming.model.keys import GROUP_SPLITTER
+
+CLIENT = "/v2/ns/client"
+
+
+@page_route("/console/clients")
+def clients(page: Page) -> Reply:
+    """The ids of the clients that contain a text, page by page, with the connections of those connected here."""
+    number, size = page_of(page)
+    wanted = page.text("id")
+    ids = [one for one in page.api.get(f"{CLIENT}/list") if wanted in one]
+    part = ids[(number - 1) * size : number * size]
+    connections = page.api.get("/v2/core/loader/current") if page.services.loader is not None else {}
+    return page.show(
+        "clients.html",
+        "Clients",
+        nav="clients",
+        wanted=wanted,
+        clients=[{"id": one, "connection": connections.get(one, {}).get("metaInfo")} for one in part],
+        connected=len(connections),
+        pager=pager(len(ids), number, size),
+        sizes=SIZES,
+    )
+
+
+@page_route("/console/client")
+def client(page: Page) -> Reply:
+    """One client: what it says of itself, what it publishes, what it is subscribed to."""
+    wanted = page.text("id")
+    if not wanted:
+        raise ApiRefusal(404, "The address names no client.")
+    connection = {}
+    if page.services.loader is not None:
+        connection = page.api.get("/v2/core/loader/current").get(wanted, {}).get("metaInfo", {})
+    return page.show(
+        "client.html",
+        "Client",
+        nav="clients",
+        client=page.api.get(CLIENT, clientId=wanted),
+        connection=connection,
+        published=_named(page.api.get(f"{CLIENT}/publish/list", clientId=wanted)),
+        subscribed=_named(page.api.find(f"{CLIENT}/subscribe/list", clientId=wanted) or []),
+    )
+
+
+def _named(listed: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Entries with the full name of their service."""
+    return [{**one, "full_name": f"{one['group']}{GROUP_SPLITTER}{one['serviceName']}"} for one in listed]
+
+
+@page_route("/console/subscribers")
+def subscribers(page: Page) -> Reply:
+    """The subscribers over UDP, at all members, of services whose name contains a text."""
+    number, size = page_of(page)
+    name = page.text("name")
+    found = page.api.get(
+        "/v1/ns/service/subscribers",
+        namespaceId=page.namespace,
+        serviceName=name if GROUP_SPLITTER in name else f"{page.text('group')}{GROUP_SPLITTER}{name}",
+        pageNo=number,
+        pageSize=size,
+        aggregation=True,
+    )
+    return page.show(
+        "subscribers.html",
+        "Subscribers",
+        nav="subscribers",
+        namespaces=namespaces_of(page),
+        filters={"name": name, "group": page.text("group")},
+        subscribers=found["subscribers"],
+        pushes=page.api.find("/v1/ns/operator/push/state"),
+        pager=pager(found["count"], number, size),
+        sizes=SIZES,
+    )

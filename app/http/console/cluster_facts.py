@@ -1,0 +1,139 @@
+"""How the members are with each other, as each of them tells: for the overview and the page of members."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.http.console.page import Page
+from app.http.forward.peers import ask_members
+
+ENGINE = "/v1/ns/operator/distro"
+ASK_S = 0.8
+"""All members that are not DOWN are asked at once, and have so long to answer: somebody waits for the page."""
+DELIVERED = "delivered"
+TYPE_NAMES = {
+    "com.alibaba.nacos.naming.iplist.": "instance lists",
+    "rollcall.records": "durable records",
+    "Nacos:Naming:v2:ClientData": "gRPC clients",
+    "rollcall.http-clients": "clients by address",
+}
+Facts = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """What one member tells of another."""
+
+    source: str
+    target: str
+    state: str
+    unapplied: int
+    to_send: int
+    to_fetch: int
+    failing: bool
+    oldest_ms: int | None
+    cause: str
+    p50_ms: float | None
+    p99_ms: float | None
+    rounds: list[dict[str, Any]]
+    """The last verify round of each resource type: name, ageMs, outcome, compared, keys, differ."""
+
+    @classmethod
+    def of(cls, source: str, target: str, facts: Facts) -> "Pair":
+        """The pair of a peer's entry on a member's page about replication."""
+        queue, oldest = facts["queue"], facts.get("oldestUnapplied")
+        applied = facts.get("convergence", {}).get("applied", {})
+        rounds = [
+            {"name": TYPE_NAMES.get(name, name), **one, "differ": one["newerThere"] + (one["lackingThere"] or 0)}
+            for name, one in facts.get("verify", {}).items()
+        ]
+        return cls(
+            source,
+            target,
+            facts.get("state", ""),
+            facts.get("unapplied", 0),
+            queue["toSend"] + queue["inFlight"],
+            queue["toFetch"],
+            queue["failing"],
+            oldest["ageMs"] if oldest else None,
+            oldest["cause"] if oldest else "",
+            applied.get("p50Ms"),
+            applied.get("p99Ms"),
+            rounds,
+        )
+
+    @property
+    def differing(self) -> int:
+        """Keys that were found to differ in the last rounds."""
+        return sum(one["differ"] for one in self.rounds)
+
+    @property
+    def verified_ms(self) -> int | None:
+        """How long ago the oldest of the last rounds was; None before the first."""
+        return max((one["ageMs"] for one in self.rounds), default=None)
+
+    @property
+    def is_well(self) -> bool:
+        """Whether the target has all that the source has, as far as the source knows."""
+        ended_well = all(one["outcome"] == DELIVERED for one in self.rounds)
+        return not self.unapplied and not self.differing and not self.failing and ended_well
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """What the members that answered tell. ``silent``: those of our kind that did not."""
+
+    engines: dict[str, Facts]
+    pairs: list[Pair]
+    silent: list[str]
+    other_kinds: list[str] = field(default_factory=list)
+
+    def pairs_of(self, member: str) -> list[Pair]:
+        """What a member tells of the others."""
+        return [pair for pair in self.pairs if pair.source == member]
+
+    @property
+    def unapplied(self) -> int:
+        """Changes that have not reached a member, counted for each member that lacks one."""
+        return sum(pair.unapplied for pair in self.pairs)
+
+    @property
+    def differing(self) -> int:
+        """Keys that differed in the last verify rounds, counted for each pair."""
+        return sum(pair.differing for pair in self.pairs)
+
+    def agreement(self) -> tuple[str, str]:
+        """Whether the members agree: ``good``, ``wait``, ``bad`` or ``alone``, and a sentence."""
+        if not self.pairs and not self.silent:
+            return "alone", "This node is alone: there is nobody to agree with."
+        if self.silent:
+            return "bad", f"Not known of {', '.join(self.silent)}: no answer. Those that answered are below."
+        if sick := [pair for pair in self.pairs if pair.failing]:
+            return "bad", f"{sick[0].source} does not reach {sick[0].target}."
+        if self.unapplied or self.differing:
+            return "wait", f"{self.unapplied} changes under way, {self.differing} keys differed in the last rounds."
+        ages = [age for pair in self.pairs if (age := pair.verified_ms) is not None]
+        if len(ages) < len(self.pairs):
+            return "wait", "Not all pairs of members have compared what they hold yet."
+        if not all(pair.is_well for pair in self.pairs):
+            return "wait", "The last comparison of a pair of members did not come to its end."
+        span_s = -(-max(ages) // 1_000)
+        return "good", f"Each pair compared all it holds in the last {span_s} s, and found no difference."
+
+
+def cluster_facts(page: Page) -> ClusterFacts | None:
+    """Ask all members at once; None for a user who may not know."""
+    own = page.api.find(ENGINE)
+    if own is None:
+        return None
+    services, self_address = page.services, page.services.cluster.self_address
+    found, other_kinds = ask_members(services, "GET", ENGINE, {}, ASK_S, down_too=False)
+    engines: dict[str, Facts] = {self_address: own}
+    engines |= {address: one for address, one in found.items() if one is not None and "peers" in one}
+    pairs = [
+        Pair.of(source, target, facts)
+        for source, engine in sorted(engines.items())
+        for target, facts in engine["peers"].items()
+        if "queue" in facts
+    ]
+    return ClusterFacts(engines, pairs, sorted(found.keys() - engines.keys()), other_kinds)

@@ -1,0 +1,158 @@
+"""One instance: change it, deregister it, and why it is as it is."""
+
+from typing import Any
+
+import orjson
+
+from app.http.api.call import Reply
+from app.http.console.api_caller import ApiRefusal
+from app.http.console.page import Page, form_route, page_route
+from app.http.console.service_pages import service_name
+from app.naming.model.keys import DEFAULT_CLUSTER, short_name_of
+
+METADATA_LINES_MAX = 1_000
+
+
+def _asked(page: Page) -> dict[str, Any]:
+    """The parameters that name the instance which the page is about."""
+    port = page.text("port")
+    if not page.text("ip") or not port.isdigit():
+        raise ApiRefusal(404, "The address names no instance.")
+    return {
+        "namespaceId": page.namespace,
+        "serviceName": service_name(page),
+        "ip": page.text("ip"),
+        "port": int(port),
+        "clusterName": page.text("clusterName", DEFAULT_CLUSTER),
+    }
+
+
+def _of_service(asked: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "namespaceId": asked["namespaceId"],
+        "serviceName": asked["serviceName"],
+        "cluster": asked["clusterName"],
+    }
+
+
+@page_route("/console/instance/edit")
+def edit(page: Page) -> Reply:
+    """The form with the values of an instance as they are."""
+    asked = _asked(page)
+    found = page.api.get("/v1/ns/instance", **asked)
+    enabled = page.api.get("/v1/ns/explain", **asked, local=True)["shown"]
+    lines = metadata_text(found["metadata"] or {})
+    return _form(page, asked, weight=found["weight"], enabled=not enabled or enabled["inLists"], metadata=lines)
+
+
+def _form(page: Page, asked: dict[str, Any], *, problem: str = "", status: int = 200, **values: Any) -> Reply:
+    return page.show(
+        "instance_edit.html",
+        f"Change {asked['ip']}:{asked['port']}",
+        status=status,
+        nav="services",
+        asked=asked,
+        short_name=short_name_of(asked["serviceName"]),
+        back=page.url("/console/service", **_of_service(asked)),
+        problem=problem,
+        **values,
+    )
+
+
+@form_route("/console/instance/edit")
+def save(page: Page) -> Reply:
+    """Change weight, metadata, and whether clients see the instance; what is not allowed comes back in the form."""
+    asked = _asked(page)
+    text, weight, enabled = page.call.parameters.get("metadata") or "", page.text("weight"), bool(page.text("enabled"))
+    try:
+        # A patch leaves an attribute alone that is blank; null is the empty map.
+        metadata = orjson.dumps(metadata_of(text) or None).decode()
+        page.api.send("PATCH", "/v1/ns/instance", **asked, weight=weight, enabled=enabled, metadata=metadata)
+    except ApiRefusal as refusal:
+        return _form(
+            page, asked, problem=refusal.text, status=refusal.status, weight=weight, enabled=enabled, metadata=text
+        )
+    return page.go("/console/service", **_of_service(asked), done="instance-saved")
+
+
+def metadata_text(metadata: dict[str, str]) -> str:
+    """Metadata as lines ``key=value``, which ``metadata_of`` reads; where that would not do, as JSON."""
+    fits = all("=" not in key and "\n" not in f"{key}{value}" and key == key.strip() for key, value in metadata.items())
+    if not fits or any(not isinstance(one, str) or one != one.strip() for one in metadata.values()):
+        return orjson.dumps(metadata, option=orjson.OPT_INDENT_2).decode()
+    return "\n".join(f"{key}={value}" for key, value in metadata.items())
+
+
+def metadata_of(text: str) -> dict[str, str]:
+    """The metadata of a form's text: lines ``key=value``, or one JSON object.
+
+    Raises:
+        ApiRefusal: it is neither; the text names the line.
+    """
+    text = text.strip()
+    if text.startswith("{"):
+        try:
+            value = orjson.loads(text)
+        except orjson.JSONDecodeError as error:
+            raise ApiRefusal(400, f"The metadata begins as JSON and is none: {error}.") from None
+        if not all(isinstance(one, str) for one in value.values()):
+            raise ApiRefusal(400, "Each value of the metadata should be a text.")
+        return dict(value)
+    found: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines()[:METADATA_LINES_MAX], start=1):
+        key, sign, value = line.partition("=")
+        if line.strip() and not (sign and key.strip()):
+            raise ApiRefusal(400, f"Line {number} of the metadata is not key=value.")
+        if key.strip():
+            found[key.strip()] = value.strip()
+    return found
+
+
+@page_route("/console/instance/remove")
+def ask_to_remove(page: Page) -> Reply:
+    """Ask whether an instance is to be deregistered."""
+    asked = _asked(page)
+    facts = page.api.get("/v1/ns/explain", **asked, local=True)
+    persistent = facts["persistent"] is not None
+    advice = "Clients do not get it any more from now on. "
+    if persistent:
+        advice += "It is persistent: it is gone for good."
+    else:
+        advice += "If its process still runs, its next beat registers it again."
+    return page.show(
+        "confirm.html",
+        f"Deregister {asked['ip']}:{asked['port']}?",
+        nav="services",
+        question=f"Deregister {asked['ip']}:{asked['port']} of {short_name_of(asked['serviceName'])}?",
+        advice=advice,
+        action=page.url("/console/instance/remove"),
+        fields={**asked, "ephemeral": "false" if persistent else "true"},
+        word="Deregister",
+        back=page.url("/console/service", **_of_service(asked)),
+    )
+
+
+@form_route("/console/instance/remove")
+def remove(page: Page) -> Reply:
+    """Deregister an instance."""
+    asked = _asked(page)
+    page.api.send("DELETE", "/v1/ns/instance", **asked, ephemeral=page.text("ephemeral", "true"))
+    return page.go("/console/service", **_of_service(asked), done="instance-removed")
+
+
+@page_route("/console/explain")
+def explain(page: Page) -> Reply:
+    """Why an instance is as it is: what all members know of it, side by side, with a verdict."""
+    told = None
+    if page.text("ip"):
+        told = page.api.get("/v1/ns/explain", **_asked(page))
+    return page.show(
+        "explain.html",
+        "Explain an instance",
+        nav="services",
+        told=told,
+        service=page.text("serviceName"),
+        ip=page.text("ip"),
+        port=page.text("port"),
+        cluster=page.text("clusterName", DEFAULT_CLUSTER),
+    )

@@ -1,0 +1,43 @@
+"""Server-sent events: what tells a page that it is out of date. They tell no names and no numbers of services."""
+
+import orjson
+
+from app.auth.access_rules import READ, naming
+from app.http.api.answers import filter_error
+from app.http.api.call import Answer, Call, Events, Services, route
+from app.http.console.page import CONSOLE
+from app.naming.model.nacos_errors import InvalidParam
+
+
+@route("GET", "/console/events", access=CONSOLE, hot=True)
+def cluster_events(call: Call, services: Services) -> Answer:
+    """The members' states, and when the counts were taken last, whenever that changes. Shape: rev, members."""
+    if not services.settings.told.console:
+        return filter_error(call, 404, "No message available", services.wall_ms())
+
+    def read() -> bytes:
+        latest = services.count_history.latest()
+        return orjson.dumps(
+            {
+                "rev": latest.wall_ms if latest else 0,
+                "members": [f"{one.address} {one.state.value}" for one in services.cluster.members()],
+            }
+        )
+
+    return Events(("cluster",), read)
+
+
+@route("GET", "/console/events/service", access=naming(READ).in_console(), hot=True)
+def service_events(call: Call, services: Services) -> Answer:
+    """The revision of one service at this member, whenever it changes; 0 without the service. Shape: rev."""
+    if not services.settings.told.console:
+        return filter_error(call, 404, "No message available", services.wall_ms())
+    namespace, name = call.parameters.optional("namespaceId", "public"), call.parameters.service_name()
+    if not name:
+        raise InvalidParam("Param 'serviceName' is required.")
+
+    def read() -> bytes:
+        view = services.naming.service_view(namespace, name)
+        return orjson.dumps({"rev": view.revision if view else 0})
+
+    return Events(("service", namespace, name), read)

@@ -1,0 +1,83 @@
+"""Members: their reports, queues and verify rounds, and what differs between them now."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from app.audit.format.digests import DIGEST_FORMAT
+from app.http.api.call import Reply
+from app.http.console.cluster_facts import cluster_facts
+from app.http.console.page import Page, page_route
+from app.http.forward.peers import ask_members
+
+DIGEST = "/v1/ns/operator/digest"
+ASK_S = 10.0
+"""For digests of all services, which take a second for 100,000 instances."""
+SERVICES_SHOWN = 100
+BUCKETS_MAX = 16
+"""Buckets that are looked into; where more differ, it is said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What a comparison of all members came to."""
+
+    members: dict[str, tuple[int, int]]
+    """Services and instances of each that answered."""
+    silent: list[str]
+    buckets: int
+    """Differing buckets, of 256 in all."""
+    differing: list[dict[str, Any]]
+    """Shape: namespace, service, held: by member the number of instances and the digest, None where it has none."""
+
+
+@page_route("/console/members")
+def members(page: Page) -> Reply:
+    """All members with their reports; for administrators what each has to send, and with ``compare`` a comparison."""
+    listed = page.api.get("/v1/ns/operator/servers")["servers"]
+    return page.show(
+        "members.html",
+        "Members",
+        nav="members",
+        live=page.url("/console/events"),
+        members=listed,
+        facts=(facts := cluster_facts(page)),
+        agreement=facts.agreement() if facts else None,
+        comparison=compare(page) if page.text("compare") and facts else None,
+        standalone=page.services.cluster.standalone,
+        shown_max=SERVICES_SHOWN,
+    )
+
+
+def compare(page: Page) -> Comparison:
+    """Compare the digests of all members, first of buckets, then of the services in those that differ."""
+    whole = _digests(page, "")
+    told = {address: one for address, one in whole.items() if one is not None}
+    rows = list(zip(*(one["buckets"] for one in told.values()), strict=True))
+    differing = [number for number, row in enumerate(rows) if len(set(row)) > 1]
+    found: dict[tuple[str, str], dict[str, tuple[int, str]]] = {}
+    if differing:
+        asked = ",".join(map(str, differing[:BUCKETS_MAX]))
+        for address, one in _digests(page, asked).items():
+            for namespace, service, count, digest in one["services"] if one is not None else ():
+                found.setdefault((namespace, service), {})[address] = (count, digest)
+    services = [
+        {"namespace": namespace, "service": service, "held": {address: held.get(address) for address in told}}
+        for (namespace, service), held in sorted(found.items())
+        if len(held) < len(told) or len(set(held.values())) > 1
+    ]
+    return Comparison(
+        {address: (one["services"], one["instances"]) for address, one in sorted(told.items())},
+        sorted(whole.keys() - told.keys()),
+        len(differing),
+        services,
+    )
+
+
+def _digests(page: Page, buckets: str) -> dict[str, dict[str, Any] | None]:
+    """The digests of all members by address; None of one that did not answer, or in another form."""
+    services = page.services
+    parameters = {"buckets": buckets} if buckets else {}
+    own = page.api.get(DIGEST, **parameters)
+    found, _ = ask_members(services, "GET", DIGEST, parameters, ASK_S, down_too=False)
+    known = {address: one if one and one.get("format") == DIGEST_FORMAT else None for address, one in found.items()}
+    return {services.cluster.self_address: own, **known}

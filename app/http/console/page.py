@@ -1,0 +1,220 @@
+"""What all pages of the console share: who looks, the templates, the headers, the forms that change something."""
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, wraps
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from app.auth.access_rules import LOGGED_IN, AccessRule
+from app.config.version import __version__
+from app.http.api.answers import filter_error
+from app.http.api.call import Answer, Call, Reply, Services, route
+from app.http.api.console_cookie import form_token, is_form_token, set_cookie, token_in_cookie
+from app.http.console.api_caller import ApiCaller, ApiRefusal, Value
+from app.http.console.wording import DONE, age_text, number_text, time_text
+from app.naming.model.keys import DEFAULT_NAMESPACE
+
+FOLDER = Path(__file__).parent
+HTML = "text/html; charset=utf-8"
+CONSOLE = LOGGED_IN.in_console()
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+"""Nothing runs and nothing is loaded but what this node serves as a file."""
+SAFE = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+HEADERS = {**SAFE, "Cache-Control": "no-store"}
+ANONYMOUS_S = 30 * 24 * 3_600
+"""How long the cookie of a browser lasts whose user does not log in: it holds a random text, for the forms."""
+NAV = (
+    ("overview", "Overview", "/", False),
+    ("services", "Services", "/console/services", False),
+    ("members", "Members", "/console/members", False),
+    ("clients", "Clients", "/console/clients", True),
+    ("subscribers", "Subscribers", "/console/subscribers", False),
+    ("namespaces", "Namespaces", "/console/namespaces", False),
+    ("switches", "Switches", "/console/switches", True),
+    ("users", "Users", "/console/users", True),
+    ("reports", "Audit", "/console/reports", True),
+)
+"""Each entry's name, text and path, and whether it is for administrators."""
+FORM_FIELD = "form"
+"""The field with the token that shows which page a form comes from."""
+
+
+@cache
+def templates() -> Environment:
+    """The templates, each compiled once. All that is put into them is escaped."""
+    made = Environment(
+        loader=FileSystemLoader(FOLDER / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.filters |= {"age": age_text, "number": number_text, "time": time_text}
+    return made
+
+
+@cache
+def assets() -> dict[str, bytes]:
+    """The files that pages load, by name."""
+    return {file.name: file.read_bytes() for file in sorted((FOLDER / "assets").iterdir())}
+
+
+@cache
+def asset_version(name: str) -> str:
+    """What changes in the address of a file when its contents do."""
+    return sha256(assets()[name]).hexdigest()[:12]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One call of a page: who makes it, and what it can ask and show."""
+
+    call: Call
+    services: Services
+    api: ApiCaller
+    cookie: str
+    """The value of the console's cookie; a new one where the browser sent none."""
+
+    @classmethod
+    def of(cls, call: Call, services: Services) -> "Page":
+        """That of a call whose access was checked."""
+        given = token_in_cookie(call)
+        token = given if services.access.enabled and call.user else ""
+        return cls(call, services, ApiCaller(call, services, token), given or secrets.token_urlsafe(24))
+
+    @property
+    def namespace(self) -> str:
+        """The namespace that the page is about."""
+        return self.text("namespaceId", DEFAULT_NAMESPACE)
+
+    @property
+    def is_admin(self) -> bool:
+        """Whether the user may do what administrators may."""
+        access = self.services.access
+        return not access.enabled or (bool(self.call.user) and access.table.rights(self.call.user).is_admin)
+
+    def text(self, name: str, default: str = "") -> str:
+        """A parameter, trimmed."""
+        return self.call.parameters.optional(name, default)
+
+    def number(self, name: str, default: int, most: int) -> int:
+        """A parameter as a number from 1 to ``most``; the default where it is none."""
+        text = self.text(name)
+        return min(max(int(text), 1), most) if text.isascii() and text.isdigit() and len(text) < 10 else default
+
+    def url(self, path: str, **parameters: Value) -> str:
+        """The address of a page, with those parameters that are not empty."""
+        query = urlencode({name: value for name, value in parameters.items() if value not in (None, "")})
+        return f"{self.call.context_path}{path}" + (f"?{query}" if query else "")
+
+    # --- answers -----------------------------------------------------------------------------------
+
+    def show(self, template: str, title: str, *, status: int = 200, nav: str = "", **values: Any) -> Reply:
+        """The page of a template. ``nav``: its place in the navigation."""
+        services = self.services
+        entries = [
+            (name, text, path)
+            for name, text, path, for_admins in NAV
+            if (self.is_admin or not for_admins) and (name != "users" or services.access.enabled)
+        ]
+        common = {
+            "title": title,
+            "nav": nav,
+            "entries": entries,
+            "url": self.url,
+            "asset": lambda name: self.url(f"/console/assets/{name}", v=asset_version(name)),
+            "user": self.call.user,
+            "is_admin": self.is_admin,
+            "users_on": services.access.enabled,
+            "self_address": services.cluster.self_address,
+            "release": __version__,
+            "form_field": FORM_FIELD,
+            "form_token": form_token(self.cookie),
+            "done": DONE.get(self.text("done"), ""),
+            "namespace": self.namespace,
+            "now_ms": services.wall_ms(),
+            "live": "",
+        }
+        body = templates().get_template(template).render(common | values)
+        return Reply(status, body.encode("utf-8", "replace"), HTML, self.headers())
+
+    def headers(self) -> dict[str, str]:
+        """The headers of a page, which set the cookie where the browser has none."""
+        if token_in_cookie(self.call):
+            return HEADERS
+        return {**HEADERS, "Set-Cookie": self.cookie_line(self.cookie, ANONYMOUS_S)}
+
+    def cookie_line(self, value: str, age_s: int) -> str:
+        """The header line that sets the cookie."""
+        return set_cookie(self.call, value, age_s, is_tls=self.services.settings.scheme == "https")
+
+    def refused(self, refusal: ApiRefusal) -> Reply:
+        """The page that says why something was refused."""
+        return self.show(
+            "refused.html", _TITLES.get(refusal.status, "Not possible"), status=refusal.status, why=refusal
+        )
+
+    def go(self, path: str, **parameters: Value) -> Reply:
+        """The way to another page, after a change."""
+        return Reply(303, b"", None, {"Location": self.url(path, **parameters), "Cache-Control": "no-store"})
+
+
+_TITLES = {403: "No right to this", 404: "Not found", 503: "Not serving now"}
+Show = Callable[[Page], Reply]
+View = Callable[[Call, Services], Answer]
+
+
+def page_route(path: str, access: AccessRule = CONSOLE) -> Callable[[Show], View]:
+    """Return a decorator that adds a page to the route table."""
+    return _route("GET", path, access, _shown)
+
+
+def form_route(path: str, access: AccessRule = CONSOLE) -> Callable[[Show], View]:
+    """Return a decorator that adds what a form does, which must come from a page of the same session."""
+    return _route("POST", path, access, _done)
+
+
+def _route(method: str, path: str, access: AccessRule, run: Callable[[Show, Page], Reply]) -> Callable[[Show], View]:
+    def add(show: Show) -> View:
+        @wraps(show)
+        def view(call: Call, services: Services) -> Answer:
+            if not services.settings.told.console:
+                return filter_error(call, 404, "No message available", services.wall_ms())
+            page = Page.of(call, services)
+            try:
+                return run(show, page)
+            except ApiRefusal as refusal:
+                return page.refused(refusal)
+
+        return route(method, path, access=access)(view)
+
+    return add
+
+
+def _shown(show: Show, page: Page) -> Reply:
+    return show(page)
+
+
+def _done(show: Show, page: Page) -> Reply:
+    if not is_form_token(token_in_cookie(page.call), page.call.parameters.get(FORM_FIELD) or ""):
+        raise ApiRefusal(
+            403, "The form is not of this session, which may have ended. Nothing was changed: open the page anew."
+        )
+    return show(page)

@@ -1,0 +1,152 @@
+"""Services: the list, and one of them with its instances."""
+
+from typing import Any
+
+from app.http.api.call import Reply
+from app.http.console.api_caller import ApiRefusal
+from app.http.console.page import Page, page_route
+from app.naming.model.keys import GROUP_SPLITTER, group_of, short_name_of
+
+SIZES = (20, 50, 100, 200)
+PAGES_MAX = 10_000_000
+GRPC, BEATS, PERSISTENT = "gRPC", "HTTP", "persistent"
+SUBSCRIBERS_MAX = 50
+
+
+def page_of(page: Page) -> tuple[int, int]:
+    """The number and the size of the page of a list that is asked for."""
+    return page.number("page", 1, PAGES_MAX), page.number("size", SIZES[0], SIZES[-1])
+
+
+def pager(count: int, number: int, size: int) -> dict[str, int]:
+    """What the line below a list needs."""
+    return {"count": count, "number": number, "size": size, "pages": max(-(-count // size), 1)}
+
+
+def namespaces_of(page: Page) -> list[dict[str, str]]:
+    """The namespaces to choose from: those that were created, and the one that is shown. Shape: id, name."""
+    listed = [
+        {"id": one["namespace"] or "public", "name": one["namespaceShowName"]}
+        for one in page.api.get("/v1/console/namespaces")
+    ]
+    if page.namespace not in {one["id"] for one in listed}:
+        listed.append({"id": page.namespace, "name": page.namespace})
+    return listed
+
+
+@page_route("/console/services")
+def service_list(page: Page) -> Reply:
+    """One page of the services of a namespace that pass the filters."""
+    number, size = page_of(page)
+    filters = {"name": page.text("name"), "group": page.text("group"), "filled": page.text("filled")}
+    problem = ""
+    found: dict[str, Any] = {"serviceList": [], "count": 0}
+    try:
+        found = page.api.get(
+            "/v1/ns/catalog/services",
+            namespaceId=page.namespace,
+            pageNo=number,
+            pageSize=size,
+            serviceNameParam=filters["name"] or None,
+            groupNameParam=filters["group"] or None,
+            hasIpCount=bool(filters["filled"]),
+        )
+    except ApiRefusal as refusal:
+        problem = refusal.text
+    return page.show(
+        "services.html",
+        "Services",
+        nav="services",
+        namespaces=namespaces_of(page),
+        filters=filters,
+        services=found["serviceList"],
+        pager=pager(found["count"], number, size),
+        sizes=SIZES,
+        problem=problem,
+        splitter=GROUP_SPLITTER,
+    )
+
+
+@page_route("/console/service")
+def service(page: Page) -> Reply:
+    """One service: its description, what each member holds of it, its instances, its subscribers."""
+    name = service_name(page)
+    asked = {"namespaceId": page.namespace, "serviceName": name}
+    detail = page.api.get("/v1/ns/catalog/service", **asked)
+    clusters = [one["name"] for one in detail["clusters"]]
+    chosen = page.text("cluster", clusters[0] if clusters else "")
+    number, size = page_of(page)
+    found: dict[str, Any] = {"list": [], "count": 0}
+    if chosen in clusters:
+        found = page.api.get("/v1/ns/catalog/instances", **asked, clusterName=chosen, pageNo=number, pageSize=size)
+    versions = page.api.get("/v1/ns/service/versions", **asked)
+    return page.show(
+        "service.html",
+        short_name_of(name),
+        nav="services",
+        live=page.url("/console/events/service", **asked),
+        full_name=name,
+        group=group_of(name),
+        service=detail["service"],
+        clusters=detail["clusters"],
+        cluster=chosen,
+        instances=_instances(page, asked, chosen, found["list"]),
+        pager=pager(found["count"], number, size),
+        sizes=SIZES,
+        versions=versions,
+        agrees=agree(versions),
+        subscribers=subscribers_of(page, asked),
+    )
+
+
+def service_name(page: Page) -> str:
+    """The full name of the service that the page is about."""
+    name = page.call.parameters.service_name()
+    if not name:
+        raise ApiRefusal(404, "The address names no service.")
+    return name
+
+
+def agree(versions: dict[str, Any]) -> bool:
+    """Whether all members that answered hold the same of a service, and all did answer."""
+    held = {(one["instances"], one["healthy"], one["digest"]) for one in versions["members"].values()}
+    return len(held) == 1 and not versions["notAnswered"]
+
+
+def _instances(page: Page, asked: dict[str, str], cluster: str, listed: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of instances, with where each comes from, and as what clients see it: None where they do not."""
+    if not listed:
+        return []
+    hosts = page.api.get("/v1/ns/instance/list", **asked, clusters=cluster)["hosts"]
+    shown = {(one["ip"], one["port"], one["clusterName"]): one["healthy"] for one in hosts}
+    publishers: dict[tuple[str, int], list[str]] = {}
+    for one in page.api.get("/v2/ns/client/service/publisher/list", **asked):
+        publishers.setdefault((one["ip"], one["port"]), []).append(one["clientId"])
+    now_ms = page.services.wall_ms()
+    return [
+        {
+            **one,
+            "shown": shown.get((one["ip"], one["port"], one["clusterName"])),
+            "source": source_of(one["ephemeral"], publishers.get((one["ip"], one["port"]), [])),
+            "clients": [client for client in publishers.get((one["ip"], one["port"]), []) if "#" not in client],
+            "age_ms": max(now_ms - one["lastBeat"], 0),
+        }
+        for one in listed
+    ]
+
+
+def source_of(ephemeral: bool, clients: list[str]) -> str:
+    """How an instance came: a client over HTTP is an address with a sign behind it, one over gRPC a connection."""
+    if not ephemeral:
+        return PERSISTENT
+    return GRPC if clients and all("#" not in client for client in clients) else BEATS
+
+
+def subscribers_of(page: Page, asked: dict[str, str]) -> dict[str, Any] | None:
+    """The subscribers of one service, over UDP at all members and over gRPC here; None for who may not know."""
+    udp = page.api.find("/v1/ns/service/subscribers", **asked, pageNo=1, pageSize=SUBSCRIBERS_MAX, aggregation=True)
+    grpc = page.api.find("/v2/ns/client/service/subscriber/list", **asked)
+    if grpc is None:
+        return None
+    listed = [one for one in (udp or {"subscribers": []})["subscribers"] if one["serviceName"] == asked["serviceName"]]
+    return {"udp": listed, "grpc": grpc[:SUBSCRIBERS_MAX], "grpc_count": len(grpc)}

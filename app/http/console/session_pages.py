@@ -1,0 +1,61 @@
+"""Login and logout."""
+
+from urllib.parse import urlsplit
+
+from app.auth.access_rules import PUBLIC
+from app.auth.refusals import AccessDenied, TooManyLogins
+from app.http.api.call import Reply
+from app.http.api.console_cookie import LOGIN_PATH
+from app.http.console.page import HEADERS, Page, form_route, page_route
+
+
+@page_route(LOGIN_PATH, access=PUBLIC)
+def login_form(page: Page) -> Reply:
+    """The login; to the first page where no call needs a user."""
+    if not page.services.access.enabled:
+        return page.go("/")
+    return _form(page)
+
+
+def _form(page: Page, problem: str = "", status: int = 200) -> Reply:
+    # Nobody is logged in who sees this form: its fields are tied to the cookie, whatever that holds.
+    has_admin = page.services.access.table.has_admin()
+    return page.show(
+        "login.html", "Log in", status=status, problem=problem, next=page.text("next"), has_admin=has_admin
+    )
+
+
+@form_route(LOGIN_PATH, access=PUBLIC)
+def log_in(page: Page) -> Reply:
+    """Take name and password, and set the cookie with a token for as long as that is good."""
+    parameters, control = page.call.parameters, page.services.access
+    if control.tokens is None:
+        return page.go("/")
+    name, password = page.text("username"), parameters.get("password") or ""
+    try:
+        session = control.log_in(name, password, page.call.remote_ip)
+    except AccessDenied:
+        return _form(page, "There is no such user, or the password is another.", 403)
+    except TooManyLogins as error:
+        return _form(page, f"Too many wrong passwords: try again in {error.retry_after_s} s.", error.status)
+    cookie = page.cookie_line(control.token_of(session), control.tokens.ttl_s)
+    return Reply(303, b"", None, {"Location": _next(page), "Set-Cookie": cookie, "Cache-Control": "no-store"})
+
+
+def _next(page: Page) -> str:
+    """Where to go after the login: a page of this console, and nowhere else."""
+    wanted, own = page.text("next"), page.call.context_path
+    try:
+        parts = urlsplit(wanted)
+    except ValueError:
+        return page.url("/")
+    is_own = parts.path == f"{own}/" or parts.path.startswith(f"{own}/console/")
+    safe = not parts.scheme and not parts.netloc and wanted.isascii() and wanted.isprintable() and "\\" not in wanted
+    return wanted if is_own and safe and not wanted.startswith("//") else page.url("/")
+
+
+@form_route("/console/logout", access=PUBLIC)
+def log_out(page: Page) -> Reply:
+    """Take the cookie away. The token it held is good until its time is over, or its user ends all tokens."""
+    headers = {**HEADERS, "Location": page.url(LOGIN_PATH, done="logged-out"), "Set-Cookie": page.cookie_line("", 0)}
+    return Reply(303, b"", None, headers)

@@ -1,0 +1,45 @@
+"""How pages say numbers, times and what was done."""
+
+from datetime import UTC, datetime
+
+DONE = {
+    "instance-saved": "The instance was changed.",
+    "instance-removed": "The instance was deregistered.",
+    "switch-saved": "The switch was set, on all members.",
+    "namespace-saved": "The namespace was saved.",
+    "namespace-removed": "The namespace was removed; its services stay.",
+    "user-saved": "The user was saved.",
+    "user-removed": "The user was removed, and its tokens ended.",
+    "role-saved": "The role was given.",
+    "role-removed": "The role was taken back.",
+    "permission-saved": "The permission was given.",
+    "permission-removed": "The permission was taken back.",
+    "logged-out": "You are logged out.",
+}
+"""What a page says first that one was sent to after a change."""
+_STEPS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
+_FEW = 10
+NONE = "\N{EN DASH}"
+
+
+def age_text(age_ms: float | None) -> str:
+    """A span of time in one unit, such as ``12 s``; below ten of them with one digit behind the point."""
+    if age_ms is None:
+        return NONE
+    for unit_ms, unit in _STEPS:
+        if age_ms >= unit_ms:
+            count = age_ms / unit_ms
+            return f"{count:.1f} {unit}" if count < _FEW and unit == "s" else f"{count:.0f} {unit}"
+    return f"{max(age_ms, 0):.0f} ms"
+
+
+def number_text(value: float | None) -> str:
+    """A number with its thousands apart; a dash for none."""
+    if value is None:
+        return NONE
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}".rstrip("0").rstrip(".")
+
+
+def time_text(wall_ms: int) -> str:
+    """A time of the wall clock, to the second, in UTC."""
+    return f"{datetime.fromtimestamp(wall_ms / 1_000, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,135 @@
+"""Streams of server-sent events: one timer of the loop for all of them, and no thread that waits."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from app.http.api.answers import text_reply
+from app.http.api.call import Events, Reply
+from app.http.api.event_stream import FIRST_LINES, STILL_HERE, STREAM_HEAD, event
+from app.http.server.connection import HttpConnection
+
+STREAMS_MAX = 64
+"""Each is a page that somebody looks at."""
+PERIOD_S = 2.0
+LASTS_S = 60.0
+"""A stream ends so long after its begin, and the browser asks again: with the rights that its user has by then."""
+STILL_S = 15.0
+_FULL = text_reply(503, "as many pages follow this node as it serves at a time")
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class _Stream:
+    answer: Events
+    ends_s: float
+    told_s: float
+    """When the last bytes were sent."""
+    ready: bool = True
+    """The client has taken what was sent before."""
+    told: bytes | None = None
+
+    def is_taken(self) -> None:
+        """Note that there is room for the next event."""
+        self.ready = True
+
+
+class LiveStreams:
+    """The streams that are open. Used on the loop's thread; what they tell is read on a thread of a pool."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, put: Callable[[Callable[[], None]], bool]) -> None:
+        """``put`` queues work for a pool, and returns whether there was room."""
+        self._loop = loop
+        self._put = put
+        self._streams: dict[HttpConnection, _Stream] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._reading = False
+        self._ended = False
+
+    def begin(self, connection: HttpConnection, answer: Events) -> Reply | None:
+        """Open a stream on the connection that asks for it; the refusal, if there are too many."""
+        if self._ended or len(self._streams) >= STREAMS_MAX:
+            return _FULL
+        now_s = self._loop.time()
+        self._streams[connection] = stream = _Stream(answer, now_s + LASTS_S, now_s)
+        self._loop.call_soon(self._open, connection, stream)
+        return None
+
+    def _open(self, connection: HttpConnection, stream: _Stream) -> None:
+        """Send the head, once the connection has been told that its request is under way."""
+        if self._streams.get(connection) is not stream:
+            return
+        connection.stream_head(Reply(200, b"", None, head=STREAM_HEAD))
+        self._send(connection, stream, FIRST_LINES)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._tick()
+
+    def forget(self, connection: HttpConnection) -> None:
+        """End the stream of a connection that is closed, if it has one."""
+        if connection in self._streams:
+            self._end(connection)
+
+    def end(self) -> None:
+        """End all streams, and begin no more. May be called twice."""
+        self._ended = True
+        for connection in list(self._streams):
+            self._end(connection)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _end(self, connection: HttpConnection) -> None:
+        del self._streams[connection]
+        connection.stream_end(whole=True)
+
+    # --- time ----------------------------------------------------------------------------------------
+
+    def _tick(self) -> None:
+        """Have what is new read, and end the streams whose time is over; again while there are any."""
+        now_s, self._timer = self._loop.time(), None
+        for connection, stream in list(self._streams.items()):
+            if now_s >= stream.ends_s:
+                self._end(connection)
+        if not self._streams:
+            return
+        self._timer = self._loop.call_later(PERIOD_S, self._tick)
+        if not self._reading:
+            topics = {stream.answer.topic: stream.answer.read for stream in self._streams.values()}
+            self._reading = self._put(lambda: self._read(topics))
+
+    def _read(self, topics: dict[tuple[str, ...], Callable[[], bytes]]) -> None:
+        """On a pool's thread: read what each topic tells, and have it sent on the loop."""
+        found: dict[tuple[str, ...], bytes] = {}
+        try:
+            for topic, read in topics.items():
+                try:
+                    found[topic] = read()
+                except Exception:
+                    log.exception("nothing to tell to the pages that follow %s", topic)
+        finally:
+            try:
+                self._loop.call_soon_threadsafe(self._tell, found)
+            except RuntimeError:
+                log.debug("the loop has ended before the pages were told")
+
+    def _tell(self, found: dict[tuple[str, ...], bytes]) -> None:
+        self._reading = False
+        now_s = self._loop.time()
+        for connection, stream in list(self._streams.items()):
+            data = found.get(stream.answer.topic)
+            if data is not None and data != stream.told:
+                if self._send(connection, stream, event(data)):
+                    stream.told = data
+            elif now_s - stream.told_s >= STILL_S:
+                self._send(connection, stream, STILL_HERE)
+
+    def _send(self, connection: HttpConnection, stream: _Stream, part: bytes) -> bool:
+        """Send a part if the client has taken the one before; whether it was sent."""
+        if not stream.ready:
+            return False
+        stream.ready, stream.told_s = False, self._loop.time()
+        connection.stream_part(part, stream.is_taken)
+        return True

@@ -1,0 +1,60 @@
+"""What each member holds of one service, side by side: its version, how many instances, and a digest of them."""
+
+from typing import Any
+
+from app.auth.access_rules import READ, naming
+from app.http.api.answers import json_reply
+from app.http.api.call import Answer, Call, Services, route
+from app.http.api.digest_values import service_digest
+from app.http.forward.peers import ask_members
+from app.http.input.schemas import ServiceSchema, load_parameters
+
+VERSIONS = "/v1/ns/service/versions"
+ASK_S = 1.0
+"""All members are asked at once, and have so long to answer."""
+DIGESTED_MAX = 5_000
+"""Instances of a service whose digest is made while somebody waits, 50 ms or so."""
+_SERVICE = ServiceSchema()
+_TOLD = frozenset(("address", "known", "version", "writer", "instances", "healthy", "digest"))
+
+
+@route("GET", VERSIONS, access=naming(READ).or_members())
+def service_versions(call: Call, services: Services) -> Answer:
+    """What the members hold of a service; with ``local=true`` this one alone. Shape: docs/operations.md."""
+    values = load_parameters(_SERVICE, call.parameters)
+    namespace, service = values["namespace"], values["service"]
+    own = _held(services, namespace, service)
+    if call.parameters.optional("local").lower() == "true":
+        return json_reply(own)
+    asked = {"namespaceId": namespace, "serviceName": service, "local": "true"}
+    found, other_kinds = ask_members(services, "GET", VERSIONS, asked, ASK_S, down_too=False)
+    told = {services.cluster.self_address: own}
+    told |= {address: one for address, one in found.items() if one is not None and one.keys() >= _TOLD}
+    return json_reply(
+        {
+            "serviceName": service,
+            "namespaceId": namespace,
+            "responsible": services.cluster.map_srv(service),
+            "members": dict(sorted(told.items())),
+            "notAnswered": sorted(found.keys() - told.keys()),
+            "otherKinds": other_kinds,
+        }
+    )
+
+
+def _held(services: Services, namespace: str, service: str) -> dict[str, Any]:
+    """What this member holds. ``digest`` is null where it would take long; a member without the service has zeros."""
+    view = services.naming.service_view(namespace, service)
+    found: dict[str, Any] = {"address": services.cluster.self_address, "known": view is not None}
+    if view is None:
+        return {**found, "version": "", "writer": "", "instances": 0, "healthy": 0, "digest": ""}
+    count = len(view.instances)
+    held, digest = service_digest(services.naming, namespace, service) if count <= DIGESTED_MAX else (count, None)
+    return {
+        **found,
+        "version": view.version.to_text(),
+        "writer": view.version.writer.partition("~")[0],
+        "instances": held,
+        "healthy": sum(one.healthy for one in view.instances),
+        "digest": digest,
+    }

@@ -1,0 +1,44 @@
+"""How many services and instances this node had lately: an hour in memory, for a curve and for the latest numbers."""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from app.naming.registry.service_table import Counts
+
+SAMPLE_MS = 10_000
+SAMPLES_MAX = 360
+"""An hour."""
+
+
+@dataclass(frozen=True, slots=True)
+class CountSample:
+    """What readers saw at one time of the wall clock."""
+
+    wall_ms: int
+    services: int
+    instances: int
+
+
+class CountHistory:
+    """Samples, the oldest first. One thread takes them; any thread reads."""
+
+    def __init__(self, count: Callable[[], Counts], wall_ms: Callable[[], int]) -> None:
+        self._count = count
+        self._wall_ms = wall_ms
+        self._samples: deque[CountSample] = deque(maxlen=SAMPLES_MAX)
+
+    def tick(self, now_ms: int) -> int:
+        """Take a sample, and return when to take the next. All services are gone through, some ms for 10,000."""
+        counts = self._count()
+        self._samples.append(CountSample(self._wall_ms(), counts.services, counts.instances))
+        return now_ms + SAMPLE_MS
+
+    def samples(self) -> list[CountSample]:
+        """All samples, the oldest first."""
+        return list(self._samples)
+
+    def latest(self) -> CountSample | None:
+        """The last sample; None before the first."""
+        samples = self._samples
+        return samples[-1] if samples else None
