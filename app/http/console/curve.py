@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from app.http.console.wording import age_text
 from app.operator.count_history import CountSample
 
 WIDTH, HEIGHT = 640, 160
@@ -19,8 +20,8 @@ class Curve:
     lines: list[str]
     areas: list[str]
     rows: list[tuple[float, int]]
-    columns: list[tuple[float, int, str]]
-    """Place, minutes before now, and how its text is aligned there."""
+    columns: list[tuple[float, str, str]]
+    """Place, text, and how that is aligned there."""
     last: tuple[float, float]
     width: int = WIDTH
     height: int = HEIGHT
@@ -56,7 +57,10 @@ def curve_of(samples: Sequence[CountSample]) -> Curve | None:
         for part, line in zip(parts, lines, strict=True)
     ]
     ago = [(0, "start"), (0.5, "middle"), (1, "end")]
-    columns = [(x(int(first_ms + span_ms * at)), round(span_ms * (1 - at) / 60_000), anchor) for at, anchor in ago]
+    columns = [
+        (x(int(first_ms + span_ms * at)), f"{age_text(span_ms * (1 - at))} ago" if at < 1 else "now", anchor)
+        for at, anchor in ago
+    ]
     rows = [(y(step * number), step * number) for number in range(top // step + 1)]
     return Curve(lines, areas, rows, columns, (x(last_ms), y(samples[-1].instances)))
 
