@@ -11,6 +11,7 @@ from app.auth.access_rules import Action, Scope, Target
 from app.auth.refusals import NOT_PERMITTED, TOKEN_EXPIRED, TOKEN_INVALID, UNKNOWN_USER
 from app.http import blueprints
 from app.http.api.call import ROUTES, Route
+from app.http.api.console_cookie import COOKIE
 from app.http.factory import create_app
 from tests.support.auth import ADMIN, ADMIN_PASSWORD, PASSWORD, add_user, node_with_users, token_of
 from tests.support.fake_node import FakeNode
@@ -58,12 +59,16 @@ class Host:
 
     def refusal(self, row: Route, token: str = "", ip: str = CLIENT) -> str:
         """The refusal of a call for want of a right; empty when the call came to its endpoint."""
+        by_cookie = row.access.by_cookie
         answer = self.client.open(
             f"/nacos{row.path}",
             method=row.method,
-            query_string=OF_DEV | ({"accessToken": token} if token else {}),
+            query_string=OF_DEV | ({"accessToken": token} if token and not by_cookie else {}),
+            headers={"Cookie": f"{COOKIE}={token}"} if by_cookie else {},
             environ_overrides={"REMOTE_ADDR": ip},
         )
+        if by_cookie and "/console/login" in answer.headers.get("Location", ""):
+            return TOKEN_INVALID if token else UNKNOWN_USER
         if answer.status_code != 403:
             return ""
         text = answer.get_json()["message"] if answer.is_json else answer.text
@@ -120,6 +125,10 @@ def test_what_reveals_no_more_than_that_the_node_runs_is_public() -> None:
         "GET /actuator/health",
         "GET /v1/core/cluster/health",
         "GET /v2/core/cluster/node/self/health",
+        "GET /console/assets/<name>",
+        "GET /console/login",
+        "POST /console/login",
+        "POST /console/logout",
     }
 
 

@@ -1,0 +1,238 @@
+"""The pages of a node on which no call needs a user: what they show, what their forms do, what runs in them."""
+
+import re
+from typing import Any
+
+import pytest
+
+from app.http.factory import create_app
+from app.naming.push.udp_subscribers import Subscriber
+from distro.types import MemberState
+from tests.support.fake_node import FakeNode, make_settings
+from tests.unit.http.console.conftest import Browser
+
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
+PAGES = (
+    "/",
+    "/console/services",
+    "/console/service?serviceName=orders",
+    "/console/instance/edit?serviceName=orders&ip=10.0.0.1&port=8080",
+    "/console/instance/remove?serviceName=orders&ip=10.0.0.1&port=8080",
+    "/console/explain",
+    "/console/explain?serviceName=orders&ip=10.0.0.1&port=8080",
+    "/console/members",
+    "/console/clients",
+    "/console/client?id=10.0.0.1:8080%23true",
+    "/console/subscribers",
+    "/console/namespaces",
+    "/console/switches",
+    "/console/reports",
+)
+PLACE = {"serviceName": "orders", "ip": "10.0.0.1", "port": "8080"}
+
+
+def register(browser: Browser, **values: str) -> None:
+    answer = browser.client.post("/nacos/v1/ns/instance", query_string={**PLACE, **values})
+    assert answer.text == "ok"
+
+
+def instance(browser: Browser, **values: str) -> dict[str, Any]:
+    found: dict[str, Any] = browser.client.get("/nacos/v1/ns/instance", query_string={**PLACE, **values}).get_json()
+    return found
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_each_page_is_shown_and_runs_nothing_of_its_own(browser: Browser, path: str) -> None:
+    register(browser)
+    answer = browser.get(path)
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
+    policy = answer.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy and "unsafe" not in policy
+    assert answer.headers["Cache-Control"] == "no-store"
+    assert not re.search(r"<script(?![^>]* src=)|<style|\sstyle=|\son[a-z]+=", answer.text)
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_hostile_texts_are_shown_as_texts(browser: Browser, node: FakeNode, path: str) -> None:
+    register(browser, metadata='{"zone":"<script>alert(4)</script>"}', app=HOSTILE)
+    register(browser, ip=HOSTILE, metadata='{"<b>k</b>":"<script>alert(3)</script>"}')
+    node.push.subscribe(
+        Subscriber("public", "DEFAULT_GROUP@@orders", "", "10.0.0.9", 5_000, HOSTILE, HOSTILE, 1_000, False)
+    )
+    text = browser.get(path).text
+    assert "<script>alert" not in text and "<img src=x" not in text and "<b>k" not in text
+
+
+@pytest.mark.parametrize("name", ["name", "group", "namespaceId", "serviceName", "id", "ip", "edit", "done", "next"])
+@pytest.mark.parametrize("path", ["/console/services", "/console/explain", "/console/namespaces", "/console/clients"])
+def test_parameters_are_shown_as_texts(browser: Browser, path: str, name: str) -> None:
+    assert "<script>alert" not in browser.get(path, **{name: HOSTILE}).text
+
+
+def test_the_address_of_the_old_console_leads_here(browser: Browser) -> None:
+    answer = browser.get("/index.html")
+    assert (answer.status_code, answer.headers["Location"]) == (303, "/nacos/")
+
+
+def test_a_console_that_is_switched_off_is_not_there() -> None:
+    node = FakeNode(settings=make_settings(rollcall_console_enabled="false"))
+    browser = Browser(create_app(node).test_client())  # type: ignore[arg-type]
+    paths = [*PAGES, "/console/assets/console.css", "/console/events", "/console/login"]
+    assert {browser.get(path).status_code for path in paths} == {404}
+
+
+def test_files_are_kept_by_browsers_and_change_their_address(browser: Browser) -> None:
+    found = re.findall(r'(?:src|href)="/nacos(/console/assets/[^"]+)"', browser.get("/").text)
+    assert {path.partition("?")[0].rpartition(".")[2] for path in found} == {"css", "js", "svg"}
+    for path in found:
+        answer = browser.get(path)
+        assert answer.status_code == 200
+        assert "immutable" in answer.headers["Cache-Control"]
+    assert browser.get("/console/assets/nope.js").status_code == 404
+
+
+# --- services and instances ---------------------------------------------------------------------
+
+
+def test_services_come_in_pages_and_by_filters(browser: Browser) -> None:
+    for number in range(45):
+        register(browser, serviceName=f"s-{number:02}")
+    first = browser.get("/console/services").text
+    assert "s-19" in first and "s-20" not in first and "45 in all, page 1 of 3" in first
+    assert "s-44" in browser.get("/console/services", page="3").text
+    found = browser.get("/console/services", name="s-3*").text
+    assert "s-30" not in found or "s-39" in found
+    assert "No service of this namespace passes these filters." in browser.get("/console/services", name="nope").text
+
+
+def test_a_filter_that_is_refused_says_why(browser: Browser) -> None:
+    assert 'role="alert"' in browser.get("/console/services", name="a{1,9}").text
+
+
+def test_an_instance_shows_its_source_and_whether_clients_see_it(browser: Browser) -> None:
+    register(browser)
+    register(browser, ip="10.0.0.2", ephemeral="false", enabled="false")
+    text = browser.get("/console/service", serviceName="orders").text
+    rows = {row: text.partition(f"{row}:8080</span>")[2].partition("</tr>")[0] for row in ("10.0.0.1", "10.0.0.2")}
+    assert "HTTP" in rows["10.0.0.1"] and "healthy" in rows["10.0.0.1"]
+    assert "persistent" in rows["10.0.0.2"] and "disabled" in rows["10.0.0.2"]
+
+
+def test_an_unknown_service_is_not_found(browser: Browser) -> None:
+    assert browser.get("/console/service").status_code == 404
+    assert browser.get("/console/service", serviceName="nope").status_code >= 400
+
+
+def test_weight_metadata_and_enabled_are_changed(browser: Browser) -> None:
+    register(browser, metadata='{"old":"1"}')
+    page = "/console/instance/edit?serviceName=orders&ip=10.0.0.1&port=8080"
+    assert "old=1" in browser.get(page).text
+    answer = browser.send("/console/instance/edit", page, **PLACE, weight="2.5", metadata="zone=eu-1\nnote = a=b ")
+    assert answer.status_code == 303 and "done=instance-saved" in answer.headers["Location"]
+    assert "The instance was changed." in browser.get(answer.headers["Location"].removeprefix("/nacos")).text
+    found = instance(browser)
+    assert (found["weight"], found["metadata"]) == (2.5, {"zone": "eu-1", "note": "a=b"})
+    assert "disabled" in browser.get("/console/service", serviceName="orders").text
+
+
+def test_metadata_is_emptied(browser: Browser) -> None:
+    register(browser, metadata='{"old":"1"}')
+    page = "/console/instance/edit?serviceName=orders&ip=10.0.0.1&port=8080"
+    browser.send("/console/instance/edit", page, **PLACE, weight="1", metadata=" ", enabled="true")
+    assert instance(browser)["metadata"] == {}
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"weight": "much", "metadata": ""}, ""),
+        ({"weight": "1", "metadata": "no sign"}, "Line 1"),
+        ({"weight": "1", "metadata": "{broken"}, "JSON"),
+        ({"weight": "1", "metadata": '{"a":1}'}, "text"),
+    ],
+)
+def test_what_is_not_allowed_comes_back_with_the_reason(browser: Browser, fields: dict[str, str], why: str) -> None:
+    register(browser)
+    page = "/console/instance/edit?serviceName=orders&ip=10.0.0.1&port=8080"
+    answer = browser.send("/console/instance/edit", page, **PLACE, **fields)
+    assert answer.status_code == 400 and why in answer.text and 'role="alert"' in answer.text
+    assert instance(browser)["weight"] == 1.0
+
+
+@pytest.mark.parametrize("kind", ["true", "false"])
+def test_an_instance_is_deregistered_after_a_question(browser: Browser, kind: str) -> None:
+    register(browser, ephemeral=kind)
+    page = "/console/instance/remove?serviceName=orders&ip=10.0.0.1&port=8080"
+    asked = browser.get(page).text
+    assert f'name="ephemeral" value="{kind}"' in asked
+    answer = browser.send("/console/instance/remove", page, **PLACE, ephemeral=kind)
+    assert answer.status_code == 303
+    assert "No instances" in browser.get("/console/service", serviceName="orders").text or kind == "false"
+    assert browser.client.get("/nacos/v1/ns/instance", query_string=PLACE).status_code == 404
+
+
+# --- forms of others ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/console/instance/remove", "/console/namespaces", "/console/switches"])
+@pytest.mark.parametrize("token", ["", "0" * 64])
+def test_a_form_of_another_page_changes_nothing(browser: Browser, path: str, token: str) -> None:
+    register(browser)
+    browser.get("/")
+    answer = browser.client.post(f"/nacos{path}", data={**PLACE, "form": token, "ephemeral": "true"})
+    assert answer.status_code == 403
+    assert instance(browser)["ip"] == "10.0.0.1"
+
+
+def test_the_token_of_one_browser_is_of_no_use_to_another(browser: Browser, node: FakeNode) -> None:
+    token = browser.token()
+    other = Browser(browser.client.application.test_client())
+    other.get("/")
+    answer = other.client.post("/nacos/console/namespaces", data={"form": token, "id": "x", "name": "x"})
+    assert answer.status_code == 403
+    assert node.durable.namespaces() == []
+
+
+# --- namespaces, switches, reports --------------------------------------------------------------
+
+
+def test_namespaces_are_created_renamed_and_removed(browser: Browser, node: FakeNode) -> None:
+    assert browser.send("/console/namespaces", id="dev", name="Dev", description="d").status_code == 303
+    again = browser.send("/console/namespaces", id="dev", name="Dev", description="d")
+    assert again.status_code == 400 and 'role="alert"' in again.text
+    browser.send("/console/namespaces/edit", "/console/namespaces?edit=dev", id="dev", name="New", description="")
+    assert [(one.id, one.name) for one in node.durable.namespaces()] == [("dev", "New")]
+    browser.send("/console/namespaces/remove", "/console/namespaces/remove?id=dev", id="dev")
+    assert node.durable.namespaces() == []
+
+
+def test_a_switch_is_set_and_a_wrong_value_is_not(browser: Browser, node: FakeNode) -> None:
+    page = "/console/switches"
+    assert browser.send("/console/switches", page, name="pushEnabled", value="false").status_code == 303
+    assert browser.send("/console/switches", page, name="clientBeatInterval", value="7000").status_code == 303
+    assert (node.durable.switches.push_enabled, node.durable.switches.client_beat_interval) == (False, 7_000)
+    assert browser.send("/console/switches", page, name="checkTimes", value="0").status_code == 400
+    assert browser.send("/console/switches", page, name="masters", value="[]").status_code == 400
+
+
+def test_reports_are_listed_and_one_is_shown_without_rights(tmp_path: Any) -> None:
+    night = tmp_path / "night=2026-11-20"
+    night.mkdir()
+    (night / "summary.json").write_text('{"night":"2026-11-20","verdict":"divergent","line":"2 <b>findings</b>"}')
+    (night / "report.html").write_text("<style>p{color:red}</style><p>report</p>")
+    (tmp_path / "night=2026-11-21").mkdir()
+    node = FakeNode(settings=make_settings(rollcall_console_reports=str(tmp_path)))
+    browser = Browser(create_app(node).test_client())  # type: ignore[arg-type]
+    listed = browser.get("/console/reports").text
+    assert "divergent" in listed and "2 &lt;b&gt;findings" in listed and "cannot be read" in listed
+    shown = browser.get("/console/report", night="2026-11-20")
+    assert "report" in shown.text and shown.headers["Content-Security-Policy"].startswith("sandbox; default-src 'none'")
+    for wrong in ("2026-11-21", "../night=2026-11-20", ""):
+        assert browser.get("/console/report", night=wrong).status_code == 404
+
+
+def test_a_node_that_does_not_serve_says_so_on_the_page(browser: Browser, node: FakeNode) -> None:
+    node.cluster.own_state = MemberState.STARTING
+    answer = browser.get("/console/service", serviceName="orders")
+    assert answer.status_code == 503 and "try another one" in answer.text

@@ -1,0 +1,147 @@
+"""The console while users are asked for: the login, what each may see and change, and whose cookie counts where."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from app.http.api.console_cookie import COOKIE
+from app.http.factory import create_app
+from tests.support.auth import ADMIN, PASSWORD, add_user, node_with_users, token_of
+from tests.support.fake_node import FakeNode
+from tests.unit.http.console.conftest import Browser
+
+PLACE = {"namespaceId": "dev", "serviceName": "orders", "ip": "10.0.0.1", "port": "8080"}
+
+
+@pytest.fixture(scope="module")
+def users_node() -> FakeNode:
+    """One node for all tests: to make its hashes takes a while."""
+    node = node_with_users()
+    add_user(node, "reader", ("dev:*:*", "r"))
+    add_user(node, "writer", ("dev:*:*", "rw"))
+    return node
+
+
+@pytest.fixture
+def boss(users_node: FakeNode) -> Iterator[Browser]:
+    browser = Browser(create_app(users_node).test_client())  # type: ignore[arg-type]
+    browser.client.set_cookie(COOKIE, token_of(users_node, ADMIN))
+    yield browser
+
+
+def as_user(node: FakeNode, name: str) -> Browser:
+    browser = Browser(create_app(node).test_client())  # type: ignore[arg-type]
+    browser.client.set_cookie(COOKIE, token_of(node, name))
+    return browser
+
+
+def test_who_is_not_logged_in_is_sent_to_log_in_and_back(users_node: FakeNode) -> None:
+    browser = Browser(create_app(users_node).test_client())  # type: ignore[arg-type]
+    answer = browser.get("/console/services", name="a&b")
+    login = answer.headers["Location"]
+    assert (answer.status_code, login.partition("?")[0]) == (303, "/nacos/console/login")
+    shown = browser.client.get(login).text
+    assert 'value="/nacos/console/services?name=a%26b"' in shown
+    assert "Services</span>" not in shown, "there is no navigation before the login"
+    wrong = browser.log_in(password="no")
+    assert wrong.status_code == 403 and "no such user" in wrong.text
+    done = browser.log_in(next="/nacos/console/services?name=a%26b")
+    assert (done.status_code, done.headers["Location"]) == (303, "/nacos/console/services?name=a%26b")
+    cookie = done.headers["Set-Cookie"]
+    assert "HttpOnly" in cookie and "SameSite=Strict" in cookie and "Path=/nacos/" in cookie
+    assert browser.get("/console/services").status_code == 200
+    assert browser.send("/console/logout", "/").status_code == 303
+    assert browser.get("/").status_code == 303
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        "https://evil.example/",
+        "//evil.example/nacos/",
+        "/nacos/../x",
+        "\\\\evil",
+        "/nacos/v1/x",
+        "/nacos//evil",
+        "[",
+        "",
+    ],
+)
+def test_the_login_leads_to_pages_of_this_console_alone(users_node: FakeNode, wanted: str) -> None:
+    browser = Browser(create_app(users_node).test_client())  # type: ignore[arg-type]
+    assert browser.log_in(next=wanted).headers["Location"] == "/nacos/"
+
+
+def test_the_login_is_a_form_of_this_console(users_node: FakeNode) -> None:
+    client = create_app(users_node).test_client()  # type: ignore[arg-type]
+    answer = client.post("/nacos/console/login", data={"username": ADMIN, "password": "the boss's own"})
+    assert (answer.status_code == 403 and "Set-Cookie" not in answer.headers) or COOKIE in answer.headers["Set-Cookie"]
+    assert client.get("/nacos/").status_code == 303
+
+
+def test_the_cookie_opens_no_call_of_the_api(boss: Browser) -> None:
+    assert boss.get("/").status_code == 200
+    for path in ("/v1/ns/operator/switches", "/v1/auth/users?pageNo=1&pageSize=9", "/v1/ns/operator/metrics"):
+        assert boss.get(path).status_code == 403
+
+
+def test_a_token_elsewhere_opens_no_page(users_node: FakeNode) -> None:
+    client = create_app(users_node).test_client()  # type: ignore[arg-type]
+    token = token_of(users_node, ADMIN)
+    assert client.get(f"/nacos/?accessToken={token}").status_code == 303
+    assert client.get("/nacos/", headers={"Authorization": f"Bearer {token}"}).status_code == 303
+
+
+def test_rights_hold_for_what_pages_show_and_change(users_node: FakeNode, boss: Browser) -> None:
+    token = {"accessToken": token_of(users_node, ADMIN)}
+    boss.client.post("/nacos/v1/ns/instance", query_string=PLACE | token)
+    reader, writer = as_user(users_node, "reader"), as_user(users_node, "writer")
+    page = "/console/service?namespaceId=dev&serviceName=orders"
+    assert reader.get(page).status_code == writer.get(page).status_code == 200
+    assert reader.get("/console/services", namespaceId="prod").text.count('role="alert"') == 1
+    for path in ("/console/switches", "/console/users", "/console/clients"):
+        answer = reader.get(path)
+        assert answer.status_code == 403 and "No right to this" in answer.text
+    assert reader.get("/console/reports").status_code == 403
+    remove = "/console/instance/remove?namespaceId=dev&serviceName=orders&ip=10.0.0.1&port=8080"
+    assert reader.send("/console/instance/remove", remove, **PLACE, ephemeral="true").status_code == 403
+    assert "10.0.0.1:8080" in reader.get(page).text
+    assert writer.send("/console/instance/remove", remove, **PLACE, ephemeral="true").status_code == 303
+    assert "10.0.0.1:8080" not in reader.get(page).text
+    shown = reader.get("/").text
+    assert "Switches" not in shown and "Agreement" not in shown, "that is for administrators"
+
+
+def test_users_roles_and_permissions(users_node: FakeNode, boss: Browser) -> None:
+    page = "/console/users"
+    send = {"name": "eva", "new-password": PASSWORD}
+    assert boss.send("/console/users", page, **send).status_code == 303
+    refused = boss.send("/console/users", page, **send)
+    assert refused.status_code >= 400 and 'role="alert"' in refused.text
+    assert boss.send("/console/users/roles", page, name="eva", role="dev").status_code == 303
+    permission = {"role": "dev", "resource": "dev:*:*", "action": "r"}
+    assert boss.send("/console/users/permissions", page, **permission).status_code == 303
+    eva = as_user(users_node, "eva")
+    assert 'role="alert"' not in eva.get("/console/services", namespaceId="dev").text
+    asked = boss.get("/console/users/remove", **permission).text
+    assert "Take the permission for dev:*:* from the role dev?" in asked
+    assert boss.send("/console/users/remove", page, **permission).status_code == 303
+    assert 'role="alert"' in eva.get("/console/services", namespaceId="dev").text
+    assert boss.send("/console/users/remove", page, name="eva", role="dev").status_code == 303
+    assert users_node.access.table.roles_of("eva") == ()  # type: ignore[comparison-overlap]
+    changed = {"name": "eva", "new-password": "another one"}
+    assert boss.send("/console/users/password", page, **changed).status_code == 303
+    assert eva.get("/").status_code == 303, "a new password ends the tokens"
+    assert boss.send("/console/users/remove", page, name="eva").status_code == 303
+    assert users_node.access.table.user("eva") is None
+
+
+def test_ones_own_password(users_node: FakeNode) -> None:
+    add_user(users_node, "otto")
+    otto = as_user(users_node, "otto")
+    page = "/console/password"
+    wrong = otto.send(page, page, **{"old-password": "no", "new-password": "new"})
+    assert wrong.status_code == 401 and "Old password is invalid" in wrong.text
+    done = otto.send(page, page, **{"old-password": PASSWORD, "new-password": "quite new"})
+    assert done.headers["Location"] == "/nacos/console/login"
+    assert otto.get("/").status_code == 303
