@@ -63,6 +63,20 @@ want_dig() {
     return 0
 }
 
+# The browser in which tests open the console. Where it is missing and cannot be installed, they are skipped.
+want_browser() {
+    local name
+    for name in chromium chromium-browser google-chrome; do
+        command -v "$name" >/dev/null 2>&1 && return
+    done
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+        say "installing chromium, in which tests open the console"
+        apt-get update -qq >&2 || true
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >&2 || true
+    fi
+    return 0
+}
+
 # bootstrap EXTRA: install the project, with the extra unless that is empty, if .venv does not hold it as it is now.
 bootstrap() {
     local extra=$1 venv=$root/.venv python wanted stamp

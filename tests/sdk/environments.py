@@ -30,6 +30,7 @@ SPRING_CLOUD_ALIBABA = "2023.0.3.3"
 PYTHON_2_SDK, PYTHON_3_SDK = "nacos-sdk-python==2.0.11", "nacos-sdk-python==3.2.0"
 """They speak gRPC."""
 NODE_SDK = '{"private": true, "dependencies": {"nacos": "2.6.3"}}\n'
+AXE = '{"private": true, "dependencies": {"axe-core": "4.14.1"}}\n'
 H2SPEC = "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible"
 INSTALL_TIMEOUT_S = 600
 """With a cold cache and a slow network; a warm one takes ten seconds, and Go compiles for a minute."""
@@ -97,6 +98,24 @@ def install_node() -> Environment:
     folder = _cached("node", NODE_SDK, fill)
     environ = clean_environ() | {"NODE_PATH": str(folder / "node_modules")}
     return Environment((node, str(PROGRAMS / "node_client.js")), environ)
+
+
+def install_axe() -> Path:
+    """The script axe-core, which looks a page of a browser through for what keeps people out.
+
+    Raises:
+        NotInstallable: npm is missing, or could not get it.
+    """
+    npm = shutil.which("npm")
+    if npm is None:
+        raise NotInstallable("npm is not in the path")
+
+    def fill(folder: Path) -> None:
+        folder.mkdir()
+        (folder / "package.json").write_text(AXE)
+        _run([npm, "install", "--no-audit", "--no-fund", "--ignore-scripts"], folder)
+
+    return _cached("axe", AXE, fill) / "node_modules" / "axe-core" / "axe.min.js"
 
 
 def install_java(version: str = JAVA_SDK) -> Environment:
@@ -252,7 +271,7 @@ def _run(command: list[str], folder: Path, **environ: str) -> None:
 
 def install_all() -> None:
     """Have every library that can be had, for tests that come later."""
-    for install in (*INSTALLERS.values(), *GRPC_INSTALLERS.values(), install_h2spec):
+    for install in (*INSTALLERS.values(), *GRPC_INSTALLERS.values(), install_h2spec, install_axe):
         with suppress(NotInstallable):
             install()
 

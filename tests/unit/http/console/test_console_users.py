@@ -1,7 +1,5 @@
 """The console while users are asked for: the login, what each may see and change, and whose cookie counts where."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from app.http.api.console_cookie import COOKIE
@@ -23,10 +21,10 @@ def users_node() -> FakeNode:
 
 
 @pytest.fixture
-def boss(users_node: FakeNode) -> Iterator[Browser]:
+def boss(users_node: FakeNode) -> Browser:
     browser = Browser(create_app(users_node).test_client())  # type: ignore[arg-type]
     browser.client.set_cookie(COOKIE, token_of(users_node, ADMIN))
-    yield browser
+    return browser
 
 
 def as_user(node: FakeNode, name: str) -> Browser:
@@ -44,11 +42,14 @@ def test_who_is_not_logged_in_is_sent_to_log_in_and_back(users_node: FakeNode) -
     assert 'value="/nacos/console/services?name=a%26b"' in shown
     assert "Services</span>" not in shown, "there is no navigation before the login"
     wrong = browser.log_in(password="no")
-    assert wrong.status_code == 403 and "no such user" in wrong.text
+    assert wrong.status_code == 403
+    assert "no such user" in wrong.text
     done = browser.log_in(next="/nacos/console/services?name=a%26b")
     assert (done.status_code, done.headers["Location"]) == (303, "/nacos/console/services?name=a%26b")
     cookie = done.headers["Set-Cookie"]
-    assert "HttpOnly" in cookie and "SameSite=Strict" in cookie and "Path=/nacos/" in cookie
+    assert "HttpOnly" in cookie
+    assert "SameSite=Strict" in cookie
+    assert "Path=/nacos/" in cookie
     assert browser.get("/console/services").status_code == 200
     assert browser.send("/console/logout", "/").status_code == 303
     assert browser.get("/").status_code == 303
@@ -101,7 +102,8 @@ def test_rights_hold_for_what_pages_show_and_change(users_node: FakeNode, boss: 
     assert reader.get("/console/services", namespaceId="prod").text.count('role="alert"') == 1
     for path in ("/console/switches", "/console/users", "/console/clients"):
         answer = reader.get(path)
-        assert answer.status_code == 403 and "No right to this" in answer.text
+        assert answer.status_code == 403
+        assert "No right to this" in answer.text
     assert reader.get("/console/reports").status_code == 403
     remove = "/console/instance/remove?namespaceId=dev&serviceName=orders&ip=10.0.0.1&port=8080"
     assert reader.send("/console/instance/remove", remove, **PLACE, ephemeral="true").status_code == 403
@@ -117,7 +119,8 @@ def test_users_roles_and_permissions(users_node: FakeNode, boss: Browser) -> Non
     send = {"name": "eva", "new-password": PASSWORD}
     assert boss.send("/console/users", page, **send).status_code == 303
     refused = boss.send("/console/users", page, **send)
-    assert refused.status_code >= 400 and 'role="alert"' in refused.text
+    assert refused.status_code >= 400
+    assert 'role="alert"' in refused.text
     assert boss.send("/console/users/roles", page, name="eva", role="dev").status_code == 303
     permission = {"role": "dev", "resource": "dev:*:*", "action": "r"}
     assert boss.send("/console/users/permissions", page, **permission).status_code == 303
@@ -141,7 +144,8 @@ def test_ones_own_password(users_node: FakeNode) -> None:
     otto = as_user(users_node, "otto")
     page = "/console/password"
     wrong = otto.send(page, page, **{"old-password": "no", "new-password": "new"})
-    assert wrong.status_code == 401 and "Old password is invalid" in wrong.text
+    assert wrong.status_code == 401
+    assert "Old password is invalid" in wrong.text
     done = otto.send(page, page, **{"old-password": PASSWORD, "new-password": "quite new"})
     assert done.headers["Location"] == "/nacos/console/login"
     assert otto.get("/").status_code == 303
