@@ -408,7 +408,12 @@ class FakeNode:
     explainer: InstanceFacts = field(init=False)
     drains: InstanceDrains = field(init=False)
     drain_steps: DrainSteps = field(init=False)
-    engine_facts: Callable[[], dict[str, Any]] = lambda: {"writer": f"{SELF}~1"}
+    engine_facts: Callable[[], dict[str, Any]] = lambda: {
+        "writer": f"{SELF}~1",
+        "loading": False,
+        "steady": True,
+        "peers": {},
+    }
     count_history: CountHistory = field(init=False)
     access: AccessControl = field(init=False)
     users: Users = field(init=False)

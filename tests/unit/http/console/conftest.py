@@ -20,7 +20,7 @@ class Browser:
     client: FlaskClient
 
     def get(self, path: str, **query: str) -> Any:
-        return self.client.get(f"/nacos{path}", query_string=query)
+        return self.client.get(f"/nacos{path}", query_string=query or None)
 
     def token(self, path: str = "/console/namespaces") -> str:
         """The token of the forms of a page."""

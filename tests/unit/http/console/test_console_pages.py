@@ -11,7 +11,7 @@ from distro.types import MemberState
 from tests.support.fake_node import FakeNode, make_settings
 from tests.unit.http.console.conftest import Browser
 
-HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
+HOSTILE = "<script>alert(1)</script>\"'><img/src=x/onerror=alert(2)>"
 PAGES = (
     "/",
     "/console/services",
@@ -63,7 +63,7 @@ def test_hostile_texts_are_shown_as_texts(browser: Browser, node: FakeNode, path
     )
     text = browser.get(path).text
     assert "<script>alert" not in text
-    assert "<img src=x" not in text
+    assert "<img/src=x" not in text
     assert "<b>k" not in text
 
 
