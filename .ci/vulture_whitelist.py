@@ -236,3 +236,6 @@ _.restart
 _.rollcall_cluster
 _.wait_for_instances
 _.wait_for_pushes
+# A template of the console shows them.
+to_send
+to_fetch

@@ -7,7 +7,7 @@ import pytest
 
 from tests.browser.conftest import Visits, findings
 from tests.support.damage import plant
-from tests.support.processes import ClusterProcesses, eventually
+from tests.support.processes import ClusterProcesses, Member, eventually
 
 ORDERS = "/console/service?serviceName=DEFAULT_GROUP%40%40orders"
 PLACE = "serviceName=orders&ip=10.0.0.5&port=8080"
@@ -161,8 +161,12 @@ def test_namespaces_and_switches_hold_at_all_members(cluster: ClusterProcesses, 
     page.get_by_role("button", name="Set clientBeatInterval").click()
     page.get_by_text("The switch was set").wait_for()
     for member in cluster:
-        path = "/v1/ns/operator/switches"
-        eventually(lambda member=member: member.client.call("GET", path).json()["clientBeatInterval"] == 6_000)  # type: ignore[misc]
+        eventually(lambda member=member: switches(member)["clientBeatInterval"] == 6_000)  # type: ignore[misc]
+
+
+def switches(member: Member) -> Any:
+    """All switches at a member."""
+    return member.client.call("GET", "/v1/ns/operator/switches").json()
 
 
 def test_the_theme_is_switched_and_remembered(cluster: ClusterProcesses, visit: Visits) -> None:

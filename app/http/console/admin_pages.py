@@ -4,19 +4,19 @@ import orjson
 
 from app.http.api.call import Reply
 from app.http.console.api_caller import ApiRefusal
-from app.http.console.page import Page, form_route, page_route
+from app.http.console.page import ConsolePage, form_route, page_route
 from app.http.console.switch_texts import EDITED, PURPOSES
 
 NAMESPACES, SWITCHES = "/v1/console/namespaces", "/v1/ns/operator/switches"
 
 
 @page_route("/console/namespaces")
-def namespaces(page: Page) -> Reply:
+def namespaces(page: ConsolePage) -> Reply:
     """The namespaces in which the user has a right."""
     return _namespaces(page)
 
 
-def _namespaces(page: Page, problem: str = "", status: int = 200) -> Reply:
+def _namespaces(page: ConsolePage, problem: str = "", status: int = 200) -> Reply:
     listed = page.api.get(NAMESPACES)
     edited = page.text("edit")
     return page.show(
@@ -32,7 +32,7 @@ def _namespaces(page: Page, problem: str = "", status: int = 200) -> Reply:
 
 
 @form_route("/console/namespaces")
-def create_namespace(page: Page) -> Reply:
+def create_namespace(page: ConsolePage) -> Reply:
     """Create a namespace."""
     try:
         page.api.send(
@@ -48,7 +48,7 @@ def create_namespace(page: Page) -> Reply:
 
 
 @form_route("/console/namespaces/edit")
-def update_namespace(page: Page) -> Reply:
+def update_namespace(page: ConsolePage) -> Reply:
     """Rename a namespace."""
     page.api.send(
         "PUT",
@@ -61,7 +61,7 @@ def update_namespace(page: Page) -> Reply:
 
 
 @page_route("/console/namespaces/remove")
-def ask_to_remove_namespace(page: Page) -> Reply:
+def ask_to_remove_namespace(page: ConsolePage) -> Reply:
     """Ask whether a namespace is to be removed."""
     name = page.text("id")
     return page.show(
@@ -78,7 +78,7 @@ def ask_to_remove_namespace(page: Page) -> Reply:
 
 
 @form_route("/console/namespaces/remove")
-def remove_namespace(page: Page) -> Reply:
+def remove_namespace(page: ConsolePage) -> Reply:
     """Remove a namespace."""
     page.api.send("DELETE", NAMESPACES, namespaceId=page.text("id"))
     return page.go("/console/namespaces", done="namespace-removed")
@@ -88,12 +88,12 @@ def remove_namespace(page: Page) -> Reply:
 
 
 @page_route("/console/switches")
-def switches(page: Page) -> Reply:
+def switches(page: ConsolePage) -> Reply:
     """All switches with their values."""
     return _switches(page)
 
 
-def _switches(page: Page, problem: str = "", status: int = 200) -> Reply:
+def _switches(page: ConsolePage, problem: str = "", status: int = 200) -> Reply:
     values = page.api.get(SWITCHES)
     entries = [
         {
@@ -117,7 +117,7 @@ def _switches(page: Page, problem: str = "", status: int = 200) -> Reply:
 
 
 @form_route("/console/switches")
-def set_switch(page: Page) -> Reply:
+def set_switch(page: ConsolePage) -> Reply:
     """Set one switch, on all members."""
     name, text = page.text("name"), page.text("value")
     if name not in EDITED:

@@ -4,7 +4,7 @@ from typing import Any
 
 from app.http.api.call import Reply
 from app.http.console.api_caller import ApiRefusal
-from app.http.console.page import Page, page_route
+from app.http.console.page import ConsolePage, page_route
 from app.http.console.service_pages import SIZES, namespaces_of, page_of, pager
 from app.naming.model.keys import GROUP_SPLITTER
 
@@ -12,7 +12,7 @@ CLIENT = "/v2/ns/client"
 
 
 @page_route("/console/clients")
-def clients(page: Page) -> Reply:
+def clients(page: ConsolePage) -> Reply:
     """The ids of the clients that contain a text, page by page, with the connections of those connected here."""
     number, size = page_of(page)
     wanted = page.text("id")
@@ -32,7 +32,7 @@ def clients(page: Page) -> Reply:
 
 
 @page_route("/console/client")
-def client(page: Page) -> Reply:
+def client(page: ConsolePage) -> Reply:
     """One client: what it says of itself, what it publishes, what it is subscribed to."""
     wanted = page.text("id")
     if not wanted:
@@ -57,7 +57,7 @@ def _named(listed: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @page_route("/console/subscribers")
-def subscribers(page: Page) -> Reply:
+def subscribers(page: ConsolePage) -> Reply:
     """The subscribers over UDP, at all members, of services whose name contains a text."""
     number, size = page_of(page)
     name = page.text("name")

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.http.console.page import Page
+from app.http.console.page import ConsolePage
 from app.http.forward.peers import ask_members
 
 ENGINE = "/v1/ns/operator/distro"
@@ -121,7 +121,7 @@ class ClusterFacts:
         return "good", f"Each pair compared all it holds in the last {span_s} s, and found no difference."
 
 
-def cluster_facts(page: Page) -> ClusterFacts | None:
+def cluster_facts(page: ConsolePage) -> ClusterFacts | None:
     """Ask all members at once; None for a user who may not know."""
     own = page.api.find(ENGINE)
     if own is None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.http.console.wording import age_text
+from app.http.console.shown_texts import age_text
 from app.operator.count_history import CountSample
 
 WIDTH, HEIGHT = 640, 160

@@ -6,14 +6,14 @@ import orjson
 
 from app.http.api.call import Reply
 from app.http.console.api_caller import ApiRefusal
-from app.http.console.page import Page, form_route, page_route
+from app.http.console.page import ConsolePage, form_route, page_route
 from app.http.console.service_pages import service_name
 from app.naming.model.keys import DEFAULT_CLUSTER, short_name_of
 
 METADATA_LINES_MAX = 1_000
 
 
-def _asked(page: Page) -> dict[str, Any]:
+def _asked(page: ConsolePage) -> dict[str, Any]:
     """The parameters that name the instance which the page is about."""
     port = page.text("port")
     if not page.text("ip") or not port.isdigit():
@@ -36,7 +36,7 @@ def _of_service(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 @page_route("/console/instance/edit")
-def edit(page: Page) -> Reply:
+def edit(page: ConsolePage) -> Reply:
     """The form with the values of an instance as they are."""
     asked = _asked(page)
     found = page.api.get("/v1/ns/instance", **asked)
@@ -45,7 +45,7 @@ def edit(page: Page) -> Reply:
     return _form(page, asked, weight=found["weight"], enabled=not enabled or enabled["inLists"], metadata=lines)
 
 
-def _form(page: Page, asked: dict[str, Any], *, problem: str = "", status: int = 200, **values: Any) -> Reply:
+def _form(page: ConsolePage, asked: dict[str, Any], *, problem: str = "", status: int = 200, **values: Any) -> Reply:
     return page.show(
         "instance_edit.html",
         f"Change {asked['ip']}:{asked['port']}",
@@ -60,7 +60,7 @@ def _form(page: Page, asked: dict[str, Any], *, problem: str = "", status: int =
 
 
 @form_route("/console/instance/edit")
-def save(page: Page) -> Reply:
+def save(page: ConsolePage) -> Reply:
     """Change weight, metadata, and whether clients see the instance; what is not allowed comes back in the form."""
     asked = _asked(page)
     text, weight, enabled = page.call.parameters.get("metadata") or "", page.text("weight"), bool(page.text("enabled"))
@@ -109,7 +109,7 @@ def metadata_of(text: str) -> dict[str, str]:
 
 
 @page_route("/console/instance/remove")
-def ask_to_remove(page: Page) -> Reply:
+def ask_to_remove(page: ConsolePage) -> Reply:
     """Ask whether an instance is to be deregistered."""
     asked = _asked(page)
     facts = page.api.get("/v1/ns/explain", **asked, local=True)
@@ -133,7 +133,7 @@ def ask_to_remove(page: Page) -> Reply:
 
 
 @form_route("/console/instance/remove")
-def remove(page: Page) -> Reply:
+def remove(page: ConsolePage) -> Reply:
     """Deregister an instance."""
     asked = _asked(page)
     page.api.send("DELETE", "/v1/ns/instance", **asked, ephemeral=page.text("ephemeral", "true"))
@@ -141,7 +141,7 @@ def remove(page: Page) -> Reply:
 
 
 @page_route("/console/explain")
-def explain(page: Page) -> Reply:
+def explain(page: ConsolePage) -> Reply:
     """Why an instance is as it is: what all members know of it, side by side, with a verdict."""
     told = None
     if page.text("ip"):

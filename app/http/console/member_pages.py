@@ -6,7 +6,7 @@ from typing import Any
 from app.audit.format.digests import DIGEST_FORMAT
 from app.http.api.call import Reply
 from app.http.console.cluster_facts import cluster_facts
-from app.http.console.page import Page, page_route
+from app.http.console.page import ConsolePage, page_route
 from app.http.forward.peers import ask_members
 
 DIGEST = "/v1/ns/operator/digest"
@@ -18,7 +18,7 @@ BUCKETS_MAX = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ContentComparison:
     """What a comparison of all members came to."""
 
     members: dict[str, tuple[int, int]]
@@ -31,7 +31,7 @@ class Comparison:
 
 
 @page_route("/console/members")
-def members(page: Page) -> Reply:
+def members(page: ConsolePage) -> Reply:
     """All members with their reports; for administrators what each has to send, and with ``compare`` a comparison."""
     listed = page.api.get("/v1/ns/operator/servers")["servers"]
     return page.show(
@@ -48,7 +48,7 @@ def members(page: Page) -> Reply:
     )
 
 
-def compare(page: Page) -> Comparison:
+def compare(page: ConsolePage) -> ContentComparison:
     """Compare the digests of all members, first of buckets, then of the services in those that differ."""
     whole = _digests(page, "")
     told = {address: one for address, one in whole.items() if one is not None}
@@ -65,7 +65,7 @@ def compare(page: Page) -> Comparison:
         for (namespace, service), held in sorted(found.items())
         if len(held) < len(told) or len(set(held.values())) > 1
     ]
-    return Comparison(
+    return ContentComparison(
         {address: (one["services"], one["instances"]) for address, one in sorted(told.items())},
         sorted(whole.keys() - told.keys()),
         len(differing),
@@ -73,7 +73,7 @@ def compare(page: Page) -> Comparison:
     )
 
 
-def _digests(page: Page, buckets: str) -> dict[str, dict[str, Any] | None]:
+def _digests(page: ConsolePage, buckets: str) -> dict[str, dict[str, Any] | None]:
     """The digests of all members by address; None of one that did not answer, or in another form."""
     services = page.services
     parameters = {"buckets": buckets} if buckets else {}

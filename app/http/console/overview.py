@@ -5,11 +5,11 @@ from typing import Any
 from app.http.api.call import Reply
 from app.http.console.cluster_facts import ClusterFacts, cluster_facts
 from app.http.console.curve import curve_of
-from app.http.console.page import Page, page_route
+from app.http.console.page import ConsolePage, page_route
 
 
 @page_route("/")
-def overview(page: Page) -> Reply:
+def overview(page: ConsolePage) -> Reply:
     """Members, agreement, and how many services and instances there were in the last hour."""
     counts = page.api.get("/v1/ns/operator/metrics")
     members = page.api.get("/v1/ns/operator/servers")["servers"]
@@ -48,6 +48,6 @@ def _member(one: dict[str, Any], facts: ClusterFacts | None) -> dict[str, Any]:
 
 
 @page_route("/index.html")
-def index(page: Page) -> Reply:
+def index(page: ConsolePage) -> Reply:
     """The way from the address of Nacos's console to this one."""
     return page.go("/")

@@ -17,7 +17,7 @@ from app.http.api.answers import filter_error
 from app.http.api.call import Answer, Call, Reply, Services, route
 from app.http.api.console_cookie import form_token, is_form_token, set_cookie, token_in_cookie
 from app.http.console.api_caller import ApiCaller, ApiRefusal, Value
-from app.http.console.wording import DONE, age_text, number_text, time_text
+from app.http.console.shown_texts import DONE, age_text, number_text, time_text
 from app.naming.model.keys import DEFAULT_NAMESPACE
 
 FOLDER = Path(__file__).parent
@@ -83,7 +83,7 @@ def asset_version(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ConsolePage:
     """One call of a page: who makes it, and what it can ask and show."""
 
     call: Call
@@ -93,7 +93,7 @@ class Page:
     """The value of the console's cookie; a new one where the browser sent none."""
 
     @classmethod
-    def of(cls, call: Call, services: Services) -> "Page":
+    def of(cls, call: Call, services: Services) -> "ConsolePage":
         """That of a call whose access was checked."""
         given = token_in_cookie(call)
         token = given if services.access.enabled and call.user else ""
@@ -177,7 +177,7 @@ class Page:
 
 
 _TITLES = {403: "No right to this", 404: "Not found", 503: "Not serving now"}
-Show = Callable[[Page], Reply]
+Show = Callable[[ConsolePage], Reply]
 View = Callable[[Call, Services], Answer]
 
 
@@ -191,13 +191,15 @@ def form_route(path: str, access: AccessRule = CONSOLE) -> Callable[[Show], View
     return _route("POST", path, access, _done)
 
 
-def _route(method: str, path: str, access: AccessRule, run: Callable[[Show, Page], Reply]) -> Callable[[Show], View]:
+def _route(
+    method: str, path: str, access: AccessRule, run: Callable[[Show, ConsolePage], Reply]
+) -> Callable[[Show], View]:
     def add(show: Show) -> View:
         @wraps(show)
         def view(call: Call, services: Services) -> Answer:
             if not services.settings.told.console:
                 return filter_error(call, 404, "No message available", services.wall_ms())
-            page = Page.of(call, services)
+            page = ConsolePage.of(call, services)
             try:
                 return run(show, page)
             except ApiRefusal as refusal:
@@ -208,11 +210,11 @@ def _route(method: str, path: str, access: AccessRule, run: Callable[[Show, Page
     return add
 
 
-def _shown(show: Show, page: Page) -> Reply:
+def _shown(show: Show, page: ConsolePage) -> Reply:
     return show(page)
 
 
-def _done(show: Show, page: Page) -> Reply:
+def _done(show: Show, page: ConsolePage) -> Reply:
     if not is_form_token(token_in_cookie(page.call), page.call.parameters.get(FORM_FIELD) or ""):
         raise ApiRefusal(
             403, "The form is not of this session, which may have ended. Nothing was changed: open the page anew."

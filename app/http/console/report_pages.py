@@ -8,7 +8,7 @@ from app.audit.report.summary import Summary, decode_summary
 from app.auth.access_rules import READ, admin
 from app.http.api.call import Reply
 from app.http.console.api_caller import ApiRefusal
-from app.http.console.page import HEADERS, HTML, Page, page_route
+from app.http.console.page import HEADERS, HTML, ConsolePage, page_route
 
 NIGHTS_SHOWN = 60
 SUMMARY_BYTES_MAX = 4 * 1024 * 1024
@@ -19,7 +19,7 @@ REPORT_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src
 
 
 @page_route("/console/reports", access=admin(READ).in_console())
-def reports(page: Page) -> Reply:
+def reports(page: ConsolePage) -> Reply:
     """The nights, the latest first."""
     folder = page.services.settings.told.console_reports
     return page.show(
@@ -66,7 +66,7 @@ def _night(name: str, summary: Summary | None) -> dict[str, Any]:
 
 
 @page_route("/console/report", access=admin(READ).in_console())
-def report(page: Page) -> Reply:
+def report(page: ConsolePage) -> Reply:
     """One night's report, as the audit wrote it."""
     folder, night = page.services.settings.told.console_reports, page.text("night")
     if folder is None or not NIGHT.fullmatch(night):

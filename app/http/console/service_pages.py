@@ -4,7 +4,7 @@ from typing import Any
 
 from app.http.api.call import Reply
 from app.http.console.api_caller import ApiRefusal
-from app.http.console.page import Page, page_route
+from app.http.console.page import ConsolePage, page_route
 from app.naming.model.keys import GROUP_SPLITTER, group_of, short_name_of
 
 SIZES = (20, 50, 100, 200)
@@ -13,7 +13,7 @@ GRPC, BEATS, PERSISTENT = "gRPC", "HTTP", "persistent"
 SUBSCRIBERS_MAX = 50
 
 
-def page_of(page: Page) -> tuple[int, int]:
+def page_of(page: ConsolePage) -> tuple[int, int]:
     """The number and the size of the page of a list that is asked for."""
     return page.number("page", 1, PAGES_MAX), page.number("size", SIZES[0], SIZES[-1])
 
@@ -23,7 +23,7 @@ def pager(count: int, number: int, size: int) -> dict[str, int]:
     return {"count": count, "number": number, "size": size, "pages": max(-(-count // size), 1)}
 
 
-def namespaces_of(page: Page) -> list[dict[str, str]]:
+def namespaces_of(page: ConsolePage) -> list[dict[str, str]]:
     """The namespaces to choose from: those that were created, and the one that is shown. Shape: id, name."""
     listed = [
         {"id": one["namespace"] or "public", "name": one["namespaceShowName"]}
@@ -35,7 +35,7 @@ def namespaces_of(page: Page) -> list[dict[str, str]]:
 
 
 @page_route("/console/services")
-def service_list(page: Page) -> Reply:
+def service_list(page: ConsolePage) -> Reply:
     """One page of the services of a namespace that pass the filters."""
     number, size = page_of(page)
     filters = {"name": page.text("name"), "group": page.text("group"), "filled": page.text("filled")}
@@ -68,7 +68,7 @@ def service_list(page: Page) -> Reply:
 
 
 @page_route("/console/service")
-def service(page: Page) -> Reply:
+def service(page: ConsolePage) -> Reply:
     """One service: its description, what each member holds of it, its instances, its subscribers."""
     name = service_name(page)
     asked = {"namespaceId": page.namespace, "serviceName": name}
@@ -99,7 +99,7 @@ def service(page: Page) -> Reply:
     )
 
 
-def service_name(page: Page) -> str:
+def service_name(page: ConsolePage) -> str:
     """The full name of the service that the page is about."""
     name = page.call.parameters.service_name()
     if not name:
@@ -113,7 +113,9 @@ def agree(versions: dict[str, Any]) -> bool:
     return len(held) == 1 and not versions["notAnswered"]
 
 
-def _instances(page: Page, asked: dict[str, str], cluster: str, listed: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _instances(
+    page: ConsolePage, asked: dict[str, str], cluster: str, listed: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
     """The rows of instances, with where each comes from, and as what clients see it: None where they do not."""
     if not listed:
         return []
@@ -142,7 +144,7 @@ def source_of(ephemeral: bool, clients: list[str]) -> str:
     return GRPC if clients and all("#" not in client for client in clients) else BEATS
 
 
-def subscribers_of(page: Page, asked: dict[str, str]) -> dict[str, Any] | None:
+def subscribers_of(page: ConsolePage, asked: dict[str, str]) -> dict[str, Any] | None:
     """The subscribers of one service, over UDP at all members and over gRPC here; None for who may not know."""
     udp = page.api.find("/v1/ns/service/subscribers", **asked, pageNo=1, pageSize=SUBSCRIBERS_MAX, aggregation=True)
     grpc = page.api.find("/v2/ns/client/service/subscriber/list", **asked)

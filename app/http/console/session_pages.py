@@ -6,18 +6,18 @@ from app.auth.access_rules import PUBLIC
 from app.auth.refusals import AccessDenied, TooManyLogins
 from app.http.api.call import Reply
 from app.http.api.console_cookie import LOGIN_PATH
-from app.http.console.page import HEADERS, Page, form_route, page_route
+from app.http.console.page import HEADERS, ConsolePage, form_route, page_route
 
 
 @page_route(LOGIN_PATH, access=PUBLIC)
-def login_form(page: Page) -> Reply:
+def login_form(page: ConsolePage) -> Reply:
     """The login; to the first page where no call needs a user."""
     if not page.services.access.enabled:
         return page.go("/")
     return _form(page)
 
 
-def _form(page: Page, problem: str = "", status: int = 200) -> Reply:
+def _form(page: ConsolePage, problem: str = "", status: int = 200) -> Reply:
     # Nobody is logged in who sees this form: its fields are tied to the cookie, whatever that holds.
     has_admin = page.services.access.table.has_admin()
     return page.show(
@@ -26,7 +26,7 @@ def _form(page: Page, problem: str = "", status: int = 200) -> Reply:
 
 
 @form_route(LOGIN_PATH, access=PUBLIC)
-def log_in(page: Page) -> Reply:
+def log_in(page: ConsolePage) -> Reply:
     """Take name and password, and set the cookie with a token for as long as that is good."""
     parameters, control = page.call.parameters, page.services.access
     if control.tokens is None:
@@ -42,7 +42,7 @@ def log_in(page: Page) -> Reply:
     return Reply(303, b"", None, {"Location": _next(page), "Set-Cookie": cookie, "Cache-Control": "no-store"})
 
 
-def _next(page: Page) -> str:
+def _next(page: ConsolePage) -> str:
     """Where to go after the login: a page of this console, and nowhere else."""
     wanted, own = page.text("next"), page.call.context_path
     try:
@@ -55,7 +55,7 @@ def _next(page: Page) -> str:
 
 
 @form_route("/console/logout", access=PUBLIC)
-def log_out(page: Page) -> Reply:
+def log_out(page: ConsolePage) -> Reply:
     """Take the cookie away. The token it held is good until its time is over, or its user ends all tokens."""
     headers = {**HEADERS, "Location": page.url(LOGIN_PATH, done="logged-out"), "Set-Cookie": page.cookie_line("", 0)}
     return Reply(303, b"", None, headers)

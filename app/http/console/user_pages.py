@@ -4,7 +4,7 @@ from typing import Any
 
 from app.http.api.call import Reply
 from app.http.console.api_caller import ApiRefusal
-from app.http.console.page import Page, form_route, page_route
+from app.http.console.page import ConsolePage, form_route, page_route
 
 USERS, ROLES, PERMISSIONS = "/v1/auth/users", "/v1/auth/roles", "/v1/auth/permissions"
 PAGE = {"pageNo": 1, "pageSize": 500}
@@ -12,12 +12,12 @@ ACTIONS = {"r": "read", "w": "write", "rw": "read and write"}
 
 
 @page_route("/console/users")
-def users(page: Page) -> Reply:
+def users(page: ConsolePage) -> Reply:
     """Users with their roles, and the permissions of the roles."""
     return _users(page)
 
 
-def _users(page: Page, refusal: ApiRefusal | None = None) -> Reply:
+def _users(page: ConsolePage, refusal: ApiRefusal | None = None) -> Reply:
     roles: dict[str, list[str]] = {}
     for one in page.api.get(ROLES, **PAGE)["pageItems"]:
         roles.setdefault(one["username"], []).append(one["role"])
@@ -37,7 +37,7 @@ def _users(page: Page, refusal: ApiRefusal | None = None) -> Reply:
     )
 
 
-def _change(page: Page, done: str, method: str, path: str, **parameters: Any) -> Reply:
+def _change(page: ConsolePage, done: str, method: str, path: str, **parameters: Any) -> Reply:
     """Have something changed, and show the users again, with the reason where it was refused."""
     try:
         page.api.send(method, path, **parameters)
@@ -46,41 +46,41 @@ def _change(page: Page, done: str, method: str, path: str, **parameters: Any) ->
     return page.go("/console/users", done=done)
 
 
-def _password(page: Page) -> str:
+def _password(page: ConsolePage) -> str:
     """The password of a form, as it was typed."""
     return page.call.parameters.get("new-password") or ""
 
 
 @form_route("/console/users")
-def create_user(page: Page) -> Reply:
+def create_user(page: ConsolePage) -> Reply:
     """Create a user."""
     return _change(page, "user-saved", "POST", USERS, username=page.text("name"), password=_password(page))
 
 
 @form_route("/console/users/password")
-def set_password(page: Page) -> Reply:
+def set_password(page: ConsolePage) -> Reply:
     """Give a user a new password."""
     return _change(page, "user-saved", "PUT", USERS, username=page.text("name"), newPassword=_password(page))
 
 
 @form_route("/console/users/roles")
-def add_role(page: Page) -> Reply:
+def add_role(page: ConsolePage) -> Reply:
     """Give a user a role."""
     return _change(page, "role-saved", "POST", ROLES, username=page.text("name"), role=page.text("role"))
 
 
 @form_route("/console/users/permissions")
-def add_permission(page: Page) -> Reply:
+def add_permission(page: ConsolePage) -> Reply:
     """Permit a role something."""
     return _change(page, "permission-saved", "POST", PERMISSIONS, **_permission(page))
 
 
-def _permission(page: Page) -> dict[str, str]:
+def _permission(page: ConsolePage) -> dict[str, str]:
     return {"role": page.text("role"), "resource": page.text("resource"), "action": page.text("action")}
 
 
 @page_route("/console/users/remove")
-def ask_to_remove(page: Page) -> Reply:
+def ask_to_remove(page: ConsolePage) -> Reply:
     """Ask whether a user, a role of one or a permission is to be removed."""
     name, role, resource = page.text("name"), page.text("role"), page.text("resource")
     fields = {"name": name, "role": role, "resource": resource, "action": page.text("action")}
@@ -107,7 +107,7 @@ def ask_to_remove(page: Page) -> Reply:
 
 
 @form_route("/console/users/remove")
-def remove(page: Page) -> Reply:
+def remove(page: ConsolePage) -> Reply:
     """Remove a user, a role of one or a permission."""
     name, role = page.text("name"), page.text("role")
     if page.text("resource"):
@@ -121,13 +121,13 @@ def remove(page: Page) -> Reply:
 
 
 @page_route("/console/password")
-def own_password(page: Page) -> Reply:
+def own_password(page: ConsolePage) -> Reply:
     """The form for one's own password."""
     return page.show("password.html", "Your password", problem="")
 
 
 @form_route("/console/password")
-def set_own_password(page: Page) -> Reply:
+def set_own_password(page: ConsolePage) -> Reply:
     """Change one's own password; all one's sessions end, this one too."""
     parameters = page.call.parameters
     old, new = parameters.get("old-password") or "", parameters.get("new-password") or ""
