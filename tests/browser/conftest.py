@@ -97,7 +97,8 @@ class Visit:
 
     def shoot(self, name: str) -> None:
         """Leave a screenshot, of the whole page."""
-        self.page.screenshot(path=self.shots / f"{name}.png", full_page=True)
+        # With a path it would start a thread that writes it, and stays.
+        (self.shots / f"{name}.png").write_bytes(self.page.screenshot(full_page=True))
 
     def text(self) -> str:
         """All that is to be read on the page."""

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, eq=False)
-class _Stream:
+class _OpenStream:
     answer: Events
     ends_s: float
     told_s: float
@@ -43,7 +43,7 @@ class LiveStreams:
         """``put`` queues work for a pool, and returns whether there was room."""
         self._loop = loop
         self._put = put
-        self._streams: dict[HttpConnection, _Stream] = {}
+        self._streams: dict[HttpConnection, _OpenStream] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._reading = False
         self._ended = False
@@ -53,11 +53,11 @@ class LiveStreams:
         if self._ended or len(self._streams) >= STREAMS_MAX:
             return _FULL
         now_s = self._loop.time()
-        self._streams[connection] = stream = _Stream(answer, now_s + LASTS_S, now_s)
+        self._streams[connection] = stream = _OpenStream(answer, now_s + LASTS_S, now_s)
         self._loop.call_soon(self._open, connection, stream)
         return None
 
-    def _open(self, connection: HttpConnection, stream: _Stream) -> None:
+    def _open(self, connection: HttpConnection, stream: _OpenStream) -> None:
         """Send the head, once the connection has been told that its request is under way."""
         if self._streams.get(connection) is not stream:
             return
@@ -126,7 +126,7 @@ class LiveStreams:
             elif now_s - stream.told_s >= STILL_S:
                 self._send(connection, stream, STILL_HERE)
 
-    def _send(self, connection: HttpConnection, stream: _Stream, part: bytes) -> bool:
+    def _send(self, connection: HttpConnection, stream: _OpenStream, part: bytes) -> bool:
         """Send a part if the client has taken the one before; whether it was sent."""
         if not stream.ready:
             return False
