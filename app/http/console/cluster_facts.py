@@ -75,8 +75,12 @@ class Pair:
     @property
     def is_well(self) -> bool:
         """Whether the target has all that the source has, as far as the source knows."""
-        ended_well = all(one["outcome"] == DELIVERED for one in self.rounds)
-        return not self.unapplied and not self.differing and not self.failing and ended_well
+        return not self.unapplied and not self.failing and (self.rounds_equal or not self.rounds)
+
+    @property
+    def rounds_equal(self) -> bool:
+        """Whether the last round of each type came to its end, and found no difference."""
+        return bool(self.rounds) and all(one["outcome"] == DELIVERED and not one["differ"] for one in self.rounds)
 
 
 @dataclass(frozen=True, slots=True)
