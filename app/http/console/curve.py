@@ -7,7 +7,7 @@ from app.http.console.shown_texts import age_text
 from app.operator.count_history import CountSample
 
 WIDTH, HEIGHT = 640, 160
-LEFT, RIGHT, TOP, BOTTOM = 36, 12, 10, 22
+LEFT, RIGHT, TOP, BOTTOM = 44, 12, 10, 22
 TICKS = 4
 GAP_MS = 60_000
 """Between two samples further apart than this, the node stood still: the curve has a gap."""

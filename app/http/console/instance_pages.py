@@ -77,7 +77,10 @@ def save(page: ConsolePage) -> Reply:
 
 def metadata_text(metadata: dict[str, str]) -> str:
     """Metadata as lines ``key=value``, which ``metadata_of`` reads; where that would not do, as JSON."""
-    fits = all("=" not in key and "\n" not in f"{key}{value}" and key == key.strip() for key, value in metadata.items())
+    fits = all(
+        key == key.strip() and key and not key.startswith("{") and "=" not in key and "\n" not in f"{key}{value}"
+        for key, value in metadata.items()
+    )
     if not fits or any(not isinstance(one, str) or one != one.strip() for one in metadata.values()):
         return orjson.dumps(metadata, option=orjson.OPT_INDENT_2).decode()
     return "\n".join(f"{key}={value}" for key, value in metadata.items())

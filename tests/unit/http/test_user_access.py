@@ -47,7 +47,7 @@ class Host:
 
     def __init__(self) -> None:
         self.node = node_with_users()
-        self.client: FlaskClient = create_app(self.node).test_client()
+        self.client: FlaskClient = create_app(self.node).test_client(use_cookies=False)
         self.admin = token_of(self.node, ADMIN)
         self.nothing = add_user(self.node, "nothing")
         self.with_rule = {

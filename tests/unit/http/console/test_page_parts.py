@@ -1,0 +1,79 @@
+"""What pages are made of, apart from any page: curves, agreement, texts."""
+
+import pytest
+
+from app.http.console.api_caller import ApiRefusal
+from app.http.console.cluster_facts import ClusterFacts, Pair
+from app.http.console.curve import GAP_MS, curve_of
+from app.http.console.instance_pages import metadata_of, metadata_text
+from app.http.console.shown_texts import age_text, number_text
+from app.operator.count_history import CountSample
+
+QUEUE = {"toSend": 0, "inFlight": 0, "toFetch": 0, "failing": False}
+EQUAL = {"ageMs": 900, "outcome": "delivered", "compared": "digests", "keys": 3, "newerThere": 0, "lackingThere": 0}
+
+
+def pair(queue: dict[str, object] | None = None, unapplied: int = 0, **round_values: object) -> Pair:
+    facts = {"queue": {**QUEUE, **(queue or {})}, "unapplied": unapplied, "verify": {"t": {**EQUAL, **round_values}}}
+    return Pair.of("a", "b", facts)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "silent", "kind"),
+    [
+        ([], [], "alone"),
+        ([pair()], [], "good"),
+        ([pair(), pair(unapplied=2)], [], "wait"),
+        ([pair(newerThere=1)], [], "wait"),
+        ([pair(lackingThere=None)], [], "good"),
+        ([pair(outcome="failed")], [], "wait"),
+        ([Pair.of("a", "b", {"queue": QUEUE})], [], "wait"),
+        ([pair({"failing": True})], [], "bad"),
+        ([pair()], ["c"], "bad"),
+    ],
+)
+def test_agreement_is_what_the_last_rounds_found(pairs: list[Pair], silent: list[str], kind: str) -> None:
+    assert ClusterFacts({}, pairs, silent).agreement()[0] == kind
+
+
+def test_a_curve_is_within_its_picture_and_has_gaps() -> None:
+    samples = [CountSample(number * 10_000, 1, number * 37) for number in range(20)]
+    samples += [CountSample(190_000 + GAP_MS + 1 + number * 10_000, 1, 5) for number in range(3)]
+    curve = curve_of(samples)
+    assert curve is not None
+    assert len(curve.lines) == len(curve.areas) == 2
+    places = [tuple(map(float, one.split(","))) for line in curve.lines for one in line.split()]
+    assert all(curve.left <= x <= curve.right and 0 <= y <= curve.bottom for x, y in places)
+    assert [count for _, count in curve.rows] == [0, 200, 400, 600, 800]
+    assert [text for _, text, _ in curve.columns] == ["5 min ago", "2 min ago", "now"]
+
+
+@pytest.mark.parametrize("counts", [[], [1]])
+def test_a_curve_needs_two_numbers(counts: list[int]) -> None:
+    assert curve_of([CountSample(0, 0, count) for count in counts]) is None
+
+
+def test_a_curve_of_nothing_lies_on_its_base() -> None:
+    curve = curve_of([CountSample(0, 0, 0), CountSample(1, 0, 0)])
+    assert curve is not None
+    assert curve.last == (curve.right, curve.bottom)
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [{}, {"a": "b"}, {"a": "b=c", "d": ""}, {"a=b": "c"}, {"a": " b"}, {"a": "b\nc"}, {"": "x"}, {"{": "}"}],
+)
+def test_metadata_comes_back_from_a_form_as_it_was(metadata: dict[str, str]) -> None:
+    assert metadata_of(metadata_text(metadata)) == metadata
+
+
+@pytest.mark.parametrize("text", ["a", "=b", "{", "[1]", '{"a": null}'])
+def test_other_metadata_is_refused(text: str) -> None:
+    with pytest.raises(ApiRefusal):
+        metadata_of(text)
+
+
+def test_ages_and_numbers() -> None:
+    ages = (None, 0, 999, 1_500, 12_345, 90_000, 7_200_000, 200_000_000)
+    assert [age_text(age) for age in ages] == ["–", "0 ms", "999 ms", "1.5 s", "12 s", "2 min", "2 h", "2 d"]  # noqa: RUF001
+    assert [number_text(one) for one in (None, 1_234_567, 1.0, 0.25)] == ["–", "1,234,567", "1", "0.25"]  # noqa: RUF001
