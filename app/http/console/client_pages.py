@@ -5,7 +5,7 @@ from typing import Any
 from app.http.api.call import Reply
 from app.http.console.api_caller import ApiRefusal
 from app.http.console.page import ConsolePage, page_route
-from app.http.console.service_pages import SIZES, namespaces_of, page_of, pager
+from app.http.console.service_pages import SIZES, namespaces_of, page_of, pager, to_own_namespace
 from app.naming.model.keys import GROUP_SPLITTER
 
 CLIENT = "/v2/ns/client"
@@ -59,6 +59,8 @@ def _named(listed: list[dict[str, Any]]) -> list[dict[str, Any]]:
 @page_route("/console/subscribers")
 def subscribers(page: ConsolePage) -> Reply:
     """The subscribers over UDP, at all members, of services whose name contains a text."""
+    if elsewhere := to_own_namespace(page, "/console/subscribers"):
+        return elsewhere
     number, size = page_of(page)
     name = page.text("name")
     found = page.api.get(

@@ -38,7 +38,7 @@ def members(page: ConsolePage) -> Reply:
         "members.html",
         "Members",
         nav="members",
-        live=page.url("/console/events"),
+        live="" if page.text("compare") else page.url("/console/events"),  # each look would compare anew
         members=listed,
         facts=(facts := cluster_facts(page)),
         agreement=facts.agreement() if facts else None,

@@ -5,7 +5,7 @@ from typing import Any
 from app.http.api.call import Reply
 from app.http.console.api_caller import ApiRefusal
 from app.http.console.page import ConsolePage, page_route
-from app.naming.model.keys import GROUP_SPLITTER, group_of, short_name_of
+from app.naming.model.keys import DEFAULT_NAMESPACE, GROUP_SPLITTER, group_of, short_name_of
 
 SIZES = (20, 50, 100, 200)
 PAGES_MAX = 10_000_000
@@ -26,7 +26,7 @@ def pager(count: int, number: int, size: int) -> dict[str, int]:
 def namespaces_of(page: ConsolePage) -> list[dict[str, str]]:
     """The namespaces to choose from: those that were created, and the one that is shown. Shape: id, name."""
     listed = [
-        {"id": one["namespace"] or "public", "name": one["namespaceShowName"]}
+        {"id": one["namespace"] or DEFAULT_NAMESPACE, "name": one["namespaceShowName"]}
         for one in page.api.get("/v1/console/namespaces")
     ]
     if page.namespace not in {one["id"] for one in listed}:
@@ -34,9 +34,19 @@ def namespaces_of(page: ConsolePage) -> list[dict[str, str]]:
     return listed
 
 
+def to_own_namespace(page: ConsolePage, path: str) -> Reply | None:
+    """The way to a namespace of the user, where none was asked for, and the user has no right in the public one."""
+    if page.text("namespaceId"):
+        return None
+    own = [one["namespace"] or DEFAULT_NAMESPACE for one in page.api.get("/v1/console/namespaces")]
+    return page.go(path, namespaceId=own[0]) if own and DEFAULT_NAMESPACE not in own else None
+
+
 @page_route("/console/services")
 def service_list(page: ConsolePage) -> Reply:
     """One page of the services of a namespace that pass the filters."""
+    if elsewhere := to_own_namespace(page, "/console/services"):
+        return elsewhere
     number, size = page_of(page)
     filters = {"name": page.text("name"), "group": page.text("group"), "filled": page.text("filled")}
     problem = ""

@@ -2,6 +2,7 @@
 "use strict";
 
 const REFRESH_MS = 5000; // no page is fetched again sooner
+const RETRY_MS = 10000; // after a stream that was refused
 const body = document.body;
 const offsetMs = Number(body.dataset.now) - Date.now(); // the member's clock and this one
 
@@ -115,7 +116,11 @@ function follow() {
   };
   source.onopen = () => show("on", "");
   source.onerror = () => {
-    if (source && source.readyState === EventSource.CLOSED) show("off", "Not live: open the page anew");
+    if (!source || source.readyState !== EventSource.CLOSED) return;
+    // The member refused the stream: it restarts, or as many pages follow it as it serves.
+    show("off", "Not live");
+    source = null;
+    setTimeout(follow, RETRY_MS);
   };
 }
 

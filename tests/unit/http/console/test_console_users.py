@@ -94,12 +94,14 @@ def test_a_token_elsewhere_opens_no_page(users_node: FakeNode) -> None:
 
 
 def test_rights_hold_for_what_pages_show_and_change(users_node: FakeNode, boss: Browser) -> None:
+    assert boss.send("/console/namespaces", id="dev", name="Dev").status_code == 303
     token = {"accessToken": token_of(users_node, ADMIN)}
     boss.client.post("/nacos/v1/ns/instance", query_string=PLACE | token)
     reader, writer = as_user(users_node, "reader"), as_user(users_node, "writer")
     page = "/console/service?namespaceId=dev&serviceName=orders"
     assert reader.get(page).status_code == writer.get(page).status_code == 200
     assert reader.get("/console/services", namespaceId="prod").text.count('role="alert"') == 1
+    assert reader.get("/console/services").headers["Location"].endswith("?namespaceId=dev"), "the one with a right"
     for path in ("/console/switches", "/console/users", "/console/clients"):
         answer = reader.get(path)
         assert answer.status_code == 403
