@@ -8,9 +8,10 @@ from app.http.api.call import Reply
 from app.http.console.api_caller import ApiRefusal
 from app.http.console.page import ConsolePage, form_route, page_route
 from app.http.console.service_pages import service_name
-from app.naming.model.keys import DEFAULT_CLUSTER, short_name_of
+from app.naming.model.keys import DEFAULT_CLUSTER, datum_key, short_name_of
 
 METADATA_LINES_MAX = 1_000
+FETCH_MS = 1_000
 
 
 def _asked(page: ConsolePage) -> dict[str, Any]:
@@ -72,7 +73,16 @@ def save(page: ConsolePage) -> Reply:
         return _form(
             page, asked, problem=refusal.text, status=refusal.status, weight=weight, enabled=enabled, metadata=text
         )
+    _fetch_written(page, asked)
     return page.go("/console/service", **_of_service(asked), done="instance-saved")
+
+
+def _fetch_written(page: ConsolePage, asked: dict[str, Any]) -> None:
+    """Fetch what the owner of a service has just written, so that the next page shows it. In vain is no error."""
+    services, service = page.services, asked["serviceName"]
+    owner = services.cluster.map_srv(service)
+    if owner != services.cluster.self_address:
+        services.replication.refresh(owner, (datum_key(asked["namespaceId"], service),), FETCH_MS)
 
 
 def metadata_text(metadata: dict[str, str]) -> str:
@@ -140,6 +150,7 @@ def remove(page: ConsolePage) -> Reply:
     """Deregister an instance."""
     asked = _asked(page)
     page.api.send("DELETE", "/v1/ns/instance", **asked, ephemeral=page.text("ephemeral", "true"))
+    _fetch_written(page, asked)
     return page.go("/console/service", **_of_service(asked), done="instance-removed")
 
 

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from app.http.factory import create_app
+from app.naming.model.keys import datum_key
 from app.naming.push.udp_subscribers import Subscriber
 from distro.types import MemberState
-from tests.support.fake_node import FakeNode, make_settings
+from tests.support.fake_node import PEER, FakeNode, make_settings
 from tests.unit.http.console.conftest import Browser
 
 HOSTILE = "<script>alert(1)</script>\"'><img/src=x/onerror=alert(2)>"
@@ -142,6 +143,15 @@ def test_weight_metadata_and_enabled_are_changed(browser: Browser) -> None:
     found = instance(browser)
     assert (found["weight"], found["metadata"]) == (2.5, {"zone": "eu-1", "note": "a=b"})
     assert "disabled" in browser.get("/console/service", serviceName="orders").text
+
+
+def test_what_another_member_wrote_is_fetched_before_it_is_shown(browser: Browser, node: FakeNode) -> None:
+    register(browser)
+    node.cluster.give_to(PEER)
+    page = "/console/instance/edit?serviceName=orders&ip=10.0.0.1&port=8080"
+    assert browser.send("/console/instance/edit", page, **PLACE, weight="2", metadata="").status_code == 303
+    assert node.forwarder.tags == ["DEFAULT_GROUP@@orders"]
+    assert node.replication.refreshed == [(PEER, (datum_key("public", "DEFAULT_GROUP@@orders"),))]
 
 
 def test_metadata_is_emptied(browser: Browser) -> None:
