@@ -18,7 +18,7 @@ from contextlib import closing
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
@@ -31,6 +31,7 @@ from distro.paced import STEP_STORED, rest
 from distro.types import Datum, Version
 
 LOG = logging.getLogger(__name__)
+T = TypeVar("T")
 FILE_NAME = "warm.sqlite3"
 FLUSH_MS = 500
 WINDOW_MS = 2_000
@@ -46,6 +47,10 @@ SLICE_BYTES = 96 * 1024
 BYTES_PER_PART = 1_024
 """The bytes of a slice that the making of a part costs, beside the part's own."""
 ROWS_PER_FLUSH_MAX = 2_000
+ROWS_PER_STATEMENT = 100
+"""Each statement, and each list that is packed, costs this thread the interpreter, for which it then waits beside a
+busy loop, and costs both more than the work itself: few calls, each for much."""
+PACK_LEVEL = 1
 KEYS_TAKEN_MAX = 64
 SCHEMA = (
     "CREATE TABLE IF NOT EXISTS datum (key TEXT PRIMARY KEY, body BLOB NOT NULL, at_ms INTEGER)",
@@ -241,27 +246,32 @@ class WarmStore:
             self._units -= UNITS_PER_LIST
             for datum in self._read([key]):
                 self._units -= len(datum.value.stored) + len(datum.value.tombstones)
-                packer, packed, wall_ms = zlib.compressobj(1), [], self._wall_ms()
+                parts, wall_ms = list[bytes](), self._wall_ms()
                 for part in self._codec.encode_parts(datum, self._now_ms, versioned=True):
-                    packed.append(packer.compress(part))
+                    parts.append(part)
                     left -= len(part) + BYTES_PER_PART
                     if left <= 0:
                         yield
                         left = SLICE_BYTES
-                rows.append((key, b"".join([*packed, packer.flush()]), wall_ms))
+                rows.append((key, zlib.compress(b"".join(parts), PACK_LEVEL), wall_ms))
         if due or self._now_ms - self._alive_ms >= ALIVE_MS:
             self._commit(due, rows)
 
     def _commit(self, due: list[str], rows: list[tuple[str, bytes, int]]) -> None:
         assert self._connection is not None, "nothing is written without one"
         self._alive_ms = self._now_ms
-        gone = [(key,) for key in set(due) - {row[0] for row in rows}]
+        gone = sorted(set(due) - {row[0] for row in rows})
         try:
             with self._connection as connection:  # commits, or rolls back
                 connection.execute("BEGIN")
                 connection.execute("INSERT OR REPLACE INTO alive VALUES (1, ?)", (self._wall_ms(),))
-                connection.executemany("INSERT OR REPLACE INTO datum (key, body, at_ms) VALUES (?, ?, ?)", rows)
-                connection.executemany("DELETE FROM datum WHERE key = ?", gone)
+                for some in _batches(rows):
+                    places = ", ".join(["(?, ?, ?)"] * len(some))
+                    values = [value for row in some for value in row]
+                    connection.execute(f"INSERT OR REPLACE INTO datum (key, body, at_ms) VALUES {places}", values)
+                for keys in _batches(gone):
+                    places = ", ".join("?" * len(keys))
+                    connection.execute(f"DELETE FROM datum WHERE key IN ({places})", keys)
         except sqlite3.Error as error:
             self.writes_failed += 1
             if not self._failing:  # logged once, not twice a second
@@ -330,6 +340,11 @@ def decode_aged(codec: InstanceListCodec, key: str, body: Any, age_ms: int, now_
         one.changed_ms = NEVER_MS
     # A removal that cannot be dated would undo what clients said since.
     return replace(datum, value=InstanceList(datum.value.stored, {}))
+
+
+def _batches(values: list[T]) -> Iterator[list[T]]:
+    """The values in their order, so many at a time as one statement takes."""
+    return (values[start : start + ROWS_PER_STATEMENT] for start in range(0, len(values), ROWS_PER_STATEMENT))
 
 
 def _has_times(connection: sqlite3.Connection) -> bool:

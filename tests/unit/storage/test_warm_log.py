@@ -14,7 +14,15 @@ from app.naming.model.model import NEVER_MS
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.wire.datum_codec import InstanceListCodec
-from app.storage.warm_log import FILE_NAME, FLUSH_MS, REOPEN_MS, UNITS_PER_S, WINDOW_MS, WarmStore
+from app.storage.warm_log import (
+    FILE_NAME,
+    FLUSH_MS,
+    REOPEN_MS,
+    ROWS_PER_STATEMENT,
+    UNITS_PER_S,
+    WINDOW_MS,
+    WarmStore,
+)
 from distro.types import Datum, Version
 
 AGE_MS_MAX = 600_000
@@ -111,6 +119,21 @@ def test_removals_are_remembered(tmp_path: Path, first: Run) -> None:
     datums = Run(tmp_path, first.wall_ms).load()
     assert ips(datums) == [{"10.0.0.0"}, set(), {"10.0.0.2"}]
     assert datums[1].value.tombstones.keys() == {instance_key("10.0.0.1", 80, "DEFAULT")}
+
+
+def test_many_lists_come_and_go_in_few_statements(tmp_path: Path, first: Run) -> None:
+    """Of one flush and of its last, smaller batch none is lost."""
+    names = [f"g@@many{number:03}" for number in range(2 * ROWS_PER_STATEMENT + 1)]
+    for name in names:
+        first.register(name, "10.0.2.1")
+    first.store.close(first.now_ms)
+    second = Run(tmp_path, first.wall_ms)
+    assert len(second.load()) == len(SERVICES) + len(names)
+    second.store.open()
+    for name in names:
+        second.store.changed(datum_key("public", name))  # unknown to this run's registry, so gone
+    second.store.close(second.now_ms)
+    assert len(Run(tmp_path, second.wall_ms).load()) == len(SERVICES)
 
 
 def test_an_orderly_end_writes_the_rest(tmp_path: Path, first: Run) -> None:
