@@ -63,7 +63,7 @@ def check_user(access: AccessRule, call: Call, services: Services) -> None:
     if call.hop_token:
         return
     if memo is not None:
-        memo.allowed = version, session
+        memo.allow(version, session)
     elif key is not None:
         services.decisions.keep(version, key, session)
 

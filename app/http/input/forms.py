@@ -56,11 +56,16 @@ def parse_plain(raw: bytes) -> dict[str, str] | None:
 def _pair(part: str) -> tuple[str, str]:
     """Name and value of a ``name=value``; an empty name when either is not plain (see ``parse_plain``)."""
     name, _, value = part.partition("=")
-    if "%" in value:
-        value = _unescape_ascii(value)
-        if not value.isascii() or not value.isprintable() or " " in value:
-            return "", ""
-    return ("", "") if "%" in name else (name, value)
+    plain = plain_value(value)
+    return ("", "") if plain is None or "%" in name else (name, plain)
+
+
+def plain_value(escaped: str) -> str | None:
+    """A value that consists of characters of plain queries, without its escapes; None if it is not plain then."""
+    if "%" not in escaped:
+        return escaped
+    value = _unescape_ascii(escaped)
+    return value if value.isascii() and value.isprintable() and " " not in value else None
 
 
 _USUAL_ESCAPES = (("%22", '"'), ("%3A", ":"), ("%2C", ","), ("%7B", "{"), ("%7D", "}"), ("%40", "@"))

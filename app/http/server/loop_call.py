@@ -99,10 +99,7 @@ class LoopCall(Call):
     def parse(self, parser: Callable[[Parameters], C]) -> C:
         memo = self.memo
         if memo is not None:
-            if memo.parser is not parser:
-                memo.command = parser(self.parameters)
-                memo.parser = parser
-            return memo.command
+            return memo.command if memo.parser is parser else memo.parse(parser, self)
         if parser not in MEMOISED:
             return parser(self.parameters)
         query = self.raw_query

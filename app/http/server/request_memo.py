@@ -47,17 +47,19 @@ class RequestMemo(Generic[R]):
         self.find: Callable[[bytes], R | None] = self._made.get
         """The request that a piece of bytes is, behind a whole request; None for one that is to be parsed."""
 
-    def note(self, data: bytes, request: R) -> None:
-        """Take note that a piece of bytes was one whole request, and nothing else."""
+    def note(self, data: bytes, request: R) -> bool:
+        """Take note that a piece of bytes was one whole request, and nothing else; return whether it came before."""
         if len(data) > BYTES_MAX:
-            return
+            return False
         mark = hash(data)
         if mark not in self._marks:
             if len(self._marks) >= MARKS_MAX:
                 self._marks.clear()
             self._marks.add(mark)
-        elif self._has_room() and (kept := self._keep(request)) is not None:
+            return False
+        if self._has_room() and (kept := self._keep(request)) is not None:
             self._made[data] = kept
+        return True
 
     def _has_room(self) -> bool:
         if len(self._made) < ENTRIES_MAX:

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from app.http.server.request_memo import RequestMemo
 from app.http.server.request_reader import IDLE, Bounds, Refusal, Request, RequestReader
+from app.http.server.varied_requests import find_varied, note_varied
 
 PIPELINED_MAX = 64
 TURN_WORK = 1_024
@@ -29,7 +30,7 @@ class Turns(Bounds, Protocol):
     """The room that the connections of a server share, and the turns of its loop."""
 
     repeated: RequestMemo[Request]
-    """The requests that came before to the byte."""
+    """The requests that came before to the byte, and the shapes of those that come with other metadata."""
 
     def soon(self, function: Callable[[], None]) -> object:
         """Have a function called in the loop's next turn."""
@@ -129,7 +130,7 @@ class RequestQueue:
     def _take_piece(self, data: bytes) -> None:
         """Take a piece that begins with a request; nearly all are one whole request that came before to the byte."""
         reader = self.reader
-        request = self._repeated.find(data)
+        request = self._repeated.find(data) or find_varied(self._repeated, data)
         if request is not None and (not request.body or self._server.reserve(len(request.body))):
             reader.skip()
             self.on_request(request)
@@ -139,8 +140,10 @@ class RequestQueue:
         if refusal is not None:
             self._answerer.refuse(refusal)
         latest, reader.latest = reader.latest, None
-        if latest is not None and reader.taken == 1 and reader.phase is IDLE and not reader.ended:
-            self._repeated.note(data, latest)
+        if latest is None or reader.taken != 1 or reader.phase is not IDLE or reader.ended:
+            return
+        if not self._repeated.note(data, latest):
+            note_varied(self._repeated, data, latest)
 
     @property
     def is_empty(self) -> bool:

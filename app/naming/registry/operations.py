@@ -36,6 +36,15 @@ class RegisterInstance(NamedTuple):
     instance_id: str = ""
     """The id that the client asks for, empty for none; only clients with a connection send one."""
 
+    def with_metadata(self, metadata: Metadata) -> "RegisterInstance":
+        """The same registration with other metadata."""
+        return _new_tuple(RegisterInstance, (*self[:_METADATA], metadata, *self[_METADATA + 1 :]))
+
+
+_METADATA = RegisterInstance._fields.index("metadata")
+# ``_new_tuple(C, (...))`` is ``C(...)`` without its function in Python.
+_new_tuple = tuple.__new__
+
 
 @dataclass(frozen=True, slots=True)
 class DeregisterInstance:
