@@ -8,7 +8,8 @@ from dataclasses import asdict, is_dataclass
 from dataclasses import fields as dataclass_fields
 from datetime import UTC, datetime
 from functools import lru_cache, partial
-from operator import attrgetter
+from itertools import compress
+from operator import attrgetter, ne
 from typing import Any, NamedTuple
 
 import orjson
@@ -124,7 +125,7 @@ class AuditTrail:
     def _quick_line(self, at_ms: int, who: Actor, what: str, key: str, before: object, after: object) -> str | None:
         """The line of a change that is plain and holds no field with the name of a secret; else None."""
         old, new = _differing(before, after)
-        if any(_may_have_secret(side) for side in (old, new) if side is not None):
+        if (old is not None and _may_have_secret(old)) or (new is not None and _may_have_secret(new)):
             return None
         return _plain_line(self._fields(at_ms, who, what, key, old, new))
 
@@ -159,15 +160,12 @@ class AuditTrail:
         return json_line({"time": time_text(self._wall_ms()), "node": self._node, "what": "lost", "lines": count})
 
 
+@lru_cache(64)
 def time_text(wall_ms: int) -> str:
     """A time as ISO 8601 in UTC, with milliseconds."""
     second, ms = divmod(wall_ms, 1_000)
-    return f"{_second_text(second)}.{ms:03}Z"
-
-
-@lru_cache(64)
-def _second_text(second: int) -> str:
-    return datetime.fromtimestamp(second, UTC).isoformat(timespec="seconds").removesuffix("+00:00")
+    text = datetime.fromtimestamp(second, UTC).isoformat(timespec="seconds").removesuffix("+00:00")
+    return f"{text}.{ms:03}Z"
 
 
 def _plain_line(fields: Mapping[str, Any]) -> str | None:
@@ -237,13 +235,13 @@ def _differing(before: object, after: object) -> tuple[object, object]:
     """Of two objects, the fields that differ; anything else as it is, the instances of a list by their fields."""
     read_old, read_new = _reader_of(type(before)), _reader_of(type(after))  # type: ignore[arg-type]
     if read_old is not None and read_new is not None:
+        olds, news = read_old(before), read_new(after)
         old, new = {}, {}
-        for name, was, now in zip(_SHOWN, read_old(before), read_new(after), strict=True):
-            if was != now:
-                if was is not None:
-                    old[name] = was
-                if now is not None:
-                    new[name] = now
+        for name, was, now in compress(zip(_SHOWN, olds, news, strict=True), map(ne, olds, news)):
+            if was is not None:
+                old[name] = was
+            if now is not None:
+                new[name] = now
         return old, new
     before, after = _fields_of(before), _fields_of(after)
     if not isinstance(before, Mapping) or not isinstance(after, Mapping):
@@ -281,10 +279,7 @@ def _may_have_secret(value: object) -> bool:
     for name, one in value.items():
         if type(name) is not str or len(name) > NAME_CHARS_MAX or _is_secret_name(name):
             return True
-        if type(one) is dict:
-            if _may_have_secret(one):
-                return True
-        elif not (one is None or isinstance(one, str | int | float)):
+        if type(one) is not str and one is not None and _may_have_secret(one):
             return True
     return False
 

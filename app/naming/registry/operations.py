@@ -102,6 +102,8 @@ def check_weight(weight: float) -> float:
     Raises:
         WeightRefused: not a number, or out of range. Real Nacos stores NaN; no balancer can use it.
     """
+    if WEIGHT_POSITIVE_MIN <= weight <= WEIGHT_MAX:
+        return weight + 0.0
     if math.isnan(weight) or weight > WEIGHT_MAX or weight < 0:
         raise WeightRefused("instance format invalid: The weights range from 0.0 to 10000.0")
     return clamp_weight(weight)
@@ -121,12 +123,15 @@ Ids = Iterable[str | None] | IdAllocator
 """The instance ids of a service; read only to find a free number."""
 
 
-def register(old: Instance | None, command: RegisterInstance, ids: Ids, shared: Shared) -> Instance:
+def register(
+    old: Instance | None, command: RegisterInstance, ids: Ids, shared: Shared, size: int | None = None
+) -> Instance:
     """The instance after a registration; ``old``, the one before it, keeps its health and id.
 
+    ``size``: the bytes of the command's metadata, where known. ``ids`` are read for a new instance only.
     Source: Nacos 1.4.1 ServiceManager.updateIpAddresses.
     """
-    metadata = shared.metadata({} if command.metadata is None else command.metadata)
+    metadata = shared.metadata({} if command.metadata is None else command.metadata, size)
     weight = check_weight(command.weight)
     app: str | None
     instance_id: str | None

@@ -22,9 +22,11 @@ class RecentChanges:
     The caller holds the lock of the services. A change costs one append to a list.
     """
 
-    __slots__ = ("_count", "_logs")
+    __slots__ = ("_count", "_kept", "_logs")
 
-    def __init__(self) -> None:
+    def __init__(self, *, kept: bool = True) -> None:
+        """``kept``: False of a node without peers, which sends no deltas."""
+        self._kept = kept
         self._logs: dict[Service, None] = {}
         self._count = 0
 
@@ -34,6 +36,8 @@ class RecentChanges:
 
     def note(self, service: Service, key: str) -> None:
         """Note the instance of the change to which the list's present version was given."""
+        if not self._kept:
+            return
         self._count += 1
         recent = service.recent
         if recent is None:

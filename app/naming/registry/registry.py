@@ -95,7 +95,7 @@ class Registry:
         """New lists begin above it: the highest epoch among the forgotten ones."""
         self._lock = self.table.lock
         self._shared = Shared()
-        self._recent = RecentChanges()
+        self._recent = RecentChanges(kept=not alone)
 
     # --- local changes ----------------------------------------------------------------------------
 
@@ -116,12 +116,17 @@ class Registry:
                 old.beat_ms = old.last_confirmed_ms = now_ms
                 return None
             size = metadata_bytes(command.metadata)
-            grown = size - (metadata_bytes(old.instance.metadata) if old is not None else 0)
-            self._admit(command, key, service, old, size)
+            if old is None:
+                known, grown = None, size
+                self._admit(command, key, service, size)
+            else:
+                known = old.instance
+                grown = size - metadata_bytes(known.metadata)
+                self.table.admit(command.namespace, command.service, service, 0, grown)
             if service is None or not is_listed:
                 service = self.table.open(command.namespace, command.service, now_ms)
-            known = old.instance if old else None
-            instance = operations.register(known, command, service.id_allocator or service.ids(), self._shared)
+            ids = (service.id_allocator or service.ids()) if known is None else ()
+            instance = operations.register(known, command, ids, self._shared, size)
             changed = self._put(service, key, instance, now_ms, grown, differs=is_listed)
             return None if changed is None else Replaced(changed, known)
 
@@ -151,7 +156,7 @@ class Registry:
             if found is not None and key in found.stored:
                 return None
             size = metadata_bytes(command.metadata)
-            self._admit(command, key, found, None, size)
+            self._admit(command, key, found, size)
             service = self.table.open(command.namespace, command.service, now_ms)
             instance = operations.instance_from_beat(command, service.id_allocator or service.ids(), self._shared)
             return self._put(service, key, instance, now_ms, size)
@@ -774,12 +779,11 @@ class Registry:
         command: operations.RegisterInstance | operations.Beat,
         key: str,
         service: Service | None,
-        stored: StoredInstance | None,
         size: int,
     ) -> None:
-        """Refuse what a registration with ``size`` bytes of metadata would add beyond a limit."""
+        """Refuse what an instance that is not stored would add beyond a limit, with ``size`` bytes of metadata."""
         # One that is retained is still there for its client.
-        old = stored.instance if stored else service.retained.get(key) if service is not None else None
+        old = service.retained.get(key) if service is not None else None
         grown = size - (metadata_bytes(old.metadata) if old else 0)
         self.table.admit(command.namespace, command.service, service, 0 if old else 1, grown)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from app.naming.model.meta import metadata_bytes
 from app.naming.model.model import Instance, Metadata, StoredInstance
 from distro.types import Version
 
@@ -17,7 +18,7 @@ MAPS_MET_ONCE_MAX = 4_096
 """Fewer than of those that were met again: where each registration says something new, none is ever met again, and a
 thousand bytes for each stay until there are so many."""
 MAP_ENTRIES_MAX = 16
-MAP_CHARS_MAX = 512
+MAP_BYTES_MAX = 512
 """Longer metadata is seldom shared, and the table must stay small."""
 
 _set: Callable[[object, str, object], None] = object.__setattr__
@@ -52,8 +53,8 @@ class Shared:
             self._ports.clear()
         return self._ports.setdefault(port, port)
 
-    def metadata(self, fields: Metadata) -> Metadata:
-        """The shared mapping with the same items in the same order."""
+    def metadata(self, fields: Metadata, size: int | None = None) -> Metadata:
+        """The shared mapping with the same items in the same order. ``size``: its ``metadata_bytes``, where known."""
         if len(fields) > MAP_ENTRIES_MAX:
             return fields
         key = tuple(fields.items())  # in their order, which answers show
@@ -66,7 +67,7 @@ class Shared:
                 self._maps.clear()
             self._maps[key] = known
             return known
-        if sum([len(name) + len(value or "") for name, value in key]) <= MAP_CHARS_MAX:
+        if (metadata_bytes(fields) if size is None else size) <= MAP_BYTES_MAX:
             if len(self._met_once) >= MAPS_MET_ONCE_MAX:
                 self._met_once.clear()
             self._met_once[key] = fields

@@ -131,12 +131,12 @@ def test_long_metadata_is_not_kept() -> None:
 def test_what_is_as_long_as_allowed_is_kept() -> None:
     kept = Shared()
     for fields in (
-        {"k" * 12: "x" * (shared.MAP_CHARS_MAX - 12)},
+        {"k" * 12: "x" * (shared.MAP_BYTES_MAX - 12)},
         {str(number): None for number in range(shared.MAP_ENTRIES_MAX)},
     ):
         assert kept.metadata(fields) is fields
         assert kept.metadata(dict(fields)) is fields
-    longer = {"k" * 12: "x" * (shared.MAP_CHARS_MAX - 11)}
+    longer = {"k" * 12: "x" * (shared.MAP_BYTES_MAX - 11)}
     kept.metadata(longer)
     assert kept.metadata(dict(longer)) is not longer
 
