@@ -27,7 +27,6 @@ from app.naming.registry.service_table import Counts
 from app.naming.registry.union import published_count, view_of
 from app.naming.wire.service_info import QUICK_HOSTS_MAX, ListAnswer, ListAnswers, Variant
 
-
 _LOCAL = Origin.LOCAL
 """Python 3.11 needs ten times as long to look a member up in its class."""
 
