@@ -8,8 +8,7 @@ from dataclasses import asdict, is_dataclass
 from dataclasses import fields as dataclass_fields
 from datetime import UTC, datetime
 from functools import lru_cache, partial
-from itertools import compress
-from operator import attrgetter, ne
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import orjson
@@ -235,9 +234,10 @@ def _differing(before: object, after: object) -> tuple[object, object]:
     """Of two objects, the fields that differ; anything else as it is, the instances of a list by their fields."""
     read_old, read_new = _reader_of(type(before)), _reader_of(type(after))  # type: ignore[arg-type]
     if read_old is not None and read_new is not None:
-        olds, news = read_old(before), read_new(after)
         old, new = {}, {}
-        for name, was, now in compress(zip(_SHOWN, olds, news, strict=True), map(ne, olds, news)):
+        for name, was, now in zip(_SHOWN, read_old(before), read_new(after), strict=True):
+            if was is now or was == now:  # nearly all are the same objects
+                continue
             if was is not None:
                 old[name] = was
             if now is not None:
