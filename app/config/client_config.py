@@ -5,6 +5,7 @@ The file is ``$ROLLCALL_CONFIG``, else ``$XDG_CONFIG_HOME/rollcall/cli.toml``, e
 
 import difflib
 import os
+import re
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -38,6 +39,8 @@ CLIENT_VARIABLES = frozenset(
     }
 )
 """Variables of commands, which are no settings of a node."""
+_SERVICE_LINK = re.compile(r"ROLLCALL_(SERVICE_HOST|SERVICE_PORT|PORT)(_.*)?")
+"""Variables that Kubernetes sets in every pod of a namespace with a service named rollcall."""
 
 PLAIN_KEYS = ("server", "namespace", "ca")
 CREDENTIAL_KEYS = ("user", "password", "password-file", "token")
@@ -56,6 +59,11 @@ _VARIABLES = {
 
 class ClientConfigError(Exception):
     """The environment or the file of a command cannot be used; the text says why, and holds no secret."""
+
+
+def is_no_setting(variable: str) -> bool:
+    """Whether a variable of the environment is none of a node's settings, though it begins as they do."""
+    return variable in CLIENT_VARIABLES or bool(_SERVICE_LINK.fullmatch(variable))
 
 
 @dataclass(frozen=True, slots=True)

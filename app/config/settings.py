@@ -3,7 +3,6 @@
 import difflib
 import math
 import os
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any, TypeVar
 from app.config import settings_keys as keys
 from app.config.addresses import PORT_MAX, is_loopback, join_address, own_address
 from app.config.auth_settings import AUTH_ENABLED, AUTH_KEYS, TOKEN_KEY, TOKEN_TTL, AuthSettings, parse_token_key
-from app.config.client_config import CLIENT_VARIABLES
+from app.config.client_config import is_no_setting
 from app.config.dns_settings import DNS_KEYS, DnsSettings, dns_settings, dns_warnings
 from app.config.guard_settings import GUARD_KEYS, GuardSettings, guard_settings
 from app.config.identity_settings import (
@@ -65,8 +64,6 @@ RPC_SDK_OFFSET, RPC_CLUSTER_OFFSET = 1_000, 1_001
 """From the HTTP port to those of gRPC; SDKs and members of Nacos 2.x compute them so."""
 
 _OURS = "rollcall."
-_SERVICE_LINK = re.compile(r"ROLLCALL_(SERVICE_HOST|SERVICE_PORT|PORT)(_.*)?")
-"""Variables that Kubernetes sets in every pod of a namespace with a service named rollcall; no settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +197,7 @@ class _Sources:
         snakes = [snake(name) for name in names]
         for given in (self.overrides, self.environ, self.properties):
             for name in sorted(given):
-                snaked = given is self.environ and name.startswith(snake(_OURS)) and not _is_no_setting(name)
+                snaked = given is self.environ and name.startswith(snake(_OURS)) and not is_no_setting(name)
                 known = snakes if snaked else names
                 if (snaked or name.startswith(_OURS)) and name not in known:
                     near = difflib.get_close_matches(name, known, n=1)
@@ -209,10 +206,6 @@ class _Sources:
         for key in (keys.CONF_DIR, keys.NACOS_HOME):
             if self.properties.get(key.name):
                 yield f"{key.name} has no effect in {self.file}, which was found without it"
-
-
-def _is_no_setting(variable: str) -> bool:
-    return variable in CLIENT_VARIABLES or bool(_SERVICE_LINK.fullmatch(variable))
 
 
 def read_settings(overrides: Mapping[str, str] | None = None, environ: Mapping[str, str] | None = None) -> Settings:
