@@ -19,6 +19,7 @@ from app.http.console import (
     session_pages,
     user_pages,
 )
+from app.http.openapi import description
 from app.http.v1 import (
     auth,
     catalog,
@@ -96,6 +97,7 @@ MODULES = (
     session_pages,
     live_pages,
     asset_pages,
+    description,
 )
 
 View = Callable[..., Response]

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from app.auth.access_rules import AccessRule, Action, Scope, Target
+from app.auth.access_words import words
 from app.http import blueprints
 from app.http.api.call import ROUTES
 from app.rpc.members.handlers import MemberHandlers
@@ -25,14 +25,6 @@ route that declares nothing does not import. `r` and `w` are the actions of perm
 Made by `python -m scripts.docs.access`.
 
 """
-_ABOUT = {
-    Target.SERVICE: "the service",
-    Target.DOM: "the service `dom`",
-    Target.KEY: "the service in `key`",
-    Target.GROUP: "all services of the group",
-    Target.NAMESPACE: "all services of the namespace",
-    Target.NAMESPACES: "all services of the namespace, without one those of all",
-}
 
 
 def rpc_routes() -> dict[str, GrpcRoute]:
@@ -43,28 +35,6 @@ def rpc_routes() -> dict[str, GrpcRoute]:
     naming.stop()
     members.stop()
     return {**naming.routes(), **members.routes(), **rebalancer.routes()}
-
-
-def words(rule: AccessRule) -> str:
-    """A rule in words."""
-    match rule.scope:
-        case Scope.PUBLIC:
-            who = "anybody"
-        case Scope.LOGGED_IN:
-            who = "any user"
-        case Scope.NAMING:
-            who = f"users with `{rule.action.value}` for {_ABOUT[rule.target]}"
-        case Scope.ADMIN:
-            who = "administrators" if rule.action is Action.READ else "administrators, to change"
-        case Scope.METRICS:
-            who = "who brings the scrape token; without one anybody, and with users administrators"
-        case Scope.MEMBERS:
-            who = "members alone"
-        case Scope.RECENT_MEMBERS:
-            who = "members alone, also those listed until lately"
-    if rule.by_cookie:
-        who += ", by the console's cookie"
-    return f"{who}; members" if rule.members_too else who
 
 
 def document() -> str:

@@ -18,6 +18,7 @@ from app.http.api.call_memo import CallMemo
 from app.http.api.dump_lines import Dumps
 from app.http.api.stats import HttpStats
 from app.http.input.params import Parameters
+from app.http.shapes.described import Described
 from app.limits.client_addresses import AddressTable, ClientAddress
 from app.metrics.instruments import Instruments
 from app.metrics.node_metrics import NodeMetrics
@@ -269,6 +270,8 @@ class Route:
     """It makes a difference whether a member calls."""
     at_root: bool = False
     """The path has no context path before it."""
+    described: Described | None = None
+    """What the endpoint takes and gives; None for one that is not in the description of the API."""
     is_client_write: bool = field(init=False)
     """Whether a call counts against the writes of the client's address: not those of members, and no beats."""
 
@@ -281,12 +284,18 @@ ROUTES: list[Route] = []
 
 
 def route(
-    method: str, *paths: str, access: AccessRule, hot: bool = False, at_root: bool = False
+    method: str,
+    *paths: str,
+    access: AccessRule,
+    hot: bool = False,
+    at_root: bool = False,
+    described: Described | None = None,
 ) -> Callable[[Endpoint], Endpoint]:
     """Return a decorator that adds an endpoint to the route table, once for each path."""
 
     def add(endpoint: Endpoint) -> Endpoint:
-        ROUTES.extend(Route(method, path, endpoint, access, hot, access.is_for_members, at_root) for path in paths)
+        for_members = access.is_for_members
+        ROUTES.extend(Route(method, path, endpoint, access, hot, for_members, at_root, described) for path in paths)
         return endpoint
 
     return add

@@ -13,6 +13,8 @@ from app.http.api.call import AUTHORIZATION, BEARER, JSON, Answer, Call, Reply, 
 from app.http.api.user_access import token_of, too_many_logins
 from app.http.input.schemas import load_parameters
 from app.http.input.user_schemas import FirstAdminSchema, LoginSchema
+from app.http.shapes.described import Described
+from app.http.shapes.user_shapes import FIRST_ADMIN, HAS_ADMIN, LOGIN
 from app.naming.model.nacos_errors import NoRight
 from app.naming.records.record_keys import user_key
 
@@ -24,7 +26,14 @@ PASSED_ON = ("x-forwarded-for", "x-real-ip", "forwarded", "via", "origin", "sec-
 _LOGIN, _FIRST_ADMIN = LoginSchema(), FirstAdminSchema()
 
 
-@route("POST", "/v1/auth/login", "/v1/auth/users/login", "/v3/auth/user/login", access=PUBLIC)
+@route(
+    "POST",
+    "/v1/auth/login",
+    "/v1/auth/users/login",
+    "/v3/auth/user/login",
+    access=PUBLIC,
+    described=Described(LOGIN, takes=(LoginSchema,), refusals=(403,)),
+)
 def login(call: Call, services: Services) -> Answer:
     """A token for a user and password. Shape: accessToken, tokenTtl (s), globalAdmin, username.
 
@@ -51,7 +60,12 @@ def _logged_in(token: str, ttl_s: int, name: str, *, is_admin: bool, message: st
     return Reply(200, body, JSON, {"Authorization": f"{BEARER}{token}"})
 
 
-@route("POST", "/v1/auth/users/admin", access=PUBLIC)
+@route(
+    "POST",
+    "/v1/auth/users/admin",
+    access=PUBLIC,
+    described=Described(FIRST_ADMIN, takes=(FirstAdminSchema,), refusals=(403,), also={409: HAS_ADMIN}),
+)
 def first_admin(call: Call, services: Services) -> Answer:
     """Make the first administrator, once, for a caller on this machine. Shape: username; password if it was made up.
 

@@ -9,6 +9,9 @@ from app.http.api.call import Answer, Call, Services, route
 from app.http.api.pages import page_size
 from app.http.input.name_pattern import literal_pattern
 from app.http.input.schemas import CatalogInstancesSchema, CatalogServicesSchema, ServiceSchema, load_parameters
+from app.http.shapes.described import Described
+from app.http.shapes.instance_shapes import CATALOG_INSTANCES
+from app.http.shapes.service_shapes import CATALOG_SERVICE, CATALOG_SERVICES, CHECK_TIMES
 from app.http.v1.service import found_view, is_found
 from app.naming.health.checks import FIRST_DELAY_MS
 from app.naming.model.keys import GROUP_SPLITTER, group_of, short_name_of
@@ -23,7 +26,12 @@ NO_TIME_YET = 2**63 - 1
 """The best time of a cluster before its first check. Source: Nacos 1.4.1 HealthCheckTask."""
 
 
-@route("GET", "/v1/ns/catalog/service", access=naming(READ))
+@route(
+    "GET",
+    "/v1/ns/catalog/service",
+    access=naming(READ),
+    described=Described(CATALOG_SERVICE, takes=(ServiceSchema,), refusals=(404,)),
+)
 def service_detail(call: Call, services: Services) -> Answer:
     """A service and its clusters. Shape: service, clusters."""
     view = found_view(call, services)
@@ -54,7 +62,12 @@ def _cluster(view: ServiceView, name: str) -> dict[str, Any]:
     }
 
 
-@route("GET", "/v1/ns/catalog/instances", access=naming(READ))
+@route(
+    "GET",
+    "/v1/ns/catalog/instances",
+    access=naming(READ),
+    described=Described(CATALOG_INSTANCES, takes=(CatalogInstancesSchema,), refusals=(404,)),
+)
 def instance_list(call: Call, services: Services) -> Answer:
     """One page of a cluster's instances, even disabled, with their true health. Shape: list, count (of all pages)."""
     values = load_parameters(_INSTANCES, call.parameters)
@@ -107,7 +120,12 @@ def _instance(one: Instance, last_confirmed_ms: int) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-@route("GET", "/v1/ns/catalog/services", access=naming(READ, Target.NAMESPACE))
+@route(
+    "GET",
+    "/v1/ns/catalog/services",
+    access=naming(READ, Target.NAMESPACE),
+    described=Described(CATALOG_SERVICES, takes=(CatalogServicesSchema,)),
+)
 def service_list(call: Call, services: Services) -> Answer:
     """One page of the services that pass the filters, with their counts, or with their instances.
 
@@ -191,7 +209,9 @@ def _hosts(instances: Iterable[Instance]) -> list[dict[str, Any]]:
     ]
 
 
-@route("GET", "/v1/ns/catalog/rt/service", access=naming(READ))
+@route(
+    "GET", "/v1/ns/catalog/rt/service", access=naming(READ), described=Described(CHECK_TIMES, takes=(ServiceSchema,))
+)
 def check_times(call: Call, services: Services) -> Answer:
     """The times that the health checks of a service's clusters take (ms). Shape: clusters.
 

@@ -9,7 +9,19 @@ from app.config.lookup_settings import ADDRESS_SERVER, FILE, LOOKUPS
 from app.http.api.answers import json_reply, rest_refusal, rest_reply
 from app.http.api.call import Answer, Call, Services, route
 from app.http.input import json_text
+from app.http.input.read_schemas import KeywordRead
 from app.http.input.schemas import LookupSchema, MemberSchema, load, load_parameters
+from app.http.shapes.described import Described
+from app.http.shapes.operator_shapes import (
+    ADDRESSES_BODY,
+    ADDRESSES_RESULT,
+    EMPTY_RESULT,
+    MEMBER_RESULT,
+    MEMBERS_RESULT,
+    REPORT,
+    REPORT_BODY,
+    TEXT_RESULT,
+)
 from app.lookup.member_sources import NoListError
 from app.naming.model.nacos_errors import InvalidParam
 from distro.types import MemberState
@@ -18,7 +30,7 @@ _MEMBER, _LOOKUP = MemberSchema(), LookupSchema()
 NACOS_LOOKUPS = (FILE, ADDRESS_SERVER)
 
 
-@route("POST", "/v1/core/cluster/report", access=MEMBERS)
+@route("POST", "/v1/core/cluster/report", access=MEMBERS, described=Described(REPORT, body=REPORT_BODY))
 def report(call: Call, services: Services) -> Answer:
     """Take a member's report on itself, from listed members only."""
     try:
@@ -32,7 +44,12 @@ def report(call: Call, services: Services) -> Answer:
     return json_reply(services.cluster.receive_report(body, call.remote_ip))
 
 
-@route("GET", "/v1/core/cluster/nodes", access=admin(READ).or_members())
+@route(
+    "GET",
+    "/v1/core/cluster/nodes",
+    access=admin(READ).or_members(),
+    described=Described(MEMBERS_RESULT, takes=(KeywordRead,)),
+)
 def nodes(call: Call, services: Services) -> Answer:
     """All members, or those whose address begins with ``keyword``."""
     return rest_reply(members_json(services, call.parameters.optional("keyword")))
@@ -43,7 +60,7 @@ def members_json(services: Services, prefix: str) -> list[dict[str, Any]]:
     return [services.cluster.member_json(one) for one in services.cluster.members() if one.address.startswith(prefix)]
 
 
-@route("GET", "/v1/core/cluster/self", access=admin(READ).or_members())
+@route("GET", "/v1/core/cluster/self", access=admin(READ).or_members(), described=Described(MEMBER_RESULT))
 def own_member(call: Call, services: Services) -> Answer:
     """This node as a member, in the wire shape of members."""
     return rest_reply(own_json(services))
@@ -55,19 +72,24 @@ def own_json(services: Services) -> dict[str, Any]:
     return cluster.member_json(next(one for one in cluster.members() if one.address == cluster.self_address))
 
 
-@route("GET", "/v1/core/cluster/simple/nodes", access=admin(READ).or_members())
+@route("GET", "/v1/core/cluster/simple/nodes", access=admin(READ).or_members(), described=Described(ADDRESSES_RESULT))
 def simple_nodes(call: Call, services: Services) -> Answer:
     """The addresses of the members that are UP."""
     return rest_reply([one.address for one in services.cluster.members() if one.state is MemberState.UP])
 
 
-@route("GET", "/v1/core/cluster/health", access=PUBLIC)
+@route("GET", "/v1/core/cluster/health", access=PUBLIC, described=Described(TEXT_RESULT))
 def health(call: Call, services: Services) -> Answer:
     """The state of this node, such as ``UP``."""
     return rest_reply(services.cluster.state().value)
 
 
-@route("POST", "/v1/core/cluster/switch/lookup", access=admin(WRITE))
+@route(
+    "POST",
+    "/v1/core/cluster/switch/lookup",
+    access=admin(WRITE),
+    described=Described(EMPTY_RESULT, takes=(LookupSchema,)),
+)
 def switch_lookup(call: Call, services: Services) -> Answer:
     """Take the member list from another source until the next start. Refused, with no change, if that gives none.
 
@@ -85,7 +107,7 @@ def switch_lookup(call: Call, services: Services) -> Answer:
     return rest_reply(None)
 
 
-@route("POST", "/v1/core/cluster/server/leave", access=MEMBERS)
+@route("POST", "/v1/core/cluster/server/leave", access=MEMBERS, described=Described(EMPTY_RESULT, body=ADDRESSES_BODY))
 def server_leave(call: Call, services: Services) -> Answer:
     """Take members out of the list: refused, as they would be back with the next start, read from the file.
 

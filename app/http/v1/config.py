@@ -3,6 +3,9 @@
 from app.auth.access_rules import LOGGED_IN, MEMBERS
 from app.http.api.answers import json_reply, text_reply
 from app.http.api.call import Answer, Call, Later, Reply, Services, route
+from app.http.input.read_schemas import ConfigSearchRead
+from app.http.shapes.described import Described
+from app.http.shapes.operator_shapes import DONE, NO_CHANGE
 
 CONFIG = "/v1/cs"
 CONFIGS = "/v1/cs/configs"
@@ -14,13 +17,19 @@ _ABSENT = Reply(404, b"config data not exist")
 _UNCHANGED = Reply(200, b"", None)
 
 
-@route("GET", "/v1/cs/communication/dataChange", access=MEMBERS)
+@route("GET", "/v1/cs/communication/dataChange", access=MEMBERS, described=Described(DONE))
 def data_change(call: Call, services: Services) -> Answer:
     """Acknowledge a configuration's change: a member that is real Nacos repeats the call until it is."""
     return json_reply(True)
 
 
-@route("GET", CONFIGS, access=LOGGED_IN, hot=True)
+@route(
+    "GET",
+    CONFIGS,
+    access=LOGGED_IN,
+    hot=True,
+    described=Described(None, takes=(ConfigSearchRead,), refusals=(404, 501)),
+)
 def get_config(call: Call, services: Services) -> Answer:
     """No configuration exists, with ``rollcall.config.absent``; a search among them is refused."""
     if not services.settings.config_absent or call.parameters.get("search") is not None:
@@ -29,7 +38,7 @@ def get_config(call: Call, services: Services) -> Answer:
     return _ABSENT
 
 
-@route("POST", "/v1/cs/configs/listener", access=LOGGED_IN, hot=True)
+@route("POST", "/v1/cs/configs/listener", access=LOGGED_IN, hot=True, described=Described(NO_CHANGE, refusals=(501,)))
 def listen(call: Call, services: Services) -> Answer:
     """Nothing has changed, with ``rollcall.config.absent``: told when the client's time is nearly over, as by Nacos."""
     if not services.settings.config_absent:

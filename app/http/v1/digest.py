@@ -9,12 +9,19 @@ from app.http.api.answers import json_reply, text_reply
 from app.http.api.call import Answer, Call, Reply, Services, route
 from app.http.api.digest_values import bucket_digests, service_digests
 from app.http.input.schemas import DigestSchema, load_parameters
+from app.http.shapes.described import Described
+from app.http.shapes.operator_shapes import DIGEST
 
 RETRY_AFTER_S = 2
 _DIGEST = DigestSchema()
 
 
-@route("GET", "/v1/ns/operator/digest", access=admin(READ).or_members())
+@route(
+    "GET",
+    "/v1/ns/operator/digest",
+    access=admin(READ).or_members(),
+    described=Described(DIGEST, takes=(DigestSchema,)),
+)
 def digest(call: Call, services: Services) -> Answer:
     """Digests of all buckets; with ``buckets`` of their services. Shape: docs/wire.md.
 

@@ -13,7 +13,10 @@ from app.http.api.answers import refuse_late, refuse_untimely
 from app.http.api.beats import take_batch
 from app.http.api.call import BYTES, CLOCK, DECLINE, JSON, OK, RELAY, TEXT, Answer, Call, Reply, Services, route
 from app.http.input import json_text
+from app.http.input.read_schemas import PagesRead, TypeRead
 from app.http.input.schemas import KeysSchema, SourceSchema, load, load_parameters
+from app.http.shapes.described import Described
+from app.http.shapes.operator_shapes import DATUM_BODY, DATUMS, KEYS_BODY, RECEIVED
 from app.naming.model.keys import CLIENT_KEY_PREFIX, EPHEMERAL_PREFIX, parse_datum_key
 from app.naming.model.nacos_errors import InvalidParam
 from app.replication.small_sends import SMALL_BYTES, SMALL_ZIPPED_BYTES
@@ -28,7 +31,7 @@ PASSED_MS_MAX = 1_000
 """A beat of this age that came to another member than its owner is not passed on; a later one is."""
 
 
-@route("PUT", "/v1/ns/distro/datum", access=RECENT_MEMBERS, hot=True)
+@route("PUT", "/v1/ns/distro/datum", access=RECENT_MEMBERS, hot=True, described=Described(RECEIVED, body=DATUM_BODY))
 def put_datum(call: Call, services: Services) -> Answer:
     """Take the datums of a peer. Shape: ``{key: {key, value, timestamp}}``, gzip or plain."""
     if _EMPTY_MAP.fullmatch(call.body):
@@ -59,7 +62,13 @@ def _small_frame(body: bytes) -> dict[str, Any] | None:
     return frame if isinstance(frame, dict) and all(key.startswith(ON_LOOP) for key in frame) else None
 
 
-@route("PUT", "/v1/ns/distro/checksum", access=MEMBERS, hot=True)
+@route(
+    "PUT",
+    "/v1/ns/distro/checksum",
+    access=MEMBERS,
+    hot=True,
+    described=Described(RECEIVED, takes=(SourceSchema, TypeRead), body=DATUM_BODY),
+)
 def put_checksum(call: Call, services: Services) -> Answer:
     """Compare a peer's datums with those here; fetch the ones that differ. Shape: ``{key: checksum or version}``."""
     # Of a type that is named there may be many keys in few services.
@@ -70,13 +79,13 @@ def put_checksum(call: Call, services: Services) -> Answer:
     return _received(services.replication.verify(call.body, source, call.headers, call.remote_ip, _type(call)))
 
 
-@route("PUT", "/v1/ns/distro/digest", access=MEMBERS)
+@route("PUT", "/v1/ns/distro/digest", access=MEMBERS, described=Described(RECEIVED, body=DATUM_BODY))
 def put_digest(call: Call, services: Services) -> Answer:
     """Answer one message of a verify round that compares digests, of a peer of our kind. Shape: docs/wire.md."""
     return Reply(200, services.replication.compare(call.body, call.headers, call.remote_ip), JSON)
 
 
-@route("PUT", "/v1/ns/distro/beats", access=MEMBERS, hot=True)
+@route("PUT", "/v1/ns/distro/beats", access=MEMBERS, hot=True, described=Described(RECEIVED, body=DATUM_BODY))
 def put_beats(call: Call, services: Services) -> Answer:
     """Take the beats that a peer of our kind got for services of this node; see ``app.http.api.beats``."""
     if call.on_loop and len(call.body) > SMALL_BYTES:
@@ -105,7 +114,7 @@ def put_beats(call: Call, services: Services) -> Answer:
     return Reply(200, take_batch(call.body, take), JSON)
 
 
-@route("GET", "/v1/ns/distro/datum", access=MEMBERS)
+@route("GET", "/v1/ns/distro/datum", access=MEMBERS, described=Described(DATUMS, takes=(PagesRead,), body=KEYS_BODY))
 def get_datum(call: Call, services: Services) -> Answer:
     """The datums of the keys in the body; keys without one are left out. Shape of the body: ``{"keys": "k1,k2"}``.
 
@@ -119,7 +128,7 @@ def get_datum(call: Call, services: Services) -> Answer:
     return _datums(*answer(keys, call.headers, call.remote_ip))
 
 
-@route("GET", "/v1/ns/distro/datums", access=MEMBERS)
+@route("GET", "/v1/ns/distro/datums", access=MEMBERS, described=Described(DATUMS, takes=(PagesRead, TypeRead)))
 def get_datums(call: Call, services: Services) -> Answer:
     """All datums of this node; 503 while it loads and has none: a peer would take no datums for the whole data.
 

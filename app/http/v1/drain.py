@@ -7,6 +7,10 @@ from app.http.api.answers import json_reply, refuse_untimely, text_reply
 from app.http.api.call import JSON, Answer, Call, Reply, Services, route
 from app.http.forward.peers import ask_members
 from app.http.input.params import Parameters, parse_detail
+from app.http.input.read_schemas import TIMEOUT_MS, TIMEOUT_MS_MAX, DetailRead, DrainRead, DrainStepRead, NodeDrainRead
+from app.http.shapes.described import Described
+from app.http.shapes.instance_shapes import DRAIN_JOB, DRAIN_STEP
+from app.http.shapes.operator_shapes import NODE_DRAIN_STATE
 from app.http.v1.explain import asked_instance, instance_parameters
 from app.naming.model.nacos_errors import InvalidParam, NotFound
 from app.operator.drain_steps import ACTIONS, take_safely
@@ -15,7 +19,6 @@ from app.operator.instance_facts import AskedInstance
 DRAIN = "/v1/ns/instance/drain"
 STEP = "/v1/ns/instance/drain/step"
 NODE_DRAIN = ("/v1/ns/operator/drain", "/v1/ns/ops/drain")
-TIMEOUT_MS, TIMEOUT_MS_MAX = 15_000, 60_000
 POLL_SLACK_MS = 500
 STEP_S = 1.0
 REMOVE_SLACK_S = 6.0
@@ -23,7 +26,12 @@ REMOVE_SLACK_S = 6.0
 RETRY_AFTER = {"Retry-After": "1"}
 
 
-@route("PUT", DRAIN, access=naming(WRITE))
+@route(
+    "PUT",
+    DRAIN,
+    access=naming(WRITE),
+    described=Described(DRAIN_JOB, takes=(DetailRead, DrainRead), also={202: DRAIN_JOB}),
+)
 def drain_instance(call: Call, services: Services) -> Answer:
     """Hide an instance, wait until clients know, then remove it. Calls for one instance join; status 202: not over yet.
 
@@ -48,7 +56,12 @@ def drain_instance(call: Call, services: Services) -> Answer:
     return _told(job.told())
 
 
-@route("GET", DRAIN, access=naming(READ))
+@route(
+    "GET",
+    DRAIN,
+    access=naming(READ),
+    described=Described(DRAIN_JOB, takes=(DetailRead,), refusals=(404,), also={202: DRAIN_JOB}),
+)
 def instance_drain(call: Call, services: Services) -> Answer:
     """How far this member is with the draining of an instance."""
     job = services.drains.find(asked_instance(parse_detail(call.parameters)))
@@ -62,7 +75,7 @@ def _told(told: dict[str, Any]) -> Reply:
     return Reply(200 if told["isOver"] else 202, body, JSON, {} if told["isOver"] else RETRY_AFTER)
 
 
-@route("POST", STEP, access=MEMBERS)
+@route("POST", STEP, access=MEMBERS, described=Described(DRAIN_STEP, takes=(DetailRead, DrainStepRead)))
 def take_step(call: Call, services: Services) -> Answer:
     """Take this member's part in a step of another member's job. Shape: known, inLists, subscribers, behind."""
     action = call.parameters.required("action")
@@ -103,7 +116,7 @@ def _milliseconds(parameters: Parameters, name: str, default: int) -> int:
 # --- a whole node ----------------------------------------------------------------------------------
 
 
-@route("PUT", *NODE_DRAIN, access=admin(WRITE))
+@route("PUT", *NODE_DRAIN, access=admin(WRITE), described=Described(NODE_DRAIN_STATE, takes=(NodeDrainRead,)))
 def drain_node(call: Call, services: Services) -> Answer:
     """Hand this node's clients and keys over to the others, and take no more; ``enabled=false`` takes that back."""
     enabled = call.parameters.optional("enabled", "true").lower()
@@ -115,7 +128,7 @@ def drain_node(call: Call, services: Services) -> Answer:
     return node_drain(call, services)
 
 
-@route("GET", *NODE_DRAIN, access=admin(READ))
+@route("GET", *NODE_DRAIN, access=admin(READ), described=Described(NODE_DRAIN_STATE))
 def node_drain(call: Call, services: Services) -> Answer:
     """How far this node is with its draining. Shape: draining, state, sdkConnections, unsentKeys, handedOver."""
     counters, cluster = services.counters(), services.cluster

@@ -6,13 +6,15 @@ from app.http.api.answers import text_reply
 from app.http.api.call import Answer, Call, Reply, Services, route
 from app.http.api.dump_lines import dump_lines
 from app.http.input.schemas import DumpSchema, load_parameters
+from app.http.shapes.described import Described
+from app.http.shapes.operator_shapes import DUMP
 
 _DUMP = DumpSchema()
 NDJSON = "application/x-ndjson"
 RETRY_AFTER_S = 5
 
 
-@route("GET", "/v1/ns/operator/dump", access=admin(READ))
+@route("GET", "/v1/ns/operator/dump", access=admin(READ), described=Described(DUMP, takes=(DumpSchema,)))
 def dump(call: Call, services: Services) -> Answer:
     """All services and instances here, one JSON object a line, sent while they are read. Shape: docs/wire.md.
 

@@ -5,6 +5,9 @@ from app.http.api.answers import json_reply
 from app.http.api.call import Answer, Call, Services, route
 from app.http.forward.peers import ask_members
 from app.http.input.params import DetailQuery, parse_detail
+from app.http.input.read_schemas import DetailRead, ExplainRead
+from app.http.shapes.described import Described
+from app.http.shapes.instance_shapes import EXPLAINED
 from app.operator.instance_facts import AskedInstance
 from app.operator.verdict import compare
 
@@ -22,7 +25,9 @@ def asked_instance(query: DetailQuery) -> AskedInstance:
     return AskedInstance(query.namespace, query.service, query.ip, query.port, query.cluster)
 
 
-@route("GET", EXPLAIN, access=naming(READ).or_members())
+@route(
+    "GET", EXPLAIN, access=naming(READ).or_members(), described=Described(EXPLAINED, takes=(DetailRead, ExplainRead))
+)
 def explain(call: Call, services: Services) -> Answer:
     """What the members know of an instance; with ``local=true`` this one alone. Shape: docs/operations.md."""
     query = parse_detail(call.parameters)

@@ -6,13 +6,21 @@ from app.auth.access_rules import WRITE, admin
 from app.http.api.answers import json_reply, refuse_untimely, text_reply
 from app.http.api.call import Answer, Call, Reply, Services, route
 from app.http.input.schemas import HealSchema, load_parameters
+from app.http.shapes.described import Described
+from app.http.shapes.operator_shapes import HEAL
 from app.naming.model.caller_texts import check_printable
 from app.naming.model.keys import check_namespace, check_service_chars, check_service_format
 
 _HEAL = HealSchema()
 
 
-@route("POST", "/v1/ns/operator/heal", "/v1/ns/ops/heal", access=admin(WRITE))
+@route(
+    "POST",
+    "/v1/ns/operator/heal",
+    "/v1/ns/ops/heal",
+    access=admin(WRITE),
+    described=Described(HEAL, takes=(HealSchema,)),
+)
 def heal(call: Call, services: Services) -> Answer:
     """Fetch what the other members hold of a service, and take it by the rules of replication; returns at once.
 

@@ -5,6 +5,9 @@ from app.http.api.answers import durable_elsewhere, elsewhere, json_reply
 from app.http.api.call import OK, Answer, Call, Services, route
 from app.http.input.schemas import ClusterConfigSchema, ClusterNameSchema, HealthSchema, load_parameters
 from app.http.input.values import lenient_bool
+from app.http.shapes.described import Described
+from app.http.shapes.operator_shapes import SERVER_HEALTH
+from app.http.shapes.service_shapes import CHECKERS
 from app.naming.health.check_headers import check_request
 from app.naming.model.meta import DEFAULT_CLUSTER_CONFIG, ClusterConfig, HealthChecker, health_checker
 from app.naming.model.model import ServiceView
@@ -14,7 +17,9 @@ from app.naming.records.record_keys import persistent_key, service_meta_key
 _CLUSTER, _CONFIG, _HEALTH = ClusterNameSchema(), ClusterConfigSchema(), HealthSchema()
 
 
-@route("PUT", "/v1/ns/cluster", access=naming(WRITE))
+@route(
+    "PUT", "/v1/ns/cluster", access=naming(WRITE), described=Described(takes=(ClusterNameSchema, ClusterConfigSchema))
+)
 def update_cluster(call: Call, services: Services) -> Answer:
     """Set how a cluster's persistent instances are checked, and its metadata; a missing cluster is created.
 
@@ -38,7 +43,9 @@ def update_cluster(call: Call, services: Services) -> Answer:
     return OK
 
 
-@route("PUT", "/v1/ns/health", "/v1/ns/health/instance", access=naming(WRITE))
+@route(
+    "PUT", "/v1/ns/health", "/v1/ns/health/instance", access=naming(WRITE), described=Described(takes=(HealthSchema,))
+)
 def set_health(call: Call, services: Services) -> Answer:
     """Set an instance's health in a cluster without a checker; an unknown instance is no error."""
     values = load_parameters(_HEALTH, call.parameters)
@@ -74,7 +81,7 @@ def _checker_of(view: ServiceView | None, service: str, cluster: str) -> HealthC
     return view.meta.clusters.get(cluster, DEFAULT_CLUSTER_CONFIG).checker
 
 
-@route("GET", "/v1/ns/health/server", access=LOGGED_IN)
+@route("GET", "/v1/ns/health/server", access=LOGGED_IN, described=Described(SERVER_HEALTH))
 def server_health(call: Call, services: Services) -> Answer:
     """The answer of a node that runs, with the number of its services and its port in a text. Shape: msg."""
     count = services.naming.counts(services.cluster.responsible).services
@@ -82,7 +89,7 @@ def server_health(call: Call, services: Services) -> Answer:
     return json_reply({"msg": f"Hello! I am Nacos-Naming and healthy! total services: raft {count}, local port:{port}"})
 
 
-@route("GET", "/v1/ns/health/checkers", access=LOGGED_IN)
+@route("GET", "/v1/ns/health/checkers", access=LOGGED_IN, described=Described(CHECKERS))
 def checkers(call: Call, services: Services) -> Answer:
     """Each kind of checker with its defaults. The path is that of Nacos 2.x; 1.4 maps another by mistake."""
     return json_reply({kind: HealthChecker(kind).to_json() for kind in ("TCP", "HTTP", "MYSQL", "NONE")})

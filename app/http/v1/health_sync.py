@@ -10,6 +10,9 @@ from app.http.api.call import OK, Answer, Call, Services, route
 from app.http.forward.peers import ask_member
 from app.http.input import json_text
 from app.http.input.schemas import StatusesSchema, load_parameters
+from app.http.shapes.described import Described
+from app.http.shapes.instance_shapes import STATUSES
+from app.http.shapes.operator_shapes import STATUS_BODY
 from app.naming.model.keys import DEFAULT_NAMESPACE, NAMESPACE_SPLITTER, check_service_format
 from app.naming.model.nacos_errors import InvalidParam, NotFound
 from app.naming.wire.checksum import checksum
@@ -22,7 +25,13 @@ _STATUSES = StatusesSchema()
 _CLOCK = SystemClock()
 
 
-@route("GET", "/v1/ns/instance/statuses", "/v1/ns/api/statuses", access=naming(READ, Target.KEY).or_members())
+@route(
+    "GET",
+    "/v1/ns/instance/statuses",
+    "/v1/ns/api/statuses",
+    access=naming(READ, Target.KEY).or_members(),
+    described=Described(STATUSES, takes=(StatusesSchema,), refusals=(404,)),
+)
 def statuses(call: Call, services: Services) -> Answer:
     """The health of a service's instances. Shape: ``{"ips": ["ip:port_true", ...]}``."""
     key = load_parameters(_STATUSES, call.parameters)["key"]
@@ -35,7 +44,7 @@ def statuses(call: Call, services: Services) -> Answer:
     return json_reply({"ips": [f"{one.ip}:{one.port}_{str(one.healthy).lower()}" for one in view.instances]})
 
 
-@route("POST", "/v1/ns/service/status", access=MEMBERS)
+@route("POST", "/v1/ns/service/status", access=MEMBERS, described=Described(body=STATUS_BODY))
 def receive_status(call: Call, services: Services) -> Answer:
     """Take a member's digests of its services; fetch the health of those that differ here.
 

@@ -35,6 +35,9 @@ from app.http.input.params import (
     parse_register,
     parse_register_persistent,
 )
+from app.http.input.read_schemas import BeatRead, DeregisterRead, DetailRead, ListRead, PatchRead, RegisterRead
+from app.http.shapes.described import Described
+from app.http.shapes.instance_shapes import BEAT_REPLY, INSTANCE, INSTANCE_LIST
 from app.http.v1.subscribers import subscribe
 from app.naming.model.model import Instance
 from app.naming.records.record_keys import persistent_key, service_meta_key
@@ -50,7 +53,9 @@ _VARIES = {"Vary": "Accept-Encoding"}
 _ZIPPED = {"Content-Encoding": "gzip", **_VARIES}
 
 
-@route("POST", "/v1/ns/instance", "/v1/ns/api", access=naming(WRITE), hot=True)
+@route(
+    "POST", "/v1/ns/instance", "/v1/ns/api", access=naming(WRITE), hot=True, described=Described(takes=(RegisterRead,))
+)
 def register(call: Call, services: Services) -> Answer:
     """Register an instance, or replace it as a whole."""
     command = call.parse(_register_parser(services))
@@ -105,7 +110,14 @@ def _keys_of(command: RegisterInstance | Beat) -> tuple[str, ...]:
     )
 
 
-@route("DELETE", "/v1/ns/instance", "/v1/ns/api", access=naming(WRITE), hot=True)
+@route(
+    "DELETE",
+    "/v1/ns/instance",
+    "/v1/ns/api",
+    access=naming(WRITE),
+    hot=True,
+    described=Described(takes=(DeregisterRead,)),
+)
 def deregister(call: Call, services: Services) -> Answer:
     """Remove an instance of the call's kind; an unknown one is no error, and an instance of the other kind stays."""
     command = parse_deregister(call.parameters, services.durable.switches.default_instance_ephemeral)
@@ -123,7 +135,9 @@ def deregister(call: Call, services: Services) -> Answer:
     return OK
 
 
-@route("PUT", "/v1/ns/instance", "/v1/ns/api", access=naming(WRITE), hot=True)
+@route(
+    "PUT", "/v1/ns/instance", "/v1/ns/api", access=naming(WRITE), hot=True, described=Described(takes=(RegisterRead,))
+)
 def update(call: Call, services: Services) -> Answer:
     """Replace an instance. For Java SDKs since 1.0.0 it must exist; for other clients a missing one is registered."""
     return answer_update(call, services, parse_agent(call.client_agent).java_since_1_0)
@@ -151,7 +165,9 @@ def _is_large(services: Services, asked: RegisterInstance | PatchInstance | Deta
     return services.naming.instance_count(asked.namespace, asked.service) > QUICK_HOSTS_MAX
 
 
-@route("PATCH", "/v1/ns/instance", "/v1/ns/api", access=naming(WRITE), hot=True)
+@route(
+    "PATCH", "/v1/ns/instance", "/v1/ns/api", access=naming(WRITE), hot=True, described=Described(takes=(PatchRead,))
+)
 def patch(call: Call, services: Services) -> Answer:
     """Change single attributes of an instance, of the persistent one when there are both kinds."""
     command = call.parse(parse_patch)
@@ -173,7 +189,15 @@ def patch(call: Call, services: Services) -> Answer:
     return OK
 
 
-@route("PUT", "/v1/ns/instance/beat", "/v1/ns/api/beat", "/v2/ns/instance/beat", access=naming(WRITE), hot=True)
+@route(
+    "PUT",
+    "/v1/ns/instance/beat",
+    "/v1/ns/api/beat",
+    "/v2/ns/instance/beat",
+    access=naming(WRITE),
+    hot=True,
+    described=Described(BEAT_REPLY, takes=(BeatRead,)),
+)
 def beat(call: Call, services: Services) -> Answer:
     """Take an instance's beat. Shape: clientBeatInterval, code, and unless the instance is unknown lightBeatEnabled."""
     return answer_beat(call, services, call.parse(parse_beat))
@@ -225,7 +249,14 @@ def _beat_reply(interval_ms: int, known: bool, light: bool) -> Reply:
     return Reply(200, body, JSON)
 
 
-@route("GET", "/v1/ns/instance", "/v1/ns/api", access=naming(READ), hot=True)
+@route(
+    "GET",
+    "/v1/ns/instance",
+    "/v1/ns/api",
+    access=naming(READ),
+    hot=True,
+    described=Described(INSTANCE, takes=(DetailRead,), refusals=(404,)),
+)
 def detail(call: Call, services: Services) -> Answer:
     """One instance with its true health, which no threshold covers."""
     query = parse_detail(call.parameters)
@@ -251,7 +282,14 @@ def detail_fields(instance: Instance) -> dict[str, Any]:
     }
 
 
-@route("GET", "/v1/ns/instance/list", "/v1/ns/api/list", access=naming(READ), hot=True)
+@route(
+    "GET",
+    "/v1/ns/instance/list",
+    "/v1/ns/api/list",
+    access=naming(READ),
+    hot=True,
+    described=Described(INSTANCE_LIST, takes=(ListRead,)),
+)
 def list_instances(call: Call, services: Services) -> Answer:
     """The instances of a service as clients balance over them; an unknown service has none."""
     return answer_list(call, services, call.parse(parse_list))

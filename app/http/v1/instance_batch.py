@@ -12,6 +12,8 @@ from app.http.input.hot_params import MetadataBatch, quick_batch
 from app.http.input.params import Parameters
 from app.http.input.schemas import MetadataBatchSchema, load_parameters
 from app.http.input.values import java_int, lenient_bool
+from app.http.shapes.described import Described
+from app.http.shapes.instance_shapes import UPDATED
 from app.naming.model.instance_check import check_metadata_size
 from app.naming.model.keys import DEFAULT_CLUSTER
 from app.naming.model.meta import metadata_bytes
@@ -30,13 +32,13 @@ LOOP_CHARS_MAX = 8_192
 PATHS = ("/v1/ns/instance/metadata/batch", "/v1/ns/api/metadata/batch")
 
 
-@route("PUT", *PATHS, access=naming(WRITE), hot=True)
+@route("PUT", *PATHS, access=naming(WRITE), hot=True, described=Described(UPDATED, takes=(MetadataBatchSchema,)))
 def put_metadata(call: Call, services: Services) -> Answer:
     """Set metadata keys of instances; their other keys stay. Shape: updated, as ``ip:port:unknown:cluster:kind``."""
     return _change(call, services, removes=False)
 
 
-@route("DELETE", *PATHS, access=naming(WRITE), hot=True)
+@route("DELETE", *PATHS, access=naming(WRITE), hot=True, described=Described(UPDATED, takes=(MetadataBatchSchema,)))
 def remove_metadata(call: Call, services: Services) -> Answer:
     """Take metadata keys out of instances, whatever the values. Shape: updated, as ``ip:port:unknown:cluster:kind``."""
     return _change(call, services, removes=True)

@@ -6,7 +6,11 @@ from app.http.api.answers import json_reply, text_reply
 from app.http.api.call import Answer, Call, Services, route
 from app.http.input.name_pattern import NamePattern
 from app.http.input.params import parse_beat, parse_list
+from app.http.input.read_schemas import DomBeatRead, DomListRead
 from app.http.input.schemas import AllNamesSchema, load_parameters
+from app.http.shapes.described import Described
+from app.http.shapes.instance_shapes import BEAT_REPLY, INSTANCE_LIST
+from app.http.shapes.service_shapes import ALL_NAMES
 from app.http.v1.instance import answer_beat, answer_list
 from app.http.v1.service import names_by_namespace
 from app.naming.model.keys import DEFAULT_GROUP, DEFAULT_NAMESPACE, GROUP_SPLITTER
@@ -30,19 +34,34 @@ def _service_of(call: Call) -> str:
     return f"{DEFAULT_GROUP}{GROUP_SPLITTER}{name}"
 
 
-@route("GET", "/v1/ns/api/srvIPXT", access=naming(READ, Target.DOM))
+@route(
+    "GET",
+    "/v1/ns/api/srvIPXT",
+    access=naming(READ, Target.DOM),
+    described=Described(INSTANCE_LIST, takes=(DomListRead,), is_old=True),
+)
 def srv_ipxt(call: Call, services: Services) -> Answer:
     """The instances of the service ``dom``, as GET ``/instance/list`` answers them."""
     return answer_list(call, services, parse_list(call.parameters, _service_of(call)))
 
 
-@route("GET", "/v1/ns/api/clientBeat", access=naming(WRITE, Target.DOM))
+@route(
+    "GET",
+    "/v1/ns/api/clientBeat",
+    access=naming(WRITE, Target.DOM),
+    described=Described(BEAT_REPLY, takes=(DomBeatRead,), is_old=True),
+)
 def client_beat(call: Call, services: Services) -> Answer:
     """Take a beat for the service ``dom``, as PUT ``/instance/beat``."""
     return answer_beat(call, services, parse_beat(call.parameters, _service_of(call)))
 
 
-@route("GET", "/v1/ns/api/allDomNames", access=admin(READ))
+@route(
+    "GET",
+    "/v1/ns/api/allDomNames",
+    access=admin(READ),
+    described=Described(ALL_NAMES, takes=(AllNamesSchema,), is_old=True),
+)
 def all_names(call: Call, services: Services) -> Answer:
     """Names without group, by namespace. Shape: count (of namespaces), doms."""
     only_ours = load_parameters(_ALL_NAMES, call.parameters)["responsible_only"]
@@ -53,11 +72,25 @@ def all_names(call: Call, services: Services) -> Answer:
     return json_reply({"count": len(names), "doms": names})
 
 
-@route("POST", *(f"/v1/ns/raft/{name}" for name in ("vote", "beat", "datum", "datum/commit")), access=MEMBERS)
-@route("PUT", "/v1/ns/raft/datum/reload", access=MEMBERS)
-@route("DELETE", "/v1/ns/raft/datum", "/v1/ns/raft/datum/commit", access=MEMBERS)
 @route(
-    "GET", *(f"/v1/ns/raft/{name}" for name in ("peer", "datum", "state", "listeners", "leader")), access=admin(READ)
+    "POST",
+    *(f"/v1/ns/raft/{name}" for name in ("vote", "beat", "datum", "datum/commit")),
+    access=MEMBERS,
+    described=Described(None, refusals=(501,), is_old=True),
+)
+@route("PUT", "/v1/ns/raft/datum/reload", access=MEMBERS, described=Described(None, refusals=(501,), is_old=True))
+@route(
+    "DELETE",
+    "/v1/ns/raft/datum",
+    "/v1/ns/raft/datum/commit",
+    access=MEMBERS,
+    described=Described(None, refusals=(501,), is_old=True),
+)
+@route(
+    "GET",
+    *(f"/v1/ns/raft/{name}" for name in ("peer", "datum", "state", "listeners", "leader")),
+    access=admin(READ),
+    described=Described(None, refusals=(501,), is_old=True),
 )
 def old_raft(call: Call, services: Services) -> Answer:
     """Refuse calls of the Raft before 1.4, in Nacos's words but with 501: its 500 would be a fault of this node."""

@@ -14,6 +14,8 @@ from app.http.input.schemas import (
     NamespaceUpdateSchema,
     load_parameters,
 )
+from app.http.shapes.described import Described
+from app.http.shapes.operator_shapes import DONE, NAMESPACE_QUERY
 from app.naming.model.caller_texts import TRIMMED
 from app.naming.model.keys import DEFAULT_NAMESPACE
 from app.naming.model.nacos_errors import InvalidParam, NoRight, Unavailable
@@ -41,7 +43,9 @@ def _shown(one: Namespace) -> dict[str, Any]:
     }
 
 
-@route("GET", PATH, access=LOGGED_IN)
+@route(
+    "GET", PATH, access=LOGGED_IN, described=Described(NAMESPACE_QUERY, takes=(NamespaceQuerySchema,), refusals=(404,))
+)
 def query_namespaces(call: Call, services: Services) -> Answer:
     """The namespaces in which the caller has a right, the public one first; or one in full; or if an id is taken.
 
@@ -64,7 +68,7 @@ def query_namespaces(call: Call, services: Services) -> Answer:
     return rest_reply(listed)
 
 
-@route("POST", PATH, access=admin(WRITE))
+@route("POST", PATH, access=admin(WRITE), described=Described(DONE, takes=(NamespaceCreateSchema,)))
 def create_namespace(call: Call, services: Services) -> Answer:
     """Create a namespace, with a random id when none is given. Shape: false when the id is taken or not allowed."""
     values = load_parameters(_CREATE, call.parameters)
@@ -83,7 +87,7 @@ def _own_id(services: Services) -> str:
     raise Unavailable("this member may not make a namespace now, please try another server")
 
 
-@route("PUT", PATH, access=admin(WRITE))
+@route("PUT", PATH, access=admin(WRITE), described=Described(DONE, takes=(NamespaceUpdateSchema,)))
 def update_namespace(call: Call, services: Services) -> Answer:
     """Rename a namespace. Shape: always true, as in Nacos, even for an unknown namespace."""
     values = load_parameters(_UPDATE, call.parameters)
@@ -95,7 +99,7 @@ def update_namespace(call: Call, services: Services) -> Answer:
     return json_reply(True)
 
 
-@route("DELETE", PATH, access=admin(WRITE))
+@route("DELETE", PATH, access=admin(WRITE), described=Described(DONE, takes=(NamespaceRemoveSchema,)))
 def remove_namespace(call: Call, services: Services) -> Answer:
     """Remove a namespace; its services stay. Shape: always true, as in Nacos, even for an unknown namespace."""
     name = load_parameters(_REMOVE, call.parameters)["id"]

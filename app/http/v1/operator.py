@@ -16,6 +16,18 @@ from app.http.input.schemas import (
     load,
     load_parameters,
 )
+from app.http.shapes.described import Described, text_of
+from app.http.shapes.operator_shapes import (
+    DISTRO_STATUS,
+    EMPTY_RESULT,
+    ENGINE,
+    FACTS_RESULT,
+    LOG_BODY,
+    METRICS,
+    RAFT_STATE,
+    SERVERS,
+)
+from app.http.shapes.service_shapes import RESPONSIBLE
 from app.naming.model.nacos_errors import InvalidParam
 from distro.types import MemberState
 
@@ -47,7 +59,7 @@ def _paths(path: str) -> tuple[str, str]:
     return f"/v1/ns/operator/{path}", f"/v1/ns/ops/{path}"
 
 
-@route("GET", *_paths("metrics"), access=LOGGED_IN)
+@route("GET", *_paths("metrics"), access=LOGGED_IN, described=Described(METRICS))
 def metrics(call: Call, services: Services) -> Answer:
     """Status and counts. To Java SDKs a server whose ``status`` is not UP is down."""
     counts = services.naming.counts(services.cluster.responsible)
@@ -64,7 +76,7 @@ def metrics(call: Call, services: Services) -> Answer:
     )
 
 
-@route("GET", *_paths("servers"), access=LOGGED_IN)
+@route("GET", *_paths("servers"), access=LOGGED_IN, described=Described(SERVERS, takes=(ServersSchema,)))
 def servers(call: Call, services: Services) -> Answer:
     """All members as this node sees them, or only those that are UP."""
     only_up = load_parameters(_SERVERS, call.parameters)["healthy"]
@@ -72,7 +84,7 @@ def servers(call: Call, services: Services) -> Answer:
     return json_reply({"servers": [services.cluster.member_json(one) for one in members]})
 
 
-@route("GET", *_paths("distro/server"), access=naming(READ))
+@route("GET", *_paths("distro/server"), access=naming(READ), described=Described(RESPONSIBLE, takes=(ServiceSchema,)))
 def responsible_server(call: Call, services: Services) -> Answer:
     """The member responsible for a service. Shape: responsibleServer."""
     values = load_parameters(_SERVICE, call.parameters)
@@ -81,7 +93,9 @@ def responsible_server(call: Call, services: Services) -> Answer:
     return json_reply({"responsibleServer": services.cluster.map_srv(values["service"])})
 
 
-@route("GET", *_paths("distro/status"), access=admin(READ))
+@route(
+    "GET", *_paths("distro/status"), access=admin(READ), described=Described(DISTRO_STATUS, takes=(DistroStatusSchema,))
+)
 def distro_status(call: Call, services: Services) -> Answer:
     """All members. Shape: status; an empty object for any action but ``view``."""
     if load_parameters(_DISTRO_STATUS, call.parameters)["action"] != "view":
@@ -89,13 +103,13 @@ def distro_status(call: Call, services: Services) -> Answer:
     return json_reply({"status": [services.cluster.member_json(one) for one in services.cluster.members()]})
 
 
-@route("GET", *_paths("distro"), access=admin(READ).or_members())
+@route("GET", *_paths("distro"), access=admin(READ).or_members(), described=Described(ENGINE))
 def engine(call: Call, services: Services) -> Answer:
     """How replication is doing here: threads, what each peer lacks, queues, rounds. Shape: docs/operations.md."""
     return json_reply(services.engine_facts())
 
 
-@route("GET", *_paths("server/status"), access=MEMBERS)
+@route("GET", *_paths("server/status"), access=MEMBERS, described=Described(takes=(ServerStatusSchema,)))
 def receive_server_status(call: Call, services: Services) -> Answer:
     """Take the report of a member before 1.3, without effect: the member list is configured.
 
@@ -110,14 +124,14 @@ def receive_server_status(call: Call, services: Services) -> Answer:
     return OK
 
 
-@route("GET", *_paths("cluster/state"), access=admin(READ).or_members())
+@route("GET", *_paths("cluster/state"), access=admin(READ).or_members(), described=Described(RAFT_STATE))
 def cluster_state(call: Call, services: Services) -> Answer:
     """The state of Raft at this member. There is no Raft here: each member is a follower without a leader."""
     state: dict[str, Any] = {"ip": services.cluster.self_address, "term": -1, "leaderDueMs": 0, "heartbeatDueMs": 0}
     return json_reply({**state, "state": "FOLLOWER"})
 
 
-@route("PUT", *_paths("log"), access=admin(WRITE))
+@route("PUT", *_paths("log"), access=admin(WRITE), described=Described(takes=(LogLevelSchema,)))
 def set_log_level(call: Call, services: Services) -> Answer:
     """Set the level of one of this node's logs, until its restart; an unknown log changes nothing."""
     values = load_parameters(_LOG_LEVEL, call.parameters)
@@ -142,7 +156,7 @@ def _set_level(services: Services, name: str, level: str) -> None:
         logging.getLogger(ours).setLevel(LEVELS[level.upper()])
 
 
-@route("PUT", "/v1/core/ops/log", access=admin(WRITE))
+@route("PUT", "/v1/core/ops/log", access=admin(WRITE), described=Described(text_of("200"), body=LOG_BODY))
 def set_core_log_level(call: Call, services: Services) -> Answer:
     """Set the level of one of this node's logs, from a JSON body; an unknown log changes nothing.
 
@@ -154,13 +168,13 @@ def set_core_log_level(call: Call, services: Services) -> Answer:
     return text_reply(200, "200")
 
 
-@route("GET", "/v1/core/ops/idInfo", access=admin(READ))
+@route("GET", "/v1/core/ops/idInfo", access=admin(READ), described=Described(FACTS_RESULT))
 def id_info(call: Call, services: Services) -> Answer:
     """The id generators in use: none."""
     return rest_reply({})
 
 
-@route("POST", "/v1/core/ops/raft", access=MEMBERS)
+@route("POST", "/v1/core/ops/raft", access=MEMBERS, described=Described(EMPTY_RESULT))
 def raft_operation(call: Call, services: Services) -> Answer:
     """Refuse a command to Raft, which is not here. For members only."""
     return rest_refusal(500, "there is no Raft here: members replicate with Distro")

@@ -19,6 +19,8 @@ from app.http.input.schemas import (
     ServiceUpdateSchema,
     load_parameters,
 )
+from app.http.shapes.described import Described
+from app.http.shapes.service_shapes import CHECKSUM, NAMES_BY_NAMESPACE, SERVICE, SERVICE_NAMES
 from app.naming.model.caller_texts import check_printable
 from app.naming.model.keys import check_service_format, group_of, short_name_of
 from app.naming.model.meta import DEFAULT_CLUSTER_CONFIG, ServiceMeta
@@ -34,7 +36,7 @@ _CREATE, _UPDATE, _SELECTOR = ServiceCreateSchema(), ServiceUpdateSchema(), Serv
 _LIST, _NAMES = ServiceListSchema(), ServiceNamesSchema()
 
 
-@route("POST", "/v1/ns/service", access=naming(WRITE))
+@route("POST", "/v1/ns/service", access=naming(WRITE), described=Described(takes=(ServiceSchema, ServiceCreateSchema)))
 def create_service(call: Call, services: Services) -> Answer:
     """Create a service that stays without instances."""
     names = load_parameters(_SERVICE, call.parameters)
@@ -62,7 +64,7 @@ def answer_create(call: Call, services: Services, namespace: str, service: str, 
     return OK
 
 
-@route("DELETE", "/v1/ns/service", access=naming(WRITE))
+@route("DELETE", "/v1/ns/service", access=naming(WRITE), described=Described(takes=(ServiceSchema,)))
 def remove_service(call: Call, services: Services) -> Answer:
     """Remove a service, with its instances."""
     values = load_parameters(_SERVICE, call.parameters)
@@ -73,7 +75,12 @@ def remove_service(call: Call, services: Services) -> Answer:
     return OK
 
 
-@route("PUT", "/v1/ns/service", access=naming(WRITE))
+@route(
+    "PUT",
+    "/v1/ns/service",
+    access=naming(WRITE),
+    described=Described(takes=(NeededServiceSchema, ServiceUpdateSchema, ServiceSelectorSchema)),
+)
 def update_service(call: Call, services: Services) -> Answer:
     """Replace a service's threshold, metadata and selector; a value that the call does not name becomes the default."""
     names, meta = load_parameters(_NEEDED, call.parameters), load_parameters(_UPDATE, call.parameters)
@@ -87,7 +94,9 @@ def update_service(call: Call, services: Services) -> Answer:
     return OK
 
 
-@route("GET", "/v1/ns/service", access=naming(READ))
+@route(
+    "GET", "/v1/ns/service", access=naming(READ), described=Described(SERVICE, takes=(ServiceSchema,), refusals=(404,))
+)
 def query_service(call: Call, services: Services) -> Answer:
     """A service's description. Shape: name, namespaceId, protectThreshold, metadata, selector, groupName, clusters."""
     view = found_view(call, services)
@@ -123,7 +132,12 @@ def found_view(call: Call, services: Services) -> ServiceView:
     return view
 
 
-@route("GET", "/v1/ns/service/list", access=naming(READ, Target.GROUP))
+@route(
+    "GET",
+    "/v1/ns/service/list",
+    access=naming(READ, Target.GROUP),
+    described=Described(SERVICE_NAMES, takes=(ServiceListSchema,)),
+)
 def list_services(call: Call, services: Services) -> Answer:
     """One page of the names of a group; of all groups, with the group, for ``*``. Shape: doms, count (of all pages)."""
     values = load_parameters(_LIST, call.parameters)
@@ -149,7 +163,12 @@ def _passes(view: ServiceView | None, wanted: MetadataFilter) -> bool:
     return view.metadata.get(wanted.key) == wanted.value
 
 
-@route("GET", "/v1/ns/service/names", access=naming(READ, Target.NAMESPACES))
+@route(
+    "GET",
+    "/v1/ns/service/names",
+    access=naming(READ, Target.NAMESPACES),
+    described=Described(NAMES_BY_NAMESPACE, takes=(ServiceNamesSchema,)),
+)
 def search_names(call: Call, services: Services) -> Answer:
     """The names, without group, that a search finds, by namespace. Shape: services, count (of namespaces).
 
@@ -186,7 +205,12 @@ def is_found(full_name: str, pattern: NamePattern) -> bool:
     return pattern.matches(f"{full_name}:[]")
 
 
-@route("PUT", "/v1/ns/service/checksum", access=naming(READ).or_members())
+@route(
+    "PUT",
+    "/v1/ns/service/checksum",
+    access=naming(READ).or_members(),
+    described=Described(CHECKSUM, takes=(NeededServiceSchema,), refusals=(404,)),
+)
 def service_checksum(call: Call, services: Services) -> Answer:
     """The digest by which members compare a service's health. Shape: checksum."""
     values = load_parameters(_NEEDED, call.parameters)

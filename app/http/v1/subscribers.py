@@ -12,6 +12,9 @@ from app.http.api.rights import READS, check_access
 from app.http.forward.peers import ask_member
 from app.http.input.params import ListQuery
 from app.http.input.schemas import PushStateSchema, SubscribersSchema, load_parameters
+from app.http.shapes.described import Described
+from app.http.shapes.operator_shapes import PUSH_STATE
+from app.http.shapes.service_shapes import SUBSCRIBERS
 from app.naming.model.keys import group_of, short_name_of
 from app.naming.model.value_limits import PORT_MAX
 from app.naming.push.udp_subscribers import DATAGRAM_BYTES_MAX, PORT_MIN, Subscriber
@@ -64,7 +67,12 @@ def subscribe(call: Call, services: Services, query: ListQuery, agent: Agent) ->
     return True
 
 
-@route("GET", "/v1/ns/service/subscribers", access=naming(READ, Target.NAMESPACE).or_members())
+@route(
+    "GET",
+    "/v1/ns/service/subscribers",
+    access=naming(READ, Target.NAMESPACE).or_members(),
+    described=Described(SUBSCRIBERS, takes=(SubscribersSchema,)),
+)
 def list_subscribers(call: Call, services: Services) -> Answer:
     """One page of the subscribers, at all members, of services whose name contains the given one.
 
@@ -137,13 +145,25 @@ def _taken(fields: dict[str, str]) -> Shown:
     return {name: fields[name] for name in _FIELDS}
 
 
-@route("POST", "/v1/ns/operator/push/state", "/v1/ns/ops/push/state", access=admin(WRITE))
+@route(
+    "POST",
+    "/v1/ns/operator/push/state",
+    "/v1/ns/ops/push/state",
+    access=admin(WRITE),
+    described=Described(PUSH_STATE, takes=(PushStateSchema,)),
+)
 def reset_push_state(call: Call, services: Services) -> Answer:
     """As GET, and with ``reset`` the counts begin anew."""
     return push_state(call, services)
 
 
-@route("GET", "/v1/ns/operator/push/state", "/v1/ns/ops/push/state", access=admin(READ))
+@route(
+    "GET",
+    "/v1/ns/operator/push/state",
+    "/v1/ns/ops/push/state",
+    access=admin(READ),
+    described=Described(PUSH_STATE, takes=(PushStateSchema,)),
+)
 def push_state(call: Call, services: Services) -> Answer:
     """Counts of pushes. Shape: succeed, total, ratio, reset; with ``detail`` data, the pushes not acknowledged yet."""
     values = load_parameters(_PUSH_STATE, call.parameters)

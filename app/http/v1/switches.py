@@ -4,19 +4,21 @@ from app.auth.access_rules import READ, WRITE, admin
 from app.http.api.answers import SWITCHES_PATHS, durable_elsewhere, json_reply
 from app.http.api.call import OK, Answer, Call, Services, route
 from app.http.input.schemas import SwitchBatchSchema, SwitchSchema, load, load_parameters
+from app.http.shapes.described import Described
+from app.http.shapes.operator_shapes import SWITCHES
 from app.naming.records.record_keys import SWITCHES_KEY
 
 BATCH = "batch"
 _SWITCH, _BATCH = SwitchSchema(), SwitchBatchSchema()
 
 
-@route("GET", *SWITCHES_PATHS, access=admin(READ))
+@route("GET", *SWITCHES_PATHS, access=admin(READ), described=Described(SWITCHES))
 def switches(call: Call, services: Services) -> Answer:
     """All switches in force on this member."""
     return json_reply(services.durable.switches.to_json())
 
 
-@route("PUT", *SWITCHES_PATHS, access=admin(WRITE))
+@route("PUT", *SWITCHES_PATHS, access=admin(WRITE), described=Described(takes=(SwitchSchema,)))
 def set_switch(call: Call, services: Services) -> Answer:
     """Set one switch, or with ``batch`` several; on all members, or with ``debug`` here and until the restart.
 

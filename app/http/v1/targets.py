@@ -9,6 +9,8 @@ import orjson
 from app.auth.access_rules import METRICS
 from app.http.api.answers import filter_error, text_reply
 from app.http.api.call import Answer, Call, Reply, Services, route
+from app.http.shapes.described import ERROR_TEXT, FILTER_ERROR, Described
+from app.http.shapes.instance_shapes import TARGETS
 from app.naming.model.keys import group_of, short_name_of
 from app.naming.model.model import Instance
 from app.naming.wire.service_info import shown
@@ -21,21 +23,31 @@ TARGETS_MAX = 100_000
 LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 
-@route("GET", PATH, access=METRICS)
+@route("GET", PATH, access=METRICS, described=Described(TARGETS, also={404: FILTER_ERROR, 413: ERROR_TEXT}))
 def all_targets(call: Call, services: Services) -> Answer:
     """The instances of all namespaces."""
     found = services.naming.namespaces()
     return _answer(call, services, [(one, name) for one in found for name in _names(services, one)])
 
 
-@route("GET", f"{PATH}/namespaceId/<namespace>", access=METRICS)
+@route(
+    "GET",
+    f"{PATH}/namespaceId/<namespace>",
+    access=METRICS,
+    described=Described(TARGETS, also={404: FILTER_ERROR, 413: ERROR_TEXT}),
+)
 def targets_of_namespace(call: Call, services: Services) -> Answer:
     """The instances of one namespace; an unknown one has none."""
     namespace = call.path_values["namespace"]
     return _answer(call, services, [(namespace, name) for name in _names(services, namespace)])
 
 
-@route("GET", f"{PATH}/namespaceId/<namespace>/service/<service>", access=METRICS)
+@route(
+    "GET",
+    f"{PATH}/namespaceId/<namespace>/service/<service>",
+    access=METRICS,
+    described=Described(TARGETS, also={404: FILTER_ERROR, 413: ERROR_TEXT}),
+)
 def targets_of_service(call: Call, services: Services) -> Answer:
     """The instances of the services of one name in a namespace, of whatever group."""
     namespace, service = call.path_values["namespace"], call.path_values["service"]

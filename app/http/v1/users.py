@@ -21,6 +21,8 @@ from app.http.input.user_schemas import (
     UserNameSchema,
     UserPageSchema,
 )
+from app.http.shapes.described import Described
+from app.http.shapes.user_shapes import DONE_RESULT, NAMES, PERMISSION_PAGE, ROLE_PAGE, USER_PAGE
 from app.naming.model.nacos_errors import NoRight
 from app.naming.records.record_keys import user_key
 
@@ -84,7 +86,7 @@ def _fits(wanted: str, name: str, search: str) -> bool:
 # --- users ---------------------------------------------------------------------------------------
 
 
-@route("POST", *USERS, access=admin(WRITE))
+@route("POST", *USERS, access=admin(WRITE), described=Described(DONE_RESULT, takes=(LoginSchema,)))
 def create_user(call: Call, services: Services) -> Answer:
     """Create a user."""
     if other := _elsewhere(call, services):
@@ -94,7 +96,7 @@ def create_user(call: Call, services: Services) -> Answer:
     return _done("create user ok!")
 
 
-@route("PUT", *USERS, access=LOGGED_IN)
+@route("PUT", *USERS, access=LOGGED_IN, described=Described(DONE_RESULT, takes=(NewPasswordSchema,)))
 def update_user(call: Call, services: Services) -> Answer:
     """Set a user's password: one's own, or an administrator any. Tokens of the user end."""
     if other := _elsewhere(call, services):
@@ -110,7 +112,9 @@ def _is_own_or_admin(call: Call, services: Services, name: str) -> bool:
     return call.user == name or services.access.table.rights(call.user).is_admin
 
 
-@route("PUT", "/v1/auth/users/password", access=LOGGED_IN)
+@route(
+    "PUT", "/v1/auth/users/password", access=LOGGED_IN, described=Described(DONE_RESULT, takes=(ChangePasswordSchema,))
+)
 def change_password(call: Call, services: Services) -> Answer:
     """Change the caller's own password, given the old one. Tokens of the user end."""
     if other := _elsewhere(call, services):
@@ -125,7 +129,7 @@ def change_password(call: Call, services: Services) -> Answer:
     return _done("Update password success")
 
 
-@route("DELETE", "/v1/auth/users/tokens", access=LOGGED_IN)
+@route("DELETE", "/v1/auth/users/tokens", access=LOGGED_IN, described=Described(DONE_RESULT, takes=(UserNameSchema,)))
 def end_tokens(call: Call, services: Services) -> Answer:
     """End all tokens of a user, on all members: one's own, or an administrator anybody's."""
     if other := _elsewhere(call, services):
@@ -137,7 +141,7 @@ def end_tokens(call: Call, services: Services) -> Answer:
     return _done("end tokens ok!")
 
 
-@route("DELETE", *USERS, access=admin(WRITE))
+@route("DELETE", *USERS, access=admin(WRITE), described=Described(DONE_RESULT, takes=(UserNameSchema,)))
 def delete_user(call: Call, services: Services) -> Answer:
     """Remove a user, whose tokens end."""
     if other := _elsewhere(call, services):
@@ -146,7 +150,7 @@ def delete_user(call: Call, services: Services) -> Answer:
     return _done("delete user ok!")
 
 
-@route("GET", *USERS, access=admin(READ))
+@route("GET", *USERS, access=admin(READ), described=Described(USER_PAGE, takes=(UserPageSchema,)))
 def list_users(call: Call, services: Services) -> Answer:
     """A page of the users. Shape of an item: username."""
     values = load_parameters(_PAGE, call.parameters)
@@ -154,7 +158,7 @@ def list_users(call: Call, services: Services) -> Answer:
     return _page([{"username": name} for name in names], values)
 
 
-@route("GET", "/v1/auth/users/search", access=admin(READ))
+@route("GET", "/v1/auth/users/search", access=admin(READ), described=Described(NAMES, takes=(NameSearchSchema,)))
 def search_users(call: Call, services: Services) -> Answer:
     """The names of users that contain a text. Shape: array."""
     text = load_parameters(_SEARCH, call.parameters)["username"]
@@ -164,7 +168,7 @@ def search_users(call: Call, services: Services) -> Answer:
 # --- roles ---------------------------------------------------------------------------------------
 
 
-@route("POST", ROLES, access=admin(WRITE))
+@route("POST", ROLES, access=admin(WRITE), described=Described(DONE_RESULT, takes=(RoleSchema,)))
 def add_role(call: Call, services: Services) -> Answer:
     """Give a user a role."""
     if other := _elsewhere(call, services):
@@ -174,7 +178,7 @@ def add_role(call: Call, services: Services) -> Answer:
     return _done("add role ok!")
 
 
-@route("DELETE", ROLES, access=admin(WRITE))
+@route("DELETE", ROLES, access=admin(WRITE), described=Described(DONE_RESULT, takes=(RemovedRoleSchema,)))
 def remove_role(call: Call, services: Services) -> Answer:
     """Take a role from a user; without a user from all, with its permissions."""
     if other := _elsewhere(call, services):
@@ -184,7 +188,7 @@ def remove_role(call: Call, services: Services) -> Answer:
     return _done(f"delete role of user {values['username']} ok!")
 
 
-@route("GET", ROLES, access=admin(READ))
+@route("GET", ROLES, access=admin(READ), described=Described(ROLE_PAGE, takes=(UserPageSchema,)))
 def list_roles(call: Call, services: Services) -> Answer:
     """A page of the roles that users have. Shape of an item: role, username."""
     values = load_parameters(_PAGE, call.parameters)
@@ -197,7 +201,7 @@ def list_roles(call: Call, services: Services) -> Answer:
     return _page(found, values)
 
 
-@route("GET", f"{ROLES}/search", access=admin(READ))
+@route("GET", f"{ROLES}/search", access=admin(READ), described=Described(NAMES, takes=(NameSearchSchema,)))
 def search_roles(call: Call, services: Services) -> Answer:
     """The names of roles that contain a text. Shape: array."""
     text = load_parameters(_SEARCH, call.parameters)["role"]
@@ -207,7 +211,7 @@ def search_roles(call: Call, services: Services) -> Answer:
 # --- permissions ---------------------------------------------------------------------------------
 
 
-@route("POST", PERMISSIONS, access=admin(WRITE))
+@route("POST", PERMISSIONS, access=admin(WRITE), described=Described(DONE_RESULT, takes=(PermissionSchema,)))
 def add_permission(call: Call, services: Services) -> Answer:
     """Permit a role actions on the resources that fit a pattern."""
     if other := _elsewhere(call, services):
@@ -217,7 +221,7 @@ def add_permission(call: Call, services: Services) -> Answer:
     return _done("add permission ok!")
 
 
-@route("DELETE", PERMISSIONS, access=admin(WRITE))
+@route("DELETE", PERMISSIONS, access=admin(WRITE), described=Described(DONE_RESULT, takes=(PermissionSchema,)))
 def remove_permission(call: Call, services: Services) -> Answer:
     """Take a permission from a role."""
     if other := _elsewhere(call, services):
@@ -227,7 +231,7 @@ def remove_permission(call: Call, services: Services) -> Answer:
     return _done("delete permission ok!")
 
 
-@route("GET", PERMISSIONS, access=admin(READ))
+@route("GET", PERMISSIONS, access=admin(READ), described=Described(PERMISSION_PAGE, takes=(UserPageSchema,)))
 def list_permissions(call: Call, services: Services) -> Answer:
     """A page of the permissions. Shape of an item: role, resource, action."""
     values = load_parameters(_PAGE, call.parameters)

@@ -10,6 +10,9 @@ from typing import Any
 from app.auth.access_rules import READ, admin, naming
 from app.http.api.call import Answer, Call, Services
 from app.http.input.params import namespace_of, service_of
+from app.http.input.read_schemas import ClientAddressRead, ClientIdRead, ServiceRead
+from app.http.shapes.described import Described
+from app.http.shapes.user_shapes import CLIENT, CLIENT_IDS, CLIENTS_OF_SERVICE, PUBLISHED, SUBSCRIBED
 from app.http.v2.envelope import ResultCode, ResultError, require, result, result_route
 from app.naming.model.keys import group_of, short_name_of
 from app.naming.model.model import Instance, ServiceSnapshot
@@ -18,14 +21,14 @@ PATH = "/v2/ns/client"
 GRPC = "GRPC"
 
 
-@result_route("GET", f"{PATH}/list", access=admin(READ))
+@result_route("GET", f"{PATH}/list", access=admin(READ), described=Described(CLIENT_IDS))
 def list_clients(call: Call, services: Services) -> Answer:
     """The ids of all clients, at this member and others."""
     ids = {_id_of(one) for snapshot in services.naming.snapshots() for one in _of_http(snapshot)}
     return result([*services.clients.ids(), *sorted(ids)])
 
 
-@result_route("GET", PATH, access=admin(READ))
+@result_route("GET", PATH, access=admin(READ), described=Described(CLIENT, takes=(ClientIdRead,), refusals=(404,)))
 def detail(call: Call, services: Services) -> Answer:
     """One client. Shape of data: clientId, ephemeral, clientType; of a connection also its address, version and app."""
     client_id = _client_id(call)
@@ -49,7 +52,12 @@ def detail(call: Call, services: Services) -> Answer:
     return result({"clientId": client_id, "ephemeral": client_id.endswith("#true"), "clientType": "ipPort"})
 
 
-@result_route("GET", f"{PATH}/publish/list", access=admin(READ))
+@result_route(
+    "GET",
+    f"{PATH}/publish/list",
+    access=admin(READ),
+    described=Described(PUBLISHED, takes=(ClientIdRead,), refusals=(404,)),
+)
 def published(call: Call, services: Services) -> Answer:
     """The instances of a client. Shape of data: namespace, group, serviceName, registeredInstance."""
     client_id = _client_id(call)
@@ -67,7 +75,12 @@ def published(call: Call, services: Services) -> Answer:
     return result([{**_names(space, name), "registeredInstance": _place(one)} for space, name, one in found])
 
 
-@result_route("GET", f"{PATH}/subscribe/list", access=admin(READ))
+@result_route(
+    "GET",
+    f"{PATH}/subscribe/list",
+    access=admin(READ),
+    described=Described(SUBSCRIBED, takes=(ClientIdRead,), refusals=(404,)),
+)
 def subscribed(call: Call, services: Services) -> Answer:
     """The subscriptions of a client connected here. Shape of data: namespace, group, serviceName, subscriberInfo."""
     client_id = _client_id(call)
@@ -78,7 +91,12 @@ def subscribed(call: Call, services: Services) -> Answer:
     return result([{**_names(*key), "subscriberInfo": subscriber} for key in list(client.subscribed)])
 
 
-@result_route("GET", f"{PATH}/service/publisher/list", access=naming(READ))
+@result_route(
+    "GET",
+    f"{PATH}/service/publisher/list",
+    access=naming(READ),
+    described=Described(CLIENTS_OF_SERVICE, takes=(ServiceRead, ClientAddressRead)),
+)
 def publishers(call: Call, services: Services) -> Answer:
     """The publishers of a service, or those of one address. Shape of data: clientId, ip, port of each instance."""
     require(call, "serviceName")
@@ -101,7 +119,12 @@ def publishers(call: Call, services: Services) -> Answer:
     )
 
 
-@result_route("GET", f"{PATH}/service/subscriber/list", access=naming(READ))
+@result_route(
+    "GET",
+    f"{PATH}/service/subscriber/list",
+    access=naming(READ),
+    described=Described(CLIENTS_OF_SERVICE, takes=(ServiceRead, ClientAddressRead)),
+)
 def subscribers(call: Call, services: Services) -> Answer:
     """The subscribers of a service that are connected here. Shape of data: clientId, ip, port."""
     require(call, "serviceName")

@@ -13,6 +13,7 @@ import orjson
 from app.auth.access_rules import AccessRule
 from app.http.api.answers import later_reply
 from app.http.api.call import JSON, OK, Answer, Call, Endpoint, Reply, Services, route
+from app.http.shapes.described import Described
 from app.naming.model.nacos_errors import (
     InstanceMissing,
     InvalidParam,
@@ -110,7 +111,9 @@ def require(call: Call, *names: str) -> None:
             raise ResultError(400, ResultCode.PARAMETER_MISSING, text)
 
 
-def result_route(method: str, *paths: str, access: AccessRule) -> Callable[[Endpoint], Endpoint]:
+def result_route(
+    method: str, *paths: str, access: AccessRule, described: Described | None = None
+) -> Callable[[Endpoint], Endpoint]:
     """Return a decorator that adds an endpoint to the route table; refusals and other errors answer in the envelope."""
 
     def add(endpoint: Endpoint) -> Endpoint:
@@ -124,6 +127,7 @@ def result_route(method: str, *paths: str, access: AccessRule) -> Callable[[Endp
                 log.exception("%s %a failed", call.method, call.uri)
                 return refusal(500, ResultCode.SERVER_ERROR, "internal error, see the server's log")
 
-        return route(method, *paths, access=access)(answer)
+        told = described.enveloped() if described is not None else None
+        return route(method, *paths, access=access, described=told)(answer)
 
     return add

@@ -3,6 +3,10 @@
 from app.auth.access_rules import READ, WRITE, naming
 from app.http.api.call import Answer, Call, Services
 from app.http.input.params import parse_detail, parse_list
+from app.http.input.read_schemas import DeregisterRead, DetailRead, ListV2Read, PatchRead, RegisterRead
+from app.http.input.schemas import MetadataBatchSchema
+from app.http.shapes.described import BARE_OK, Described
+from app.http.shapes.instance_shapes import UPDATED, V2_INSTANCE, V2_LIST
 from app.http.v1 import instance, instance_batch
 from app.http.v2.envelope import require, result, result_route, wrapped
 from app.naming.wire.service_json import service_json
@@ -11,35 +15,35 @@ PATH = "/v2/ns/instance"
 _NEEDED = ("serviceName", "ip", "port")
 
 
-@result_route("POST", PATH, access=naming(WRITE))
+@result_route("POST", PATH, access=naming(WRITE), described=Described(takes=(RegisterRead,)))
 def register(call: Call, services: Services) -> Answer:
     """Register an instance, or replace it as a whole."""
     require(call, *_NEEDED)
     return wrapped(instance.register(call, services))
 
 
-@result_route("DELETE", PATH, access=naming(WRITE))
+@result_route("DELETE", PATH, access=naming(WRITE), described=Described(takes=(DeregisterRead,)))
 def deregister(call: Call, services: Services) -> Answer:
     """Remove an instance; an unknown one is no error."""
     require(call, *_NEEDED)
     return wrapped(instance.deregister(call, services))
 
 
-@result_route("PUT", PATH, access=naming(WRITE))
+@result_route("PUT", PATH, access=naming(WRITE), described=Described(takes=(RegisterRead,)))
 def update(call: Call, services: Services) -> Answer:
     """Replace an existing instance; an unknown one is refused."""
     require(call, *_NEEDED)
     return wrapped(instance.answer_update(call, services, strict=True))
 
 
-@result_route("PATCH", PATH, access=naming(WRITE))
+@result_route("PATCH", PATH, access=naming(WRITE), described=Described(BARE_OK, takes=(PatchRead,)))
 def patch(call: Call, services: Services) -> Answer:
     """Change single attributes; the answer is the bare ``ok`` of v1, as in Nacos 2."""
     require(call, *_NEEDED)
     return instance.patch(call, services)
 
 
-@result_route("GET", PATH, access=naming(READ))
+@result_route("GET", PATH, access=naming(READ), described=Described(V2_INSTANCE, takes=(DetailRead,), refusals=(404,)))
 def detail(call: Call, services: Services) -> Answer:
     """One instance with its true health."""
     require(call, *_NEEDED)
@@ -48,7 +52,7 @@ def detail(call: Call, services: Services) -> Answer:
     return result({"serviceName": query.service, **instance.detail_fields(found)})
 
 
-@result_route("GET", f"{PATH}/list", access=naming(READ))
+@result_route("GET", f"{PATH}/list", access=naming(READ), described=Described(V2_LIST, takes=(ListV2Read,)))
 def list_instances(call: Call, services: Services) -> Answer:
     """The instances of a service as clients balance over them; an unknown service has none."""
     require(call, "serviceName")
@@ -59,14 +63,18 @@ def list_instances(call: Call, services: Services) -> Answer:
     return result(service_json(query.service, view, clusters, query.healthy_only, cache_ms, services.wall_ms()))
 
 
-@result_route("PUT", f"{PATH}/metadata/batch", access=naming(WRITE))
+@result_route(
+    "PUT", f"{PATH}/metadata/batch", access=naming(WRITE), described=Described(UPDATED, takes=(MetadataBatchSchema,))
+)
 def put_metadata(call: Call, services: Services) -> Answer:
     """Set metadata keys of instances. Shape of data: updated."""
     require(call, "serviceName", "metadata")
     return wrapped(instance_batch.put_metadata(call, services))
 
 
-@result_route("DELETE", f"{PATH}/metadata/batch", access=naming(WRITE))
+@result_route(
+    "DELETE", f"{PATH}/metadata/batch", access=naming(WRITE), described=Described(UPDATED, takes=(MetadataBatchSchema,))
+)
 def remove_metadata(call: Call, services: Services) -> Answer:
     """Take metadata keys out of instances. Shape of data: updated."""
     require(call, "serviceName", "metadata")

@@ -7,6 +7,8 @@ from app.auth.access_rules import READ, WRITE, admin
 from app.http.api.answers import json_reply, text_reply
 from app.http.api.call import Answer, Call, Services, route
 from app.http.input.schemas import ReloadClientSchema, ReloadCurrentSchema, SmartReloadSchema, load_parameters
+from app.http.shapes.described import Described, text_of
+from app.http.shapes.operator_shapes import CONNECTIONS, LOAD
 from app.naming.model.nacos_errors import NotFound
 from app.ports.http_ports import ConnectionLoader
 
@@ -16,14 +18,24 @@ DONE, NOT_DONE = "Ok", "Fail"
 _CLIENT, _CURRENT, _SMART = ReloadClientSchema(), ReloadCurrentSchema(), SmartReloadSchema()
 
 
-@route("GET", f"{PATH}/current", access=admin(READ))
+@route("GET", f"{PATH}/current", access=admin(READ), described=Described(CONNECTIONS))
 def current(call: Call, services: Services) -> Answer:
     """All connections by id; without gRPC there are none."""
     return json_reply(services.loader.current() if services.loader else {})
 
 
-@route("POST", f"{PATH}/reloadClient", access=admin(WRITE))
-@route("GET", f"{PATH}/reloadClient", access=admin(WRITE))
+@route(
+    "POST",
+    f"{PATH}/reloadClient",
+    access=admin(WRITE),
+    described=Described(text_of("success"), takes=(ReloadClientSchema,), refusals=(404,)),
+)
+@route(
+    "GET",
+    f"{PATH}/reloadClient",
+    access=admin(WRITE),
+    described=Described(text_of("success"), takes=(ReloadClientSchema,), refusals=(404,)),
+)
 def reload_client(call: Call, services: Services) -> Answer:
     """Send one client to another member."""
     values = load_parameters(_CLIENT, call.parameters)
@@ -34,8 +46,18 @@ def reload_client(call: Call, services: Services) -> Answer:
     return text_reply(200, SUCCESS)
 
 
-@route("POST", f"{PATH}/reloadCurrent", access=admin(WRITE))
-@route("GET", f"{PATH}/reloadCurrent", access=admin(WRITE))
+@route(
+    "POST",
+    f"{PATH}/reloadCurrent",
+    access=admin(WRITE),
+    described=Described(text_of("success"), takes=(ReloadCurrentSchema,)),
+)
+@route(
+    "GET",
+    f"{PATH}/reloadCurrent",
+    access=admin(WRITE),
+    described=Described(text_of("success"), takes=(ReloadCurrentSchema,)),
+)
 def reload_current(call: Call, services: Services) -> Answer:
     """Send clients to other members until ``count`` are left."""
     values = load_parameters(_CURRENT, call.parameters)
@@ -44,14 +66,24 @@ def reload_current(call: Call, services: Services) -> Answer:
     return text_reply(200, SUCCESS)
 
 
-@route("GET", f"{PATH}/cluster", access=admin(READ))
+@route("GET", f"{PATH}/cluster", access=admin(READ), described=Described(LOAD, refusals=(404,)))
 def cluster(call: Call, services: Services) -> Answer:
     """The connections and load of each member; a member that does not answer is only counted. Source: Nacos 2.2.3."""
     return json_reply(_loader_of(services).cluster())
 
 
-@route("POST", f"{PATH}/smartReloadCluster", access=admin(WRITE))
-@route("GET", f"{PATH}/smartReloadCluster", access=admin(WRITE))
+@route(
+    "POST",
+    f"{PATH}/smartReloadCluster",
+    access=admin(WRITE),
+    described=Described(text_of("Ok"), takes=(SmartReloadSchema,), refusals=(404,)),
+)
+@route(
+    "GET",
+    f"{PATH}/smartReloadCluster",
+    access=admin(WRITE),
+    described=Described(text_of("Ok"), takes=(SmartReloadSchema,), refusals=(404,)),
+)
 def smart_reload(call: Call, services: Services) -> Answer:
     """Have members with more than their share of clients send some of them to members with less."""
     factor = load_parameters(_SMART, call.parameters)["factor"]

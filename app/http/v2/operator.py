@@ -3,7 +3,18 @@
 from app.auth.access_rules import LOGGED_IN, PUBLIC, READ, WRITE, admin, naming
 from app.http.api.answers import server_status
 from app.http.api.call import Answer, Call, Services
-from app.http.input.schemas import CatalogInstancesV2Schema, MetricsV2Schema, load_parameters
+from app.http.input.read_schemas import AddressRead, HealthV2Read, SwitchV2Read
+from app.http.input.schemas import (
+    CatalogInstancesV2Schema,
+    HealthSchema,
+    MetricsV2Schema,
+    SwitchSchema,
+    load_parameters,
+)
+from app.http.shapes.common_shapes import STATE
+from app.http.shapes.described import Described, json_of
+from app.http.shapes.instance_shapes import V2_PAGE
+from app.http.shapes.operator_shapes import ENGINE, MEMBER, MEMBERS, SWITCHES, V2_METRICS
 from app.http.v1 import catalog, cluster, health, operator, switches
 from app.http.v2.envelope import require, result, result_route, wrapped
 from app.naming.model.nacos_errors import NotFound
@@ -13,7 +24,12 @@ PATHS = ("/v2/ns/operator", "/v2/ns/ops")
 NODES = "/v2/core/cluster/node"
 
 
-@result_route("GET", *(f"{path}/metrics" for path in PATHS), access=LOGGED_IN)
+@result_route(
+    "GET",
+    *(f"{path}/metrics" for path in PATHS),
+    access=LOGGED_IN,
+    described=Described(V2_METRICS, takes=(MetricsV2Schema,)),
+)
 def metrics(call: Call, services: Services) -> Answer:
     """The node's status, and all counters where ``onlyStatus`` is false."""
     if load_parameters(_METRICS, call.parameters)["only_status"]:
@@ -21,33 +37,49 @@ def metrics(call: Call, services: Services) -> Answer:
     return wrapped(operator.metrics(call, services))
 
 
-@result_route("GET", *(f"{path}/distro" for path in PATHS), access=admin(READ))
+@result_route("GET", *(f"{path}/distro" for path in PATHS), access=admin(READ), described=Described(ENGINE))
 def engine(call: Call, services: Services) -> Answer:
     """How replication is doing at this member."""
     return wrapped(operator.engine(call, services))
 
 
-@result_route("GET", *(f"{path}/switches" for path in PATHS), access=admin(READ))
+@result_route("GET", *(f"{path}/switches" for path in PATHS), access=admin(READ), described=Described(SWITCHES))
 def get_switches(call: Call, services: Services) -> Answer:
     """All switches in force on this member."""
     return wrapped(switches.switches(call, services))
 
 
-@result_route("PUT", *(f"{path}/switches" for path in PATHS), access=admin(WRITE))
+@result_route(
+    "PUT",
+    *(f"{path}/switches" for path in PATHS),
+    access=admin(WRITE),
+    described=Described(takes=(SwitchV2Read, SwitchSchema)),
+)
 def set_switch(call: Call, services: Services) -> Answer:
     """Set one switch, or with ``batch`` several."""
     require(call, "entry", "value")
     return wrapped(switches.set_switch(call, services))
 
 
-@result_route("PUT", "/v2/ns/health", "/v2/ns/health/instance", access=naming(WRITE))
+@result_route(
+    "PUT",
+    "/v2/ns/health",
+    "/v2/ns/health/instance",
+    access=naming(WRITE),
+    described=Described(takes=(HealthV2Read, HealthSchema)),
+)
 def set_health(call: Call, services: Services) -> Answer:
     """Set an instance's health in a cluster without a checker."""
     require(call, "serviceName", "ip", "port", "healthy")
     return wrapped(health.set_health(call, services))
 
 
-@result_route("GET", "/v2/ns/catalog/instances", access=naming(READ))
+@result_route(
+    "GET",
+    "/v2/ns/catalog/instances",
+    access=naming(READ),
+    described=Described(V2_PAGE, takes=(CatalogInstancesV2Schema,), refusals=(404,)),
+)
 def instance_list(call: Call, services: Services) -> Answer:
     """One page of a service's instances with their true health. Shape of data: instances, count (of all pages)."""
     require(call, "serviceName")
@@ -65,19 +97,19 @@ def instance_list(call: Call, services: Services) -> Answer:
     return result({"instances": page, "count": len(found)})
 
 
-@result_route("GET", f"{NODES}/self", access=admin(READ))
+@result_route("GET", f"{NODES}/self", access=admin(READ), described=Described(json_of(MEMBER)))
 def own_member(call: Call, services: Services) -> Answer:
     """This node as a member, in the wire shape of members."""
     return result(cluster.own_json(services))
 
 
-@result_route("GET", f"{NODES}/list", access=admin(READ))
+@result_route("GET", f"{NODES}/list", access=admin(READ), described=Described(json_of(MEMBERS), takes=(AddressRead,)))
 def members(call: Call, services: Services) -> Answer:
     """All members, or those whose address begins with ``address``."""
     return result(cluster.members_json(services, call.parameters.optional("address")))
 
 
-@result_route("GET", f"{NODES}/self/health", access=PUBLIC)
+@result_route("GET", f"{NODES}/self/health", access=PUBLIC, described=Described(json_of(STATE)))
 def own_health(call: Call, services: Services) -> Answer:
     """The state of this node, such as ``UP``."""
     return result(services.cluster.state().value)

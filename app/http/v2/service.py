@@ -4,7 +4,10 @@ from app.auth.access_rules import READ, WRITE, Target, naming
 from app.http.api.answers import durable_elsewhere
 from app.http.api.call import OK, Answer, Call, Services
 from app.http.input.params import namespace_of, service_of
+from app.http.input.read_schemas import ServiceRead
 from app.http.input.schemas import ServiceCreateSchema, ServiceListV2Schema, load_parameters
+from app.http.shapes.described import Described
+from app.http.shapes.service_shapes import V2_SERVICE, V2_SERVICE_NAMES
 from app.http.v1 import service
 from app.http.v2.envelope import ResultCode, ResultError, require, result, result_route, wrapped
 from app.naming.model.keys import group_of, short_name_of
@@ -32,7 +35,7 @@ def _view(call: Call, services: Services) -> ServiceView:
     return view
 
 
-@result_route("POST", PATH, access=naming(WRITE))
+@result_route("POST", PATH, access=naming(WRITE), described=Described(takes=(ServiceRead, ServiceCreateSchema)))
 def create_service(call: Call, services: Services) -> Answer:
     """Create a service that stays without instances."""
     require(call, "serviceName")
@@ -43,7 +46,7 @@ def create_service(call: Call, services: Services) -> Answer:
     return wrapped(service.answer_create(call, services, namespace, name, exists))
 
 
-@result_route("DELETE", PATH, access=naming(WRITE))
+@result_route("DELETE", PATH, access=naming(WRITE), described=Described(takes=(ServiceRead,)))
 def remove_service(call: Call, services: Services) -> Answer:
     """Remove a service that has no instances."""
     view = _view(call, services)
@@ -56,7 +59,7 @@ def remove_service(call: Call, services: Services) -> Answer:
     return wrapped(service.remove_service(call, services))
 
 
-@result_route("PUT", PATH, access=naming(WRITE))
+@result_route("PUT", PATH, access=naming(WRITE), described=Described(takes=(ServiceRead, ServiceCreateSchema)))
 def update_service(call: Call, services: Services) -> Answer:
     """Replace a service's threshold, metadata and selector; a value that the call does not name becomes the default."""
     view = _view(call, services)
@@ -69,7 +72,7 @@ def update_service(call: Call, services: Services) -> Answer:
     return wrapped(OK)
 
 
-@result_route("GET", PATH, access=naming(READ))
+@result_route("GET", PATH, access=naming(READ), described=Described(V2_SERVICE, takes=(ServiceRead,)))
 def query_service(call: Call, services: Services) -> Answer:
     """A service's description. Shape of data: its names, clusterMap by name, metadata, threshold, selector, kind."""
     view = _view(call, services)
@@ -87,7 +90,12 @@ def query_service(call: Call, services: Services) -> Answer:
     )
 
 
-@result_route("GET", f"{PATH}/list", access=naming(READ, Target.GROUP))
+@result_route(
+    "GET",
+    f"{PATH}/list",
+    access=naming(READ, Target.GROUP),
+    described=Described(V2_SERVICE_NAMES, takes=(ServiceListV2Schema,)),
+)
 def list_services(call: Call, services: Services) -> Answer:
     """One page of the names of a group. Shape of data: count (of all pages), services."""
     values = load_parameters(_LIST, call.parameters)

@@ -1,0 +1,163 @@
+"""The description of the API as pages: plain HTML, without a script."""
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+import orjson
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+TEMPLATES = Path(__file__).with_name("templates")
+STYLE = (TEMPLATES / "style.css").read_bytes()
+DEPTH_MAX = 6
+DOCUMENTS_MAX = 16
+Document = dict[str, Any]
+
+
+class FieldRow(NamedTuple):
+    """One field of a body: where it is, what it holds."""
+
+    path: str
+    kind: str
+    says: str
+
+
+class Operation(NamedTuple):
+    """One call as a page shows it. ``about``: OpenAPI's Operation Object."""
+
+    method: str
+    path: str
+    about: Mapping[str, Any]
+
+    @property
+    def id(self) -> str:
+        """The place of the call on its page."""
+        return str(self.about["operationId"])
+
+    @property
+    def curl(self) -> str:
+        """The call for a shell, with the parameters that it needs."""
+        needed = {
+            one["name"]: _example(one["schema"])
+            for one in self.about["parameters"]
+            if one.get("required") and one["in"] == "query"
+        }
+        query = f"?{urlencode(needed)}" if needed else ""
+        return f"curl -X {self.method} 'http://127.0.0.1:8848{self.path}{query}'"
+
+
+@lru_cache(DOCUMENTS_MAX)
+def document_of(text: bytes) -> Document:
+    """The description as an object, which nobody changes."""
+    found: Document = orjson.loads(text)
+    return found
+
+
+def index_page(document: Document, base: str) -> str:
+    """The page of all calls; ``base``: the path of the pages."""
+    return _environment().get_template("index.html").render(document=document, base=base, tags=_tags(document))
+
+
+def tag_page(document: Document, base: str, slug: str) -> str | None:
+    """The page of one part of the API; None when there is no such part."""
+    for tag, operations in _tags(document):
+        if slug_of(tag["name"]) == slug:
+            return (
+                _environment()
+                .get_template("tag.html")
+                .render(document=document, base=base, tag=tag, operations=operations, resolve=_Resolver(document))
+            )
+    return None
+
+
+def slug_of(tag: str) -> str:
+    """The name of a part in a path."""
+    return tag.replace(" ", "-")
+
+
+def _tags(document: Document) -> list[tuple[Mapping[str, str], list[Operation]]]:
+    found: dict[str, list[Operation]] = {one["name"]: [] for one in document["tags"]}
+    for path, operations in document["paths"].items():
+        for method, about in operations.items():
+            found[about["tags"][0]].append(Operation(method.upper(), path, about))
+    return [(one, found[one["name"]]) for one in document["tags"]]
+
+
+@lru_cache(1)
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    environment.filters |= {"slug": slug_of, "kind": kind_of, "limits": limits_of, "pretty": _pretty}
+    return environment
+
+
+def _pretty(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def _example(shape: Mapping[str, Any]) -> object:
+    return (shape.get("enum") or shape.get("examples") or [shape.get("default", "…")])[0]
+
+
+def kind_of(shape: Mapping[str, Any]) -> str:
+    """What a schema allows, in a word or two."""
+    if "anyOf" in shape:
+        return " or ".join(dict.fromkeys(map(kind_of, shape["anyOf"])))
+    if "$ref" in shape:
+        return str(shape["$ref"]).rpartition("/")[2]
+    kind = str(shape.get("type", "any"))
+    if kind == "array":
+        return f"array of {kind_of(shape['items'])}" if shape.get("items") else "array"
+    return kind
+
+
+def limits_of(shape: Mapping[str, Any]) -> str:
+    """What a schema asks of a value beside its type."""
+    found = []
+    if "enum" in shape:
+        found.append("one of " + ", ".join(map(str, shape["enum"])))
+    names = (("minimum", "at least"), ("maximum", "at most"), ("minLength", "shortest"), ("maxLength", "longest"))
+    found += [f"{says} {shape[name]}" for name, says in names if name in shape]
+    return "; ".join(found)
+
+
+class _Resolver:
+    """Follows the references of a description, for a template."""
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+
+    def follow(self, shape: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What a reference refers to; anything else as it is."""
+        found: Any = shape
+        while "$ref" in found:
+            _, *names = found["$ref"].split("/")
+            found = self._document
+            for name in names:
+                found = found[name]
+        return found
+
+    def fields(self, shape: Mapping[str, Any]) -> list[FieldRow]:
+        """The fields of a body, those of inner objects with their way from the outside."""
+        return list(dict.fromkeys(self._fields(shape, "", 0)))
+
+    def _fields(self, shape: Mapping[str, Any], at: str, depth: int) -> Iterator[FieldRow]:
+        whole = self.follow(shape)
+        if depth > DEPTH_MAX:
+            return
+        for one in whole.get("anyOf", ()):
+            yield from self._fields(one, at, depth)
+        if isinstance(whole.get("items"), dict):
+            yield from self._fields(whole["items"], f"{at}[]", depth + 1)
+        if isinstance(whole.get("additionalProperties"), dict):
+            yield from self._fields(whole["additionalProperties"], f"{at}.*" if at else "*", depth + 1)
+        needed = whole.get("required", ())
+        for name, one in whole.get("properties", {}).items():
+            path = f"{at}.{name}" if at else name
+            kind = kind_of(one) + ("" if name in needed else ", at times")
+            yield FieldRow(path, kind, self.follow(one).get("description", ""))
+            yield from self._fields(one, path, depth + 1)

@@ -1,0 +1,1 @@
+"""The bodies of answers and of requests, as JSON schemas."""

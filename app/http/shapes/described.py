@@ -1,0 +1,97 @@
+"""What an endpoint takes and gives, for the description of the API; it is part of the row in the route table."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from marshmallow import Schema
+
+from app.http.shapes.json_shapes import Shape, null, or_null, record, text, whole
+
+JSON_TYPE, TEXT_TYPE = "application/json", "text/plain"
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """A body: its media type, and its shape."""
+
+    media_type: str
+    shape: Shape
+    beside: tuple["Content", ...] = ()
+    """Other media types that it may have."""
+
+
+def json_of(shape: Shape) -> Content:
+    return Content(JSON_TYPE, shape)
+
+
+def text_of(example: str, says: str = "") -> Content:
+    return Content(TEXT_TYPE, text(example, says))
+
+
+OK_TEXT = text_of("ok")
+BARE_OK = text_of("ok", "Without the envelope.")
+ERROR_TEXT = Content(TEXT_TYPE, text("Param 'serviceName' is required.", "What is wrong; it names the parameter."))
+FILTER_ERROR = json_of(
+    record(
+        "FilterError",
+        {
+            "timestamp": text("2026-01-31T12:00:00.000+0000"),
+            "status": whole(403),
+            "error": text("Forbidden", "The status in words."),
+            "message": text("unknown user!", "What is wrong."),
+            "path": text("/nacos/v1/ns/instance", "The path of the call."),
+        },
+    )
+)
+RESULT_ERROR = json_of(
+    record(
+        "ResultError",
+        {
+            "code": whole(10_000, "The kind of the error, as in Nacos 2."),
+            "message": text("parameter missing", "The kind in words."),
+            "data": or_null(text("Required parameter 'serviceName' type String is not present", "What is wrong.")),
+        },
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What an endpoint takes and gives. ``takes``: its parameters, in the order in which they are shown."""
+
+    gives: Content | None = OK_TEXT
+    """The answer of status 200; None for an endpoint that has none."""
+    takes: tuple[type[Schema], ...] = ()
+    body: Content | None = None
+    """The body of a request, where that is no form."""
+    also: Mapping[int, Content] = field(default_factory=dict)
+    """Answers of other statuses."""
+    refusals: tuple[int, ...] = ()
+    """The statuses of errors that not all endpoints have."""
+    errors: Content = ERROR_TEXT
+    """What an error of the endpoint looks like."""
+    is_old: bool = False
+    """It is kept for old clients; new ones call another path."""
+
+    def enveloped(self) -> "Described":
+        """The same in the envelope of HTTP v2."""
+        if self.gives is None or self.gives is BARE_OK:
+            return replace(self, errors=RESULT_ERROR)
+        told = {"code": whole(0, "0."), "message": text("success"), "data": self.gives.shape}
+        return replace(self, gives=json_of(envelope(told)), errors=RESULT_ERROR)
+
+
+def envelope(fields: Mapping[str, Shape]) -> Shape:
+    """The object around the data of an answer of HTTP v2. It has no title: there is one for each kind of data."""
+    return {"type": "object", "properties": dict(fields), "required": list(fields)}
+
+
+def rest_result(title: str, data: Shape | None = None) -> Content:
+    """The answer of the core and the console, where an error, too, is told in ``code``, under status 200."""
+    shape = null() if data is None else or_null(data)
+    fields = {
+        "code": whole(200, "200, or that of an error."),
+        "message": {"anyOf": [{"type": "null", "examples": [None]}, text("Node information is illegal")]},
+        "data": shape,
+    }
+    return json_of(record(title, fields))

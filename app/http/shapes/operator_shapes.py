@@ -1,0 +1,252 @@
+"""Answers about this node and the other members: state, counters, switches, dumps, connections, namespaces."""
+
+from app.http.shapes.common_shapes import ADDRESS, ADDRESS_EXAMPLE, NAMESPACE, SERVICE_EXAMPLE, STATE
+from app.http.shapes.described import JSON_TYPE, OK_TEXT, TEXT_TYPE, Content, json_of, rest_result
+from app.http.shapes.json_shapes import (
+    Shape,
+    array,
+    either,
+    facts,
+    flag,
+    map_of,
+    number,
+    one_of,
+    or_null,
+    record,
+    text,
+    tuple_of,
+    whole,
+)
+from app.naming.model.switches import FIELDS as SWITCH_FIELDS
+from app.naming.model.switches import CheckParams, SwitchDomain
+
+MEMBER = record(
+    "Member",
+    {
+        "ip": text("10.0.0.5"),
+        "port": whole(8848),
+        "state": STATE,
+        "extendInfo": facts("What the member tells of itself.", version="1.4.8", lastRefreshTime=1_790_000_000_000),
+        "address": ADDRESS,
+        "failAccessCnt": whole(0, "Reports to it that failed in a row."),
+    },
+)
+MEMBERS = array(MEMBER)
+SERVERS = json_of(record("Servers", {"servers": MEMBERS}))
+DISTRO_STATUS = json_of(record("DistroStatus", {}, {"status": MEMBERS}))
+MEMBER_RESULT = rest_result("MemberResult", MEMBER)
+MEMBERS_RESULT = rest_result("MembersResult", MEMBERS)
+ADDRESSES_RESULT = rest_result("AddressesResult", array(ADDRESS))
+TEXT_RESULT = rest_result("TextResult", text("UP"))
+EMPTY_RESULT = rest_result("EmptyResult")
+FACTS_RESULT = rest_result("FactsResult", facts("By name."))
+
+_COUNTERS = {"additionalProperties": either(number(0), flag(False))}
+METRICS = json_of(
+    record(
+        "NodeMetrics",
+        {
+            "status": text("UP", "The state, or the status that an operator set in its place."),
+            "serviceCount": whole(10),
+            "instanceCount": whole(20),
+            "raftNotifyTaskCount": whole(0, "Always 0."),
+            "responsibleServiceCount": whole(10, "Services that this node owns."),
+            "responsibleInstanceCount": whole(20),
+            "cpu": number(0.1, "The share of the machine's processors that is busy."),
+            "load": number(0.5),
+            "mem": number(0.4, "The share of the machine's memory that is in use."),
+        },
+    )
+    | _COUNTERS
+)
+V2_METRICS = json_of(
+    record("NodeStatus", {"status": text("UP")}) | {**_COUNTERS, "description": "The status alone, or all counters."}
+)
+ENGINE = json_of(
+    record(
+        "EngineFacts",
+        {
+            "writer": text("10.0.0.5:8848~1a2136970ab8947", "This run of the node."),
+            "loading": flag(False),
+            "steady": flag(True),
+            "workers": map_of("distro-local", facts("What a worker does.", waiting=0)),
+            "peers": map_of("10.0.0.6:8848", facts("What a peer lacks, and how rounds with it went.", queue={})),
+            "versions": map_of("rollcall.records", facts("The highest version of this writer.", highestOwn=None)),
+            "counters": map_of("sync_sent", whole(0)),
+        },
+    )
+)
+RAFT_STATE = json_of(
+    record(
+        "RaftState",
+        {
+            "ip": ADDRESS,
+            "term": whole(-1),
+            "leaderDueMs": whole(0),
+            "heartbeatDueMs": whole(0),
+            "state": one_of("FOLLOWER"),
+        },
+    )
+)
+PUSH_STATE = json_of(
+    record(
+        "PushState",
+        {
+            "succeed": whole(10),
+            "total": whole(10),
+            "ratio": number(1.0, "0 where nothing was pushed."),
+            "reset": flag(False),
+        },
+        {"data": array(text("public##orders to 10.0.0.9:41000", "A push that is not acknowledged."))},
+    )
+)
+NODE_DRAIN_STATE = json_of(
+    record(
+        "NodeDrain",
+        {
+            "draining": flag(False),
+            "state": STATE,
+            "sdkConnections": whole(3, "Clients that are still connected."),
+            "unsentKeys": whole(0),
+            "handedOver": flag(False, "Whether the node may be stopped."),
+        },
+    )
+)
+_DIGEST = text("0ebc18d3e8da3720", pattern="^[0-9a-f]{16}$")
+_DIGEST_HEAD = {"format": whole(1), "address": ADDRESS, "version": text("0.1.0")}
+DIGEST = json_of(
+    either(
+        record(
+            "BucketDigests", {**_DIGEST_HEAD, "services": whole(2), "instances": whole(2), "buckets": array(_DIGEST)}
+        ),
+        record(
+            "ServiceDigests",
+            {**_DIGEST_HEAD, "services": array(tuple_of(NAMESPACE, text(SERVICE_EXAMPLE), whole(1), _DIGEST))},
+        ),
+    )
+)
+DUMP = Content("application/x-ndjson", text('{"kind":"end","services":0,"instances":0}\n', "One JSON object a line."))
+HEAL = json_of(
+    record(
+        "Heal",
+        {
+            "address": ADDRESS,
+            "owner": ADDRESS,
+            "keys": whole(2, "The keys of the service."),
+            "owned": whole(1, "Those that this node owns."),
+            "asked": map_of("10.0.0.6:8848", whole(1), "How many keys each member is asked for."),
+        },
+    )
+)
+SERVER_HEALTH = json_of(record("ServerHealth", {"msg": text("Hello! I am Nacos-Naming and healthy!")}))
+SERVER_STATE = json_of(
+    record(
+        "ServerState",
+        {
+            "version": text("1.4.8", "The release of Nacos whose API this is."),
+            "standalone_mode": one_of("standalone", "cluster"),
+            "function_mode": one_of("naming"),
+        },
+    )
+)
+ACTUATOR_UP = json_of(record("ActuatorUp", {"status": one_of("UP")}))
+ACTUATOR_DOWN = json_of(
+    record(
+        "ActuatorDown",
+        {"status": one_of("DOWN"), "details": record("DownReason", {"reason": text("the data is being loaded")})},
+    )
+)
+PROMETHEUS = Content(TEXT_TYPE, text("rollcall_up 1\n", "Prometheus's text format."))
+
+# --- switches ------------------------------------------------------------------------------------------
+
+_PARAMS = record("CheckParams", {"max": whole(5_000), "min": whole(500), "factor": number(0.85)})
+
+
+def _switch(value: object) -> Shape:
+    match value:
+        case bool():
+            return flag(value)
+        case int():
+            return whole(value)
+        case float():
+            return number(value)
+        case str():
+            return text(value)
+        case None:
+            return or_null(text(""))
+        case CheckParams():
+            return _PARAMS
+        case tuple():
+            return array(text("a"))
+        case _:
+            return map_of("a", either(whole(1), text("1")))
+
+
+_SWITCHES = SwitchDomain()
+SWITCHES = json_of(
+    record("Switches", {name: _switch(getattr(_SWITCHES, one.name)) for name, one in SWITCH_FIELDS.items()})
+)
+
+# --- connections over gRPC -------------------------------------------------------------------------------
+
+CONNECTIONS = json_of(map_of("1790000000000_10.0.0.9_41000", facts("One connection."), "By id."))
+_TOTAL = whole(2)
+LOAD = json_of(
+    record(
+        "ClusterLoad",
+        {
+            "detail": array(
+                record(
+                    "MemberLoad",
+                    {"address": ADDRESS, "metric": map_of("sdkConCount", text("2"), "Numbers as texts.")},
+                )
+            ),
+            "memberCount": _TOTAL,
+            "metricsCount": whole(2, "Members that answered."),
+            "completed": flag(True),
+            "max": _TOTAL,
+            "min": _TOTAL,
+            "avg": _TOTAL,
+            "threshold": number(2.2),
+            "total": _TOTAL,
+        },
+    )
+)
+
+# --- namespaces ------------------------------------------------------------------------------------------
+
+_NAMESPACE_FIELDS = {
+    "namespace": text("", "The id; empty for the public namespace."),
+    "namespaceShowName": text("public"),
+    "quota": whole(200),
+    "configCount": whole(0),
+    "type": whole(0, "0: the public one; 2: one that was created."),
+}
+NAMESPACE_QUERY = json_of(
+    either(
+        record(
+            "NamespaceList",
+            {"code": whole(200), "message": {"type": "null"}, "data": array(record("Namespace", _NAMESPACE_FIELDS))},
+        ),
+        record("NamespaceInFull", {**_NAMESPACE_FIELDS, "namespaceDesc": text("Public Namespace")}),
+        flag(True, "Whether the id is taken."),
+    )
+)
+DONE = json_of(flag(True))
+READY = json_of(text("ok"))
+NO_CHANGE = Content(TEXT_TYPE, {"type": "string", "maxLength": 0})
+
+# --- members' calls --------------------------------------------------------------------------------------
+
+REPORT_BODY = json_of(facts("A member on itself.", ip="10.0.0.6", port=8848, address=ADDRESS_EXAMPLE))
+REPORT = json_of(
+    record("ReportReply", {"code": whole(200), "message": or_null(text("")), "data": or_null(text("true"))})
+)
+ADDRESSES_BODY = json_of(array(ADDRESS))
+DATUM_BODY = Content(JSON_TYPE, facts("Datums by key, gzip or plain: docs/wire.md."))
+RECEIVED = Content(JSON_TYPE, facts("What of it was not taken: docs/wire.md."), beside=(OK_TEXT,))
+DATUMS = Content("application/octet-stream", {"type": "string", "description": "Datums by key: docs/wire.md."})
+KEYS_BODY = json_of(record("DatumKeys", {"keys": text("key1,key2")}))
+STATUS_BODY = Content(TEXT_TYPE, text("%7B%7D", "A JSON object, URL-encoded: statuses, clientIP."))
+LOG_BODY = json_of(record("LogLevel", {"logName": text("naming-main"), "logLevel": text("INFO")}))

@@ -1,0 +1,167 @@
+"""Answers about services, their clusters and subscribers."""
+
+from app.http.shapes.common_shapes import (
+    CLUSTER,
+    COUNT,
+    EPHEMERAL,
+    FULL_NAME,
+    GROUP,
+    HEALTH_CHECKER,
+    METADATA,
+    MILLISECONDS,
+    NAMESPACE,
+    SELECTOR,
+    SHORT_NAME,
+)
+from app.http.shapes.described import JSON_TYPE, Content, json_of
+from app.http.shapes.instance_shapes import HOST_OF_SERVICE
+from app.http.shapes.json_shapes import array, either, flag, map_of, number, one_of, or_null, record, text, whole
+
+_THRESHOLD = number(0.0, "At or below this share of healthy instances all are shown as healthy.")
+_CLUSTER_FIELDS = {"healthChecker": HEALTH_CHECKER, "metadata": METADATA}
+SERVICE = json_of(
+    record(
+        "Service",
+        {
+            "name": SHORT_NAME,
+            "namespaceId": NAMESPACE,
+            "protectThreshold": _THRESHOLD,
+            "metadata": METADATA,
+            "selector": SELECTOR,
+            "groupName": GROUP,
+            "clusters": array(record("Cluster", {"name": CLUSTER, **_CLUSTER_FIELDS})),
+        },
+    )
+)
+V2_SERVICE = json_of(
+    record(
+        "ServiceV2",
+        {
+            "namespace": NAMESPACE,
+            "serviceName": SHORT_NAME,
+            "groupName": GROUP,
+            "clusterMap": map_of("DEFAULT", record("ClusterV2", {"clusterName": CLUSTER, **_CLUSTER_FIELDS})),
+            "metadata": METADATA,
+            "protectThreshold": _THRESHOLD,
+            "selector": SELECTOR,
+            "ephemeral": EPHEMERAL,
+        },
+    )
+)
+SERVICE_NAMES = json_of(
+    record("ServiceList", {"doms": array(text("orders", "With the group where ``*`` was asked for.")), "count": COUNT})
+)
+V2_SERVICE_NAMES = json_of(record("ServiceListV2", {"count": COUNT, "services": array(SHORT_NAME)}))
+_NAMESPACES = whole(1, "The number of namespaces.")
+NAMES_BY_NAMESPACE = json_of(
+    record("FoundServices", {"services": map_of("public", array(SHORT_NAME)), "count": _NAMESPACES})
+)
+ALL_NAMES = json_of(
+    record(
+        "AllNames",
+        {"count": _NAMESPACES, "doms": either(map_of("public", array(SHORT_NAME)), array(SHORT_NAME))},
+    )
+)
+CHECKSUM = json_of(record("ServiceChecksum", {"checksum": text("5ff4a3ca58b1e0ee3b7e5fa4f0a7ee15")}))
+_CHECK_PORT = whole(80)
+CATALOG_SERVICE = json_of(
+    record(
+        "CatalogService",
+        {
+            "service": record(
+                "ServiceSettings",
+                {
+                    "name": SHORT_NAME,
+                    "protectThreshold": _THRESHOLD,
+                    "groupName": GROUP,
+                    "selector": SELECTOR,
+                    "metadata": METADATA,
+                },
+            ),
+            "clusters": array(
+                record(
+                    "CatalogCluster",
+                    {
+                        "serviceName": FULL_NAME,
+                        "name": CLUSTER,
+                        "healthChecker": HEALTH_CHECKER,
+                        "defaultPort": _CHECK_PORT,
+                        "defaultCheckPort": _CHECK_PORT,
+                        "useIPPort4Check": flag(True, "Whether an instance is checked at its own port."),
+                        "metadata": METADATA,
+                        "sitegroup": text(""),
+                        "defCkport": whole(80, "The port of checks."),
+                        "empty": flag(False, "Whether it has no instances."),
+                        "defIPPort": _CHECK_PORT,
+                    },
+                )
+            ),
+        },
+    )
+)
+_COUNTED = record(
+    "CountedService",
+    {
+        "name": SHORT_NAME,
+        "groupName": GROUP,
+        "clusterCount": whole(1),
+        "ipCount": whole(2, "The number of instances."),
+        "healthyInstanceCount": whole(2),
+        "triggerFlag": one_of("false", "true", says="Whether so few are healthy that all are shown as healthy."),
+    },
+)
+_WITH_INSTANCES = record(
+    "ServiceWithInstances",
+    {
+        "serviceName": SHORT_NAME,
+        "groupName": GROUP,
+        "clusterMap": map_of("DEFAULT", record("HostsOfCluster", {"hosts": array(HOST_OF_SERVICE)})),
+        "metadata": METADATA,
+    },
+)
+CATALOG_SERVICES = Content(
+    JSON_TYPE,
+    either(record("CatalogServices", {"serviceList": array(_COUNTED), "count": COUNT}), array(_WITH_INSTANCES)),
+)
+CHECK_TIMES = json_of(
+    record(
+        "CheckTimes",
+        {
+            "clusters": array(
+                record(
+                    "ClusterCheckTimes",
+                    {
+                        "name": CLUSTER,
+                        "checkRTBest": MILLISECONDS,
+                        "checkRTWorst": MILLISECONDS,
+                        "checkRTNormalized": MILLISECONDS,
+                    },
+                )
+            )
+        },
+    )
+)
+SUBSCRIBERS = json_of(
+    record(
+        "Subscribers",
+        {
+            "subscribers": array(
+                record(
+                    "Subscriber",
+                    {
+                        "addrStr": text("10.0.0.9:41000"),
+                        "agent": text("Nacos-Java-Client:v1.4.1"),
+                        "app": text("shop"),
+                        "ip": text("10.0.0.9"),
+                        "namespaceId": NAMESPACE,
+                        "serviceName": FULL_NAME,
+                    },
+                )
+            ),
+            "count": COUNT,
+        },
+    )
+)
+RESPONSIBLE = json_of(record("ResponsibleServer", {"responsibleServer": or_null(text("10.0.0.5:8848"))}))
+_CHECKER = dict.fromkeys(("TCP", "HTTP", "MYSQL", "NONE"), HEALTH_CHECKER)
+CHECKERS = json_of(record("HealthCheckers", _CHECKER))
