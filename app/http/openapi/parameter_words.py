@@ -82,7 +82,6 @@ PARAMETER_WORDS = {
     "resource": "The pattern of what is permitted: `namespace:group:naming/service`.",
     "responsibleOnly": "Only services that this member owns.",
     "role": "The name of the role.",
-    "search": "How names are compared.",
     "selector": "How the service picks instances for a client: a JSON object with `type`, URL-encoded once more.",
     "serverStatus": "The report, in lines `site#ip:port#ms#weight`.",
     "serviceName": "The service's name, alone or as `group@@name`.",

@@ -41,7 +41,7 @@ _SHAPES: dict[type[fields.Field[Any]], Shape] = {
     kinds.BucketList: _TEXT | {"examples": [f"0,1,{BUCKETS - 1}"]},
     kinds.AddressText: _TEXT | {"examples": ["10.0.0.5:8848"]},
 }
-_EXAMPLES = {"serviceName": "orders", "ip": "10.0.0.1", "port": 8080, "groupName": DEFAULT_GROUP}
+_EXAMPLES = {("serviceName", "string"): "orders", ("ip", "string"): "10.0.0.1", ("port", "integer"): 8080}
 """Of parameters that most calls have."""
 
 
@@ -83,8 +83,8 @@ def _words(schema: type[Schema], name: str) -> str:
 
 def _shape(name: str, one: fields.Field[Any]) -> Shape:
     shape = dict(next(_SHAPES[kind] for kind in type(one).__mro__ if kind in _SHAPES))
-    if name in _EXAMPLES:
-        shape["examples"] = [_EXAMPLES[name]]
+    if (name, shape["type"]) in _EXAMPLES:
+        shape["examples"] = [_EXAMPLES[name, shape["type"]]]
     default = one.load_default
     if default is not missing and isinstance(default, bool | int | float | str) and default != "":
         shape["default"] = default

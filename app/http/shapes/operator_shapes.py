@@ -235,7 +235,7 @@ NAMESPACE_QUERY = json_of(
 )
 DONE = json_of(flag(True))
 READY = json_of(text("ok"))
-NO_CHANGE = Content(TEXT_TYPE, {"type": "string", "maxLength": 0})
+NO_CHANGE = Content(TEXT_TYPE, text("", maxLength=0))
 
 # --- members' calls --------------------------------------------------------------------------------------
 
@@ -246,7 +246,7 @@ REPORT = json_of(
 ADDRESSES_BODY = json_of(array(ADDRESS))
 DATUM_BODY = Content(JSON_TYPE, facts("Datums by key, gzip or plain: docs/wire.md."))
 RECEIVED = Content(JSON_TYPE, facts("What of it was not taken: docs/wire.md."), beside=(OK_TEXT,))
-DATUMS = Content("application/octet-stream", {"type": "string", "description": "Datums by key: docs/wire.md."})
+DATUMS = Content("application/octet-stream", text("{}", "Datums by key: docs/wire.md."))
 KEYS_BODY = json_of(record("DatumKeys", {"keys": text("key1,key2")}))
 STATUS_BODY = Content(TEXT_TYPE, text("%7B%7D", "A JSON object, URL-encoded: statuses, clientIP."))
 LOG_BODY = json_of(record("LogLevel", {"logName": text("naming-main"), "logLevel": text("INFO")}))

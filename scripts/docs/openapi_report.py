@@ -1,0 +1,81 @@
+"""Compares the description of the API with the routes of the application.
+
+``python -m scripts.docs.openapi_report`` prints what is described and the difference, and fails where there is one;
+``--json`` prints the description.
+"""
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import orjson
+from flask import Flask
+
+from app.http.api.call import ROUTES
+from app.http.blueprints import make_blueprints
+from app.http.openapi.document import make_document
+from app.http.openapi.operations import template_of
+
+CONTEXT_PATH = "/nacos"
+HTML_BLUEPRINTS: Mapping[str, str] = {}
+"""Blueprints whose routes are not described, with the reason: pages of people, which are no API."""
+ADDED_BY_FLASK = {"HEAD", "OPTIONS"}
+
+
+def difference(app: Flask, document: Mapping[str, Any]) -> list[str]:
+    """What is described and no route, and the other way round, in words."""
+    routes = set(_routes(app))
+    told = {(method.upper(), path) for path, one in document["paths"].items() for method in one}
+    complaints = [f"not described: {method} {path}" for method, path in sorted(routes - told)]
+    return complaints + [f"no such route: {method} {path}" for method, path in sorted(told - routes)]
+
+
+def _routes(app: Flask) -> Iterator[tuple[str, str]]:
+    for rule in app.url_map.iter_rules():
+        blueprint = rule.endpoint.partition(".")[0]
+        if blueprint not in HTML_BLUEPRINTS:
+            for method in (rule.methods or set()) - ADDED_BY_FLASK:
+                yield method, template_of(rule.rule)
+
+
+def bare_app() -> Flask:
+    """An application with the routes, and nothing behind them."""
+    app = Flask(__name__, static_folder=None)
+    for one in make_blueprints(CONTEXT_PATH, lambda row: lambda **_: app.response_class()):
+        app.register_blueprint(one)
+    return app
+
+
+def report(document: Mapping[str, Any], complaints: list[str]) -> str:
+    """The figures of a description, and the complaints."""
+    operations = [one for path in document["paths"].values() for one in path.values()]
+    by_tag = Counter(one["tags"][0] for one in operations)
+    lines = [
+        f"{len(operations)} operations at {len(document['paths'])} paths,",
+        f"{sum(len(one['parameters']) for one in operations)} parameters,",
+        f"{sum(len(one['responses']) for one in operations)} answers,",
+        f"{len(document['components']['schemas'])} schemas, {len(orjson.dumps(document))} bytes",
+        *(f"  {count:>4}  {tag}" for tag, count in sorted(by_tag.items())),
+        *(f"left out: blueprint {name}: {reason}" for name, reason in HTML_BLUEPRINTS.items()),
+        *(complaints or ["the routes and the description are the same"]),
+    ]
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print the description")
+    wanted = parser.parse_args()
+    document = make_document(ROUTES, CONTEXT_PATH, users=True, identity=True)
+    if wanted.json:
+        sys.stdout.write(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode() + "\n")
+        return 0
+    complaints = difference(bare_app(), document)
+    print(report(document, complaints))
+    return 1 if complaints else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
