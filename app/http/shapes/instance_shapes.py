@@ -96,7 +96,6 @@ UPDATED = json_of(
     record("UpdatedInstances", {"updated": array(text("10.0.0.1:8080:unknown:DEFAULT:ephemeral", "One instance."))})
 )
 _LISTED = {
-    "instanceId": INSTANCE_ID,
     "ip": IP,
     "port": PORT,
     "weight": WEIGHT,
@@ -112,10 +111,9 @@ LISTED_INSTANCE = record(
         **_LISTED,
         "lastBeat": whole(1_790_000_000_000, "The last beat, of a persistent instance the last change; ms since 1970."),
         "marked": flag(False),
-        "app": text("DEFAULT"),
         **_DERIVED,
     },
-    {"metadata": METADATA, **_ID_GENERATOR},
+    {"instanceId": INSTANCE_ID, "app": text("DEFAULT"), "metadata": METADATA, **_ID_GENERATOR},
 )
 CATALOG_INSTANCES = json_of(record("CatalogInstances", {"list": array(LISTED_INSTANCE), "count": COUNT}))
 
@@ -142,7 +140,13 @@ V2_LIST = json_of(
             "groupName": GROUP,
             "clusters": text(""),
             "cacheMillis": _CACHE_MS,
-            "hosts": array(record("HostV2", {**_LISTED, "metadata": METADATA, **_DERIVED}, _ID_GENERATOR)),
+            "hosts": array(
+                record(
+                    "HostV2",
+                    {**_LISTED, "metadata": METADATA, **_DERIVED},
+                    {"instanceId": INSTANCE_ID, **_ID_GENERATOR},
+                )
+            ),
             "lastRefTime": MS,
             "checksum": text(""),
             "allIPs": flag(False),

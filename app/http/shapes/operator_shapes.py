@@ -174,7 +174,7 @@ def _switch(value: object) -> Shape:
         case str():
             return text(value)
         case None:
-            return or_null(text(""))
+            return either({"type": "null", "examples": [None]}, text(""), array(text("10.0.0.5")))
         case CheckParams():
             return _PARAMS
         case tuple():
