@@ -8,6 +8,8 @@ from app.http.input.params import DetailQuery, parse_detail
 from app.http.input.read_schemas import DetailRead, ExplainRead
 from app.http.shapes.described import Described
 from app.http.shapes.instance_shapes import EXPLAINED
+from app.naming.model.caller_texts import check_ip
+from app.naming.model.instance_check import check_port
 from app.operator.instance_facts import AskedInstance
 from app.operator.verdict import compare
 
@@ -21,7 +23,13 @@ TOLD = frozenset(
 
 
 def asked_instance(query: DetailQuery) -> AskedInstance:
-    """The instance that a query names."""
+    """The instance that a query names.
+
+    Raises:
+        InvalidParam: no instance can have such an address.
+    """
+    check_ip(query.ip)
+    check_port(query.port)
     return AskedInstance(query.namespace, query.service, query.ip, query.port, query.cluster)
 
 

@@ -1,0 +1,19 @@
+"""The calls about one instance name what of its address is wrong."""
+
+import pytest
+from flask.testing import FlaskClient
+
+CALLS = [("GET", "explain"), ("PUT", "instance/drain"), ("GET", "instance/drain")]
+
+
+@pytest.mark.parametrize(("method", "path"), CALLS)
+@pytest.mark.parametrize(
+    ("ip", "port", "named"),
+    [("10.0.0.1", "-177", "port"), ("10.0.0.1", "65536", "port"), ("%C2%9E", "1", "ip"), ("10.0.0.256", "1", "IPv4")],
+)
+def test_an_address_that_no_instance_can_have(
+    client: FlaskClient, method: str, path: str, ip: str, port: str, named: str
+) -> None:
+    answer = client.open(f"/nacos/v1/ns/{path}?serviceName=orders&ip={ip}&port={port}", method=method)
+    assert answer.status_code == 400
+    assert named in answer.text
