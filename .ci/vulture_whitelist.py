@@ -239,3 +239,7 @@ _.wait_for_pushes
 # A template of the console shows them.
 to_send
 to_fetch
+# marshmallow finds the fields of a schema by their names, which are those of parameters.
+enable
+dom
+keyword

@@ -7,7 +7,7 @@
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import orjson
@@ -16,26 +16,28 @@ from flask import Flask
 from app.http.api.call import ROUTES
 from app.http.blueprints import make_blueprints
 from app.http.openapi.document import make_document
-from app.http.openapi.operations import template_of
+from app.http.openapi.route_operation import template_of
 
 CONTEXT_PATH = "/nacos"
 HTML_BLUEPRINTS: Mapping[str, str] = {}
-"""Blueprints whose routes are not described, with the reason: pages of people, which are no API."""
+"""Whole blueprints whose routes are not described, by name, with the reason: pages of people, which are no API."""
 ADDED_BY_FLASK = {"HEAD", "OPTIONS"}
 
 
-def difference(app: Flask, document: Mapping[str, Any]) -> list[str]:
-    """What is described and no route, and the other way round, in words."""
-    routes = set(_routes(app))
+def difference(
+    app: Flask, document: Mapping[str, Any], left_out: Collection[str] = frozenset(HTML_BLUEPRINTS)
+) -> list[str]:
+    """What is described and no route, and the other way round, in words; ``left_out``: names of blueprints."""
+    routes = set(_routes(app, left_out))
     told = {(method.upper(), path) for path, one in document["paths"].items() for method in one}
     complaints = [f"not described: {method} {path}" for method, path in sorted(routes - told)]
     return complaints + [f"no such route: {method} {path}" for method, path in sorted(told - routes)]
 
 
-def _routes(app: Flask) -> Iterator[tuple[str, str]]:
+def _routes(app: Flask, left_out: Collection[str]) -> Iterator[tuple[str, str]]:
     for rule in app.url_map.iter_rules():
         blueprint = rule.endpoint.partition(".")[0]
-        if blueprint not in HTML_BLUEPRINTS:
+        if blueprint not in left_out:
             for method in (rule.methods or set()) - ADDED_BY_FLASK:
                 yield method, template_of(rule.rule)
 

@@ -138,6 +138,20 @@ def service_of(parameters: Parameters) -> str:
     return name
 
 
+def check_numbers(parameters: Parameters) -> None:
+    """Refuse a port or weight that is no number, by the parameter's name; v1 refuses it in Java's words, as Nacos does.
+
+    Raises:
+        InvalidParam: the text names the parameter.
+    """
+    for name, read, wanted in (("port", java_int, "a whole number"), ("weight", java_double, "a number")):
+        if text := parameters.optional(name):
+            try:
+                read(text)
+            except InvalidParam:
+                raise InvalidParam(f"Param '{name}' is illegal, it should be {wanted}.") from None
+
+
 def _cluster_of(parameters: Parameters) -> str:
     return parameters.optional("clusterName") or parameters.optional("cluster", DEFAULT_CLUSTER)
 

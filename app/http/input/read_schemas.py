@@ -5,7 +5,7 @@ Nothing is loaded with these schemas. A test compares them with what the code re
 
 from marshmallow import Schema, fields, validate
 
-from app.http.input.fields import MetadataText, NeededMetadata, filled
+from app.http.input.fields import MetadataText, filled
 from app.http.input.schemas import NamespaceSchema, NeededServiceSchema
 from app.naming.model.caller_texts import APP_CHARS_MAX
 from app.naming.model.keys import DEFAULT_CLUSTER
@@ -18,7 +18,7 @@ _INT_RANGE = validate.Range(-INT_MAX - 1, INT_MAX)
 _IP_LENGTH = validate.Length(1, IP_CHARS_MAX)
 
 
-class _Place(NeededServiceSchema):
+class _OneInstance(NeededServiceSchema):
     """The instance that a call is about."""
 
     ip = fields.String(**filled("ip"), validate=_IP_LENGTH)
@@ -26,11 +26,11 @@ class _Place(NeededServiceSchema):
     cluster_name = fields.String(data_key="clusterName", load_default=DEFAULT_CLUSTER)
 
 
-class DetailRead(_Place):
+class DetailRead(_OneInstance):
     """GET ``/instance``, and calls about one instance."""
 
 
-class _Named(_Place):
+class _Named(_OneInstance):
     cluster = fields.String(load_default="")
 
 
@@ -110,12 +110,6 @@ class DomBeatRead(DomRead, _Beat):
 
 class ServiceRead(NeededServiceSchema):
     """Calls about one service."""
-
-
-class MetadataBatchV2Read(Schema):
-    """``/v2/ns/instance/metadata/batch``: what must be there."""
-
-    metadata = NeededMetadata(**filled("metadata"))
 
 
 class DrainRead(Schema):

@@ -11,7 +11,7 @@ from app.auth.signed import SIGNATURE
 from app.config.version import __version__
 from app.http.api.call import ROUTES, TOKEN_HEADER, Route
 from app.http.api.user_access import TOKEN_PARAMETER
-from app.http.openapi.operations import error_responses, operation_of, tag_of, tag_words, template_of
+from app.http.openapi.route_operation import error_responses, operation_of, tag_of, tag_words, template_of
 from app.http.shapes.json_shapes import Shape
 
 OPENAPI_VERSION = "3.1.0"

@@ -6,7 +6,7 @@ from app.auth.access_rules import MEMBERS, READ, WRITE, admin, naming
 from app.http.api.answers import json_reply, refuse_untimely, text_reply
 from app.http.api.call import JSON, Answer, Call, Reply, Services, route
 from app.http.forward.peers import ask_members
-from app.http.input.params import Parameters, parse_detail
+from app.http.input.params import Parameters
 from app.http.input.read_schemas import TIMEOUT_MS, TIMEOUT_MS_MAX, DetailRead, DrainRead, DrainStepRead, NodeDrainRead
 from app.http.shapes.described import Described
 from app.http.shapes.instance_shapes import DRAIN_JOB, DRAIN_STEP
@@ -39,7 +39,7 @@ def drain_instance(call: Call, services: Services) -> Answer:
     poll. Shape: state, isOver, tookMs, subscribers, behind, notAnswered.
     """
     parameters = call.parameters
-    asked = asked_instance(parse_detail(parameters))
+    asked = asked_instance(parameters)
     timeout_ms = _milliseconds(parameters, "timeoutMs", TIMEOUT_MS)
     least_ms = _milliseconds(parameters, "minMs", services.durable.switches.default_cache_millis + POLL_SLACK_MS)
     if refusal := refuse_untimely(call, services):
@@ -64,7 +64,7 @@ def drain_instance(call: Call, services: Services) -> Answer:
 )
 def instance_drain(call: Call, services: Services) -> Answer:
     """How far this member is with the draining of an instance."""
-    job = services.drains.find(asked_instance(parse_detail(call.parameters)))
+    job = services.drains.find(asked_instance(call.parameters))
     if job is None:
         raise NotFound("this member has not drained that instance lately")
     return _told(job.told())
@@ -83,7 +83,7 @@ def take_step(call: Call, services: Services) -> Answer:
         raise InvalidParam(f"Parameter 'action' is illegal: it should be one of {', '.join(ACTIONS)}")
     if refusal := refuse_untimely(call, services):
         return refusal
-    return json_reply(services.drain_steps.take(action, asked_instance(parse_detail(call.parameters))))
+    return json_reply(services.drain_steps.take(action, asked_instance(call.parameters)))
 
 
 def step_at_all(services: Services, action: str, asked: AskedInstance) -> dict[str, dict[str, Any] | None]:

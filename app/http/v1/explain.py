@@ -4,7 +4,7 @@ from app.auth.access_rules import READ, naming
 from app.http.api.answers import json_reply
 from app.http.api.call import Answer, Call, Services, route
 from app.http.forward.peers import ask_members
-from app.http.input.params import DetailQuery, parse_detail
+from app.http.input.params import Parameters, check_numbers, parse_detail
 from app.http.input.read_schemas import DetailRead, ExplainRead
 from app.http.shapes.described import Described
 from app.http.shapes.instance_shapes import EXPLAINED
@@ -22,12 +22,14 @@ TOLD = frozenset(
 """The fields that the verdict reads. A member that tells fewer is of another release, and counts as silent."""
 
 
-def asked_instance(query: DetailQuery) -> AskedInstance:
-    """The instance that a query names.
+def asked_instance(parameters: Parameters) -> AskedInstance:
+    """The instance that a call names.
 
     Raises:
-        InvalidParam: no instance can have such an address.
+        InvalidParam: a name is missing, or no instance can have such an address; the text names the parameter.
     """
+    check_numbers(parameters)
+    query = parse_detail(parameters)
     check_ip(query.ip)
     check_port(query.port)
     return AskedInstance(query.namespace, query.service, query.ip, query.port, query.cluster)
@@ -38,8 +40,7 @@ def asked_instance(query: DetailQuery) -> AskedInstance:
 )
 def explain(call: Call, services: Services) -> Answer:
     """What the members know of an instance; with ``local=true`` this one alone. Shape: docs/operations.md."""
-    query = parse_detail(call.parameters)
-    asked, own = asked_instance(query), services.cluster.self_address
+    asked, own = asked_instance(call.parameters), services.cluster.self_address
     facts = services.explainer.facts(asked)
     if call.parameters.optional("local").lower() == "true":
         return json_reply(facts)

@@ -2,7 +2,7 @@
 
 from app.auth.access_rules import READ, WRITE, naming
 from app.http.api.call import Answer, Call, Services
-from app.http.input.params import parse_detail, parse_list
+from app.http.input.params import check_numbers, parse_detail, parse_list
 from app.http.input.read_schemas import DeregisterRead, DetailRead, ListV2Read, PatchRead, RegisterRead
 from app.http.input.schemas import MetadataBatchSchema
 from app.http.shapes.described import BARE_OK, Described
@@ -12,41 +12,46 @@ from app.http.v2.envelope import require, result, result_route, wrapped
 from app.naming.wire.service_json import service_json
 
 PATH = "/v2/ns/instance"
-_NEEDED = ("serviceName", "ip", "port")
+
+
+def _check(call: Call) -> None:
+    """Refuse a call that does not name an instance."""
+    require(call, "serviceName", "ip", "port")
+    check_numbers(call.parameters)
 
 
 @result_route("POST", PATH, access=naming(WRITE), described=Described(takes=(RegisterRead,)))
 def register(call: Call, services: Services) -> Answer:
     """Register an instance, or replace it as a whole."""
-    require(call, *_NEEDED)
+    _check(call)
     return wrapped(instance.register(call, services))
 
 
 @result_route("DELETE", PATH, access=naming(WRITE), described=Described(takes=(DeregisterRead,)))
 def deregister(call: Call, services: Services) -> Answer:
     """Remove an instance; an unknown one is no error."""
-    require(call, *_NEEDED)
+    _check(call)
     return wrapped(instance.deregister(call, services))
 
 
 @result_route("PUT", PATH, access=naming(WRITE), described=Described(takes=(RegisterRead,)))
 def update(call: Call, services: Services) -> Answer:
     """Replace an existing instance; an unknown one is refused."""
-    require(call, *_NEEDED)
+    _check(call)
     return wrapped(instance.answer_update(call, services, strict=True))
 
 
 @result_route("PATCH", PATH, access=naming(WRITE), described=Described(BARE_OK, takes=(PatchRead,)))
 def patch(call: Call, services: Services) -> Answer:
     """Change single attributes; the answer is the bare ``ok`` of v1, as in Nacos 2."""
-    require(call, *_NEEDED)
+    _check(call)
     return instance.patch(call, services)
 
 
 @result_route("GET", PATH, access=naming(READ), described=Described(V2_INSTANCE, takes=(DetailRead,), refusals=(404,)))
 def detail(call: Call, services: Services) -> Answer:
     """One instance with its true health."""
-    require(call, *_NEEDED)
+    _check(call)
     query = parse_detail(call.parameters)
     found = services.naming.detail(query.namespace, query.service, query.ip, query.port, query.cluster)
     return result({"serviceName": query.service, **instance.detail_fields(found)})

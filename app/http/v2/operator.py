@@ -3,6 +3,7 @@
 from app.auth.access_rules import LOGGED_IN, PUBLIC, READ, WRITE, admin, naming
 from app.http.api.answers import server_status
 from app.http.api.call import Answer, Call, Services
+from app.http.input.params import check_numbers
 from app.http.input.read_schemas import AddressRead, HealthV2Read, SwitchV2Read
 from app.http.input.schemas import (
     CatalogInstancesV2Schema,
@@ -71,6 +72,7 @@ def set_switch(call: Call, services: Services) -> Answer:
 def set_health(call: Call, services: Services) -> Answer:
     """Set an instance's health in a cluster without a checker."""
     require(call, "serviceName", "ip", "port", "healthy")
+    check_numbers(call.parameters)
     return wrapped(health.set_health(call, services))
 
 

@@ -9,7 +9,13 @@ CALLS = [("GET", "explain"), ("PUT", "instance/drain"), ("GET", "instance/drain"
 @pytest.mark.parametrize(("method", "path"), CALLS)
 @pytest.mark.parametrize(
     ("ip", "port", "named"),
-    [("10.0.0.1", "-177", "port"), ("10.0.0.1", "65536", "port"), ("%C2%9E", "1", "ip"), ("10.0.0.256", "1", "IPv4")],
+    [
+        ("10.0.0.1", "-177", "port"),
+        ("10.0.0.1", "65536", "port"),
+        ("10.0.0.1", "x", "port"),
+        ("%C2%9E", "1", "ip"),
+        ("10.0.0.256", "1", "IPv4"),
+    ],
 )
 def test_an_address_that_no_instance_can_have(
     client: FlaskClient, method: str, path: str, ip: str, port: str, named: str

@@ -44,6 +44,12 @@ class TestInstance:
         listed = client.get(f"{V1}/instance/list", query_string=SERVICE).get_json()["hosts"]
         assert [one["ip"] for one in listed] == ["10.0.0.1"]
 
+    @pytest.mark.parametrize(("name", "wanted"), [("port", "a whole number"), ("weight", "a number")])
+    def test_what_is_no_number_is_named(self, client: FlaskClient, name: str, wanted: str) -> None:
+        answer = client.post(f"{V2}/instance", query_string=ONE | {name: "x"})
+        words = f"Param '{name}' is illegal, it should be {wanted}."
+        assert refused(answer) == (400, 20002, "parameter validate error", words)
+
     def test_a_form_does_as_well(self, client: FlaskClient) -> None:
         assert data(client.post(f"{V2}/instance", data=ONE | {"groupName": "G1"})) == "ok"
         assert data(client.get(f"{V2}/instance", query_string=ONE | {"groupName": "G1"}))["serviceName"] == "G1@@orders"

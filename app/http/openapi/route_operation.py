@@ -74,9 +74,7 @@ def tag_words(row: Route) -> str:
     return (sys.modules[row.endpoint.__module__].__doc__ or "").partition("\n")[0]
 
 
-def operation_of(
-    row: Route, described: Described, refer: Refer, security: list[dict[str, list[str]]]
-) -> dict[str, Any]:
+def operation_of(row: Route, described: Described, refer: Refer, security: Security) -> dict[str, Any]:
     """The operation of a row. Shape: OpenAPI's Operation Object."""
     parameters = parameters_of(described.takes)
     path = [
