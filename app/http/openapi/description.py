@@ -3,14 +3,13 @@
 from app.auth.access_rules import PUBLIC
 from app.http.api.call import JSON, Answer, Call, Reply, Services, route
 from app.http.openapi.document import document_json
-from app.http.openapi.page import STYLE, document_of, index_page, tag_page
+from app.http.openapi.page import PAGES, SOURCE, STYLE, document_of, index_page, tag_page
 from app.http.shapes.described import Content, Described
 from app.http.shapes.json_shapes import facts, text
 from app.naming.model.nacos_errors import NotFound
 
 HTML_TYPE, CSS_TYPE = "text/html", "text/css"
 HTML, CSS = f"{HTML_TYPE};charset=UTF-8", f"{CSS_TYPE};charset=UTF-8"
-PAGES = "/api-docs"
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; "
     "frame-ancestors 'none'",
@@ -22,7 +21,7 @@ _PAGE = Content(HTML_TYPE, text("<!doctype html>"))
 
 @route(
     "GET",
-    "/openapi.json",
+    SOURCE,
     access=PUBLIC,
     described=Described(Content("application/json", facts("OpenAPI 3.1.", openapi="3.1.0"))),
 )
@@ -42,14 +41,14 @@ def _document(services: Services) -> bytes:
 def index(call: Call, services: Services) -> Answer:
     """All calls, by part of the API."""
     document = document_of(_document(services))
-    return _html(index_page(document, services.settings.context_path + PAGES))
+    return _html(index_page(document, services.settings.context_path))
 
 
 @route("GET", f"{PAGES}/<tag>", access=PUBLIC, described=Described(_PAGE, refusals=(404,)))
 def one_tag(call: Call, services: Services) -> Answer:
     """The calls of one part of the API in full."""
     document = document_of(_document(services))
-    page = tag_page(document, services.settings.context_path + PAGES, call.path_values["tag"])
+    page = tag_page(document, services.settings.context_path, call.path_values["tag"])
     if page is None:
         raise NotFound("there is no such part of the API")
     return _html(page)

@@ -9,7 +9,10 @@ from urllib.parse import urlencode
 
 import orjson
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
+SOURCE, PAGES = "/openapi.json", "/api-docs"
+"""The paths of the description and of its pages."""
 TEMPLATES = Path(__file__).with_name("templates")
 STYLE = (TEMPLATES / "style.css").read_bytes()
 DEPTH_MAX = 6
@@ -56,21 +59,23 @@ def document_of(text: bytes) -> Document:
     return found
 
 
-def index_page(document: Document, base: str) -> str:
-    """The page of all calls; ``base``: the path of the pages."""
-    return _environment().get_template("index.html").render(document=document, base=base, tags=_tags(document))
+def index_page(document: Document, context_path: str) -> str:
+    """The page of all calls."""
+    return _rendered("index.html", document, context_path, tags=_tags(document))
 
 
-def tag_page(document: Document, base: str, slug: str) -> str | None:
+def tag_page(document: Document, context_path: str, slug: str) -> str | None:
     """The page of one part of the API; None when there is no such part."""
     for tag, operations in _tags(document):
         if slug_of(tag["name"]) == slug:
-            return (
-                _environment()
-                .get_template("tag.html")
-                .render(document=document, base=base, tag=tag, operations=operations, resolve=_Resolver(document))
-            )
+            more = {"tag": tag, "operations": operations, "resolve": _Resolver(document)}
+            return _rendered("tag.html", document, context_path, **more)
     return None
+
+
+def _rendered(template: str, document: Document, context_path: str, **more: object) -> str:
+    source, base = f"{context_path}{SOURCE}", f"{context_path}{PAGES}"
+    return _environment().get_template(template).render(document=document, source=source, base=base, **more)
 
 
 def slug_of(tag: str) -> str:
@@ -91,8 +96,14 @@ def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    environment.filters |= {"slug": slug_of, "kind": kind_of, "limits": limits_of, "pretty": _pretty}
+    environment.filters |= {"slug": slug_of, "kind": kind_of, "limits": limits_of, "pretty": _pretty, "code": with_code}
     return environment
+
+
+def with_code(text: str) -> Markup:
+    """A text as HTML, what stands between backticks as code."""
+    parts = text.split("`")
+    return Markup("").join(Markup("<code>{}</code>").format(one) if at % 2 else one for at, one in enumerate(parts))
 
 
 def _pretty(value: object) -> str:

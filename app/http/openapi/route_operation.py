@@ -42,6 +42,8 @@ STATUSES = {
     503: "The node does not serve now, or has no place for the call: ask another one, or again.",
     507: "The disk refused to keep the change.",
 }
+OLD_PATHS = "/v1/ns/api"
+"""Below it are further paths of newer calls, as clients from before Nacos 0.8 have them."""
 RETRY_AFTER = {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 0}}}
 PATH_WORDS = {
     "namespace": "The id of the namespace.",
@@ -98,7 +100,7 @@ def operation_of(row: Route, described: Described, refer: Refer, security: Secur
         form = {"schema": form_of(parameters)}
         says = "The parameters may be sent in a form; of a name that the query has too, the query's value counts."
         made["requestBody"] = {"description": says, "content": {URLENCODED: form, MULTIPART: form}}
-    if described.is_old:
+    if described.is_old or row.path.startswith(OLD_PATHS):
         made["deprecated"] = True
     return made
 

@@ -6,6 +6,8 @@ from html.parser import HTMLParser
 import pytest
 from flask.testing import FlaskClient
 
+from app.http.openapi.page import with_code
+
 BASE = "/nacos/api-docs"
 
 
@@ -73,6 +75,10 @@ def test_each_call_is_shown_with_all_its_parameters(client: FlaskClient) -> None
     assert "curl -X POST" in section
     assert "query or form" in section
     assert "at least 0; at most 65535" in section
+
+
+def test_words_between_backticks_are_code_and_no_text_is_html() -> None:
+    assert with_code("a `b<i>` & c") == "a <code>b&lt;i&gt;</code> &amp; c"
 
 
 def test_an_unknown_part_is_not_found(client: FlaskClient) -> None:
