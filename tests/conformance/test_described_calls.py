@@ -14,6 +14,9 @@ from tests.support.described import Description
 from tests.support.processes import Member, free_ports
 from tests.support.schema_calls import SchemaCalls
 
+# Some thousand calls: a minute of a processor, which on a busy machine is many.
+pytestmark = pytest.mark.timeout(1_200)
+
 EXAMPLES, EXAMPLES_WITH_USERS = 5, 2
 IDENTITY = {
     "nacos.core.auth.server.identity.key": "Cluster-Key",
