@@ -129,6 +129,10 @@ def test_what_reveals_no_more_than_that_the_node_runs_is_public() -> None:
         "GET /console/login",
         "POST /console/login",
         "POST /console/logout",
+        "GET /openapi.json",
+        "GET /api-docs",
+        "GET /api-docs/<tag>",
+        "GET /api-docs/style.css",
     }
 
 
