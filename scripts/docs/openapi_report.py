@@ -14,12 +14,16 @@ import orjson
 from flask import Flask
 
 from app.http.api.call import ROUTES
-from app.http.blueprints import make_blueprints
+from app.http.blueprints import MODULES, make_blueprints
 from app.http.openapi.document import make_document
 from app.http.openapi.route_operation import template_of
 
 CONTEXT_PATH = "/nacos"
-HTML_BLUEPRINTS: Mapping[str, str] = {}
+HTML_BLUEPRINTS: Mapping[str, str] = {
+    module.__name__.removeprefix("app.http.").replace(".", "_"): "pages of the console"
+    for module in MODULES
+    if module.__name__.startswith("app.http.console.")
+}
 """Whole blueprints whose routes are not described, by name, with the reason: pages of people, which are no API."""
 ADDED_BY_FLASK = {"HEAD", "OPTIONS"}
 

@@ -133,8 +133,8 @@ class NodeDrainRead(Schema):
     enabled = fields.Boolean(load_default=True)
 
 
-class ExplainRead(Schema):
-    """GET ``/explain``."""
+class LocalRead(Schema):
+    """Calls that ask all members, and with ``local`` this one alone."""
 
     local = fields.Boolean(load_default=False)
 

@@ -165,3 +165,30 @@ SUBSCRIBERS = json_of(
 RESPONSIBLE = json_of(record("ResponsibleServer", {"responsibleServer": or_null(text("10.0.0.5:8848"))}))
 _CHECKER = dict.fromkeys(("TCP", "HTTP", "MYSQL", "NONE"), HEALTH_CHECKER)
 CHECKERS = json_of(record("HealthCheckers", _CHECKER))
+
+_HELD = {
+    "address": text("10.0.0.5:8848", "The member."),
+    "known": flag(True, "Whether it knows the service. Of one that it does not know the rest is empty or 0."),
+    "version": text("1.4.10.0.0.5:8848~1a2136970ab8947"),
+    "writer": text("10.0.0.5:8848", "The member that wrote this version."),
+    "instances": whole(2),
+    "healthy": whole(2),
+    "digest": or_null(text("9f2c6a1e", "Of the instances; null of so many that it would take long.")),
+}
+_HELD_BY_MEMBER = record("HeldVersion", _HELD)
+SERVICE_VERSIONS = json_of(
+    either(
+        record(
+            "ServiceVersions",
+            {
+                "serviceName": FULL_NAME,
+                "namespaceId": NAMESPACE,
+                "responsible": text("10.0.0.5:8848", "The member that owns the service; empty where none does."),
+                "members": map_of("10.0.0.5:8848", _HELD_BY_MEMBER),
+                "notAnswered": array(text("10.0.0.7:8848")),
+                "otherKinds": array(text("10.0.0.8:8848", "A member of real Nacos, which cannot be asked.")),
+            },
+        ),
+        _HELD_BY_MEMBER,
+    )
+)

@@ -5,7 +5,7 @@ from app.http.api.answers import json_reply
 from app.http.api.call import Answer, Call, Services, route
 from app.http.forward.peers import ask_members
 from app.http.input.params import Parameters, check_numbers, parse_detail
-from app.http.input.read_schemas import DetailRead, ExplainRead
+from app.http.input.read_schemas import DetailRead, LocalRead
 from app.http.shapes.described import Described
 from app.http.shapes.instance_shapes import EXPLAINED
 from app.naming.model.caller_texts import check_ip
@@ -35,9 +35,7 @@ def asked_instance(parameters: Parameters) -> AskedInstance:
     return AskedInstance(query.namespace, query.service, query.ip, query.port, query.cluster)
 
 
-@route(
-    "GET", EXPLAIN, access=naming(READ).or_members(), described=Described(EXPLAINED, takes=(DetailRead, ExplainRead))
-)
+@route("GET", EXPLAIN, access=naming(READ).or_members(), described=Described(EXPLAINED, takes=(DetailRead, LocalRead)))
 def explain(call: Call, services: Services) -> Answer:
     """What the members know of an instance; with ``local=true`` this one alone. Shape: docs/operations.md."""
     asked, own = asked_instance(call.parameters), services.cluster.self_address

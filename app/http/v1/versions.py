@@ -7,7 +7,10 @@ from app.http.api.answers import json_reply
 from app.http.api.call import Answer, Call, Services, route
 from app.http.api.digest_values import service_digest
 from app.http.forward.peers import ask_members
+from app.http.input.read_schemas import LocalRead
 from app.http.input.schemas import ServiceSchema, load_parameters
+from app.http.shapes.described import Described
+from app.http.shapes.service_shapes import SERVICE_VERSIONS
 
 VERSIONS = "/v1/ns/service/versions"
 ASK_S = 1.0
@@ -18,7 +21,12 @@ _SERVICE = ServiceSchema()
 _TOLD = frozenset(("address", "known", "version", "writer", "instances", "healthy", "digest"))
 
 
-@route("GET", VERSIONS, access=naming(READ).or_members())
+@route(
+    "GET",
+    VERSIONS,
+    access=naming(READ).or_members(),
+    described=Described(SERVICE_VERSIONS, takes=(ServiceSchema, LocalRead)),
+)
 def service_versions(call: Call, services: Services) -> Answer:
     """What the members hold of a service; with ``local=true`` this one alone. Shape: docs/operations.md."""
     values = load_parameters(_SERVICE, call.parameters)
