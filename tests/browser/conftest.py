@@ -21,6 +21,7 @@ playwright = pytest.importorskip("playwright.sync_api", reason="the package play
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 TIMEOUT_MS = HANG_S * 1_000
+SHOT_TRIES = 3
 WIDE, NARROW = {"width": 1_280, "height": 800}, {"width": 390, "height": 780}
 SERIOUS = ("serious", "critical")
 RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
@@ -98,7 +99,14 @@ class Visit:
     def shoot(self, name: str) -> None:
         """Leave a screenshot, of the whole page."""
         # With a path it would start a thread that writes it, and stays.
-        (self.shots / f"{name}.png").write_bytes(self.page.screenshot(full_page=True))
+        # Of a page that is drawn anew just then, as one with live facts may be, Chromium has no picture.
+        for left in reversed(range(SHOT_TRIES)):
+            try:
+                (self.shots / f"{name}.png").write_bytes(self.page.screenshot(full_page=True))
+                return
+            except playwright.Error as error:
+                if not left or "Unable to capture screenshot" not in error.message:
+                    raise
 
     def text(self) -> str:
         """All that is to be read on the page."""
