@@ -663,10 +663,7 @@ def build_frontends(
     counters: Counters,
     instruments: Instruments,
 ) -> tuple[Services, GrpcFrontend | None]:
-    """Make all that the HTTP frontend uses, and the gRPC frontend; None when there is to be none.
-
-    ``counters`` gets those of all parts.
-    """
+    """Make all that HTTP uses, and the gRPC frontend, None for none. ``counters`` gets those of all parts."""
     waiting_max = max(1, settings.http_threads // 2)  # for other members; the other threads go on answering reads
     forwarder = OwnerForwarder(engine.cluster, waiting_max, engine.replication.refresh, text_reply)
     http, config_calls = HttpStats(), ConfigCallLog()

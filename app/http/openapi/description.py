@@ -2,8 +2,8 @@
 
 from app.auth.access_rules import PUBLIC
 from app.http.api.call import JSON, Answer, Call, Reply, Services, route
+from app.http.openapi.api_page import PAGES, SOURCE, STYLE, document_of, index_page, tag_page
 from app.http.openapi.document import document_json
-from app.http.openapi.page import PAGES, SOURCE, STYLE, document_of, index_page, tag_page
 from app.http.shapes.described import Content, Described
 from app.http.shapes.json_shapes import facts, text
 from app.naming.model.nacos_errors import NotFound

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 import pytest
 from flask.testing import FlaskClient
 
-from app.http.openapi.page import with_code
+from app.http.openapi.api_page import with_code
 
 BASE = "/nacos/api-docs"
 
