@@ -320,7 +320,7 @@ def calls(draw: st.DrawFn) -> bytes:
     return ask(method, f"{path}?{urlencode(pairs[:cut])}"[:8_000], body, **headers)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(calls(), min_size=1, max_size=8))
 @example([ask("GET", LIST_A)] * 2)
 def test_anything(asked: list[bytes]) -> None:

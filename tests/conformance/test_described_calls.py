@@ -17,7 +17,7 @@ from tests.support.schema_calls import SchemaCalls
 # Some thousand calls: a minute of a processor, which on a busy machine is many.
 pytestmark = pytest.mark.timeout(1_200)
 
-EXAMPLES, EXAMPLES_WITH_USERS = 5, 2
+EXAMPLES, EXAMPLES_WITH_USERS = 3, 1
 IDENTITY = {
     "nacos.core.auth.server.identity.key": "Cluster-Key",
     "nacos.core.auth.server.identity.value": "the-secret-of-these-members",

@@ -20,7 +20,7 @@ from distro.members import MemberList
 from distro.types import DistroKey, Version
 
 pytestmark = pytest.mark.simulation
-SEEDS = 50
+SEEDS = 30
 GROUP = 10
 ONE = RegisterInstance(SERVICES[0], "10.9.1.1", 80)
 
