@@ -27,8 +27,8 @@ class _OpenStream:
     ends_s: float
     told_s: float
     """When the last bytes were sent."""
-    ready: bool = True
-    """The client has taken what was sent before."""
+    ready: bool = False
+    """The head was sent, and the client has taken what came before."""
     told: bytes | None = None
 
     def is_taken(self) -> None:
@@ -62,6 +62,7 @@ class LiveStreams:
         if self._streams.get(connection) is not stream:
             return
         connection.stream_head(Reply(200, b"", None, head=STREAM_HEAD))
+        stream.ready = True
         self._send(connection, stream, FIRST_LINES)
         if self._timer is not None:
             self._timer.cancel()

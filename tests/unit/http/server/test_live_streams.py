@@ -2,7 +2,11 @@
 
 import re
 
+import pytest
+
+from app.http.api.call import Events, Reply
 from app.http.api.event_stream import RETRY_MS
+from app.http.server.connection import HttpConnection
 from app.http.server.live_streams import LASTS_S, PERIOD_S, STILL_S, STREAMS_MAX
 from tests.support.loops import SkippingLoop, run_loop, turns, until
 from tests.support.served import served
@@ -51,6 +55,26 @@ def test_a_stream_ends_after_its_time_and_the_connection_goes_on() -> None:
             await until(lambda: wire.received.endswith(b"0\r\n\r\n"))
             wire.send(request("/nacos/v1/ns/instance/list?serviceName=orders"))
             await until(lambda: wire.received.count(b"HTTP/1.1 200") == 2)
+
+    run_loop(main)
+
+
+def test_what_is_read_for_others_just_then_does_not_come_before_the_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(_loop: SkippingLoop) -> None:
+        with served() as one:
+            live = one.server._live
+            begin = live.begin
+
+            def begin_and_tell(connection: HttpConnection, answer: Events) -> Reply | None:
+                refusal = begin(connection, answer)
+                live._tell({answer.topic: b'{"rev":0}'})
+                return refusal
+
+            monkeypatch.setattr(live, "begin", begin_and_tell)
+            wire = one.connect()
+            wire.send(request(EVENTS))
+            await until(lambda: EVENT.findall(wire.received))
+            assert wire.received.startswith(b"HTTP/1.1 200 OK\r\n")
 
     run_loop(main)
 
