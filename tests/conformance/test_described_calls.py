@@ -35,7 +35,7 @@ LEFT_OUT = frozenset(
     )
 )
 """A node that drains, or whose switches are any, refuses the calls behind; these have tests of their own."""
-CALLS_MIN = 1_000
+CALLS_MIN = 200 * EXAMPLES
 DONE_MIN = 75
 """So many operations, other than removals, do what is asked of them with their example values."""
 
