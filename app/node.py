@@ -59,6 +59,7 @@ from app.naming.model.events import (
 )
 from app.naming.model.keys import datum_key, parse_datum_key
 from app.naming.model.model import Publication
+from app.naming.model.switches import is_served
 from app.naming.push.push_payload import payload_of
 from app.naming.push.udp_subscribers import UdpSubscribers
 from app.naming.records.durable_service import DurableService
@@ -123,10 +124,8 @@ from distro.runtime import DistroRuntime
 from distro.types import DistroKey, MemberKind, MemberState
 
 LOG = logging.getLogger(__name__)
-UP = MemberState.UP
+UP, UP_TEXT = MemberState.UP, MemberState.UP.value
 """Python 3.11 needs ten times as long to look a member up in its class."""
-READABLE = (None, "", UP.value, "READ_ONLY")
-"""The statuses that an operator may set, or none, with which reads are answered."""
 READY_CHECK_MS = 20
 FOREVER_MS = 1 << 60
 NOTED_MAX = 1_000
@@ -769,7 +768,7 @@ def build_dns(
 
     def serves() -> bool:
         # As HTTP answers lists: an operator's status may allow reads, or nothing.
-        return cluster.state() is UP and domain.durable.overridden_status in READABLE
+        return cluster.state() is UP and is_served(domain.durable.overridden_status or UP_TEXT, is_read=True)
 
     own_host, _ = split_address(settings.self_address)
     dns = DnsFrontend(settings.dns, index, domain.naming.service_view, serves, own_host, clock.wall_ms())

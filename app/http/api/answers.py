@@ -23,6 +23,7 @@ from app.http.api.call import (
     Services,
 )
 from app.naming.model.nacos_errors import NacosError, TooManyRequests
+from app.naming.model.switches import is_served
 from app.writes.call_deadline import TOO_LATE
 from app.writes.ownership import durable_owner, not_serving_text
 from distro.errors import CodecError, NotInitialized
@@ -139,12 +140,10 @@ def refuse_unless_up(call: Call, services: Services) -> Reply | None:
     status = server_status(services)
     if call.path in DRAIN_PATHS and services.cluster.draining:
         return None  # or it could not be taken back
-    if status == MemberState.UP.value or is_peer(call.agent):
+    if is_served(status, is_read=call.method in ("GET", "HEAD")) or is_peer(call.agent):
         return None
     # An operator who set the status must be able to look and to set it back, without a member's agent string.
     if call.path.startswith(_BELOW_OPERATOR) and services.cluster.state() is _UP:
-        return None
-    if status == ("READ_ONLY" if call.method in ("GET", "HEAD") else "WRITE_ONLY"):
         return None
     return not_serving(status)
 

@@ -27,6 +27,14 @@ ENTRIES_MAX = 1_000
 PUSH_VERSION = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+")
 
 
+def is_served(status: str, *, is_read: bool) -> bool:
+    """Whether clients' reads, or their writes, are answered while a node reports this status, one of ``STATUSES``.
+
+    Source: Nacos 1.4.1 TrafficReviseFilter.
+    """
+    return status in ("UP", "READ_ONLY" if is_read else "WRITE_ONLY")
+
+
 @dataclass(frozen=True, slots=True)
 class CheckParams:
     """How often an active check runs: between ``min`` and ``max`` ms, moving by ``factor``."""
