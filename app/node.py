@@ -365,7 +365,7 @@ def build_domain(settings: Settings, clock: Clock) -> Domain:
         instance_codec=codec,
         limits=limits,
         warm_store=WarmStore(settings.data_dir, codec, registry.datums, clock.wall_ms),
-        count_history=CountHistory(lambda: registry.table.counts(lambda _: False), clock.wall_ms),
+        count_history=CountHistory(registry.table.totals, clock.wall_ms),
     )
 
 

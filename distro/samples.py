@@ -18,11 +18,20 @@ SLACK = 1.05
 """Rounds come a little later than set."""
 STEP_CONTENTS = 100
 """Between two rests: half a millisecond of work."""
+SAMPLED_KEYS_MAX = 200
+"""Keys in the leaves of one round, whoever wrote them: a round costs the same however many there are. All of 100,000
+keys are compared within 40 minutes, one round each 5 s."""
 
 
-def sample_after(at: int, interval_ms: int, all_ms: int) -> range:
-    """The leaves from ``at`` on of a round; rounds come each ``interval_ms``, and all together may take ``all_ms``."""
-    return range(at, min(at + ceil(LEAVES * SLACK * interval_ms / all_ms), LEAVES))
+def sample_after(at: int, interval_ms: int, all_ms: int, keys: int) -> range:
+    """The leaves from ``at`` on of a round, one at least.
+
+    Rounds come each ``interval_ms``, and all together may take ``all_ms``, or longer where ``keys``, which is how many
+    keys there are, would be more than ``SAMPLED_KEYS_MAX`` in a round.
+    """
+    in_time = ceil(LEAVES * SLACK * interval_ms / all_ms)
+    bounded = LEAVES * SAMPLED_KEYS_MAX // max(keys, SAMPLED_KEYS_MAX)
+    return range(at, min(at + max(min(in_time, bounded), 1), LEAVES))
 
 
 def sums_of(component: Component, writer: str, leaves: Iterable[int]) -> dict[int, int]:

@@ -272,7 +272,11 @@ _DISTRO: dict[str, tuple[tuple[str, ...], Kind[int], str]] = {
         _INTERVAL_MS,
         "How often members compare their data.",
     ),
-    "sample_ms": (("rollcall.distro.sampleMs",), whole(1_000, 86_400_000), "In how long all contents are compared."),
+    "sample_ms": (
+        ("rollcall.distro.sampleMs",),
+        whole(1_000, 86_400_000),
+        "In how long all contents are compared; longer with many keys, as a round takes 200 at most.",
+    ),
     "verify_timeout_ms": ((f"{_DATA}.verify.timeoutMs",), _TIMEOUT_MS, "How long one comparison may take."),
     "load_timeout_ms": ((f"{_DATA}.load.timeoutMs",), _TIMEOUT_MS, "A load ends when nothing comes for so long."),
     "load_ms_max": (("rollcall.distro.load.maxMs",), whole(100, 86_400_000), "The longest load, whatever comes."),

@@ -4,8 +4,6 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from app.naming.registry.service_table import Counts
-
 SAMPLE_MS = 10_000
 SAMPLES_MAX = 360
 """An hour."""
@@ -23,15 +21,15 @@ class CountSample:
 class CountHistory:
     """Samples, the oldest first. One thread takes them; any thread reads."""
 
-    def __init__(self, count: Callable[[], Counts], wall_ms: Callable[[], int]) -> None:
-        self._count = count
+    def __init__(self, totals: Callable[[], tuple[int, int]], wall_ms: Callable[[], int]) -> None:
+        """``totals``: the numbers of services and instances, as ``ServiceTable.totals``."""
+        self._totals = totals
         self._wall_ms = wall_ms
         self._samples: deque[CountSample] = deque(maxlen=SAMPLES_MAX)
 
     def tick(self, now_ms: int) -> int:
-        """Take a sample, and return when to take the next. All services are gone through, some ms for 10,000."""
-        counts = self._count()
-        self._samples.append(CountSample(self._wall_ms(), counts.services, counts.instances))
+        """Take a sample, and return when to take the next."""
+        self._samples.append(CountSample(self._wall_ms(), *self._totals()))
         return now_ms + SAMPLE_MS
 
     def samples(self) -> list[CountSample]:

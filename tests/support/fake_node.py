@@ -440,7 +440,7 @@ class FakeNode:
         self.signer = MemberSigner(self.cluster.self_address, identity, self.clocks, self.cluster.capabilities)
         registry = Registry(writer, admission=self.limits, alone=self.settings.standalone)
         self.naming = NamingService(registry, self._monotonic_ms, self.events.append)
-        self.count_history = CountHistory(lambda: self.naming.counts(self.cluster.responsible), self.wall_ms)
+        self.count_history = CountHistory(registry.table.totals, self.wall_ms)
         self.clients = Clients(registry, self._monotonic_ms, self.wall_ms, self.events.append)
         projection = Projection(registry, self._monotonic_ms, self.events.append)
         table = UserTable()

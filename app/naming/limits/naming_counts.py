@@ -26,6 +26,10 @@ class NamingCounts:
             else:
                 del self._instances[namespace]
 
+    def instances(self) -> int:
+        """The number of instances of all namespaces."""
+        return sum(self._instances.copy().values())
+
     def instances_of(self, namespace: str) -> int:
         """The number of instances of a namespace."""
         return self._instances.get(namespace, 0)

@@ -111,6 +111,13 @@ class ServiceTable:
         ours = [service for service in services if responsible(service.full_name)]
         return Counts(len(services), sum(map(_count, services)), len(ours), sum(map(_count, ours)))
 
+    def totals(self) -> tuple[int, int]:
+        """The numbers of services that readers see and of instances, at once: nothing is gone through.
+
+        An address that has several sources counts for each of them.
+        """
+        return sum(map(len, self._namespaces.copy().values())), self.counts_held.instances()
+
     # --- consistent copies ------------------------------------------------------------------------
 
     def with_consistent_copy(self, service: Service, make: Callable[[], T], take: Callable[[T], R]) -> R:

@@ -7,7 +7,7 @@ import pytest
 from distro.digest import LEAVES
 from distro.members import MemberList
 from distro.protocol import AGREED_ROUNDS, CALL_LOST_MS, RELAY_INTERVAL_MS
-from distro.samples import sample_after
+from distro.samples import SAMPLED_KEYS_MAX, sample_after
 from distro.types import (
     CAPABILITY_DIGESTS,
     CAPABILITY_VERSIONS,
@@ -35,8 +35,9 @@ class Comparing(Engine):
 
     def __init__(self, *peers: str, earlier: tuple[str, ...] = ()) -> None:
         self.store = NamedStore()
+        self.component = component(self.store)
         kinds = {peer: DIGESTS for peer in peers if peer not in earlier}
-        super().__init__(*peers, kinds=kinds, more={"t": component(self.store)})
+        super().__init__(*peers, kinds=kinds, more={"t": self.component})
         self.hear()
         while self.protocol.loading:
             self.end(self.tick())
@@ -98,6 +99,23 @@ def test_rounds_sample_the_contents_of_all_leaves_in_ten_minutes() -> None:
     assert len(sampled) < 1.2 * LEAVES
 
 
+@pytest.mark.parametrize(("keys", "leaves"), [(100, 72), (20_000, 72), (100_000, 16), (1_000_000, 1), (9_000_000, 1)])
+def test_a_round_samples_a_bounded_number_of_keys(keys: int, leaves: int) -> None:
+    assert len(sample_after(0, 5_000, 600_000, keys)) == leaves
+    assert leaves == 1 or leaves * keys / LEAVES <= SAMPLED_KEYS_MAX
+
+
+def test_with_many_keys_a_round_of_the_engine_samples_fewer_leaves() -> None:
+    few, many = Comparing(B), Comparing(B)
+    for number in range(30_000):
+        many.store.put(f"key {number}", Version(1, number, ME))
+    many.component.digest.refresh()
+    [of_few], [of_many] = few.begin_round(), many.begin_round()
+    assert isinstance(of_few, Compare)
+    assert isinstance(of_many, Compare)
+    assert (len(of_few.sampled), len(of_many.sampled)) == (72, LEAVES * SAMPLED_KEYS_MAX // 30_000)
+
+
 def test_leaves_of_a_round_that_failed_are_sampled_in_the_next_one() -> None:
     engine = Comparing(B)
     [failed] = engine.begin_round()
@@ -108,11 +126,12 @@ def test_leaves_of_a_round_that_failed_are_sampled_in_the_next_one() -> None:
     assert again.sampled == failed.sampled
 
 
+@pytest.mark.parametrize("keys", [10, 24_000, 100_000, 10_000_000])
 @pytest.mark.parametrize("interval_ms", [100, 5_000, 600_000, 3_600_000])
-def test_a_pass_of_samples_ends_with_the_last_leaf(interval_ms: int) -> None:
+def test_a_pass_of_samples_ends_with_the_last_leaf(interval_ms: int, keys: int) -> None:
     at, seen = 0, list[int]()
     while not seen or at:
-        sampled = sample_after(at, interval_ms, 600_000)
+        sampled = sample_after(at, interval_ms, 600_000, keys)
         seen += sampled
         at = sampled.stop % LEAVES
     assert seen == list(range(LEAVES))

@@ -1,13 +1,12 @@
 """The numbers of the last hour."""
 
-from app.naming.registry.service_table import Counts
 from app.operator.count_history import SAMPLE_MS, SAMPLES_MAX, CountHistory
 
 
 def test_samples_come_at_their_time_and_the_oldest_go() -> None:
     taken = iter(range(1_000))
     wall = iter(range(1_000))
-    history = CountHistory(lambda: Counts(next(taken), 7, 0, 0), lambda: next(wall))
+    history = CountHistory(lambda: (next(taken), 7), lambda: next(wall))
     assert history.latest() is None
     now_ms = 5
     for _ in range(SAMPLES_MAX + 3):

@@ -105,6 +105,17 @@ class TestServicesOfClients:
         assert found_in(table).clusters == {"A", "B", "C"}
 
 
+def test_totals_are_of_what_readers_see_and_of_all_sources() -> None:
+    table = ServiceTable(LINGER_MS)
+    assert table.totals() == (0, 0)
+    table.publish(*NAME, "c", OF_CLIENT, 0)
+    table.publish("other", "G@@users", "c", OF_CLIENT, 0)
+    table.set_meta("other", "G@@empty", ServiceMeta(), 0)
+    assert table.totals() == (3, 2)
+    assert table.withdraw(*NAME, "c", OF_CLIENT, 0)
+    assert table.totals() == (3, 1)
+
+
 class TestRemovedServices:
     def test_one_that_is_used_again_before_its_last_instance_went_is_as_any_other(self) -> None:
         table = ServiceTable(LINGER_MS)
