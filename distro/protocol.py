@@ -650,8 +650,8 @@ class DistroProtocol:
         self.stats.verify_sent += 1
         if resource_type == ALL_TYPES:
             taken = tuple(name for name in self._components if self._takes(peer, name))
-            keys = max([len(self._components[name].digest) for name in taken], default=0)
-            sampled = sample_after(queue.sampled, self._config.verify_interval_ms, self._config.sample_ms, keys)
+            held = max([len(self._components[name].digest) for name in taken], default=0)
+            sampled = sample_after(queue.sampled, self._config.verify_interval_ms, self._config.sample_ms, held)
             deadline_ms = now_ms + self._config.verify_timeout_ms
             return Compare(peer, taken, self._relayed.get(peer, frozenset()), sampled, deadline_ms)
         if not self._is_own_kind(peer):
