@@ -21,7 +21,7 @@ from app.naming.model.model import (
     preserved_ms,
 )
 from app.naming.model.nacos_errors import NotFound
-from app.naming.registry import operations
+from app.naming.registry import http_publishers, operations
 from app.naming.registry.registry import Registry, Replaced
 from app.naming.registry.service_table import Counts
 from app.naming.registry.union import published_count, view_of
@@ -329,6 +329,14 @@ class NamingService:
     def snapshot(self, namespace: str, service: str) -> ServiceSnapshot | None:
         """A consistent copy of a service's whole state; None for an unknown one."""
         return self._table.snapshot(keys.datum_key(namespace, service))
+
+    def address_clients(self, contained: str = "") -> set[str]:
+        """The ids that contain a text, of all clients over HTTP."""
+        return http_publishers.address_client_ids(self._table, contained)
+
+    def instances_of_address(self, client_id: str) -> Iterator[tuple[Service, Instance]]:
+        """What a client over HTTP registered, with the service of each instance."""
+        return http_publishers.instances_of_address(self._table, client_id)
 
     def silent_ms(self, stored: StoredInstance) -> int:
         """The time since an instance's last beat, in ms."""

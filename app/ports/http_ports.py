@@ -1,6 +1,6 @@
 """What the HTTP frontend asks of the node."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import Any, Protocol
 
 from app.naming.health.checks import ClusterKey, LastCheck
@@ -225,8 +225,8 @@ class LoopFrontend(Protocol):
 class ConnectionLoader(Protocol):
     """Operators' view of the gRPC connections. Each call returns at once, except those that ask other members."""
 
-    def current(self) -> dict[str, Any]:
-        """The connections of this node, by id."""
+    def current(self, ids: Set[str] | None = None) -> dict[str, Any]:
+        """The connections of this node, by id; with ``ids`` those of them that are there."""
         ...
 
     def reload_client(self, connection_id: str, redirect: tuple[str, int] | None) -> None:

@@ -16,17 +16,16 @@ def clients(page: ConsolePage) -> Reply:
     """The ids of the clients that contain a text, page by page, with the connections of those connected here."""
     number, size = page_of(page)
     wanted = page.text("id")
-    ids = [one for one in page.api.get(f"{CLIENT}/list") if wanted in one]
-    part = ids[(number - 1) * size : number * size]
-    connections = page.api.get("/v2/core/loader/current") if page.services.loader is not None else {}
+    found = page.api.get(f"{CLIENT}/search", clientId=wanted, pageNo=number, pageSize=size)
+    connections = _connections(page, found["clientIds"])
     return page.show(
         "clients.html",
         "Clients",
         nav="clients",
         wanted=wanted,
-        clients=[{"id": one, "connection": connections.get(one, {}).get("metaInfo")} for one in part],
-        connected=len(connections),
-        pager=pager(len(ids), number, size),
+        clients=[{"id": one, "connection": connections.get(one)} for one in found["clientIds"]],
+        connected=found["connected"],
+        pager=pager(found["count"], number, size),
         sizes=SIZES,
     )
 
@@ -37,18 +36,25 @@ def client(page: ConsolePage) -> Reply:
     wanted = page.text("id")
     if not wanted:
         raise ApiRefusal(404, "The address names no client.")
-    connection = {}
-    if page.services.loader is not None:
-        connection = page.api.get("/v2/core/loader/current").get(wanted, {}).get("metaInfo", {})
     return page.show(
         "client.html",
         "Client",
         nav="clients",
         client=page.api.get(CLIENT, clientId=wanted),
-        connection=connection,
+        connection=_connections(page, [wanted]).get(wanted, {}),
         published=_named(page.api.get(f"{CLIENT}/publish/list", clientId=wanted)),
         subscribed=_named(page.api.find(f"{CLIENT}/subscribe/list", clientId=wanted) or []),
     )
+
+
+def _connections(page: ConsolePage, ids: list[str]) -> dict[str, Any]:
+    """What is known of those clients that are connected here, by id."""
+    # An id with a comma is no connection's.
+    wanted = [one for one in ids if "#" not in one and "," not in one]
+    if page.services.loader is None or not wanted:
+        return {}
+    told = page.api.get("/v2/core/loader/current", connectionId=",".join(wanted))
+    return {client_id: one["metaInfo"] for client_id, one in told.items()}
 
 
 def _named(listed: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -157,6 +157,12 @@ class ClientIdRead(Schema):
     client_id = fields.String(**filled("clientId"))
 
 
+class ConnectionIdsRead(Schema):
+    """GET ``/v2/core/loader/current``."""
+
+    connection_id = fields.String(data_key="connectionId", load_default="")
+
+
 class ClientAddressRead(Schema):
     """Lists of a service's clients: those of one address alone."""
 

@@ -38,6 +38,7 @@ from app.naming.model.value_limits import PORT_MAX
 
 SUBSCRIBERS_PAGE_SIZE = 1_000
 PAGE_V2_MAX = 500
+CLIENTS_PAGE_SIZE, CLIENTS_PAGE_SIZE_MAX = 100, 1_000
 SWITCH_CHARS_MAX = 64 * 1024
 """Every member stores each value that is set."""
 LOAD_FACTOR = 0.1
@@ -185,6 +186,18 @@ class CatalogServicesSchema(NamespaceSchema):
     group = PatternText(data_key="groupNameParam", load_default=NamePattern())
     instance = Trimmed(load_default="")
     has_instances = Flag(data_key="hasIpCount", load_default=False)
+
+
+class ClientSearchSchema(_Schema):
+    """GET ``/v2/ns/client/search``."""
+
+    contained = Trimmed(data_key="clientId", load_default="")
+    page = Number(data_key="pageNo", load_default=1, validate=validate.Range(min=1, error="it should be 1 or more"))
+    size = Number(
+        data_key="pageSize",
+        load_default=CLIENTS_PAGE_SIZE,
+        validate=validate.Range(1, CLIENTS_PAGE_SIZE_MAX, error=f"it should be from 1 to {CLIENTS_PAGE_SIZE_MAX}"),
+    )
 
 
 class ClusterNameSchema(NamespaceSchema):

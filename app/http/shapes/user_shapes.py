@@ -60,6 +60,16 @@ NAMES = json_of(array(text("alice")))
 
 _CLIENT_ID = text("10.0.0.1:8080#true")
 CLIENT_IDS = json_of(array(_CLIENT_ID))
+CLIENTS_FOUND = json_of(
+    record(
+        "ClientsFound",
+        {
+            "count": whole(1, "All that were found, on any page."),
+            "connected": whole(0, "gRPC connections at this member."),
+            "clientIds": array(_CLIENT_ID),
+        },
+    )
+)
 _KNOWN = {"clientId": _CLIENT_ID, "ephemeral": EPHEMERAL}
 CLIENT = json_of(
     either(

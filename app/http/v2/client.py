@@ -4,28 +4,64 @@ A client over gRPC is a connection; one over HTTP is an address, ``ip:port#true`
 persistent, as in Nacos 2. Subscribers over UDP are under ``/v1/ns/service/subscribers``.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 from app.auth.access_rules import READ, admin, naming
 from app.http.api.call import Answer, Call, Services
 from app.http.input.params import namespace_of, service_of
 from app.http.input.read_schemas import ClientAddressRead, ClientIdRead, ServiceRead
+from app.http.input.schemas import ClientSearchSchema, load_parameters
 from app.http.shapes.described import Described
-from app.http.shapes.user_shapes import CLIENT, CLIENT_IDS, CLIENTS_OF_SERVICE, PUBLISHED, SUBSCRIBED
+from app.http.shapes.user_shapes import (
+    CLIENT,
+    CLIENT_IDS,
+    CLIENTS_FOUND,
+    CLIENTS_OF_SERVICE,
+    PUBLISHED,
+    SUBSCRIBED,
+)
 from app.http.v2.envelope import ResultCode, ResultError, require, result, result_route
 from app.naming.model.keys import group_of, short_name_of
-from app.naming.model.model import Instance, ServiceSnapshot
+from app.naming.model.model import Instance
+from app.naming.registry.http_publishers import address_client_id, in_order
 
 PATH = "/v2/ns/client"
 GRPC = "GRPC"
+_SEARCH = ClientSearchSchema()
 
 
 @result_route("GET", f"{PATH}/list", access=admin(READ), described=Described(CLIENT_IDS))
 def list_clients(call: Call, services: Services) -> Answer:
     """The ids of all clients, at this member and others."""
-    ids = {_id_of(one) for snapshot in services.naming.snapshots() for one in _of_http(snapshot)}
-    return result([*services.clients.ids(), *sorted(ids)])
+    return result([*services.clients.ids(), *in_order(services.naming.address_clients())])
+
+
+@result_route(
+    "GET",
+    f"{PATH}/search",
+    access=admin(READ),
+    described=Described(CLIENTS_FOUND, takes=(ClientSearchSchema,)),
+)
+def search(call: Call, services: Services) -> Answer:
+    """A page of the clients whose ids contain a text, connections first.
+
+    Shape of data: ``count`` of all that were found, ``connected`` here whatever is looked for, ``clientIds``. Nacos has
+    no such call.
+    """
+    asked = load_parameters(_SEARCH, call.parameters)
+    first = (asked["page"] - 1) * asked["size"]
+    end = first + asked["size"]
+    connections = [one for one in services.clients.ids() if asked["contained"] in one]
+    addresses = services.naming.address_clients(asked["contained"])
+    found = connections[first:end]
+    found += in_order(addresses, max(first - len(connections), 0), max(end - len(connections), 0))
+    return result(
+        {
+            "count": len(connections) + len(addresses),
+            "connected": services.clients.counts().native,
+            "clientIds": found,
+        }
+    )
 
 
 @result_route("GET", PATH, access=admin(READ), described=Described(CLIENT, takes=(ClientIdRead,), refusals=(404,)))
@@ -47,7 +83,7 @@ def detail(call: Call, services: Services) -> Answer:
                 "clientPort": str(info.port),
             }
         )
-    if not any(True for _ in _published_over_http(services, client_id)):
+    if not any(True for _ in services.naming.instances_of_address(client_id)):
         raise _unknown(client_id)
     return result({"clientId": client_id, "ephemeral": client_id.endswith("#true"), "clientType": "ipPort"})
 
@@ -68,7 +104,8 @@ def published(call: Call, services: Services) -> Answer:
         ]
     else:
         found = [
-            (snapshot.namespace, snapshot.full_name, one) for snapshot, one in _published_over_http(services, client_id)
+            (service.namespace, service.full_name, one)
+            for service, one in services.naming.instances_of_address(client_id)
         ]
         if not found:
             raise _unknown(client_id)
@@ -104,7 +141,8 @@ def publishers(call: Call, services: Services) -> Answer:
     snapshot = services.naming.snapshot(namespace, name)
     found: list[tuple[str, Instance]] = []
     if snapshot is not None:
-        found = [(_id_of(one), one) for one in _of_http(snapshot)]
+        over_http = [*(stored.instance for stored in snapshot.stored.values()), *snapshot.persistent.values()]
+        found = [(address_client_id(one.ip, one.port, ephemeral=one.ephemeral), one) for one in over_http]
         found += [
             (client_id, one)
             for client_id, publication in snapshot.published.items()
@@ -152,24 +190,6 @@ def _is_asked_for(call: Call, ip: str, port: int) -> bool:
     """Whether an address fits the parameters ``ip`` and ``port`` of the call; any address fits an absent one."""
     wanted_ip, wanted_port = call.parameters.optional("ip"), call.parameters.optional("port")
     return wanted_ip in ("", ip) and wanted_port in ("", str(port))
-
-
-def _of_http(snapshot: ServiceSnapshot) -> Iterator[Instance]:
-    yield from (stored.instance for stored in snapshot.stored.values())
-    yield from snapshot.persistent.values()
-
-
-def _id_of(one: Instance) -> str:
-    return f"{one.ip}:{one.port}#{'true' if one.ephemeral else 'false'}"
-
-
-def _published_over_http(services: Services, client_id: str) -> Iterator[tuple[ServiceSnapshot, Instance]]:
-    return (
-        (snapshot, one)
-        for snapshot in services.naming.snapshots()
-        for one in _of_http(snapshot)
-        if _id_of(one) == client_id
-    )
 
 
 def _names(namespace: str, full_name: str) -> dict[str, str]:

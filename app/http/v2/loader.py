@@ -6,6 +6,7 @@ What Nacos changes with GET is changed with POST here too, which a browser may b
 from app.auth.access_rules import READ, WRITE, admin
 from app.http.api.answers import json_reply, text_reply
 from app.http.api.call import Answer, Call, Services, route
+from app.http.input.read_schemas import ConnectionIdsRead
 from app.http.input.schemas import ReloadClientSchema, ReloadCurrentSchema, SmartReloadSchema, load_parameters
 from app.http.shapes.described import Described, text_of
 from app.http.shapes.operator_shapes import CONNECTIONS, LOAD
@@ -18,10 +19,12 @@ DONE, NOT_DONE = "Ok", "Fail"
 _CLIENT, _CURRENT, _SMART = ReloadClientSchema(), ReloadCurrentSchema(), SmartReloadSchema()
 
 
-@route("GET", f"{PATH}/current", access=admin(READ), described=Described(CONNECTIONS))
+@route("GET", f"{PATH}/current", access=admin(READ), described=Described(CONNECTIONS, takes=(ConnectionIdsRead,)))
 def current(call: Call, services: Services) -> Answer:
-    """All connections by id; without gRPC there are none."""
-    return json_reply(services.loader.current() if services.loader else {})
+    """All connections by id, or those of ids with commas between; without gRPC there are none."""
+    asked = call.parameters.optional("connectionId")
+    ids = frozenset(asked.split(",")) if asked else None
+    return json_reply(services.loader.current(ids) if services.loader else {})
 
 
 @route(
@@ -40,7 +43,7 @@ def reload_client(call: Call, services: Services) -> Answer:
     """Send one client to another member."""
     values = load_parameters(_CLIENT, call.parameters)
     connection_id = values["connection_id"]
-    if services.loader is None or connection_id not in services.loader.current():
+    if services.loader is None or connection_id not in services.loader.current({connection_id}):
         raise NotFound(f"connection {connection_id[:200]} is not found")
     services.loader.reload_client(connection_id, values["redirect"])
     return text_reply(200, SUCCESS)

@@ -1,7 +1,7 @@
 """SDK connections for operators: their list, the load of the members, and moving clients to another member."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
 from typing import Any
 
@@ -61,10 +61,10 @@ class Rebalancer:
 
     # --- this node -------------------------------------------------------------------------------
 
-    def current(self) -> dict[str, Any]:
-        """All connections by id. Source of the shape: Nacos 2.2.3 ServerLoaderController."""
+    def current(self, ids: Set[str] | None = None) -> dict[str, Any]:
+        """All connections by id, or those of ``ids``. Source of the shape: Nacos 2.2.3 ServerLoaderController."""
         past_ms = self._services.wall_ms() - self._now_ms()
-        return {one.id: self._shown(one, past_ms) for one in self._connections}
+        return {one.id: self._shown(one, past_ms) for one in self._connections if ids is None or one.id in ids}
 
     def _shown(self, one: Connection, past_ms: int) -> dict[str, Any]:
         meta = {

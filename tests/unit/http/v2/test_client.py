@@ -36,6 +36,34 @@ def test_all_are_listed(client: FlaskClient) -> None:
     assert data(client, "/list") == [CONNECTION, "10.0.0.2:80#true", "10.0.0.3:81#false"]
 
 
+def test_they_come_in_pages_connections_first(client: FlaskClient) -> None:
+    for port in (8, 9):
+        client.post(f"{V2}/instance", data=SERVICE | {"ip": "10.0.0.2", "port": port})
+    everything = [CONNECTION, "10.0.0.2:8#true", "10.0.0.2:80#true", "10.0.0.2:9#true", "10.0.0.3:81#false"]
+    pages = [data(client, "/search", pageNo=number, pageSize=2) for number in (1, 2, 3, 4)]
+    assert [one["clientIds"] for one in pages] == [everything[:2], everything[2:4], everything[4:], []]
+    assert {(one["count"], one["connected"]) for one in pages} == {(5, 1)}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("10.0.0.2", ["10.0.0.2:80#true"]),
+        ("#false", ["10.0.0.3:81#false"]),
+        ("5123", [CONNECTION]),
+        ("10.", [CONNECTION, "10.0.0.2:80#true", "10.0.0.3:81#false"]),
+        ("nobody", []),
+    ],
+)
+def test_they_are_found_by_a_part_of_their_ids(client: FlaskClient, text: str, found: list[str]) -> None:
+    assert data(client, "/search", clientId=text) == {"count": len(found), "connected": 1, "clientIds": found}
+
+
+@pytest.mark.parametrize("wrong", [{"pageNo": 0}, {"pageSize": 0}, {"pageSize": 1_001}, {"pageNo": "x"}])
+def test_a_page_that_is_none_is_refused(client: FlaskClient, wrong: dict[str, object]) -> None:
+    assert client.get(f"{CLIENT}/search", query_string=wrong).status_code == 400
+
+
 def test_a_connection(client: FlaskClient) -> None:
     assert data(client, "", clientId=CONNECTION) == {
         "clientId": CONNECTION,

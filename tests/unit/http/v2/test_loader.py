@@ -1,5 +1,6 @@
 """How clients are spread over the members, and evening that out, over HTTP."""
 
+from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,8 +19,10 @@ class StubLoader:
     evened: bool = True
     factors: list[float] = field(default_factory=list)
 
-    def current(self) -> dict[str, Any]:
-        return {}
+    connections: dict[str, Any] = field(default_factory=dict)
+
+    def current(self, ids: Set[str] | None = None) -> dict[str, Any]:
+        return {name: one for name, one in self.connections.items() if ids is None or name in ids}
 
     def reload_client(self, connection_id: str, redirect: tuple[str, int] | None) -> None:
         raise AssertionError(connection_id)
@@ -39,6 +42,12 @@ def test_what_members_carry_is_told_plainly(node: FakeNode, client: FlaskClient)
     node.loader = StubLoader()
     answer = client.get(f"{PATH}/cluster")
     assert (answer.status_code, answer.get_json()) == (200, {"memberCount": 3, "completed": False})
+
+
+def test_connections_are_told_by_id(node: FakeNode, client: FlaskClient) -> None:
+    node.loader = StubLoader(connections={"a": {"connected": True}, "b": {}, "c": {}})
+    assert client.get(f"{PATH}/current").get_json().keys() == {"a", "b", "c"}
+    assert client.get(f"{PATH}/current?connectionId=a,c,d").get_json() == {"a": {"connected": True}, "c": {}}
 
 
 def test_evening_out_says_whether_all_took_it(node: FakeNode, client: FlaskClient) -> None:

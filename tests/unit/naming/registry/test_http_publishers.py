@@ -1,0 +1,51 @@
+"""Clients over HTTP, found in the instance lists."""
+
+import random
+
+from app.naming.model.model import Instance
+from app.naming.registry.http_publishers import SORTED_MAX, address_client_ids, in_order, instances_of_address
+from app.naming.registry.operations import RegisterInstance
+from app.naming.registry.registry import Registry
+
+G = "DEFAULT_GROUP@@"
+
+
+def filled() -> Registry:
+    """Three addresses: one of two services and two clusters, one that is persistent too, one removed since."""
+    registry = Registry("10.0.0.1:8848~1")
+    for service, cluster in (("orders", "DEFAULT"), ("orders", "B"), ("stock", "DEFAULT")):
+        registry.register(RegisterInstance(f"{G}{service}", "10.0.0.7", 8_080, cluster=cluster), 0)
+    registry.register(RegisterInstance(f"{G}stock", "10.0.0.70", 8_080), 0)
+    kept = Instance("10.0.0.70", 8_080, ephemeral=False)
+    registry.table.set_persistent("public", f"{G}kept", kept.key, kept, 0)
+    return registry
+
+
+def test_an_address_is_one_client_however_much_it_registered() -> None:
+    table = filled().table
+    assert address_client_ids(table) == {"10.0.0.7:8080#true", "10.0.0.70:8080#true", "10.0.0.70:8080#false"}
+    assert address_client_ids(table, "0.70:") == {"10.0.0.70:8080#true", "10.0.0.70:8080#false"}
+    assert address_client_ids(table, "nobody") == set()
+
+
+def test_what_an_address_registered_is_found_by_its_whole_id() -> None:
+    table = filled().table
+
+    def found(client_id: str) -> list[tuple[str, str]]:
+        return [(service.full_name, one.cluster_name) for service, one in instances_of_address(table, client_id)]
+
+    assert found("10.0.0.7:8080#true") == [(f"{G}orders", "DEFAULT"), (f"{G}orders", "B"), (f"{G}stock", "DEFAULT")]
+    assert found("10.0.0.70:8080#true") == [(f"{G}stock", "DEFAULT")]
+    assert found("10.0.0.70:8080#false") == [(f"{G}kept", "DEFAULT")]
+    for wrong in ("10.0.0.7:8081#true", "10.0.0.7:08080#true", "10.0.0.7:8080", "10.0.0.7", "", "#true"):
+        assert found(wrong) == []
+
+
+def test_ids_come_sorted_from_any_place_on() -> None:
+    ids = {f"10.{number >> 8}.{number & 255}.1:80#true" for number in range(2 * SORTED_MAX + 5)}
+    ordered = sorted(ids)
+    assert in_order(ids) == ordered
+    for first in (0, SORTED_MAX - 3, len(ids) - 4, *random.Random(5).sample(range(len(ids)), 5)):
+        assert in_order(ids, first, first + 7) == ordered[first : first + 7]
+    assert in_order(ids, len(ids), len(ids) + 7) == []
+    assert in_order(set(), 0, 7) == []
