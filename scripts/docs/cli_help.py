@@ -26,7 +26,7 @@ def document(page: str) -> str:
     """The whole page: what is written by hand, and behind it the help of every command, as wide as ``COLUMNS`` says."""
     parts = [page.partition(MARK)[0], MARK]
     for parser in parsers(make_parser()):
-        parts.append(f"\n### {parser.prog}\n\n```\n{parser.format_help()}```\n")
+        parts.append(f"\n### {parser.prog}\n\n```text\n{parser.format_help()}```\n")
     return "".join(parts)
 
 

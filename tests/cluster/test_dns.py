@@ -14,6 +14,7 @@ import pytest
 from app.config.dns_settings import PORT_OFFSET
 from tests.cluster.conftest import StartCluster
 from tests.support.processes import FAST, ClusterProcesses, Member, eventually
+from tests.support.snippets import ROOT, snippets_of
 
 DNS_ON = {"rollcall.dns.enabled": "true", "rollcall.dns.max.answers": "100"}
 TIMEOUT_S = 20.0
@@ -31,6 +32,15 @@ def dig(member: Member, *words: str) -> list[str]:
     ended = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     assert ended.returncode == 0, ended.stdout
     return ended.stdout.splitlines()
+
+
+def shell(commands: str) -> str:
+    """What commands of the page print."""
+    ended = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", commands], capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout
 
 
 def ask(member: Member, name: str, qtype: str = "A") -> dns.message.Message:
@@ -97,6 +107,18 @@ class TestDig:
         for name, status in (("none.rollcall", "NXDOMAIN"), ("dig-both.rollcall", "NOERROR"), ("a.test", "REFUSED")):
             assert f"status: {status}" in "\n".join(dig(member, name))
         assert "use the exact form of the name" in "\n".join(dig(member, "dig-both.rollcall"))
+
+    def test_the_commands_of_the_page(self, named: ClusterProcesses) -> None:
+        member = named.members[0]
+        asking, exact = [one.text for one in snippets_of(ROOT / "docs" / "dns.md") if one.run_by]
+        asking = asking.partition("\n")[2]  # the member runs already
+        here = asking.replace("127.0.0.1:8848", member.address).replace("8853", str(dns_port(member)))
+        told = shell(here)
+        assert told.splitlines()[-1] == "10.0.0.7"
+        assert told.count("10.0.0.7") > 2
+        assert "8080" in told
+        member.client.register("Orders", "10.6.0.1")
+        assert "10.6.0.1" in shell(exact.replace("8853", str(dns_port(member))))
 
 
 def test_an_instance_that_leaves_leaves_every_answer(named: ClusterProcesses) -> None:

@@ -13,6 +13,7 @@ from app.audit.check.tables import read_table
 from app.audit.format.findings import FindingClass
 from tests.spark.conftest import Checking, judged
 from tests.support.dumps import ADDRESSES, SERVICE, Rows, instance, service, write_dump
+from tests.support.snippets import ROOT, snippets_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,7 +24,8 @@ ROWS = [service(), instance(1)]
 HEAVY = [service(), instance(1, weight=9.0)]
 OTHER = "DEFAULT_GROUP@@payments"
 Healed = dict[tuple[str, str], tuple[int, float, int]]
-DOCS = Path(__file__).resolve().parents[2] / "docs" / "audit.md"
+PAGE = ROOT / "docs" / "audit.md"
+RESULTS_OF_PAGE = "/var/lib/rollcall-audit/results"
 
 
 @pytest.fixture
@@ -114,10 +116,19 @@ def test_a_night_that_is_judged_late_closes_no_fault_twice(spark: "SparkSession"
     assert of_spark(spark, tmp_path) == {("WEIGHT", SERVICE): (1, 3.0, 3)}
 
 
+def test_the_tables_are_read_as_the_page_says(spark: "SparkSession", tmp_path: Path, night: Any) -> None:
+    night(20, ROWS, HEAVY)
+    night(21, ROWS, HEAVY)
+    (program,) = [one.text for one in snippets_of(PAGE) if one.language == "python"]
+    made: dict[str, Any] = {"spark": spark}
+    exec(compile(program.replace("s3://bucket/results", str(tmp_path / "out")), PAGE.name, "exec"), made)
+    assert {row["night"] for row in made["faults"].collect()} == {"2026-11-20", "2026-11-21"}
+    assert [(row["night"], row["finding_class"]) for row in made["monday"].collect()] == [("2026-11-21", "WEIGHT")]
+
+
 def documented(of: str) -> list[str]:
     """The statements of the one block of SQL in the documentation in which this text is."""
-    blocks = re.findall(r"```sql\n(.*?)```", DOCS.read_text(), re.DOTALL)
-    (found,) = [block for block in blocks if of in block]
+    (found,) = [one.text for one in snippets_of(PAGE) if one.language == "sql" and of in one.text]
     return [statement for statement in re.split(r";\n", found) if statement.strip()]
 
 
@@ -131,7 +142,7 @@ def of_duckdb(folder: Path) -> Healed:
     duckdb = pytest.importorskip("duckdb")
     with duckdb.connect() as connection:
         for statement in documented("read_parquet"):
-            here = statement.replace("/var/lib/rollcall-audit/results", str(folder / "out"))
+            here = statement.replace(RESULTS_OF_PAGE, str(folder / "out"))
             connection.execute(here.replace("findings", "faults"))
         (query,) = documented("-- DuckDB")
         return healed(connection.execute(query).fetchall())

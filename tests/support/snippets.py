@@ -9,7 +9,8 @@ ROOT = Path(__file__).resolve().parents[2]
 MARK = re.compile(r"\s*<!-- (?P<text>.*) -->")
 FENCE = re.compile(r"(?P<indent> *)```(?P<language>[\w{}-]*)(?: .*)?")
 NOT_PAGES = {"changes", "decisions"}
-NOT_RUN, PROGRAM, USERS = "not run: ", "program: ", "with users"
+NOT_RUN, PROGRAM, RUN_BY, USERS = "not run: ", "program: ", "run by: ", "with users"
+PRINTED = "printed: by each program"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,11 @@ class Snippet:
     def programs(self) -> tuple[str, ...]:
         """The environments of client libraries in which it is a program."""
         return tuple(self.mark.removeprefix(PROGRAM).split()) if self.mark.startswith(PROGRAM) else ()
+
+    @property
+    def run_by(self) -> str:
+        """The test of its own that runs it; empty for what is run as its language or its mark says."""
+        return self.mark.removeprefix(RUN_BY) if self.mark.startswith(RUN_BY) else ""
 
 
 def pages() -> list[Path]:

@@ -7,6 +7,7 @@ from app.operator.engine_page import KEYS_SHOWN, EnginePage
 from distro.ports import Component
 from distro.types import DistroKey, MemberState, Outcome, PeerReport, Received, SyncData, Verify, Version
 from tests.support.engine import INSTANCE_LIST, ME, OTHER, OWN_KIND, B, Engine
+from tests.support.snippets import ROOT, snippets_of
 
 NOBODY: Any = None
 
@@ -47,6 +48,20 @@ def test_a_page_of_a_quiet_member() -> None:
     assert peer["convergence"]["applied"] == {"count": 0, "p50Ms": None, "p90Ms": None, "p99Ms": None}
     assert peer["verify"][INSTANCE_LIST]["outcome"] == "delivered"
     assert peer["queue"]["call"] is None
+
+
+def test_the_pages_example_has_this_shape() -> None:
+    engine = Engine(B)
+    engine.load()
+    engine.protocol.on_report(PeerReport(B, MemberState.UP, OWN_KIND, {"version": "1.4.8"}), engine.now_ms)
+    [example] = [one for one in snippets_of(ROOT / "docs" / "operations.md") if one.language == "json"]
+    shown, told = json.loads(example.text), page_of(engine)["peers"][B]
+    assert shown.keys() == told.keys()
+    for part in ("queue", "convergence", "verify"):
+        assert shown[part].keys() == told[part].keys()
+    assert shown["convergence"]["applied"].keys() == told["convergence"]["applied"].keys()
+    [[rounds], [round_]] = [list(one["verify"].values()) for one in (shown, told)]
+    assert rounds.keys() == round_.keys()
 
 
 def test_a_page_names_what_is_under_way_and_stuck() -> None:
