@@ -17,7 +17,7 @@ from app.config.client_config import FILE_VARIABLE, read_client_config
 from app.http.api.call import ROUTES
 from app.http.blueprints import MODULES
 from app.rpc.server.limits import parse_rule
-from scripts.docs.cli_help import COLUMNS, parsers
+from scripts.docs.cli_help import parsers
 from tests.support.promtool import promtool
 from tests.support.snippets import ROOT, Snippet
 

@@ -71,9 +71,7 @@ def test_most_commands_are_run() -> None:
     assert sum(one.language == "sh" and not one.why_not_run for one in ALL) >= 20
 
 
-@pytest.mark.parametrize(
-    "one", [one for one in ALL if one.language == "diff" and "/test_" in one.text], ids=lambda one: str(one)
-)
+@pytest.mark.parametrize("one", [one for one in ALL if one.language == "diff" and "/test_" in one.text], ids=str)
 def test_a_change_that_is_shown_works(one: Snippet, tmp_path: Path) -> None:
     """In a copy of the tree, by the tests that it changes."""
     assert CHECKS["diff"] is check_diff
