@@ -42,6 +42,7 @@ THREAD_OWNERS = {
     "app/rpc/server/grpc_server.py",
     "app/metrics/line_file.py",
     "app/embedded/loop_thread.py",
+    "app/command/asking/server_events.py",
     "scripts/bench/ticks.py",
 }
 

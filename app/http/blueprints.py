@@ -23,6 +23,7 @@ from app.http.openapi import description
 from app.http.v1 import (
     auth,
     catalog,
+    changes,
     cluster,
     config,
     console,
@@ -62,6 +63,7 @@ MODULES = (
     health_sync,
     health,
     catalog,
+    changes,
     operator,
     switches,
     legacy,

@@ -282,6 +282,16 @@ class NamingService:
         found = self._table.get(namespace, service)
         return None if found is None or found.hidden else view_of(found)
 
+    def revision(self, namespace: str, service: str) -> int:
+        """What differs after any change that readers of a service see; 0 for an unknown one."""
+        found = self._table.get(namespace, service)
+        return 0 if found is None or found.hidden else found.revision
+
+    def revisions(self, namespace: str) -> tuple[int, int]:
+        """The number of a namespace's services, and the sum of their revisions."""
+        found = self._table.in_namespace(namespace)
+        return len(found), sum([one.revision for one in found])
+
     def instance_count(self, namespace: str, service: str) -> int:
         """The number of a service's instances; an address with several sources counts several times."""
         found = self._table.get(namespace, service)

@@ -3,21 +3,31 @@
 Three members; services of two instances each are registered first. Each page is asked for some times over a kept
 connection, after a first time that compiles its template. Then so many pages follow the events of one member, each
 fetching itself anew as the script of the pages does, while instances change; the CPU time of the member, its loop's lag
-and the p99 of beats are measured without them and with them. Prints one JSON line for each part.
+and the p99 of beats are measured without them and with them, and then, by turns, beside wrk's mixed load, which keeps
+the member busy. Prints one JSON line for each part.
 """
 
 import argparse
 import http.client
 import json
+import math
+import re
 import statistics
 import sys
 import tempfile
 import threading
 import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
 from scripts.bench.idle import cpu_s
+from scripts.bench.load import MODES, LoadError, Mode, Wrk, fill, find_wrk
+from scripts.support.arguments import names_of
 from scripts.support.bulk_register import Fleet, register_all
 from scripts.support.member_processes import CONTEXT_PATH, MemberProcess, local_members
 
@@ -25,6 +35,12 @@ TIMEOUT_S = 30.0
 REFRESH_S = 5.0
 """As in the script of the pages: none is fetched again sooner."""
 BEAT_S = 0.02
+CHANGE_S = 0.5
+"""Between two changes of the service that pages follow, while wrk runs."""
+WARM_S, CONNECTIONS = 2, 32
+"""Of each run of wrk, and of the one before it."""
+LAG_BUCKET = re.compile(r'^rollcall_loop_lag_seconds_bucket\{le="([^"]+)"\} (\S+)$', re.MULTILINE)
+PARTS = ("pages", "light", "mixed")
 
 
 def pages(fleet: Fleet) -> dict[str, str]:
@@ -125,22 +141,50 @@ def load(member: MemberProcess, fleet: Fleet, span_s: float) -> list[float]:
     return taken_ms
 
 
-def cost(member: MemberProcess, fleet: Fleet, consoles: int, span_s: float) -> dict[str, float]:
-    """What the member used meanwhile, and how beats went."""
+@contextmanager
+def open_consoles(member: MemberProcess, fleet: Fleet, count: int) -> Iterator[list[OpenConsole]]:
+    """So many open pages, by turns of the overview and of one service."""
     ended = threading.Event()
-    service = f"/console/service?serviceName={quote(fleet.name(0))}"
-    ways = (("/", "/console/events"), (service, f"/console/events/service?serviceName={quote(fleet.name(0))}"))
-    opened = [OpenConsole(member, *ways[number % 2], ended) for number in range(consoles)]
+    query = urlencode({"serviceName": fleet.name(0)})
+    ways = (("/", "/console/events"), (f"/console/service?{query}", f"/console/events/service?{query}"))
+    opened = [OpenConsole(member, *ways[number % 2], ended) for number in range(count)]
     for one in opened:
         one.start()
-    worker = member.pids()[-1]
-    before_s, begun_s = cpu_s(worker), time.perf_counter()
-    taken_ms = load(member, fleet, span_s)
-    used = (cpu_s(worker) - before_s) / (time.perf_counter() - begun_s)
-    ended.set()
-    lag_ms = json.loads(fetch(connect(member), "/v1/ns/operator/metrics"))["loopLagMaxMs"]
-    for one in opened:
-        one.join(TIMEOUT_S)
+    try:
+        yield opened
+    finally:
+        ended.set()
+        for one in opened:
+            one.join(TIMEOUT_S)
+
+
+def loop_lag_ms(member: MemberProcess) -> float:
+    """The longest that the loop of a member was held up lately."""
+    lag_ms: float = json.loads(fetch(connect(member), "/v1/ns/operator/metrics"))["loopLagMaxMs"]
+    return lag_ms
+
+
+def loop_lags(member: MemberProcess) -> Counter[float]:
+    """How often the loop was late with a timer by so many seconds at most, since the start."""
+    page = fetch(connect(member), "/metrics").decode()
+    return Counter({float(bound): int(float(count)) for bound, count in LAG_BUCKET.findall(page)})
+
+
+def lag_ms_of(before: Counter[float], after: Counter[float], part: float) -> float:
+    """By how much the loop was late at most, in this part of the times between two looks; by the histogram's steps."""
+    counts = {bound: after[bound] - before[bound] for bound in sorted(after)}
+    wanted = part * counts[math.inf]
+    return next(bound for bound, count in counts.items() if count >= wanted) * 1_000
+
+
+def cost(member: MemberProcess, fleet: Fleet, consoles: int, span_s: float) -> dict[str, float]:
+    """What the member used meanwhile, and how beats went."""
+    with open_consoles(member, fleet, consoles) as opened:
+        worker = member.pids()[-1]
+        before_s, begun_s = cpu_s(worker), time.perf_counter()
+        taken_ms = load(member, fleet, span_s)
+        used = (cpu_s(worker) - before_s) / (time.perf_counter() - begun_s)
+        lag_ms = loop_lag_ms(member)
     return {
         "consoles": consoles,
         "cpu_percent": round(used * 100, 2),
@@ -151,6 +195,83 @@ def cost(member: MemberProcess, fleet: Fleet, consoles: int, span_s: float) -> d
     }
 
 
+# --- beside wrk ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class BusyTurn:
+    """One run of wrk."""
+
+    requests: int
+    span_s: float
+    worker_s: float
+    """CPU time of the member's process."""
+    p99_ms: float
+    lag_p99_ms: float
+    """Of the loop with its timers."""
+    fetched: int
+
+    @property
+    def request_us(self) -> float:
+        return self.worker_s * 1_000_000 / self.requests
+
+
+def change(member: MemberProcess, fleet: Fleet, ended: threading.Event) -> None:
+    """Change the service that pages follow, again and again."""
+    connection, number = connect(member), 0
+    while not ended.wait(CHANGE_S):
+        number += 1
+        changed = {"serviceName": fleet.name(0), "ip": fleet.ip(0, 0), "port": 8080, "weight": number % 9 + 1}
+        fetch(connection, f"/v1/ns/instance?{urlencode(changed)}", "PATCH")
+    connection.close()
+
+
+def busy_turn(member: MemberProcess, fleet: Fleet, wrk: Wrk, mode: Mode, consoles: int, seconds: int) -> BusyTurn:
+    """Put the mixed load on a member while pages follow a service that changes; those of no page change as well."""
+    ended = threading.Event()
+    with open_consoles(member, fleet, consoles) as opened, ThreadPoolExecutor(1) as pool:
+        changing = pool.submit(change, member, fleet, ended)
+        try:
+            wrk.run(member.address, mode, CONNECTIONS, WARM_S)
+            worker = member.pids()[-1]
+            lags, before_s, begun = loop_lags(member), cpu_s(worker), sum(one.fetched for one in opened)
+            ran = wrk.run(member.address, mode, CONNECTIONS, seconds)
+            worker_s = cpu_s(worker) - before_s
+            lag_ms = lag_ms_of(lags, loop_lags(member), 0.99)
+            fetched = sum(one.fetched for one in opened) - begun
+        finally:
+            ended.set()
+            changing.result(TIMEOUT_S)
+        return BusyTurn(ran.requests, ran.seconds, worker_s, ran.p99_ms, lag_ms, fetched)
+
+
+def beside_wrk(members: list[MemberProcess], fleet: Fleet, wrk: Wrk, consoles: int, turns: int, seconds: int) -> object:
+    """Medians without pages and with them, and what the pages took of a core beyond what the requests did."""
+    mode, found = MODES["mixed"], dict[int, list[BusyTurn]]()
+    for number in range(turns):
+        for count in (0, consoles) if number % 2 == 0 else (consoles, 0):
+            fill([one.address for one in members], mode)
+            found.setdefault(count, []).append(busy_turn(members[0], fleet, wrk, mode, count, seconds))
+    each_us = {count: statistics.median(one.request_us for one in ran) for count, ran in found.items()}
+    open_for_s = statistics.median(one.span_s for one in found[consoles])
+    more_s = statistics.median(one.requests for one in found[consoles]) * (each_us[consoles] - each_us[0]) / 1e6
+    return {
+        "mixed": [
+            {
+                "consoles": count,
+                "requests_s": round(statistics.median(one.requests / one.span_s for one in ran)),
+                "cpu_us": round(each_us[count], 2),
+                "cpu_us_turns": [round(one.request_us, 2) for one in ran],
+                "p99_ms": round(statistics.median(one.p99_ms for one in ran), 2),
+                "loop_lag_p99_ms": statistics.median(one.lag_p99_ms for one in ran),
+                "fetched": sum(one.fetched for one in ran),
+            }
+            for count, ran in sorted(found.items())
+        ],
+        "percent_of_a_core": round(more_s / open_for_s * 100, 2),
+    }
+
+
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--services", type=int, default=10_000)
@@ -158,6 +279,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--times", type=int, default=20, help="how often each page is asked for")
     parser.add_argument("--consoles", type=int, default=10)
     parser.add_argument("--span-s", type=float, default=60.0, help="for which each cost is measured")
+    parser.add_argument("--parts", type=names_of(PARTS), default=list(PARTS), help=f"of {','.join(PARTS)} (all)")
+    parser.add_argument("--turns", type=int, default=5, help="of wrk without pages, and as many with them (5)")
+    parser.add_argument("--seconds", type=int, default=8, help="of each run of wrk (8); beats are sent for no longer")
     parser.add_argument("--port", type=int, default=22_148)
     return parser.parse_args()
 
@@ -166,6 +290,11 @@ def main() -> int:
     """Measure the pages, then a member without open consoles and with them."""
     options = _options()
     fleet = Fleet(options.services, options.hosts)
+    try:
+        wrk = Wrk(find_wrk()) if "mixed" in options.parts else None
+    except LoadError as error:
+        print(error, file=sys.stderr)
+        return 2
     with (
         tempfile.TemporaryDirectory(prefix="rollcall-bench-") as folder,
         local_members(3, options.port, Path(folder)) as members,
@@ -175,9 +304,13 @@ def main() -> int:
         for member in members:
             member.wait_ready()
         register_all(fleet, lambda _: members[0].address, 2)
-        print(json.dumps({"pages": page_times(members[0], fleet, options.times)}), flush=True)
-        for consoles in (0, options.consoles):
+        if "pages" in options.parts:
+            print(json.dumps({"pages": page_times(members[0], fleet, options.times)}), flush=True)
+        for consoles in (0, options.consoles) if "light" in options.parts else ():
             print(json.dumps(cost(members[0], fleet, consoles, options.span_s)), flush=True)
+        if wrk is not None:
+            told = beside_wrk(members, fleet, wrk, options.consoles, options.turns, options.seconds)
+            print(json.dumps(told), flush=True)
     return 0
 
 

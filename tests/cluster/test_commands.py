@@ -81,11 +81,14 @@ def test_a_watch_tells_what_another_member_was_told(three: ClusterProcesses, she
     watching = subprocess.Popen(
         [COMMAND, "watch", "cli-watch", "--every", "100ms", "--changes", "2", "--json"],
         stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, **shell.variables},
     )
     try:
         assert watching.stdout is not None
+        assert watching.stderr is not None
+        assert "which tells of changes" in watching.stderr.readline()
         assert json.loads(watching.stdout.readline())["what"] == "there"
         other = three.members[1].address
         shell.out("register", "cli-watch", "10.0.0.2:80", "--persistent", ROLLCALL_SERVER=other)

@@ -32,9 +32,12 @@ LEFT_OUT = frozenset(
         ("PUT", "/v1/ns/ops/switches"),
         ("PUT", "/v2/ns/operator/switches"),
         ("PUT", "/v2/ns/ops/switches"),
+        ("GET", "/v1/ns/service/changes"),
+        ("GET", "/v1/ns/catalog/changes"),
     )
 )
-"""A node that drains, or whose switches are any, refuses the calls behind; these have tests of their own."""
+"""A node that drains, or whose switches are any, refuses the calls behind, and a stream lasts for a minute; these have
+tests of their own."""
 CALLS_MIN = 200 * EXAMPLES
 DONE_MIN = 75
 """So many operations, other than removals, do what is asked of them with their example values."""

@@ -2,12 +2,18 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from app.audit.client.access import Access, parse_url
 from app.command.asking.exits import CommandError, ExitCode
-from app.command.asking.server_connection import NoServerAnswer, Parameters, ServerConnection, ServerReply
+from app.command.asking.server_connection import (
+    EventStream,
+    NoServerAnswer,
+    Parameters,
+    ServerConnection,
+    ServerReply,
+)
 from app.command.printable import printable
 from app.config.client_config import SERVER_VARIABLE, TOKEN_VARIABLE, USER_VARIABLE
 
@@ -15,6 +21,7 @@ LOGIN = "/v1/auth/login"
 NAMESPACES = "/v1/console/namespaces"
 CATALOG_SERVICES = "/v1/ns/catalog/services"
 SERVICE_NAMES = "/v1/ns/service/list"
+SERVICE_CHANGES, CATALOG_CHANGES = "/v1/ns/service/changes", "/v1/ns/catalog/changes"
 CATALOG_INSTANCES = "/v2/ns/catalog/instances"
 PAGE, INSTANCES_PAGE = 10_000, 500
 """The most that a member gives a page with default settings, and with API v2."""
@@ -77,6 +84,21 @@ class RegistryClient:
         """
         return self._call(lambda: self._connection.change(method, path, parameters, timeout_s))
 
+    def changes(self, services: Sequence[str]) -> EventStream | None:
+        """The stream that tells when this one service changes, or else when anything of the namespace does.
+
+        None where the server has no such stream. From any thread, after the first one.
+
+        Raises:
+            NoServerAnswer: it cannot be opened now.
+            CommandError: the first one alone: nobody can log in.
+        """
+        self._ensure_login()
+        wanted: dict[str, str | int] = {"namespaceId": self.namespace}
+        if len(services) == 1:
+            return self._connection.events(SERVICE_CHANGES, {**wanted, "serviceName": services[0]})
+        return self._connection.events(CATALOG_CHANGES, wanted)
+
     def log_in(self) -> Row:
         """Log in, and return the answer. Shape: accessToken, tokenTtl (s), username; message where there are no users.
 
@@ -98,13 +120,16 @@ class RegistryClient:
         return {**answer}
 
     def _call(self, call: Callable[[], ServerReply]) -> ServerReply:
-        if self._access.user and not self._is_logged_in:
-            self.log_in()
+        self._ensure_login()
         reply = self._reply(call)
         if reply.status in (401, 403) and self._is_logged_in and "expired" in reply.text():
             self.log_in()  # a watch outlives its token
             reply = self._reply(call)
         return self._checked(reply)
+
+    def _ensure_login(self) -> None:
+        if self._access.user and not self._is_logged_in:
+            self.log_in()
 
     def _reply(self, call: Callable[[], ServerReply]) -> ServerReply:
         try:

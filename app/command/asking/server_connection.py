@@ -5,9 +5,10 @@ a command to run.
 import contextlib
 import http.client
 import json
+import socket
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -20,6 +21,11 @@ AGENT = f"Rollcall-Command:v{__version__}"
 BODY_BYTES_MAX = 256 * 1024 * 1024
 PIECE_BYTES = 256 * 1024
 ANSWER_S_MAX = 120.0
+SILENT_S = 60.0
+"""A member sends something each 15 s on a stream, if only that nothing changed."""
+LINE_BYTES_MAX = 64 * 1024
+_LATER = (401, 403, 429, 502, 503, 504)
+"""Statuses of a stream behind which there may be one: a token that ended is replaced, and a member serves again."""
 FORM = "application/x-www-form-urlencoded"
 Parameters = Mapping[str, str | int]
 
@@ -52,17 +58,9 @@ class ServerConnection:
 
     def __init__(self, address: str, access: Access) -> None:
         self._base = access.context_path
-        host, port = split_address(address)
         self._timeout_s = access.timeout_s
-        if access.scheme == "https":
-            context = ssl.create_default_context(cafile=access.ca or None)
-            if access.ca:
-                context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-            self._http: http.client.HTTPConnection = http.client.HTTPSConnection(
-                host, port, timeout=access.timeout_s, context=context
-            )
-        else:
-            self._http = http.client.HTTPConnection(host, port, timeout=access.timeout_s)
+        self._make = lambda: _connection(address, access)
+        self._http = self._make()
         self.token = access.token
 
     def close(self) -> None:
@@ -96,13 +94,36 @@ class ServerConnection:
             return self._once(method, f"{path}?{_encoded(parameters)}", None, timeout_s)
         return self._once(method, path, _encoded(parameters).encode(), timeout_s)
 
+    def events(self, path: str, parameters: Parameters) -> "EventStream | None":
+        """Open a stream of events, over a connection of its own, from any thread; None where the server has none.
+
+        Raises:
+            NoServerAnswer: it cannot be opened now.
+        """
+        connection = self._make()
+        try:
+            connection.request("GET", f"{self._base}{path}?{_encoded(parameters)}", None, self._headers())
+            answer = connection.getresponse()
+        except (OSError, http.client.HTTPException, UnicodeError) as error:
+            connection.close()
+            raise NoServerAnswer(_why(error, self._timeout_s)) from None
+        is_stream = (answer.getheader("Content-Type") or "").startswith("text/event-stream")
+        if answer.status == http.HTTPStatus.OK and is_stream:
+            return EventStream(connection, answer)
+        connection.close()
+        if answer.status in _LATER:
+            raise NoServerAnswer(f"status {answer.status}")
+        return None
+
+    def _headers(self) -> dict[str, str]:
+        headers = {"User-Agent": AGENT, "Accept": "*/*"}
+        return {**headers, "Authorization": f"Bearer {self.token}"} if self.token else headers
+
     def _once(self, method: str, target: str, form: bytes | None, timeout_s: float | None) -> ServerReply:
         limit_s = self._timeout_s if timeout_s is None else timeout_s
-        headers = {"User-Agent": AGENT, "Accept": "*/*"}
+        headers = self._headers()
         if form is not None:
             headers["Content-Type"] = FORM
-        if self.token:
-            headers["Authorization"] = f"Bearer {self.token}"
         self._http.timeout = limit_s
         if self._http.sock is not None:
             self._http.sock.settimeout(limit_s)
@@ -117,6 +138,48 @@ class ServerConnection:
             with contextlib.suppress(OSError):
                 self.close()  # an answer may be half read
             raise
+
+
+class EventStream:
+    """A stream of server-sent events, each of whose data is one line. Iterating blocks until the next one."""
+
+    def __init__(self, connection: http.client.HTTPConnection, answer: http.client.HTTPResponse) -> None:
+        self._connection, self._answer = connection, answer
+        self._socket = connection.sock
+        if self._socket is not None:
+            self._socket.settimeout(SILENT_S)
+
+    def __iter__(self) -> Iterator[bytes]:
+        """The data of each event, until the stream's end.
+
+        Raises:
+            NoServerAnswer: it broke off.
+        """
+        try:
+            while line := self._answer.readline(LINE_BYTES_MAX):
+                if line.startswith(b"data:"):
+                    yield line[5:].strip()
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise NoServerAnswer(_why(error, SILENT_S)) from None
+        finally:
+            self._answer.close()
+            self._connection.close()
+
+    def end(self) -> None:
+        """End it, from any thread: who iterates comes to the end, or to an error."""
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+
+
+def _connection(address: str, access: Access) -> http.client.HTTPConnection:
+    host, port = split_address(address)
+    if access.scheme != "https":
+        return http.client.HTTPConnection(host, port, timeout=access.timeout_s)
+    context = ssl.create_default_context(cafile=access.ca or None)
+    if access.ca:
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    return http.client.HTTPSConnection(host, port, timeout=access.timeout_s, context=context)
 
 
 def _encoded(parameters: Parameters) -> str:

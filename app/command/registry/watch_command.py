@@ -1,11 +1,13 @@
 """``rollcall watch``: what appears, goes and changes, line by line, until Ctrl-C.
 
-It asks once a second. A subscription would bring changes sooner, and would change what it watches: the watcher would be
-a subscriber that a drain waits for, and that counts among those who got a push.
+It follows a stream of the server, which tells that something changed, and asks then; where the server has none, it
+asks once a second. A subscription would change what it watches: the watcher would be a subscriber that a drain waits
+for, and that counts among those who got a push.
 """
 
 import argparse
 import json
+import math
 import sys
 import time
 from datetime import datetime
@@ -15,6 +17,7 @@ from app.audit.client.access import positive_duration_s
 from app.command.asking.exits import CommandError, ExitCode
 from app.command.asking.registry_client import RegistryClient
 from app.command.asking.run_command import count_argument, finish, say
+from app.command.asking.server_events import ServerEvents
 from app.command.printable import printable
 from app.command.registry.seen_changes import (
     Facts,
@@ -27,6 +30,8 @@ from app.command.registry.seen_changes import (
 )
 
 EVERY_S = 1.0
+LOOK_ANYWAY_S = 30.0
+"""So long it trusts a server that tells of no change."""
 REST = 20
 """Between two looks is at least so many times what a look took: a watcher costs a server under 5 % of a core."""
 FIRST_ROWS_MAX = 50
@@ -42,7 +47,9 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         "the services of the namespace with their counts. It goes on while the server does not answer, until Ctrl-C.",
     )
     parser.add_argument("services", metavar="SERVICE", nargs="*", help="group@@name, or a name in DEFAULT_GROUP")
-    parser.add_argument("--every", metavar="TIME", type=positive_duration_s, default=EVERY_S, help="between looks (1s)")
+    parser.add_argument(
+        "--every", metavar="TIME", type=positive_duration_s, default=EVERY_S, help="least time between looks (1s)"
+    )
     parser.add_argument("--for", metavar="TIME", type=positive_duration_s, dest="for_s", help="end after so long")
     parser.add_argument("--changes", metavar="N", type=count_argument, help="end after so many changes")
     finish(parser, _run)
@@ -58,6 +65,7 @@ class Watcher:
     def __init__(self, options: argparse.Namespace, client: RegistryClient) -> None:
         self._options, self._client = options, client
         self._pause = Event()
+        self._events = ServerEvents(lambda: client.changes(options.services))
         self._begun_s = time.monotonic()
         self._told = 0
         self._is_lost = False
@@ -67,35 +75,48 @@ class Watcher:
         options = self._options
         if not options.services:
             self._client.check_namespace()
+        try:
+            self._events.start()
+            self._go_on()
+        except KeyboardInterrupt:
+            say(options, f"ended, changes: {self._told}")
+        finally:
+            self._events.stop()
+        return ExitCode.DONE
+
+    def _go_on(self) -> None:
         begun_s = time.monotonic()
         seen = self._look(is_first=True)
         self._tell_first(seen)
-        try:
-            while not self._is_over():
-                self._pause.wait(self._pause_s(time.monotonic() - begun_s))
-                begun_s = time.monotonic()
-                if (now := self._look_again()) is None:
-                    continue
-                for change in changes(seen, now):
-                    self._tell(change)
-                    self._told += 1
-                    if self._is_over():
-                        break
-                seen = now
-        except KeyboardInterrupt:
-            say(options, f"ended, changes: {self._told}")
-        return ExitCode.DONE
+        while not self._is_over():
+            self._await_next(begun_s)
+            begun_s = time.monotonic()
+            if (now := self._look_again()) is None:
+                continue
+            for change in changes(seen, now):
+                self._tell(change)
+                self._told += 1
+                if self._is_over():
+                    break
+            seen = now
 
     def _is_over(self) -> bool:
         options = self._options
         is_late = options.for_s is not None and time.monotonic() - self._begun_s >= options.for_s
         return is_late or (options.changes is not None and self._told >= options.changes)
 
-    def _pause_s(self, took_s: float) -> float:
-        pause_s = max(self._options.every, REST * took_s)
-        if self._options.for_s is None:
-            return pause_s
-        return max(min(pause_s, self._options.for_s - (time.monotonic() - self._begun_s)), 0.0)
+    def _await_next(self, begun_s: float) -> None:
+        """Wait until it is time for the look after the one that began then, and just ended."""
+        looked_s = time.monotonic()
+        if self._events.is_open:
+            self._events.wait(self._at_most_s(LOOK_ANYWAY_S))
+        next_s = looked_s + max(self._options.every, REST * (looked_s - begun_s))
+        self._pause.wait(self._at_most_s(next_s - time.monotonic()))
+
+    def _at_most_s(self, pause_s: float) -> float:
+        """A pause, or what is left of the time to watch; 0 where nothing is."""
+        left_s = math.inf if self._options.for_s is None else self._options.for_s - (time.monotonic() - self._begun_s)
+        return max(min(pause_s, left_s), 0.0)
 
     def _look_again(self) -> Looked | None:
         """A further look; None while the server does not answer, which is told once."""
@@ -129,7 +150,8 @@ class Watcher:
     def _tell_first(self, seen: Looked) -> None:
         options = self._options
         what = "instances" if options.services else "services"
-        say(options, f"{len(seen)} {what} at {self._client.server}, asked every {options.every:g} s; Ctrl-C ends")
+        how = "which tells of changes" if self._events.is_open else f"asked every {options.every:g} s"
+        say(options, f"{len(seen)} {what} at {self._client.server}, {how}; Ctrl-C ends")
         if len(seen) <= FIRST_ROWS_MAX:
             for name, facts in sorted(seen.items()):
                 self._tell(SeenChange(SeenHappening.THERE, name, {}, facts))

@@ -2,7 +2,8 @@
 
 from app.http.api.call import Events, Reply
 
-EVENT_STREAM = "text/event-stream; charset=utf-8"
+EVENT_STREAM_TYPE = "text/event-stream"
+EVENT_STREAM = f"{EVENT_STREAM_TYPE}; charset=utf-8"
 RETRY_MS = 3_000
 """After this a browser connects again to a stream that ended."""
 HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}

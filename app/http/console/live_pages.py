@@ -6,7 +6,7 @@ from app.auth.access_rules import READ, naming
 from app.http.api.answers import filter_error
 from app.http.api.call import Answer, Call, Events, Services, route
 from app.http.console.page import CONSOLE
-from app.naming.model.nacos_errors import InvalidParam
+from app.http.v1.changes import service_changes
 
 
 @route("GET", "/console/events", access=CONSOLE, hot=True)
@@ -32,12 +32,4 @@ def service_events(call: Call, services: Services) -> Answer:
     """The revision of one service at this member, whenever it changes; 0 without the service. Shape: rev."""
     if not services.settings.told.console:
         return filter_error(call, 404, "No message available", services.wall_ms())
-    namespace, name = call.parameters.optional("namespaceId", "public"), call.parameters.service_name()
-    if not name:
-        raise InvalidParam("Param 'serviceName' is required.")
-
-    def read() -> bytes:
-        view = services.naming.service_view(namespace, name)
-        return orjson.dumps({"rev": view.revision if view else 0})
-
-    return Events(("service", namespace, name), read)
+    return service_changes(call, services)

@@ -11,12 +11,13 @@ from app.http.api.event_stream import FIRST_LINES, STILL_HERE, STREAM_HEAD, even
 from app.http.server.connection import HttpConnection
 
 STREAMS_MAX = 64
-"""Each is a page that somebody looks at."""
-PERIOD_S = 2.0
+"""Each is a page that somebody looks at, or a program that follows changes."""
+PERIOD_S = 0.5
+"""Between two looks at what streams tell, each of some microseconds: pages fetch themselves no sooner for it."""
 LASTS_S = 60.0
 """A stream ends so long after its begin, and the browser asks again: with the rights that its user has by then."""
 STILL_S = 15.0
-_FULL = text_reply(503, "as many pages follow this node as it serves at a time")
+_FULL = text_reply(503, "as many follow this node as it serves at a time")
 
 log = logging.getLogger(__name__)
 
@@ -109,12 +110,12 @@ class LiveStreams:
                 try:
                     found[topic] = read()
                 except Exception:
-                    log.exception("nothing to tell to the pages that follow %s", topic)
+                    log.exception("nothing to tell to those who follow %s", topic)
         finally:
             try:
                 self._loop.call_soon_threadsafe(self._tell, found)
             except RuntimeError:
-                log.debug("the loop has ended before the pages were told")
+                log.debug("the loop has ended before they were told")
 
     def _tell(self, found: dict[tuple[str, ...], bytes]) -> None:
         self._reading = False

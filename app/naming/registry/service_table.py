@@ -105,6 +105,10 @@ class ServiceTable:
         """Full names of a namespace's services that are not hidden, sorted."""
         return sorted(self._namespaces.get(namespace, {}).copy())
 
+    def in_namespace(self, namespace: str) -> list[Service]:
+        """A copy of the list of a namespace's services that are not hidden."""
+        return list(self._namespaces.get(namespace, {}).values())
+
     def counts(self, responsible: Callable[[str], bool]) -> Counts:
         """Services and instances that readers see; ``responsible`` tells by full name which are this member's."""
         services = [one for one in self.services() if not one.hidden]

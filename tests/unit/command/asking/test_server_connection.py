@@ -2,7 +2,7 @@
 
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -100,3 +100,53 @@ def test_an_answer_is_bounded(
     server = serve(lambda _: Given(200, b"x" * 100))
     with pytest.raises(NoServerAnswer, match="over 50 bytes"):
         connect(server.address).get("/a", {})
+
+
+# --- streams of events ------------------------------------------------------------------------------
+
+EVENTS = {"Content-Type": "text/event-stream; charset=utf-8"}
+
+
+def test_a_stream_gives_the_data_of_its_events(serve: Serve, connect: Callable[..., ServerConnection]) -> None:
+    body = b'retry: 3000\n\ndata: {"rev":1}\n\n: no change\n\ndata: {"rev":2}\n\n'
+    server = serve(lambda _: Given(200, body, EVENTS))
+    stream = connect(server.address, token="t0k").events("/v1/x", {"a": "b c"})
+    assert stream is not None
+    assert list(stream) == [b'{"rev":1}', b'{"rev":2}']
+    [asked] = server.received
+    assert (asked.target, asked.headers["authorization"]) == ("/nacos/v1/x?a=b+c", "Bearer t0k")
+
+
+@pytest.mark.parametrize("answer", [Given(404), Given(501), Given(400), Given(200, b"{}"), Given(303)])
+def test_an_older_server_has_no_stream(serve: Serve, connect: Callable[..., ServerConnection], answer: Given) -> None:
+    assert connect(serve(lambda _: answer).address).events("/v1/x", {}) is None
+
+
+@pytest.mark.parametrize("answer", [Given(503), Given(403), Given(429), Given(hang_up=True)])
+def test_a_stream_that_cannot_be_opened_now(
+    serve: Serve, connect: Callable[..., ServerConnection], answer: Given
+) -> None:
+    with pytest.raises(NoServerAnswer):
+        connect(serve(lambda _: answer).address).events("/v1/x", {})
+
+
+def test_a_stream_that_breaks_off(serve: Serve, connect: Callable[..., ServerConnection]) -> None:
+    server = serve(lambda _: Given(200, b"data: 1\n\ndata: 2\n\n", EVENTS, cut_at=12))
+    stream = connect(server.address).events("/v1/x", {})
+    assert stream is not None
+    events = iter(stream)
+    assert next(events) == b"1"
+    with suppress(NoServerAnswer):
+        assert list(events) == []
+
+
+def test_a_stream_is_ended_while_it_is_read(serve: Serve, connect: Callable[..., ServerConnection]) -> None:
+    server = serve(lambda _: Given(200, b"data: 1\n\n" + b":" * 100_000, EVENTS, drip_s=0.001))
+    stream = connect(server.address).events("/v1/x", {})
+    assert stream is not None
+    events = iter(stream)
+    assert next(events) == b"1"
+    stream.end()
+    with suppress(NoServerAnswer):
+        assert list(events) == []
+    stream.end()

@@ -104,7 +104,7 @@ def test_it_goes_on_while_the_server_does_not_answer(command: Commands, steps: l
     steps += [lambda: None] * 3
 
     def answer(received: Received) -> Given:
-        return answers.pop(0) if "/catalog/" in received.target else Given(501)
+        return answers.pop(0) if "/catalog/services" in received.target else Given(501)
 
     with tiny_server(answer) as server:
         ran = command("watch", "--server", server.address)
@@ -122,7 +122,11 @@ def test_a_service_that_never_was_and_one_that_goes(command: Commands, steps: li
     gone = json.dumps({"code": 20_004, "message": "resource not found", "data": "gone"})
     answers = [Given(200, page.encode()), Given(404, gone.encode())]
     steps += [lambda: None]
-    with tiny_server(lambda _: answers.pop(0) if answers else Given(404, gone.encode())) as server:
+
+    def answer(received: Received) -> Given:
+        return answers.pop(0) if "/catalog/instances" in received.target and answers else Given(404, gone.encode())
+
+    with tiny_server(answer) as server:
         ran = command("watch", "orders", "--server", server.address, "--changes", "1")
     assert ran.code == 0
     assert signs(ran.out)[-1].startswith("- orders 10.0.0.1:1")
