@@ -12,6 +12,7 @@ from app.http.api.call import Call, Reply
 
 COOKIE = "rollcall-console"
 LOGIN_PATH = "/console/login"
+NO_RIGHT_PATH = "/console/no-right"
 FORM_LABEL = b"rollcall console form 1"
 COOKIE_CHARS_MAX = 8_192
 
@@ -57,3 +58,14 @@ def log_in_first(call: Call) -> Reply:
     query = f"?{call.raw_query.decode('latin-1')}" if call.raw_query else ""
     back = f"?next={quote(here + query, safe='')}" if call.method == "GET" else ""
     return Reply(303, b"", None, {"Location": f"{call.context_path}{LOGIN_PATH}{back}", "Cache-Control": "no-store"})
+
+
+def is_page_wanted(call: Call) -> bool:
+    """Whether a browser asks for a page to look at, and not a script of one for data."""
+    return call.method == "GET" and "text/html" in (call.header("accept") or "")
+
+
+def no_right(call: Call) -> Reply:
+    """The way to the page that tells a user of a right that is missing."""
+    location = f"{call.context_path}{NO_RIGHT_PATH}"
+    return Reply(303, b"", None, {"Location": location, "Cache-Control": "no-store"})

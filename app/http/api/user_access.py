@@ -7,7 +7,7 @@ from app.auth.refusals import NOT_PERMITTED, UNKNOWN_USER, AccessDenied, TooMany
 from app.auth.user_rights import ANY, Resource, rule_namespace
 from app.http.api.answers import PreparedRefusal, filter_error, text_reply
 from app.http.api.call import AUTHORIZATION, BEARER, TOKEN_HEADER, Call, Reply, Services
-from app.http.api.console_cookie import log_in_first, token_in_cookie
+from app.http.api.console_cookie import is_page_wanted, log_in_first, no_right, token_in_cookie
 from app.http.input.params import Parameters
 from app.naming.model.keys import DEFAULT_GROUP, DEFAULT_NAMESPACE, GROUP_SPLITTER, NAMESPACE_SPLITTER
 
@@ -56,6 +56,8 @@ def check_user(access: AccessRule, call: Call, services: Services) -> None:
         control.count(error)
         if access.by_cookie and error.text != NOT_PERMITTED:
             raise PreparedRefusal(log_in_first(call)) from None
+        if access.by_cookie and is_page_wanted(call):
+            raise PreparedRefusal(no_right(call)) from None
         raise PreparedRefusal(filter_error(call, error.status, error.text, services.wall_ms())) from None
     except TooManyLogins as error:
         raise PreparedRefusal(too_many_logins(error)) from None

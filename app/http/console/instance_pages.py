@@ -6,7 +6,7 @@ import orjson
 
 from app.http.api.call import Reply
 from app.http.console.api_caller import ApiRefusal
-from app.http.console.page import ConsolePage, form_route, page_route
+from app.http.console.page import NOT_CHANGED_HERE, ConsolePage, form_route, page_route
 from app.http.console.service_pages import service_name
 from app.naming.model.keys import DEFAULT_CLUSTER, datum_key, short_name_of
 
@@ -41,9 +41,27 @@ def edit(page: ConsolePage) -> Reply:
     """The form with the values of an instance as they are."""
     asked = _asked(page)
     found = page.api.get("/v1/ns/instance", **asked)
-    enabled = page.api.get("/v1/ns/explain", **asked, local=True)["shown"]
+    facts = page.api.get("/v1/ns/explain", **asked, local=True)
+    _refuse_published(facts, asked)
+    enabled = facts["shown"]
     lines = metadata_text(found["metadata"] or {})
     return _form(page, asked, weight=found["weight"], enabled=not enabled or enabled["inLists"], metadata=lines)
+
+
+def _refuse_published(facts: dict[str, Any], asked: dict[str, Any]) -> None:
+    """Say why an instance cannot be changed here that clients over gRPC alone hold, of what this member knows.
+
+    Raises:
+        ApiRefusal: it is one.
+    """
+    if facts["publishedCount"] and facts["listed"] is None and facts["persistent"] is None:
+        short_name, address = short_name_of(asked["serviceName"]), f"{asked['ip']}:{asked['port']}"
+        raise ApiRefusal(
+            NOT_CHANGED_HERE,
+            f"{address} of {short_name} belongs to the gRPC connection of the client that published it. No call of the "
+            "API changes it: the client sets its weight and metadata, by registering it again, and takes it back, or "
+            "ends. To take it out of service have it leave gracefully: rollcall drain.",
+        )
 
 
 def _form(page: ConsolePage, asked: dict[str, Any], *, problem: str = "", status: int = 200, **values: Any) -> Reply:
@@ -126,6 +144,7 @@ def ask_to_remove(page: ConsolePage) -> Reply:
     """Ask whether an instance is to be deregistered."""
     asked = _asked(page)
     facts = page.api.get("/v1/ns/explain", **asked, local=True)
+    _refuse_published(facts, asked)
     persistent = facts["persistent"] is not None
     advice = "Clients do not get it any more from now on. "
     if persistent:

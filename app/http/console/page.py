@@ -51,6 +51,8 @@ NAV = (
     ("reports", "Audit", "/console/reports", True),
 )
 """Each entry's name, text and path, and whether it is for administrators."""
+NOT_CHANGED_HERE = 409
+"""The status of a page that would change what somebody else decides."""
 FORM_FIELD = "form"
 """The field with the token that shows which page a form comes from."""
 
@@ -176,7 +178,7 @@ class ConsolePage:
         return Reply(303, b"", None, {"Location": self.url(path, **parameters), "Cache-Control": "no-store"})
 
 
-_TITLES = {403: "No right to this", 404: "Not found", 503: "Not serving now"}
+_TITLES = {NOT_CHANGED_HERE: "Not changed here", 403: "No right to this", 404: "Not found", 503: "Not serving now"}
 Show = Callable[[ConsolePage], Reply]
 View = Callable[[Call, Services], Answer]
 

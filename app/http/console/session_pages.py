@@ -5,7 +5,8 @@ from urllib.parse import urlsplit
 from app.auth.access_rules import PUBLIC
 from app.auth.refusals import AccessDenied, TooManyLogins
 from app.http.api.call import Reply
-from app.http.api.console_cookie import LOGIN_PATH
+from app.http.api.console_cookie import LOGIN_PATH, NO_RIGHT_PATH
+from app.http.console.api_caller import ApiRefusal
 from app.http.console.page import HEADERS, ConsolePage, form_route, page_route
 
 
@@ -59,3 +60,9 @@ def log_out(page: ConsolePage) -> Reply:
     """Take the cookie away. The token it held is good until its time is over, or its user ends all tokens."""
     headers = {**HEADERS, "Location": page.url(LOGIN_PATH, done="logged-out"), "Set-Cookie": page.cookie_line("", 0)}
     return Reply(303, b"", None, headers)
+
+
+@page_route(NO_RIGHT_PATH)
+def no_right(page: ConsolePage) -> Reply:
+    """What a user sees in place of a page that others may look at."""
+    raise ApiRefusal(403, f"The user {page.call.user or 'of this session'} may not look at that page.")

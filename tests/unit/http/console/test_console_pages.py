@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from app.http.factory import create_app
+from app.naming.clients.client_model import ClientInfo
 from app.naming.model.keys import datum_key
 from app.naming.push.udp_subscribers import Subscriber
+from app.naming.registry.operations import RegisterInstance
 from distro.types import MemberState
 from tests.support.fake_node import PEER, FakeNode, make_settings
 from tests.unit.http.console.conftest import Browser
@@ -30,6 +32,7 @@ PAGES = (
     "/console/reports",
 )
 PLACE = {"serviceName": "orders", "ip": "10.0.0.1", "port": "8080"}
+CONNECTION = "1700000000000_10.1.2.3_51234"
 
 
 def register(browser: Browser, **values: str) -> None:
@@ -125,6 +128,22 @@ def test_an_instance_shows_its_source_and_whether_clients_see_it(browser: Browse
     assert "healthy" in rows["10.0.0.1"]
     assert "persistent" in rows["10.0.0.2"]
     assert "disabled" in rows["10.0.0.2"]
+
+
+def test_what_belongs_to_a_connection_says_why_it_is_not_changed_here(browser: Browser, node: FakeNode) -> None:
+    node.clients.connect(ClientInfo(CONNECTION, "10.1.2.3", 51_234, "shop", "Nacos-Java-Client:v2.5.1"))
+    node.clients.register(CONNECTION, RegisterInstance("DEFAULT_GROUP@@orders", "10.0.0.1", 8_080))
+    text = browser.get("/console/service", serviceName="orders").text
+    assert "changed by its client" in text
+    assert "belongs to its client's connection" in text
+    assert "/console/instance/edit" not in text
+    for page in ("edit", "remove"):
+        answer = browser.get(f"/console/instance/{page}?serviceName=orders&ip=10.0.0.1&port=8080")
+        assert answer.status_code == 409
+        assert "Not changed here" in answer.text
+        assert "belongs to the gRPC connection" in answer.text
+    register(browser)
+    assert "/console/instance/edit" in browser.get("/console/service", serviceName="orders").text, "beats hold it, too"
 
 
 def test_an_unknown_service_is_not_found(browser: Browser) -> None:

@@ -106,7 +106,14 @@ def test_rights_hold_for_what_pages_show_and_change(users_node: FakeNode, boss: 
         answer = reader.get(path)
         assert answer.status_code == 403
         assert "No right to this" in answer.text
-    assert reader.get("/console/reports").status_code == 403
+    for path in ("/console/reports", "/console/report?night=2026-11-21"):
+        answer = reader.client.get(f"/nacos{path}", headers={"Accept": "text/html,*/*;q=0.8"})
+        assert (answer.status_code, answer.headers["Location"]) == (303, "/nacos/console/no-right")
+        assert reader.get(path).status_code == 403, "a script gets no page"
+    refused = reader.get("/console/no-right")
+    assert refused.status_code == 403
+    assert "No right to this" in refused.text
+    assert "The user reader may not look at that page." in refused.text
     remove = "/console/instance/remove?namespaceId=dev&serviceName=orders&ip=10.0.0.1&port=8080"
     assert reader.send("/console/instance/remove", remove, **PLACE, ephemeral="true").status_code == 403
     assert "10.0.0.1:8080" in reader.get(page).text
