@@ -6,21 +6,26 @@ from app.http.api.call import Reply
 from app.http.console.cluster_facts import ClusterFacts, cluster_facts
 from app.http.console.curve import curve_of
 from app.http.console.page import ConsolePage, page_route
+from app.operator.count_history import CountSample
+
+COUNTED_MAX = 1_000
+"""Services that are counted for each page."""
 
 
 @page_route("/")
 def overview(page: ConsolePage) -> Reply:
     """Members, agreement, and how many services and instances there were in the last hour."""
-    counts = page.api.get("/v1/ns/operator/metrics")
+    samples = page.services.count_history.samples()
+    counts, status = _counts(page, samples)
     members = page.api.get("/v1/ns/operator/servers")["servers"]
     facts = cluster_facts(page)
-    samples = page.services.count_history.samples()
     return page.show(
         "overview.html",
         "Overview",
         nav="overview",
         live=page.url("/console/events"),
         counts=counts,
+        node_status=status,
         members=[_member(one, facts) for one in members],
         up=sum(one["state"] == "UP" for one in members),
         facts=facts,
@@ -29,6 +34,24 @@ def overview(page: ConsolePage) -> Reply:
         samples=samples,
         standalone=page.services.cluster.standalone,
     )
+
+
+def _counts(page: ConsolePage, samples: list[CountSample]) -> tuple[dict[str, int | None], str]:
+    """Services and instances, and how many this member owns; and its status.
+
+    Of many services the numbers are those of the last sample, which does not tell whose they are: to count them takes a
+    while, and the page is fetched anew with each sample.
+    """
+    if samples and page.services.naming.service_count() > COUNTED_MAX:
+        status: str = page.api.get("/v2/ns/operator/metrics", onlyStatus=True)["status"]
+        return {"services": samples[-1].services, "instances": samples[-1].instances, "owned": None}, status
+    told = page.api.get("/v1/ns/operator/metrics")
+    return {
+        "services": told["serviceCount"],
+        "instances": told["instanceCount"],
+        "owned": told["responsibleServiceCount"],
+        "owned_instances": told["responsibleInstanceCount"],
+    }, told["status"]
 
 
 def _member(one: dict[str, Any], facts: ClusterFacts | None) -> dict[str, Any]:
