@@ -2,7 +2,12 @@
 
 import json
 
+import pytest
 from flask.testing import FlaskClient
+
+from app.http.api.call import Call, Events
+from app.http.v1 import changes
+from tests.support.fake_node import FakeNode
 
 V1 = "/nacos/v1/ns"
 
@@ -51,3 +56,21 @@ def test_a_namespace_has_one_for_all_its_services(client: FlaskClient) -> None:
 
 def test_a_stream_is_of_a_service_that_is_named(client: FlaskClient) -> None:
     assert client.get(f"{V1}/service/changes").status_code == 400
+
+
+def test_a_namespace_of_very_many_services_is_looked_at_with_rests(
+    node: FakeNode, client: FlaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = Call("GET", "/v1/ns/catalog/changes", b"", {}, b"", "127.0.0.1")
+    monkeypatch.setattr(changes, "REST", 1e12)
+    events = changes.catalog_changes(call, node)  # type: ignore[arg-type]
+    assert isinstance(events, Events)
+    first = events.read()
+    register(client, "orders")
+    assert events.read() == first
+    monkeypatch.setattr(changes, "REST", 0.0)
+    again = changes.catalog_changes(call, node)  # type: ignore[arg-type]
+    assert isinstance(again, Events)
+    assert again.read() != first
+    register(client, "stock")
+    assert again.read().startswith(b'{"services":2')
