@@ -147,7 +147,7 @@ class UdpPusher:
     def changed(self, namespace: str, service: str) -> None:
         """Push a changed service to its subscribers, from the push thread."""
         # Nearly all changes are of services without subscribers. Subscribers in the mailbox are not known yet.
-        if self.has(namespace, service):
+        if self._mailbox or self._subscribers.has((namespace, service)):
             self._put((namespace, service))
             self._wake()
 

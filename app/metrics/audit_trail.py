@@ -28,6 +28,8 @@ VALUE_BYTES_MAX = 16_384
 SECRET_WORDS = ("password", "passwd", "pwd", "secret", "token", "hash", "salt", "authorization")
 HIDDEN = "***"
 DELETE = "\x7f"
+PLAIN_CHARS_MAX = 4_096
+"""Longer lines are made with care, as those are that hold secrets."""
 _INSTANCE_FIELDS = {
     "ip": "ip",
     "port": "port",
@@ -37,10 +39,11 @@ _INSTANCE_FIELDS = {
     "healthy": "healthy",
     "enabled": "enabled",
     "ephemeral": "ephemeral",
-    "metadata": "metadata",
     "app": "app",
+    "metadata": "metadata",
 }
 _SHOWN = tuple(dict.fromkeys(_INSTANCE_FIELDS.values()))
+_METADATA = _SHOWN[-1]
 
 
 class Actor(NamedTuple):
@@ -124,9 +127,8 @@ class AuditTrail:
     def _quick_line(self, at_ms: int, who: Actor, what: str, key: str, before: object, after: object) -> str | None:
         """The line of a change that is plain and holds no field with the name of a secret; else None."""
         old, new = _differing(before, after)
-        if (old is not None and _may_have_secret(old)) or (new is not None and _may_have_secret(new)):
-            return None
-        return _plain_line(self._fields(at_ms, who, what, key, old, new))
+        line = _plain_line(self._fields(at_ms, who, what, key, old, new))
+        return None if line is None or _may_have_secret(old) or _may_have_secret(new) else line
 
     def _fields(self, at_ms: int, who: Actor, what: str, key: str, before: object, after: object) -> dict[str, Any]:
         """What a line tells, in its order; empty texts and missing values are left out."""
@@ -175,7 +177,7 @@ def _plain_line(fields: Mapping[str, Any]) -> str | None:
         return None
     # Below the blank orjson escapes all; DEL is all that is left in ASCII.
     is_printable = DELETE not in line if line.isascii() else line.isprintable()
-    return line if is_printable and len(line) <= VALUE_BYTES_MAX else None
+    return line if is_printable and len(line) <= PLAIN_CHARS_MAX else None
 
 
 def json_line(fields: Mapping[str, Any]) -> str:
@@ -234,21 +236,29 @@ def _differing(before: object, after: object) -> tuple[object, object]:
     """Of two objects, the fields that differ; anything else as it is, the instances of a list by their fields."""
     read_old, read_new = _reader_of(type(before)), _reader_of(type(after))  # type: ignore[arg-type]
     if read_old is not None and read_new is not None:
-        old, new = {}, {}
-        for name, was, now in zip(_SHOWN, read_old(before), read_new(after), strict=True):
-            if was is now or was == now:  # nearly all are the same objects
-                continue
-            if was is not None:
-                old[name] = was
-            if now is not None:
-                new[name] = now
-        return old, new
+        return _differing_fields(read_old(before), read_new(after))
     before, after = _fields_of(before), _fields_of(after)
     if not isinstance(before, Mapping) or not isinstance(after, Mapping):
         return _with_fields(before), _with_fields(after)
     absent = object()
     names = [name for name in {**before, **after} if before.get(name, absent) != after.get(name, absent)]
     return tuple({name: one[name] for name in names if name in one} for one in (before, after))  # type: ignore[return-value]
+
+
+def _differing_fields(before: tuple[object, ...], after: tuple[object, ...]) -> tuple[object, object]:
+    """Of the values of ``_SHOWN``, those that differ, by name; None is none."""
+    was, now = before[-1], after[-1]
+    if before[:-1] == after[:-1] and was != now and was is not None and now is not None:
+        return {_METADATA: was}, {_METADATA: now}  # as nearly all changes are
+    old, new = {}, {}
+    for name, was, now in zip(_SHOWN, before, after, strict=True):
+        if was == now:
+            continue
+        if was is not None:
+            old[name] = was
+        if now is not None:
+            new[name] = now
+    return old, new
 
 
 def _with_fields(value: object) -> object:
@@ -262,26 +272,30 @@ def _shown(value: object) -> object:
     return shown if size <= VALUE_BYTES_MAX else f"{size} bytes, left out"
 
 
-@lru_cache(4_096)
-def _is_secret_name(name: str) -> bool:
-    lowered = name.lower()
-    return any(word in lowered for word in SECRET_WORDS)
+_BARE = frozenset((str, int, float, bool, type(None)))
 
 
-NAME_CHARS_MAX = 256
-"""Longer names are not remembered."""
+@lru_cache(1_024)
+def _has_secret_name(names: tuple[object, ...]) -> bool:
+    """Whether one of these is the name of a secret, or no name. The instances of a program have the same names."""
+    return any(type(name) is not str or word in name.lower() for name in names for word in SECRET_WORDS)
 
 
 def _may_have_secret(value: object) -> bool:
-    """Whether a value has a field with the name of a secret, or is deeper than a few names tell."""
+    """Whether a value has a field with the name of a secret, or is deeper than the metadata of an instance.
+
+    For values that fit into a line of ``_plain_line``: their names are remembered.
+    """
     if type(value) is not dict:
-        return not isinstance(value, str | int | float)
-    for name, one in value.items():
-        if type(name) is not str or len(name) > NAME_CHARS_MAX or _is_secret_name(name):
+        return type(value) not in _BARE
+    names = [*value]
+    for one in value.values():
+        if type(one) in _BARE:
+            continue
+        if type(one) is not dict or not _BARE.issuperset(map(type, one.values())):
             return True
-        if type(one) is not str and one is not None and _may_have_secret(one):
-            return True
-    return False
+        names += one
+    return _has_secret_name(tuple(names))
 
 
 def hide_secrets(value: object) -> object:

@@ -54,6 +54,8 @@ class _RotatingFile(RotatingFileHandler):
         self.failure: OSError | None = None
         self._size = 0
         """Of the open file before what is written now."""
+        self._opened: tuple[int, int] | None = None
+        """The device and number of the open file."""
         self.setFormatter(logging.Formatter("%(message)s"))
 
     def _open(self) -> TextIOWrapper:
@@ -73,7 +75,8 @@ class _RotatingFile(RotatingFileHandler):
         """Whether a file that holds something would be too long with these lines. The name is logging's."""
         if self.stream is None:
             self.stream = self._open()
-            self._size = os.fstat(self.stream.fileno()).st_size
+            opened = os.fstat(self.stream.fileno())
+            self._opened, self._size = (opened.st_dev, opened.st_ino), opened.st_size
         return bool(self._size) and self._size + len(record.msg) + 1 > self.maxBytes
 
     def handleError(self, record: logging.LogRecord) -> None:
@@ -92,15 +95,14 @@ class _RotatingFile(RotatingFileHandler):
         """Open the file anew if it was moved or removed, as log rotation by others does."""
         if self.stream is None:
             return
-        here = os.fstat(self.stream.fileno())
-        self._size = here.st_size
         try:
             there = os.stat(self.baseFilename)
         except OSError:
             self._let_go()
             return
-        if (here.st_dev, here.st_ino) != (there.st_dev, there.st_ino) or not stat.S_ISREG(there.st_mode):
+        if self._opened != (there.st_dev, there.st_ino) or not stat.S_ISREG(there.st_mode):
             self._let_go()
+        self._size = there.st_size
 
 
 class LineFile:

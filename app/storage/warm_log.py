@@ -51,6 +51,8 @@ ROWS_PER_STATEMENT = 100
 """Each statement, and each list that is packed, costs this thread the interpreter, for which it then waits beside a
 busy loop, and costs both more than the work itself: few calls, each for much."""
 PACK_LEVEL = 1
+UNPACKED_BYTES_MAX = 16 * 1024
+"""Of a list that changes all the time: to pack a small one costs more than to write it, see ``ROWS_PER_STATEMENT``."""
 KEYS_TAKEN_MAX = 64
 SCHEMA = (
     "CREATE TABLE IF NOT EXISTS datum (key TEXT PRIMARY KEY, body BLOB NOT NULL, at_ms INTEGER)",
@@ -88,6 +90,10 @@ class WarmStore:
         self._window_end_ms = 0
         self._later: dict[str, None] = {}
         """Those of them that changed again."""
+        self._hot: frozenset[str] = frozenset()
+        """Those that did so in the window before this one, and are written as they are in this one."""
+        self._unpacked: set[str] = set()
+        """The keys whose lists were written so, to be packed when they stay as they are for a window."""
         self._queue: deque[str] = deque()
         """Keys taken from ``_dirty``, in the order in which they changed first."""
         self._flush: Iterator[None] | None = None
@@ -188,7 +194,9 @@ class WarmStore:
 
     def _end_window(self) -> None:
         with self._lock:
+            self._hot = frozenset(self._later)
             self._dirty.update(self._later)
+            self._dirty.update(dict.fromkeys(self._unpacked - self._hot))
             self._later.clear()
             self._written.clear()
 
@@ -211,6 +219,7 @@ class WarmStore:
             return
         self._now_ms, self._alive_ms, self._failing = now_ms, -ALIVE_MS, False
         self._end_window()
+        self._hot = frozenset()
         flushes, self._flush = [self._flush or self._write()], None
         while flushes:
             self._units = UNITS_WITHOUT_END
@@ -243,6 +252,7 @@ class WarmStore:
         left = SLICE_BYTES
         while self._units > 0 and len(due) < ROWS_PER_FLUSH_MAX and (key := self._next_key()) is not None:
             due.append(key)
+            self._unpacked.discard(key)
             self._units -= UNITS_PER_LIST
             for datum in self._read([key]):
                 self._units -= len(datum.value.stored) + len(datum.value.tombstones)
@@ -253,9 +263,16 @@ class WarmStore:
                     if left <= 0:
                         yield
                         left = SLICE_BYTES
-                rows.append((key, zlib.compress(b"".join(parts), PACK_LEVEL), wall_ms))
+                rows.append((key, self._packed(key, b"".join(parts)), wall_ms))
         if due or self._now_ms - self._alive_ms >= ALIVE_MS:
             self._commit(due, rows)
+
+    def _packed(self, key: str, body: bytes) -> bytes:
+        """The JSON of a list as it is stored: compressed, unless it is to be written again soon."""
+        if key in self._hot and len(body) <= UNPACKED_BYTES_MAX:
+            self._unpacked.add(key)
+            return body
+        return zlib.compress(body, PACK_LEVEL)
 
     def _commit(self, due: list[str], rows: list[tuple[str, bytes, int]]) -> None:
         assert self._connection is not None, "nothing is written without one"
@@ -316,7 +333,8 @@ class _Datums(Iterator[Datum]):
             key, body, at_ms = self._rows.popleft()
             age_ms = self._wall_ms - (at_ms if type(at_ms) is int else self._alive_ms)
             try:
-                fields = orjson.loads(zlib.decompress(body))
+                is_packed = type(body) is not bytes or not body.startswith(b"{")
+                fields = orjson.loads(zlib.decompress(body) if is_packed else body)
                 if "version" in fields and self._is_known(key, Version.from_text(fields["version"])):
                     continue
                 return decode_aged(self._codec, key, fields, age_ms, self._now_ms)

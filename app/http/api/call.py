@@ -147,12 +147,22 @@ class Call:
     @property
     def agent(self) -> str:
         """The sender's agent string: ``User-Agent``, or ``Client-Version`` when that is absent or empty."""
-        return self.header("user-agent") or self.header("client-version") or ""
+        return agent_of(self.header)
 
     @property
     def client_agent(self) -> str:
         """The agent string of the client, also when a member forwarded its call."""
-        return self.header(CLIENT_AGENT) or self.agent
+        return client_agent_of(self.header)
+
+
+def agent_of(header: Callable[[str], str | None]) -> str:
+    """``Call.agent`` of a request with these headers."""
+    return header("user-agent") or header("client-version") or ""
+
+
+def client_agent_of(header: Callable[[str], str | None]) -> str:
+    """``Call.client_agent`` of a request with these headers."""
+    return header(CLIENT_AGENT) or agent_of(header)
 
 
 _NO_HEADERS: Mapping[str, str] = ImmutableDict()

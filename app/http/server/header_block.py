@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from app.auth.member_calls import AGENT, PREFIX
-from app.http.api.call import DEADLINE
+from app.http.api.call import DEADLINE, client_agent_of
 
 RawHeaders = list[tuple[bytes, bytes]]
 
@@ -17,6 +17,7 @@ class HeaderBlock:
     """The headers of a request; kept for the next request of the connection if that has the same, as most have."""
 
     __slots__ = (
+        "_client_agent",
         "_fields",
         "_named",
         "_texts",
@@ -38,6 +39,7 @@ class HeaderBlock:
         self._texts: dict[str, str | None] = {}
         """The headers that were asked for, which the next request will be asked for too."""
         self._named: dict[str, str] | None = None
+        self._client_agent: str | None = None
         self.content_length: bytes | None = None
         self.deadline: str | None = None
         self.connection = self.expects = self.chunked = False
@@ -81,6 +83,13 @@ class HeaderBlock:
         except KeyError:
             text = self._texts[name] = self._text(name)
             return text
+
+    @property
+    def client_agent(self) -> str:
+        """As ``Call.client_agent``; looked for once."""
+        if self._client_agent is None:
+            self._client_agent = client_agent_of(self.get)
+        return self._client_agent
 
     def _text(self, name: str) -> str | None:
         fields = self._fields

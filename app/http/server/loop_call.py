@@ -93,6 +93,10 @@ class LoopCall(Call):
         return self._block.get(name)
 
     @property
+    def client_agent(self) -> str:
+        return self._block.client_agent
+
+    @property
     def deadline(self) -> str | None:
         return self._block.deadline
 

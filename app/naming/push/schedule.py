@@ -6,7 +6,7 @@ subscriber: the schedule carries subscribers, and the state is read when the pus
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
 from itertools import takewhile
 from typing import Generic, NamedTuple, Protocol, TypeVar
@@ -52,6 +52,8 @@ class PushSchedule(Generic[S]):
         self._retry_ms = retry_ms
         self._sends_max = sends_max
         self._services: dict[ServiceKey, dict[S, None]] = {}
+        self.has: Callable[[ServiceKey], bool] = self._services.__contains__
+        """Whether a service has subscribers. The mapping's own method, as each change calls it, on any thread."""
         self._due: set[ServiceKey] = set()
         self._due_heap: list[tuple[int, ServiceKey]] = []
         self._spaced_ms: dict[ServiceKey, int] = {}
@@ -64,10 +66,6 @@ class PushSchedule(Generic[S]):
         """In the order of ``due_ms``, for the same reason."""
 
     # --- subscribers -----------------------------------------------------------------------------
-
-    def has(self, key: ServiceKey) -> bool:
-        """Whether a service has subscribers. One look-up, which any thread may make."""
-        return key in self._services
 
     def add(self, key: ServiceKey, one: S) -> None:
         """Take a subscriber of a service."""

@@ -820,7 +820,7 @@ class Registry:
         service.stored[key] = stored
         if grown is None:
             self._count(service, old, stored)
-        else:
+        elif grown or old is None:
             self.table.count_stored(service, old is None, grown)
         service.tombstones.pop(key, None)
         service.retained.pop(key, None)
@@ -879,7 +879,8 @@ class Registry:
 
         ``key``: the instance that changes; empty where it is not one, and peers need the whole list.
         """
-        version = self._next_version(service)
+        known, writer = service.version, self.writer
+        version = known.next(writer) if known.writer == writer else self._next_version(service)
         if version.epoch != service.version.epoch:
             service.claimed_ms = now_ms
             service.due_ms = 0

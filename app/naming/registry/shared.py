@@ -34,7 +34,8 @@ class Shared:
         self._ports: dict[int, int] = {}
         self._writers: dict[str, str] = {}
         self._maps: dict[tuple[tuple[str, str | None], ...], Metadata] = {}
-        self._met_once: dict[tuple[tuple[str, str | None], ...], Metadata] = {}
+        self._met_once: dict[int, Metadata] = {}
+        """By the hash of their items: nearly all are forgotten again, and tuples of them would be made to be kept."""
 
     def traits(self, traits: Traits) -> Traits:
         """The shared tuple that equals these traits."""
@@ -61,8 +62,9 @@ class Shared:
         known = self._maps.get(key)
         if known is not None:
             return known
-        known = self._met_once.pop(key, None)
-        if known is not None:
+        mark = hash(key)
+        known = self._met_once.pop(mark, None)
+        if known is not None and tuple(known.items()) == key:
             if len(self._maps) >= MAPS_MAX:
                 self._maps.clear()
             self._maps[key] = known
@@ -70,7 +72,7 @@ class Shared:
         if (metadata_bytes(fields) if size is None else size) <= MAP_BYTES_MAX:
             if len(self._met_once) >= MAPS_MET_ONCE_MAX:
                 self._met_once.clear()
-            self._met_once[key] = fields
+            self._met_once[mark] = fields
         return fields
 
     def settle(self, stored: StoredInstance, former: Instance | None = None) -> None:
