@@ -62,10 +62,11 @@ def test_an_instance_is_written_by_its_fields(tmp_path: Path) -> None:
     "metadata", [{"zone": "b"}, {"my-Token": "t"}, {"zone": "\x7f\u2028"}, {"z": "v" * 20_000}, None]
 )
 @pytest.mark.parametrize("verb", ["register", "remove"])
+@pytest.mark.parametrize("weight", [1.0, 2.0])
 def test_the_line_of_an_instance_is_the_same_however_soon_it_is_made(
-    tmp_path: Path, metadata: dict[str, str] | None, verb: str
+    tmp_path: Path, metadata: dict[str, str] | None, verb: str, weight: float
 ) -> None:
-    before = Instance("1.2.3.4", 80, service_name="g@@s", weight=2.0, metadata={"zone": "a"})
+    before = Instance("1.2.3.4", 80, service_name="g@@s", weight=weight, metadata={"zone": "a"})
     after = None if verb == "remove" else RegisterInstance("g@@s", "1.2.3.4", 80, metadata=metadata)
     soon, later = lines_of(
         tmp_path,
@@ -75,6 +76,7 @@ def test_the_line_of_an_instance_is_the_same_however_soon_it_is_made(
     assert soon == later
     assert list(soon) == list(later)
     assert soon["before"]["metadata"] == {"zone": "a"}
+    assert ("weight" in soon["before"]) is (verb == "remove" or weight != 1.0)
 
 
 def test_who_acts_is_the_one_of_the_thread_and_else_the_node(tmp_path: Path) -> None:
@@ -94,6 +96,21 @@ def test_who_acts_is_the_one_of_the_thread_and_else_the_node(tmp_path: Path) -> 
 )
 def test_secrets_are_hidden_at_any_depth(name: str) -> None:
     assert hide_secrets({"a": [{name: "s", "b": 1}]}) == {"a": [{name: "***", "b": 1}]}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"clusters": {"c": {"pwd": "p"}}},
+        {"pwd": "p"},
+        {"metadata": {"pwd": "p"}},
+        [{"pwd": "p"}],
+        {"a": [{"pwd": "p"}]},
+    ],
+)
+def test_a_line_tells_no_secret(tmp_path: Path, value: object) -> None:
+    (line,) = lines_of(tmp_path, lambda trail: trail.write("x", "k", before={"b": 1}, after=value))
+    assert json.dumps(line["after"]) == json.dumps(value).replace('"p"', '"***"')
 
 
 def test_records_of_kinds_that_are_not_known_here_have_a_line(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from app.storage.warm_log import (
     REOPEN_MS,
     ROWS_PER_STATEMENT,
     UNITS_PER_S,
+    UNPACKED_BYTES_MAX,
     WINDOW_MS,
     WarmStore,
 )
@@ -113,6 +114,59 @@ def test_the_file_of_an_earlier_release_is_read_and_goes_on(tmp_path: Path, firs
     assert ips(third.load()) == [{"10.0.1.1"}, {"10.0.0.1"}, {"10.0.0.2"}]
 
 
+def body_of(folder: Path, service: str) -> bytes:
+    with closing(sqlite3.connect(folder / FILE_NAME)) as connection:
+        [[body]] = connection.execute("SELECT body FROM datum WHERE key = ?", [datum_key("public", service)])
+    assert isinstance(body, bytes)
+    return body
+
+
+def is_packed(folder: Path, service: str) -> bool:
+    return not body_of(folder, service).startswith(b"{")
+
+
+def change_in_each_window(run: Run, service: str, windows: int = 3) -> None:
+    for number in range(windows):
+        run.register(service, "10.0.0.0", {"change": str(number)})
+        run.tick(WINDOW_MS)
+
+
+def test_a_list_that_changes_all_the_time_is_packed_when_it_stays(tmp_path: Path, first: Run) -> None:
+    change_in_each_window(first, SERVICES[0])
+    assert [is_packed(tmp_path, service) for service in SERVICES] == [False, True, True]
+    [stored] = Run(tmp_path, first.wall_ms).load()[0].value.stored.values()
+    assert stored.instance.metadata == {"change": "2"}
+    first.tick(WINDOW_MS)
+    assert is_packed(tmp_path, SERVICES[0])
+    assert Run(tmp_path, first.wall_ms).load()[0].version == first.registry.version(datum_key("public", SERVICES[0]))
+    before = body_of(tmp_path, SERVICES[0])
+    first.tick(WINDOW_MS)
+    assert body_of(tmp_path, SERVICES[0]) == before
+
+
+def test_an_orderly_end_packs_all_lists(tmp_path: Path, first: Run) -> None:
+    change_in_each_window(first, SERVICES[0])
+    first.register(SERVICES[0], "10.0.0.0", {"change": "last"})
+    first.store.close(first.now_ms)
+    assert all(is_packed(tmp_path, service) for service in SERVICES)
+
+
+def test_a_long_list_is_always_packed(tmp_path: Path, first: Run) -> None:
+    first.register(SERVICES[0], "10.0.1.1", {"long": "v" * UNPACKED_BYTES_MAX})
+    change_in_each_window(first, SERVICES[0])
+    assert is_packed(tmp_path, SERVICES[0])
+
+
+def test_a_list_that_is_gone_while_it_changes_all_the_time_is_gone(tmp_path: Path, first: Run) -> None:
+    change_in_each_window(first, SERVICES[0])
+    key = datum_key("public", SERVICES[0])
+    first.registry.forget(key)
+    first.store.changed(key)
+    for _ in range(2):
+        first.tick(WINDOW_MS)
+        assert len(Run(tmp_path, first.wall_ms).load()) == 2
+
+
 def test_removals_are_remembered(tmp_path: Path, first: Run) -> None:
     first.remove(SERVICES[1], "10.0.0.1")
     first.tick(WINDOW_MS)
@@ -203,7 +257,7 @@ class TestDamaged:
         assert Run(tmp_path, first.wall_ms).load() == []
         assert list(tmp_path.glob("warm.damaged-*"))
 
-    @pytest.mark.parametrize("body", [b"", b"no zlib", "text", 5, None])
+    @pytest.mark.parametrize("body", [b"", b"no zlib", b"{no json", "text", 5, None])
     def test_one_list_that_cannot_be_read_is_left_out_alone(
         self, tmp_path: Path, first: Run, body: object, caplog: pytest.LogCaptureFixture
     ) -> None:
