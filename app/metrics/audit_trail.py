@@ -126,6 +126,11 @@ class AuditTrail:
 
     def _quick_line(self, at_ms: int, who: Actor, what: str, key: str, before: object, after: object) -> str | None:
         """The line of a change that is plain and holds no field with the name of a secret; else None."""
+        metadata = _changed_metadata(before, after)
+        if metadata is not None:
+            was, now = metadata
+            line = _plain_line(self._fields(at_ms, who, what, key, {_METADATA: was}, {_METADATA: now}))
+            return None if line is None or _has_secret_name((*was, *now)) else line
         old, new = _differing(before, after)
         line = _plain_line(self._fields(at_ms, who, what, key, old, new))
         return None if line is None or _may_have_secret(old) or _may_have_secret(new) else line
@@ -236,7 +241,15 @@ def _differing(before: object, after: object) -> tuple[object, object]:
     """Of two objects, the fields that differ; anything else as it is, the instances of a list by their fields."""
     read_old, read_new = _reader_of(type(before)), _reader_of(type(after))  # type: ignore[arg-type]
     if read_old is not None and read_new is not None:
-        return _differing_fields(read_old(before), read_new(after))
+        old, new = {}, {}
+        for name, was, now in zip(_SHOWN, read_old(before), read_new(after), strict=True):
+            if was is now or was == now:  # nearly all are the same objects
+                continue
+            if was is not None:
+                old[name] = was
+            if now is not None:
+                new[name] = now
+        return old, new
     before, after = _fields_of(before), _fields_of(after)
     if not isinstance(before, Mapping) or not isinstance(after, Mapping):
         return _with_fields(before), _with_fields(after)
@@ -245,20 +258,16 @@ def _differing(before: object, after: object) -> tuple[object, object]:
     return tuple({name: one[name] for name in names if name in one} for one in (before, after))  # type: ignore[return-value]
 
 
-def _differing_fields(before: tuple[object, ...], after: tuple[object, ...]) -> tuple[object, object]:
-    """Of the values of ``_SHOWN``, those that differ, by name; None is none."""
-    was, now = before[-1], after[-1]
-    if before[:-1] == after[:-1] and was != now and was is not None and now is not None:
-        return {_METADATA: was}, {_METADATA: now}  # as nearly all changes are
-    old, new = {}, {}
-    for name, was, now in zip(_SHOWN, before, after, strict=True):
-        if was == now:
-            continue
-        if was is not None:
-            old[name] = was
-        if now is not None:
-            new[name] = now
-    return old, new
+def _changed_metadata(before: object, after: object) -> tuple[dict[str, object], dict[str, object]] | None:
+    """The metadata of an instance before and after, if nothing else of it changed, as in nearly all changes."""
+    read_old, read_new = _reader_of(type(before)), _reader_of(type(after))  # type: ignore[arg-type]
+    if read_old is None or read_new is None:
+        return None
+    old, new = read_old(before), read_new(after)
+    was, now = old[-1], new[-1]
+    if type(was) is not dict or type(now) is not dict or was == now or old[:-1] != new[:-1]:
+        return None
+    return was, now
 
 
 def _with_fields(value: object) -> object:
@@ -272,30 +281,20 @@ def _shown(value: object) -> object:
     return shown if size <= VALUE_BYTES_MAX else f"{size} bytes, left out"
 
 
-_BARE = frozenset((str, int, float, bool, type(None)))
-
-
 @lru_cache(1_024)
 def _has_secret_name(names: tuple[object, ...]) -> bool:
-    """Whether one of these is the name of a secret, or no name. The instances of a program have the same names."""
+    """Whether one of these, of a line of ``_plain_line``, is the name of a secret, or no name.
+
+    They are remembered, as the instances of a program have the same.
+    """
     return any(type(name) is not str or word in name.lower() for name in names for word in SECRET_WORDS)
 
 
 def _may_have_secret(value: object) -> bool:
-    """Whether a value has a field with the name of a secret, or is deeper than the metadata of an instance.
-
-    For values that fit into a line of ``_plain_line``: their names are remembered.
-    """
+    """Whether a value has a field with the name of a secret, or is deeper than a few names tell."""
     if type(value) is not dict:
-        return type(value) not in _BARE
-    names = [*value]
-    for one in value.values():
-        if type(one) in _BARE:
-            continue
-        if type(one) is not dict or not _BARE.issuperset(map(type, one.values())):
-            return True
-        names += one
-    return _has_secret_name(tuple(names))
+        return value is not None and not isinstance(value, str | int | float)
+    return _has_secret_name(tuple(value)) or any(map(_may_have_secret, value.values()))
 
 
 def hide_secrets(value: object) -> object:
