@@ -886,11 +886,12 @@ class Registry:
             service.due_ms = 0
             self._recent.forget(service)
         service.version = version
-        self._changed.note(service.key)
-        if key:
-            self._recent.note(service, key)
-        else:
-            self._recent.forget(service)
+        if not self._alone:  # both are for peers
+            self._changed.note(service.key)
+            if key:
+                self._recent.note(service, key)
+            else:
+                self._recent.forget(service)
         highest = self._highest_own  # compared by hand: each change comes here, and its writer is this member
         if version.epoch > highest.epoch or (version.epoch == highest.epoch and version.counter > highest.counter):
             self._highest_own = version
