@@ -171,6 +171,10 @@ class WarmStore:
 
     def changed(self, key: str) -> None:
         """Have the list of a key written soon. Returns at once."""
+        # So nearly all changes end of a list that changes all the time. A key leaves ``_later`` once in ``_dirty``, and
+        # that before its list is read: one that is seen in either, even without the lock, is read after this.
+        if key in self._later or key in self._dirty:
+            return
         with self._lock:
             (self._later if key in self._written else self._dirty)[key] = None
 

@@ -11,6 +11,8 @@ _ADMIN, _WRITE = Scope.ADMIN, Action.WRITE
 """Python 3.11 needs ten times as long to look a member up in its class."""
 Command = RegisterInstance | DeregisterInstance | PatchInstance | Beat
 AGENT_CHARS_MAX = 200
+# ``_new_tuple(C, (...))`` is ``C(...)`` without its function in Python.
+_new_tuple = tuple.__new__
 
 
 def actor_of(call: Call, services: Services) -> Actor:
@@ -18,7 +20,7 @@ def actor_of(call: Call, services: Services) -> Actor:
     address, via = call.remote_ip, ""
     if call.caller.is_member and (told := call.header(CLIENT_ADDRESS)):
         address, via = told, address
-    return Actor(address, call.user, call.client_agent[:AGENT_CHARS_MAX], via)
+    return _new_tuple(Actor, (address, call.user, call.client_agent[:AGENT_CHARS_MAX], via))
 
 
 def replaced(call: Call, services: Services, command: Command) -> Instance | None:
