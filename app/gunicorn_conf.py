@@ -10,7 +10,7 @@ from gunicorn.arbiter import Arbiter
 
 from app.config.addresses import join_address
 from app.config.settings import REQUESTS_END_S, SettingError, Settings, read_settings
-from app.process.open_files import connections_max, frontends, raise_limit
+from app.process.open_files import CONNECTIONS_MAX, files_wanted, raise_limit
 from app.process.root_user import ROOT_WARNING, is_root
 
 
@@ -23,8 +23,7 @@ def _settings() -> Settings:
 
 
 _SETTINGS = _settings()
-_FRONTENDS = frontends(_SETTINGS)
-raise_limit(_FRONTENDS)
+raise_limit(files_wanted(has_grpc=_SETTINGS.rpc is not None))
 _HANGUP_IGNORED = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
 """Whether the node was started by nohup; read now, as gunicorn sets its own handler later."""
 
@@ -35,7 +34,8 @@ proc_name = f"rollcall {bind}"
 # Explicit, as gunicorn's default is the environment variable WEB_CONCURRENCY.
 workers = 1
 worker_class = "app.http.server.worker.LoopWorker"
-worker_connections = connections_max(_FRONTENDS)
+# Of HTTP alone; the node bounds those of all its ports together, by the limit of open files.
+worker_connections = CONNECTIONS_MAX
 preload_app = False
 max_requests = 0
 # No limit: a process that was paused (SIGSTOP, a suspended machine) must not be killed when it resumes, as every

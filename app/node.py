@@ -704,6 +704,7 @@ def build_frontends(
         count_history=domain.count_history,
         tls=engine.tls,
         addresses=domain.limits.addresses,
+        room=domain.limits.room,
         instruments=instruments,
         metrics=build_metrics(settings, clock, domain, engine, push, counters, instruments, dns),
         wall_ms=clock.wall_ms,
@@ -749,6 +750,7 @@ def build_grpc(
         counters=counters,
         config_calls=config_calls,
         addresses=domain.limits.addresses,
+        room=domain.limits.room,
         instruments=instruments,
         wall_ms=clock.wall_ms,
     )

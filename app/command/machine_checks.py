@@ -12,8 +12,9 @@ from pathlib import Path
 from app.command.doctor_findings import CheckFinding, failure, ok, warning
 from app.config import settings_keys as keys
 from app.config.settings import Settings
+from app.limits.connection_room import ConnectionRoom
 from app.process.data_lock import DataLock, DataLockError
-from app.process.open_files import CONNECTIONS_MAX, FILES_SPARE, frontends
+from app.process.open_files import CONNECTIONS_MAX, files_wanted, room_for_connections
 from app.process.root_user import ROOT_WARNING, is_root
 
 SPACE_LEAST_BYTES, SPACE_LOW_BYTES = 100 << 20, 1 << 30
@@ -115,13 +116,15 @@ def _can_listen(host: str, port: int) -> tuple[bool, str]:
 
 def _descriptors(settings: Settings) -> CheckFinding:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = frontends(settings) * CONNECTIONS_MAX + FILES_SPARE
+    has_grpc = settings.rpc is not None
+    wanted = files_wanted(has_grpc=has_grpc)
     if hard == resource.RLIM_INFINITY or hard >= wanted:
         return ok("descriptors", f"{'unlimited' if hard == resource.RLIM_INFINITY else hard}, of {wanted} wanted")
-    each = max((hard - FILES_SPARE) // frontends(settings), 0)
+    room = ConnectionRoom(room_for_connections(hard), has_grpc=has_grpc, has_members=not settings.standalone)
+    possible = f"{room.http.possible} over HTTP" + (f", {room.grpc.possible} over gRPC" if has_grpc else "")
     return warning(
         "descriptors",
-        f"the hard limit is {hard}: {each} connections over HTTP, and as many over gRPC",
+        f"the hard limit is {hard}: {room.total} connections in all, at the most {possible}",
         f"raise it to {wanted} (LimitNOFILE= of systemd, or ulimit -Hn) for {CONNECTIONS_MAX} of each",
     )
 

@@ -14,7 +14,7 @@ from app.http.factory import create_app
 from app.http.server.connection import HttpConnection
 from app.naming.push.udp_subscribers import PushState
 from app.node import Node
-from app.process.open_files import connections_max, frontends
+from app.process.open_files import CONNECTIONS_MAX
 from app.rpc.frontend import GrpcFrontend
 from distro.types import MemberState
 
@@ -109,8 +109,7 @@ class ServedNode:
             for frontend in services.loop_frontends:
                 await frontend.stop()
             raise
-        room = connections_max(frontends(node.settings))
-        server = self._server = CutServer(create_app(services), services, loop, room)
+        server = self._server = CutServer(create_app(services), services, loop, CONNECTIONS_MAX)
         server.network, server.self_address = self._network, node.settings.self_address
         self._listening = await loop.create_server(lambda: HttpConnection(server), sock=opened, backlog=BACKLOG)
 

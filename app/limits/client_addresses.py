@@ -100,9 +100,14 @@ class AddressTable:
         stats: LimitStats | None = None,
         now_s: Callable[[], float] = time.monotonic,
         addresses_max: int = ADDRESSES_MAX,
+        both_max: int = 0,
     ) -> None:
-        """``connections_max``, ``writes_per_s``: of one address, the former for each frontend; 0 for any number."""
+        """``connections_max``, ``writes_per_s``: of one address, the former for each frontend; 0 for any number.
+
+        ``both_max``: its connections to both frontends together; 0 for any number.
+        """
         self.connections_max = connections_max
+        self._both_max = both_max
         self.writes_per_s = writes_per_s
         self.burst = float(writes_per_s * BURST_S)
         self.now_s = now_s
@@ -128,12 +133,15 @@ class AddressTable:
             if len(self._known) >= self._addresses_max:
                 return self._others
             found = self._known[key] = ClientAddress(self, key, self.now_s())
-        elif 0 < self.connections_max <= found.connections[frontend] and not is_exempt:
+        elif self._is_full(found.connections, frontend) and not is_exempt:
             self.stats.connections_per_address += 1
             return None
         self._left.pop(key, None)
         found.connections[frontend] += 1
         return found
+
+    def _is_full(self, connections: list[int], frontend: Frontend) -> bool:
+        return 0 < self.connections_max <= connections[frontend] or 0 < self._both_max <= sum(connections)
 
     def disconnect(self, address: ClientAddress, frontend: Frontend) -> None:
         """Count a connection no more."""

@@ -5,11 +5,12 @@ from dataclasses import dataclass, fields
 from app.config.limit_settings import LimitSettings
 from app.config.settings import Settings
 from app.limits.client_addresses import AddressTable
+from app.limits.connection_room import ConnectionRoom, build_room
 from app.naming.limits.admission import Admission, MemoryPressure, NamingLimits
 from app.naming.limits.limit_stats import LimitStats
 from app.naming.limits.subscriber_tally import SubscriberTally
 from app.process.memory_bound import MemoryWatch
-from app.process.open_files import connections_max, frontends
+from app.process.open_files import CONNECTIONS_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,13 +19,14 @@ class Limits:
 
     admission: Admission
     addresses: AddressTable
+    room: ConnectionRoom
     subscribers: SubscriberTally
     memory: MemoryWatch
     stats: LimitStats
 
     def counters(self) -> dict[str, int]:
         """The counts of refusals, and the memory, under names of metrics in snake_case."""
-        return self.stats.counters() | self.memory.counters()
+        return self.stats.counters() | self.memory.counters() | self.room.counters()
 
 
 def build_limits(settings: Settings) -> Limits:
@@ -35,15 +37,24 @@ def build_limits(settings: Settings) -> Limits:
     def on_memory(level: int) -> None:
         admission.pressure = MemoryPressure(level)
 
-    # By the limit of open files, which the process has raised by now.
-    of_one = chosen.connections_per_address or connections_max(frontends(settings)) * 9 // 10
+    room = build_room(settings)
     return Limits(
         admission=admission,
-        addresses=AddressTable(of_one, chosen.writes_per_second_per_address, stats),
+        addresses=address_table(chosen, room, stats),
+        room=room,
         subscribers=SubscriberTally(chosen.subscribers, stats),
         memory=MemoryWatch(chosen.memory_mb, on_memory),
         stats=stats,
     )
+
+
+def address_table(chosen: LimitSettings, room: ConnectionRoom, stats: LimitStats) -> AddressTable:
+    """Make the table; where no limit is set, no address has the last tenth of a frontend, nor of all together."""
+    of_one, of_both = chosen.connections_per_address, 0
+    if not of_one:
+        possible = max(room.http.possible, room.grpc.possible)
+        of_one, of_both = min(possible, CONNECTIONS_MAX) * 9 // 10, room.total * 9 // 10
+    return AddressTable(of_one, chosen.writes_per_second_per_address, stats, both_max=of_both)
 
 
 def naming_limits(chosen: LimitSettings) -> NamingLimits:

@@ -166,6 +166,13 @@ COUNTERS: dict[str, CounterInfo] = {
     "loop_late": CounterInfo("loop_late", "Measurements of the event loop's lag that were over 20 ms."),
     "stood_still": _gauge("stood_still", "1 while calls may have waited for this process, which stood still."),
     "dns_connections": _gauge("dns_connections", "DNS connections over TCP that are open."),
+    "connections_free": _gauge("connections_free", "Connections that any port may still take, beside what each keeps."),
+    "rpc_transports": _gauge("grpc_transports", "Sockets of the gRPC port for SDKs, also those without a setup."),
+    "rpc_connections_refused": CounterInfo("grpc_connections_refused", "gRPC connections closed: there were too many."),
+    "member_connections": _gauge("member_connections", "Connections of other members to this one."),
+    "member_connections_refused": CounterInfo(
+        "member_connections_refused", "Connections to the members' gRPC port closed, as there were too many."
+    ),
     "rpc_connections": _gauge("grpc_connections", "gRPC connections of all kinds."),
     "rpc_sdk_connections": _gauge("grpc_sdk_connections", "gRPC connections of SDKs."),
     "rpc_pushes_sent": CounterInfo("grpc_pushes_sent", "Pushes sent over gRPC."),

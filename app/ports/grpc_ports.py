@@ -8,6 +8,7 @@ from app.auth.access_control import AccessControl
 from app.auth.member_calls import Callers, MemberAddresses
 from app.config.settings import Settings
 from app.limits.client_addresses import AddressTable
+from app.limits.connection_room import ConnectionRoom
 from app.metrics.instruments import Instruments
 from app.naming.clients.clients import Clients
 from app.naming.records.durable_service import DurableService
@@ -74,6 +75,8 @@ class RpcServices:
     config_calls: ConfigCallLog
     addresses: AddressTable
     """The addresses of clients, with their connections over HTTP too."""
+    room: ConnectionRoom
+    """For connections, of all ports."""
     instruments: Instruments
     wall_ms: Callable[[], int]
 

@@ -2,39 +2,41 @@
 
 import resource
 
-from app.config.settings import Settings
-
 FILES_SPARE = 256
-"""Descriptors kept for peers, logs and the data folder."""
+"""Descriptors kept for calls to peers, DNS over TCP, logs and the data folder."""
 CONNECTIONS_MAX = 20_000
-"""The most connections of one frontend. An idle one takes about 5 KB over HTTP, and ten times that over gRPC."""
+"""The most connections of one frontend. An idle one takes some 5 KB over HTTP, and 10 to 15 over gRPC."""
+UNREGISTERED_MAX = 4_096
+"""The most of gRPC without a setup, beside those."""
+MEMBERS_MAX = 4_096
+"""The most of other members."""
 CONNECTIONS_MIN = 64
+"""Of all kinds together, however low the limit is."""
 
 
-def frontends(settings: Settings) -> int:
-    """The number of frontends with connections that clients keep: HTTP, and gRPC if it is enabled."""
-    return 1 if settings.rpc is None else 2
+def files_wanted(*, has_grpc: bool) -> int:
+    """The limit of open files with which nothing but these bounds limits the connections."""
+    of_grpc = CONNECTIONS_MAX + UNREGISTERED_MAX if has_grpc else 0
+    return CONNECTIONS_MAX + of_grpc + MEMBERS_MAX + FILES_SPARE
 
 
-def raise_limit(frontends: int) -> None:
-    """Raise this process's limit of open files to the need of ``frontends``, or as far as the system allows.
+def raise_limit(wanted: int) -> None:
+    """Raise this process's limit of open files to ``wanted``, or as far as the system allows.
 
     Child processes inherit it.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = frontends * CONNECTIONS_MAX + FILES_SPARE
     if soft != resource.RLIM_INFINITY and soft < wanted:
         soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def connections_max(frontends: int) -> int:
-    """The most connections that each of ``frontends`` may keep under the current limit of open files.
+def room_for_connections(files: int | None = None) -> int | None:
+    """The most connections of all kinds together under a limit of open ``files``; None for any number.
 
-    A frontend survives without a free descriptor, and closes connections that it cannot accept. But opening files and
-    calling members would fail as well.
+    ``files``: the current limit if that is not given. A frontend survives without a free descriptor, and closes
+    connections that it cannot accept. But opening files and calling members would fail as well.
     """
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY:
-        return CONNECTIONS_MAX
-    return max(min(CONNECTIONS_MAX, (soft - FILES_SPARE) // frontends), CONNECTIONS_MIN)
+    if files is None:
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return None if files == resource.RLIM_INFINITY else max(files - FILES_SPARE, CONNECTIONS_MIN)

@@ -11,7 +11,6 @@ from app.naming.model.events import InstancesChanged, ServiceChanged, ServiceSub
 from app.naming.model.keys import parse_datum_key
 from app.naming.push.udp_subscribers import PushState
 from app.ports.grpc_ports import RpcServices, Subscribe
-from app.process.open_files import connections_max, frontends
 from app.rpc.members.handlers import MemberHandlers
 from app.rpc.sdk.absent_config import AbsentConfigHandlers
 from app.rpc.sdk.naming import NamingHandlers
@@ -67,9 +66,8 @@ class GrpcFrontend:
             services.clients,
             lambda: self.limits.rule,
             now_ms,
-            connections_max(frontends(services.settings)),
-            services.access,
-            services.callers,
+            access=services.access,
+            callers=services.callers,
         )
         self._stream_rights = StreamRights(
             services.access, self.connections, services.clients, self._end, self.dispatcher.reset
@@ -95,7 +93,7 @@ class GrpcFrontend:
         subscribe(ServiceChanged, lambda event: self._pusher.changed(event.namespace, event.service))
         subscribe(InstancesChanged, self._on_instances)
         subscribe(ServiceSubscribed, lambda event: self._pusher.subscribed(event.key, event.client_id))
-        self._servers = self._make_servers(services.settings.host, settings, certificates)
+        self._servers = self._make_servers(services, settings, certificates)
         self._now_ms = now_ms
         self._rounds: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -103,20 +101,24 @@ class GrpcFrontend:
         """Clients were asked to connect to other members, as this node stops."""
 
     def _make_servers(
-        self, host: str, settings: RpcSettings, certificates: Mapping[int, WatchedFiles[PortCertificate]]
+        self, services: RpcServices, settings: RpcSettings, certificates: Mapping[int, WatchedFiles[PortCertificate]]
     ) -> list[RpcServer]:
         """The servers of both ports."""
         return [
             RpcServer(
-                host,
+                services.settings.host,
                 port,
                 certificates.get(port.port),
                 on_cluster_port,
                 self.connections,
                 self.dispatcher,
                 self._pusher.take_pending,
+                share,
             )
-            for port, on_cluster_port in ((settings.sdk, False), (settings.cluster, True))
+            for port, on_cluster_port, share in (
+                (settings.sdk, False, services.room.grpc),
+                (settings.cluster, True, services.room.members),
+            )
         ]
 
     def _answer_configs(self, services: RpcServices) -> None:

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from app.tls.tls_stats import TlsStats
 
@@ -37,23 +37,34 @@ PLAIN_BYTES = 65_536
 log = logging.getLogger(__name__)
 
 
+class Place(Protocol):
+    """What a connection takes among those that a node may keep."""
+
+    def give_back(self) -> None: ...
+
+
+P = TypeVar("P", bound=Place)
+
+
 @dataclass(slots=True)
-class _Waiting:
+class _Waiting(Generic[P]):
     """A client that is connected, and whose greeting is not there yet."""
 
     client: socket.socket
+    place: P
     since_s: float
     wanted_bytes: int = 1
 
 
-class TlsAcceptor:
+class TlsAcceptor(Generic[P]):
     """Takes the connections of one listening socket. All calls come from the loop's thread."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         listening: socket.socket,
-        connection: Callable[[], asyncio.Protocol],
+        admit: Callable[[str], P | None],
+        connection: Callable[[P], asyncio.Protocol],
         context: Callable[[], ssl.SSLContext],
         stats: TlsStats,
         *,
@@ -61,19 +72,23 @@ class TlsAcceptor:
         plain_reply: bytes = b"",
         takes_plain: bool = False,
     ) -> None:
-        """``context``: that of a new connection. ``takes_plain``: who speaks no TLS is taken, too; else it is told
+        """``admit``: a place for a client of an address, None without one. ``connection``: owns the place that it gets
+        once it is made; until then, and when it is never made, it is given back here.
+
+        ``context``: that of a new connection. ``takes_plain``: who speaks no TLS is taken, too; else it is told
         ``plain_reply``."""
         self._loop = loop
         self._listening = listening
+        self._admit = admit
         self._connection = connection
         self._context = context
         self._stats = stats
         self._waiting_max = waiting_max
         self._plain_reply = plain_reply
         self._takes_plain = takes_plain
-        self._waiting: dict[int, _Waiting] = {}
+        self._waiting: dict[int, _Waiting[P]] = {}
         """By descriptor, in the order in which they came."""
-        self._ready: deque[_Waiting] = deque()
+        self._ready: deque[_Waiting[P]] = deque()
         """Of ``_waiting``: those whose greeting is there."""
         self._under_way: dict[asyncio.Task[None], socket.socket] = {}
         self._closed = False
@@ -99,7 +114,7 @@ class TlsAcceptor:
     def _accept(self) -> None:
         for _ in range(ACCEPTS_PER_TURN):
             try:
-                client, _ = self._listening.accept()
+                client, address = self._listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
@@ -107,25 +122,32 @@ class TlsAcceptor:
                 self._loop.remove_reader(self._listening)
                 self._loop.call_later(NO_ROOM_S, self._listen_again)
                 return
+            # Whoever has waited for longest goes first.
+            while (place := self._admit(address[0])) is None and self._waiting:
+                self._drop(next(iter(self._waiting.values())))
+            if place is None:
+                client.close()
+                continue
             client.setblocking(False)
             if len(self._waiting) >= self._waiting_max:
                 self._stats.tls_handshakes_cut += 1
                 self._drop(next(iter(self._waiting.values())))
-            waiting = self._waiting[client.fileno()] = _Waiting(client, self._loop.time())
+            waiting = self._waiting[client.fileno()] = _Waiting(client, place, self._loop.time())
             self._loop.add_reader(client, self._look, waiting)
 
     def _listen_again(self) -> None:
         if not self._closed:
             self._loop.add_reader(self._listening, self._accept)
 
-    def _drop(self, waiting: _Waiting) -> None:
+    def _drop(self, waiting: _Waiting[P]) -> None:
         self._waiting.pop(waiting.client.fileno(), None)
         with suppress(ValueError):
             self._ready.remove(waiting)
         self._loop.remove_reader(waiting.client)
         waiting.client.close()
+        waiting.place.give_back()
 
-    def _look(self, waiting: _Waiting) -> None:
+    def _look(self, waiting: _Waiting[P]) -> None:
         """Decide by the first bytes, which stay in the socket, once the whole first record of TLS is there."""
         try:
             seen = waiting.client.recv(RECORD_HEAD_BYTES, socket.MSG_PEEK)
@@ -166,10 +188,10 @@ class TlsAcceptor:
 
     # --- without TLS ----------------------------------------------------------------------------------
 
-    def _take_plain(self, waiting: _Waiting) -> None:
+    def _take_plain(self, waiting: _Waiting[P]) -> None:
         if self._takes_plain:
             self._stats.tls_plain_taken += 1
-            self._hand_over(waiting, self._open_plain(waiting.client))
+            self._hand_over(waiting, self._open_plain(waiting))
             return
         self._stats.tls_plain_refused += 1
         with suppress(OSError):
@@ -177,8 +199,8 @@ class TlsAcceptor:
             waiting.client.send(self._plain_reply)
         self._drop(waiting)
 
-    async def _open_plain(self, client: socket.socket) -> None:
-        await self._loop.connect_accepted_socket(self._connection, client)
+    async def _open_plain(self, waiting: _Waiting[P]) -> None:
+        await self._loop.connect_accepted_socket(lambda: self._connection(waiting.place), waiting.client)
 
     # --- handshakes ----------------------------------------------------------------------------------
 
@@ -189,15 +211,15 @@ class TlsAcceptor:
                 oldest = next(iter(self._under_way))
                 _cut(self._under_way.pop(oldest))
             waiting = self._ready.popleft()
-            self._hand_over(waiting, self._shake_hands(waiting.client))
+            self._hand_over(waiting, self._shake_hands(waiting))
         if self._ready:
             self._loop.call_soon(self._begin_some)
 
-    async def _shake_hands(self, client: socket.socket) -> None:
+    async def _shake_hands(self, waiting: _Waiting[P]) -> None:
         try:
             await self._loop.connect_accepted_socket(
-                self._connection,
-                client,
+                lambda: self._connection(waiting.place),
+                waiting.client,
                 ssl=self._context(),
                 ssl_handshake_timeout=HANDSHAKE_S,
                 ssl_shutdown_timeout=SHUTDOWN_S,
@@ -207,16 +229,18 @@ class TlsAcceptor:
             raise
         self._stats.tls_handshakes += 1
 
-    def _hand_over(self, waiting: _Waiting, opening: Coroutine[Any, Any, None]) -> None:
+    def _hand_over(self, waiting: _Waiting[P], opening: Coroutine[Any, Any, None]) -> None:
         """Have the socket become a connection."""
         self._waiting.pop(waiting.client.fileno(), None)
         self._loop.remove_reader(waiting.client)
         task = self._loop.create_task(opening)
         self._under_way[task] = waiting.client
-        task.add_done_callback(self._on_open)
+        task.add_done_callback(lambda done: self._on_open(done, waiting.place))
 
-    def _on_open(self, task: asyncio.Task[None]) -> None:
+    def _on_open(self, task: asyncio.Task[None], place: P) -> None:
         self._under_way.pop(task, None)
+        if task.cancelled() or task.exception() is not None:
+            place.give_back()
         if not task.cancelled() and (error := task.exception()) is not None:
             if isinstance(error, OSError | TimeoutError):
                 log.debug("a handshake failed: %s", error)

@@ -17,6 +17,7 @@ from app.http.api.call import Forward, Reply
 from app.http.api.dump_lines import Dumps
 from app.http.api.stats import HttpStats
 from app.limits.client_addresses import AddressTable
+from app.limits.connection_room import ConnectionRoom
 from app.limits.node_limits import naming_limits
 from app.lookup.member_sources import NoListError
 from app.metrics.audit_trail import Actor, AuditTrail, acting
@@ -421,6 +422,7 @@ class FakeNode:
     tls: NodeTls = field(init=False)
     limits: Admission = field(init=False)
     """Refuses by the limits of the settings; its ``stats`` count for ``addresses`` too."""
+    room: ConnectionRoom = field(default_factory=ConnectionRoom)
     addresses: AddressTable = field(init=False)
     """By this node's clock."""
 

@@ -326,28 +326,30 @@ class TestGunicornConfiguration:
         assert json.loads(done.stdout) == ["[::1]:8848", 1, "app.http.server.worker.LoopWorker", 0, 12, True]
 
     @pytest.mark.parametrize(
-        ("soft", "hard", "rpc", "connections", "files"),
+        ("soft", "hard", "rpc", "over_http", "over_grpc", "files"),
         [
-            (100, 100, "false", 64, 100),
-            (300, 4_000, "false", 3_744, 4_000),
-            (900, 900, "false", 644, 900),
-            (300, 4_000, "true", 1_872, 4_000),
-            (300, 50_000, "false", 20_000, 20_256),
-            (300, 50_000, "true", 20_000, 40_256),
+            (100, 100, "false", 64, 0, 100),
+            (300, 4_000, "false", 3_744, 0, 4_000),
+            (900, 900, "false", 644, 0, 900),
+            (300, 4_000, "true", 3_276, 3_276, 4_000),
+            (300, 20_000, "true", 17_276, 17_276, 20_000),
+            (300, 50_000, "false", 20_000, 0, 24_352),
+            (300, 50_000, "true", 20_000, 24_096, 48_448),
         ],
     )
     def test_connections_leave_descriptors_for_the_rest(
-        self, soft: int, hard: int, rpc: str, connections: int, files: int
+        self, soft: int, hard: int, rpc: str, over_http: int, over_grpc: int, files: int
     ) -> None:
-        """The limit is raised as far as it may be, and shared by the frontends of HTTP and gRPC."""
+        """The limit is raised as far as it may be, and each frontend may have what the others do not keep."""
         if hard > resource.getrlimit(resource.RLIMIT_NOFILE)[1] != resource.RLIM_INFINITY:
             pytest.skip("this process may not have so many files")
         code = (
             f"from resource import RLIMIT_NOFILE as N, getrlimit, setrlimit; setrlimit(N, ({soft}, {hard}));"
-            "import app.gunicorn_conf as c; print(c.worker_connections, getrlimit(N)[0])"
+            "import app.gunicorn_conf as c; from app.limits.connection_room import build_room;"
+            "room = build_room(c._SETTINGS); print(room.http.possible, room.grpc.possible, getrlimit(N)[0])"
         )
-        environ = {**os.environ, "rollcall.rpc.enabled": rpc}
+        environ = {**os.environ, "rollcall.rpc.enabled": rpc, "nacos.standalone": "true"}
         done = subprocess.run(
             [sys.executable, "-c", code], cwd=ROOT, env=environ, capture_output=True, text=True, check=True
         )
-        assert done.stdout.split() == [str(connections), str(files)]
+        assert done.stdout.split() == [str(over_http), str(over_grpc), str(files)]

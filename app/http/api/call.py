@@ -20,6 +20,7 @@ from app.http.api.stats import HttpStats
 from app.http.input.params import Parameters
 from app.http.shapes.described import Described
 from app.limits.client_addresses import AddressTable, ClientAddress
+from app.limits.connection_room import ConnectionRoom
 from app.metrics.instruments import Instruments
 from app.metrics.node_metrics import NodeMetrics
 from app.naming.clients.clients import Clients
@@ -258,6 +259,8 @@ class Services:
     tls: NodeTls
     addresses: AddressTable
     """The addresses of clients, with their connections over gRPC too."""
+    room: ConnectionRoom
+    """For connections, of all ports."""
     instruments: Instruments
     metrics: NodeMetrics
     wall_ms: Callable[[], int]

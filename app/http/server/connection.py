@@ -14,6 +14,7 @@ from app.http.server.reply_head import head_of
 from app.http.server.request_queue import RequestQueue, Turns
 from app.http.server.request_reader import IDLE, Refusal, Request, RequestReader, path_of
 from app.limits.client_addresses import ClientAddress
+from app.limits.connection_room import Share
 from app.process.turn_sends import TurnSends
 
 REPLY_BYTES_HIGH = 1 << 18
@@ -92,14 +93,17 @@ class HttpConnection(asyncio.Protocol):
         "remote_ip",
         "remote_port",
         "seen_s",
+        "share",
     )
 
     _transport: asyncio.Transport
     _queue: RequestQueue
     _reader: RequestReader
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, share: Share | None = None) -> None:
+        """``share``: where it was counted when it was accepted; None when ``Server.opened`` is to do that."""
         self._server = server
+        self.share = share
         self.seen_s = server.now_s
         self.remote_ip = ""
         self.remote_port = 0

@@ -42,6 +42,7 @@ from app.http.server.request_memo import RequestMemo
 from app.http.server.request_reader import Request
 from app.http.server.wsgi_bridge import WsgiApp, WsgiRun, make_environ
 from app.limits.client_addresses import Frontend
+from app.limits.connection_room import Share
 from app.metrics.request_stats import NO_ROUTE, RequestStats, RouteStats
 from app.naming.model.nacos_errors import NacosError, TooManyRequests
 from app.process.turn_sends import TurnSends
@@ -87,7 +88,7 @@ class HttpServer:
         self._app = app
         self._services = services
         self._loop = loop
-        self._connections_max = connections_max
+        services.room.http.bound(connections_max)
         self._connections: set[HttpConnection] = set()
         self._bodies_bytes = 0
         self._parsed = ParseMemo()
@@ -133,13 +134,23 @@ class HttpServer:
 
     # --- connections -------------------------------------------------------------------------------
 
-    def opened(self, connection: HttpConnection) -> bytes | None:
-        if len(self._connections) >= self._connections_max:
+    def _is_member(self, ip: str) -> bool:
+        return not self._services.settings.standalone and self._services.cluster.is_listed(ip)
+
+    def admit(self, remote_ip: str) -> Share | None:
+        """Count a connection more; None when there are too many, and one is to be closed."""
+        share = self._services.room.take_http(is_member=self._is_member(remote_ip))
+        if share is None:
             self.stats.connections_refused += 1
+        return share
+
+    def opened(self, connection: HttpConnection) -> bytes | None:
+        ip = connection.remote_ip
+        if connection.share is None and (share := self.admit(ip)) is not None:
+            connection.share = share
+        if connection.share is None:
             return b""
-        ip, services = connection.remote_ip, self._services
-        is_member = not services.settings.standalone and services.cluster.is_listed(ip)
-        address = self._addresses.connect(ip, Frontend.HTTP, is_exempt=is_member)
+        address = self._addresses.connect(ip, Frontend.HTTP, is_exempt=self._is_member(ip))
         if address is None:
             self.stats.connections_refused += 1
             return self._too_many_connections
@@ -149,6 +160,9 @@ class HttpServer:
         return None
 
     def closed(self, connection: HttpConnection) -> None:
+        if connection.share is not None:
+            connection.share.give_back()
+            connection.share = None
         if connection.address is not None:
             self._addresses.disconnect(connection.address, Frontend.HTTP)
             connection.address = None

@@ -133,16 +133,14 @@ class LoopWorker(Worker):
     async def _listen(self, server: HttpServer, services: Services) -> list[Any]:
         """Take connections from now on; return what takes them, to be closed."""
 
-        def connection() -> HttpConnection:
-            return HttpConnection(server)
-
         tls, settings = services.tls, services.settings.http_tls
         if (files := tls.http) is not None and settings is not None:
             return [
                 TlsAcceptor(
                     self.loop,
                     one.sock.dup(),
-                    connection,
+                    server.admit,
+                    lambda share: HttpConnection(server, share),
                     lambda: files.current.server,
                     tls.stats,
                     waiting_max=min(GREETINGS_MAX, self.cfg.worker_connections),
@@ -152,7 +150,7 @@ class LoopWorker(Worker):
                 for one in self.sockets
             ]
         return [
-            await self.loop.create_server(connection, sock=one.sock.dup(), backlog=self.cfg.backlog)
+            await self.loop.create_server(lambda: HttpConnection(server), sock=one.sock.dup(), backlog=self.cfg.backlog)
             for one in self.sockets
             for _ in range(LISTENERS)
         ]

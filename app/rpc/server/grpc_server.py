@@ -9,7 +9,7 @@ from typing import Protocol
 
 from app.config.addresses import join_address
 from app.config.settings import RpcPort, SettingError
-from app.process.open_files import CONNECTIONS_MAX
+from app.limits.connection_room import Share
 from app.process.turn_sends import TurnSends
 from app.rpc.server.client_stream import GRACE_S, ClientStream, TakePending
 from app.rpc.server.connections import Connections
@@ -26,8 +26,6 @@ CALLS_MAX = 4_096
 """Calls that wait for something at once, of all connections of a port."""
 STREAMS_MAX = 256
 """Calls and streams of one connection at once."""
-UNREGISTERED_MAX = 4_096
-"""Connections without a setup, beside as many with one as there may be."""
 KEPT_BYTES_MAX = 256 << 20
 """Of requests in half and of replies that wait, of all connections of a port."""
 KEPT_MESSAGES_MAX = 4
@@ -54,10 +52,9 @@ class RpcServer:
 
     def __init__(
         self, host: str, port: RpcPort, certificate: WatchedFiles[PortCertificate] | None, on_cluster_port: bool,
-        connections: Connections, dispatcher: Dispatcher, take_pending: TakePending,
-        connections_max: int = CONNECTIONS_MAX,
+        connections: Connections, dispatcher: Dispatcher, take_pending: TakePending, share: Share,
     ) -> None:  # fmt: skip
-        """``certificate``: plain for None."""
+        """``certificate``: plain for None. ``share``: counts the sockets of this port, with a setup or without."""
         self._host = host
         self._port = port
         self._certificate = certificate
@@ -70,7 +67,7 @@ class RpcServer:
         self.kept_bytes_max = KEPT_MESSAGES_MAX * port.message_bytes_max
         self.keep_alive_s = port.keep_alive_ms / 1_000
         self.keep_alive_timeout_s = port.keep_alive_timeout_ms / 1_000
-        self._connections_max = connections_max + UNREGISTERED_MAX
+        self._share = share
         self._transports: dict[RpcTransport, None] = {}
         """In the order in which they are checked."""
         self._calls = 0
@@ -108,10 +105,11 @@ class RpcServer:
         return TlsAcceptor(
             self.loop,
             listening,
-            self._connection,
+            self._admit,
+            lambda _share: self._connection(),
             lambda: files.current.context,
             files.stats,
-            waiting_max=min(GREETINGS_MAX, self._connections_max),
+            waiting_max=min(GREETINGS_MAX, self._share.most),
         )
 
     async def _sockets(self) -> list[socket.socket]:
@@ -165,14 +163,27 @@ class RpcServer:
 
     # --- of the connections -------------------------------------------------------------------------
 
+    def _admit(self, _remote_ip: str) -> Share | None:
+        """Count a connection more; None when there are too many, and one is to be closed."""
+        if self._share.take():
+            return self._share
+        self._share.refused += 1
+        return None
+
     def opened(self, transport: RpcTransport) -> bool:
-        if not self._listening or len(self._transports) >= self._connections_max:
+        # Those of TLS are counted from their first byte on, as handshakes keep descriptors too.
+        if self._certificate is None and self._admit("") is None:
+            return False
+        if not self._listening:
+            self._share.give_back()
             return False
         self._transports[transport] = None
         return True
 
     def closed(self, transport: RpcTransport) -> None:
-        self._transports.pop(transport, None)
+        if transport in self._transports:
+            del self._transports[transport]
+            self._share.give_back()
 
     def begin_call(self) -> bool:
         self._calls += 1

@@ -20,6 +20,7 @@ from app.http.api.call import Services
 from app.http.api.dump_lines import Dumps
 from app.http.api.stats import HttpStats
 from app.limits.client_addresses import AddressTable
+from app.limits.connection_room import ConnectionRoom
 from app.metrics.instruments import Instruments
 from app.naming.health.beat_check import BeatCheck, HealthCheckGate
 from app.naming.model.events import Event, HealthChanged, InstancesChanged, Origin, RecordChanged
@@ -381,6 +382,7 @@ class SimMember:
             count_history=nothing,
             tls=build_tls(self.membership._settings, clock.monotonic_ms),
             addresses=AddressTable(),
+            room=ConnectionRoom(),
             instruments=Instruments.of(QUIET, clock.wall_ms),
             metrics=nothing,
             wall_ms=clock.wall_ms,

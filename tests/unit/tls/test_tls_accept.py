@@ -13,6 +13,7 @@ import pytest
 import uvloop
 
 from app.http.server.worker import PLAIN_REPLY
+from app.limits.connection_room import ConnectionRoom, Share
 from app.tls import tls_accept
 from app.tls.tls_accept import TlsAcceptor
 from tests.support.tls_servers import CertifiedMember
@@ -24,6 +25,12 @@ ROOM = 8
 class Echo(asyncio.Protocol):
     """A connection that is there: it sends back what comes."""
 
+    def __init__(self, share: Share) -> None:
+        self._share = share
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        self._share.give_back()
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
 
@@ -34,13 +41,15 @@ class Echo(asyncio.Protocol):
 class Port:
     """The port of one test, and clients of it."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, member: CertifiedMember) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, member: CertifiedMember, total: int | None) -> None:
         listening = socket.create_server(("127.0.0.1", 0))
         self.address = listening.getsockname()
         self.member, self.stats = member, member.stats
+        self.share = share = ConnectionRoom(total, has_grpc=False, has_members=False).http
         self.acceptor = TlsAcceptor(
             loop,
             listening,
+            lambda _ip: share if share.take() else None,
             Echo,
             lambda: member.files.current.server,
             member.stats,
@@ -80,15 +89,18 @@ class Port:
             one.close()
 
 
-def run(member: CertifiedMember, main: Callable[[Port], Awaitable[None]]) -> None:
+def run(member: CertifiedMember, main: Callable[[Port], Awaitable[None]], total: int | None = None) -> None:
+    """Run it; all places that connections took are given back at the end. ``total``: of those places."""
+
     async def whole() -> None:
-        port = Port(asyncio.get_running_loop(), member)
+        port = Port(asyncio.get_running_loop(), member, total)
         try:
             async with asyncio.timeout(WAIT_S):
                 await main(port)
         finally:
             port.close()
             await until(lambda: not port.acceptor._under_way)
+            await until(lambda: not port.share.count)
 
     uvloop.run(whole())
 
@@ -291,3 +303,45 @@ def test_without_free_descriptors_it_goes_on_when_there_are_some(
         client.close()
 
     run(member, main)
+
+
+def test_with_all_places_taken_whoever_waits_for_longest_goes_first(member: CertifiedMember) -> None:
+    places = 3
+
+    async def main(port: Port) -> None:
+        half = greeting(member)[:100]
+        waiting = [port.connect(half) for _ in range(places)]
+        await until(lambda: len(port.acceptor._waiting) == places)
+        assert (await port.speak())[0] == b"hello"
+        await until(lambda: closed(waiting[0]))
+        assert not any(map(closed, waiting[1:]))
+        assert port.stats.tls_handshakes_cut == 0
+
+    run(member, main, places)
+
+
+def test_with_all_places_taken_by_connections_a_new_one_is_closed_until_one_ends(member: CertifiedMember) -> None:
+    async def main(port: Port) -> None:
+        kept = await asyncio.to_thread(port.opened)
+        assert port.share.count == 1
+        refused = port.connect()
+        await until(lambda: closed(refused))
+        await asyncio.to_thread(kept.sendall, b"still")
+        assert await asyncio.to_thread(kept.recv, 5) == b"still"
+        kept.close()
+        await until(lambda: not port.share.count)
+        assert (await port.speak())[0] == b"hello"
+
+    run(member, main, 1)
+
+
+def test_a_handshake_that_fails_gives_its_place_back(member: CertifiedMember) -> None:
+    async def main(port: Port) -> None:
+        broken = b"\x16\x03\x01\x00\x04none"
+        for _ in range(3):
+            client = port.connect(broken)
+            await until(lambda client=client: closed(client))
+            await until(lambda: not port.share.count)
+        assert port.stats.tls_handshakes_failed == 3
+
+    run(member, main, 1)

@@ -11,8 +11,9 @@ import pytest
 from app.http.server import server as server_module
 from app.http.server.connection import IDLE_S
 from app.http.server.server import BODY_BYTES_MAX, PEER_THREADS, QUEUED_PER_THREAD
+from app.limits.connection_room import ConnectionRoom
 from distro.types import MemberState
-from tests.support.fake_node import FakeNode, make_settings
+from tests.support.fake_node import PEER, SELF, FakeNode, make_settings
 from tests.support.loops import SkippingLoop, run_loop, turns, until
 from tests.support.served import served
 from tests.support.wire import Wire, request
@@ -215,6 +216,57 @@ def test_connections_have_a_maximum() -> None:
             fourth.send(request(LIST))
             assert fourth.statuses() == [200]
             assert (stats.connections, stats.connections_refused) == (2, 1)
+
+    run_loop(main)
+
+
+def test_it_has_what_grpc_leaves_and_never_less_than_it_keeps() -> None:
+    async def main(_: SkippingLoop) -> None:
+        room = ConnectionRoom(20, has_members=False)
+        while room.grpc.take():
+            pass
+        with served(FakeNode(room=room)) as one:
+            wires = [one.connect() for _ in range(room.http.kept + 1)]
+            assert [wire.is_open for wire in wires] == [True] * room.http.kept + [False]
+            assert one.node.http.connections_refused == 1
+            room.grpc.give_back()
+            wire = one.connect()
+            wire.send(request(LIST))
+            assert wire.statuses() == [200]
+            for open_one in (*wires[:-1], wire):
+                open_one.half_close()
+            assert (room.http.count, room.free) == (0, 1)
+
+    run_loop(main)
+
+
+def test_members_have_room_when_clients_have_none() -> None:
+    async def main(_: SkippingLoop) -> None:
+        node = FakeNode(settings=make_settings(nacos_standalone="false", nacos_member_list=f"{SELF},{PEER}"))
+        node.room = ConnectionRoom(20)
+        client_ip, member_ip = "10.1.1.1", "127.0.0.1"
+        with served(node) as one:
+            while (last := one.connect(client_ip)).is_open:
+                pass
+            assert not last.received
+            members = [one.connect(member_ip) for _ in range(node.room.members.kept)]
+            assert all(wire.is_open for wire in members)
+            assert not one.connect(member_ip).is_open
+            for wire in members:
+                wire.half_close()
+            assert node.room.members.count == 0
+
+    run_loop(main)
+
+
+def test_a_connection_that_its_address_may_not_have_gives_its_place_back() -> None:
+    async def main(_: SkippingLoop) -> None:
+        node = FakeNode(settings=make_settings(rollcall_limit_connectionsPerAddress="1"))
+        with served(node) as one:
+            one.connect()
+            refused = one.connect()
+            refused.transport.turn()
+            assert (node.http.connections, node.room.http.count) == (1, 1)
 
     run_loop(main)
 

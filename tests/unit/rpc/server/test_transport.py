@@ -16,6 +16,7 @@ from grpc import aio
 
 from app.auth.access_rules import PUBLIC
 from app.config.settings import RpcPort, SettingError
+from app.limits.connection_room import ConnectionRoom
 from app.rpc.server import grpc_server, transport
 from app.rpc.server.connections import Connection
 from app.rpc.server.dispatcher import GrpcRequest, GrpcRoute
@@ -44,6 +45,7 @@ class Served(Host):
         super().__init__()
         [self.port] = free_ports(1)
         self.gate = asyncio.Event()
+        self.share = ConnectionRoom().grpc
         self.begun = self.cancelled = 0
         self.owed: dict[str, bytes] = {}
         self.dispatcher.add(
@@ -55,7 +57,7 @@ class Served(Host):
         )
         settings = RpcPort(self.port, MESSAGE_BYTES_MAX, 7_200_000, 20_000, 10_000, None, None)
         self.server = RpcServer(
-            "127.0.0.1", settings, certificate, False, self.connections, self.dispatcher, self._take_pending
+            "127.0.0.1", settings, certificate, False, self.connections, self.dispatcher, self._take_pending, self.share
         )
 
     async def __aenter__(self) -> "Served":
@@ -65,7 +67,7 @@ class Served(Host):
     async def __aexit__(self, *_: object) -> None:
         await self.server.stop()
         await self.server.stop()
-        assert self.server.kept.count == 0
+        assert (self.server.kept.count, self.share.count) == (0, 0)
 
     async def _echo(self, request: GrpcRequest) -> Mapping[str, Any]:
         return wire.success(text=request.fields.text("text", chars_max=MESSAGE_BYTES_MAX))
@@ -534,10 +536,44 @@ def test_a_port_that_is_taken_is_said(tls: bool, tmp_path: Path) -> None:
             second = Served()
             settings = RpcPort(served.port, MESSAGE_BYTES_MAX, 7_200_000, 20_000, 10_000, None, None)
             server = RpcServer(
-                "127.0.0.1", settings, files, False, second.connections, second.dispatcher, second._take_pending
+                "127.0.0.1",
+                settings,
+                files,
+                False,
+                second.connections,
+                second.dispatcher,
+                second._take_pending,
+                second.share,
             )
             with pytest.raises(SettingError, match="cannot serve gRPC on"):
                 await server.start()
+
+    run(main)
+
+
+@pytest.mark.parametrize("tls", [False, pytest.param(True, marks=needs_openssl)])
+def test_a_connection_without_room_is_closed_and_one_that_ends_makes_room(tls: bool, tmp_path: Path) -> None:
+    async def main() -> None:
+        certified = Certified(tmp_path) if tls else None
+        async with Served(certified and certified.files) as served:
+            served.share.bound(2)
+            authority = certified and certified.authority.file.read_bytes()
+            clients = [SdkClient(served.port, certificate=authority) for _ in range(2)]
+            for client in clients:
+                await client.__aenter__()
+                await client.set_up()
+            assert served.share.count == 2
+            reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+            with suppress(ConnectionError):
+                assert await reader.read() == b""
+            writer.close()
+            assert (served.share.count, served.share.refused) == (2, 1)
+            await clients[0].close()
+            await until(lambda: served.share.count == 1)
+            async with SdkClient(served.port, certificate=authority) as another:
+                await another.set_up()
+            await clients[1].close()
+            await until(lambda: served.share.count == 0)
 
     run(main)
 
