@@ -117,6 +117,7 @@ from distro.http_agent import DistroHttpAgent
 from distro.mailbox import Mailbox
 from distro.members import MemberList
 from distro.monitor import DistroStats
+from distro.peer_call_runner import EngineParts
 from distro.ports import Clock, Component, DatumCodec, DistroCallbackAgent, DistroTransportAgent
 from distro.protocol import DistroProtocol
 from distro.receive import DistroReceiver
@@ -504,7 +505,7 @@ def build_engine(settings: Settings, clock: Clock, domain: Domain, tls: NodeTls)
     return Engine(
         stats=stats,
         protocol=protocol,
-        runtime=DistroRuntime(protocol, receiver, mailbox, components, cluster, clock, config, now_s),
+        runtime=DistroRuntime(EngineParts(protocol, receiver, mailbox, components, cluster, clock, config, now_s)),
         components=components,
         cluster=cluster,
         lookup=build_lookup(settings),

@@ -3,6 +3,7 @@
 import logging
 import random
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 
 from distro.checksums import OwnChecksums
@@ -37,32 +38,37 @@ from distro.types import (
 LOG = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class EngineParts:
+    """What the threads of one protocol work with."""
+
+    protocol: DistroProtocol
+    receiver: DistroReceiver
+    mailbox: Mailbox
+    components: Components
+    member_agent: MemberAgent
+    clock: Clock
+    config: DistroConfig
+    now_s: Callable[[], float] = boot_s
+    """As of the mailbox, whose changes the ends of calls are dated against: the time in seconds of the clock that the
+    protocol's ms are of."""
+
+
 class PeerCallRunner:
     """Makes calls to peers, and puts how each ended into the mailbox. Calls of several threads at a time."""
 
-    def __init__(
-        self,
-        protocol: DistroProtocol,
-        receiver: DistroReceiver,
-        mailbox: Mailbox,
-        components: Components,
-        member_agent: MemberAgent,
-        clock: Clock,
-        config: DistroConfig,
-        now_s: Callable[[], float] = boot_s,
-    ) -> None:
-        """``now_s``: as of the mailbox, whose changes the ends of calls are dated against."""
-        self._protocol = protocol
-        self._receiver = receiver
-        self._mailbox = mailbox
-        self._components = components
-        self._member_agent = member_agent
-        self._clock = clock
-        self._config = config
-        self._now_s = now_s
-        self._sends = PeerSends(components, protocol)
-        self._sums = SharedSums(clock.monotonic_ms)
-        self._checksums = OwnChecksums(components, protocol)
+    def __init__(self, parts: EngineParts) -> None:
+        self._protocol = parts.protocol
+        self._receiver = parts.receiver
+        self._mailbox = parts.mailbox
+        self._components = parts.components
+        self._member_agent = parts.member_agent
+        self._clock = parts.clock
+        self._config = parts.config
+        self._now_s = parts.now_s
+        self._sends = PeerSends(parts.components, parts.protocol)
+        self._sums = SharedSums(parts.clock.monotonic_ms)
+        self._checksums = OwnChecksums(parts.components, parts.protocol)
 
     def forget_others(self, listed: frozenset[str]) -> None:
         """Forget what was sent to members that are not listed any more."""

@@ -3,18 +3,15 @@
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 
-from distro.clock import boot_s, monotonic_s, process_ran_s
-from distro.config import DistroConfig
+from distro.clock import monotonic_s, process_ran_s
 from distro.errors import TransportError
 from distro.local_actions import LocalActions
-from distro.mailbox import Event, Mailbox, PeerWorker
-from distro.peer_call_runner import PeerCallRunner
-from distro.ports import Clock, Components, MemberAgent
+from distro.mailbox import Event, PeerWorker
+from distro.peer_call_runner import EngineParts, PeerCallRunner
 from distro.protocol import DistroProtocol
-from distro.receive import DistroReceiver
 from distro.turns import TurnWatch
 from distro.types import (
     Call,
@@ -34,32 +31,21 @@ EVENTS_S_MAX = 0.01
 class DistroRuntime:
     """The threads of one protocol. ``start`` once; the other calls come from any thread."""
 
-    def __init__(
-        self,
-        protocol: DistroProtocol,
-        receiver: DistroReceiver,
-        mailbox: Mailbox,
-        components: Components,
-        member_agent: MemberAgent,
-        clock: Clock,
-        config: DistroConfig,
-        now_s: Callable[[], float] = boot_s,
-    ) -> None:
-        """``now_s``: as of the mailbox, the time in seconds of the clock that the protocol's ms are of."""
-        self._protocol = protocol
-        self._mailbox = mailbox
-        self._components = components
-        self._member_agent = member_agent
-        self._clock = clock
-        self._config = config
+    def __init__(self, parts: EngineParts) -> None:
+        self._protocol = parts.protocol
+        self._mailbox = parts.mailbox
+        self._components = parts.components
+        self._member_agent = parts.member_agent
+        self._clock = parts.clock
+        self._config = parts.config
         self._workers: dict[str, PeerWorker] = {}
         self._report_workers: dict[str, PeerWorker] = {}
-        self._local_actions = LocalActions(protocol, components)
-        self._calls = PeerCallRunner(protocol, receiver, mailbox, components, member_agent, clock, config, now_s)
+        self._local_actions = LocalActions(parts.protocol, parts.components)
+        self._calls = PeerCallRunner(parts)
         self._local: PeerWorker | None = None
         self._finished: list[PeerWorker] = []
         """Those of members that left, which may still make a call."""
-        self._watch = TurnWatch(protocol.times, monotonic_s)
+        self._watch = TurnWatch(parts.protocol.times, monotonic_s)
         self._ran_s = process_ran_s()
         """How long this process had run at the last tick."""
         self._idle = threading.Event()

@@ -33,6 +33,7 @@ from distro.mapper import DistroMapper
 from distro.members import MemberList
 from distro.monitor import DistroStats
 from distro.paced import paced
+from distro.peer_call_runner import EngineParts
 from distro.ports import Component, DatumCodec
 from distro.protocol import DistroProtocol
 from distro.receive import DistroReceiver
@@ -256,7 +257,7 @@ class Member:
             members.is_known_writer,
         )
         self.runtime = DistroRuntime(
-            self.protocol, receiver, self.mailbox, components, PeerReports(self.peers), clock, CONFIG
+            EngineParts(self.protocol, receiver, self.mailbox, components, PeerReports(self.peers), clock, CONFIG)
         )
         self.record_file.open()
         self.records.read_disk()

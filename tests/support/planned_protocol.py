@@ -7,6 +7,7 @@ from distro.config import DistroConfig
 from distro.errors import TransportError
 from distro.mailbox import Mailbox
 from distro.monitor import DistroStats, EngineTimes
+from distro.peer_call_runner import EngineParts
 from distro.ports import Component
 from distro.runtime import DistroRuntime
 from distro.types import Action, DistroKey, Member, MemberState, PeerReport
@@ -107,13 +108,15 @@ class PlannedRuntime:
         self.mailbox = mailbox or Mailbox(10, DistroStats())
         component = Component(self.store, ValueChecksum(), self.agent)  # type: ignore[arg-type]
         self.runtime = DistroRuntime(
-            self.protocol,  # type: ignore[arg-type]
-            None,  # type: ignore[arg-type]
-            self.mailbox,
-            {RESOURCE_TYPE: component},
-            self.agent,
-            self,
-            DistroConfig(**settings),
+            EngineParts(
+                self.protocol,  # type: ignore[arg-type]
+                None,  # type: ignore[arg-type]
+                self.mailbox,
+                {RESOURCE_TYPE: component},
+                self.agent,
+                self,
+                DistroConfig(**settings),
+            )
         )
 
     def monotonic_ms(self) -> int:

@@ -12,6 +12,7 @@ from distro.errors import TransportError
 from distro.mailbox import Mailbox
 from distro.members import MemberList
 from distro.monitor import DistroStats
+from distro.peer_call_runner import EngineParts
 from distro.protocol import DistroProtocol
 from distro.runtime import DistroRuntime
 from distro.types import PeerReport
@@ -50,7 +51,7 @@ def runtime(mailbox: Mailbox) -> Iterator[DistroRuntime]:
     config, clock, nothing = DistroConfig(), Clock(), Any
     members = MemberList(SELF, config, clock.monotonic_ms())
     protocol = DistroProtocol(members, f"{SELF}~1", config, {}, DistroStats(), clock.monotonic_ms())
-    made = DistroRuntime(protocol, nothing, mailbox, {}, Silent(), clock, config)  # type: ignore[arg-type]
+    made = DistroRuntime(EngineParts(protocol, nothing, mailbox, {}, Silent(), clock, config))  # type: ignore[arg-type]
     made.start()
     yield made
     assert made.stop(20)

@@ -13,6 +13,7 @@ from distro.mailbox import Mailbox
 from distro.mapper import DistroMapper
 from distro.members import MemberList
 from distro.monitor import DistroStats
+from distro.peer_call_runner import EngineParts
 from distro.peer_sends import SMALL_KEYS_MAX
 from distro.ports import Component
 from distro.protocol import DistroProtocol
@@ -150,13 +151,15 @@ class Bed:
         self.protocol.on_report(PeerReport(B, MemberState.UP, DELTAS_TAKEN), 0)
         self.protocol.on_report(PeerReport(C, MemberState.UP), 0)
         self.runtime = DistroRuntime(
-            self.protocol,
-            self.receiver,  # type: ignore[arg-type]
-            self.mailbox,
-            {"t": component},
-            self.network,
-            clock,
-            config,
+            EngineParts(
+                self.protocol,
+                self.receiver,  # type: ignore[arg-type]
+                self.mailbox,
+                {"t": component},
+                self.network,
+                clock,
+                config,
+            )
         )
 
     def monotonic_ms(self) -> int:
