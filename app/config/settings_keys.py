@@ -10,6 +10,7 @@ from app.config.addresses import PORT_MAX, check_host
 from distro.config import DistroConfig
 
 T = TypeVar("T")
+TRUE_WORDS, FALSE_WORDS = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0"})
 
 
 class SettingError(Exception):
@@ -66,11 +67,15 @@ def one_of(*choices: str) -> Kind[str]:
     return Kind(" or ".join(choices), parse)
 
 
-def _parse_flag(text: str) -> bool:
-    # The words that Spring accepts, as files written for Nacos may contain any of them.
-    if (folded := text.casefold()) not in {"true", "yes", "on", "1", "false", "no", "off", "0"}:
-        raise ValueError
-    return folded in {"true", "yes", "on", "1"}
+def parse_flag(text: str) -> bool:
+    """A boolean by the words that Spring accepts: files and calls written for Nacos may contain any of them.
+
+    Raises:
+        ValueError: it is none of them.
+    """
+    if (folded := text.lower()) not in TRUE_WORDS | FALSE_WORDS:
+        raise ValueError("no word of a boolean")
+    return folded in TRUE_WORDS
 
 
 def _parse_context_path(text: str) -> str:
@@ -80,8 +85,8 @@ def _parse_context_path(text: str) -> str:
     return path.rstrip("/")
 
 
-FLAG = Kind("true or false", _parse_flag)
-FLAG_OR_NONE: Kind[bool | None] = Kind("true or false", lambda text: _parse_flag(text) if text else None)
+FLAG = Kind("true or false", parse_flag)
+FLAG_OR_NONE: Kind[bool | None] = Kind("true or false", lambda text: parse_flag(text) if text else None)
 TEXT = Kind("any text", str)
 FOLDER = Kind("the path of a folder", lambda text: Path(text).expanduser().absolute())
 FOLDER_OR_NONE: Kind[Path | None] = Kind(FOLDER.allowed, lambda text: FOLDER.parse(text) if text else None)

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from app.embedded.errors_of_use import CallRefused
+from app.naming.model.flags import flag_text
 
 TIMEOUT_S = 10.0
 GROUP, NAMESPACE, CLUSTER = "DEFAULT_GROUP", "public", "DEFAULT"
@@ -66,9 +67,9 @@ class NamingCalls:
         """Register an instance. An ephemeral one needs a beat every few seconds of the node's clock, or goes."""
         values = {
             "weight": weight,
-            "healthy": _flag(healthy),
-            "enabled": _flag(enabled),
-            "ephemeral": _flag(ephemeral),
+            "healthy": flag_text(healthy),
+            "enabled": flag_text(enabled),
+            "ephemeral": flag_text(ephemeral),
             "metadata": json.dumps(dict(metadata or {})),
         }
         self.call("POST", "/v1/ns/instance", **_names(service, ip, port, group, namespace, cluster), **values)
@@ -99,7 +100,7 @@ class NamingCalls:
     ) -> None:
         """Remove an instance; one that is not there is no error."""
         names = _names(service, ip, port, group, namespace, cluster)
-        self.call("DELETE", "/v1/ns/instance", **names, ephemeral=_flag(ephemeral))
+        self.call("DELETE", "/v1/ns/instance", **names, ephemeral=flag_text(ephemeral))
 
     def instances(
         self,
@@ -118,7 +119,7 @@ class NamingCalls:
             groupName=group,
             namespaceId=namespace,
             clusters=clusters,
-            healthyOnly=_flag(healthy_only),
+            healthyOnly=flag_text(healthy_only),
         )
         found = [_seen(host) for host in json.loads(answer)["hosts"]]
         return sorted(found, key=lambda one: (one.ip, one.port, one.cluster))
@@ -140,10 +141,6 @@ class NamingCalls:
         if answer.status != http.client.OK:
             raise CallRefused(answer.status, f"{method} {path} at {address}: {answer.status} {text.strip()}")
         return text
-
-
-def _flag(value: bool) -> str:
-    return "true" if value else "false"
 
 
 def _names(service: str, ip: str, port: int, group: str, namespace: str, cluster: str) -> dict[str, object]:

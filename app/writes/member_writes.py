@@ -9,6 +9,7 @@ import orjson
 
 from app.metrics.audit_trail import acting
 from app.naming.model.caller_texts import APP_CHARS_MAX, TRIMMED, check_ip, check_text
+from app.naming.model.flags import flag_text
 from app.naming.model.keys import DEFAULT_NAMESPACE, check_service_format
 from app.naming.model.nacos_errors import NacosError, Unavailable
 from app.naming.records.durable_service import DurableService
@@ -64,8 +65,8 @@ class MemberWrites:
         parameters = {
             **_named(command),
             "weight": repr(command.weight),
-            "healthy": _flag(command.healthy),
-            "enabled": _flag(command.enabled),
+            "healthy": flag_text(command.healthy),
+            "enabled": flag_text(command.enabled),
             "metadata": orjson.dumps(command.metadata or {}).decode(),
             "app": command.app,
         }
@@ -141,7 +142,3 @@ def _named(command: RegisterInstance | DeregisterInstance) -> dict[str, str]:
         "clusterName": command.cluster,
         "ephemeral": "false",
     }
-
-
-def _flag(value: bool) -> str:
-    return "true" if value else "false"

@@ -9,6 +9,7 @@ import orjson
 from app.http.api.answers import error_reply
 from app.http.api.call import AUTHORIZATION, BEARER, ROUTES, Call, Reply, Route, Services
 from app.http.api.dispatch import answer_call
+from app.naming.model.flags import flag_text
 from app.naming.model.nacos_errors import NacosError
 from distro.errors import CodecError, NotInitialized
 
@@ -88,7 +89,7 @@ class ApiCaller:
 
 
 def _text(value: Value) -> str:
-    return ("true" if value else "false") if isinstance(value, bool) else str(value)
+    return flag_text(value) if isinstance(value, bool) else str(value)
 
 
 def _data(answer: Any) -> Any:

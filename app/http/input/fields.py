@@ -12,11 +12,13 @@ from marshmallow.types import ErrorMessages
 
 from app.audit.format.digests import BUCKETS
 from app.config.addresses import split_address
+from app.config.settings_keys import parse_flag
 from app.http.input import json_text
 from app.http.input.metadata import parse_metadata
 from app.http.input.name_pattern import NamePattern, parse_pattern
-from app.http.input.values import int_or_zero, java_double, java_int, lenient_bool, strict_bool
+from app.http.input.values import int_or_zero, java_double, java_int
 from app.naming.model.caller_texts import TRIMMED
+from app.naming.model.flags import lenient_bool, strict_bool
 from app.naming.model.meta import NO_SELECTOR, Metadata, Selector, label_selector
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.switches import single_precision
@@ -150,16 +152,11 @@ class LoadFactor(Parameter[float]):
 class Flag(Parameter[bool]):
     """Spring's boolean."""
 
-    TRUE = frozenset({"true", "on", "yes", "1"})
-    FALSE = frozenset({"false", "off", "no", "0"})
     trims = None
     default_error_messages = invalid("it should be true or false")
 
     def read(self, text: str) -> bool:
-        word = text.lower()
-        if word not in self.TRUE | self.FALSE:
-            raise ValueError("not a word of a boolean")
-        return word in self.TRUE
+        return parse_flag(text)
 
 
 class StrictFlag(Parameter[bool]):

@@ -15,7 +15,8 @@ import orjson
 
 from app.http.input.forms import plain_value
 from app.http.input.metadata import parse_metadata
-from app.http.input.values import java_double, lenient_bool
+from app.http.input.values import java_double
+from app.naming.model.flags import lenient_bool
 from app.naming.model.keys import (
     DEFAULT_CLUSTER,
     DEFAULT_GROUP,

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import orjson
 
 from app.http.input.values import java_double, java_int
+from app.naming.model.flags import exact_bool, flag_text
 from app.naming.model.model import Metadata
 from app.naming.model.nacos_errors import InvalidParam
 
@@ -73,7 +74,7 @@ def _scalar(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):
-        return "true" if value else "false"
+        return flag_text(value)
     raise ValueError("not a scalar")
 
 
@@ -97,7 +98,7 @@ class BeatFields:
         return self._read(name, "a number", java_double, default)
 
     def flag(self, name: str, default: bool) -> bool:
-        return self._read(name, "true or false", _boolean, default)
+        return self._read(name, "true or false", exact_bool, default)
 
     def metadata(self, name: str) -> Metadata | None:
         value = self.values.get(name)
@@ -113,13 +114,6 @@ class BeatFields:
             return read(text) if text else default
         except (InvalidParam, ValueError):
             raise _refused(name, wanted) from None
-
-
-def _boolean(text: str) -> bool:
-    word = text.lower()
-    if word not in ("true", "false"):
-        raise ValueError("no word of a boolean")
-    return word == "true"
 
 
 def _refused(name: str, wanted: str) -> InvalidParam:

@@ -7,8 +7,9 @@ from app.http.input import json_text
 from app.http.input.forms import find_charset, is_form, parse_plain, parse_values, recode
 from app.http.input.hot_params import quick_beat, quick_register
 from app.http.input.metadata import parse_metadata
-from app.http.input.values import java_double, java_int, lenient_bool, strict_bool
+from app.http.input.values import java_double, java_int
 from app.naming.model.caller_texts import APP_CHARS_MAX, TRIMMED, check_ip, check_printable, check_text
+from app.naming.model.flags import lenient_bool, strict_bool
 from app.naming.model.instance_check import check_metadata_size, check_port
 from app.naming.model.keys import (
     DEFAULT_CLUSTER,

@@ -1,4 +1,4 @@
-"""Single values as Nacos reads them: Java's numbers, two kinds of booleans, addresses."""
+"""Single values as Nacos reads them: Java's numbers, addresses."""
 
 import re
 
@@ -14,18 +14,6 @@ _INT = re.compile(r"[+-]?[0-9]{1,32}")
 _DOUBLE = re.compile(r"([+-]?)(NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?)[fFdD]?")
 """The texts of Java's Double.parseDouble, without hexadecimal fractions, which no client sends as a weight."""
 DOUBLE_CHARS_MAX = 512
-_TRUE_WORDS = frozenset({"true", "yes", "on", "y", "t"})
-"""Source: commons-lang BooleanUtils.toBoolean."""
-
-
-def lenient_bool(text: str) -> bool:
-    """Nacos's boolean of instance attributes: a few words are true, all other texts false."""
-    return text.lower() in _TRUE_WORDS
-
-
-def strict_bool(text: str) -> bool:
-    """Java's Boolean.parseBoolean: only the word ``true`` is true."""
-    return text.lower() == "true"
 
 
 def java_int(text: str) -> int:

@@ -12,6 +12,7 @@ from app.http.shapes.described import Described
 from app.http.shapes.instance_shapes import DRAIN_JOB, DRAIN_STEP
 from app.http.shapes.operator_shapes import NODE_DRAIN_STATE
 from app.http.v1.explain import asked_instance, instance_parameters
+from app.naming.model.flags import exact_bool
 from app.naming.model.nacos_errors import InvalidParam, NotFound
 from app.operator.drain_steps import ACTIONS, take_safely
 from app.operator.instance_facts import AskedInstance
@@ -119,12 +120,13 @@ def _milliseconds(parameters: Parameters, name: str, default: int) -> int:
 @route("PUT", *NODE_DRAIN, access=admin(WRITE), described=Described(NODE_DRAIN_STATE, takes=(NodeDrainRead,)))
 def drain_node(call: Call, services: Services) -> Answer:
     """Hand this node's clients and keys over to the others, and take no more; ``enabled=false`` takes that back."""
-    enabled = call.parameters.optional("enabled", "true").lower()
-    if enabled not in ("true", "false"):
-        raise InvalidParam("Parameter 'enabled' is illegal: it should be true or false")
-    services.cluster.drain(enabled == "true")
+    try:
+        enabled = exact_bool(call.parameters.optional("enabled", "true"))
+    except ValueError:
+        raise InvalidParam("Parameter 'enabled' is illegal: it should be true or false") from None
+    services.cluster.drain(enabled)
     for frontend in services.loop_frontends:
-        frontend.drain(enabled == "true")
+        frontend.drain(enabled)
     return node_drain(call, services)
 
 

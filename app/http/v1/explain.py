@@ -9,6 +9,7 @@ from app.http.input.read_schemas import DetailRead, LocalRead
 from app.http.shapes.described import Described
 from app.http.shapes.instance_shapes import EXPLAINED
 from app.naming.model.caller_texts import check_ip
+from app.naming.model.flags import strict_bool
 from app.naming.model.instance_check import check_port
 from app.operator.instance_facts import AskedInstance
 from app.operator.verdict import compare
@@ -40,7 +41,7 @@ def explain(call: Call, services: Services) -> Answer:
     """What the members know of an instance; with ``local=true`` this one alone. Shape: docs/operations.md."""
     asked, own = asked_instance(call.parameters), services.cluster.self_address
     facts = services.explainer.facts(asked)
-    if call.parameters.optional("local").lower() == "true":
+    if strict_bool(call.parameters.optional("local")):
         return json_reply(facts)
     found, other_kinds = ask_members(services, "GET", EXPLAIN, _parameters(asked), ASK_S)
     told = {own: facts}

@@ -4,11 +4,11 @@ from app.auth.access_rules import LOGGED_IN, WRITE, naming
 from app.http.api.answers import durable_elsewhere, elsewhere, json_reply
 from app.http.api.call import OK, Answer, Call, Services, route
 from app.http.input.schemas import ClusterConfigSchema, ClusterNameSchema, HealthSchema, load_parameters
-from app.http.input.values import lenient_bool
 from app.http.shapes.described import Described
 from app.http.shapes.operator_shapes import SERVER_HEALTH
 from app.http.shapes.service_shapes import CHECKERS
 from app.naming.health.check_headers import check_request
+from app.naming.model.flags import lenient_bool
 from app.naming.model.meta import DEFAULT_CLUSTER_CONFIG, ClusterConfig, HealthChecker, health_checker
 from app.naming.model.model import ServiceView
 from app.naming.model.nacos_errors import InvalidParam

@@ -11,9 +11,10 @@ from app.http.input import json_text
 from app.http.input.hot_params import MetadataBatch, quick_batch
 from app.http.input.params import Parameters
 from app.http.input.schemas import MetadataBatchSchema, load_parameters
-from app.http.input.values import java_int, lenient_bool
+from app.http.input.values import java_int
 from app.http.shapes.described import Described
 from app.http.shapes.instance_shapes import UPDATED
+from app.naming.model.flags import lenient_bool
 from app.naming.model.instance_check import check_metadata_size
 from app.naming.model.keys import DEFAULT_CLUSTER
 from app.naming.model.meta import metadata_bytes

@@ -11,6 +11,7 @@ from app.http.input.read_schemas import LocalRead
 from app.http.input.schemas import ServiceSchema, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.service_shapes import SERVICE_VERSIONS
+from app.naming.model.flags import strict_bool
 
 VERSIONS = "/v1/ns/service/versions"
 ASK_S = 1.0
@@ -32,7 +33,7 @@ def service_versions(call: Call, services: Services) -> Answer:
     values = load_parameters(_SERVICE, call.parameters)
     namespace, service = values["namespace"], values["service"]
     own = _held(services, namespace, service)
-    if call.parameters.optional("local").lower() == "true":
+    if strict_bool(call.parameters.optional("local")):
         return json_reply(own)
     asked = {"namespaceId": namespace, "serviceName": service, "local": "true"}
     found, other_kinds = ask_members(services, "GET", VERSIONS, asked, ASK_S, down_too=False)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from app.naming.model.caller_texts import UNPRINTABLE
+from app.naming.model.flags import flag_text
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.value_limits import INT_MAX, METADATA_CHARS_MAX
 from distro.errors import CodecError
@@ -236,7 +237,7 @@ def _text_of(name: str, value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
-        return "true" if value else "false"
+        return flag_text(value)
     if isinstance(value, int | float):
         return str(value)
     raise InvalidParam(f"the values of field '{name}' should be texts")

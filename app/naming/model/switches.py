@@ -8,6 +8,7 @@ from ctypes import c_float
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from app.naming.model.flags import lenient_bool, strict_bool
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.value_limits import INT_MAX
 
@@ -219,14 +220,6 @@ def _at_least(minimum: int, text: str, maximum: int = LONG_BOUND) -> Callable[[s
     return read
 
 
-def _strict(value: str) -> bool:
-    return value.lower() == "true"
-
-
-def _lenient(value: str) -> bool:
-    return value.lower() in {"true", "yes", "on", "y", "t"}
-
-
 def single_precision(number: float) -> float:
     """The shortest decimal of Java's float that is nearest to a number.
 
@@ -326,9 +319,9 @@ ENTRIES: Mapping[str, Callable[[SwitchDomain, str], SwitchDomain]] = {
         "default_cache_millis", _at_least(MIN_CACHE_MS, "min default cache time  is too small(<1000)")
     ),
     "masters": _set("masters", _masters),
-    "distro": _set("distro_enabled", _strict),
-    "check": _set("health_check_enabled", _strict),
-    "pushEnabled": _set("push_enabled", _strict),
+    "distro": _set("distro_enabled", strict_bool),
+    "check": _set("health_check_enabled", strict_bool),
+    "pushEnabled": _set("push_enabled", strict_bool),
     "serviceStatusSynchronizationPeriodMillis": _set(
         "service_status_synchronization_period_millis",
         _at_least(MIN_SERVICE_STATUS_MS, "serviceStatusSynchronizationPeriodMillis is too small(<5000)"),
@@ -338,15 +331,15 @@ ENTRIES: Mapping[str, Callable[[SwitchDomain, str], SwitchDomain]] = {
         _at_least(MIN_SERVER_STATUS_MS, "serverStatusSynchronizationPeriodMillis is too small(<15000)"),
     ),
     "healthCheckTimes": _set("check_times", _at_least(1, "healthCheckTimes is too small(<1)", INT_MAX)),
-    "disableAddIP": _set("disable_add_i_p", _strict),
-    "sendBeatOnly": _set("send_beat_only", _strict),
+    "disableAddIP": _set("disable_add_i_p", strict_bool),
+    "sendBeatOnly": _set("send_beat_only", strict_bool),
     "limitedUrlMap": _limited_urls,
     "overriddenServerStatus": _set("overridden_server_status", _status),
-    "defaultInstanceEphemeral": _set("default_instance_ephemeral", _strict),
+    "defaultInstanceEphemeral": _set("default_instance_ephemeral", strict_bool),
     "distroServerExpiredMillis": _set(
         "distro_server_expired_millis", _at_least(1, "distroServerExpiredMillis is too small(<1)")
     ),
-    "lightBeatEnabled": _set("light_beat_enabled", _lenient),
-    "autoChangeHealthCheckEnabled": _set("auto_change_health_check_enabled", _lenient),
+    "lightBeatEnabled": _set("light_beat_enabled", lenient_bool),
+    "autoChangeHealthCheckEnabled": _set("auto_change_health_check_enabled", lenient_bool),
 }
 """The switches by entry name. ``batch`` is not here: its value is a whole switches JSON, which the frontend parses."""

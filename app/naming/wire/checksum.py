@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterable
 
+from app.naming.model.flags import flag_text
 from app.naming.model.model import Instance, Metadata, ServiceView
 
 
@@ -16,13 +17,9 @@ def java_order(text: str) -> bytes:
     return text.encode("utf-16-be", "surrogatepass")
 
 
-def _flag(value: bool) -> str:
-    return "true" if value else "false"
-
-
 def instance_text(one: Instance) -> str:
     """The text by which Java sorts an instance. Source: Nacos 1.4.1 Instance.toString."""
-    return f"{one.key}_{java_double(one.weight)}_{_flag(one.healthy)}_{_flag(one.marked)}_{one.cluster_name}"
+    return f"{one.key}_{java_double(one.weight)}_{flag_text(one.healthy)}_{flag_text(one.marked)}_{one.cluster_name}"
 
 
 def in_java_order(instances: Iterable[Instance]) -> list[Instance]:
@@ -41,7 +38,7 @@ def metadata_text(metadata: Metadata | None) -> str:
 def instance_list_checksum(instances: Iterable[Instance]) -> str:
     """MD5 over an instance list. Source: Nacos 1.4.1 Instances.recalculateChecksum; facts in docs/wire.md."""
     text = "".join(
-        f"{one.ip}:{one.port}_{java_double(one.weight)}_{_flag(one.healthy)}_{_flag(one.enabled)}"
+        f"{one.ip}:{one.port}_{java_double(one.weight)}_{flag_text(one.healthy)}_{flag_text(one.enabled)}"
         f"_{one.cluster_name}_{metadata_text(one.metadata)},"
         for one in in_java_order(instances)
     )
@@ -56,7 +53,7 @@ def checksum(view: ServiceView) -> str:
         for name in view.clusters
     )
     instances = "".join(
-        f"{one.ip}:{one.port}_{java_double(one.weight)}_{_flag(one.healthy)}_{one.cluster_name},"
+        f"{one.ip}:{one.port}_{java_double(one.weight)}_{flag_text(one.healthy)}_{one.cluster_name},"
         for one in in_java_order(view.instances)
     )
     text = (

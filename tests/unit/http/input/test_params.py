@@ -16,7 +16,7 @@ from app.http.input.params import (
     parse_register,
     service_of,
 )
-from app.http.input.values import int_or_zero, java_double, java_int, lenient_bool, strict_bool
+from app.http.input.values import int_or_zero, java_double, java_int
 from app.naming.model.caller_texts import check_ip
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.value_limits import METADATA_CHARS_MAX
@@ -142,20 +142,6 @@ def test_the_group_is_put_before_the_service_name(values: dict[str, str], name: 
 def test_a_name_without_its_parts_is_refused(name: str) -> None:
     with pytest.raises(InvalidParam, match="groupName@@serviceName"):
         service_of(Parameters({"serviceName": name}))
-
-
-@pytest.mark.parametrize("text", ["true", "YES", "On", "y", "T"])
-def test_lenient_words_that_are_true(text: str) -> None:
-    assert lenient_bool(text)
-
-
-@pytest.mark.parametrize("text", ["1", "off", "x", ""])
-def test_lenient_words_that_are_false(text: str) -> None:
-    assert not lenient_bool(text)
-
-
-def test_strict_booleans_know_one_word() -> None:
-    assert [strict_bool(text) for text in ("true", "TRUE", "yes", "1")] == [True, True, False, False]
 
 
 @pytest.mark.parametrize("text", ["", " ", "80.5", "0x50", "1_0", "٣", "2147483648", "-2147483649", "9" * 5_000])
