@@ -58,7 +58,7 @@ ROWS: dict[str, LimitRow] = {
         COUNT_MAX,
         0,
         "Connections of one client address over HTTP, and as many over gRPC (IPv6: of one /64); 0 is nine tenths of "
-        "what the node takes in all.",
+        "what the node takes, of each and in all.",
     ),
     "writes_per_second_per_address": LimitRow(
         0,

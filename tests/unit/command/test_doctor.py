@@ -1,6 +1,7 @@
 """``rollcall doctor``: what it finds on this machine, and how members fit together."""
 
 import json
+import resource
 import socket
 from pathlib import Path
 
@@ -100,6 +101,23 @@ def test_a_clock_is_off_by_what_the_time_of_the_call_does_not_explain() -> None:
     assert _skew_s(1_500, 1_000, 2_000) == 0
     assert _skew_s(5_000, 1_000, 2_000) == 3
     assert _skew_s(500, 1_000, 2_000) == -0.5
+
+
+@pytest.mark.parametrize(
+    ("hard", "severity", "text"),
+    [
+        (20_000, Severity.WARNING, "19744 connections in all, at the most 17276 over HTTP, 17276 over gRPC"),
+        (48_448, Severity.OK, "48448, of 48448 wanted"),
+        (resource.RLIM_INFINITY, Severity.OK, "unlimited, of 48448 wanted"),
+    ],
+)
+def test_descriptors_for_connections(
+    hard: int, severity: Severity, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (1_024, hard))
+    [found] = [one for one in machine_findings(settings_of(tmp_path / "data")) if one.what == "descriptors"]
+    assert found.severity is severity
+    assert text in found.text
 
 
 def test_the_command_tells_in_json(
