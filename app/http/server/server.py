@@ -35,14 +35,13 @@ from app.http.server.header_block import HeaderBlock
 from app.http.server.held_replies import HeldReplies
 from app.http.server.live_streams import LiveStreams
 from app.http.server.loop_call import LoopCall, ParseMemo
+from app.http.server.open_connections import OpenConnections
 from app.http.server.pool_choice import PoolChoice, PoolKind
 from app.http.server.repeatable import repeatable
-from app.http.server.reply_head import closing_bytes, date_line
+from app.http.server.reply_head import date_line
 from app.http.server.request_memo import RequestMemo
 from app.http.server.request_reader import Request
 from app.http.server.wsgi_bridge import WsgiApp, WsgiRun, make_environ
-from app.limits.client_addresses import Frontend
-from app.limits.connection_room import Share
 from app.metrics.request_stats import NO_ROUTE, RequestStats, RouteStats
 from app.naming.model.nacos_errors import NacosError, TooManyRequests
 from app.process.turn_sends import TurnSends
@@ -61,7 +60,6 @@ BODY_BYTES_MAX = 8 * 1024 * 1024
 BODIES_BYTES_MAX = 512 * 1024 * 1024
 """Of the bodies of all requests under way together."""
 SWEEP_S = 1.0
-CONNECTION_RETRY_S = 5
 WAITED_S = 1.0
 """After this process stood still, what is read for so long may have waited in its sockets."""
 
@@ -88,15 +86,11 @@ class HttpServer:
         self._app = app
         self._services = services
         self._loop = loop
-        services.room.http.bound(connections_max)
-        self._connections: set[HttpConnection] = set()
+        self.connections = OpenConnections(services, connections_max)
         self._bodies_bytes = 0
         self._parsed = ParseMemo()
         self.repeated = RequestMemo(lambda request: repeatable(request, self._hot))
-        self._addresses = services.addresses
         self._limits_writes = bool(services.addresses.writes_per_s)
-        refusal = TooManyRequests(services.addresses.connections_refusal(), CONNECTION_RETRY_S)
-        self._too_many_connections = closing_bytes(error_reply(refusal))
         settings = services.settings
         self._context_path = settings.context_path
         self._counted = services.instruments.http
@@ -134,42 +128,13 @@ class HttpServer:
 
     # --- connections -------------------------------------------------------------------------------
 
-    def _is_member(self, ip: str) -> bool:
-        return not self._services.settings.standalone and self._services.cluster.is_listed(ip)
-
-    def admit(self, remote_ip: str) -> Share | None:
-        """Count a connection more; None when there are too many, and one is to be closed."""
-        share = self._services.room.take_http(is_member=self._is_member(remote_ip))
-        if share is None:
-            self.stats.connections_refused += 1
-        return share
-
     def opened(self, connection: HttpConnection) -> bytes | None:
-        ip = connection.remote_ip
-        if connection.share is None and (share := self.admit(ip)) is not None:
-            connection.share = share
-        if connection.share is None:
-            return b""
-        address = self._addresses.connect(ip, Frontend.HTTP, is_exempt=self._is_member(ip))
-        if address is None:
-            self.stats.connections_refused += 1
-            return self._too_many_connections
-        connection.address = address
-        self._connections.add(connection)
-        self.stats.connections = len(self._connections)
-        return None
+        return self.connections.add(connection)
 
     def closed(self, connection: HttpConnection) -> None:
-        if connection.share is not None:
-            connection.share.give_back()
-            connection.share = None
-        if connection.address is not None:
-            self._addresses.disconnect(connection.address, Frontend.HTTP)
-            connection.address = None
-        self._connections.discard(connection)
+        self.connections.remove(connection)
         self._held.forget(connection)
         self._live.forget(connection)
-        self.stats.connections = len(self._connections)
 
     def body_bytes_max(self, method: bytes, target: bytes, block: HeaderBlock, remote_ip: str) -> int:
         services = self._services
@@ -204,15 +169,15 @@ class HttpServer:
         self.draining = True
         self._held.release()
         self._live.end()
-        for connection in list(self._connections) if idle else ():
+        for connection in self.connections if idle else ():
             connection.drain()
-        return len(self._connections)
+        return len(self.connections)
 
     def stop(self) -> None:
         """Begin no more calls and cut all connections, which are closed in the loop's next turn."""
         self._held.release()
         self._live.end()
-        for connection in list(self._connections):
+        for connection in self.connections:
             connection.cut()
         for pool in (self._people, self._readers, self._peers):
             pool.stop()
@@ -378,7 +343,7 @@ class HttpServer:
         self._loop.call_later(SWEEP_S, self._sweep)  # first: if a line below raises, the next sweep still comes
         self.now_s = now_s = self._loop.time()
         self.date = date_line(time.time()) + b"\r\n"
-        for connection in list(self._connections):
+        for connection in self.connections:
             connection.check_time(now_s)
 
     def _measure_lag(self, expected_s: float) -> None:

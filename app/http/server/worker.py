@@ -139,7 +139,7 @@ class LoopWorker(Worker):
                 TlsAcceptor(
                     self.loop,
                     one.sock.dup(),
-                    server.admit,
+                    server.connections.admit,
                     lambda share: HttpConnection(server, share),
                     lambda: files.current.server,
                     tls.stats,
