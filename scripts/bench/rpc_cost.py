@@ -8,7 +8,8 @@ without any, as that for Java. Medians of the turns: CPU-us of a call, p50 and p
 crowd: many connections that subscribe to one service, each with a health check every 5 s, at a server that was just
 started: kB of memory (PSS) a connection as they are made and after a while, percent of a core while all are idle, and
 one change: until the last was told, until the last answer was sent, and CPU. Medians of the changes.
-hold: so many connections for some minutes; what failed.
+hold: so many connections for some minutes; what failed. Node and load need a descriptor for each: with a hard limit of
+20,000 that is 17,200 of them.
 
     python -m scripts.bench.rpc_cost --rnacos PATH
     python -m scripts.bench.rpc_cost --parts crowd --connections 5000 --peers none
