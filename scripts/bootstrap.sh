@@ -2,6 +2,8 @@
 # shellcheck shell=bash
 
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
+# Containers often set it; then each start of a node, and tests start hundreds, compiles 400 modules anew.
+unset PYTHONDONTWRITEBYTECODE
 
 say() {
     printf '%s\n' "$*" >&2

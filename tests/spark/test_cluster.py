@@ -15,7 +15,7 @@ pytest.importorskip("pyspark")
 from app.audit.check.session import _COMPILED
 from scripts.synthetic.dump import SyntheticDump, all_faults, make_dump
 from tests.spark.conftest import Checking
-from tests.support.spark_cluster import spark_cluster
+from tests.support.spark_cluster import QUICK_JAVA, spark_cluster
 
 pytestmark = [pytest.mark.spark]
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,6 +47,7 @@ def submitted(folder: Path, **variables: str) -> "subprocess.CompletedProcess[st
     return subprocess.run(
         ["bash", str(EXAMPLE), *places],
         env=kept
+        | QUICK_JAVA
         | {
             "ROLLCALL_AUDIT_HOME": str(ROOT),
             "PYSPARK_DRIVER_PYTHON": sys.executable,

@@ -28,7 +28,10 @@ HANG_S = 60.0
 """For everything that must come: a bound for what hangs. How fast it comes is a benchmark's matter."""
 DIRECT_S = 20.0
 """For what must come by itself, and not by the check of silent connections, which takes longer than 20 s."""
-POLL_S = 0.02
+POLL_S, POLL_S_MAX = 0.02, 0.1
+"""Between two looks at what must come: seldom once it lets itself wait, as a look costs those who are waited for, too."""
+POLL_SHARE = 0.1
+"""Of what was waited already: so much longer at most is a wait for looking seldom."""
 FIRST_PORT, LAST_PORT = 21_000, 31_000
 """Below the ports of outgoing connections, one of which could else take a member's port while that one is down."""
 PORT_OFFSETS = (-1_000, 0, 5, 1_000, 1_001)
@@ -58,7 +61,7 @@ def eventually(check: Callable[[], T], timeout_s: float = HANG_S) -> T:
     Raises:
         AssertionError: it was not true within ``timeout_s``; names the last result or failure.
     """
-    deadline_s = time.monotonic() + timeout_s
+    begun_s = time.monotonic()
     while True:
         failure: Exception | None = None
         try:
@@ -67,9 +70,10 @@ def eventually(check: Callable[[], T], timeout_s: float = HANG_S) -> T:
             seen = f"last result {result!r}"
         except (AssertionError, LookupError, OSError, HTTPException, psutil.Error) as error:
             failure, seen = error, f"{type(error).__name__}: {error}"
-        if time.monotonic() >= deadline_s:
+        waited_s = time.monotonic() - begun_s
+        if waited_s >= timeout_s:
             raise AssertionError(f"not within {timeout_s} s: {seen}") from failure
-        time.sleep(POLL_S)
+        time.sleep(min(max(POLL_S, POLL_SHARE * waited_s), POLL_S_MAX))
 
 
 @contextlib.contextmanager

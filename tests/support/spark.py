@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator["SparkSession"]:
-    """A session of this process; without PySpark or Java the test is skipped."""
+    """A session of this process, for few rows; without PySpark or Java the test is skipped."""
     pytest.importorskip("pyspark")
     from app.audit.check.session import NoSpark, open_session
 
     try:
-        session = open_session("local[2]", "tests", shuffle_partitions=4, driver_memory="1g")
+        session = open_session("local[2]", "tests", shuffle_partitions=4, driver_memory="1g", rows=0)
     except NoSpark as error:
         pytest.skip(str(error))
     yield session

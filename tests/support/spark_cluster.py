@@ -12,6 +12,8 @@ from tests.support.processes import eventually, free_ports
 
 START_S = 120.0
 STOP_S = 30.0
+QUICK_JAVA = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -Xshare:auto"}
+"""For processes that are over before a second compiler would pay off, an application's executors among them."""
 MASTER = "org.apache.spark.deploy.master.Master"
 WORKER = "org.apache.spark.deploy.worker.Worker"
 
@@ -27,7 +29,7 @@ def spark_cluster(folder: Path, workers: int, memory: str) -> Iterator[str]:
     home = Path(pyspark.__file__).parent
     master, page, *ports = free_ports(2 + 2 * workers)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
-    environ = kept | {
+    environ = kept | QUICK_JAVA | {
         "SPARK_HOME": str(home),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
