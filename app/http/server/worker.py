@@ -72,6 +72,7 @@ class LoopWorker(Worker):
     def run(self) -> None:
         gc.collect()
         gc.freeze()
+        gc.enable()
         gc.set_threshold(*GC_THRESHOLDS)
         try:
             self.loop.run_until_complete(self._serve())
