@@ -325,6 +325,14 @@ class TestGunicornConfiguration:
         )
         assert json.loads(done.stdout) == ["[::1]:8848", 1, "app.http.server.worker.LoopWorker", 0, 12, True]
 
+    def test_garbage_is_looked_for_once_all_is_loaded(self) -> None:
+        code = (
+            "import app.gunicorn_conf as c, gc; states = [gc.isenabled()];"
+            "c.when_ready(None); print(*states, gc.isenabled())"
+        )
+        done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+        assert done.stdout == "False True\n"
+
     @pytest.mark.parametrize(
         ("soft", "hard", "rpc", "over_http", "over_grpc", "files"),
         [

@@ -117,6 +117,14 @@ def test_another_context_path(path: str) -> None:
     assert client.get(f"{path}/v1/ns/nope").get_json()["message"] == f"no such api:GET:{path}/v1/ns/nope"
 
 
+def test_its_routes_match_and_build_no_urls() -> None:
+    """werkzeug would compile code for that, of each route, at the start of each node."""
+    urls = create_app(FakeNode()).url_map.bind("127.0.0.1")
+    endpoint, _ = urls.match(LIST, "GET")
+    with pytest.raises(LookupError, match="no URL is built of /nacos/v1/ns/instance/list"):
+        urls.build(endpoint)
+
+
 def test_two_nodes_in_one_process() -> None:
     first, second = (create_app(FakeNode()).test_client() for _ in range(2))
     first.post("/nacos/v1/ns/service?serviceName=a")
