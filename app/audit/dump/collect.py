@@ -78,10 +78,11 @@ def take_dump(plan: Plan, store: Store, progress: ProgressBar) -> Dumped:
     run = secrets.token_hex(8)
     dumped = Dumped()
     known: dict[str, str] = {}
-    began_s = time.monotonic()
+    due_s = time.monotonic()
     for number in range(1, ROUNDS + 1):
-        time.sleep(max(0.0, began_s + (number - 1) * plan.gap_s - time.monotonic()))
+        time.sleep(max(0.0, due_s - time.monotonic()))
         taken_at = taken_at_text(_wall_ms())
+        due_s = time.monotonic() + plan.gap_s  # after the round's time, so that no two times are closer than the gap
         folder = round_folder(store.root, plan.dump_date, taken_at)
         store.make_folder(folder)
         progress.begin(number, len(plan.addresses))

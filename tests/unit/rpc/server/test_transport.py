@@ -30,7 +30,7 @@ from app.tls.tls_stats import TlsStats
 from app.tls.watched import WatchedFiles
 from tests.support.certificates import Authority, needs_openssl
 from tests.support.http2_client import END_STREAM, MAGIC, ByHand, Frame, Heard, frame, frames_of, prefixed, whole_frames
-from tests.support.processes import free_ports
+from tests.support.processes import HANG_S, free_ports
 from tests.support.sdk_client import SdkClient
 from tests.unit.rpc.server.test_dispatcher import Host
 
@@ -119,7 +119,7 @@ class HandMade:
 
 
 async def until(check: Callable[[], T]) -> T:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANG_S):
         while not (found := check()):
             await asyncio.sleep(0.005)
     return found
