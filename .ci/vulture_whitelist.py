@@ -59,9 +59,11 @@ _.get_redirect_target
 _.pool_classes_by_scheme
 _.ConnectionCls
 
-# Flask and werkzeug read these of a response class and of the map of routes.
+# Flask and werkzeug read these of a response class, the map of routes, the application and its class of rules.
 _.default_mimetype
 _.merge_slashes
+_.url_rule_class
+_._compile_builder
 
 # Other libraries: protobuf's options, jinja's filters, logging's switch of a logger, tqdm's setting.
 _.map_entry

@@ -30,7 +30,7 @@ class _Rule(Rule):
     That would take a tenth of a node's start.
     """
 
-    def _compile_builder(self, append_unknown: bool = True) -> Callable[..., tuple[str, str]]:
+    def _compile_builder(self, _: bool = True) -> Callable[..., tuple[str, str]]:
         return _no_url
 
 

@@ -47,8 +47,8 @@ def submitted(folder: Path, **variables: str) -> "subprocess.CompletedProcess[st
     return subprocess.run(
         ["bash", str(EXAMPLE), *places],
         env=kept
-        | QUICK_JAVA
         | {
+            **QUICK_JAVA,
             "ROLLCALL_AUDIT_HOME": str(ROOT),
             "PYSPARK_DRIVER_PYTHON": sys.executable,
             "SPARK_SUBMIT": str(Path(sys.executable).with_name("spark-submit")),

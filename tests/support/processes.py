@@ -29,7 +29,7 @@ HANG_S = 60.0
 DIRECT_S = 20.0
 """For what must come by itself, and not by the check of silent connections, which takes longer than 20 s."""
 POLL_S, POLL_S_MAX = 0.02, 0.1
-"""Between two looks at what must come: seldom once it lets itself wait, as a look costs those who are waited for, too."""
+"""Between two looks at what must come; more the longer it takes, as a look costs those who are waited for, too."""
 POLL_SHARE = 0.1
 """Of what was waited already: so much longer at most is a wait for looking seldom."""
 FIRST_PORT, LAST_PORT = 21_000, 31_000

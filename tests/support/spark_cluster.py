@@ -29,7 +29,8 @@ def spark_cluster(folder: Path, workers: int, memory: str) -> Iterator[str]:
     home = Path(pyspark.__file__).parent
     master, page, *ports = free_ports(2 + 2 * workers)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
-    environ = kept | QUICK_JAVA | {
+    environ = kept | {
+        **QUICK_JAVA,
         "SPARK_HOME": str(home),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
