@@ -166,8 +166,8 @@ COUNTERS: dict[str, CounterInfo] = {
     "loop_late": CounterInfo("loop_late", "Measurements of the event loop's lag that were over 20 ms."),
     "stood_still": _gauge("stood_still", "1 while calls may have waited for this process, which stood still."),
     "dns_connections": _gauge("dns_connections", "DNS connections over TCP that are open."),
-    "connections_free": _gauge("connections_free", "Connections that any port may still take, beside what each keeps."),
-    "rpc_transports": _gauge("grpc_transports", "Sockets of the gRPC port for SDKs, also those without a setup."),
+    "connections_free": _gauge("free_connections", "Connections that any port may still take, beside what each keeps."),
+    "rpc_transports": _gauge("grpc_port_connections", "Sockets of the gRPC port for SDKs, also those without a setup."),
     "rpc_connections_refused": CounterInfo("grpc_connections_refused", "gRPC connections closed: there were too many."),
     "member_connections": _gauge("member_connections", "Connections of other members to this one."),
     "member_connections_refused": CounterInfo(
