@@ -147,6 +147,7 @@ _.forward_held
 _.forward_failed
 _.forward_busy
 _.forward_unseen
+_.forward_batches
 _.too_late
 _.calls_lost
 _.tls_handshakes

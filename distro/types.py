@@ -199,11 +199,14 @@ CAPABILITY_DELTAS = "deltas"
 """The member takes deltas of a datum (R5); follows from its wire version."""
 CAPABILITY_CLAIMS = "claims"
 """The member takes a claim as a delta (R5); follows from its wire version."""
-WIRE_VERSION = 3
+CAPABILITY_WRITE_BATCHES = "write-batches"
+"""The member takes several writes of clients that are passed on in one call; follows from its wire version."""
+WIRE_VERSION = 4
 """Of what our own members say to each other: a report names it. Members that name none have version 1."""
 SINCE_WIRE_VERSION: Mapping[int, frozenset[str]] = {
     2: frozenset({CAPABILITY_DIGESTS, CAPABILITY_DELTAS}),
     3: frozenset({CAPABILITY_CLAIMS}),
+    4: frozenset({CAPABILITY_WRITE_BATCHES}),
 }
 """The capabilities that a member has from a wire version on, and does not name."""
 CAPABILITY_CLIENTS_ONLY = "clients-only"

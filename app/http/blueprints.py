@@ -47,6 +47,7 @@ from app.http.v1 import (
     targets,
     users,
     versions,
+    writes,
 )
 from app.http.v2 import client as client_v2
 from app.http.v2 import console as console_v2
@@ -70,6 +71,7 @@ MODULES = (
     cluster,
     loader,
     distro,
+    writes,
     console,
     namespaces,
     auth,

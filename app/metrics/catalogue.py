@@ -56,6 +56,7 @@ COUNTERS: dict[str, CounterInfo] = {
         forward_held="Calls that waited, as a responsible member was being found.",
         forward_failed="Calls that no responsible member answered in time.",
         forward_busy="Calls refused, as too many waited for other members.",
+        forward_batches="Calls to members in which several writes of clients went together.",
         forward_unseen="Writes that the responsible member executed, and whose outcome could not be read in time.",
         lists_held_back="Losses that nobody caused, and that are not shown until they are confirmed.",
         events_slow="Calls of handlers of events that took too long.",

@@ -173,6 +173,8 @@ class ForwardStats:
     """Calls given up: no owner answered in time."""
     forward_busy: int = 0
     """Calls refused at once, because too many others were under way."""
+    forward_batches: int = 0
+    """Calls in which several writes of clients went together."""
     forward_unseen: int = 0
     """Calls that the owner executed and that were not acknowledged, as their outcome could not be fetched in time."""
 

@@ -6,6 +6,7 @@ import subprocess
 import tarfile
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPException
 from io import BytesIO
 from pathlib import Path
@@ -18,7 +19,11 @@ from tests.support.processes import ClusterProcesses, Member, eventually
 ROOT = Path(__file__).parents[2]
 RELEASE_BEFORE = "6788b08"
 """The last commit whose members had no wire version, and sent whole lists only."""
+RELEASE_WITHOUT_BATCHES = "3300b57"
+"""The last commit whose members took each write that was passed on by itself."""
 ADDRESSES, WRITERS = 20, 3
+CROWD = 12
+"""Writers at one member that write at one time."""
 PAUSE_S = 0.02
 KEYS_BACK_S = 90.0
 """A member that is back carries keys again after its rejoin delay."""
@@ -28,11 +33,21 @@ LONG = {"preserved.heart.beat.timeout": "600000", "preserved.ip.delete.timeout":
 @pytest.fixture(scope="module")
 def release_before(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the modules of the release before."""
-    folder = tmp_path_factory.mktemp("release-before")
-    command = ["git", "-C", str(ROOT), "archive", RELEASE_BEFORE, "app", "distro"]
+    return modules_of(RELEASE_BEFORE, tmp_path_factory.mktemp("release-before"))
+
+
+@pytest.fixture(scope="module")
+def release_without_batches(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the modules of the last release that passed each write on by itself."""
+    return modules_of(RELEASE_WITHOUT_BATCHES, tmp_path_factory.mktemp("release-without-batches"))
+
+
+def modules_of(commit: str, folder: Path) -> Path:
+    """Unpack the modules of a commit into the folder, and return it."""
+    command = ["git", "-C", str(ROOT), "archive", commit, "app", "distro"]
     archive = subprocess.run(command, capture_output=True, check=False)
     if archive.returncode:
-        pytest.skip(f"the history does not have {RELEASE_BEFORE}: {archive.stderr.decode()[:200]}")
+        pytest.skip(f"the history does not have {commit}: {archive.stderr.decode()[:200]}")
     with tarfile.open(fileobj=BytesIO(archive.stdout)) as modules:
         modules.extractall(folder, filter="data")
     return folder
@@ -142,3 +157,41 @@ def test_a_roll_loses_nothing_and_only_new_members_exchange_deltas(load: tuple[C
     eventually(lambda: count(third, "receivedDeltas") > 0, KEYS_BACK_S)
     writers.stop()
     eventually(writers.is_everywhere)
+
+
+def write_at_once(entry: Member, service: str, word: str) -> None:
+    """Have many clients of one member register at one time; each reads its own write there."""
+
+    def write(number: int) -> None:
+        ip = f"10.7.0.{number}"
+        assert entry.client.register(service, ip, metadata=json.dumps(LONG | {"word": word})).status == 200
+        assert entry.client.hosts(service)[f"{ip}:8080"]["metadata"]["word"] == word
+
+    with ThreadPoolExecutor(CROWD) as pool:
+        list(pool.map(write, range(CROWD)))
+
+
+def test_writes_go_together_between_new_members_alone(
+    make_cluster: StartCluster, release_without_batches: Path
+) -> None:
+    cluster = make_cluster()
+    old, second, third = cluster.members
+    old.settings["PYTHONPATH"] = str(release_without_batches)
+    cluster.start()
+    of_old, of_third = cluster.service_of(old, "old"), cluster.service_of(third, "new")
+    words = map(str, itertools.count())
+
+    for entry, service in ((second, of_old), (old, of_third)):
+        for word in itertools.islice(words, 5):
+            write_at_once(entry, service, word)
+    assert count(second, "forwardBatches") == 0, "the owner would not read one"
+
+    def went_together() -> bool:
+        write_at_once(second, of_third, next(words))
+        return count(second, "forwardBatches") > 0
+
+    eventually(went_together)
+    renew(cluster, old)
+    assert eventually(
+        lambda: second.client.hosts(of_third) == third.client.hosts(of_third) == old.client.hosts(of_third)
+    )

@@ -55,13 +55,13 @@ class BeatSender:
         if hop is None:
             return False
         body, left_ms = encode_batch(batch, now_ms), int(ANSWER_S * 1_000)
-        request = self._forwarder.request_to_own("PUT", PATH, hop, body, left_ms, relay=hop != owner)
+        request = self._forwarder.requests.request_to_own("PUT", PATH, hop, body, left_ms, relay=hop != owner)
         deadline_s = self._forwarder.loop.time() + ANSWER_S
 
         def done(result: LinkResult) -> None:
             self._in_flight.discard(owner)
             if isinstance(result, LinkAnswer):
-                self._forwarder.learn(hop, result)  # the batch goes again soon, signed by what this tells
+                self._forwarder.requests.learn(hop, result)  # the batch goes again soon, signed by what this tells
             self._on_result(owner, batch, result)
 
         self._in_flight.add(owner)

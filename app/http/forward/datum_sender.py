@@ -48,7 +48,7 @@ class DatumSender:
 
     def _send(self, call: PeerPut, number: int, deadline_s: float, *, signed_anew: bool) -> None:
         target = self._services.settings.context_path + call.path
-        request = self._forwarder.signed("PUT", target, call.peer, dict(call.headers), call.body)
+        request = self._forwarder.requests.signed("PUT", target, call.peer, dict(call.headers), call.body)
         on_result = partial(self._on_result, call, number, deadline_s, signed_anew)
         if not self._forwarder.ask(call.peer, request, deadline_s, on_result, own_kind=True):
             self._tell(number, None)
@@ -56,7 +56,7 @@ class DatumSender:
     def _on_result(self, call: PeerPut, number: int, deadline_s: float, signed_anew: bool, result: LinkResult) -> None:
         if not isinstance(result, LinkAnswer):
             self._tell(number, None)
-        elif not signed_anew and self._forwarder.learn(call.peer, result):
+        elif not signed_anew and self._forwarder.requests.learn(call.peer, result):
             self._send(call, number, deadline_s, signed_anew=True)
         else:
             self._tell(number, PutAnswer(result.status, result.body))

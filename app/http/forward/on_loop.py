@@ -11,24 +11,13 @@ import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from http import HTTPStatus
 
-from app.auth.signed import header_of
-from app.config.version import MEMBER_AGENT
 from app.http.api.answers import NOT_RESPONSIBLE, text_reply
 from app.http.api.call import (
-    AUTHORIZATION,
-    BEARER,
     CHANGE,
-    CLIENT_ADDRESS,
-    CLIENT_AGENT,
     CLOCK,
-    DEADLINE,
     DECLINE,
     RELAY,
-    SHORT_CHANGE,
-    TOKEN_HEADER,
-    WANTS_CHANGE,
     Answer,
     Call,
     Forward,
@@ -36,7 +25,9 @@ from app.http.api.call import (
     Services,
 )
 from app.http.forward.member_link import LinkAnswer, LinkResult, MemberLinks, NotAnswered, NotSent
-from app.http.forward.nacos_form import nacos_form, not_executed, own_headers, reply_of, without_password
+from app.http.forward.nacos_form import nacos_form, not_executed, own_headers, reply_of
+from app.http.forward.own_requests import OwnRequests
+from app.http.forward.write_gathering import WriteBatches
 from app.naming.changes import TakenChange
 from app.writes.owner_forwarder import BUSY, FORWARD_MS_MAX, MemberRequest, WaitingCall, silent_text, unseen_text
 from distro.errors import CodecError
@@ -72,6 +63,8 @@ class LoopForwarder:
         self.loop = loop
         self.stats = services.forwarder.stats
         self._signer = services.signer
+        self.requests = OwnRequests(services)
+        self.batches = WriteBatches(services, loop, self)
         self._own_headers = own_headers(services.cluster.self_address)
         self._pipelined: dict[str, MemberLinks] = {}
         self._in_turn: dict[str, MemberLinks] = {}
@@ -94,7 +87,7 @@ class LoopForwarder:
 
         def request_to(member: str, more: Mapping[str, str]) -> tuple[bytes, bool]:
             if CAPABILITY_WRITES in self._cluster.capabilities(member):
-                return self.bytes_for_own(member, call, more), True
+                return self.requests.bytes_for_own(member, call, more), True
             return self.request_maker(call)(member, more), False
 
         find_owner = partial(self._cluster.map_srv, to.tag)
@@ -102,7 +95,8 @@ class LoopForwarder:
         if (deadline := call.deadline) is not None:
             left_s = min(left_s, self._cluster.left_ms(deadline) / 1_000)
         is_relayed = call.header(RELAY) is not None
-        ForwardedCall(self, find_owner, request_to, run, done, self.loop.time() + left_s, is_relayed=is_relayed).go()
+        one = ForwardedCall(self, find_owner, request_to, run, done, self.loop.time() + left_s, is_relayed=is_relayed)
+        one.go(call if deadline is None and not is_relayed else None)
 
     def request_maker(self, request: MemberRequest) -> Callable[[str, Mapping[str, str]], bytes]:
         """Return a function from an address and headers to the bytes, in Nacos's form. For any thread."""
@@ -192,65 +186,6 @@ class LoopForwarder:
         self.stats.forward_busy += 1
         done(text_reply(503, BUSY))
 
-    # --- bytes ---------------------------------------------------------------------------------------
-
-    def hop_headers(self, hop: str, left_ms: int, *, relay: bool) -> dict[str, str]:
-        """Return the headers of a call to a member of our own kind that is given up after ``left_ms``."""
-        deadline = self._cluster.deadline(hop, left_ms)
-        headers = {DEADLINE: deadline} if deadline else {}
-        return headers | {RELAY: "1"} if relay else headers
-
-    def bytes_for_own(self, member: str, call: Call, more: Mapping[str, str]) -> bytes:
-        """Return the request for a member of our own kind: the client's own query and body, and ``more`` headers.
-
-        The client's token goes with it: the member called decides by it, too, whether the client may do this.
-        """
-        target, query, body = f"{call.context_path}{call.path}", call.raw_query, call.body
-        client = {CLIENT_AGENT: call.client_agent, CLIENT_ADDRESS: call.remote_ip}
-        # Of a call that a member passed on, that member reads the change (R12).
-        wanted = call.header(WANTS_CHANGE) or SHORT_CHANGE
-        headers = {"user-agent": MEMBER_AGENT, **client, WANTS_CHANGE: wanted, **more}
-        if call.hop_token:
-            query, body, content_type = without_password(call)
-            headers[AUTHORIZATION] = BEARER + call.hop_token
-            if body:
-                headers["content-type"] = content_type
-        elif call.user:
-            for name in (AUTHORIZATION, TOKEN_HEADER):
-                if value := call.header(name):
-                    headers[name] = value
-        if not call.hop_token and body and (given := call.header("content-type")) is not None:
-            headers["content-type"] = given
-        if query:
-            target += "?" + query.decode("latin-1")
-        return self.signed(call.method, target, member, headers, body)
-
-    def request_to_own(
-        self, method: str, path: str, member: str, body: bytes, left_ms: int, *, relay: bool = False
-    ) -> bytes:
-        """Return a request of this member's own, for a member of our own kind; it is given up after ``left_ms``."""
-        headers = {"user-agent": MEMBER_AGENT}
-        if more := self.hop_headers(member, left_ms, relay=relay):
-            headers |= {**more, CLOCK: self._cluster.stamp()}
-        return self.signed(method, self._services.settings.context_path + path, member, headers, body)
-
-    def signed(self, method: str, target: str, member: str, headers: dict[str, str], body: bytes) -> bytes:
-        """Return a request with this member's signature."""
-        # A value that is not ASCII is signed as it goes, which is not always as it came.
-        is_plain = "".join(headers.values()).isascii()
-        header = headers.get if is_plain else header_of(headers)
-        headers |= self._signer.headers_by(member, method, target, body, header)
-        lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
-        head = f"{method} {target} HTTP/1.1\r\nhost: {member}\r\n{lines}content-length: {len(body)}\r\n\r\n"
-        return head.encode("latin-1", "replace") + body
-
-    def learn(self, hop: str, answer: LinkAnswer) -> bool:
-        """Take what a member's refusal with status 401 says; whether the call is to be signed anew, and sent again."""
-        if answer.status != HTTPStatus.UNAUTHORIZED:
-            return False
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in answer.headers.items()}
-        return self._signer.learn(hop, headers)
-
 
 class ForwardedCall:
     """One call until its owner has answered, or its time is over.
@@ -298,8 +233,11 @@ class ForwardedCall:
         self._is_relayed = is_relayed
         self._is_signed_anew = False
 
-    def go(self) -> None:
-        """Send the call to the member that owns it now; execute it here when that is this node."""
+    def go(self, client_call: Call | None = None) -> None:
+        """Send the call to the member that owns it now; execute it here when that is this node.
+
+        ``client_call``: of a client, which may go in a batch the first time that it is sent.
+        """
         forwarder = self._forwarder
         if self._is_held:
             self._is_held = False
@@ -313,10 +251,19 @@ class ForwardedCall:
         if hop is None or (hop != member and self._is_relayed):
             self.hold()
             return
+        batches, once = forwarder.batches, client_call if hop == member else None
+        if once is not None and batches.add(hop, once, self._deadline_s, self._on_batched):
+            return
         left_ms = int((self._deadline_s - forwarder.loop.time()) * 1_000)
-        request, own_kind = self._request_to(hop, forwarder.hop_headers(hop, left_ms, relay=hop != member))
+        request, own_kind = self._request_to(hop, forwarder.requests.hop_headers(hop, left_ms, relay=hop != member))
         if not forwarder.ask(hop, request, self._deadline_s, self._on_result, own_kind=own_kind):
             forwarder._busy(self._done)
+
+    def _on_batched(self, result: LinkResult | None) -> None:
+        if result is None:
+            self.go()
+        else:
+            self._on_result(result)
 
     def _run_here(self) -> None:
         answer = self._run()
@@ -333,7 +280,7 @@ class ForwardedCall:
                 # It may have been executed: only the client knows whether it may be sent again.
                 self._give_up()
             case LinkAnswer(status, body, headers):
-                if not self._is_signed_anew and self._forwarder.learn(self._hop, result):
+                if not self._is_signed_anew and self._forwarder.requests.learn(self._hop, result):
                     self._is_signed_anew = True
                     self.go()
                 elif not_executed(status, body, _NOT_RESPONSIBLE in headers):

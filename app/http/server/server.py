@@ -7,11 +7,10 @@ from collections.abc import Callable
 from time import perf_counter
 
 from app.auth.member_calls import CLIENT, Caller, Unidentified
-from app.http.api.answers import INTERNAL_ERROR, error_reply, is_open, refuse_unless_up, text_reply
+from app.http.api.answers import error_reply, text_reply
 from app.http.api.browsers import OwnHosts
 from app.http.api.call import (
     ADDRESS,
-    DECLINE,
     ROUTE,
     ROUTES,
     Answer,
@@ -22,9 +21,9 @@ from app.http.api.call import (
     Route,
     Services,
 )
-from app.http.api.rights import check_access, unidentified_reply
+from app.http.api.hot_run import run_hot
+from app.http.api.rights import unidentified_reply
 from app.http.api.stats import HttpStats, LagMeter
-from app.http.api.user_access import PasswordGiven
 from app.http.api.write_rate import count_write
 from app.http.forward.beat_sender import BeatSender
 from app.http.forward.datum_sender import DatumSender
@@ -43,10 +42,9 @@ from app.http.server.request_memo import RequestMemo
 from app.http.server.request_reader import Request
 from app.http.server.wsgi_bridge import WsgiApp, WsgiRun, make_environ
 from app.metrics.request_stats import NO_ROUTE, RequestStats, RouteStats
-from app.naming.model.nacos_errors import NacosError, TooManyRequests
+from app.naming.model.nacos_errors import TooManyRequests
 from app.process.turn_sends import TurnSends
 from distro.clock import boot_s
-from distro.errors import CodecError, NotInitialized
 
 QUEUED_PER_THREAD = 8
 """Calls that may wait for a pool, for each of its threads."""
@@ -224,7 +222,7 @@ class HttpServer:
             call.address = connection.address
             if row.is_client_write and (refusal := self._over_rate(call)) is not None:
                 return refusal
-        answer = self._run(row, call)
+        answer = run_hot(row, call, self._services)
         if type(answer) is Reply:
             if self._counts:
                 stats.add(answer.status, perf_counter() - begun_s)
@@ -261,22 +259,6 @@ class HttpServer:
             return error_reply(error)
         return None
 
-    def _run(self, row: Route, call: LoopCall) -> Answer:
-        try:
-            services = self._services
-            refusal = None if is_open(services) else refuse_unless_up(call, services)
-            if refusal is not None:
-                return refusal
-            check_access(row.access, call, services)
-            return row.endpoint(call, services)
-        except PasswordGiven:
-            return DECLINE
-        except (NacosError, CodecError, NotInitialized) as error:
-            return error_reply(error)
-        except Exception as error:
-            log.error("%s %a failed", call.method, call.uri, exc_info=error)
-            return INTERNAL_ERROR
-
     def _pass_on(
         self, connection: HttpConnection, request: Request, hot: tuple[Route, RouteStats], call: LoopCall, to: Forward
     ) -> None:
@@ -294,7 +276,7 @@ class HttpServer:
                 self._log_access(connection, request, answer, begun_s)
             connection.reply(answer)
 
-        self._forwarder.forward(call, to, lambda: self._run(row, call), done)
+        self._forwarder.forward(call, to, lambda: run_hot(row, call, self._services), done)
 
     def _answer_in_pool(self, connection: HttpConnection, request: Request, caller: Caller) -> Reply | None:
         pool = self._pool_of(request, caller)

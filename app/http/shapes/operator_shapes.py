@@ -246,6 +246,8 @@ REPORT = json_of(
 ADDRESSES_BODY = json_of(array(ADDRESS))
 DATUM_BODY = Content(JSON_TYPE, facts("Datums by key, gzip or plain: docs/wire.md."))
 RECEIVED = Content(JSON_TYPE, facts("What of it was not taken: docs/wire.md."), beside=(OK_TEXT,))
+WRITES_BODY = Content(JSON_TYPE, array(array(or_null(text("PUT")))))
+WRITES_ANSWERED = Content(JSON_TYPE, array(or_null({"type": "array", "items": {}})))
 DATUMS = Content("application/octet-stream", text("{}", "Datums by key: docs/wire.md."))
 KEYS_BODY = json_of(record("DatumKeys", {"keys": text("key1,key2")}))
 STATUS_BODY = Content(TEXT_TYPE, text("%7B%7D", "A JSON object, URL-encoded: statuses, clientIP."))

@@ -9,6 +9,7 @@ from distro.types import (
     CAPABILITY_DELTAS,
     CAPABILITY_DIGESTS,
     CAPABILITY_VERSIONS,
+    CAPABILITY_WRITE_BATCHES,
     WIRE_VERSION,
     MemberState,
 )
@@ -57,7 +58,8 @@ def test_a_member_of_an_earlier_wire_version_gets_no_deltas(wire: object) -> Non
 @pytest.mark.parametrize("wire", [WIRE_VERSION, WIRE_VERSION + 1])
 def test_a_member_of_this_wire_version_or_a_later_one_gets_deltas(wire: int) -> None:
     own = {OWN_FIELD: {"capabilities": [CAPABILITY_VERSIONS], "wire": wire}}
-    assert report(**own) == {CAPABILITY_VERSIONS, CAPABILITY_DELTAS, CAPABILITY_DIGESTS, CAPABILITY_CLAIMS}
+    since = {CAPABILITY_DELTAS, CAPABILITY_DIGESTS, CAPABILITY_CLAIMS, CAPABILITY_WRITE_BATCHES}
+    assert report(**own) == {CAPABILITY_VERSIONS, *since}
 
 
 def test_this_member_as_nacos_2_sees_it_reads_back() -> None:

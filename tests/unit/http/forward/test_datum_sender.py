@@ -311,7 +311,7 @@ def test_a_member_whose_clock_is_not_known_is_not_called() -> None:
 def test_a_refused_signature_is_made_anew_once(refusals: int) -> None:
     async def main(loop: SkippingLoop) -> None:
         sending = Sending(loop)
-        sending.forwarder.learn = lambda _hop, given: given.status == 401  # type: ignore[method-assign]
+        sending.forwarder.requests.learn = lambda _hop, given: given.status == 401  # type: ignore[method-assign]
 
         def answering(asked: Asked) -> bytes:
             is_refused = len(server.received) <= refusals

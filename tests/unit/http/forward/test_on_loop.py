@@ -485,7 +485,7 @@ def test_closing_leaves_nobody_waiting() -> None:
 def test_a_request_of_our_own_with_a_deadline_says_when_it_was_made(names_deadlines: bool) -> None:
     async def main(loop: SkippingLoop) -> None:
         entry = Entry(loop, FakeNode(make_settings(), StubCluster(standalone=False, names_deadlines=names_deadlines)))
-        request = entry.forwarder.request_to_own("PUT", "/v1/x", "10.0.0.2:8848", b"{}", 2_000)
+        request = entry.forwarder.requests.request_to_own("PUT", "/v1/x", "10.0.0.2:8848", b"{}", 2_000)
         entry.forwarder.close()
         lines = request.decode().split("\r\n")
         assert (f"{DEADLINE}: 10.0.0.2:8848~1 2000" in lines) == names_deadlines
@@ -504,7 +504,7 @@ def test_requests_of_our_own_carry_our_identity() -> None:
         entry = Entry(loop, FakeNode(settings, StubCluster(standalone=False)))
         results: list[LinkResult] = []
         async with member_server() as server:
-            request = entry.forwarder.request_to_own("PUT", "/v1/x", server.address, b"{}", 2_000)
+            request = entry.forwarder.requests.request_to_own("PUT", "/v1/x", server.address, b"{}", 2_000)
             entry.forwarder.ask(server.address, request, loop.time() + 2, results.append, own_kind=True)
             await until(lambda: results)
             entry.forwarder.close()

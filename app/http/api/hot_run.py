@@ -1,0 +1,29 @@
+"""Runs an endpoint on the event loop, and turns what it raises into the answer."""
+
+import logging
+
+from app.http.api.answers import INTERNAL_ERROR, error_reply, is_open, refuse_unless_up
+from app.http.api.call import DECLINE, Answer, Call, Route, Services
+from app.http.api.rights import check_access
+from app.http.api.user_access import PasswordGiven
+from app.naming.model.nacos_errors import NacosError
+from distro.errors import CodecError, NotInitialized
+
+log = logging.getLogger(__name__)
+
+
+def run_hot(row: Route, call: Call, services: Services) -> Answer:
+    """The answer of a row's endpoint to a call that the loop waits for."""
+    try:
+        refusal = None if is_open(services) else refuse_unless_up(call, services)
+        if refusal is not None:
+            return refusal
+        check_access(row.access, call, services)
+        return row.endpoint(call, services)
+    except PasswordGiven:
+        return DECLINE
+    except (NacosError, CodecError, NotInitialized) as error:
+        return error_reply(error)
+    except Exception as error:
+        log.error("%s %a failed", call.method, call.uri, exc_info=error)
+        return INTERNAL_ERROR

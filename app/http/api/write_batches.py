@@ -1,0 +1,189 @@
+"""Writes of clients that one member passes on to another in one call, and the answers to each of them. Pure.
+
+Shape of the body: ``[[method, path, query, body, content type, agent, address, authorization, access token] ...]``, all
+texts, or null for a header that the client did not send; ``path`` is below the context path. Bytes are read as latin-1.
+Shape of the answer: an array with one entry for each call, in their order:
+
+- ``null``: not executed; the call is to be made by itself.
+- ``[change, clock]``: the answer ``ok``, with the headers of these names; texts, null for none.
+- ``[status, body, headers]``: any other answer; ``headers`` by their names.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import orjson
+
+from app.http.api.call import (
+    AUTHORIZATION,
+    CHANGE,
+    CLIENT_ADDRESS,
+    CLIENT_AGENT,
+    CLOCK,
+    OK,
+    SHORT_CHANGE,
+    TOKEN_HEADER,
+    WANTS_CHANGE,
+    Call,
+    Reply,
+)
+from distro.errors import CodecError
+
+WRITES_PATH = "/v1/ns/distro/writes"
+CALLS_MAX = 32
+"""Of one batch: about a millisecond and a half of its owner's loop."""
+CALL_BYTES_MAX = 2_048
+"""Of query, body and headers of a call in a batch; a longer one goes by itself."""
+BATCH_BYTES_MAX = 262_144
+"""Of a batch in JSON, in which a byte may take six."""
+_CONTENT_TYPE = "content-type"
+_CONTENT_TYPE_SENT = "Content-Type"
+_PARTS = 9
+_USUAL_HEADERS = frozenset({CHANGE, CLOCK})
+
+
+class BatchedCall(NamedTuple):
+    """A call of a batch, as it was sent; headers that the client did not send are None."""
+
+    method: str
+    path: str
+    query: bytes
+    body: bytes
+    content_type: str | None
+    agent: str
+    address: str
+    authorization: str | None
+    token: str | None
+
+    def headers(self, own: Mapping[str, str]) -> dict[str, str]:
+        """The headers of the call as if it had come by itself; ``own``: those of its batch."""
+        headers = {**own, CLIENT_AGENT: self.agent, CLIENT_ADDRESS: self.address, WANTS_CHANGE: SHORT_CHANGE}
+        if self.content_type is not None:
+            headers[_CONTENT_TYPE] = self.content_type
+        if self.authorization is not None:
+            headers[AUTHORIZATION] = self.authorization
+        if self.token is not None:
+            headers[TOKEN_HEADER] = self.token
+        return headers
+
+
+class BatchedAnswer(NamedTuple):
+    """The answer to a call of a batch, with the names of its headers in lower case."""
+
+    status: int
+    body: bytes
+    headers: dict[bytes, bytes]
+
+
+def batched(call: Call) -> BatchedCall | None:
+    """The call as it goes in a batch; None for one that goes by itself."""
+    if call.hop_token:
+        return None  # its password is taken out of the query or the form
+    authorization = token = None
+    if call.user:
+        authorization, token = call.header(AUTHORIZATION), call.header(TOKEN_HEADER)
+    agent, content_type = call.client_agent, call.header(_CONTENT_TYPE) if call.body else None
+    size = len(call.raw_query) + len(call.body) + len(agent) + len(content_type or "")
+    if size + len(authorization or "") + len(token or "") > CALL_BYTES_MAX:
+        return None
+    return BatchedCall(
+        call.method, call.path, call.raw_query, call.body, content_type, agent, call.remote_ip, authorization, token
+    )
+
+
+def encode_calls(calls: Sequence[BatchedCall]) -> bytes:
+    """The body of a batch."""
+    return orjson.dumps(
+        [(*one[:2], one.query.decode("latin-1"), one.body.decode("latin-1"), *one[4:]) for one in calls]
+    )
+
+
+def decode_calls(body: bytes) -> list[BatchedCall]:
+    """The calls of a batch.
+
+    Raises:
+        CodecError: the body is not a batch, or a larger one than any member sends.
+    """
+    if len(body) > BATCH_BYTES_MAX:
+        raise CodecError(f"a batch of writes of {len(body)} bytes")
+    parts = _loads(body)
+    if not isinstance(parts, list) or len(parts) > CALLS_MAX:
+        raise CodecError(f"a batch of writes is a JSON array of at most {CALLS_MAX} calls")
+    return [_call(part) for part in parts]
+
+
+def _call(part: object) -> BatchedCall:
+    if isinstance(part, list) and len(part) == _PARTS:
+        method, path, query, body, content_type, agent, address, authorization, token = part
+        texts = (method, path, query, body, agent, address)
+        given = (one for one in (content_type, authorization, token) if one is not None)
+        if all(type(one) is str for one in (*texts, *given)):
+            sent = _bytes_of(query), _bytes_of(body)
+            return BatchedCall(method, path, *sent, content_type, agent, address, authorization, token)
+    raise CodecError("a call of a batch of writes is an array of texts")
+
+
+def _loads(body: bytes) -> object:
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:
+        raise CodecError("a batch of writes, or its answer, is no JSON") from None
+
+
+def _bytes_of(text: str) -> bytes:
+    try:
+        return text.encode("latin-1")
+    except UnicodeEncodeError:
+        raise CodecError("a call of a batch of writes has characters that stand for no byte") from None
+
+
+def entry_of(reply: Reply) -> list[object]:
+    """The entry of a batch's answer for the reply to one call; one that is sent in parts is none of these."""
+    headers = reply.headers
+    if reply.status == OK.status and reply.body == OK.body and reply.content_type == OK.content_type:
+        if not headers:
+            return [None, None]
+        if headers.keys() <= _USUAL_HEADERS:
+            return [headers.get(CHANGE), headers.get(CLOCK)]
+    typed = {} if reply.content_type is None else {_CONTENT_TYPE_SENT: reply.content_type}
+    return [reply.status, reply.body.decode("latin-1"), {**headers, **typed}]
+
+
+def decode_answers(body: bytes, count: int) -> list[BatchedAnswer | None]:
+    """The answers to the calls of a batch of ``count``; None for each that was not executed.
+
+    Raises:
+        CodecError: they cannot be read.
+    """
+    entries = _loads(body)
+    if not isinstance(entries, list) or len(entries) != count:
+        raise CodecError(f"the answer to a batch of {count} writes has not as many entries")
+    try:
+        return [None if entry is None else _answer(entry) for entry in entries]
+    except (TypeError, ValueError, AttributeError):
+        raise CodecError("an entry of the answer to a batch of writes cannot be read") from None
+
+
+def _answer(entry: list[object]) -> BatchedAnswer:
+    if len(entry) == 2:
+        headers = {_TYPE_KEY: _OK_TYPE}
+        change, clock = entry
+        if change is not None:
+            headers[_CHANGE_KEY] = _bytes(change)
+        if clock is not None:
+            headers[_CLOCK_KEY] = _bytes(clock)
+        return BatchedAnswer(OK.status, OK.body, headers)
+    status, text, named = entry
+    if type(status) is not int or not isinstance(named, dict):
+        raise TypeError
+    return BatchedAnswer(status, _bytes(text), {_bytes(name).lower(): _bytes(value) for name, value in named.items()})
+
+
+def _bytes(value: object) -> bytes:
+    if type(value) is not str:
+        raise TypeError
+    return value.encode("latin-1")
+
+
+_TYPE_KEY, _CHANGE_KEY, _CLOCK_KEY = _CONTENT_TYPE.encode(), CHANGE.encode(), CLOCK.encode()
+_OK_TYPE = (OK.content_type or "").encode()

@@ -1,0 +1,144 @@
+"""Writes of clients for one member gathered into one call: one head, one signature and one deadline for all of them."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from http import HTTPStatus
+from typing import Protocol
+
+from app.config.version import MEMBER_AGENT
+from app.http.api.call import Call, Services
+from app.http.api.write_batches import (
+    CALLS_MAX,
+    WRITES_PATH,
+    BatchedCall,
+    batched,
+    decode_answers,
+    encode_calls,
+)
+from app.http.forward.member_link import JOIN_S, LinkAnswer, LinkResult, NotAnswered, NotSent
+from app.http.forward.own_requests import OwnRequests
+from distro.errors import CodecError
+from distro.types import CAPABILITY_WRITE_BATCHES
+
+log = logging.getLogger(__name__)
+
+_NOT_TAKEN = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND})
+"""The member does not read batches as this one writes them, and executed nothing."""
+Told = Callable[[LinkResult | None], None]
+"""Takes what became of one call; None: it is to be sent by itself, as nobody executed it."""
+
+
+class BatchLinks(Protocol):
+    """What sends the batches."""
+
+    requests: OwnRequests
+
+    def ask(
+        self, member: str, request: bytes, deadline_s: float, done: Callable[[LinkResult], None], *, own_kind: bool
+    ) -> bool:
+        """Send bytes to a member; False when too many requests wait for it."""
+        ...
+
+
+class _Gathering:
+    """The calls for one member that wait to be sent, and how many batches are under way to it."""
+
+    __slots__ = ("calls", "deadline_s", "sent_s", "timer", "told", "under_way")
+
+    def __init__(self) -> None:
+        self.calls: list[BatchedCall] = []
+        self.told: list[Told] = []
+        self.deadline_s = 0.0
+        """Of the first of them, which is the earliest."""
+        self.timer: asyncio.Handle | None = None
+        self.sent_s = 0.0
+        """When the last of them were sent, by the loop's time."""
+        self.under_way = 0
+
+
+class WriteBatches:
+    """Gathers calls of one turn of the loop; where others were sent just now, until their answer or for ``JOIN_S``.
+
+    Used on the loop's thread only. What was sent and not answered may have been executed, every call of it.
+    """
+
+    def __init__(self, services: Services, loop: asyncio.AbstractEventLoop, links: BatchLinks) -> None:
+        self._cluster = services.cluster
+        self._stats = services.forwarder.stats
+        self._context_path = services.settings.context_path
+        self._loop = loop
+        self._links = links
+        self._gathering: dict[str, _Gathering] = {}
+
+    def add(self, member: str, call: Call, deadline_s: float, told: Told) -> bool:
+        """Take a call for a member; False for one that goes by itself. ``told`` is called once."""
+        if CAPABILITY_WRITE_BATCHES not in self._cluster.capabilities(member) or (one := batched(call)) is None:
+            return False
+        gathering = self._gathering.get(member)
+        if gathering is None:
+            self._forget_idle()
+            gathering = self._gathering[member] = _Gathering()
+        if not gathering.calls:
+            gathering.deadline_s = deadline_s
+            loop, flush = self._loop, partial(self._flush, member, gathering)
+            waits = gathering.under_way or loop.time() - gathering.sent_s < JOIN_S
+            gathering.timer = loop.call_later(JOIN_S, flush) if waits else loop.call_soon(flush)
+        gathering.calls.append(one)
+        gathering.told.append(told)
+        if len(gathering.calls) >= CALLS_MAX:
+            self._flush(member, gathering)
+        return True
+
+    def _forget_idle(self) -> None:
+        """Forget members to which nothing is under way: one that left the list is called no more."""
+        for member in [name for name, one in self._gathering.items() if not one.calls and not one.under_way]:
+            del self._gathering[member]
+
+    def _flush(self, member: str, gathering: _Gathering) -> None:
+        if gathering.timer is not None:
+            gathering.timer.cancel()
+            gathering.timer = None
+        calls, told = gathering.calls, gathering.told
+        if not calls:
+            return
+        gathering.calls, gathering.told, gathering.sent_s = [], [], self._loop.time()
+        if len(calls) == 1:
+            told[0](None)
+            return
+        left_ms = int((gathering.deadline_s - self._loop.time()) * 1_000)
+        requests = self._links.requests
+        headers = {"user-agent": MEMBER_AGENT, **requests.hop_headers(member, left_ms, relay=False)}
+        request = requests.signed("PUT", self._context_path + WRITES_PATH, member, headers, encode_calls(calls))
+        done = partial(self._on_result, member, gathering, told)
+        gathering.under_way += 1
+        self._stats.forward_batches += 1
+        if not self._links.ask(member, request, gathering.deadline_s, done, own_kind=True):
+            gathering.under_way -= 1
+            for one in told:
+                one(NotSent())
+
+    def _on_result(self, member: str, gathering: _Gathering, told: list[Told], result: LinkResult) -> None:
+        gathering.under_way -= 1
+        if gathering.calls:
+            self._flush(member, gathering)
+        for one, answer in zip(told, self._answers(member, result, len(told)), strict=True):
+            try:
+                one(answer)
+            except Exception:
+                log.exception("the answer of %s to a call could not be used", member)
+
+    def _answers(self, member: str, result: LinkResult, count: int) -> list[LinkResult | None]:
+        if not isinstance(result, LinkAnswer):
+            return [result] * count
+        if self._links.requests.learn(member, result) or result.status in _NOT_TAKEN:
+            return [None] * count
+        if result.status != HTTPStatus.OK:
+            return [result] * count
+        try:
+            answers = decode_answers(result.body, count)
+        except CodecError as error:
+            log.warning("%s: %s", member, error)
+            return [NotAnswered()] * count
+        return [None if one is None else LinkAnswer(one.status, one.body, one.headers) for one in answers]

@@ -1,0 +1,69 @@
+"""Writes of clients that a peer passes on in one call; each is decided, executed and answered as if it came alone."""
+
+from functools import lru_cache, partial
+from time import perf_counter
+
+import orjson
+
+from app.auth.access_rules import MEMBERS, Action, Scope
+from app.http.api.call import DEADLINE, JSON, ROUTES, Answer, Call, Reply, Route, Services, route
+from app.http.api.hot_run import run_hot
+from app.http.api.write_batches import WRITES_PATH, BatchedCall, decode_calls, entry_of
+from app.http.shapes.described import Described
+from app.http.shapes.operator_shapes import WRITES_ANSWERED, WRITES_BODY
+
+_ROWS_KEPT = 64
+
+
+@route("PUT", WRITES_PATH, access=MEMBERS, hot=True, described=Described(WRITES_ANSWERED, body=WRITES_BODY))
+def put_writes(call: Call, services: Services) -> Answer:
+    """Execute writes that a peer of our kind passes on, in their order. Shape: ``app.http.api.write_batches``.
+
+    One that the event loop does not answer at once is not executed: the peer makes it by itself.
+    """
+    calls = decode_calls(call.body)
+    if not call.on_loop:
+        return Reply(200, orjson.dumps([None] * len(calls)), JSON)
+    own = {"user-agent": call.agent}
+    if (deadline := call.deadline) is not None:
+        own[DEADLINE] = deadline
+    execute = partial(_entry, call, own, services)
+    return Reply(200, orjson.dumps([execute(one) for one in calls]), JSON)
+
+
+def _entry(call: Call, own: dict[str, str], services: Services, one: BatchedCall) -> list[object] | None:
+    row = _row(one.method, one.path)
+    if row is None:
+        return None
+    begun_s = perf_counter()
+    answer = run_hot(
+        row,
+        Call(
+            row.method,
+            row.path,
+            one.query,
+            one.headers(own),
+            one.body,
+            call.remote_ip,
+            call.context_path,
+            on_loop=True,
+            has_member_certificate=call.has_member_certificate,
+            caller=call.caller,
+        ),
+        services,
+    )
+    if not isinstance(answer, Reply) or answer.stream is not None:
+        return None
+    if services.instruments.counts_requests:
+        services.instruments.http.of_loop(row.method, row.path).add(answer.status, perf_counter() - begun_s)
+    return entry_of(answer)
+
+
+@lru_cache(_ROWS_KEPT)
+def _row(method: str, path: str) -> Route | None:
+    """The row of a write of clients that the event loop answers; None for any other call, which is not for a batch."""
+    for row in ROUTES:
+        if row.hot and row.method == method and row.path == path and not row.for_members:
+            is_write = row.access.scope is Scope.NAMING and row.access.action is Action.WRITE
+            return row if is_write else None
+    return None

@@ -1,0 +1,103 @@
+"""Batches of writes that are passed on: what one member writes the other reads, and any other body is refused."""
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.http.api.answers import NOT_RESPONSIBLE
+from app.http.api.call import CHANGE, CLIENT_ADDRESS, CLIENT_AGENT, CLOCK, JSON, OK, TEXT, WANTS_CHANGE, Call, Reply
+from app.http.api.write_batches import (
+    BATCH_BYTES_MAX,
+    CALL_BYTES_MAX,
+    CALLS_MAX,
+    BatchedCall,
+    batched,
+    decode_answers,
+    decode_calls,
+    encode_calls,
+    entry_of,
+)
+from distro.errors import CodecError
+
+BYTES = st.binary(max_size=60)
+LATIN = st.text(st.characters(max_codepoint=255), max_size=20)
+GIVEN = st.none() | LATIN
+CALLS = st.builds(BatchedCall, LATIN, LATIN, BYTES, BYTES, GIVEN, LATIN, LATIN, GIVEN, GIVEN)
+HEADERS = st.dictionaries(st.sampled_from([CHANGE, CLOCK, NOT_RESPONSIBLE, "Retry-After"]), LATIN)
+REPLIES = st.builds(
+    Reply, st.integers(200, 599), BYTES | st.just(OK.body), st.sampled_from([TEXT, JSON, None]), HEADERS
+)
+VALUES = st.recursive(
+    st.none() | st.integers(-9, 9) | st.text(max_size=5),
+    lambda of: st.lists(of, max_size=10) | st.dictionaries(st.text(max_size=3), of, max_size=3),
+)
+
+
+@given(st.lists(CALLS, max_size=CALLS_MAX))
+def test_calls_arrive_as_they_were_sent(calls: list[BatchedCall]) -> None:
+    assert decode_calls(encode_calls(calls)) == calls
+
+
+@given(st.lists(st.none() | REPLIES, max_size=5))
+def test_answers_arrive_as_they_were_given(replies: list[Reply | None]) -> None:
+    entries = [None if one is None else entry_of(one) for one in replies]
+    answers = decode_answers(orjson.dumps(entries), len(replies))
+    for reply, found in zip(replies, answers, strict=True):
+        if reply is None or found is None:
+            assert found is reply
+            continue
+        typed = {} if reply.content_type is None else {"Content-Type": reply.content_type}
+        sent = {name.lower().encode(): value.encode("latin-1") for name, value in {**reply.headers, **typed}.items()}
+        assert (found.status, found.body, found.headers) == (reply.status, reply.body, sent)
+
+
+@given(VALUES)
+def test_other_values_are_refused_or_read(value: object) -> None:
+    for read in (decode_calls, lambda body: decode_answers(body, 2)):
+        try:
+            found = read(orjson.dumps(value))
+        except CodecError:
+            continue
+        assert isinstance(found, list)
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"{}", b"[1]", b'[["POST"]]', b'[["POST","/x","\\u0100","",null,"","",null,null]]', b'["\xff"]']
+)
+def test_bodies_that_are_no_batch(body: bytes) -> None:
+    with pytest.raises(CodecError):
+        decode_calls(body)
+
+
+def test_a_batch_is_bounded() -> None:
+    one = BatchedCall("POST", "/x", b"", b"", None, "", "", None, None)
+    with pytest.raises(CodecError):
+        decode_calls(encode_calls([one] * (CALLS_MAX + 1)))
+    with pytest.raises(CodecError):
+        decode_calls(b"[" + b" " * BATCH_BYTES_MAX + b"]")
+
+
+def test_the_longest_calls_of_all_fit_into_a_batch() -> None:
+    longest = Call("POST", "/v1/ns/instance", b"\xff" * CALL_BYTES_MAX, {}, b"", "10.9.9.9")
+    one = batched(longest)
+    assert one is not None
+    assert len(decode_calls(encode_calls([one] * CALLS_MAX))) == CALLS_MAX
+    longest.raw_query += b"x"
+    assert batched(longest) is None
+
+
+def test_what_goes_with_a_call() -> None:
+    headers = {"user-agent": "curl", "content-type": "a/b", "authorization": "Bearer t", "accesstoken": "t", "x": "y"}
+    call = Call("POST", "/x", b"a=1", headers, b"b=2", "10.9.9.9")
+    plain = batched(call)
+    assert plain is not None
+    own = {"user-agent": "Nacos-Server:1.4.8"}
+    marks = {CLIENT_AGENT: "curl", CLIENT_ADDRESS: "10.9.9.9", WANTS_CHANGE: "2", "content-type": "a/b"}
+    assert plain.headers(own) == {**own, **marks}, "a token goes with the calls of users alone"
+    call.user = "nacos"
+    of_user = batched(call)
+    assert of_user is not None
+    assert of_user.headers(own) == {**own, **marks, "authorization": "Bearer t", "accesstoken": "t"}
+    call.hop_token = "h"
+    assert batched(call) is None, "its password is taken out first"

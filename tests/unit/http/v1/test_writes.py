@@ -1,0 +1,173 @@
+"""Writes that a member passes on in one call: each is decided and executed as if it came alone."""
+
+from urllib.parse import urlencode
+
+import orjson
+import pytest
+
+from app.http.api.call import CHANGE
+from app.http.api.write_batches import (
+    CALLS_MAX,
+    WRITES_PATH,
+    BatchedAnswer,
+    BatchedCall,
+    decode_answers,
+    encode_calls,
+)
+from distro.errors import CodecError
+from tests.support.auth import ADMIN, node_with_users, token_of
+from tests.support.fake_node import SELF, FakeNode
+from tests.support.loops import SkippingLoop, run_loop
+from tests.support.served import served
+from tests.support.wire import Received, request
+
+MEMBER_IP = "127.0.0.1"
+INSTANCE = "/v1/ns/instance"
+LATE = f"{SELF}~1 1"
+
+
+def write(ip: str, method: str = "POST", path: str = INSTANCE, token: str | None = None, **more: str) -> BatchedCall:
+    query = urlencode({"serviceName": "a", "ip": ip, "port": "80", **more}).encode()
+    return BatchedCall(method, path, query, b"", None, "curl", "10.9.9.9", token and f"Bearer {token}", None)
+
+
+def asked(node: FakeNode, body: bytes, *lines: str, client_ip: str = MEMBER_IP, hot: bool = True) -> Received:
+    found: list[Received] = []
+
+    async def main(_: SkippingLoop) -> None:
+        with served(node, hot=hot) as one:
+            sent = request(f"/nacos{WRITES_PATH}", "PUT", body, "User-Agent: Nacos-Server:1.4.8", *lines)
+            found.append(await one.reply(sent.replace(b"\r\n", b"\r\nConnection: close\r\n", 1), client_ip))
+
+    run_loop(main)
+    return found[0]
+
+
+def answers(node: FakeNode, calls: list[BatchedCall], *lines: str, hot: bool = True) -> list[BatchedAnswer | None]:
+    reply = asked(node, encode_calls(calls), *lines, hot=hot)
+    assert reply.status == 200, reply.body
+    return decode_answers(reply.body, len(calls))
+
+
+def hosts(node: FakeNode) -> set[str]:
+    view = node.naming.service_view("public", "DEFAULT_GROUP@@a")
+    return {one.ip for one in view.instances} if view else set()
+
+
+@pytest.fixture
+def node() -> FakeNode:
+    return FakeNode()
+
+
+def test_each_write_is_executed_in_its_turn_with_its_own_outcome(node: FakeNode) -> None:
+    one, wrong, two, gone, same = answers(
+        node,
+        [
+            write("10.0.0.1", weight="3"),
+            write("no address"),
+            write("10.0.0.2"),
+            write("10.0.0.2", "DELETE"),
+            write("10.0.0.1", weight="3"),
+        ],
+    )
+    assert hosts(node) == {"10.0.0.1"}
+    assert wrong
+    assert (wrong.status, CHANGE.encode() in wrong.headers) == (400, False)
+    for done in (one, two, gone, same):
+        assert done
+        assert (done.status, done.body) == (200, b"ok")
+        assert orjson.loads(done.headers[CHANGE.encode()])["key"].endswith("DEFAULT_GROUP@@a")
+    assert one
+    assert gone
+    assert "short" in orjson.loads(one.headers[CHANGE.encode()])
+    assert "age" in orjson.loads(gone.headers[CHANGE.encode()])
+
+
+def test_beats_and_writes_of_other_forms_are_taken(node: FakeNode) -> None:
+    body, kind = b"serviceName=a&ip=10.0.0.7&port=80", "application/x-www-form-urlencoded"
+    form = BatchedCall("POST", INSTANCE, b"", body, kind, "", "", None, None)
+    registered, beat = answers(node, [form, write("10.0.0.7", "PUT", f"{INSTANCE}/beat")])
+    assert registered
+    assert registered.status == 200
+    assert beat
+    assert orjson.loads(beat.body)["code"] == 10_200
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", f"{INSTANCE}/list"),
+        ("PUT", WRITES_PATH),
+        ("PUT", "/v1/ns/distro/beats"),
+        ("POST", "/v1/ns/service"),
+        ("PUT", "/v1/ns/operator/switches"),
+        ("POST", "/v1/auth/users"),
+        ("POST", "/nowhere"),
+    ],
+)
+def test_only_writes_that_the_loop_answers_are_executed(node: FakeNode, method: str, path: str) -> None:
+    records = dict(node.disk.records)
+    before, other = answers(node, [write("10.0.0.1"), write("10.0.0.2", method, path)])
+    assert before
+    assert other is None
+    assert hosts(node) == {"10.0.0.1"}
+    assert dict(node.disk.records) == records
+
+
+def test_a_write_that_would_wait_for_the_disk_is_not_executed(node: FakeNode) -> None:
+    assert answers(node, [write("10.0.0.1", ephemeral="false")]) == [None]
+    assert not node.disk.records
+
+
+def test_beside_the_loop_nothing_is_executed(node: FakeNode) -> None:
+    assert answers(node, [write("10.0.0.1"), write("10.0.0.2")], hot=False) == [None, None]
+    assert hosts(node) == set()
+
+
+def test_nothing_is_executed_for_who_is_no_member(node: FakeNode) -> None:
+    assert asked(node, encode_calls([write("10.0.0.1")]), client_ip="10.9.9.9").status == 403
+    assert hosts(node) == set()
+
+
+@pytest.mark.parametrize("body", [b"{}", b'[["POST"]]', encode_calls([write("10.0.0.1")] * (CALLS_MAX + 1))])
+def test_nothing_of_a_body_that_is_no_batch_is_executed(node: FakeNode, body: bytes) -> None:
+    assert asked(node, body).status == 400
+    assert hosts(node) == set()
+
+
+def test_nothing_is_executed_too_late(node: FakeNode) -> None:
+    node.cluster.over = {LATE}
+    for one in answers(node, [write("10.0.0.1"), write("10.0.0.2")], f"Rollcall-Deadline: {LATE}"):
+        assert one
+        assert (one.status, one.body[:10]) == (503, b"server is ")
+    assert hosts(node) == set()
+
+
+def test_a_member_that_is_not_the_owner_executes_nothing(node: FakeNode) -> None:
+    node.cluster.owner = "10.0.0.9:8848"
+    (one,) = answers(node, [write("10.0.0.1")])
+    assert one
+    assert (one.status, one.headers[b"rollcall-not-responsible"]) == (400, b"1")
+    assert hosts(node) == set()
+
+
+def test_each_write_needs_the_right_of_its_own_user() -> None:
+    node = node_with_users()
+    token = token_of(node, ADMIN)
+    allowed, nobody, forged = answers(
+        node, [write("10.0.0.1", token=token), write("10.0.0.2"), write("10.0.0.3", token=f"{token}x")]
+    )
+    assert [one and one.status for one in (allowed, nobody, forged)] == [200, 403, 403]
+    assert hosts(node) == {"10.0.0.1"}
+
+
+def test_the_routes_of_the_writes_are_counted(node: FakeNode) -> None:
+    answers(node, [write("10.0.0.1"), write("no address")])
+    counted = {(one.method, one.route): dict(one.statuses) for one in node.instruments.http.read()}
+    assert counted["POST", INSTANCE] == {200: 1, 400: 1}
+
+
+def test_an_answer_of_another_length_is_refused(node: FakeNode) -> None:
+    reply = asked(node, encode_calls([write("10.0.0.1")]))
+    with pytest.raises(CodecError):
+        decode_answers(reply.body, 2)
