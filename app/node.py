@@ -110,19 +110,19 @@ from app.tls.node_tls import NodeTls, build_tls
 from app.writes.call_deadline import check_call_deadline
 from app.writes.member_writes import MemberWrites
 from app.writes.owner_forwarder import OwnerForwarder
-from distro.clock import SystemClock, boot_s
-from distro.deadlines import CallDeadlines
-from distro.digest_answers import DigestAnswers
-from distro.http_agent import DistroHttpAgent
-from distro.mailbox import Mailbox
-from distro.members import MemberList
-from distro.monitor import DistroStats
-from distro.peer_call_runner import EngineParts
-from distro.ports import Clock, Component, DatumCodec, DistroCallbackAgent, DistroTransportAgent
-from distro.protocol import DistroProtocol
-from distro.receive import DistroReceiver
-from distro.runtime import DistroRuntime
-from distro.types import DistroKey, MemberKind, MemberState
+from distro.engine.mailbox import Mailbox
+from distro.engine.peer_call_runner import EngineParts
+from distro.engine.runtime import DistroRuntime
+from distro.members.members import MemberList
+from distro.model.monitor import DistroStats
+from distro.model.ports import Clock, Component, DatumCodec, DistroCallbackAgent, DistroTransportAgent
+from distro.model.types import DistroKey, MemberKind, MemberState
+from distro.protocol.protocol import DistroProtocol
+from distro.receive.receive import DistroReceiver
+from distro.timing.clock import SystemClock, boot_s
+from distro.verify.digest_answers import DigestAnswers
+from distro.wire.deadlines import CallDeadlines
+from distro.wire.http_agent import DistroHttpAgent
 
 LOG = logging.getLogger(__name__)
 UP, UP_TEXT = MemberState.UP, MemberState.UP.value

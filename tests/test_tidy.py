@@ -17,9 +17,9 @@ MODULE_LINES_MAX = 400
 WHOLE = {
     "app/naming/clients/clients.py": "one lock's steps: each change of a client, by its connection or by a peer",
     "app/node.py": "how a node is put together, one function for each of its parts",
-    "distro/receive.py": "the way of a datum that came: each decision, and what it does",
-    "distro/types.py": "the values that the engine passes around: keys, members, answers, and the calls to make",
-    "distro/protocol.py": "one thread's decisions: each event and each tick, over the same queues",
+    "distro/receive/receive.py": "the way of a datum that came: each decision, and what it does",
+    "distro/model/types.py": "the values that the engine passes around: keys, members, answers, and the calls to make",
+    "distro/protocol/protocol.py": "one thread's decisions: each event and each tick, over the same queues",
     "app/naming/records/records.py": "one lock's steps: each change of a record, and its write to the disk",
     "app/naming/registry/registry.py": "one lock's steps: each change of an instance list, local or a peer's",
     "app/simulation/member/member.py": "one process: what a start makes anew, and the events in place of its threads",
@@ -33,8 +33,8 @@ WHOLE = {
 """Longer modules that tell one story, and which."""
 FUNCTION_LINES_MAX = 60
 THREAD_OWNERS = {
-    "distro/runtime.py",
-    "distro/mailbox.py",
+    "distro/engine/runtime.py",
+    "distro/engine/mailbox.py",
     "app/lookup/member_ips.py",
     "app/lookup/member_lookup.py",
     "app/background/timers.py",

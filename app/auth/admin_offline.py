@@ -8,7 +8,7 @@ from app.naming.model.events import Event
 from app.naming.records.records import Records
 from app.process.data_lock import DataLock
 from app.storage.record_file import RecordFile
-from distro.clock import SystemClock
+from distro.timing.clock import SystemClock
 
 
 def write_admin(settings: Settings, name: str, password: str) -> None:

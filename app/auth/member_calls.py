@@ -8,8 +8,8 @@ from app.auth import signed
 from app.auth.identity import Identity
 from app.auth.nonces import Nonces
 from app.auth.signed import LATE_MS_MAX, PROOF, SIGNATURE, Signature
-from distro.deadlines import CLOCK_HEADER
-from distro.http_agent import MEMBER_HEADER
+from distro.wire.deadlines import CLOCK_HEADER
+from distro.wire.http_agent import MEMBER_HEADER
 
 AGENT = "Nacos-Server"
 """What the agent string of every member contains."""

@@ -9,8 +9,8 @@ from typing import Protocol
 from app.auth import signed
 from app.auth.identity import Identity
 from app.auth.signed import NO_CLOCK, PROOF, SIGNATURE
-from distro.deadlines import CLOCK_HEADER
-from distro.types import CAPABILITY_SIGNED
+from distro.model.types import CAPABILITY_SIGNED
+from distro.wire.deadlines import CLOCK_HEADER
 
 CLOCK = CLOCK_HEADER.lower()
 SESSION_BYTES = 9

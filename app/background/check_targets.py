@@ -10,7 +10,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 
 from app.config.addresses import is_this_machine
 from app.config.settings import RPC_CLUSTER_OFFSET, RPC_SDK_OFFSET
-from distro.types import Member
+from distro.model.types import Member
 
 Network = IPv4Network | IPv6Network
 Address = IPv4Address | IPv6Address

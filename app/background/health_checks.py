@@ -17,8 +17,8 @@ from app.naming.model.meta import HealthChecker
 from app.naming.model.nacos_errors import StorageError
 from app.naming.model.switches import SwitchDomain
 from app.naming.model.value_limits import PORT_MAX
-from distro.clock import monotonic_s
-from distro.ports import Clock
+from distro.model.ports import Clock
+from distro.timing.clock import monotonic_s
 
 LOG = logging.getLogger(__name__)
 CONNECT_TIMEOUT_S = 0.5

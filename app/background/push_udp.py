@@ -20,7 +20,7 @@ from app.naming.push.udp_subscribers import (
     UdpSubscribers,
 )
 from app.naming.wire.zipped import ZippedHead
-from distro.ports import Clock
+from distro.model.ports import Clock
 
 LOG = logging.getLogger(__name__)
 GZIP_FROM_BYTES = 1_024

@@ -5,7 +5,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from distro.ports import Clock
+from distro.model.ports import Clock
 
 LOG = logging.getLogger(__name__)
 Tick = Callable[[int], int]

@@ -38,7 +38,7 @@ from app.config.observability import OBSERVABILITY_KEYS, Observability, observab
 from app.config.properties import parse_properties
 from app.config.settings_keys import Key, SettingError, snake
 from app.config.tls_settings import HttpTls, http_tls, tls_warnings
-from distro.config import DistroConfig
+from distro.model.config import DistroConfig
 
 __all__ = ["ALL_KEYS", "SettingError", "Settings", "effective_settings", "read_settings"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from app.config.addresses import PORT_MAX, check_host
-from distro.config import DistroConfig
+from distro.model.config import DistroConfig
 
 T = TypeVar("T")
 TRUE_WORDS, FALSE_WORDS = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0"})

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from app.embedded.errors_of_use import UseError
-from distro.clock import SystemClock
+from distro.timing.clock import SystemClock
 
 STEP_MS_MAX = 1_000
 """A node that finds more gone at once takes its process for paused, and gives every instance the time again (R9)."""

@@ -16,7 +16,7 @@ from app.naming.push.udp_subscribers import PushState
 from app.node import Node
 from app.process.open_files import CONNECTIONS_MAX
 from app.rpc.frontend import GrpcFrontend
-from distro.types import MemberState
+from distro.model.types import MemberState
 
 STOP_S = 8.0
 NOTICE_S = 0.1

@@ -16,7 +16,7 @@ from app.http.api.rights import caller_of, unidentified_reply
 from app.http.blueprints import View, make_blueprints
 from app.http.v1.config import is_config, not_served
 from app.naming.model.nacos_errors import InvalidParam, NacosError
-from distro.errors import CodecError, NotInitialized
+from distro.model.errors import CodecError, NotInitialized
 
 SERVICES = "rollcall"
 """The key in ``app.extensions`` under which the worker finds the endpoints' services."""

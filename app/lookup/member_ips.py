@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from app.config.addresses import split_address
-from distro.clock import monotonic_s
+from distro.timing.clock import monotonic_s
 
 LOG = logging.getLogger(__name__)
 RESOLVE_INTERVAL_S = 30.0

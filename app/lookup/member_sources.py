@@ -14,8 +14,8 @@ from app.config.lookup_settings import ADDRESS_SERVER, DNS, FILE, LookupSettings
 from app.config.settings_keys import SettingError
 from app.config.version import MEMBER_AGENT
 from app.lookup.member_ips import Resolve, literal, look_up
-from distro.errors import TransportError
-from distro.peer_calls import call_peer, peer_session
+from distro.model.errors import TransportError
+from distro.wire.peer_calls import call_peer, peer_session
 
 FILE_BYTES_MAX = ANSWER_BYTES_MAX = 256 * 1024
 MEMBERS_MAX = 1_000

@@ -9,9 +9,9 @@ from app.naming.push.udp_subscribers import UdpPushStats
 from app.naming.registry.service_table import Counts
 from app.naming.service import NamingService
 from app.replication.membership import Membership
-from distro.convergence import PeerTrace
-from distro.protocol import DistroProtocol
-from distro.types import Member
+from distro.model.types import Member
+from distro.protocol.convergence import PeerTrace
+from distro.protocol.protocol import DistroProtocol
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,9 @@ from app.metrics.request_stats import RequestStats
 from app.naming.clients.clients import ClientCounts
 from app.naming.push.udp_subscribers import UdpPushStats
 from app.naming.registry.service_table import Counts
-from distro.convergence import PeerTrace
-from distro.monitor import EngineTimes, Timings
-from distro.types import Member, MemberState
+from distro.model.monitor import EngineTimes, Timings
+from distro.model.types import Member, MemberState
+from distro.protocol.convergence import PeerTrace
 
 PAGE_MS = 1_000
 """A page is shown again to who asks so soon after another: counting 100,000 services takes 62 to 78 ms of a thread."""

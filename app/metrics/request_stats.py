@@ -5,7 +5,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from distro.monitor import TIMING_BOUNDS_S, Timings
+from distro.model.monitor import TIMING_BOUNDS_S, Timings
 
 NO_ROUTE = "none"
 """The route of requests that no row of the route table answers: their paths are the callers' words."""

@@ -20,8 +20,8 @@ from app.naming.model.value_limits import WALL_MS_END
 from app.naming.model.words import is_later_word
 from app.naming.registry.registry import Registry
 from app.naming.wire.datum_codec import decode_short, decode_stored, encode_short, encode_stored, to_ascii
-from distro.errors import CodecError
-from distro.types import Version
+from distro.model.errors import CodecError
+from distro.model.types import Version
 
 CHANGE_BYTES_MAX = 4_096
 """Of the whole text."""

@@ -17,7 +17,7 @@ from app.naming.registry.union import view_of
 from app.naming.service import NamingService
 from app.operator.instance_facts import AskedInstance, PushWay
 from app.writes.ownership import Owners
-from distro.ports import Clock
+from distro.model.ports import Clock
 
 LOG = logging.getLogger(__name__)
 DISABLE, REMOVE = "disable", "remove"

@@ -5,11 +5,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from app.replication.reports import wire_version_of
-from distro.convergence import PeerTrace, VerifyRound
-from distro.monitor import DistroStats, Timings
-from distro.ports import Clock, Components
-from distro.protocol import DistroProtocol
-from distro.types import NO_VERSION
+from distro.model.monitor import DistroStats, Timings
+from distro.model.ports import Clock, Components
+from distro.model.types import NO_VERSION
+from distro.protocol.convergence import PeerTrace, VerifyRound
+from distro.protocol.protocol import DistroProtocol
 
 KEYS_SHOWN = 20
 """Of a queue, in the order in which they are sent."""

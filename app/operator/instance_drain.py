@@ -9,7 +9,7 @@ from typing import Any
 
 from app.operator.drain_steps import DISABLE, REMOVE
 from app.operator.instance_facts import AskedInstance
-from distro.ports import Clock
+from distro.model.ports import Clock
 
 LOG = logging.getLogger(__name__)
 THREADS = 32

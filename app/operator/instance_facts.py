@@ -19,10 +19,10 @@ from app.operator.instance_history import InstanceHistory
 from app.replication.client_type import CLIENTS, client_key
 from app.replication.instance_list_type import INSTANCE_LIST
 from app.replication.record_type import RECORDS
-from distro.mapper import DistroMapper, distro_hash
-from distro.ports import Clock
-from distro.protocol import DistroProtocol
-from distro.types import DistroKey
+from distro.members.mapper import DistroMapper, distro_hash
+from distro.model.ports import Clock
+from distro.model.types import DistroKey
+from distro.protocol.protocol import DistroProtocol
 
 PUBLISHERS_MAX = 20
 SUBSCRIBERS_MAX = 50

@@ -9,7 +9,7 @@ from app.operator.instance_facts import AskedInstance
 from app.ports.shared_ports import MemberDirectory
 from app.replication.small_sends import LoopCalls
 from app.writes.ownership import Owners
-from distro.types import Member
+from distro.model.types import Member
 
 
 class Cluster(MemberDirectory, Owners, Protocol):

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from distro.types import Member, MemberState
+from distro.model.types import Member, MemberState
 
 ReadCounters = Callable[[], Mapping[str, int | float]]
 """Reads ``cpu``, ``load``, ``mem`` and the counters of all parts, for the metrics endpoint."""

@@ -6,9 +6,9 @@ from contextlib import AbstractContextManager, nullcontext
 from app.naming.clients.client_model import ClientSnapshot
 from app.replication.address_clients import HttpClients, tag_of
 from app.replication.client_type import ClientCodec, client_id_of, client_key
-from distro.errors import CodecError
-from distro.ports import Component
-from distro.types import Datum, MemberKind, Merged, Version
+from distro.model.errors import CodecError
+from distro.model.ports import Component
+from distro.model.types import Datum, MemberKind, Merged, Version
 
 HTTP_CLIENTS = "rollcall.http-clients"
 """Inside the engine; on the wire they are clients like all others."""

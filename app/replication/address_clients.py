@@ -20,8 +20,8 @@ from app.naming.clients.client_model import (
 from app.naming.model.keys import parse_datum_key
 from app.naming.model.model import Instance, Publication
 from app.naming.registry.registry import Registry
-from distro.protocol import DistroProtocol
-from distro.types import NO_VERSION, MemberKind, Version
+from distro.model.types import NO_VERSION, MemberKind, Version
+from distro.protocol.protocol import DistroProtocol
 
 ID_END = "#true"
 TICK_MS = 500

@@ -19,7 +19,11 @@ from app.naming.model.json_fields import parse_json
 from app.replication.address_clients import HttpClients
 from app.replication.client_type import CLIENTS, ClientCodec, client_key, member_of
 from app.replication.large_bodies import LargeBodies
-from distro.codec import (
+from distro.model.errors import CodecError
+from distro.model.ports import Clock
+from distro.model.types import CAPABILITY_VERSIONS, NO_VERSION, Datum
+from distro.receive.receive import DistroReceiver
+from distro.wire.codec import (
     decode_frame,
     decode_keys,
     decode_versions,
@@ -27,10 +31,6 @@ from distro.codec import (
     encode_received,
     json_object,
 )
-from distro.errors import CodecError
-from distro.ports import Clock
-from distro.receive import DistroReceiver
-from distro.types import CAPABILITY_VERSIONS, NO_VERSION, Datum
 
 
 class ClientReceiver:

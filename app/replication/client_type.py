@@ -14,8 +14,8 @@ from app.naming.model.contents import client_content
 from app.naming.model.keys import CLIENT_KEY_PREFIX
 from app.naming.model.nacos_errors import NacosError
 from app.naming.model.value_limits import CLIENT_TEXTS_CHARS_MAX, PORT_MAX
-from distro.errors import CodecError
-from distro.types import Datum, Merged, Version
+from distro.model.errors import CodecError
+from distro.model.types import Datum, Merged, Version
 
 CLIENTS = CLIENT_KEY_PREFIX[:-1]
 """Source: Nacos 2.2.3 DistroClientDataProcessor."""

@@ -15,9 +15,9 @@ import orjson
 from app.naming.model.keys import parse_datum_key
 from app.naming.model.model import ServiceView
 from app.naming.wire.checksum import checksum
-from distro.errors import TransportError
-from distro.http_agent import DistroHttpAgent
-from distro.types import CAPABILITY_VERSIONS, Received
+from distro.model.errors import TransportError
+from distro.model.types import CAPABILITY_VERSIONS, Received
+from distro.wire.http_agent import DistroHttpAgent
 
 LOG = logging.getLogger(__name__)
 

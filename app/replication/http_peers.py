@@ -14,7 +14,12 @@ from app.replication.instance_list_type import INSTANCE_LIST
 from app.replication.large_bodies import LargeBodies
 from app.replication.membership import Membership
 from app.replication.record_type import RECORDS
-from distro.codec import (
+from distro.model.errors import CodecError, DistroError, NotInitialized
+from distro.model.ports import Clock, Components
+from distro.model.types import Datum, Received, Version
+from distro.receive.receive import DistroReceiver
+from distro.verify.digest_answers import DigestAnswers
+from distro.wire.codec import (
     cut_entries,
     decode_entries,
     decode_versions,
@@ -26,14 +31,9 @@ from distro.codec import (
     json_object,
     versions_of,
 )
-from distro.deadlines import CLOCK_HEADER
-from distro.digest_answers import DigestAnswers
-from distro.digest_wire import DigestRequest
-from distro.errors import CodecError, DistroError, NotInitialized
-from distro.http_agent import GZIP_FROM_BYTES, MEMBER_HEADER, SNAPSHOT_HEADER, SNAPSHOT_VERSIONS
-from distro.ports import Clock, Components
-from distro.receive import DistroReceiver
-from distro.types import Datum, Received, Version
+from distro.wire.deadlines import CLOCK_HEADER
+from distro.wire.digest_wire import DigestRequest
+from distro.wire.http_agent import GZIP_FROM_BYTES, MEMBER_HEADER, SNAPSHOT_HEADER, SNAPSHOT_VERSIONS
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -6,8 +6,8 @@ from contextlib import AbstractContextManager, nullcontext
 from app.naming.model.events import Event, InstancesChanged, Origin
 from app.naming.model.keys import parse_datum_key
 from app.naming.registry.registry import Registry
-from distro.paced import STEP_STORED, paced
-from distro.types import Datum, Merged, Version
+from distro.model.types import Datum, Merged, Version
+from distro.timing.paced import STEP_STORED, paced
 
 INSTANCE_LIST = "com.alibaba.nacos.naming.iplist."
 """Source: Nacos 1.4.1 KeyBuilder.INSTANCE_LIST_KEY_PREFIX."""

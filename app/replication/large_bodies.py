@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from threading import BoundedSemaphore
 
 from app.naming.model.nacos_errors import Unavailable
-from distro.codec import gunzip_if_gzip, unpacked_max
+from distro.wire.codec import gunzip_if_gzip, unpacked_max
 
 LARGE_BYTES = 4 * 1024 * 1024
 """Unpacked; smaller bodies take no turn."""

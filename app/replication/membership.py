@@ -10,13 +10,10 @@ from app.config.settings import Settings
 from app.config.version import MEMBER_AGENT, NACOS_VERSION
 from app.lookup.member_ips import MemberIps
 from app.replication.reports import OWN_FIELD, RAFT_PORT_OFFSET, is_nacos_2, nacos_2_member, parse_report
-from distro.deadlines import CallDeadlines
-from distro.errors import RejectedError, TransportError
-from distro.peer_calls import CallSigner, PeerTls, call_peer, peer_session
-from distro.ports import Clock
-from distro.protocol import DistroProtocol
-from distro.runtime import DistroRuntime
-from distro.types import (
+from distro.engine.runtime import DistroRuntime
+from distro.model.errors import RejectedError, TransportError
+from distro.model.ports import Clock
+from distro.model.types import (
     CAPABILITY_CLIENTS_ONLY,
     CAPABILITY_GZIP,
     CAPABILITY_SIGNED,
@@ -27,6 +24,9 @@ from distro.types import (
     MemberState,
     PeerReport,
 )
+from distro.protocol.protocol import DistroProtocol
+from distro.wire.deadlines import CallDeadlines
+from distro.wire.peer_calls import CallSigner, PeerTls, call_peer, peer_session
 
 _STARTING, _UP, _DOWN = MemberState.STARTING, MemberState.UP, MemberState.DOWN
 """Asked for with each request; Python 3.11 looks members up in their class slowly."""

@@ -10,8 +10,8 @@ from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.value_limits import WALL_MS_END
 from app.naming.records.projection import check_record, without_secrets
 from app.naming.records.records import Record
-from distro.errors import CodecError
-from distro.types import Datum, Version
+from distro.model.errors import CodecError
+from distro.model.types import Datum, Version
 
 RECORDS = "rollcall.records"
 

@@ -7,9 +7,8 @@ from typing import Any
 
 from app.config.addresses import split_address
 from app.config.version import NACOS_2_VERSION
-from distro.codec import decode_versions
-from distro.errors import CodecError
-from distro.types import (
+from distro.model.errors import CodecError
+from distro.model.types import (
     CAPABILITY_CLIENTS_ONLY,
     SINCE_WIRE_VERSION,
     WRITER_CHARS_MAX,
@@ -18,6 +17,7 @@ from distro.types import (
     PeerReport,
     Version,
 )
+from distro.wire.codec import decode_versions
 
 OWN_FIELD = "rollcall"
 """Key of our own fields, in a report's ``extendInfo`` (real Nacos keeps and ignores it) and in the answer to one."""

@@ -14,10 +14,10 @@ from app.replication.client_type import CLIENTS, client_key
 from app.replication.instance_list_type import INSTANCE_LIST
 from app.replication.membership import Membership
 from app.replication.record_type import RECORDS
-from distro.mapper import DistroMapper
-from distro.ports import Clock, Components
-from distro.receive import DistroReceiver, ReceiverEvents
-from distro.types import DistroKey, MemberKind, MemberState
+from distro.members.mapper import DistroMapper
+from distro.model.ports import Clock, Components
+from distro.model.types import DistroKey, MemberKind, MemberState
+from distro.receive.receive import DistroReceiver, ReceiverEvents
 
 KEYS_MAX = 10_000
 """Of one call: the list, the description, persistent instances, and clients that publish the service."""

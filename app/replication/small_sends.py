@@ -12,12 +12,12 @@ from threading import Lock
 from typing import Protocol
 
 from app.config.version import MEMBER_AGENT
-from distro.codec import decode_received, frame_of, gzip_body
-from distro.deadlines import CLOCK_HEADER, DEADLINE_HEADER
-from distro.errors import CodecError, RejectedError, TransportError
-from distro.http_agent import GZIP_FROM_BYTES, MEMBER_HEADER, DistroHttpAgent
-from distro.ports import Clock, Done
-from distro.types import CAPABILITY_DELTAS, Datum, Received, Version
+from distro.model.errors import CodecError, RejectedError, TransportError
+from distro.model.ports import Clock, Done
+from distro.model.types import CAPABILITY_DELTAS, Datum, Received, Version
+from distro.wire.codec import decode_received, frame_of, gzip_body
+from distro.wire.deadlines import CLOCK_HEADER, DEADLINE_HEADER
+from distro.wire.http_agent import GZIP_FROM_BYTES, MEMBER_HEADER, DistroHttpAgent
 
 SMALL_BYTES, SMALL_ZIPPED_BYTES = 16_384, 4_096
 """The largest frames, plain and as gzip, that a member reads on its event loop: under a millisecond's work."""

@@ -7,8 +7,8 @@ from dataclasses import replace
 from app.naming.model.model import NEVER_MS
 from app.naming.registry.merge import InstanceList
 from app.naming.registry.registry import TOMBSTONE_SLACK_MS, Registry
-from distro.paced import STEP_STORED, rest
-from distro.types import Datum, Merged
+from distro.model.types import Datum, Merged
+from distro.timing.paced import STEP_STORED, rest
 
 LOG = logging.getLogger(__name__)
 RECENT_MS = TOMBSTONE_SLACK_MS

@@ -27,7 +27,7 @@ from app.rpc.server.limits import LimitWatch
 from app.rpc.wire.payload import HEADROOM_BYTES
 from app.tls.node_tls import PortCertificate
 from app.tls.watched import WatchedFiles
-from distro.clock import SystemClock
+from distro.timing.clock import SystemClock
 
 LOG = logging.getLogger(__name__)
 LIMIT_RULE_PATH = ("loader", "limitRule")

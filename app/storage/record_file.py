@@ -14,8 +14,8 @@ from app.naming.model.nacos_errors import InvalidParam, StorageError
 from app.naming.records.projection import check_record, without_secrets
 from app.naming.records.records import Record
 from app.storage.private_files import create_private
-from distro.errors import CodecError
-from distro.types import Version
+from distro.model.errors import CodecError
+from distro.model.types import Version
 
 LOG = logging.getLogger(__name__)
 FILE_NAME = "records.sqlite3"

@@ -26,9 +26,9 @@ from app.naming.model.model import NEVER_MS
 from app.naming.registry.merge import InstanceList
 from app.naming.wire.datum_codec import InstanceListCodec
 from app.storage.private_files import create_private
-from distro.errors import CodecError
-from distro.paced import STEP_STORED, rest
-from distro.types import Datum, Version
+from distro.model.errors import CodecError
+from distro.model.types import Datum, Version
+from distro.timing.paced import STEP_STORED, rest
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -18,7 +18,7 @@ from app.naming.registry import operations
 from app.naming.registry.operations import DeregisterInstance, RegisterInstance
 from app.writes.owner_forwarder import OwnerForwarder
 from app.writes.ownership import Forward, Owners, durable_owner, not_serving_text
-from distro.types import MemberState
+from distro.model.types import MemberState
 
 PATH = "/v1/ns/instance"
 AGENT = "Rollcall-gRPC"

@@ -11,10 +11,10 @@ from http import HTTPStatus
 from typing import Generic, Protocol, TypeVar
 
 from app.writes.ownership import Forward, Owners, not_serving_text
-from distro.clock import SystemClock
-from distro.deadlines import DEADLINE_HEADER, RELAY_HEADER
-from distro.ports import Clock
-from distro.types import MemberState
+from distro.model.ports import Clock
+from distro.model.types import MemberState
+from distro.timing.clock import SystemClock
+from distro.wire.deadlines import DEADLINE_HEADER, RELAY_HEADER
 
 FORWARD_MS_MAX = 2_000
 """For the whole call, with the waits for another owner. Source: Nacos 1.4.8, its read time-out."""

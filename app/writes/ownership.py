@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from app.naming.records.record_keys import record_tag
-from distro.types import MemberState
+from distro.model.types import MemberState
 
 
 class Owners(Protocol):

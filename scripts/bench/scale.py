@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
-from distro.mapper import DistroMapper
+from distro.members.mapper import DistroMapper
 from scripts.bench.convergence import measure
 from scripts.support.arguments import names_of
 from scripts.support.beat_load import Beaten, InstanceLoad, beating, figures

@@ -11,9 +11,9 @@ from app.auth.identity import identity_of
 from app.auth.member_calls import Caller, Callers
 from app.auth.member_signer import MemberSigner
 from app.config.identity_settings import IdentitySettings
-from distro.clock import SystemClock
-from distro.deadlines import CallDeadlines
-from distro.types import CAPABILITY_SIGNED
+from distro.model.types import CAPABILITY_SIGNED
+from distro.timing.clock import SystemClock
+from distro.wire.deadlines import CallDeadlines
 
 FIRST, SECOND = "10.0.0.1:8848", "10.0.0.2:8848"
 TARGET = "/nacos/v1/ns/instance/beat?serviceName=DEFAULT_GROUP%40%40orders&ip=10.1.2.3&port=8080&clusterName=DEFAULT"

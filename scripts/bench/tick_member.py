@@ -22,24 +22,17 @@ from app.replication.record_type import RECORDS, RecordCodec
 from app.replication.warm_start import WarmStart
 from app.storage.record_file import RecordFile
 from app.storage.warm_log import WarmStore
-from distro.clock import SystemClock
-from distro.codec import decode_frame, encode_frame
-from distro.config import DistroConfig
-from distro.digest_wire import DigestAnswer
-from distro.errors import TransportError
-from distro.mailbox import Event as EngineEvent
-from distro.mailbox import Mailbox
-from distro.mapper import DistroMapper
-from distro.members import MemberList
-from distro.monitor import DistroStats
-from distro.paced import paced
-from distro.peer_call_runner import EngineParts
-from distro.ports import Component, DatumCodec
-from distro.protocol import DistroProtocol
-from distro.receive import DistroReceiver
-from distro.runtime import DistroRuntime
-from distro.sliced import dumps_sliced
-from distro.types import (
+from distro.engine.mailbox import Event as EngineEvent
+from distro.engine.mailbox import Mailbox
+from distro.engine.peer_call_runner import EngineParts
+from distro.engine.runtime import DistroRuntime
+from distro.members.mapper import DistroMapper
+from distro.members.members import MemberList
+from distro.model.config import DistroConfig
+from distro.model.errors import TransportError
+from distro.model.monitor import DistroStats
+from distro.model.ports import Component, DatumCodec
+from distro.model.types import (
     CAPABILITY_CLAIMS,
     CAPABILITY_DELTAS,
     CAPABILITY_DIGESTS,
@@ -52,6 +45,13 @@ from distro.types import (
     Received,
     Version,
 )
+from distro.protocol.protocol import DistroProtocol
+from distro.receive.receive import DistroReceiver
+from distro.timing.clock import SystemClock
+from distro.timing.paced import paced
+from distro.timing.sliced import dumps_sliced
+from distro.wire.codec import decode_frame, encode_frame
+from distro.wire.digest_wire import DigestAnswer
 
 SELF, NEAR, ENDING = ALL = ("10.0.0.1:8848", "10.0.0.2:8848", "10.0.0.3:8848")
 """The member itself, a peer that stays, and one that will end."""

@@ -33,7 +33,7 @@ from pathlib import Path
 
 from app.http.server.worker import GC_THRESHOLDS, SWITCH_INTERVAL_S
 from app.replication.instance_list_type import INSTANCE_LIST
-from distro.mapper import DistroMapper
+from distro.members.mapper import DistroMapper
 from scripts.bench.tick_member import (
     ALL,
     ENDING,

@@ -20,7 +20,7 @@ from functools import partial
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.wire.datum_codec import InstanceListCodec
-from distro.codec import GZIP_LEVEL, encode_frame
+from distro.wire.codec import GZIP_LEVEL, encode_frame
 from scripts.support.load_process import LoadProcess
 
 API = "/nacos/v1"

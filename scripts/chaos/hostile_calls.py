@@ -5,8 +5,8 @@ import http.client
 import json
 from typing import Any
 
-from distro.codec import GZIP_MAGIC
-from distro.http_agent import MEMBER_HEADER
+from distro.wire.codec import GZIP_MAGIC
+from distro.wire.http_agent import MEMBER_HEADER
 from scripts.chaos.hostile_corpus import Shot
 from scripts.support.member_processes import CONTEXT_PATH
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from app.naming.model.keys import EPHEMERAL_PREFIX
 from app.naming.records.record_keys import SWITCHES_KEY, namespace_key, persistent_key
-from distro.codec import gzip_body
-from distro.http_agent import MEMBER_HEADER
+from distro.wire.codec import gzip_body
+from distro.wire.http_agent import MEMBER_HEADER
 
 DATUM, DATUMS = "/v1/ns/distro/datum", "/v1/ns/distro/datums"
 CHECKSUM, BEATS, REPORT = "/v1/ns/distro/checksum", "/v1/ns/distro/beats", "/v1/core/cluster/report"

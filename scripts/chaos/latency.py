@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from distro.mapper import DistroMapper
+from distro.members.mapper import DistroMapper
 from scripts.chaos.disturbers import Disturber, disturbing
 from scripts.support.arguments import names_of
 from scripts.support.beat_load import Beaten, Figures, InstanceLoad, beating, figures

@@ -1,7 +1,7 @@
 """Changes the code in many small ways, each for itself, and shows which of these mutants no test notices.
 
     python -m scripts.mutation                                    all of distro/ and app/naming/, in half an hour or so
-    python -m scripts.mutation distro/tasks.py app/naming/push    files and folders
+    python -m scripts.mutation distro/protocol/tasks.py app/naming/push    files and folders
     python -m scripts.mutation --again distro                     what survived the last run, with the tests of now
     python -m scripts.mutation --report                           what the last runs found, with the list of now
 

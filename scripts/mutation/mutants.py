@@ -39,7 +39,7 @@ class Mutant:
     """One change of one function."""
 
     name: str
-    """As the variable names it: ``distro.tasks.xǁPeerQueueǁsent__mutmut_12``."""
+    """As the variable names it: ``distro.protocol.tasks.xǁPeerQueueǁsent__mutmut_12``."""
     function: str
     """With its class, if it has one: ``PeerQueue.sent``."""
     was: str

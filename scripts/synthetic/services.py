@@ -12,8 +12,8 @@ from enum import StrEnum
 from typing import Any
 
 from app.audit.format.rows import ClientKind, ServiceSettings, encode_row, instance_row, service_row
-from distro.mapper import DistroMapper
-from distro.types import Version
+from distro.members.mapper import DistroMapper
+from distro.model.types import Version
 
 GAP_MS = 15_000
 DELETE_TIMEOUT_MS = 30_000

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from app.naming.records.record_keys import namespace_key
-from distro.mapper import DistroMapper
+from distro.members.mapper import DistroMapper
 from tests.cluster.conftest import StartCluster
 from tests.support.client import OK, Answer, Client
 from tests.support.processes import FAST, ClusterProcesses, Member, eventually, free_ports

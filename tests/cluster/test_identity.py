@@ -14,9 +14,9 @@ from app.auth.identity import identity_of
 from app.auth.member_signer import MemberSigner
 from app.auth.signed import SIGNATURE
 from app.config.identity_settings import IdentitySettings
-from distro.clock import SystemClock
-from distro.deadlines import CallDeadlines
-from distro.http_agent import MEMBER_HEADER
+from distro.timing.clock import SystemClock
+from distro.wire.deadlines import CallDeadlines
+from distro.wire.http_agent import MEMBER_HEADER
 from tests.cluster.conftest import StartCluster
 from tests.support.client import Answer, Client
 from tests.support.identified import HEADER, NEW, OLD, SIGNS

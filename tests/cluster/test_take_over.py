@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from app.naming.records.record_keys import namespace_key
 from app.naming.records.records import Record
 from app.storage.record_file import RecordFile
-from distro.mapper import DistroMapper
-from distro.types import Version
+from distro.members.mapper import DistroMapper
+from distro.model.types import Version
 from tests.cluster.conftest import StartCluster
 from tests.support.processes import NO_VERIFY, Member, eventually
 

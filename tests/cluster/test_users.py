@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from app.naming.records.record_keys import USERS_TAG
-from distro.mapper import DistroMapper
+from distro.members.mapper import DistroMapper
 from tests.support.auth import ADMIN, ADMIN_PASSWORD, AUTH_ON, PASSWORD, UserClient
 from tests.support.processes import FAST, ClusterProcesses, Member, eventually
 from tests.support.sdk_client import SdkClient, run_client

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from app.naming.model.keys import EPHEMERAL_PREFIX
 from app.naming.registry.operations import RegisterInstance
-from distro.errors import CodecError, NotInitialized
-from distro.types import MemberState
+from distro.model.errors import CodecError, NotInitialized
+from distro.model.types import MemberState
 from tests.conformance.compare import Target
 from tests.conformance.replay import Call, Scenario, call_of, load
 from tests.conformance.test_conformance import AREAS

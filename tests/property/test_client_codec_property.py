@@ -12,8 +12,8 @@ from app.naming.model.contents import client_content
 from app.naming.model.model import Publication
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.shared import Shared
-from distro.errors import CodecError
-from distro.types import NO_VERSION, Version
+from distro.model.errors import CodecError
+from distro.model.types import NO_VERSION, Version
 
 names = st.text("aB3-_.", min_size=1, max_size=5)
 texts = st.text(st.characters(codec="utf-8"), max_size=8)

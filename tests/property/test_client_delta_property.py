@@ -12,9 +12,9 @@ from app.naming.clients.clients import Clients
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
 from app.replication.client_type import ClientCodec, ClientStore, client_key
-from distro.codec import decode_frame, encode_frame
-from distro.errors import CodecError
-from distro.types import Datum, Version
+from distro.model.errors import CodecError
+from distro.model.types import Datum, Version
+from distro.wire.codec import decode_frame, encode_frame
 
 ID = "1700000000000_10.9.0.1_40000"
 KEY = client_key(ID)

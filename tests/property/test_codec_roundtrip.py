@@ -14,9 +14,9 @@ from app.naming.model.keys import datum_key
 from app.naming.model.model import NEVER_MS, Instance, StoredInstance, Tombstone
 from app.naming.registry.merge import InstanceList
 from app.naming.wire.datum_codec import InstanceListCodec
-from distro.codec import decode_frame, decode_received, encode_frame, encode_received, gunzip_if_gzip, gzip_body
-from distro.errors import CodecError
-from distro.types import NO_VERSION, Datum, Received, Version
+from distro.model.errors import CodecError
+from distro.model.types import NO_VERSION, Datum, Received, Version
+from distro.wire.codec import decode_frame, decode_received, encode_frame, encode_received, gunzip_if_gzip, gzip_body
 
 CODEC = InstanceListCodec(lambda: 1_700_000_000_000)
 NOW_MS, ELSEWHERE_MS = 5_000_000, 77_000

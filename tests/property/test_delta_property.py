@@ -16,8 +16,8 @@ from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.recent_changes import KEYS_MAX, LISTS_MAX
 from app.naming.registry.registry import Registry
 from app.naming.wire.datum_codec import InstanceListCodec, decode_short
-from distro.errors import CodecError
-from distro.types import NO_VERSION, Datum, Version
+from distro.model.errors import CodecError
+from distro.model.types import NO_VERSION, Datum, Version
 
 OWNER, FULL_NAME = "a:1~x", "DEFAULT_GROUP@@orders"
 KEY = datum_key(DEFAULT_NAMESPACE, FULL_NAME)

@@ -11,8 +11,8 @@ from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
 from app.replication.instance_list_type import InstanceListStore
 from app.simulation.world.digest_check import digest_from_scratch, told_by
-from distro.digest import LEAVES, KeyDigest
-from distro.types import Datum, Version
+from distro.model.digest import LEAVES, KeyDigest
+from distro.model.types import Datum, Version
 from tests.support.named_store import NamedStore
 
 KEYS = [f"k{number}" for number in range(12)]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distro.mapper import INT_MAX, DistroMapper, distro_hash, java_string_hash
+from distro.members.mapper import INT_MAX, DistroMapper, distro_hash, java_string_hash
 
 TEXTS = st.text(max_size=60)
 JAVA = [

@@ -17,7 +17,7 @@ from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import Beat, DeregisterInstance, PatchInstance, RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
-from distro.types import NO_VERSION, Datum, Version
+from distro.model.types import NO_VERSION, Datum, Version
 
 ME, OTHER = "10.0.0.1:8848~1", "10.0.0.2:8848~1"
 SLACK_MS, GUARD_MS = 5_000, 3_000

@@ -11,7 +11,7 @@ from app.naming.model.keys import instance_key
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
 from app.replication.address_clients import TICK_MS, HttpClients, tag_of
-from distro.mapper import DistroMapper
+from distro.members.mapper import DistroMapper
 from tests.support.nacos_view import NacosView
 
 MEMBERS = ("10.0.0.1:8848", "10.0.0.2:8848", "10.0.0.3:8848")

@@ -25,7 +25,7 @@ from app.naming.registry.operations import Beat, ChangeMetadata, DeregisterInsta
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
 from app.simulation.member.memory_disk import MemoryDisk
-from distro.types import NO_VERSION, Version
+from distro.model.types import NO_VERSION, Version
 
 LIMITS = NamingLimits(
     namespaces=2,

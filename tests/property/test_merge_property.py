@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from app.naming.model.model import NEVER_MS, Instance, StoredInstance, Tombstone
 from app.naming.model.value_limits import AGE_MARGIN_MS
 from app.naming.registry.merge import InstanceList, covers, merge
-from distro.types import Version
+from distro.model.types import Version
 
 KEYS = ("a", "b", "c")
 ALL = sorted(Version(epoch, counter, writer) for epoch in (1, 2, 3) for counter in (0, 1, 2) for writer in "xyz")

@@ -25,7 +25,7 @@ from app.naming.model.meta import ServiceMeta
 from app.naming.model.model import Instance, ServiceView
 from app.naming.model.nacos_errors import NacosError
 from app.naming.wire.service_info import ListAnswers, Variant
-from distro.types import NO_VERSION
+from distro.model.types import NO_VERSION
 from tests.support.fake_node import FakeNode
 
 FORM = "application/x-www-form-urlencoded"

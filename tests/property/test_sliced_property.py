@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distro import sliced
-from distro.codec import SLICED_FROM_BYTES, json_object
-from distro.errors import CodecError
-from distro.sliced import SLICE_ENTRIES, dumps_sliced, loads_sliced
+from distro.model.errors import CodecError
+from distro.timing import sliced
+from distro.timing.sliced import SLICE_ENTRIES, dumps_sliced, loads_sliced
+from distro.wire.codec import SLICED_FROM_BYTES, json_object
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 scalars = (

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distro.errors import CodecError
-from distro.types import NO_VERSION, Version
+from distro.model.errors import CodecError
+from distro.model.types import NO_VERSION, Version
 
 WRITERS = st.sampled_from(["10.0.0.1:8848~1", "10.0.0.1:8848~2", "10.0.0.2:8848~1"])
 VERSIONS = st.builds(Version, st.integers(1, 10**6), st.integers(0, 10**6), WRITERS)

@@ -18,7 +18,7 @@ from app.http.api.write_batches import (
     encode_calls,
     entry_of,
 )
-from distro.errors import CodecError
+from distro.model.errors import CodecError
 
 BYTES = st.binary(max_size=60)
 LATIN = st.text(st.characters(max_codepoint=255), max_size=20)

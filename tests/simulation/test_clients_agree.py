@@ -15,9 +15,9 @@ from app.simulation.member.sim_connections import SERVICES, ConnectedMember, Sim
 from app.simulation.scenarios.scenarios import clients_agree
 from app.simulation.world.invariants import Broken
 from app.simulation.world.world import World
-from distro.member_runs import HANDOVER_MS
-from distro.members import MemberList
-from distro.types import DistroKey, Version
+from distro.members.member_runs import HANDOVER_MS
+from distro.members.members import MemberList
+from distro.model.types import DistroKey, Version
 
 pytestmark = pytest.mark.simulation
 SEEDS = 30

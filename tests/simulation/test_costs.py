@@ -9,8 +9,8 @@ from app.simulation.member.member import SimMember
 from app.simulation.scenarios.large import LargeSizes, grow
 from app.simulation.scenarios.without_10_to_17 import ClaimsInTheTick
 from app.simulation.world.invariants import Broken, Invariant
-from distro.protocol import DistroProtocol
-from distro.types import Action, Version
+from distro.model.types import Action, Version
+from distro.protocol.protocol import DistroProtocol
 
 pytestmark = pytest.mark.simulation
 SIZES = LargeSizes(services=1_500, records=300)

@@ -14,8 +14,8 @@ from app.simulation.member.member import SimMember
 from app.simulation.scenarios.scenarios import steady_world
 from app.simulation.world.operators import SimOperator
 from app.simulation.world.world import World, settle_ms
-from distro.config import DistroConfig
-from distro.types import Version
+from distro.model.config import DistroConfig
+from distro.model.types import Version
 
 pytestmark = [pytest.mark.simulation]
 SEEDS = range(3)

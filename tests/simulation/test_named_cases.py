@@ -12,9 +12,9 @@ from app.simulation.scenarios.scenarios import live_randomly, steady_world
 from app.simulation.world import faults
 from app.simulation.world.sim_clients import SimClient
 from app.simulation.world.world import World, settle_ms
-from distro.config import DistroConfig
-from distro.mapper import DistroMapper
-from distro.tasks import SPACING_FACTOR_MAX
+from distro.members.mapper import DistroMapper
+from distro.model.config import DistroConfig
+from distro.protocol.tasks import SPACING_FACTOR_MAX
 
 pytestmark = [pytest.mark.simulation]
 SEEDS = range(10)

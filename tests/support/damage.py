@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from app.naming.model.keys import CLIENT_KEY_PREFIX, datum_key
-from distro.codec import gunzip_if_gzip
+from distro.wire.codec import gunzip_if_gzip
 from tests.support.client import Answer
 from tests.support.processes import Member, eventually
 

@@ -8,15 +8,13 @@ from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
 from app.replication.instance_list_type import INSTANCE_LIST, InstanceListStore
-from distro.config import DistroConfig
-from distro.local_actions import LocalActions
-from distro.mapper import DistroMapper
-from distro.members import MemberList
-from distro.monitor import DistroStats
-from distro.ports import Component
-from distro.protocol import DistroProtocol
-from distro.receive import ReceiverEvents
-from distro.types import (
+from distro.engine.local_actions import LocalActions
+from distro.members.mapper import DistroMapper
+from distro.members.members import MemberList
+from distro.model.config import DistroConfig
+from distro.model.monitor import DistroStats
+from distro.model.ports import Component
+from distro.model.types import (
     CAPABILITY_VERSIONS,
     Action,
     Datum,
@@ -31,6 +29,8 @@ from distro.types import (
     Verify,
     Version,
 )
+from distro.protocol.protocol import DistroProtocol
+from distro.receive.receive import ReceiverEvents
 
 SELF, B, C = "10.0.0.1:8848", "10.0.0.2:8848", "10.0.0.3:8848"
 ME, OTHER = f"{SELF}~1", f"{B}~1"

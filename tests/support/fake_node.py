@@ -43,8 +43,8 @@ from app.replication.small_sends import LoopCalls
 from app.simulation.member.memory_disk import MemoryDisk
 from app.tls.node_tls import NodeTls, build_tls
 from app.writes.owner_forwarder import ForwardStats, LoopForwarding, MemberRequest
-from distro.mapper import DistroMapper
-from distro.types import CAPABILITY_SIGNED, CAPABILITY_VERSIONS, DistroKey, Member, MemberState
+from distro.members.mapper import DistroMapper
+from distro.model.types import CAPABILITY_SIGNED, CAPABILITY_VERSIONS, DistroKey, Member, MemberState
 
 SELF = "127.0.0.1:8848"
 PEER = "127.0.0.2:8848"

@@ -7,8 +7,8 @@ from app.auth.identity import identity_of
 from app.auth.member_calls import Caller, Callers, Unidentified
 from app.auth.member_signer import MemberSigner
 from app.config.identity_settings import IdentitySettings
-from distro.deadlines import CallDeadlines
-from distro.types import CAPABILITY_SIGNED
+from distro.model.types import CAPABILITY_SIGNED
+from distro.wire.deadlines import CallDeadlines
 
 HEADER = "Cluster-Key"
 OLD, NEW = "the-secret-of-these-members", "another-secret-of-the-members"

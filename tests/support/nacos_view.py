@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from distro.mapper import DistroMapper
-from distro.types import CAPABILITY_CLIENTS_ONLY, CAPABILITY_VERSIONS, Member, MemberState
+from distro.members.mapper import DistroMapper
+from distro.model.types import CAPABILITY_CLIENTS_ONLY, CAPABILITY_VERSIONS, Member, MemberState
 
 REAL = "10.0.0.9:8848"
 

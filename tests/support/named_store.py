@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
-from distro.digest import ChangedKeys, hash_of
-from distro.ports import Component
-from distro.types import NO_VERSION, Datum, MemberKind, Merged, Version
+from distro.model.digest import ChangedKeys, hash_of
+from distro.model.ports import Component
+from distro.model.types import NO_VERSION, Datum, MemberKind, Merged, Version
 
 
 @dataclass

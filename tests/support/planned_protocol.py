@@ -3,14 +3,14 @@
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
-from distro.config import DistroConfig
-from distro.errors import TransportError
-from distro.mailbox import Mailbox
-from distro.monitor import DistroStats, EngineTimes
-from distro.peer_call_runner import EngineParts
-from distro.ports import Component
-from distro.runtime import DistroRuntime
-from distro.types import Action, DistroKey, Member, MemberState, PeerReport
+from distro.engine.mailbox import Mailbox
+from distro.engine.peer_call_runner import EngineParts
+from distro.engine.runtime import DistroRuntime
+from distro.model.config import DistroConfig
+from distro.model.errors import TransportError
+from distro.model.monitor import DistroStats, EngineTimes
+from distro.model.ports import Component
+from distro.model.types import Action, DistroKey, Member, MemberState, PeerReport
 from tests.support.named_store import NamedStore, ValueChecksum
 
 RESOURCE_TYPE = "t"

@@ -19,7 +19,7 @@ from typing import TypeVar
 
 import psutil
 
-from distro.mapper import DistroMapper
+from distro.members.mapper import DistroMapper
 from tests.support.client import Client
 
 T = TypeVar("T")

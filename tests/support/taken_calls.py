@@ -3,9 +3,9 @@
 import json
 from collections.abc import Mapping
 
-from distro.errors import TransportError
-from distro.http_agent import DistroHttpAgent
-from distro.types import Datum, Received
+from distro.model.errors import TransportError
+from distro.model.types import Datum, Received
+from distro.wire.http_agent import DistroHttpAgent
 
 
 class StandingClock:

@@ -24,7 +24,7 @@ from app.audit.dump.nacos import (
 )
 from app.audit.format.rows import ClientKind, Layer, service_row
 from app.naming.model.keys import datum_key, parse_datum_key
-from distro.mapper import DistroMapper
+from distro.members.mapper import DistroMapper
 
 DATUMS_PATH, DATUM_PATH = "/v1/ns/distro/datums", "/v1/ns/distro/datum"
 CARRIES_KEYS = {"UP", "SUSPICIOUS"}

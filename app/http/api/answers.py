@@ -26,8 +26,8 @@ from app.naming.model.nacos_errors import NacosError, TooManyRequests
 from app.naming.model.switches import is_served
 from app.writes.call_deadline import TOO_LATE
 from app.writes.ownership import durable_owner, not_serving_text
-from distro.errors import CodecError, NotInitialized
-from distro.types import CAPABILITY_CLIENTS_ONLY, MemberState
+from distro.model.errors import CodecError, NotInitialized
+from distro.model.types import CAPABILITY_CLIENTS_ONLY, MemberState
 
 NAMING = ("/v1/ns", "/v2/ns")
 SWITCHES_PATHS = ("/v1/ns/operator/switches", "/v1/ns/ops/switches")

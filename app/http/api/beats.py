@@ -14,7 +14,7 @@ import orjson
 
 from app.http.input import json_text
 from app.naming.wire.datum_codec import AGE_MS_MAX
-from distro.errors import CodecError
+from distro.model.errors import CodecError
 
 COLLECTED_MAX = 100_000
 """Beats that wait for one member; beats of further instances are passed on one by one."""

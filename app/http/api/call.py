@@ -45,7 +45,7 @@ from app.process.config_call_log import ConfigCallLog
 from app.tls.node_tls import NodeTls
 from app.writes.owner_forwarder import OwnerForwarder
 from app.writes.ownership import Forward as Forward
-from distro.deadlines import CLOCK_HEADER, DEADLINE_HEADER, RELAY_HEADER
+from distro.wire.deadlines import CLOCK_HEADER, DEADLINE_HEADER, RELAY_HEADER
 
 TEXT = "text/plain;charset=UTF-8"
 JSON = "application/json;charset=UTF-8"

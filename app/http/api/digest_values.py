@@ -8,7 +8,7 @@ from app.http.api.dump_lines import instance_values
 from app.naming.model.model import Instance, ServiceSnapshot
 from app.naming.registry.union import of_clients_only
 from app.naming.service import NamingService
-from distro.paced import STEP_ENTRIES, rest
+from distro.timing.paced import STEP_ENTRIES, rest
 
 
 def bucket_digests(naming: NamingService) -> dict[str, Any]:

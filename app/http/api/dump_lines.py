@@ -33,7 +33,7 @@ from app.naming.records.record_keys import (
 from app.naming.registry.union import of_clients_only
 from app.naming.service import NamingService
 from app.ports.http_ports import Cluster
-from distro.types import NO_VERSION, Version
+from distro.model.types import NO_VERSION, Version
 
 DUMPS_MAX = 2
 """Dumps under way at a time: each occupies a thread of the HTTP frontend until its client has read it."""

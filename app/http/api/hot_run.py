@@ -7,7 +7,7 @@ from app.http.api.call import DECLINE, Answer, Call, Route, Services
 from app.http.api.rights import check_access
 from app.http.api.user_access import PasswordGiven
 from app.naming.model.nacos_errors import NacosError
-from distro.errors import CodecError, NotInitialized
+from distro.model.errors import CodecError, NotInitialized
 
 log = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 from collections import deque
 from dataclasses import dataclass
 
-from distro.monitor import Timings
+from distro.model.monitor import Timings
 
 LAG_EVERY_S = 0.05
 LAG_LATE_MS = 20.0

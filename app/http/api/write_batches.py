@@ -27,7 +27,7 @@ from app.http.api.call import (
     Call,
     Reply,
 )
-from distro.errors import CodecError
+from distro.model.errors import CodecError
 
 WRITES_PATH = "/v1/ns/distro/writes"
 CALLS_MAX = 32

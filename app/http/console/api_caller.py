@@ -11,7 +11,7 @@ from app.http.api.call import AUTHORIZATION, BEARER, ROUTES, Call, Reply, Route,
 from app.http.api.dispatch import answer_call
 from app.naming.model.flags import flag_text
 from app.naming.model.nacos_errors import NacosError
-from distro.errors import CodecError, NotInitialized
+from distro.model.errors import CodecError, NotInitialized
 
 AGENT = "Rollcall-Console"
 Value = str | int | float | bool | None

@@ -8,9 +8,9 @@ from app.http.api.beats import Batch, encode_batch
 from app.http.api.call import Services
 from app.http.forward.member_link import LinkAnswer, LinkResult
 from app.http.forward.on_loop import LoopForwarder
-from distro.clock import SystemClock
-from distro.errors import CodecError
-from distro.ports import Clock
+from distro.model.errors import CodecError
+from distro.model.ports import Clock
+from distro.timing.clock import SystemClock
 
 SEND_S = 0.2
 ANSWER_S = 2.0

@@ -30,8 +30,8 @@ from app.http.forward.own_requests import OwnRequests
 from app.http.forward.write_gathering import WriteBatches
 from app.naming.changes import TakenChange
 from app.writes.owner_forwarder import BUSY, FORWARD_MS_MAX, MemberRequest, WaitingCall, silent_text, unseen_text
-from distro.errors import CodecError
-from distro.types import CAPABILITY_WRITES
+from distro.model.errors import CodecError
+from distro.model.types import CAPABILITY_WRITES
 
 FORWARD_S_MAX = FORWARD_MS_MAX / 1_000
 HOLD_S = 0.05

@@ -11,9 +11,9 @@ import orjson
 from app.config.version import MEMBER_AGENT, NACOS_VERSION
 from app.http.api.call import Services
 from app.http.forward.member_link import ANSWER_BYTES_MAX
-from distro.errors import TransportError
-from distro.peer_calls import call_peer, peer_session
-from distro.types import MemberKind, MemberState
+from distro.model.errors import TransportError
+from distro.model.types import MemberKind, MemberState
+from distro.wire.peer_calls import call_peer, peer_session
 
 ASKED_AT_ONCE_MAX = 16
 

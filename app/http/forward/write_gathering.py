@@ -19,8 +19,8 @@ from app.http.api.write_batches import (
 )
 from app.http.forward.member_link import JOIN_S, LinkAnswer, LinkResult, NotAnswered, NotSent
 from app.http.forward.own_requests import OwnRequests
-from distro.errors import CodecError
-from distro.types import CAPABILITY_WRITE_BATCHES
+from distro.model.errors import CodecError
+from distro.model.types import CAPABILITY_WRITE_BATCHES
 
 log = logging.getLogger(__name__)
 

@@ -44,7 +44,7 @@ from app.http.server.wsgi_bridge import WsgiApp, WsgiRun, make_environ
 from app.metrics.request_stats import NO_ROUTE, RequestStats, RouteStats
 from app.naming.model.nacos_errors import TooManyRequests
 from app.process.turn_sends import TurnSends
-from distro.clock import boot_s
+from distro.timing.clock import boot_s
 
 QUEUED_PER_THREAD = 8
 """Calls that may wait for a pool, for each of its threads."""

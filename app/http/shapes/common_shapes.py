@@ -1,7 +1,7 @@
 """The values that many answers have."""
 
 from app.http.shapes.json_shapes import array, flag, map_of, number, one_of, or_null, record, text, whole
-from distro.types import MemberState
+from distro.model.types import MemberState
 
 SERVICE_EXAMPLE = "DEFAULT_GROUP@@orders"
 ADDRESS_EXAMPLE = "10.0.0.5:8848"

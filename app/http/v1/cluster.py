@@ -24,7 +24,7 @@ from app.http.shapes.operator_shapes import (
 )
 from app.lookup.member_sources import NoListError
 from app.naming.model.nacos_errors import InvalidParam
-from distro.types import MemberState
+from distro.model.types import MemberState
 
 _MEMBER, _LOOKUP = MemberSchema(), LookupSchema()
 NACOS_LOOKUPS = (FILE, ADDRESS_SERVER)

@@ -20,8 +20,8 @@ from app.http.shapes.operator_shapes import DATUM_BODY, DATUMS, KEYS_BODY, RECEI
 from app.naming.model.keys import CLIENT_KEY_PREFIX, EPHEMERAL_PREFIX, parse_datum_key
 from app.naming.model.nacos_errors import InvalidParam
 from app.replication.small_sends import SMALL_BYTES, SMALL_ZIPPED_BYTES
-from distro.codec import GZIP_MAGIC, gunzip_if_gzip
-from distro.errors import CodecError
+from distro.model.errors import CodecError
+from distro.wire.codec import GZIP_MAGIC, gunzip_if_gzip
 
 _SOURCE, _KEYS = SourceSchema(), KeysSchema()
 SMALL_SERVICES = 500

@@ -16,7 +16,7 @@ from app.http.shapes.operator_shapes import STATUS_BODY
 from app.naming.model.keys import DEFAULT_NAMESPACE, NAMESPACE_SPLITTER, check_service_format
 from app.naming.model.nacos_errors import InvalidParam, NotFound
 from app.naming.wire.checksum import checksum
-from distro.clock import SystemClock
+from distro.timing.clock import SystemClock
 
 FETCH_MS_MAX = 2_000
 """The time for all services of one message together; the rest are fetched with the next message, 5 s later."""

@@ -44,7 +44,7 @@ from app.naming.records.record_keys import persistent_key, service_meta_key
 from app.naming.registry import operations
 from app.naming.registry.operations import Beat, DeregisterInstance, PatchInstance, RegisterInstance
 from app.naming.wire.service_info import QUICK_HOSTS_MAX, Variant, shown, unknown_service
-from distro.types import CAPABILITY_WRITES
+from distro.model.types import CAPABILITY_WRITES
 
 CODE_OK = 10_200
 CODE_NOT_FOUND = 20_404

@@ -29,7 +29,7 @@ from app.http.shapes.operator_shapes import (
 )
 from app.http.shapes.service_shapes import RESPONSIBLE
 from app.naming.model.nacos_errors import InvalidParam
-from distro.types import MemberState
+from distro.model.types import MemberState
 
 _SERVERS, _SERVICE, _DISTRO_STATUS = ServersSchema(), ServiceSchema(), DistroStatusSchema()
 _SERVER_STATUS, _LOG_LEVEL = ServerStatusSchema(), LogLevelSchema()

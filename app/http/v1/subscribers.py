@@ -18,8 +18,8 @@ from app.http.shapes.service_shapes import SUBSCRIBERS
 from app.naming.model.keys import group_of, short_name_of
 from app.naming.model.value_limits import PORT_MAX
 from app.naming.push.udp_subscribers import DATAGRAM_BYTES_MAX, PORT_MIN, Subscriber
-from distro.clock import SystemClock
-from distro.types import MemberState
+from distro.model.types import MemberState
+from distro.timing.clock import SystemClock
 
 GO_BYTES_MAX = 4_024
 """The Go SDK reads so much of a datagram."""

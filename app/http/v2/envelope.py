@@ -24,7 +24,7 @@ from app.naming.model.nacos_errors import (
     Unavailable,
     WeightRefused,
 )
-from distro.errors import CodecError, NotInitialized
+from distro.model.errors import CodecError, NotInitialized
 
 log = logging.getLogger(__name__)
 

@@ -35,8 +35,8 @@ from app.naming.model.model import Instance, Metadata, Publication
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.value_limits import INSTANCE_ID_CHARS_MAX, WALL_MS_END
 from app.naming.registry.operations import clamp_weight
-from distro.errors import CodecError
-from distro.types import NO_VERSION, WRITER_CHARS_MAX, Version
+from distro.model.errors import CodecError
+from distro.model.types import NO_VERSION, WRITER_CHARS_MAX, Version
 
 CUSTOM_ID, WEIGHT, ENABLED = RESERVED_METADATA
 RESERVED_NAMES = frozenset(RESERVED_METADATA)

@@ -21,8 +21,8 @@ from app.naming.model.value_limits import INSTANCE_ID_CHARS_MAX, INT_MAX
 from app.naming.registry import operations
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.shared import Shared
-from distro.types import Version
-from distro.value import value
+from distro.model.types import Version
+from distro.model.value import value
 
 ServiceKey = tuple[str, str]
 """Namespace and full service name."""

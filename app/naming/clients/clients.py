@@ -40,8 +40,8 @@ from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.registry.service_table import Known
 from app.naming.registry.shared import Shared
-from distro.digest import ChangedKeys
-from distro.types import NO_VERSION, Version
+from distro.model.digest import ChangedKeys
+from distro.model.types import NO_VERSION, Version
 
 EPOCH = 1
 """The epoch of all versions of clients: no member ever takes a client over."""

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from itertools import takewhile
 
-from distro.digest import ChangedKeys
-from distro.types import Version
+from distro.model.digest import ChangedKeys
+from distro.model.types import Version
 
 REMOVALS_MAX = 200_000
 """Beyond it the oldest is forgotten."""

@@ -21,7 +21,7 @@ from app.naming.model.events import (
 )
 from app.naming.model.model import BEAT_INTERVAL_MS, NEVER_MS, NOT_DUE_MS, Service, StoredInstance
 from app.naming.registry.registry import Registry
-from distro.types import NO_VERSION
+from distro.model.types import NO_VERSION
 
 T = TypeVar("T")
 Slices = Generator[None, None, T]

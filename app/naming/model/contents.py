@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from app.naming.model.model import Instance, Publication, StoredInstance
-from distro.digest import hash_of
+from distro.model.digest import hash_of
 
 
 def _text_of(key: str, one: Instance) -> str:

@@ -3,7 +3,7 @@
 import enum
 from dataclasses import dataclass
 
-from distro.value import value
+from distro.model.value import value
 
 
 class Origin(enum.Enum):

@@ -11,7 +11,7 @@ from app.naming.model.caller_texts import UNPRINTABLE
 from app.naming.model.flags import flag_text
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.value_limits import INT_MAX, METADATA_CHARS_MAX
-from distro.errors import CodecError
+from distro.model.errors import CodecError
 
 ITEMS_MAX = 10_000
 FLOAT_MAX = 1.7976931348623157e308

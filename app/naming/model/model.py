@@ -12,8 +12,8 @@ from app.naming.model.keys import DEFAULT_CLUSTER, SIMPLE_ID, datum_key, instanc
 from app.naming.model.meta import NO_META, ServiceMeta, metadata_bytes
 from app.naming.model.meta import NO_METADATA as NO_METADATA
 from app.naming.model.meta import Metadata as Metadata
-from distro.types import NO_VERSION, Version
-from distro.value import value
+from distro.model.types import NO_VERSION, Version
+from distro.model.value import value
 
 BEAT_INTERVAL_MS = 5_000
 BEAT_TIMEOUT_MS = 15_000

@@ -1,7 +1,7 @@
 """Which of two words of clients was said later, when two sides of a partition count versions apart (R14)."""
 
 from app.naming.model.value_limits import AGE_MARGIN_MS
-from distro.types import Version
+from distro.model.types import Version
 
 
 def is_later_word(mine: Version, mine_ms: int | None, other: Version, other_ms: int | None) -> bool:

@@ -25,7 +25,7 @@ from app.naming.registry import operations
 from app.naming.registry.registry import Registry
 from app.naming.registry.shared import Shared
 from app.naming.registry.union import view_of
-from distro.types import Version
+from distro.model.types import Version
 
 NAMESPACE_TEXT_CHARS_MAX = 1_024
 

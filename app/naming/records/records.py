@@ -16,9 +16,9 @@ from app.naming.model.contents import record_content
 from app.naming.model.nacos_errors import StorageError
 from app.naming.model.words import is_later_word
 from app.naming.records.record_keys import record_tag
-from distro.digest import ChangedKeys
-from distro.errors import CodecError
-from distro.types import NO_VERSION, Datum, Merged, Version
+from distro.model.digest import ChangedKeys
+from distro.model.errors import CodecError
+from distro.model.types import NO_VERSION, Datum, Merged, Version
 
 KEEP_REMOVED_MS = 7 * 86_400_000
 """How long a removal is kept: a member that was away for less cannot bring a removed record back."""

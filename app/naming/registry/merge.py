@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from app.naming.model.model import NEVER_MS, StoredInstance, Tombstone
 from app.naming.model.value_limits import AGE_MARGIN_MS
 from app.naming.model.words import is_later_word
-from distro.digest import hash_of
-from distro.types import NO_VERSION, Version
+from distro.model.digest import hash_of
+from distro.model.types import NO_VERSION, Version
 
 VersionSummary = tuple[Mapping[str, Version], Mapping[str, Version]]
 """The versions of a list's instances, and of its tombstones, by instance key."""

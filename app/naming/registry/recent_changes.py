@@ -1,7 +1,7 @@
 """RecentChanges: which instances of a list changed since one of its last versions, for deltas (R5)."""
 
 from app.naming.model.model import Service
-from distro.types import Version
+from distro.model.types import Version
 
 KEYS_MAX = 256
 """The last changes of one list that are remembered at least, and twice as many at most: those of 50 ms at 5,000 a

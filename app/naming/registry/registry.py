@@ -31,8 +31,8 @@ from app.naming.registry.merge import NO_INSTANCES, InstanceList, covers, is_ali
 from app.naming.registry.recent_changes import RecentChanges
 from app.naming.registry.service_table import COPIED_UNDER_LOCK_MAX, ServiceTable
 from app.naming.registry.shared import Shared
-from distro.digest import ChangedKeys
-from distro.types import NO_VERSION, Datum, Merged, Version
+from distro.model.digest import ChangedKeys
+from distro.model.types import NO_VERSION, Datum, Merged, Version
 
 SWAP_TRIES_MAX = 20
 TOMBSTONE_SLACK_MS = 60_000

@@ -15,7 +15,7 @@ from app.naming.model.keys import datum_key
 from app.naming.model.meta import ServiceMeta, description_bytes, metadata_bytes
 from app.naming.model.model import NOT_DUE_MS, Instance, Publication, Service, ServiceSnapshot, StoredInstance
 from app.naming.registry.union import published_clusters, view_of
-from distro.types import NO_VERSION
+from distro.model.types import NO_VERSION
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from app.naming.model.meta import metadata_bytes
 from app.naming.model.model import Instance, Metadata, StoredInstance
-from distro.types import Version
+from distro.model.types import Version
 
 Traits = tuple[str, str, str | None, float]
 """Service, cluster, application and weight of an instance."""

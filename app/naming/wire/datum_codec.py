@@ -46,8 +46,8 @@ from app.naming.model.value_limits import METADATA_CHARS_MAX, PORT_MAX
 from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import clamp_weight
 from app.naming.wire.checksum import instance_list_checksum
-from distro.errors import CodecError
-from distro.types import NO_VERSION, Datum, Version
+from distro.model.errors import CodecError
+from distro.model.types import NO_VERSION, Datum, Version
 
 INSTANCE_KEY_CHARS_MAX = 1_024
 """More than the longest address and cluster make."""

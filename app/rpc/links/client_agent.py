@@ -22,11 +22,11 @@ from app.rpc.wire.distro_payload import (
     packed,
 )
 from app.rpc.wire.payload import HEADROOM_BYTES
-from distro.codec import decode_frame, decode_received, encode_frame, gunzip_if_gzip, json_object
-from distro.errors import CodecError, TransportError
-from distro.http_agent import DistroHttpAgent
-from distro.ports import Clock, Done
-from distro.types import CAPABILITY_CLIENTS_ONLY, DataOperation, Datum, Page, Received, Version
+from distro.model.errors import CodecError, TransportError
+from distro.model.ports import Clock, Done
+from distro.model.types import CAPABILITY_CLIENTS_ONLY, DataOperation, Datum, Page, Received, Version
+from distro.wire.codec import decode_frame, decode_received, encode_frame, gunzip_if_gzip, json_object
+from distro.wire.http_agent import DistroHttpAgent
 
 T = TypeVar("T")
 SIDE_BY_SIDE = 16

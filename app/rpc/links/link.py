@@ -12,8 +12,8 @@ from grpc import aio
 from app.auth.signed import GRPC, PROOF
 from app.rpc.wire import payload as wire
 from app.rpc.wire.payload import Payload, PayloadError
-from distro.errors import RejectedError, TransportError
-from distro.peer_calls import CallSigner
+from distro.model.errors import RejectedError, TransportError
+from distro.wire.peer_calls import CallSigner
 
 LOG = logging.getLogger(__name__)
 SETUP_S = 5.0

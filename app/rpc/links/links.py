@@ -19,8 +19,8 @@ from app.config.version import NACOS_2_VERSION
 from app.rpc.links.link import GrpcLink, LinkClosed
 from app.rpc.wire import payload as wire
 from app.rpc.wire.payload import Payload, PayloadError
-from distro.errors import TransportError
-from distro.peer_calls import CallSigner
+from distro.model.errors import TransportError
+from distro.wire.peer_calls import CallSigner
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")

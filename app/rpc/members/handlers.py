@@ -25,8 +25,8 @@ from app.rpc.wire.distro_payload import (
     success,
 )
 from app.writes.call_deadline import TOO_LATE
-from distro.errors import CodecError, NotInitialized
-from distro.types import DataOperation
+from distro.model.errors import CodecError, NotInitialized
+from distro.model.types import DataOperation
 
 SMALL_BYTES = 16_384
 """Content up to this is decoded on the event loop: under a millisecond's work."""

@@ -14,7 +14,7 @@ from app.rpc.sdk.balance import MemberLoad, Move, count_to_keep, moves, parse_lo
 from app.rpc.server.connections import Connection, Connections
 from app.rpc.server.dispatcher import GrpcRequest, GrpcRoute
 from app.rpc.wire.payload import SUCCESS, success
-from distro.types import MemberState
+from distro.model.types import MemberState
 
 LOAD_REQUEST, RELOAD_REQUEST = "ServerLoaderInfoRequest", "ServerReloadRequest"
 CALL_MS_MAX = 3_000

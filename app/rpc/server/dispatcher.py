@@ -26,7 +26,7 @@ from app.rpc.server.limits import LimitRule
 from app.rpc.server.user_check import check_user, token_of
 from app.rpc.wire import payload as wire
 from app.rpc.wire.payload import Payload, PayloadError
-from distro.types import MemberState
+from distro.model.types import MemberState
 
 LOG = logging.getLogger(__name__)
 _UP = MemberState.UP

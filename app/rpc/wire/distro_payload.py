@@ -17,10 +17,10 @@ from app.naming.model.nacos_errors import InvalidParam
 from app.replication.client_type import CLIENTS
 from app.rpc.wire import payload as wire
 from app.rpc.wire.payload import Payload
-from distro.codec import gzip_body
-from distro.errors import TransportError
-from distro.http_agent import GZIP_FROM_BYTES
-from distro.types import DataOperation
+from distro.model.errors import TransportError
+from distro.model.types import DataOperation
+from distro.wire.codec import gzip_body
+from distro.wire.http_agent import GZIP_FROM_BYTES
 
 REQUEST, RESPONSE = "DistroDataRequest", "DistroDataResponse"
 SNAPSHOT_KEY = "SNAPSHOT"

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from distro.ports import DistroStore
-from distro.types import Datum, Merged, Version
+from distro.model.ports import DistroStore
+from distro.model.types import Datum, Merged, Version
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,8 @@ from app.http.api.call import Call as HttpCall
 from app.simulation.transcript.decisions import named
 from app.simulation.transcript.entry import KEYS_MAX, What
 from app.simulation.world.network import NOTHING_SAID, About
-from distro.codec import decode_frame, decode_received, encode_frame, gunzip_if_gzip, gzip_body
-from distro.comparison import Comparison
-from distro.deadlines import CLOCK_HEADER
-from distro.errors import CodecError, NotInitialized, RejectedError, TransportError
-from distro.http_agent import GZIP_FROM_BYTES, MEMBER_HEADER
-from distro.types import (
+from distro.model.errors import CodecError, NotInitialized, RejectedError, TransportError
+from distro.model.types import (
     CAPABILITY_GZIP,
     CAPABILITY_VERSIONS,
     Call,
@@ -35,6 +31,10 @@ from distro.types import (
     SyncData,
     Verify,
 )
+from distro.verify.comparison import Comparison
+from distro.wire.codec import decode_frame, decode_received, encode_frame, gunzip_if_gzip, gzip_body
+from distro.wire.deadlines import CLOCK_HEADER
+from distro.wire.http_agent import GZIP_FROM_BYTES, MEMBER_HEADER
 
 if TYPE_CHECKING:
     from app.simulation.member.member import SimMember

@@ -55,18 +55,13 @@ from app.simulation.transcript.entry import KEYS_MAX, What
 from app.storage.warm_log import decode_aged
 from app.tls.node_tls import build_tls
 from app.writes.call_deadline import check_call_deadline
-from distro.checksums import OwnChecksums
-from distro.claims import Claimer
-from distro.config import DistroConfig
-from distro.digest_answers import DigestAnswers
-from distro.local_actions import LocalActions
-from distro.members import MemberList
-from distro.monitor import DistroStats
-from distro.peer_sends import PeerSends
-from distro.ports import Component
-from distro.protocol import DistroProtocol
-from distro.receive import DistroReceiver, ReceiverEvents
-from distro.types import (
+from distro.engine.local_actions import LocalActions
+from distro.engine.peer_sends import PeerSends
+from distro.members.members import MemberList
+from distro.model.config import DistroConfig
+from distro.model.monitor import DistroStats
+from distro.model.ports import Component
+from distro.model.types import (
     Action,
     Call,
     Claim,
@@ -81,6 +76,11 @@ from distro.types import (
     Report,
     Version,
 )
+from distro.protocol.claims import Claimer
+from distro.protocol.protocol import DistroProtocol
+from distro.receive.receive import DistroReceiver, ReceiverEvents
+from distro.verify.checksums import OwnChecksums
+from distro.verify.digest_answers import DigestAnswers
 
 if TYPE_CHECKING:
     from app.simulation.world.sim_clients import SimClient

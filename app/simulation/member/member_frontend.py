@@ -54,8 +54,8 @@ from app.writes.owner_forwarder import (
     WaitingCall,
     unseen_text,
 )
-from distro.errors import CodecError, NotInitialized
-from distro.types import Outcome
+from distro.model.errors import CodecError, NotInitialized
+from distro.model.types import Outcome
 
 if TYPE_CHECKING:
     from app.simulation.member.member import SimMember

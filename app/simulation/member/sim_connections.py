@@ -20,8 +20,8 @@ from app.replication.client_type import (
 from app.simulation.member.member import SimMember
 from app.simulation.world.invariants import Broken, Invariant
 from app.simulation.world.world import World
-from distro.ports import Component
-from distro.types import DistroKey, MemberKind, Version
+from distro.model.ports import Component
+from distro.model.types import DistroKey, MemberKind, Version
 
 SERVICES = [f"DEFAULT_GROUP@@rpc{number}" for number in range(5)]
 ADDRESSES = [f"10.9.0.{number}" for number in range(1, 13)]

@@ -12,8 +12,8 @@ from app.simulation.member.costs import CostModel
 from app.simulation.member.member import SimMember
 from app.simulation.world.invariants import Invariant
 from app.simulation.world.world import World
-from distro.config import DistroConfig
-from distro.types import Datum, Version
+from distro.model.config import DistroConfig
+from distro.model.types import Datum, Version
 
 TICK_MS_MAX = 50
 COSTS = CostModel()

@@ -9,7 +9,7 @@ from app.simulation.scenarios.scenarios import steady_world
 from app.simulation.world import faults
 from app.simulation.world.network import Weather
 from app.simulation.world.world import World
-from distro.mapper import DistroMapper
+from distro.members.mapper import DistroMapper
 
 Trial = Callable[[int, type[Any]], World]
 """Runs a seed with members of a class, from ``SimMember`` on; raises ``Broken`` if an invariant is not kept in time."""

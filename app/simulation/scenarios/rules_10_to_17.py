@@ -17,11 +17,11 @@ from app.simulation.world.network import Weather
 from app.simulation.world.operators import flip_by_check
 from app.simulation.world.sim_clients import SimClient
 from app.simulation.world.world import World
-from distro.codec import encode_frame
-from distro.config import DistroConfig
-from distro.http_agent import MEMBER_HEADER
-from distro.member_runs import HANDOVER_MS
-from distro.types import VERSION_NUMBER_MAX, Datum, Version
+from distro.members.member_runs import HANDOVER_MS
+from distro.model.config import DistroConfig
+from distro.model.types import VERSION_NUMBER_MAX, Datum, Version
+from distro.wire.codec import encode_frame
+from distro.wire.http_agent import MEMBER_HEADER
 
 MANY = 4_200
 """Services, more than two slices of claims have."""

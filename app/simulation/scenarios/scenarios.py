@@ -8,8 +8,8 @@ from app.simulation.member.sim_connections import ConnectedMember, SimConnection
 from app.simulation.world import faults
 from app.simulation.world.operators import live_durably
 from app.simulation.world.world import World, settle_ms
-from distro.config import DistroConfig
-from distro.member_runs import HANDOVER_MS, HANDOVER_MS_MAX
+from distro.members.member_runs import HANDOVER_MS, HANDOVER_MS_MAX
+from distro.model.config import DistroConfig
 
 LIFE_MS = 90_000
 """From the start of the members to the heal."""

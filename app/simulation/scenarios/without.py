@@ -9,12 +9,23 @@ from app.naming.model.model import Service, StoredInstance
 from app.replication.reports import OWN_FIELD
 from app.simulation.member.member import SimMember, SimMembership, WatchedRegistry
 from app.simulation.member.member_frontend import SimForwarder
-from distro.groups import OnceStored
-from distro.peer_sends import PeerSends
-from distro.protocol import DistroProtocol
-from distro.receive import DistroReceiver
-from distro.tasks import PeerQueue
-from distro.types import Action, DataCall, Datum, DistroKey, Merged, PeerReport, Received, SyncData, Verify, Version
+from distro.engine.peer_sends import PeerSends
+from distro.model.types import (
+    Action,
+    DataCall,
+    Datum,
+    DistroKey,
+    Merged,
+    PeerReport,
+    Received,
+    SyncData,
+    Verify,
+    Version,
+)
+from distro.protocol.protocol import DistroProtocol
+from distro.protocol.tasks import PeerQueue
+from distro.receive.groups import OnceStored
+from distro.receive.receive import DistroReceiver
 
 NEVER_MS = 1 << 60
 

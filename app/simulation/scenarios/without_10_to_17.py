@@ -10,12 +10,12 @@ from app.simulation.member.disk import WatchedRecords
 from app.simulation.member.member import SimMember, SimMembership, WatchedRegistry
 from app.simulation.member.sim_connections import ConnectedMember
 from app.simulation.scenarios.without import CopiesProveLife, LateCopiesCount, UndatedMembership
-from distro.members import MemberList
-from distro.peer_sends import PeerSends
-from distro.peer_state import PeerState
-from distro.receive import DistroReceiver
-from distro.types import Claim, Datum, HeardOf, LocalAction, Merged, PeerReport
-from distro.version_check import VersionCheck
+from distro.engine.peer_sends import PeerSends
+from distro.members.members import MemberList
+from distro.members.peer_state import PeerState
+from distro.model.types import Claim, Datum, HeardOf, LocalAction, Merged, PeerReport
+from distro.receive.receive import DistroReceiver
+from distro.receive.version_check import VersionCheck
 
 LONG_MS = 1 << 40
 

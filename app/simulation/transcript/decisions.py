@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from app.simulation.transcript.entry import KEYS_MAX, What
-from distro.observer import DistroObserver
-from distro.types import NO_VERSION, DistroKey, Received, Version
+from distro.model.observer import DistroObserver
+from distro.model.types import NO_VERSION, DistroKey, Received, Version
 
 if TYPE_CHECKING:
     from app.simulation.world.world import World

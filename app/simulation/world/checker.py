@@ -30,7 +30,7 @@ from app.simulation.transcript.entry import What
 from app.simulation.world.digest_check import digest_from_scratch, told_by
 from app.simulation.world.invariants import Broken, Invariant
 from app.simulation.world.sim_clients import CALL_MS_MAX, SimClient, Wish
-from distro.types import NO_VERSION, Version
+from distro.model.types import NO_VERSION, Version
 
 if TYPE_CHECKING:
     from app.simulation.member.member import SimMember

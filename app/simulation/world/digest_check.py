@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
-from distro.digest import BUCKETS, LEAVES, DigestedStore, KeyDigest
-from distro.types import Version
+from distro.model.digest import BUCKETS, LEAVES, DigestedStore, KeyDigest
+from distro.model.types import Version
 
 
 class Frozen:

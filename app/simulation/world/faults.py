@@ -10,9 +10,9 @@ from app.http.api.call import Call
 from app.replication.instance_list_type import INSTANCE_LIST
 from app.simulation.transcript.entry import What
 from app.simulation.world.network import Weather
-from distro.codec import encode_frame
-from distro.http_agent import MEMBER_HEADER
-from distro.types import VERSION_NUMBER_MAX, Datum, Version
+from distro.model.types import VERSION_NUMBER_MAX, Datum, Version
+from distro.wire.codec import encode_frame
+from distro.wire.http_agent import MEMBER_HEADER
 
 if TYPE_CHECKING:
     from app.simulation.member.member import SimMember

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from app.simulation.transcript.entry import What
-from distro.types import Outcome
+from distro.model.types import Outcome
 
 Reply = Callable[[Outcome, Any], None]
 """Gives the answer of a call; it travels back like the request came."""

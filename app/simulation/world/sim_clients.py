@@ -12,7 +12,7 @@ from app.naming.model.model import BEAT_INTERVAL_MS
 from app.simulation.member.member_frontend import Answered, Write, WriteKind, read_answer
 from app.simulation.transcript.entry import What
 from app.simulation.world.network import NOTHING_SAID
-from distro.types import Outcome
+from distro.model.types import Outcome
 
 if TYPE_CHECKING:
     from app.simulation.world.world import World

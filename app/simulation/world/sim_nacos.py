@@ -26,9 +26,9 @@ from app.naming.registry.shared import Shared
 from app.naming.wire.datum_codec import InstanceListCodec
 from app.simulation.member.engine_calls import CHECKSUM, DATUM, DATUMS, REPORT
 from app.simulation.world import network
-from distro.codec import decode_frame, encode_frame
-from distro.mapper import DistroMapper
-from distro.types import NO_VERSION, Datum, Outcome
+from distro.members.mapper import DistroMapper
+from distro.model.types import NO_VERSION, Datum, Outcome
+from distro.wire.codec import decode_frame, encode_frame
 
 if TYPE_CHECKING:
     from app.simulation.world.sim_clients import SimClient

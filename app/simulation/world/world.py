@@ -17,7 +17,7 @@ from app.simulation.world.network import Network, Process
 from app.simulation.world.operators import SimOperator
 from app.simulation.world.sim_clients import SimClient
 from app.simulation.world.sim_nacos import SimNacos
-from distro.config import DistroConfig
+from distro.model.config import DistroConfig
 
 T = TypeVar("T")
 WALL_SKEW_MS = 300_000

@@ -8,7 +8,7 @@ import pytest
 
 from app.background.check_targets import CheckTargets, MemberPorts, TargetRefusedError, embedded
 from app.config.addresses import first_address
-from distro.types import Member, MemberState
+from distro.model.types import Member, MemberState
 
 NOWHERE = CheckTargets((), lambda ip, port: False)
 

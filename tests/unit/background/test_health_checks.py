@@ -19,7 +19,7 @@ from app.naming.model.meta import TCP_CHECKER, ClusterConfig, HealthChecker, hea
 from app.naming.model.model import Instance
 from app.naming.model.nacos_errors import StorageError
 from app.naming.model.switches import SwitchDomain
-from distro.clock import SystemClock
+from distro.timing.clock import SystemClock
 from tests.support.processes import eventually, free_ports
 
 HTTP = HealthChecker("HTTP", "/health", "")

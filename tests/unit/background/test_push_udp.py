@@ -14,7 +14,7 @@ from app.background import push_udp as udp
 from app.background.push_udp import GZIP_FROM_BYTES, Packet, UdpPusher, open_socket, reference_of
 from app.naming.push.udp_subscribers import DATAGRAM_BYTES_MAX, Subscriber, UdpSubscribers
 from app.naming.wire.zipped import ZippedHead
-from distro.clock import SystemClock
+from distro.timing.clock import SystemClock
 from tests.support.listener import TIMEOUT_S, Listener, own_address
 from tests.support.processes import eventually
 

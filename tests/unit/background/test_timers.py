@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from app.background.timers import BREATH_MS, NamingTimer, Tick, TimerWait
-from distro.ports import Clock
+from distro.model.ports import Clock
 from tests.support.processes import HANG_S
 
 

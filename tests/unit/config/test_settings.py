@@ -10,7 +10,7 @@ from app.config.properties import parse_properties
 from app.config.settings import ALL_KEYS as KEYS
 from app.config.settings import SettingError, Settings, read_settings
 from app.config.settings_keys import DISTRO, snake
-from distro.config import DistroConfig
+from distro.model.config import DistroConfig
 
 LIST = "127.0.0.1:8848,127.0.0.1:8858,127.0.0.1:8868"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from distro.resolve import KeyVersions, resolve
-from distro.types import NO_VERSION, Resolution, Version
+from distro.model.types import NO_VERSION, Resolution, Version
+from distro.receive.resolve import KeyVersions, resolve
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "replication.md").read_text(encoding="utf-8")

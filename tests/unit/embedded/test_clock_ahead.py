@@ -4,7 +4,7 @@ import pytest
 
 from app.embedded.clock_ahead import STEP_MS_MAX, ClockAhead
 from app.testing import Registry, UseError
-from distro.clock import SystemClock
+from distro.timing.clock import SystemClock
 
 
 def test_it_goes_on_by_itself_and_is_ahead_by_what_was_let_pass() -> None:

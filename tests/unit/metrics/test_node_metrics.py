@@ -12,7 +12,7 @@ from app.naming.model.keys import datum_key
 from app.naming.registry.operations import RegisterInstance
 from app.node import Node
 from app.replication.instance_list_type import INSTANCE_LIST
-from distro.types import DistroKey, Outcome, Received, SyncData
+from distro.model.types import DistroKey, Outcome, Received, SyncData
 from tests.support.scrape import PORTS, member_node
 
 PEER = f"127.0.0.1:{PORTS[1]}"

@@ -3,7 +3,7 @@
 import pytest
 
 from app.metrics.request_stats import NO_ROUTE, RequestStats
-from distro.monitor import TIMING_BOUNDS_S, Timings
+from distro.model.monitor import TIMING_BOUNDS_S, Timings
 
 
 def test_both_ways_to_a_route_are_read_as_one() -> None:

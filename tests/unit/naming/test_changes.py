@@ -20,8 +20,8 @@ from app.naming.registry.operations import Beat, ChangeMetadata, DeregisterInsta
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
 from app.naming.wire.datum_codec import InstanceListCodec
-from distro.errors import CodecError
-from distro.types import NO_VERSION, Datum, Version
+from distro.model.errors import CodecError
+from distro.model.types import NO_VERSION, Datum, Version
 
 NS, TAG = "public", "G@@a"
 KEY = datum_key(NS, TAG)

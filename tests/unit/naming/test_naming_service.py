@@ -12,7 +12,7 @@ from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import Beat, RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
-from distro.types import Datum, Version
+from distro.model.types import Datum, Version
 from tests.support.fake_node import FakeNode
 
 SERVICE = "DEFAULT_GROUP@@orders"

@@ -13,7 +13,7 @@ from app.naming.registry.operations import Beat, ChangeMetadata, DeregisterInsta
 from app.naming.registry.registry import Registry
 from app.naming.service import BeatAnswer, NamingService
 from app.naming.wire.service_info import QUICK_HOSTS_MAX, Variant
-from distro.types import NO_VERSION
+from distro.model.types import NO_VERSION
 
 NAMESPACE, NAME = "public", "G@@orders"
 DATUM_KEY = datum_key(NAMESPACE, NAME)

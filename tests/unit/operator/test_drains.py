@@ -14,7 +14,7 @@ from app.operator import instance_drain
 from app.operator.drain_steps import DISABLE, REMOVE
 from app.operator.instance_drain import InstanceDrains
 from app.operator.instance_facts import AskedInstance
-from distro.clock import SystemClock
+from distro.timing.clock import SystemClock
 from tests.support.fake_node import FakeNode
 
 SERVICE = "DEFAULT_GROUP@@orders"

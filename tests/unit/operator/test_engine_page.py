@@ -4,8 +4,8 @@ import json
 from typing import Any
 
 from app.operator.engine_page import KEYS_SHOWN, EnginePage
-from distro.ports import Component
-from distro.types import DistroKey, MemberState, Outcome, PeerReport, Received, SyncData, Verify, Version
+from distro.model.ports import Component
+from distro.model.types import DistroKey, MemberState, Outcome, PeerReport, Received, SyncData, Verify, Version
 from tests.support.engine import INSTANCE_LIST, ME, OTHER, OWN_KIND, B, Engine
 from tests.support.snippets import ROOT, snippets_of
 

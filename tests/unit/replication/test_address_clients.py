@@ -20,13 +20,11 @@ from app.replication.client_receiver import ClientReceiver
 from app.replication.client_type import CLIENTS, ClientCodec, ClientStore, client_key
 from app.replication.instance_list_type import INSTANCE_LIST
 from app.replication.large_bodies import LargeBodies
-from distro.checksums import OwnChecksums
-from distro.errors import CodecError
-from distro.mapper import DistroMapper, WriterMapper
-from distro.monitor import DistroStats
-from distro.ports import Component
-from distro.receive import DistroReceiver
-from distro.types import (
+from distro.members.mapper import DistroMapper, WriterMapper
+from distro.model.errors import CodecError
+from distro.model.monitor import DistroStats
+from distro.model.ports import Component
+from distro.model.types import (
     CAPABILITY_CLIENTS_ONLY,
     NO_VERSION,
     Action,
@@ -39,6 +37,8 @@ from distro.types import (
     SyncData,
     Verify,
 )
+from distro.receive.receive import DistroReceiver
+from distro.verify.checksums import OwnChecksums
 from tests.support.engine import ME, SELF, B, C, Engine, NoEvents
 from tests.support.nacos_view import REAL, NacosView
 

@@ -25,14 +25,12 @@ from app.replication.client_type import (
     client_id_of,
     client_key,
 )
-from distro.codec import decode_frame, encode_frame
-from distro.errors import CodecError
-from distro.mapper import WriterMapper
-from distro.monitor import DistroStats
-from distro.peer_sends import PeerSends
-from distro.ports import Component
-from distro.receive import DistroReceiver, ReceiverEvents
-from distro.types import (
+from distro.engine.peer_sends import PeerSends
+from distro.members.mapper import WriterMapper
+from distro.model.errors import CodecError
+from distro.model.monitor import DistroStats
+from distro.model.ports import Component
+from distro.model.types import (
     CAPABILITY_CLAIMS,
     CAPABILITY_DELTAS,
     Datum,
@@ -42,6 +40,8 @@ from distro.types import (
     SyncData,
     Version,
 )
+from distro.receive.receive import DistroReceiver, ReceiverEvents
+from distro.wire.codec import decode_frame, encode_frame
 
 A, B, C = "10.0.0.1:8848", "10.0.0.2:8848", "10.0.0.3:8848"
 ID = "1700000000000_10.9.0.1_40000"

@@ -17,14 +17,22 @@ from app.naming.registry.registry import Registry
 from app.naming.registry.service_table import COPIED_UNDER_LOCK_MAX
 from app.naming.wire.datum_codec import InstanceListCodec
 from app.replication.instance_list_type import INSTANCE_LIST, InstanceListStore
-from distro.codec import decode_frame, encode_frame
-from distro.errors import CodecError
-from distro.mapper import DistroMapper
-from distro.monitor import DistroStats
-from distro.peer_sends import KEYS_MAX, PeerSends
-from distro.ports import Component
-from distro.receive import DistroReceiver
-from distro.types import CAPABILITY_CLAIMS, CAPABILITY_DELTAS, CAPABILITY_VERSIONS, Datum, Received, SyncData, Version
+from distro.engine.peer_sends import KEYS_MAX, PeerSends
+from distro.members.mapper import DistroMapper
+from distro.model.errors import CodecError
+from distro.model.monitor import DistroStats
+from distro.model.ports import Component
+from distro.model.types import (
+    CAPABILITY_CLAIMS,
+    CAPABILITY_DELTAS,
+    CAPABILITY_VERSIONS,
+    Datum,
+    Received,
+    SyncData,
+    Version,
+)
+from distro.receive.receive import DistroReceiver
+from distro.wire.codec import decode_frame, encode_frame
 from tests.support.engine import ME, SELF, B, Engine, NoEvents
 
 CODEC = InstanceListCodec(lambda: 1_700_000_000_000)

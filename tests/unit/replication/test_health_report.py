@@ -7,8 +7,8 @@ from app.naming.model.keys import datum_key
 from app.naming.model.model import Instance, ServiceView
 from app.naming.wire.checksum import checksum
 from app.replication.health_report import InstanceListAgent
-from distro.clock import SystemClock
-from distro.types import NO_VERSION, Received
+from distro.model.types import NO_VERSION, Received
+from distro.timing.clock import SystemClock
 from tests.support.fake_node import SELF
 from tests.support.tiny_server import Given, tiny_server
 from tests.support.tiny_server import Received as Request

@@ -15,13 +15,13 @@ from app.naming.wire.datum_codec import InstanceListCodec
 from app.replication.http_peers import NodeReplication
 from app.replication.instance_list_type import INSTANCE_LIST
 from app.replication.large_bodies import LargeBodies
-from distro.applied_times import AppliedTimes
-from distro.clock import SystemClock
-from distro.deadlines import CLOCK_HEADER
-from distro.errors import NotInitialized
-from distro.http_agent import MEMBER_HEADER, SNAPSHOT_HEADER, SNAPSHOT_VERSIONS
-from distro.ports import Component
-from distro.types import Datum, DistroKey, Received, Version
+from distro.model.errors import NotInitialized
+from distro.model.ports import Component
+from distro.model.types import Datum, DistroKey, Received, Version
+from distro.receive.applied_times import AppliedTimes
+from distro.timing.clock import SystemClock
+from distro.wire.deadlines import CLOCK_HEADER
+from distro.wire.http_agent import MEMBER_HEADER, SNAPSHOT_HEADER, SNAPSHOT_VERSIONS
 
 PEER, PEER_IP = "10.0.0.2:8848", "10.0.0.2"
 VERSION = Version(1, 2, "a:1~x")

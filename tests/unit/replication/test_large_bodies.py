@@ -10,7 +10,7 @@ import pytest
 from app.naming.model.nacos_errors import Unavailable
 from app.replication import large_bodies
 from app.replication.large_bodies import AT_ONCE_MAX, LARGE_BYTES, WAITING_MAX, LargeBodies
-from distro.errors import CodecError
+from distro.model.errors import CodecError
 from tests.support.processes import eventually
 
 SIZE_MAX = 16 * LARGE_BYTES

@@ -14,7 +14,7 @@ from app.naming.registry.service_table import COPIED_UNDER_LOCK_MAX
 from app.replication import warm_start
 from app.replication.instance_list_type import InstanceListStore
 from app.replication.warm_start import WarmStart
-from distro.types import Datum, Version
+from distro.model.types import Datum, Version
 from tests.unit.replication.test_warm_start import listed
 
 ME, OTHER = "10.0.0.1:8848~2", "10.0.0.2:8848~1"

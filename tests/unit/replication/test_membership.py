@@ -9,14 +9,14 @@ import pytest
 
 from app.replication.membership import Membership
 from app.replication.reports import OWN_FIELD, parse_report
-from distro.clock import SystemClock
-from distro.config import DistroConfig
-from distro.errors import RejectedError, TransportError
-from distro.members import MemberList
-from distro.monitor import DistroStats
-from distro.peer_calls import PeerAnswer
-from distro.protocol import DistroProtocol
-from distro.types import CAPABILITY_VERSIONS, MemberState, PeerReport
+from distro.members.members import MemberList
+from distro.model.config import DistroConfig
+from distro.model.errors import RejectedError, TransportError
+from distro.model.monitor import DistroStats
+from distro.model.types import CAPABILITY_VERSIONS, MemberState, PeerReport
+from distro.protocol.protocol import DistroProtocol
+from distro.timing.clock import SystemClock
+from distro.wire.peer_calls import PeerAnswer
 from tests.support.fake_node import make_settings
 
 SELF, LISTED, UNLISTED = "10.0.0.1:8848", "10.0.0.2:8848", "10.0.0.2:8849"

@@ -11,12 +11,12 @@ from app.naming.records.record_keys import namespace_key, persistent_key, servic
 from app.naming.records.records import KEEP_REMOVED_MS, Record, Records
 from app.replication.record_type import RECORDS, RecordCodec
 from app.simulation.member.memory_disk import MemoryDisk
-from distro.errors import CodecError
-from distro.mapper import DistroMapper
-from distro.monitor import DistroStats
-from distro.ports import Component
-from distro.receive import DistroReceiver
-from distro.types import Datum, DistroKey, Merged, Version
+from distro.members.mapper import DistroMapper
+from distro.model.errors import CodecError
+from distro.model.monitor import DistroStats
+from distro.model.ports import Component
+from distro.model.types import Datum, DistroKey, Merged, Version
+from distro.receive.receive import DistroReceiver
 from tests.support.engine import NoEvents
 
 KEY = namespace_key("dev")

@@ -13,9 +13,9 @@ from app.replication.client_type import CLIENTS, ClientStore, client_key
 from app.replication.instance_list_type import INSTANCE_LIST, InstanceListStore
 from app.replication.record_type import RECORDS
 from app.replication.service_heal import CALLS_MAX, INTERVAL_MS, WINDOW_MS, HealRate, ServiceHealer
-from distro.mapper import DistroMapper, WriterMapper
-from distro.ports import Component
-from distro.types import CAPABILITY_VERSIONS, DistroKey, Member, MemberState
+from distro.members.mapper import DistroMapper, WriterMapper
+from distro.model.ports import Component
+from distro.model.types import CAPABILITY_VERSIONS, DistroKey, Member, MemberState
 from tests.support.fake_node import SELF, FakeNode
 
 B, C, D = "10.0.0.2:8848", "10.0.0.3:8848", "10.0.0.4:8848"

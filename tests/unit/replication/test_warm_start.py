@@ -10,7 +10,7 @@ from app.naming.registry.registry import Registry
 from app.naming.wire.datum_codec import InstanceListCodec
 from app.replication.warm_start import RECENT_MS, WarmStart
 from app.storage.warm_log import decode_aged
-from distro.types import Datum, Version
+from distro.model.types import Datum, Version
 
 KEY = datum_key("public", "DEFAULT_GROUP@@orders")
 OWN, PEER = "10.0.0.1:8848~1", "10.0.0.2:8848~1"

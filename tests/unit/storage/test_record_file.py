@@ -14,7 +14,7 @@ from app.naming.model.nacos_errors import StorageError
 from app.naming.records.record_keys import namespace_key, service_meta_key
 from app.naming.records.records import Record, Records
 from app.storage.record_file import FILE_NAME, RecordFile
-from distro.types import Version
+from distro.model.types import Version
 
 
 def record(name: str, counter: int = 1, value: dict[str, object] | None = None) -> Record:

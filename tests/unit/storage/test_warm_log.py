@@ -24,7 +24,7 @@ from app.storage.warm_log import (
     WINDOW_MS,
     WarmStore,
 )
-from distro.types import Datum, Version
+from distro.model.types import Datum, Version
 
 AGE_MS_MAX = 600_000
 SERVICES = [f"g@@s{number}" for number in range(3)]

@@ -14,7 +14,7 @@ from app.naming.records.record_keys import persistent_key, service_meta_key
 from app.naming.registry.operations import DeregisterInstance, RegisterInstance
 from app.writes.member_writes import MemberWrites, NotWritten, WriteRequest
 from app.writes.owner_forwarder import MemberRequest, OwnerForwarder
-from distro.types import MemberState
+from distro.model.types import MemberState
 from tests.support.fake_node import PEER, SELF, FakeNode, StubCluster
 
 NAME = "DEFAULT_GROUP@@a"

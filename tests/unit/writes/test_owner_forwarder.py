@@ -20,7 +20,7 @@ from app.http.forward.nacos_form import target_of
 from app.http.forward.on_loop import LoopForwarder
 from app.writes import owner_forwarder
 from app.writes.owner_forwarder import OwnerForwarder
-from distro.types import Member, MemberState
+from distro.model.types import Member, MemberState
 from tests.support.fake_node import SECRET, SELF, FakeNode, StubCluster, StubForwarder, make_settings
 from tests.support.loops import loop_thread, on_loop
 from tests.support.processes import eventually

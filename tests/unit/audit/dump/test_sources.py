@@ -12,7 +12,7 @@ from app.audit.client.access import Access
 from app.audit.client.http_client import CallError, MemberClient, Patience
 from app.audit.dump.sources import take
 from app.audit.format.manifest import DumpState, MemberDump, Seen
-from distro.mapper import DistroMapper
+from distro.members.mapper import DistroMapper
 from tests.support.fake_nacos import CLOCK_MS, FakeNacos, instance
 from tests.support.tiny_server import Given, Received, tiny_server
 

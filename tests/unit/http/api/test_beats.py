@@ -26,9 +26,9 @@ from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
 from app.naming.wire.datum_codec import AGE_MS_MAX
 from app.replication.small_sends import SMALL_BYTES
-from distro.codec import gzip_body
-from distro.errors import CodecError
-from distro.types import CAPABILITY_WRITES, Member, MemberState
+from distro.model.errors import CodecError
+from distro.model.types import CAPABILITY_WRITES, Member, MemberState
+from distro.wire.codec import gzip_body
 from tests.support.fake_node import PEER, SELF, FakeNode, StubCluster
 from tests.support.loops import Asked, MemberServer, SkippingLoop, answer, member_server, run_loop, turns, until
 

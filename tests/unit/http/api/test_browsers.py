@@ -3,7 +3,7 @@
 import pytest
 
 from app.http.api.browsers import OwnHosts, host_name, is_of_browser
-from distro.types import Member, MemberState
+from distro.model.types import Member, MemberState
 from tests.support.fake_node import StubCluster
 
 CHROME = {"user-agent": "Mozilla/5.0 (X11; Linux x86_64) Chrome/140.0", "accept-language": "de"}

@@ -17,7 +17,7 @@ from app.naming.registry.operations import DeregisterInstance, RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.registry.service_table import COPIED_UNDER_LOCK_MAX
 from app.naming.service import NamingService
-from distro.types import Datum, Version
+from distro.model.types import Datum, Version
 from tests.support.fake_node import PEER, SELF, FakeNode
 
 SERVICE = "DEFAULT_GROUP@@orders"

@@ -10,7 +10,7 @@ from app.naming.clients.client_model import ClientInfo
 from app.naming.model.keys import datum_key
 from app.naming.push.udp_subscribers import Subscriber
 from app.naming.registry.operations import RegisterInstance
-from distro.types import MemberState
+from distro.model.types import MemberState
 from tests.support.fake_node import PEER, FakeNode, make_settings
 from tests.unit.http.console.conftest import Browser
 

@@ -11,10 +11,10 @@ from app.http.api.call import CLOCK, DEADLINE
 from app.http.forward.datum_sender import DatumSender
 from app.http.forward.on_loop import LoopForwarder
 from app.replication.small_sends import FRAMES_MAX, PATH, SAME_FRAME_MS, SMALL_BYTES, PeerPut, PutAnswer, SmallSends
-from distro.codec import encode_received, gunzip_if_gzip
-from distro.errors import RejectedError, TransportError
-from distro.http_agent import MEMBER_HEADER
-from distro.types import CAPABILITY_DELTAS, CAPABILITY_GZIP, CAPABILITY_VERSIONS, Datum, Received, Version
+from distro.model.errors import RejectedError, TransportError
+from distro.model.types import CAPABILITY_DELTAS, CAPABILITY_GZIP, CAPABILITY_VERSIONS, Datum, Received, Version
+from distro.wire.codec import encode_received, gunzip_if_gzip
+from distro.wire.http_agent import MEMBER_HEADER
 from tests.support.fake_node import SECRET, FakeNode, StubCluster, make_settings
 from tests.support.loops import Asked, MemberServer, SkippingLoop, answer, member_server, run_loop, silent, turns, until
 from tests.support.taken_calls import DatumAgent, StandingClock

@@ -37,7 +37,7 @@ from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
 from app.naming.wire.datum_codec import InstanceListCodec
 from app.writes.owner_forwarder import ForwardStats, WaitingCall, unseen_text
-from distro.types import CAPABILITY_WRITES, Datum, Member, MemberState
+from distro.model.types import CAPABILITY_WRITES, Datum, Member, MemberState
 from tests.support import views
 from tests.support.fake_node import SECRET, SELF, FakeNode, StubCluster, make_settings
 from tests.support.loops import Asked, MemberServer, SkippingLoop, answer, member_server, run_loop, silent, turns, until

@@ -14,7 +14,7 @@ from app.http.forward.on_loop import HOLD_S, LoopForwarder
 from app.http.server.reply_head import head_of
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
-from distro.types import CAPABILITY_WRITE_BATCHES, CAPABILITY_WRITES, Member, MemberState
+from distro.model.types import CAPABILITY_WRITE_BATCHES, CAPABILITY_WRITES, Member, MemberState
 from tests.support.fake_node import FakeNode, StubCluster
 from tests.support.loops import Asked, MemberServer, SkippingLoop, answer, member_server, run_loop, silent, turns, until
 

@@ -12,7 +12,7 @@ from app.http.server import server as server_module
 from app.http.server.connection import IDLE_S
 from app.http.server.server import BODY_BYTES_MAX, PEER_THREADS, QUEUED_PER_THREAD
 from app.limits.connection_room import ConnectionRoom
-from distro.types import MemberState
+from distro.model.types import MemberState
 from tests.support.fake_node import PEER, SELF, FakeNode, make_settings
 from tests.support.loops import SkippingLoop, run_loop, turns, until
 from tests.support.served import served

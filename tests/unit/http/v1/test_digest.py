@@ -10,7 +10,7 @@ from app.audit.format.digests import BUCKETS, bucket_of, digest_text, instance_d
 from app.config.version import __version__
 from app.http.api.dump_lines import dump_lines
 from app.naming.registry.operations import DeregisterInstance, RegisterInstance
-from distro.types import MemberState
+from distro.model.types import MemberState
 from tests.support.fake_node import PEER, SELF, FakeNode
 
 PATH = "/nacos/v1/ns/operator/digest"

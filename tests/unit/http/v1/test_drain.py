@@ -7,7 +7,7 @@ from flask.testing import FlaskClient
 
 from app.http.v1.drain import is_seen
 from app.naming.registry.operations import RegisterInstance
-from distro.types import MemberState
+from distro.model.types import MemberState
 from tests.support.fake_node import FakeNode
 
 DRAIN = "/nacos/v1/ns/instance/drain?serviceName=orders&ip=10.0.0.1&port=8080"

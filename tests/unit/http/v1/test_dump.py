@@ -4,7 +4,7 @@ import orjson
 from flask.testing import FlaskClient
 
 from app.config.version import __version__
-from distro.types import Member, MemberState
+from distro.model.types import Member, MemberState
 from tests.support.fake_node import PEER, SELF, FakeNode
 
 PATH = "/nacos/v1/ns/operator/dump"

@@ -3,7 +3,7 @@
 import pytest
 from flask.testing import FlaskClient
 
-from distro.types import MemberState
+from distro.model.types import MemberState
 from tests.support.fake_node import PEER, SELF, FakeNode
 
 PATH = "/nacos/v1/ns/operator/heal"

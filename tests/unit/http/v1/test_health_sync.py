@@ -10,7 +10,7 @@ from flask.testing import FlaskClient
 from app.http.v1 import health_sync
 from app.naming.model.events import InstancesChanged, Origin
 from app.naming.wire.checksum import checksum
-from distro.types import Member, MemberState
+from distro.model.types import Member, MemberState
 from tests.support.fake_node import SELF, FakeNode
 from tests.support.tiny_server import Given, TinyServer, tiny_server
 

@@ -9,7 +9,7 @@ from flask.testing import FlaskClient
 
 from app.http.api.answers import NOT_RESPONSIBLE
 from app.http.api.call import CHANGE, CLIENT_AGENT, SHORT_CHANGE, WANTS_CHANGE
-from distro.types import CAPABILITY_CLIENTS_ONLY, Member, MemberState
+from distro.model.types import CAPABILITY_CLIENTS_ONLY, Member, MemberState
 from tests.support.fake_node import PEER, FakeNode
 
 INSTANCE = "/nacos/v1/ns/instance"

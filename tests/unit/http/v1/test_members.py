@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from distro.errors import CodecError, NotInitialized
-from distro.types import Member, MemberState
+from distro.model.errors import CodecError, NotInitialized
+from distro.model.types import Member, MemberState
 from tests.support.fake_node import PEER, SELF, FakeNode
 
 NS = "/nacos/v1/ns"

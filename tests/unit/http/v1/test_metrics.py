@@ -6,7 +6,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from app.http.factory import create_app
-from distro.types import MemberState
+from distro.model.types import MemberState
 from tests.support.fake_node import FakeNode, make_settings
 from tests.support.scrape import member_node
 

@@ -9,7 +9,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from app.http.v1.operator import LOGGERS
-from distro.types import Member, MemberState
+from distro.model.types import Member, MemberState
 from tests.support.fake_node import PEER, SELF, FakeNode
 
 OPERATOR = "/nacos/v1/ns/operator"

@@ -11,7 +11,7 @@ from app.config.addresses import first_address
 from app.http.factory import create_app
 from app.http.v1 import subscribers
 from app.naming.push.udp_subscribers import Subscriber, UdpPushStats
-from distro.types import Member, MemberState
+from distro.model.types import Member, MemberState
 from tests.support.fake_node import SECRET, FakeNode, make_settings
 from tests.support.tiny_server import Given, Received, TinyServer, refusing_address, tiny_server
 

@@ -9,7 +9,7 @@ from flask.testing import FlaskClient
 from app.http.factory import create_app
 from app.naming.records.projection import STATUS_DELAY_MS
 from app.naming.records.record_keys import SWITCHES_KEY
-from distro.types import MemberState
+from distro.model.types import MemberState
 from tests.support.fake_node import PEER, FakeNode
 
 SWITCHES = "/nacos/v1/ns/operator/switches"

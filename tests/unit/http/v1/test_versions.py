@@ -2,7 +2,7 @@
 
 from flask.testing import FlaskClient
 
-from distro.types import Member, MemberState
+from distro.model.types import Member, MemberState
 from tests.support.fake_node import PEER, SELF, FakeNode
 
 PATH = "/nacos/v1/ns/service/versions"

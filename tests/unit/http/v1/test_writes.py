@@ -14,7 +14,7 @@ from app.http.api.write_batches import (
     decode_answers,
     encode_calls,
 )
-from distro.errors import CodecError
+from distro.model.errors import CodecError
 from tests.support.auth import ADMIN, node_with_users, token_of
 from tests.support.fake_node import SELF, FakeNode
 from tests.support.loops import SkippingLoop, run_loop

@@ -2,7 +2,7 @@
 
 from flask.testing import FlaskClient
 
-from distro.types import MemberState
+from distro.model.types import MemberState
 from tests.support.fake_node import FakeNode
 
 HEALTH = "/nacos/v2/console/health"

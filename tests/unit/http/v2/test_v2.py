@@ -8,7 +8,7 @@ from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
 from app.http.api.call import Reply
-from distro.types import MemberState
+from distro.model.types import MemberState
 from tests.support.fake_node import PEER, FakeNode
 
 V1, V2 = "/nacos/v1/ns", "/nacos/v2/ns"

@@ -23,8 +23,8 @@ from app.naming.clients.client_model import ClientBounds
 from app.naming.clients.withdrawals import TOLD_SERVICES_MAX
 from app.naming.model.model import Instance, Publication
 from app.naming.model.value_limits import INSTANCE_ID_CHARS_MAX, WALL_MS_END
-from distro.errors import CodecError
-from distro.types import NO_VERSION, WRITER_CHARS_MAX, Version
+from distro.model.errors import CodecError
+from distro.model.types import NO_VERSION, WRITER_CHARS_MAX, Version
 
 ID = "1700000000000_10.1.2.3_51234"
 KEY = ("public", "DEFAULT_GROUP@@orders")

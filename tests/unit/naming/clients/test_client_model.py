@@ -18,7 +18,7 @@ from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.value_limits import INSTANCE_ID_CHARS_MAX
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.shared import Shared
-from distro.types import Version
+from distro.model.types import Version
 
 ONE = RegisterInstance("G@@orders", "10.0.0.1", 80)
 

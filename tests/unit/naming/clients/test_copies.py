@@ -25,7 +25,7 @@ from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.registry.shared import Shared
 from app.naming.service import NamingService
-from distro.types import NO_VERSION, Version
+from distro.model.types import NO_VERSION, Version
 
 ID = "1700000000000_10.1.2.3_51234"
 INFO = ClientInfo(ID, "10.1.2.3", 51234, "shop", "sdk")

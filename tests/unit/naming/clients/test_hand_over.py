@@ -12,7 +12,7 @@ from app.naming.model.nacos_errors import ClientGone
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.registry.union import view_of
-from distro.types import NO_VERSION, Version
+from distro.model.types import NO_VERSION, Version
 
 ME, FORMER, OVER, GOING_ON = "m:1~2", "m:1~1", "p:1~1", "q:1~1"
 A, B = ("public", "G@@a"), ("public", "G@@b")

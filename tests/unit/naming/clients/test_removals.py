@@ -4,8 +4,8 @@ import pytest
 
 from app.naming.clients import removals as module
 from app.naming.clients.removals import Removal, Removals
-from distro.digest import ChangedKeys
-from distro.types import Version
+from distro.model.digest import ChangedKeys
+from distro.model.types import Version
 
 ONE, TWO = Version(1, 0, "a"), Version(2, 0, "a")
 

@@ -15,7 +15,7 @@ from app.naming.clients.withdrawals import (
     Withdrawals,
 )
 from app.naming.model.events import ServiceChanged
-from distro.types import Version
+from distro.model.types import Version
 from tests.unit.naming.clients.test_hand_over import GOING_ON, A, B, Bed, nobody, ports_of
 
 APART, WELL = "r:1~1", GOING_ON

@@ -24,7 +24,7 @@ from app.naming.model.model import (
 from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import TOMBSTONE_SLACK_MS, Registry
-from distro.types import NO_VERSION, Datum, Version
+from distro.model.types import NO_VERSION, Datum, Version
 
 ME = "10.0.0.1:8848~1"
 NAME = "DEFAULT_GROUP@@orders"

@@ -20,7 +20,7 @@ from app.naming.registry.operations import Beat, DeregisterInstance, PatchInstan
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
 from app.simulation.member.memory_disk import MemoryDisk
-from distro.types import NO_VERSION, Version
+from distro.model.types import NO_VERSION, Version
 
 SERVICE = "G@@s"
 ONE = RegisterInstance(SERVICE, "10.0.0.1", 80)

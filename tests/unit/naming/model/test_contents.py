@@ -7,7 +7,7 @@ import pytest
 
 from app.naming.model.contents import client_content, list_content, record_content
 from app.naming.model.model import Instance, Publication, StoredInstance
-from distro.types import NO_VERSION, Version
+from distro.model.types import NO_VERSION, Version
 
 ONE = Instance("10.0.0.1", 80, metadata={"a": "b"}, app="shop", instance_id="i")
 TWO = Instance("10.0.0.2", 80)

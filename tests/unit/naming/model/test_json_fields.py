@@ -7,7 +7,7 @@ import pytest
 from app.naming.model.json_fields import FLOAT_MAX, FROM_MEMBER, FROM_RECORD, ITEMS_MAX, Fields, member_object
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.value_limits import METADATA_CHARS_MAX
-from distro.errors import CodecError
+from distro.model.errors import CodecError
 
 
 class TestFromClients:

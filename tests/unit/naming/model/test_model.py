@@ -15,7 +15,7 @@ from app.naming.model.model import (
     StoredInstance,
     preserved_ms,
 )
-from distro.types import NO_VERSION, Version
+from distro.model.types import NO_VERSION, Version
 
 FIRST, SECOND, THIRD = (Version(1, counter, "10.0.0.1:8848~1") for counter in range(3))
 

@@ -14,7 +14,7 @@ from app.naming.records.record_keys import SWITCHES_KEY, namespace_key, persiste
 from app.naming.records.records import Record
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
-from distro.types import NO_VERSION
+from distro.model.types import NO_VERSION
 from tests.support import views
 
 NAME = "g@@s"

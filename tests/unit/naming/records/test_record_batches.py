@@ -7,13 +7,13 @@ import pytest
 from app.naming.records.records import KEEP_REMOVED_MS, Record, Records
 from app.replication.record_type import RECORDS
 from app.simulation.member.memory_disk import MemoryDisk
-from distro.errors import CodecError
-from distro.mapper import DistroMapper
-from distro.monitor import DistroStats
-from distro.paced import STEP_STORED
-from distro.ports import Component
-from distro.receive import DistroReceiver
-from distro.types import Datum, DistroKey, MemberKind, Version
+from distro.members.mapper import DistroMapper
+from distro.model.errors import CodecError
+from distro.model.monitor import DistroStats
+from distro.model.ports import Component
+from distro.model.types import Datum, DistroKey, MemberKind, Version
+from distro.receive.receive import DistroReceiver
+from distro.timing.paced import STEP_STORED
 from tests.support.engine import NoEvents
 
 ME, OTHER = "a:1~1", "b:1~1"

@@ -23,8 +23,8 @@ from app.naming.records.record_keys import (
 )
 from app.naming.records.records import SAID_AGAIN_MS, Record, Records, Value
 from app.simulation.member.memory_disk import MemoryDisk
-from distro.errors import CodecError
-from distro.types import NO_VERSION, Datum, Merged
+from distro.model.errors import CodecError
+from distro.model.types import NO_VERSION, Datum, Merged
 
 WRITER = "a:1~1"
 

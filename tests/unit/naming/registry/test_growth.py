@@ -16,7 +16,7 @@ from app.naming.registry.registry import Registry
 from app.naming.registry.service_table import COPIED_UNDER_LOCK_MAX, COPY_TRIES_MAX
 from app.naming.service import NamingService
 from app.naming.wire.datum_codec import ENTRIES_PER_PART, InstanceListCodec
-from distro.types import Datum, Version
+from distro.model.types import Datum, Version
 from tests.support import views
 
 NAME = "DEFAULT_GROUP@@orders"

@@ -10,7 +10,7 @@ from app.naming.registry.guard import GUARD_FROM_INSTANCES, vanished
 from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
-from distro.types import Datum, Version
+from distro.model.types import Datum, Version
 from tests.support import views
 
 SERVICE = "g@@s"

@@ -21,7 +21,7 @@ from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import Beat, ChangeMetadata, PatchInstance, RegisterInstance
 from app.naming.registry.registry import REMOVED_AGAIN_MS, TOMBSTONE_SLACK_MS, TOMBSTONES_PER_WAIT_MS, Registry
 from app.naming.registry.service_table import COPIED_UNDER_LOCK_MAX
-from distro.types import NO_VERSION, Datum, Merged, Version
+from distro.model.types import NO_VERSION, Datum, Merged, Version
 
 ME, OTHER = "10.0.0.1:8848~1", "10.0.0.2:8848~1"
 NAME, LONG_MS = "G@@orders", 10**9

@@ -6,7 +6,7 @@ from app.naming.model.model import NEVER_MS, Instance, Service, StoredInstance, 
 from app.naming.model.value_limits import AGE_MARGIN_MS
 from app.naming.registry.guard import GUARD_FROM_INSTANCES, shown, vanished
 from app.naming.registry.merge import InstanceList, covers, is_removed_by, merge
-from distro.types import NO_VERSION, Version
+from distro.model.types import NO_VERSION, Version
 
 LOW, MIDDLE, HIGH, NEW = (Version(number, 0, f"w{number}") for number in (1, 2, 3, 9))
 BASE = Instance("10.0.0.1", 80)

@@ -8,7 +8,7 @@ from app.naming.registry import recent_changes
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.recent_changes import ALL_KEYS_MAX, KEYS_LEFT, LISTS_MAX, RecentChanges
 from app.naming.registry.registry import Registry
-from distro.types import Version
+from distro.model.types import Version
 
 WRITER = "a:1~x"
 

@@ -12,7 +12,7 @@ from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.wire.datum_codec import InstanceListCodec
-from distro.types import Datum, Version
+from distro.model.types import Datum, Version
 
 SERVICE = "DEFAULT_GROUP@@orders"
 KEY = datum_key("public", SERVICE)

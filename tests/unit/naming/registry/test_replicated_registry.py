@@ -10,7 +10,7 @@ from app.naming.model.value_limits import AGE_MARGIN_MS
 from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
-from distro.types import NO_VERSION, Datum, Merged, Version
+from distro.model.types import NO_VERSION, Datum, Merged, Version
 
 ME, OTHER = "10.0.0.1:8848~1", "10.0.0.2:8848~1"
 NAME = "DEFAULT_GROUP@@orders"

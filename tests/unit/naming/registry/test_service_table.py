@@ -11,7 +11,7 @@ from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.registry.service_table import COPIED_UNDER_LOCK_MAX, ServiceTable
-from distro.types import NO_VERSION, Datum, Version
+from distro.model.types import NO_VERSION, Datum, Version
 from tests.support.taken_first import TakenFirst
 
 NAME, LINGER_MS, LATER_MS = ("public", "G@@orders"), 5_000, 10**9

@@ -10,7 +10,7 @@ from app.naming.registry.registry import Registry
 from app.naming.registry.shared import Shared
 from app.naming.service import NamingService
 from app.naming.wire.datum_codec import InstanceListCodec
-from distro.types import Version
+from distro.model.types import Version
 
 NAME = "DEFAULT_GROUP@@orders"
 LARGE_PORT = 48_080

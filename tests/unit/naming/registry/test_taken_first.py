@@ -15,7 +15,7 @@ from app.naming.registry.operations import ChangeMetadata, RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.registry.service_table import COPIED_UNDER_LOCK_MAX, COPY_TRIES_MAX
 from app.simulation.member.memory_disk import MemoryDisk
-from distro.types import Datum, Version
+from distro.model.types import Datum, Version
 from tests.support.taken_first import TakenFirst
 
 ME, OTHER, THIRD = "10.0.0.1:8848~1", "10.0.0.2:8848~1", "10.0.0.3:8848~1"

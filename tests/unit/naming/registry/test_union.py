@@ -5,7 +5,7 @@ from dataclasses import replace
 from app.naming.model.meta import NO_META, ServiceMeta
 from app.naming.model.model import Instance, Publication, Service, ServiceView
 from app.naming.registry.union import published_clusters, published_count, view_of
-from distro.types import NO_VERSION
+from distro.model.types import NO_VERSION
 
 ONE, TWO, THREE = (Instance("10.1.0.1", port) for port in (1, 2, 3))
 

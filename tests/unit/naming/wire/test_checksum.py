@@ -7,7 +7,7 @@ import pytest
 from app.naming.model.meta import ServiceMeta
 from app.naming.model.model import Instance, ServiceView
 from app.naming.wire.checksum import checksum, instance_list_checksum, instance_text, java_double, metadata_text
-from distro.types import NO_VERSION
+from distro.model.types import NO_VERSION
 
 CHINESE = {"b": "1", "a": "你"}
 PAIR = [Instance("10.1.1.1", 80, metadata=CHINESE), Instance("10.1.1.2", 80, metadata=CHINESE)]

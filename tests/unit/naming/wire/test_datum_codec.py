@@ -10,8 +10,8 @@ from app.naming.model.keys import datum_key, simple_instance_id
 from app.naming.model.model import NEVER_MS, Instance, Metadata, StoredInstance, Tombstone
 from app.naming.registry.merge import InstanceList
 from app.naming.wire.datum_codec import AGE_MS_MAX, ENTRIES_PER_PART, KEEP_MS_DEFAULT, InstanceListCodec
-from distro.errors import CodecError
-from distro.types import NO_VERSION, Datum, Version
+from distro.model.errors import CodecError
+from distro.model.types import NO_VERSION, Datum, Version
 
 KEY = datum_key("public", "DEFAULT_GROUP@@orders")
 VERSION = Version(1, 2, "127.0.0.1:8848~1")

@@ -6,7 +6,7 @@ import pytest
 
 from app.naming.model.model import ServiceView
 from app.naming.wire.rendered import ECHOED_CHARS_MAX, RenderedLists
-from distro.types import NO_VERSION
+from distro.model.types import NO_VERSION
 
 SIZE = 100
 

@@ -16,7 +16,7 @@ from app.naming.wire.service_info import (
     Variant,
     unknown_service,
 )
-from distro.types import NO_VERSION
+from distro.model.types import NO_VERSION
 
 NAME = "DEFAULT_GROUP@@orders"
 NOW_MS = 1_700_000_000_123

@@ -5,7 +5,7 @@ import pytest
 from app.naming.model.meta import NO_META, ServiceMeta
 from app.naming.model.model import Instance, ServiceView
 from app.naming.wire.service_json import instance_json, is_protected, service_json
-from distro.types import NO_VERSION
+from distro.model.types import NO_VERSION
 
 NAME = "G@@orders"
 

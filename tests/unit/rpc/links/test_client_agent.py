@@ -14,9 +14,9 @@ from app.rpc.links.client_agent import SIDE_BY_SIDE, ClientAgent
 from app.rpc.wire import payload as wire
 from app.rpc.wire.distro_payload import RESPONSE, decode_request, failure, success
 from app.rpc.wire.payload import Payload
-from distro.clock import SystemClock
-from distro.errors import TransportError
-from distro.types import Received
+from distro.model.errors import TransportError
+from distro.model.types import Received
+from distro.timing.clock import SystemClock
 
 PEER = "10.0.0.9:8848"
 KEYS = [client_key(f"10.9.0.{number}:80#true") for number in range(4 * SIDE_BY_SIDE)]

@@ -9,7 +9,7 @@ import pytest
 from app.rpc.links import links as rpc_links
 from app.rpc.links.links import GrpcLinks
 from app.rpc.wire.payload import Payload
-from distro.errors import TransportError
+from distro.model.errors import TransportError
 
 A, B = "10.0.0.1:8848", "10.0.0.2:8848"
 REQUESTS = {A: {"keep": 1}, B: {"keep": 2}}

@@ -17,8 +17,8 @@ from app.rpc.server.connections import Connection, Connections
 from app.rpc.server.dispatcher import Dispatcher
 from app.rpc.server.limits import LimitRule
 from app.rpc.wire import payload as wire
-from distro.errors import CodecError, NotInitialized
-from distro.types import CAPABILITY_VERSIONS, Member, MemberState
+from distro.model.errors import CodecError, NotInitialized
+from distro.model.types import CAPABILITY_VERSIONS, Member, MemberState
 from tests.support.fake_node import StubCluster
 
 OURS = "10.1.2.3:8848"

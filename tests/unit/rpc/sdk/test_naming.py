@@ -16,7 +16,7 @@ from app.rpc.server.connections import Connection, Connections
 from app.rpc.server.dispatcher import Dispatcher
 from app.rpc.server.limits import LimitRule
 from app.rpc.wire import payload as wire
-from distro.types import MemberState
+from distro.model.types import MemberState
 from tests.support.fake_node import FakeNode, make_settings
 
 SERVICE = "DEFAULT_GROUP@@orders"

@@ -16,7 +16,7 @@ from app.rpc.server.connections import Connection, Connections
 from app.rpc.server.dispatcher import Dispatcher
 from app.rpc.server.limits import LimitRule
 from app.rpc.wire import payload as wire
-from distro.types import Member, MemberState
+from distro.model.types import Member, MemberState
 from tests.support.fake_node import SELF, StubCluster
 
 A, B, C = "10.0.0.1:8848", "10.0.0.2:8848", "10.0.0.3:8848"

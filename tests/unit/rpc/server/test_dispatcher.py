@@ -16,7 +16,7 @@ from app.rpc.server.connections import LABELS_CHARS_MAX, Connection, Connections
 from app.rpc.server.dispatcher import Dispatcher, GrpcRequest, GrpcRoute
 from app.rpc.server.limits import LimitRule
 from app.rpc.wire import payload as wire
-from distro.types import MemberState
+from distro.model.types import MemberState
 from tests.support.fake_node import StubCluster
 
 PEER = "ipv4:10.1.2.3:5"

@@ -6,10 +6,10 @@ import json
 import pytest
 
 from app.naming.records.record_keys import namespace_key
-from distro.errors import CodecError
-from distro.http_agent import MEMBER_HEADER
-from distro.types import Version
-from distro.version_check import ACCEPTED_MAX, EPOCH_HEAD_ROOM
+from distro.model.errors import CodecError
+from distro.model.types import Version
+from distro.receive.version_check import ACCEPTED_MAX, EPOCH_HEAD_ROOM
+from distro.wire.http_agent import MEMBER_HEADER
 from scripts.chaos.hostile_corpus import (
     BOMB_BYTES,
     BOMBS,

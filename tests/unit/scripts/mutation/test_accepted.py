@@ -19,7 +19,9 @@ def mutant(number: int, outcome: Outcome, was: str = "", becomes: str = "") -> M
     return Mutant(f"m.x_f__mutmut_{number}", "f", was, becomes, outcome)
 
 
-def entry(was: str, becomes: str | None = None, function: str = "f", file: str = "distro/mapper.py") -> Accepted:
+def entry(
+    was: str, becomes: str | None = None, function: str = "f", file: str = "distro/members/mapper.py"
+) -> Accepted:
     return Accepted(file, function, was, "Nobody can see it.", becomes)
 
 
@@ -38,13 +40,13 @@ MUTANTS = [
         ([], [4, 5], 50.0),
         ([entry(WAS, BECOMES)], [5], 100 * 2 / 3),
         ([entry(WAS)], [], 100.0),
-        ([entry(WAS, function="g"), entry(WAS, file="distro/clock.py"), entry("if a:")], [4, 5], 50.0),
+        ([entry(WAS, function="g"), entry(WAS, file="distro/timing/clock.py"), entry("if a:")], [4, 5], 50.0),
     ],
 )
 def test_accepted_survivors_are_not_counted(entries: list[Accepted], survived: list[int], percent: float) -> None:
-    judgement = judge({"distro/mapper.py": MUTANTS}, entries)
+    judgement = judge({"distro/members/mapper.py": MUTANTS}, entries)
     assert [one.name for _, one in judgement.survivors] == [f"m.x_f__mutmut_{number}" for number in survived]
-    assert judgement.by_file["distro/mapper.py"] == judgement.total
+    assert judgement.by_file["distro/members/mapper.py"] == judgement.total
     assert judgement.total.percent == pytest.approx(percent)
     counts = judgement.total
     assert (counts.mutants, counts.refused, counts.killed, counts.timed_out) == (5, 1, 1, 1)
@@ -55,7 +57,11 @@ def test_an_entry_without_its_survivor_is_stale_where_its_file_was_checked() -> 
     used, killed = entry(WAS, BECOMES), entry("x = 1")
     others = [entry("x = 1", file=f"distro/{name}.py") for name in ("clock", "load", "tasks")]
     judgement = judge(
-        {"distro/mapper.py": MUTANTS, "distro/clock.py": [mutant(9, Outcome.UNCHECKED)], "distro/tasks.py": []},
+        {
+            "distro/members/mapper.py": MUTANTS,
+            "distro/timing/clock.py": [mutant(9, Outcome.UNCHECKED)],
+            "distro/protocol/tasks.py": [],
+        },
         [used, killed, *others],
     )
     assert judgement.stale == [killed]
@@ -85,32 +91,32 @@ def test_a_change_is_told_by_the_lines_that_differ() -> None:
 
 def test_files_are_those_of_distro_and_the_domain() -> None:
     found = files_of([], ROOT)
-    assert {"distro/tasks.py", "app/naming/service.py", "app/naming/push/schedule.py"} <= set(found)
+    assert {"distro/protocol/tasks.py", "app/naming/service.py", "app/naming/push/schedule.py"} <= set(found)
     assert not [name for name in found if not name.startswith(("distro/", "app/naming/")) or "__init__" in name]
-    assert files_of(["distro/tasks.py", "distro/tasks.py"], ROOT) == ["distro/tasks.py"]
+    assert files_of(["distro/protocol/tasks.py", "distro/protocol/tasks.py"], ROOT) == ["distro/protocol/tasks.py"]
     for path in ("app/node.py", "distro/none"):
         with pytest.raises(FileNotFoundError):
             files_of([path], ROOT)
 
 
 def test_what_comes_of_keeping_mutants_side_by_side_is_no_refusal() -> None:
-    line = '{"file": "distro/mapper.py", "line": %d, "code": "%s", "severity": "%s", "message": ""}'
+    line = '{"file": "distro/members/mapper.py", "line": %d, "code": "%s", "severity": "%s", "message": ""}'
     lines = [line % (3, "no-redef", "error"), "", line % (4, "arg-type", "error"), line % (5, "misc", "note")]
-    assert refusals(lines) == [("distro/mapper.py", 4)]
+    assert refusals(lines) == [("distro/members/mapper.py", 4)]
 
 
 def test_results_are_kept_until_the_file_changes(tmp_path: Path) -> None:
     (tmp_path / "distro").mkdir()
     (tmp_path / "distro" / "mapper.py").write_text("a = 1\n")
     results = Results(tmp_path, tmp_path / "results")
-    assert results.of("distro/mapper.py") == []
-    source = results.source("distro/mapper.py")
-    results.put("distro/mapper.py", MUTANTS, source)
-    assert results.of("distro/mapper.py") == MUTANTS
+    assert results.of("distro/members/mapper.py") == []
+    source = results.source("distro/members/mapper.py")
+    results.put("distro/members/mapper.py", MUTANTS, source)
+    assert results.of("distro/members/mapper.py") == MUTANTS
     (tmp_path / "distro" / "mapper.py").write_text("a = 2\n")
-    assert results.of("distro/mapper.py") == []
-    results.put("distro/mapper.py", MUTANTS, source)
-    assert results.of("distro/mapper.py") == [], "they are of the code before"
+    assert results.of("distro/members/mapper.py") == []
+    results.put("distro/members/mapper.py", MUTANTS, source)
+    assert results.of("distro/members/mapper.py") == [], "they are of the code before"
 
 
 @pytest.fixture
@@ -130,10 +136,10 @@ def test_the_command_fails_under_90_percent(
     of_file = [mutant(number, Outcome.KILLED) for number in range(killed)]
     of_file += [mutant(number, Outcome.SURVIVED, WAS, BECOMES) for number in range(killed, 10)]
     results = Results(ROOT, tmp_path / "results")
-    results.put("distro/tasks.py", of_file, results.source("distro/tasks.py"))
-    assert run("distro/tasks.py") == code
+    results.put("distro/protocol/tasks.py", of_file, results.source("distro/protocol/tasks.py"))
+    assert run("distro/protocol/tasks.py") == code
     printed = capsys.readouterr().out
-    assert f"distro/tasks.py: f\n    - {WAS}\n    + {BECOMES}\n" in printed
+    assert f"distro/protocol/tasks.py: f\n    - {WAS}\n    + {BECOMES}\n" in printed
     assert printed.splitlines()[-1].split() == [
         "all",
         "10",

@@ -1,0 +1,156 @@
+"""Between threads: the mailbox of the thread that owns the protocol, and the threads that make its calls to peers."""
+
+import logging
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import islice
+
+from distro.model.monitor import DistroStats
+from distro.model.types import DistroKey
+from distro.protocol.protocol import DistroProtocol
+from distro.timing.clock import boot_s, monotonic_s
+
+LOG = logging.getLogger(__name__)
+Event = Callable[[DistroProtocol, int], None]
+"""A call on the protocol, made by its thread with the monotonic ms."""
+EVENTS_PER_TURN, KEYS_PER_TURN = 256, 2_000
+"""Taken at a time at most, however many wait: what the thread does in one turn must not keep reports waiting."""
+FETCHED_PER_EVENT = 1_000
+
+
+class PeerWorker:
+    """A thread that makes calls to one peer, in order, one at a time."""
+
+    def __init__(self, name: str) -> None:
+        self._queue: queue.SimpleQueue[tuple[Callable[[], None], str] | None] = queue.SimpleQueue()
+        self._present: tuple[str, float] | None = None
+        self._thread = threading.Thread(target=self._run, name=name, daemon=False)
+        self._thread.start()
+
+    def put(self, work: Callable[[], None], what: str = "") -> None:
+        """Let the thread call ``work``, which is ``what`` to an operator; returns at once."""
+        self._queue.put((work, what))
+
+    def facts(self) -> dict[str, object]:
+        """What the thread does, for how long, and what waits for it. Shape: present, presentMs, waiting."""
+        present = self._present
+        what, since_s = present or (None, None)
+        took_ms = None if since_s is None else round((monotonic_s() - since_s) * 1_000)
+        return {"present": what, "presentMs": took_ms, "waiting": self._queue.qsize()}
+
+    def _run(self) -> None:
+        while (taken := self._queue.get()) is not None:
+            work, what = taken
+            self._present = what, monotonic_s()
+            try:
+                work()
+            except Exception:
+                LOG.exception("a call on %s failed in an unforeseen way", self._thread.name)
+            self._present = None
+
+    def finish(self) -> None:
+        """Let the thread end once it has made the calls that were put."""
+        self._queue.put(None)
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait for the thread's end; return whether it came within ``timeout_s``."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+
+class Mailbox:
+    """Events for the protocol's thread, put by any thread. Bounded; a key that waits already is not put twice."""
+
+    def __init__(self, events_max: int, stats: DistroStats, now_s: Callable[[], float] = boot_s) -> None:
+        """``now_s``: the time in seconds, of the clock that the protocol's ms are of."""
+        self._events_max = events_max
+        self._now_s = now_s
+        self._stats = stats
+        self._condition = threading.Condition()
+        self._sync: dict[DistroKey, float] = {}
+        """The keys that changed, each with the time of its oldest change."""
+        self._events: deque[Event] = deque()
+        self._closed = False
+        self._leave_keys = False
+        """The thread waits, and takes keys when its wait ends: it need not be woken for each."""
+
+    def sync(self, key: DistroKey) -> None:
+        """The key changed here, and is to be sent to the peers."""
+        with self._condition:
+            if len(self._sync) >= self._events_max:
+                self._stats.inbox_dropped += 1
+                return
+            if key not in self._sync:
+                self._sync[key] = self._now_s()
+            if not self._leave_keys:
+                self._condition.notify()
+
+    def claim(self, key: DistroKey) -> None:
+        """The key seems to be ours, and has another writer (R2)."""
+        self.put(lambda protocol, _now_ms: protocol.claim_later(key))
+
+    def fetch(self, peer: str, keys: list[DistroKey]) -> None:
+        """The peer has a state of these keys that this member lacks."""
+        for start in range(0, len(keys), FETCHED_PER_EVENT):
+            self.put(_fetch(peer, keys[start : start + FETCHED_PER_EVENT]))
+
+    def served(self, peer: str, resource_type: str, keys: list[str]) -> None:
+        """The peer was given this member's states of these keys. It is for the trace alone, and wakes nobody."""
+        served_s = self._now_s()
+        with self._condition:
+            if len(self._events) >= self._events_max:
+                return
+            self._events.append(lambda protocol, _now_ms: protocol.on_served(peer, resource_type, keys, served_s))
+
+    def put(self, event: Event, *, urgent: bool = False, waits: bool = False) -> None:
+        """Queue an event. An ``urgent`` one is never dropped: such as ends of calls, which are few.
+
+        ``waits``: while changed keys gather it does not end the wait for them.
+        """
+        with self._condition:
+            if not urgent and len(self._events) >= self._events_max:
+                self._stats.inbox_dropped += 1
+                return
+            self._events.append(event)
+            if not (waits and self._leave_keys):
+                self._condition.notify()
+
+    def put_back(self, events: Sequence[Event]) -> None:
+        """Have these events, which were taken just now, taken again before all others."""
+        with self._condition:
+            self._events.extendleft(reversed(events))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits."""
+        with self._condition:
+            return not (self._events or self._sync)
+
+    def close(self) -> None:
+        """End the thread: its next ``take`` says so."""
+        with self._condition:
+            self._closed = True
+            self._condition.notify()
+
+    def take(self, timeout_s: float, *, leave_keys: bool = False) -> tuple[list[Event], dict[DistroKey, float], bool]:
+        """Wait for events at most ``timeout_s``; return them, the changed keys, and whether the mailbox is closed.
+
+        Each key comes with the time in s of the oldest change since it was taken last. At most ``EVENTS_PER_TURN`` and
+        ``KEYS_PER_TURN``, the oldest; the others wait for the next call.
+
+        ``leave_keys``: changed keys alone do not end the wait.
+        """
+        with self._condition:
+            if not (self._events or self._closed or (self._sync and not leave_keys)):
+                self._leave_keys = leave_keys
+                self._condition.wait(timeout_s)
+                self._leave_keys = False
+            events = [self._events.popleft() for _ in range(min(len(self._events), EVENTS_PER_TURN))]
+            keys = {key: self._sync.pop(key) for key in list(islice(self._sync, KEYS_PER_TURN))}
+            return events, keys, self._closed
+
+
+def _fetch(peer: str, keys: list[DistroKey]) -> Event:
+    return lambda protocol, _now_ms: protocol.fetch(peer, keys)

@@ -1,0 +1,271 @@
+"""PeerCallRunner: the calls that the protocol asks for, each made on a thread of its peer."""
+
+import logging
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from distro.engine.mailbox import Mailbox
+from distro.engine.peer_sends import PeerSends
+from distro.engine.snapshot_pages import SnapshotPages
+from distro.model.config import DistroConfig
+from distro.model.errors import CodecError, NotInitialized, RejectedError, TransportError
+from distro.model.ports import Clock, Components, MemberAgent
+from distro.model.types import (
+    Call,
+    Compare,
+    Datum,
+    DigestFindings,
+    Load,
+    MemberKind,
+    Outcome,
+    PeerReport,
+    Query,
+    Received,
+    Report,
+    SyncData,
+    Verify,
+    Version,
+)
+from distro.protocol.protocol import DistroProtocol
+from distro.receive.receive import DistroReceiver
+from distro.timing.clock import boot_s
+from distro.verify.checksums import OwnChecksums
+from distro.verify.comparison import Comparison
+from distro.verify.shared_sums import SharedSums
+
+LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineParts:
+    """What the threads of one protocol work with."""
+
+    protocol: DistroProtocol
+    receiver: DistroReceiver
+    mailbox: Mailbox
+    components: Components
+    member_agent: MemberAgent
+    clock: Clock
+    config: DistroConfig
+    now_s: Callable[[], float] = boot_s
+    """As of the mailbox, whose changes the ends of calls are dated against: the time in seconds of the clock that the
+    protocol's ms are of."""
+
+
+class PeerCallRunner:
+    """Makes calls to peers, and puts how each ended into the mailbox. Calls of several threads at a time."""
+
+    def __init__(self, parts: EngineParts) -> None:
+        self._protocol = parts.protocol
+        self._receiver = parts.receiver
+        self._mailbox = parts.mailbox
+        self._components = parts.components
+        self._member_agent = parts.member_agent
+        self._clock = parts.clock
+        self._config = parts.config
+        self._now_s = parts.now_s
+        self._sends = PeerSends(parts.components, parts.protocol)
+        self._sums = SharedSums(parts.clock.monotonic_ms)
+        self._checksums = OwnChecksums(parts.components, parts.protocol)
+
+    def forget_others(self, listed: frozenset[str]) -> None:
+        """Forget what was sent to members that are not listed any more."""
+        self._sends.forget_others(listed)
+
+    def execute(self, action: Call) -> None:
+        """Make the call; however it ends, its end is put into the mailbox."""
+        try:
+            match action:
+                case Report():
+                    self._report(action)
+                case SyncData():
+                    self._sync(action)
+                case Verify():
+                    self._verify(action)
+                case Compare():
+                    self._compare(action)
+                case Query():
+                    self._query(action)
+                case Load():
+                    self._load(action)
+        except TransportError as error:
+            self._fail(action, error)
+        except Exception:
+            # By its name: a verify round names a hundred thousand keys.
+            LOG.exception("%s to %s failed in an unforeseen way", type(action).__name__, action.peer)
+            self._end(action, Outcome.FAILED)
+
+    def sync_at_once(self, action: SyncData) -> bool:
+        """Make a send that takes a moment and waits for nothing; False, with nothing done, for any other.
+
+        For the thread that owns the protocol: a change of one instance is gone before a peer's thread would be woken,
+        and several peers' threads get in each other's way.
+        """
+        callbacks = self._components[action.resource_type].callbacks
+        if callbacks is None or not callbacks.takes(action.peer):
+            return False
+        try:
+            datums = self._sends.read_small(action)
+            if datums is None:
+                return False
+            sent = partial(self._sent, action, datums)
+            if not callbacks.start_small_sync(action.peer, datums, self._left_ms(action), sent):
+                return False
+            self._protocol.stats.sync_deltas += len(datums)
+        except Exception:
+            LOG.exception("%s to %s failed in an unforeseen way", type(action).__name__, action.peer)
+            self._end(action, Outcome.FAILED)
+        return True
+
+    def _left_ms(self, action: Call) -> int:
+        return max(action.deadline_ms - self._clock.monotonic_ms(), 1)
+
+    def _end(
+        self,
+        action: Call,
+        outcome: Outcome,
+        *,
+        received: Received | None = None,
+        report: PeerReport | None = None,
+        versions: Mapping[str, Version] | None = None,
+        keys: frozenset[str] | None = None,
+        compared: Mapping[str, DigestFindings] | None = None,
+    ) -> None:
+        result, ended_s = received or Received(), self._now_s()
+
+        put = partial(self._mailbox.put, urgent=True)
+        match action:
+            case Report():
+                put(lambda protocol, now_ms: protocol.on_report_done(action.peer, outcome, report, now_ms))
+            case SyncData():
+                # Nothing follows from an end without findings before the next send, which is not due as yet.
+                found = result.refused or result.failed or result.wanted
+                put(
+                    lambda protocol, now_ms: protocol.on_sync_done(action, outcome, result, now_ms, ended_s),
+                    waits=outcome is Outcome.DELIVERED and not found,
+                )
+            case Verify():
+                put(lambda protocol, now_ms: protocol.on_verify_done(action, outcome, result, now_ms))
+            case Compare():
+                put(lambda protocol, now_ms: protocol.on_compare_done(action, outcome, compared or {}, now_ms))
+            case Query():
+                put(lambda protocol, now_ms: protocol.on_query_done(action, outcome, versions or {}, now_ms))
+            case Load():
+                put(lambda protocol, now_ms: protocol.on_load_done(action, outcome, keys, now_ms))
+
+    def _fail(self, action: Call, error: TransportError) -> None:
+        if isinstance(error, RejectedError):
+            outcome = Outcome.REJECTED
+        else:
+            outcome = Outcome.REFUSED if error.refused else Outcome.FAILED
+        LOG.debug("%s to %s: %s", type(action).__name__, action.peer, error)
+        self._end(action, outcome)
+
+    def _ended(self, action: Verify, result: Received | TransportError) -> None:
+        """Take the end of a verify round by ``DistroCallbackAgent``."""
+        if isinstance(result, TransportError):
+            self._fail(action, result)
+        else:
+            self._end(action, Outcome.DELIVERED, received=result)
+
+    def _report(self, action: Report) -> None:
+        answer = self._member_agent.report(action.peer, self._left_ms(action))
+        self._end(action, Outcome.DELIVERED, report=answer)
+
+    def _sync(self, action: SyncData) -> None:
+        component = self._components[action.resource_type]
+        datums = self._sends.read(action)
+        if not datums:
+            self._end(action, Outcome.DELIVERED)
+            return
+        left_ms = self._left_ms(action)
+        if (callbacks := component.callbacks) is not None and callbacks.takes(action.peer):
+            callbacks.start_sync(action.peer, datums, left_ms, partial(self._sent, action, datums))
+            return
+        received = self._sends.ended(action, datums, component.agent.sync_data(action.peer, datums, left_ms))
+        self._end(action, Outcome.DELIVERED, received=received)
+
+    def _sent(self, action: SyncData, datums: list[Datum], result: Received | TransportError) -> None:
+        """Take the end of a send by ``DistroCallbackAgent``."""
+        if isinstance(result, TransportError):
+            self._fail(action, result)
+        else:
+            self._end(action, Outcome.DELIVERED, received=self._sends.ended(action, datums, result))
+
+    def _verify(self, action: Verify) -> None:
+        component = self._components[action.resource_type]
+        summary: dict[str, str]
+        if self._protocol.members.kind(action.peer) is MemberKind.OWN:
+            stored = ((key, component.store.version(key)) for key in action.keys)
+            summary = {key: version.to_text() for key, version in stored if version is not None}
+        else:
+            summary = self._checksums.of(action.resource_type)
+        left_ms = self._left_ms(action)
+        if (callbacks := component.callbacks) is not None and callbacks.takes(action.peer):
+            callbacks.start_verify(action.peer, summary, left_ms, partial(self._ended, action))
+            return
+        received = component.agent.verify(action.peer, summary, left_ms)
+        self._end(action, Outcome.DELIVERED, received=received)
+
+    def _compare(self, action: Compare) -> None:
+        now_ms = self._clock.monotonic_ms()
+        comparison = Comparison(action, self._components, self._protocol, now_ms, self._sums.of)
+        agent, message = self._components[action.resource_types[0]].agent, comparison.request()
+        try:
+            while (
+                following := comparison.answered(agent.compare(action.peer, message, self._left_ms(action)))
+            ) is not None:
+                message = following
+        except CodecError as error:
+            raise TransportError(f"the peer's digests cannot be read: {error}") from error
+        self._end(action, Outcome.DELIVERED, compared=comparison.compared())
+
+    def _query(self, action: Query) -> None:
+        component = self._components[action.resource_type]
+        datums = component.agent.query(action.peer, action.keys, self._left_ms(action))
+        now_ms = self._clock.monotonic_ms()
+        # R9: an answer that came before a pause of this process may be as old as a late send.
+        fetched = now_ms <= action.deadline_ms
+        try:
+            self._receiver.receive(action.resource_type, action.peer, datums, now_ms, fetched=fetched)
+        except (CodecError, NotInitialized) as error:
+            raise TransportError(str(error)) from error
+        self._end(action, Outcome.DELIVERED, versions={one.key: one.version for one in datums})
+
+    def _load(self, action: Load) -> None:
+        agent = self._components[action.resource_type].agent
+        snapshot = agent.load(action.peer, self._left_ms(action))
+        if isinstance(snapshot, Mapping):
+            self._load_pages(action, snapshot)
+            return
+        if snapshot is not None:
+            self._receiver.load(action.resource_type, snapshot, self._clock.monotonic_ms(), action.peer)
+        keys = None if snapshot is None else frozenset(one.key for one in snapshot)
+        self._end(action, Outcome.DELIVERED, keys=keys)
+
+    def _load_pages(self, action: Load, versions: Mapping[str, Version]) -> None:
+        """Take the peer's datums that this member lacks, page by page, for as long as the call may take."""
+        resource_type, receiver = action.resource_type, self._receiver
+        agent = self._components[resource_type].agent
+        page_ms = self._config.sync_timeout_ms
+        pages = SnapshotPages(
+            versions,
+            lacks=partial(receiver.lacks, resource_type),
+            fetch=lambda keys: agent.page(action.peer, keys, min(self._left_ms(action), page_ms)),
+            take=lambda datums: receiver.load(resource_type, datums, self._clock.monotonic_ms(), action.peer),
+            shuffle=random.shuffle,
+        )
+        try:
+            while not pages.is_done and self._clock.monotonic_ms() < action.deadline_ms:
+                pages.next_page()
+        except TransportError:
+            if not pages.taken:
+                raise
+        if pages.is_done:
+            self._end(action, Outcome.DELIVERED, keys=frozenset(versions))
+        elif pages.taken:
+            self._mailbox.put(lambda protocol, now_ms: protocol.on_load_part(action, now_ms), urgent=True)
+        else:
+            self._end(action, Outcome.FAILED)

@@ -1,0 +1,98 @@
+"""PeerSends: what a send to a peer holds of each key, whole or a delta (R5), by what the peer has acknowledged."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from distro.model.ports import Components, DeltaStore
+from distro.model.types import CAPABILITY_CLAIMS, CAPABILITY_DELTAS, NO_VERSION, Datum, Received, SyncData, Version
+from distro.protocol.protocol import DistroProtocol
+
+KEYS_MAX = 16_384
+"""Of one peer and resource type of which it is known what the peer has; of others the whole is sent."""
+
+SMALL_KEYS_MAX = 4
+"""Of a send that is read at once: each may have some hundred changes, of which a send in a stream has a few."""
+
+
+class PeerSends:
+    """Reads what is sent, and notes what arrived. For any thread; of one peer's sends one at a time."""
+
+    def __init__(self, components: Components, protocol: DistroProtocol) -> None:
+        self._components = components
+        self._protocol = protocol
+        self._acknowledged: dict[tuple[str, str], dict[str, Version]] = {}
+        """By peer and resource type: the version of each key that the peer has, the latest acknowledged last.
+
+        ``NO_VERSION``: it asked for the whole.
+        """
+
+    def read(self, action: SyncData) -> list[Datum]:
+        """The datums of a send as they are now: of each key what the peer lacks, where that is known."""
+        component, peer, resource_type = self._components[action.resource_type], action.peer, action.resource_type
+        datums = self._deltas(action)
+        in_part = {one.key for one in datums}
+        for one in component.store.datums([key for key in action.keys if key not in in_part]):
+            if self._protocol.may_send(resource_type, peer, one.key, one.version):
+                datums.append(one)
+        self._protocol.stats.sync_deltas += len(in_part)
+        return datums
+
+    def read_small(self, action: SyncData) -> list[Datum] | None:
+        """As ``read``, of a few keys that all changed here since; None for any other send: it may take long to read."""
+        if len(action.keys) > SMALL_KEYS_MAX:
+            return None
+        datums = self._deltas(action, of_claims=False)
+        return datums if len(datums) == len(action.keys) else None
+
+    def _deltas(self, action: SyncData, *, of_claims: bool = True) -> list[Datum]:
+        """The deltas of those keys of a send of which it is known what the peer lacks; ``of_claims``: claims, too."""
+        deltas, peer, resource_type = self._components[action.resource_type].deltas, action.peer, action.resource_type
+        if deltas is None or not self._takes(CAPABILITY_DELTAS, peer):
+            return []
+        known = self._acknowledged.get((peer, resource_type), {})
+        of_claims = of_claims and self._takes(CAPABILITY_CLAIMS, peer)
+        found = [_delta(deltas, key, known.get(key), of_claims=of_claims) for key in action.keys]
+        may_send = self._protocol.may_send
+        return [one for one in found if one is not None and may_send(resource_type, peer, one.key, one.version)]
+
+    def _takes(self, capability: str, peer: str) -> bool:
+        member = self._protocol.members.get(peer)
+        return member is not None and capability in member.capabilities
+
+    def ended(self, action: SyncData, sent: Iterable[Datum], received: Received | None) -> Received:
+        """Note what the peer has by its answer, None for no answer; return the answer.
+
+        ``wanted`` then has those keys alone that were sent as deltas and are to be sent whole.
+        """
+        if received is None:
+            return Received()  # it may have arrived: a delta from the former version fits what came of it
+        if self._components[action.resource_type].deltas is None:
+            return replace(received, wanted=())
+        known = self._acknowledged.setdefault((action.peer, action.resource_type), {})
+        wanted, in_part = frozenset(received.wanted), set[str]()
+        for datum in sent:
+            known.pop(datum.key, None)
+            refused = received.refused.get(datum.key)
+            if datum.key in received.failed or (refused is not None and not refused.has_had(datum.version)):
+                continue
+            if datum.key not in wanted:
+                known[datum.key] = datum.version
+            elif datum.base is not None:
+                in_part.add(datum.key)
+                known[datum.key] = NO_VERSION  # or a claim would be told once more
+        while len(known) > KEYS_MAX:
+            del known[next(iter(known))]
+        return replace(received, wanted=tuple(in_part)) if received.wanted else received
+
+    def forget_others(self, peers: Iterable[str]) -> None:
+        """Forget what peers had that left the list."""
+        for at in [at for at in self._acknowledged if at[0] not in peers]:
+            self._acknowledged.pop(at, None)
+
+
+def _delta(deltas: DeltaStore, key: str, base: Version | None, *, of_claims: bool) -> Datum | None:
+    """What a peer lacks that has acknowledged ``base``; ``of_claims``: it takes the claim of what another wrote."""
+    if base == NO_VERSION:
+        return None
+    delta = deltas.delta(key, base) if base is not None else None
+    return deltas.claim_delta(key) if delta is None and of_claims else delta

@@ -1,0 +1,72 @@
+"""A snapshot that comes in pages (R7): the versions of all keys first, then the datums of those that are lacking."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from distro.model.types import Datum, Page, Version
+
+KEYS_MIN, KEYS_MAX = 16, 1_000
+"""Asked for in one page: twice as many as the last one had, within these."""
+
+
+class SnapshotPages:
+    """One pass through the keys of a peer's snapshot.
+
+    What changed since the versions were told comes as it is by then, which is higher; what was forgotten is left out. A
+    pass that breaks off is begun anew with the versions of then, and passes over what was taken. So does one beside it,
+    from another peer: each goes through the keys in an order of its own, and they share the work.
+    """
+
+    def __init__(
+        self,
+        versions: Mapping[str, Version],
+        *,
+        lacks: Callable[[str, Version], bool],
+        fetch: Callable[[Sequence[str]], Page],
+        take: Callable[[list[Datum]], int],
+        shuffle: Callable[[list[str]], None],
+    ) -> None:
+        """``lacks``: whether this member's state of a key is below a version. ``take`` returns how many it stored.
+
+        ``shuffle`` puts keys into an order that differs from pass to pass.
+        """
+        self._versions = versions
+        self._lacks = lacks
+        self._fetch = fetch
+        self._take = take
+        self._left = list(versions)
+        shuffle(self._left)
+        self._ask = KEYS_MIN
+        self.taken = 0
+        """Datums that were stored."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every key was asked for, or was not lacking."""
+        return not self._left
+
+    def next_page(self) -> None:
+        """Fetch and take the next page, unless nothing is lacking any more.
+
+        Raises:
+            TransportError: it did not come; it can be asked for again.
+        """
+        asked = self._next_keys()
+        if not asked:
+            return
+        self._left += reversed(asked)  # until they are answered
+        page = self._fetch(asked)
+        named = set(page.keys)
+        answered = next((at for at in range(len(asked), 0, -1) if asked[at - 1] in named), len(asked))
+        # An empty page: the peer has none of them any more.
+        del self._left[-answered:]
+        self._ask = min(max(2 * len(named), KEYS_MIN), KEYS_MAX)
+        self.taken += self._take(page.datums)
+
+    def _next_keys(self) -> list[str]:
+        left, versions = self._left, self._versions
+        asked: list[str] = []
+        while left and len(asked) < self._ask:
+            key = left.pop()
+            if self._lacks(key, versions[key]):
+                asked.append(key)
+        return asked

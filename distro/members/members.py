@@ -1,0 +1,400 @@
+"""The member list as this node sees it: the state of each member, the view (who carries keys), and the reports due.
+
+Among members of our own kind a member leaves the view after ``refused_down_ms`` or ``silent_down_ms`` without contact,
+and one that returns carries keys again after a rejoin delay of ``steady_ms``. As soon as one listed member is real
+Nacos, its rule holds for all: DOWN at the first refusal or the failure after ``fail_access_max``, UP at the first
+contact. Source: Nacos 1.4.1 MemberUtil.onFail, ServerMemberManager.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from distro.members import reachability
+from distro.members.member_runs import MemberRuns
+from distro.members.peer_state import NEVER_MS, PeerState
+from distro.members.rejoin import is_smaller_side
+from distro.model.config import DistroConfig
+from distro.model.types import (
+    CAPABILITY_CLIENTS_ONLY,
+    CAPABILITY_VERSIONS,
+    HeardOf,
+    Member,
+    MemberKind,
+    MemberState,
+    Outcome,
+    PeerReport,
+    Report,
+)
+
+REPORT_LOST_MS = 10_000
+"""So long after its deadline a report is given up, though its end was not told."""
+PULL_INTERVAL_MS = 500
+"""From one report to the next to a peer whose own calls do not arrive."""
+RETURNS_MS = 60_000
+"""A member that comes and goes puts off checks of beats once in this time."""
+LOADING_REPORT_INTERVAL_MS = 500
+"""From one report to the next while this node loads, so that the others learn of it soon."""
+
+
+@dataclass(slots=True)
+class MemberList:
+    """The states of all members, moved by reports and by time (monotonic ms)."""
+
+    self_address: str
+    config: DistroConfig
+    now_ms: int
+    standalone: bool = False
+    _peers: dict[str, PeerState] = field(default_factory=dict)
+    _own_rejoin_at_ms: int = 0
+    view: tuple[str, ...] = ()
+    """Addresses of the members that carry keys, sorted."""
+    view_since_ms: int = 0
+    """When the view last changed, or a pause of this process ended."""
+    confirmed_ms: int = -1
+    """When a report last succeeded, or the reports to all peers had ended; -1 before, and after a pause (R9)."""
+    serving: bool = False
+    """This node has loaded (R7)."""
+    served: bool = False
+    """This run wrote keys (R16)."""
+    returned_ms: int = NEVER_MS
+    """When a member that had been DOWN for this node served again (R12); of several in ``RETURNS_MS`` the first."""
+    runs: MemberRuns = field(init=False)
+    """Which runs of members are over."""
+    _round: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.view = (self.self_address,)
+        self.view_since_ms = self.now_ms
+        self.runs = MemberRuns(self.self_address, self.now_ms)
+
+    # --- what others read ------------------------------------------------------------------------
+
+    def peers(self) -> list[Member]:
+        """All listed members but this node, by address."""
+        return [peer.member for _, peer in sorted(self._peers.items())]
+
+    def get(self, address: str) -> Member | None:
+        """The peer of this address; None when it is not listed."""
+        return peer.member if (peer := self._peers.get(address)) else None
+
+    def kind(self, address: str) -> MemberKind | None:
+        """The kind of the peer of this address; None when it is not listed."""
+        return peer.member.kind if (peer := self._peers.get(address)) else None
+
+    def is_reachable(self, address: str) -> bool:
+        """Whether the peer is UP or SUSPICIOUS, so that data is sent to it."""
+        return (peer := self._peers.get(address)) is not None and peer.is_alive
+
+    def calls(self, now_ms: int) -> dict[str, int]:
+        """For how long each peer has not answered this node's calls, in ms, 0 if it answers (R12)."""
+        return reachability.unanswered_ms(self._peers, now_ms)
+
+    def relayed(self) -> dict[str, frozenset[str]]:
+        """The peers that this node can call, each with the alive members that it cannot exchange with (R12)."""
+        return reachability.relayed(self._peers)
+
+    def cut_off_since_ms(self, now_ms: int) -> int | None:
+        """Since when this node hears nothing of half of the members that it last saw, or more; None otherwise (R12)."""
+        return reachability.cut_off_since_ms(self._peers, self.config, now_ms)
+
+    def heard(self, now_ms: int) -> dict[str, HeardOf]:
+        """What this node heard of each peer of our own kind, to be told in reports (R12)."""
+        return reachability.heard_of(self._peers, self.config, now_ms)
+
+    def next_hop(self, address: str, now_ms: int) -> str | None:
+        """The member to send a call for a peer to: itself, or another one that can call it (R12); None for neither."""
+        return reachability.next_hop(self._peers, address, self.config, now_ms)
+
+    def beats_known_ms(self, now_ms: int) -> int:
+        """What beats other members had taken until then are known here, as far as these members are alive."""
+        return reachability.beats_known_ms(self._peers, now_ms)
+
+    def is_failing(self, address: str) -> bool:
+        """Whether the peer did not answer this node's last report."""
+        return (peer := self._peers.get(address)) is not None and peer.failures > 0
+
+    def has_left(self, writer: str) -> bool:
+        """Whether the run that a version names as ``writer`` is over, and its hand-over too (R17). Any thread."""
+        return self.runs.has_left(writer)
+
+    def is_handing_over(self, writer: str) -> bool:
+        """Whether a run is over, and its clients are still kept until they are back elsewhere (R17). Any thread."""
+        return self.runs.is_handing_over(writer)
+
+    def contact_ms(self, writer: str) -> int:
+        """When the peer that a version names last answered or called; of no peer ``ALWAYS_MS``. Any thread."""
+        return reachability.last_contact_ms(self._peers, writer.partition("~")[0])
+
+    def is_known_writer(self, writer: str) -> bool:
+        """Whether a version's ``writer`` is a run of a member that is listed, or was until lately. Any thread."""
+        return self.standalone or self.runs.is_known(writer)
+
+    def is_unlisting(self, address: str) -> bool:
+        """Whether the peer answers that this node is not in its member list."""
+        return (peer := self._peers.get(address)) is not None and peer.unlisting
+
+    @property
+    def is_unlisted(self) -> bool:
+        """Whether all peers that answer say that this node is not in their lists: what is written here goes nowhere."""
+        return reachability.is_unlisted(self._peers)
+
+    @property
+    def mixed(self) -> bool:
+        """Whether a member of real Nacos 1.4 is listed and has served: its rule of states then holds for all (R8)."""
+        return any(peer.seen and peer.member.kind is MemberKind.NACOS_1 for peer in self._peers.values())
+
+    def rejoin_delay_for(self, address: str, now_ms: int) -> int:
+        """For how long the peer is to carry no keys, in ms: the rejoin delay that reports impose on it."""
+        peer = self._peers.get(address)
+        if peer is None or self.mixed:
+            return 0
+        if peer.lost:
+            return self.config.steady_ms
+        return max(0, peer.rejoin_at_ms - now_ms)
+
+    def own_rejoin_delay_ms(self, now_ms: int) -> int:
+        """For how long this node carries no keys, in ms, because a peer imposed it."""
+        return 0 if self.mixed else max(0, self._own_rejoin_at_ms - now_ms)
+
+    # --- events ----------------------------------------------------------------------------------
+
+    def replace(self, addresses: Iterable[str], now_ms: int) -> tuple[list[str], list[str]]:
+        """Take a new member list; return the peers that came, and those that left. This node is always a member."""
+        wanted = set(addresses) - {self.self_address}
+        left = [address for address in self._peers if address not in wanted]
+        peers = dict(self._peers)  # another one: other threads may be on this
+        for address in left:
+            del peers[address]
+            self._round.discard(address)
+        came = sorted(wanted - self._peers.keys())
+        self.runs.replace(came, left, now_ms)
+        for address in came:
+            peers[address] = PeerState.listed_at(address, now_ms)
+        self._peers = peers
+        self._update_view(now_ms)
+        return came, left
+
+    def due_reports(self, now_ms: int) -> list[Report]:
+        """The reports to send now, to DOWN peers too; one is under way to each peer at a time."""
+        reports = []
+        interval_ms = self.config.report_interval_ms if self.serving else LOADING_REPORT_INTERVAL_MS
+        for address, peer in self._peers.items():
+            if peer.reporting_until_ms > now_ms or peer.next_report_ms > now_ms:
+                continue
+            peer.reporting_until_ms = now_ms + self.config.report_timeout_ms + REPORT_LOST_MS
+            # R12: a member that cannot call this one is told by its answers what waits for it.
+            is_pulling = peer.calls is not None and now_ms - peer.called_ms > 2 * self.config.report_interval_ms
+            is_soon = is_pulling or peer.unlisting
+            peer.next_report_ms = now_ms + (min(interval_ms, PULL_INTERVAL_MS) if is_soon else interval_ms)
+            reports.append(Report(address, now_ms + self.config.report_timeout_ms))
+        return reports
+
+    def report_all_now(self, now_ms: int) -> None:
+        """Make a report to every peer due."""
+        for peer in self._peers.values():
+            peer.next_report_ms = now_ms
+
+    def on_report_done(self, address: str, outcome: Outcome, answer: PeerReport | None, now_ms: int) -> None:
+        """Note how a report of this node ended; ``answer`` is the peer's description of itself."""
+        peer = self._peers.get(address)
+        if peer is None:
+            return
+        peer.reporting_until_ms = 0
+        if outcome in (Outcome.DELIVERED, Outcome.REJECTED):
+            peer.unlisting = outcome is Outcome.REJECTED
+        if outcome is Outcome.DELIVERED and answer is not None:
+            peer.draining = answer.draining
+            self.runs.follow(address, answer.writer, now_ms, goes_on=answer.state is not MemberState.DOWN)
+            peer.answered_ms, peer.failures = now_ms, 0
+            peer.note_beats(None if answer.beats_wait_ms is None else 0, now_ms)  # all that waits is in the answer
+            if peer.cut_off:
+                peer.cut_off, peer.rejoin_at_ms = False, now_ms + self.config.steady_ms
+            self._on_contact(peer, answer, now_ms)
+            self._hear(peer, answer, now_ms)
+        else:
+            self._on_failure(peer, outcome, now_ms)
+        self._count_round(address, outcome, now_ms)
+        self._update_view(now_ms)
+
+    def on_report(self, report: PeerReport, now_ms: int) -> bool:
+        """Take a peer's report; return False if the peer is not listed."""
+        peer = self._peers.get(report.address)
+        if peer is None:
+            return False
+        peer.called_ms = now_ms
+        peer.note_beats(report.beats_wait_ms, now_ms)
+        if report.state is MemberState.DOWN and peer.is_alive and not peer.failures:
+            # Whoever says so may be another: the member itself is asked, and believed.
+            peer.said_farewell, peer.next_report_ms = True, now_ms
+            return True
+        if report.draining is not peer.draining:  # as above
+            peer.next_report_ms = now_ms
+        self._on_contact(peer, report, now_ms)
+        self._hear(peer, report, now_ms)
+        self._update_view(now_ms)
+        return True
+
+    def _hear(self, peer: PeerState, report: PeerReport, now_ms: int) -> None:
+        """Note whom the peer can call, and what it heard of others."""
+        if report.calls is None or report.state is not MemberState.UP:
+            return
+        peer.calls, peer.heard_ms, peer.heard_since_ms = report.calls, now_ms, None
+        for address, heard in report.heard.items():
+            other = self._peers.get(address)
+            if other is None or now_ms - heard.age_ms <= other.heard_ms:
+                continue
+            other.calls, other.heard_ms = heard.calls, now_ms - heard.age_ms
+            if other.member.state is MemberState.DOWN and address in report.view:
+                self._revive(other, now_ms)
+
+    def _revive(self, peer: PeerState, now_ms: int) -> None:
+        """Count a peer that only others reach as alive, once it is clear that this node hears nothing of it itself."""
+        if peer.heard_since_ms is None:
+            peer.heard_since_ms = now_ms
+        elif now_ms - peer.heard_since_ms >= 2 * self.config.report_interval_ms:
+            peer.lost, peer.rejoin_at_ms, peer.heard_since_ms = False, 0, None
+            own_kind = peer.member.capabilities or frozenset({CAPABILITY_VERSIONS})
+            peer.member = replace(peer.member, state=MemberState.SUSPICIOUS, capabilities=own_kind)
+
+    def on_pause(self, pause_ms: int, now_ms: int) -> None:
+        """Add a pause of this process to all deadlines: the silence of the peers in it proves nothing (R9)."""
+        for peer in self._peers.values():
+            peer.last_ok_ms += pause_ms
+            if peer.reporting_until_ms:
+                peer.reporting_until_ms += pause_ms
+            peer.rejoin_at_ms += pause_ms
+        self.runs.on_pause(pause_ms)
+        self.confirmed_ms = -1
+        self._round.clear()
+        self.view_since_ms = now_ms
+        self.report_all_now(now_ms)
+
+    def tick(self, now_ms: int) -> None:
+        """Let time pass: silent members go DOWN, rejoin delays and hand-overs end."""
+        self.runs.tick(now_ms)
+        if not self.mixed:
+            for peer in self._peers.values():
+                self._check_silence(peer, now_ms)
+        self._update_view(now_ms)
+
+    def next_due_ms(self) -> int | None:
+        """When the next report is due; None without a peer."""
+        return min((max(peer.next_report_ms, peer.reporting_until_ms) for peer in self._peers.values()), default=None)
+
+    # --- the machine -----------------------------------------------------------------------------
+
+    def _on_contact(self, peer: PeerState, report: PeerReport, now_ms: int) -> None:
+        state = report.state
+        own_kind = CAPABILITY_VERSIONS in report.capabilities
+        if not own_kind or state is MemberState.SUSPICIOUS:
+            state = MemberState.UP  # the rule of real Nacos: a member that answers or reports is UP
+        if state is MemberState.DOWN:  # it is leaving
+            self._set_state(peer, MemberState.DOWN, report)
+            peer.lost, peer.farewell = peer.seen, True
+            if report.writer:
+                self.runs.end(report.address, now_ms, report.writer)
+            return
+        peer.refused = peer.farewell = peer.said_farewell = False
+        if state is MemberState.STARTING:
+            # It is loading: a member that was UP stays in the view as long as one that refuses connections.
+            if peer.member.state is MemberState.DOWN:
+                self._set_state(peer, MemberState.STARTING, report)
+            else:
+                peer.refused = True
+                self._set_state(peer, peer.member.state, report)
+            return
+        if peer.lost or (not peer.seen and self._served_apart(report)):
+            self._on_return(peer, report, now_ms)
+            if now_ms - self.returned_ms >= RETURNS_MS:
+                self.returned_ms = now_ms
+        peer.seen, peer.lost, peer.last_ok_ms, peer.view = True, False, now_ms, report.view
+        peer.declared_rejoin_at_ms = now_ms + report.rejoin_delay_ms
+        if report.imposed_rejoin_delay_ms and is_smaller_side(self.self_address, self.view, report):
+            self._own_rejoin_at_ms = max(self._own_rejoin_at_ms, now_ms + report.imposed_rejoin_delay_ms)
+        self._set_state(peer, MemberState.UP, report)
+
+    def _on_return(self, peer: PeerState, report: PeerReport, now_ms: int) -> None:
+        """Give a member that was lost a rejoin delay, unless it is this node that was cut off: then it waits itself."""
+        if self._own_rejoin_at_ms > now_ms:
+            return  # by now its view has members of both sides, and decides nothing
+        until_ms = now_ms + self.config.steady_ms
+        if not report.rejoin_delay_ms and is_smaller_side(self.self_address, self.view, report):
+            self._own_rejoin_at_ms = until_ms
+        else:
+            peer.rejoin_at_ms = until_ms
+
+    def _served_apart(self, report: PeerReport) -> bool:
+        """Whether this node and a member that is new to this run both wrote keys without the other (R16)."""
+        both_served = self.serving and self.served and report.served
+        return both_served and self.self_address not in report.view and report.address not in self.view
+
+    def _on_failure(self, peer: PeerState, outcome: Outcome, now_ms: int) -> None:
+        peer.failures, peer.refused, state = peer.failures + 1, outcome is Outcome.REFUSED, peer.member.state
+        if peer.said_farewell:
+            peer.said_farewell, peer.farewell, peer.lost = False, True, peer.seen
+            self.runs.end(peer.member.address, now_ms)
+            self._set_state(peer, MemberState.DOWN)
+            return
+        if self.mixed:
+            down = peer.refused or peer.failures > self.config.fail_access_max
+            if state is not MemberState.DOWN:
+                self._set_state(peer, MemberState.DOWN if down else MemberState.SUSPICIOUS)
+            return
+        if state is MemberState.UP:
+            self._set_state(peer, MemberState.SUSPICIOUS)
+        elif state is MemberState.STARTING:
+            self._set_state(peer, MemberState.DOWN)
+        if peer.rejoin_at_ms > now_ms:
+            peer.lost = True  # not steady: its rejoin delay begins again with the next contact
+        self._check_silence(peer, now_ms)
+
+    def _check_silence(self, peer: PeerState, now_ms: int) -> None:
+        if peer.member.state not in (MemberState.UP, MemberState.SUSPICIOUS):
+            return
+        limit_ms = self.config.refused_down_ms if peer.refused else self.config.silent_down_ms
+        if now_ms - peer.last_heard_ms >= limit_ms:
+            self._set_state(peer, MemberState.DOWN)
+            peer.lost, peer.cut_off = peer.seen, False  # what it gets on its return is decided then
+
+    def _set_state(self, peer: PeerState, state: MemberState, report: PeerReport | None = None) -> None:
+        old = peer.member
+        peer.member = Member(
+            old.address,
+            state,
+            report.capabilities if report else old.capabilities,
+            report.extend_info if report else old.extend_info,
+            peer.failures,
+        )
+
+    def _count_round(self, address: str, outcome: Outcome, now_ms: int) -> None:
+        if outcome is Outcome.DELIVERED:
+            self.confirmed_ms = now_ms
+        self._round.add(address)
+        if self._round >= self._peers.keys():
+            self._round.clear()
+            self.confirmed_ms = now_ms
+
+    def _update_view(self, now_ms: int) -> None:
+        mixed = self.mixed
+        view = {
+            address
+            for address, peer in self._peers.items()
+            if peer.is_alive
+            and CAPABILITY_CLIENTS_ONLY not in peer.member.capabilities
+            and (mixed or self._carries(address, peer, now_ms))
+        }
+        is_called = reachability.is_called(self._peers, self.self_address, self.config)
+        if not view or mixed or (self._own_rejoin_at_ms <= now_ms and is_called):
+            view.add(self.self_address)
+        new = tuple(sorted(view))
+        if new != self.view:
+            self.view = new
+            self.view_since_ms = now_ms
+
+    def _carries(self, address: str, peer: PeerState, now_ms: int) -> bool:
+        """Whether an alive peer carries keys: no rejoin delay runs, and somebody can call it (R12)."""
+        if not reachability.is_callable(self._peers, address, self.config, now_ms):
+            # One that is back, and was not called yet since, is not cut off.
+            peer.cut_off = peer.cut_off or address in self.view
+            return False
+        return not peer.lost and not peer.draining and max(peer.rejoin_at_ms, peer.declared_rejoin_at_ms) <= now_ms

@@ -1,0 +1,82 @@
+"""PeerState: what this node knows of one member, and when it learned that."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from distro.model.config import DistroConfig
+from distro.model.types import Member, MemberState
+
+NEVER_MS, ALWAYS_MS = -(1 << 60), 1 << 60
+
+
+@dataclass(slots=True)
+class PeerState:
+    """One listed member, as this node sees it. Times are monotonic ms."""
+
+    member: Member
+    last_ok_ms: int
+    """The last contact in which it served; before the first, when it came into the list."""
+    next_report_ms: int
+    reporting_until_ms: int = 0
+    """A report to it is under way, and over at this time whatever becomes of it; 0 between reports."""
+    refused: bool = False
+    unlisting: bool = False
+    """It answered the last report that this node is not in its list."""
+    seen: bool = False
+    """It has served since it came into the list."""
+    lost: bool = False
+    """It served, then went DOWN: on its return it gets a rejoin delay."""
+    rejoin_at_ms: int = 0
+    """The end of the rejoin delay that this node gave it."""
+    declared_rejoin_at_ms: int = 0
+    """The end of the rejoin delay that it reported of itself."""
+    view: tuple[str, ...] = ()
+    failures: int = 0
+    answered_ms: int = 0
+    """When it last answered a report of this node; before the first answer, when it came into the list."""
+    called_ms: int = 0
+    """When its own report last arrived; before the first, when it came into the list."""
+    calls: Mapping[str, int] | None = None
+    """``PeerReport.calls``, by what was last heard of it (R12)."""
+    heard_ms: int = NEVER_MS
+    """When it told that, by its own report or by the report of another member."""
+    told_ms: int = NEVER_MS
+    """What beats it had taken until then are known here; ``NEVER_MS`` of a member that does not tell."""
+    said_farewell: bool = False
+    """A report in its name said that it leaves; its answer to the next report decides."""
+    farewell: bool = False
+    """It reported that it leaves."""
+    draining: bool = False
+    """It answered that it hands its keys over, and goes on."""
+    cut_off: bool = False
+    """It carried keys, and nobody could call it: callable again before it is DOWN, it gets a rejoin delay."""
+    heard_since_ms: int | None = None
+    """Since when another member hears of it, while this node does not."""
+
+    @classmethod
+    def listed_at(cls, address: str, now_ms: int) -> "PeerState":
+        """A member that comes into the list; a report to it is due."""
+        member = Member(address, MemberState.DOWN)
+        return cls(member, last_ok_ms=now_ms, next_report_ms=now_ms, answered_ms=now_ms, called_ms=now_ms)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it is UP or SUSPICIOUS: anything was heard of it in time, directly or by others."""
+        return self.member.state in (MemberState.UP, MemberState.SUSPICIOUS)
+
+    @property
+    def last_heard_ms(self) -> int:
+        """When anything was heard of it last, directly or through others."""
+        return max(self.last_ok_ms, self.heard_ms)
+
+    def note_beats(self, wait_ms: int | None, now_ms: int) -> None:
+        """Note for how long the oldest beat waits there that this node does not have; None if that is not told."""
+        if wait_ms is not None:
+            self.told_ms = max(self.told_ms, now_ms - wait_ms)
+
+    def answers(self, config: DistroConfig, now_ms: int) -> bool:
+        """Whether it answers this node's calls, or did until a short time ago."""
+        if not self.failures:
+            return True
+        limit_ms = config.refused_down_ms if self.refused else config.silent_down_ms
+        return now_ms - self.answered_ms < limit_ms

@@ -1,0 +1,207 @@
+"""KeyDigest: by which members of our kind see that they hold the same keys in the same versions, and where they differ.
+
+Each key belongs to one of ``LEAVES`` leaves, and each leaf to one of ``BUCKETS`` buckets. The digest of a leaf is the
+XOR of a hash of key and version over its keys; those of a bucket and of all keys are the XOR of their leaves'.
+"""
+
+import hashlib
+import struct
+from collections.abc import Callable, Collection, Iterable
+from threading import Lock
+from typing import Protocol
+from zlib import crc32
+
+from distro.model.types import Version
+from distro.timing.paced import paced
+
+BUCKETS = 256
+LEAVES_PER_BUCKET = 32
+LEAVES = BUCKETS * LEAVES_PER_BUCKET
+"""With 100,000 keys a dozen to a leaf: so many versions are told for each key that differs."""
+HASH_BYTES = 8
+_BUCKETS, _LEAVES = struct.Struct(f">{BUCKETS}Q"), struct.Struct(f">{LEAVES_PER_BUCKET}Q")
+BUCKETS_BYTES, BUCKET_BYTES = _BUCKETS.size, _LEAVES.size
+"""Of the digests of all buckets, and of those of one bucket's leaves."""
+
+
+class ChangedKeys:
+    """The keys whose versions changed since they were taken out. Bounded by the keys that there are or were.
+
+    Any thread may note a key, after the change itself; one at a time takes them out.
+    """
+
+    __slots__ = ("_keys", "note")
+
+    def __init__(self, *, kept: bool = True) -> None:
+        """``kept``: False of a node without peers, where nobody takes them out."""
+        self._keys: dict[str, None] = {}
+        # The mapping's own method: one step for other threads, and each write of a client calls it.
+        self.note: Callable[[str], None] = self._keys.setdefault if kept else _ignore
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def pop(self) -> str | None:
+        """Take out one key; None without any."""
+        try:
+            return self._keys.popitem()[0]
+        except KeyError:
+            return None
+
+
+def _ignore(_key: str) -> None:
+    """Note nothing."""
+
+
+class DigestedStore(Protocol):
+    """What a digest asks of a store. Every call may come from any thread."""
+
+    def version(self, key: str) -> Version | None:
+        """The version stored, or None for an unknown key."""
+        ...
+
+    def pop_changed(self) -> str | None:
+        """Take one of the keys whose version changed, came or went since it was last taken; None without any."""
+        ...
+
+    def is_empty(self, key: str) -> bool:
+        """Whether a key holds nothing but removals; no other one can be forgettable (R6)."""
+        ...
+
+
+def leaf_of(key: str) -> int:
+    """The leaf that a key belongs to."""
+    return crc32(key.encode("utf-8", "surrogatepass")) % LEAVES
+
+
+def state_hash(key: str, version: Version | None) -> int:
+    """64 bits that stand for a key in a version; 0, which changes no XOR, for an unknown key.
+
+    So it is for the version of a state of real Nacos (R8), as each member counts such states by itself.
+    """
+    if version is None or "~" not in version.writer:
+        return 0
+    return hash_of(f"{key}\0{version.epoch}.{version.counter}.{version.writer}")
+
+
+def hash_of(text: str) -> int:
+    """64 bits that stand for a text."""
+    body = text.encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(body, digest_size=HASH_BYTES).digest(), "big")
+
+
+_NO_KEYS: dict[str, Version] = {}
+
+
+class KeyDigest:
+    """The digest of one store's keys, all of them, as of the last ``refresh``. Thread-safe.
+
+    A change costs its writer one note in the store; the next refresh hashes each noted key once.
+    """
+
+    def __init__(self, store: DigestedStore) -> None:
+        self._store = store
+        self._lock = Lock()
+        self._root = 0
+        self._buckets = [0] * BUCKETS
+        self._leaves = [0] * LEAVES
+        self._keys: dict[int, dict[str, Version]] = {}
+        """The keys of each leaf that has any, in the versions that its digest is of."""
+        self._empty: dict[str, None] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        """The number of keys."""
+        return self._count
+
+    def refresh(self) -> None:
+        """Bring the digest up to date with all changes noted before the call; with rests, if they are many."""
+        with self._lock:
+            for key in paced(iter(self._store.pop_changed, None)):
+                self._hash(key)
+
+    def _hash(self, key: str) -> None:
+        # Read after the note was taken out: a change that comes later than this has a note of its own.
+        version = self._store.version(key)
+        new, leaf = state_hash(key, version), leaf_of(key)
+        keys = self._keys.get(leaf)
+        old = 0
+        if version is None:
+            if keys is not None and key in keys:
+                old = state_hash(key, keys.pop(key))
+                self._count -= 1
+                if not keys:
+                    del self._keys[leaf]
+        else:
+            if keys is None:
+                keys = self._keys[leaf] = {}
+            self._count += key not in keys
+            old = state_hash(key, keys.get(key))
+            keys[key] = version
+        if version is not None and self._store.is_empty(key):
+            self._empty[key] = None
+        else:
+            self._empty.pop(key, None)
+        change = old ^ new
+        self._leaves[leaf] ^= change
+        self._buckets[leaf // LEAVES_PER_BUCKET] ^= change
+        self._root ^= change
+
+    def root(self) -> int:
+        """The digest of all keys."""
+        with self._lock:
+            return self._root
+
+    def buckets(self) -> bytes:
+        """The digests of all buckets, ``BUCKETS_BYTES`` long."""
+        with self._lock:
+            return _BUCKETS.pack(*self._buckets)
+
+    def bucket(self, bucket: int) -> bytes:
+        """The digests of the leaves of one bucket, ``BUCKET_BYTES`` long."""
+        first = bucket * LEAVES_PER_BUCKET
+        with self._lock:
+            return _LEAVES.pack(*self._leaves[first : first + LEAVES_PER_BUCKET])
+
+    def count_in(self, leaves: Iterable[int]) -> int:
+        """How many keys these leaves have."""
+        with self._lock:
+            return sum([len(self._keys.get(leaf, ())) for leaf in leaves])
+
+    def keys_in(self, leaves: Collection[int]) -> list[str]:
+        """The keys of these leaves, by leaf, and sorted within it."""
+        found: list[str] = []
+        for leaf in paced(sorted(leaves)):
+            with self._lock:
+                found += sorted(self._keys.get(leaf, ()))
+        return found
+
+    def written_in(self, leaf: int, prefix: str) -> list[str]:
+        """The keys of a leaf in versions whose writers' names begin so, in any order."""
+        with self._lock:
+            return [key for key, one in self._keys.get(leaf, _NO_KEYS).items() if one.writer.startswith(prefix)]
+
+    def empty_keys(self) -> list[str]:
+        """The keys that hold nothing but removals."""
+        with self._lock:
+            return list(self._empty)
+
+
+def differing_buckets(mine: bytes, other: bytes) -> list[int]:
+    """The buckets whose digests differ; both as ``KeyDigest.buckets`` returns them."""
+    return _differing(_BUCKETS, mine, other)
+
+
+def differing_leaves(bucket: int, mine: bytes, other: bytes) -> list[int]:
+    """The leaves of a bucket whose digests differ; both as ``KeyDigest.bucket`` returns them."""
+    return [bucket * LEAVES_PER_BUCKET + at for at in _differing(_LEAVES, mine, other)]
+
+
+def leaves_of(bucket: int) -> range:
+    """All leaves of a bucket."""
+    return range(bucket * LEAVES_PER_BUCKET, (bucket + 1) * LEAVES_PER_BUCKET)
+
+
+def _differing(form: struct.Struct, mine: bytes, other: bytes) -> list[int]:
+    pairs = zip(form.unpack(mine), form.unpack(other), strict=True)
+    return [at for at, (one, two) in enumerate(pairs) if one != two]

@@ -1,0 +1,307 @@
+"""The work that is pending for one peer: keys to send and to fetch, its next verify round, waits after failures."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from typing import Any
+
+from distro.model.types import Compare, DataCall, DistroKey
+
+LOOKED_AT_FACTOR = 4
+"""So many times the keys of a send are looked at for it: those of another resource type are passed over."""
+
+
+class DelayTasks:
+    """The keys that are to be sent to one peer, each with the time from which on. A key waits once, however it changes.
+
+    It keeps the due time of its first change, so that a key that changes all the time is sent, too. Values are read
+    when they are sent: the number of keys bounds the tasks.
+    """
+
+    def __init__(self) -> None:
+        self._again: dict[DistroKey, int] = {}
+        """The keys of sends that failed, no more than those had: they go before all others."""
+        self._due: dict[DistroKey, int] = {}
+        self._alone: set[DistroKey] = set()
+        self._not_before_ms = 0
+
+    def __len__(self) -> int:
+        return len(self._again) + len(self._due)
+
+    def __iter__(self) -> Iterator[DistroKey]:
+        return chain(self._again, self._due)
+
+    def __contains__(self, key: object) -> bool:
+        """Whether a key waits. Look-ups alone, which any thread may make."""
+        return key in self._again or key in self._due
+
+    def add(self, key: DistroKey, due_ms: int) -> None:
+        """Send the key from ``due_ms`` on; nothing changes if it waits already."""
+        if key not in self._again:
+            self._due.setdefault(key, due_ms)
+
+    def retry(self, keys: Iterable[DistroKey], not_before_ms: int, *, alone: bool = False) -> None:
+        """Put the keys of a failed send before all others; nothing at all is due before ``not_before_ms``.
+
+        However many others wait, they are not touched.
+
+        ``alone``: each of them gets a send of its own, since the peer rejected them together.
+        """
+        again = dict.fromkeys(keys, not_before_ms)
+        if alone:
+            self._alone.update(again)
+        for key in again:
+            self._due.pop(key, None)
+        for key, due_ms in self._again.items():
+            again.setdefault(key, due_ms)
+        self._again = again
+        self._not_before_ms = max(self._not_before_ms, not_before_ms)
+
+    def pop_due(self, now_ms: int, keys_max: int) -> list[DistroKey]:
+        """Take the oldest due keys of one resource type, at most ``keys_max``."""
+        if now_ms < self._not_before_ms:
+            return []
+        taken: list[DistroKey] = []
+        waiting = chain(self._again.items(), self._due.items())
+        for key, due_ms in islice(waiting, LOOKED_AT_FACTOR * keys_max):
+            if due_ms > now_ms:
+                # Due times rise in the order of arrival; retried keys come first and are all due at one time.
+                break
+            if taken and key.resource_type != taken[0].resource_type:
+                continue
+            if key in self._alone:
+                if not taken:
+                    taken.append(key)
+                    self._alone.discard(key)
+                break
+            taken.append(key)
+            if len(taken) == keys_max:
+                break
+        for key in taken:
+            del self._of(key)[key]
+        return taken
+
+    def _of(self, key: DistroKey) -> dict[DistroKey, int]:
+        return self._again if key in self._again else self._due
+
+    def is_due(self, now_ms: int) -> bool:
+        """Whether ``pop_due`` would return keys now."""
+        due_ms = self.next_due_ms()
+        return due_ms is not None and due_ms <= now_ms
+
+    def next_due_ms(self) -> int | None:
+        """From when on ``pop_due`` returns keys; None without any."""
+        first = next(chain(self._again.values(), self._due.values()), None)
+        return None if first is None else max(first, self._not_before_ms)
+
+    def clear(self) -> int:
+        """Drop all tasks; return how many. Verify rounds repair what the peer misses by it."""
+        count = len(self)
+        self._again.clear()
+        self._due.clear()
+        self._alone.clear()
+        self._not_before_ms = 0
+        return count
+
+    def resume(self) -> None:
+        """End the wait after a failed send."""
+        self._not_before_ms = 0
+
+
+class BackOff:
+    """The waits after failures in a row: ``first_ms``, doubling up to ``max_ms``."""
+
+    def __init__(self, first_ms: int, max_ms: int) -> None:
+        self._first_ms = min(first_ms, max_ms)
+        self._max_ms = max_ms
+        self._next_ms = self._first_ms
+
+    def failed(self) -> int:
+        """The wait after this failure, in ms."""
+        wait_ms = self._next_ms
+        self._next_ms = min(max(self._next_ms * 2, 1), self._max_ms)
+        return wait_ms
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether there was a failure, and no success since."""
+        return self._next_ms != self._first_ms
+
+    def succeeded(self) -> None:
+        """Begin again with the first wait."""
+        self._next_ms = self._first_ms
+
+
+SPACING_FACTOR, SPACING_FACTOR_MAX, KEYS_PER_STEP = 4, 6, 8
+"""Of the spacing of sends in a stream of changes: up to the first of these, and one more for each step of keys.
+
+A write that another member passed on may wait for the next send (R5), and that member asks for it after 100 ms.
+"""
+STUCK_MS = 1_000
+"""A call that has been under way for so long may not have arrived."""
+REST_FACTOR = 2
+"""After a long send comes a rest of this many times its duration: sends in a row take a third of the time."""
+REST_FROM_BYTES = 8 * 1024
+"""Sends of fewer bytes, as they leave, need no rest: they are no work, however long the peer takes to answer."""
+REST_MS_MAX = 1_000
+
+
+@dataclass(slots=True)
+class PeerQueue:
+    """All that is pending for one peer, and whether a call to it is under way: there is one at a time."""
+
+    back_off: BackOff
+    tasks: DelayTasks = field(default_factory=DelayTasks)
+    fetch: dict[DistroKey, None] = field(default_factory=dict)
+    """Keys of which the peer has a state that this node lacks."""
+    fetch_not_before_ms: int = 0
+    fetch_keys_max: int = 1 << 30
+    """Of one query: less than elsewhere after one that failed, as its answer may be too long or too slow as a whole."""
+    sync_keys_max: int = 1 << 30
+    """Of one send, likewise: a take-over has whole lists, and a send that is late is too late with each repetition."""
+    sync_not_before_ms: int = 0
+    """The end of the spacing, or of the rest, after the last send."""
+    call: DataCall | None = None
+    """The call of data that is under way."""
+    call_since_ms: int = 0
+    """When it began."""
+    bytes_before: int = 0
+    """How many bytes the peer had been sent by then."""
+    in_flight: tuple[DistroKey, ...] = ()
+    """The keys of the send that is under way."""
+    verified_last: bool = False
+    """The last call was part of a verify round, and none of a send has been due since or gone out."""
+    verify_due_ms: int = 0
+    verify_types: list[str] = field(default_factory=list)
+    """Resource types that the present verify round has still to send."""
+    verify_again: dict[str, int] = field(default_factory=dict)
+    """Resource types whose part of the round failed, and when it is sent again."""
+    verify_back_offs: dict[str, BackOff] = field(default_factory=dict)
+    sampled: int = 0
+    """Of how many leaves of all the present pass of rounds has compared the contents."""
+    reachable: bool = False
+    agreed: dict[DistroKey, int] = field(default_factory=dict)
+    """In how many verify rounds the peer agreed that a forgettable key may be dropped (R6)."""
+
+    def is_stuck(self, now_ms: int) -> bool:
+        """Whether calls of data do not get through to the peer, as far as known."""
+        is_late = self.call is not None and now_ms - self.call_since_ms >= STUCK_MS
+        return is_late or self.back_off.is_failing
+
+    def is_sync_due(self, now_ms: int) -> bool:
+        """Whether keys are due, and the spacing after the last send is over."""
+        return now_ms >= self.sync_not_before_ms and self.tasks.is_due(now_ms)
+
+    def take_sync(self, now_ms: int, keys_max: int, spacing_ms: int) -> list[DistroKey]:
+        """Take the keys to send now, of one resource type; more are due after ``spacing_ms`` at the earliest.
+
+        Where several came within the spacing, the next one is longer, up to ``SPACING_FACTOR_MAX`` times: a send costs
+        as much as several changes in it, and in a stream of them nobody waits for one. Many changes come to few keys.
+        """
+        if not self.is_sync_due(now_ms):
+            return []
+        taken = self.tasks.pop_due(now_ms, keys_max := min(keys_max, self.sync_keys_max))
+        has_more = len(taken) == keys_max
+        self.sync_not_before_ms = now_ms + (1 if has_more else _spacing_factor(len(taken))) * spacing_ms
+        return taken
+
+    def gathers_ms(self, now_ms: int) -> int:
+        """For how long a key that changes from now on waits, as the spacing after the last send lasts."""
+        return max(self.sync_not_before_ms - now_ms, 0)
+
+    def sync_ended(self, count: int, *, delivered: bool) -> None:
+        """Note how a send of so many keys ended: the next one has half as many, or may have twice as many."""
+        self.sync_keys_max = max(count // 2, 1) if not delivered else max(self.sync_keys_max, count * 2)
+
+    def sent(self, begun_ms: int, now_ms: int, bytes_count: int) -> None:
+        """Note that a send of ``begun_ms`` arrived. The longer much data took, the longer both members get a rest."""
+        self.back_off.succeeded()
+        if bytes_count < REST_FROM_BYTES:
+            return
+        rest_ms = min(REST_FACTOR * (now_ms - begun_ms), REST_MS_MAX)
+        self.sync_not_before_ms = max(self.sync_not_before_ms, now_ms + rest_ms)
+
+    def send_now(self, keys: Iterable[DistroKey], now_ms: int) -> None:
+        """Send keys at once, without a rest: whole datums of which deltas did not fit (R5)."""
+        for key in keys:
+            self.tasks.add(key, now_ms)
+        self.sync_not_before_ms = now_ms
+
+    def take_fetch(self, keys_max: int) -> list[DistroKey]:
+        """Take the oldest keys to fetch that are of one resource type, at most ``keys_max``."""
+        keys_max = min(keys_max, self.fetch_keys_max)
+        resource_type = next(iter(self.fetch)).resource_type
+        keys = list(islice((key for key in self.fetch if key.resource_type == resource_type), keys_max))
+        for key in keys:
+            del self.fetch[key]
+        return keys
+
+    def fetch_ended(self, count: int, *, delivered: bool) -> None:
+        """Note how a query of so many keys ended: the next one has half as many, or may have twice as many."""
+        self.fetch_keys_max = max(count // 2, 1) if not delivered else max(self.fetch_keys_max, count * 2)
+
+    def verify_failed(self, resource_type: str, now_ms: int, new_back_off: Callable[[], BackOff]) -> None:
+        """Send the part of the round again after a wait: a peer that is reached again lacks what it finds."""
+        if resource_type not in self.verify_back_offs:
+            self.verify_back_offs[resource_type] = new_back_off()
+        self.verify_again[resource_type] = now_ms + self.verify_back_offs[resource_type].failed()
+
+    def next_verify_type(self, now_ms: int) -> str | None:
+        """Take the resource type whose part of the verify round is to be sent now, if there is one."""
+        if self.verify_types:
+            return self.verify_types.pop()
+        due = next((name for name, due_ms in self.verify_again.items() if due_ms <= now_ms), None)
+        if due is not None:
+            del self.verify_again[due]
+        return due
+
+    def on_reachable(self, now_ms: int) -> None:
+        """Begin a verify round now: it finds the keys that were not sent while the peer could not be reached."""
+        self.reachable = True
+        self.verify_back_offs.clear()
+        self.verify_due_ms = now_ms
+        self.tasks.resume()
+        self.back_off.succeeded()
+
+    def on_unreachable(self) -> int:
+        """Drop the keys to send and to fetch; return how many were to be sent."""
+        self.reachable = False
+        self.fetch.clear()
+        self.agreed.clear()
+        self.verify_again.clear()
+        self.back_off.succeeded()
+        return self.tasks.clear()
+
+    def facts(self, now_ms: int, keys_max: int) -> dict[str, Any]:
+        """For an operator, from any thread: counts, the call under way, waits, at most ``keys_max`` keys by name."""
+        call, next_ms = self.call, self.tasks.next_due_ms()
+        return {
+            "reachable": self.reachable,
+            "toSend": len(self.tasks),
+            "inFlight": len(self.in_flight),
+            "toFetch": len(self.fetch),
+            "keys": [key.key for key in islice(chain(self.in_flight, list(self.tasks)), keys_max)],
+            "call": None
+            if call is None
+            else {
+                "what": type(call).__name__,
+                "resourceType": "all" if isinstance(call, Compare) else call.resource_type,
+                "ageMs": now_ms - self.call_since_ms,
+            },
+            "failing": self.back_off.is_failing,
+            "nextSendInMs": None if next_ms is None else max(next_ms, self.sync_not_before_ms) - now_ms,
+        }
+
+    def next_due_ms(self, now_ms: int) -> int:
+        """When the next call to the peer is due, whether or not one is under way."""
+        due = [now_ms if self.verify_types else self.verify_due_ms, *self.verify_again.values()]
+        if self.fetch:
+            due.append(self.fetch_not_before_ms)
+        if (tasks_ms := self.tasks.next_due_ms()) is not None:
+            due.append(max(tasks_ms, self.sync_not_before_ms))
+        return min(due)
+
+
+def _spacing_factor(keys: int) -> int:
+    """How many times the usual spacing follows a send of so many keys."""
+    return min(keys, SPACING_FACTOR + keys // KEYS_PER_STEP, SPACING_FACTOR_MAX)

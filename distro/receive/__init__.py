@@ -1,0 +1,1 @@
+"""What comes from peers, and what becomes of it."""

@@ -1,0 +1,481 @@
+"""Datums and versions that peers send: ``resolve`` says what becomes of them, ``DistroReceiver`` carries it out.
+
+Called on the threads of the frontends and of the peers' workers. The rules are stated in docs/replication.md.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Protocol
+
+from distro.members.mapper import DistroMapper
+from distro.model.errors import CodecError, NotInitialized
+from distro.model.monitor import DistroStats
+from distro.model.observer import DistroObserver
+from distro.model.ports import Component, Components
+from distro.model.types import NO_VERSION, Datum, DistroKey, Merged, Received, Resolution, Version
+from distro.receive.applied_times import AppliedTimes
+from distro.receive.groups import OnceStored, take_in_groups
+from distro.receive.resolve import DELTA, DELTA_KNOWN, DELTA_OF_ANOTHER, MERGED, KeyVersions, Resolved, resolve
+from distro.receive.version_check import VersionCheck
+from distro.timing.paced import paced
+
+LOG = logging.getLogger(__name__)
+FETCHED_MAX = 50_000
+"""Keys that are fetched after one verify round; what differs beyond that does so in the next round, too."""
+RESTORES_MAX = 1_000
+"""Peers' states, of one key each, that are to be fetched and restored from; beyond it the oldest is dropped."""
+RESTORE_MS = 15_000
+"""So long after it was asked for, a state that is fetched is restored from."""
+TRIES_MAX = 20
+"""So often a local change may come between the decision on a datum and its storing; then a verify round repairs it."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyScope:
+    """What a verify round is about that compared digests before: the keys whose digests differ, and no others."""
+
+    held: Collection[str]
+    """Those that are known here."""
+    pending: Set[str]
+    """Keys of the source that are about to be sent: they are not compared."""
+    relayed: Collection[str]
+    """Members of which the source passes on what they wrote (R12)."""
+    is_whole: bool
+    """All differences are among these keys."""
+    may_forget: bool
+    """The source has the same view, so that what it does not name it does not have."""
+
+
+class ReceiverEvents(Protocol):
+    """The events that a receiver has for the protocol; each call only puts one into the mailbox."""
+
+    def sync(self, key: DistroKey) -> None:
+        """This node made a new state of the key, which is to be sent."""
+
+    def claim(self, key: DistroKey) -> None:
+        """This node is responsible for the key, whose state has another writer (R2)."""
+
+    def fetch(self, peer: str, keys: list[DistroKey]) -> None:
+        """The peer has a state of these keys that this node lacks."""
+
+    def served(self, peer: str, resource_type: str, keys: list[str]) -> None:
+        """The peer was given this node's states of these keys."""
+
+
+class DistroReceiver:
+    """Takes datums and verify rounds of peers. Thread-safe: each key's change is atomic in its store."""
+
+    observer = DistroObserver()
+
+    def __init__(
+        self,
+        own_writer: str,
+        components: Components,
+        mapper_of: Callable[[str], DistroMapper],
+        is_loading: Callable[[], bool],
+        events: ReceiverEvents,
+        stats: DistroStats,
+        is_known_writer: Callable[[str], bool],
+    ) -> None:
+        """``is_known_writer``: whether a version's writer is a member that is listed, or was until lately (R10)."""
+        self._own_writer = own_writer
+        self._check = VersionCheck(own_writer, components, is_known_writer)
+        self._components = components
+        self._mapper_of = mapper_of
+        self.is_loading = is_loading
+        self._events = events
+        self._stats = stats
+        self.applied = AppliedTimes()
+        self._restores: dict[DistroKey, tuple[str, int]] = {}
+        """The peer whose next state of a key, that is fetched until then, is restored from."""
+        self._absent: dict[str, frozenset[str]] = {}
+        """The keys of each member of real Nacos that it did not name in its last round."""
+
+    def receive(
+        self, resource_type: str, sender: str, datums: Iterable[Datum], now_ms: int, *, fetched: bool = False
+    ) -> Received:
+        """Take datums one by one; return which keys were refused and which failed, each alone.
+
+        ``fetched``: the datums answer a query of this node, made just now, or come from a member that left the list.
+
+        Raises:
+            NotInitialized: this node has not loaded yet (R7).
+        """
+        if self.is_loading():
+            raise NotInitialized("Distro protocol is not initialized")
+        refused: dict[str, Version] = {}
+        failed: dict[str, str] = {}
+        wanted: list[str] = []
+        ages_ms: dict[str, float | None] = {}
+        taken: dict[str, Version] = {}
+
+        def take(datum: Datum, once_stored: OnceStored) -> None:
+            self._stats.received_keys += 1
+            key = DistroKey(resource_type, datum.key)
+            try:
+                self._check.check(resource_type, datum)
+                if datum.base is None:
+                    own = self._receive_one(key, sender, datum, now_ms, once_stored, fetched=fetched)
+                elif self._receive_delta(key, sender, datum, now_ms, once_stored):
+                    own = None
+                else:
+                    self._stats.deltas_wanted_whole += 1
+                    wanted.append(datum.key)
+                    return
+            except CodecError as error:
+                self._stats.received_failed += 1
+                failed[datum.key] = str(error)
+                self.observer.decided(key, sender, datum.version, None, "R10", str(error), "not taken")
+                return
+            if own is not None and own != NO_VERSION:
+                self._stats.received_refused += 1
+                refused[datum.key] = own
+                return
+            self._check.accept(datum.version)
+            if own is None:
+                taken[datum.key] = datum.version
+            else:
+                ages_ms[datum.key] = None
+
+        for keys, why in take_in_groups(self._components[resource_type].store, datums, take):
+            lost = [key for key in keys if key not in refused and key not in failed and key not in wanted]
+            self._stats.received_failed += len(lost)
+            failed.update(dict.fromkeys(lost, why))
+            for key in lost:
+                taken.pop(key, None)
+                ages_ms.pop(key, None)
+        return Received(refused, failed, tuple(wanted), ages_ms | self.applied.ages_ms(resource_type, taken, now_ms))
+
+    def restore(self, peer: str, keys: Iterable[DistroKey], now_ms: int) -> None:
+        """When the peer's states of these keys are fetched next, take from them what is unknown here."""
+        for key in keys:
+            self._restores.pop(key, None)  # the latest last
+            self._restores[key] = peer, now_ms + RESTORE_MS
+        for one in list(self._restores)[:-RESTORES_MAX]:
+            self._restores.pop(one, None)
+
+    def receive_known(
+        self, resource_type: str, versions: Mapping[str, Version], now_ms: int
+    ) -> tuple[frozenset[str], Received]:
+        """Answer for datums that say nothing new (R3), before anybody reads their values; return their keys and that.
+
+        Nearly all datums of a member that passes writes on are such: it had each change from the owner's answer.
+
+        Raises:
+            NotInitialized: this node has not loaded yet (R7).
+        """
+        if self.is_loading():
+            raise NotInitialized("Distro protocol is not initialized")
+        store = self._components[resource_type].store
+        known: dict[str, Version] = {}
+        for name, version in paced(versions.items()):
+            stored = store.version(name)
+            if stored is not None and stored.has_had(version):
+                known[name] = stored
+        refused = {name: stored for name, stored in known.items() if stored != versions[name]}
+        self._stats.received_keys += len(known)
+        self._stats.received_refused += len(refused)
+        self.observer.had(resource_type, versions, known)
+        ages_ms = self.applied.ages_ms(resource_type, {name: versions[name] for name in known}, now_ms)
+        return frozenset(known), Received(refused, ages_ms=ages_ms)
+
+    def _receive_one(
+        self, key: DistroKey, sender: str, datum: Datum, now_ms: int, once_stored: OnceStored, *, fetched: bool
+    ) -> Version | None:
+        """Take one datum; return the stored version if the datum was refused, ``NO_VERSION`` if it is to be fetched."""
+        component = self._components[key.resource_type]
+        mapper = self._mapper_of(key.resource_type)
+        tag = component.store.tag(datum.key)
+        owner = mapper.map_srv(tag)
+        # A standalone node has nobody to merge with: it takes every datum that is put, as real Nacos does.
+        is_owner = owner == mapper.self_address and not mapper.standalone
+        if mapper.standalone:
+            owner = sender = self._own_writer
+        begun_s = self.applied.time_s(now_ms)
+        for _ in range(TRIES_MAX):
+            stored = component.store.version(datum.key)
+            decision = resolve(KeyVersions(stored, datum.version, is_owner, sender == owner, fetched))
+            match decision.resolution:
+                case Resolution.EQUAL:
+                    if fetched and is_owner:
+                        self._reissue(component, key, sender, datum, now_ms, once_stored)
+                    self._tell(key, sender, datum, stored, decision, "kept")
+                    return None
+                case Resolution.REFUSE:
+                    if fetched and is_owner:
+                        self._reissue(component, key, sender, datum, now_ms, once_stored)
+                    self._tell(key, sender, datum, stored, decision, "refused")
+                    # R8: real Nacos would repeat a send that is refused for ever.
+                    return None if datum.version == NO_VERSION else stored
+                case Resolution.TAKE_OVER if not component.store.is_covered(datum):
+                    self._tell(key, sender, datum, stored, decision, "refused, as it lacks changes that are stored")
+                    return stored
+                case Resolution.APPLY | Resolution.TAKE_OVER:
+                    if component.store.apply(self._dated(datum, stored, sender), stored, now_ms):
+                        self._tell(key, sender, datum, stored, decision, "applied")
+                        self.applied.note(key, datum.version, sender, begun_s, self.applied.time_s(now_ms))
+                        if is_owner:
+                            once_stored.append(partial(self._events.claim, key))
+                        return None
+                case Resolution.FETCH:
+                    self._tell(key, sender, datum, stored, decision, "to be fetched")
+                    self._events.fetch(sender, [key])
+                    return NO_VERSION
+                case Resolution.MERGE:
+                    merged = self._merge(component, key, datum, now_ms, once_stored)
+                    self._tell(key, sender, datum, stored, decision, MERGED[merged])
+                    self.applied.note(key, datum.version, sender, begun_s, self.applied.time_s(now_ms))
+                    return None
+        raise CodecError("the key changes too fast here; the next verify round repairs it")
+
+    def _tell(
+        self, key: DistroKey, sender: str, datum: Datum, stored: Version | None, decision: Resolved, done: str
+    ) -> None:
+        self.observer.decided(key, sender, datum.version, stored, decision.rule, decision.reason, done)
+
+    def _receive_delta(self, key: DistroKey, sender: str, delta: Datum, now_ms: int, once_stored: OnceStored) -> bool:
+        """Apply a delta (R5); False when the whole datum is to decide, as the state here is not one of its row.
+
+        A delta of what is known here, or of a state before that, changes nothing.
+        """
+        component, mapper = self._components[key.resource_type], self._mapper_of(key.resource_type)
+        if component.deltas is None:
+            raise CodecError("a datum of this type is never sent in part")
+        is_owner = mapper.responsible(component.store.tag(delta.key)) and not mapper.standalone
+        for _ in range(TRIES_MAX):
+            stored, begun_s = component.store.version(delta.key), self.applied.time_s(now_ms)
+            if stored is not None and stored.has_had(delta.version):
+                self._tell(key, sender, delta, stored, DELTA_KNOWN, "kept")
+                return True
+            if delta.is_claim and is_owner:
+                break  # both own it by their views: decided as of any state by another writer (R3)
+            if component.deltas.apply_delta(delta, now_ms):
+                self._tell(key, sender, delta, stored, DELTA, "delta applied")
+                self._stats.received_deltas += 1
+                self.applied.note(key, delta.version, sender, begun_s, self.applied.time_s(now_ms))
+                if is_owner:
+                    once_stored.append(partial(self._events.claim, key))
+                return True
+            if component.store.version(delta.key) == stored:
+                break
+        self._tell(key, sender, delta, stored, DELTA_OF_ANOTHER, "asked for whole")
+        return False
+
+    def _reissue(
+        self,
+        component: Component,
+        key: DistroKey,
+        sender: str,
+        datum: Datum,
+        now_ms: int,
+        once_stored: OnceStored,
+    ) -> None:
+        """R3: of what the owner fetched in the stored version the values count, too; all take the owner's anew."""
+        source, until_ms = self._restores.get(key, ("", now_ms))
+        restoring = source == sender and now_ms < until_ms
+        if restoring:
+            self._restores.pop(key, None)
+        elif now_ms < until_ms:
+            return  # a new version would have the source drop what is to come back from it
+        if component.store.reissue(datum, now_ms, restoring=restoring):
+            self._stats.reissued += 1
+            once_stored.append(partial(self._events.sync, key))
+
+    def _merge(
+        self, component: Component, key: DistroKey, datum: Datum, now_ms: int, once_stored: OnceStored
+    ) -> Merged:
+        self._stats.received_merged += 1
+        merged = component.store.merge(datum, now_ms)
+        match merged:
+            case Merged.MADE:
+                once_stored.append(partial(self._events.sync, key))
+            case Merged.TAKEN:
+                once_stored.append(partial(self._events.claim, key))
+            case Merged.NOTHING:
+                pass
+        return merged
+
+    @staticmethod
+    def _dated(datum: Datum, stored: Version | None, sender: str) -> Datum:
+        """The datum with a version: without its own (R8) it gets the next counter, so that a later claim is above."""
+        if datum.version != NO_VERSION:
+            return datum
+        base = stored or NO_VERSION
+        return replace(datum, version=Version(base.epoch, base.counter + 1, sender))
+
+    def load(self, resource_type: str, datums: Iterable[Datum], now_ms: int, sender: str) -> int:
+        """Take a peer's snapshot (R7): of each key the highest version stays. Return the number of keys taken.
+
+        ``sender`` counts as the writer of datums without a version (R8): without one no member could read theirs.
+        A snapshot that comes after the end of the load is dropped: verify rounds bring what is missing.
+        """
+        component = self._components[resource_type]
+        taken = 0
+        if not self.is_loading():
+            return taken
+
+        def take(datum: Datum, _once_stored: OnceStored) -> None:
+            nonlocal taken
+            stored = component.store.version(datum.key)
+            if stored is not None and (datum.version == NO_VERSION or datum.version <= stored):
+                return
+            try:
+                if datum.base is not None:
+                    raise CodecError("a snapshot has whole datums")
+                self._check.check(resource_type, datum, loading=True)
+                taken += component.store.apply(self._dated(datum, stored, sender), stored, now_ms)
+                key = DistroKey(resource_type, datum.key)
+                self.observer.decided(
+                    key, sender, datum.version, stored, "R7", "the highest one loaded stays", "loaded"
+                )
+                self._check.accept(datum.version)
+            except CodecError as error:
+                self._stats.received_failed += 1
+                LOG.warning("%s of a snapshot cannot be taken: %s", datum.key, error)
+
+        for keys, why in take_in_groups(component.store, datums, take):
+            self._stats.received_failed += len(keys)
+            LOG.warning("%s and %d more keys of a snapshot are not stored: %s", keys[0], len(keys) - 1, why)
+            taken = max(taken - len(keys), 0)
+        return taken
+
+    def lacks(self, resource_type: str, key: str, version: Version) -> bool:
+        """Whether a snapshot's datum of this version is above what is stored of its key."""
+        stored = self._components[resource_type].store.version(key)
+        return stored is None or version > stored
+
+    def serve_each(self, resource_type: str, keys: Iterable[str]) -> Iterator[Datum]:
+        """The datums of the keys, each read when it is asked for."""
+        for datum in self._components[resource_type].store.datums(keys):
+            self._stats.served_keys += 1
+            yield datum
+
+    def serve(self, resource_type: str, keys: Iterable[str] | None, peer: str | None = None) -> list[Datum]:
+        """The datums of the keys, all for None; ``peer``: the member of our own kind that is given them."""
+        store = self._components[resource_type].store
+        datums = list(store.datums(store.versions() if keys is None else keys))
+        if keys is not None:
+            self._stats.served_keys += len(datums)
+            if peer is not None:
+                self._events.served(peer, resource_type, [one.key for one in datums])
+        return datums
+
+    # --- verify ----------------------------------------------------------------------------------
+
+    def verify(
+        self,
+        resource_type: str,
+        source: str,
+        versions: Mapping[str, Version],
+        now_ms: int,
+        scope: VerifyScope | None = None,
+    ) -> Received:
+        """Compare the versions of the source's keys with ours: fetch what the source has newer, answer what it lacks.
+
+        A state by another writer counts as one that the source lacks even if its version is lower (R4): the source
+        owns the key and is the one to merge. So does a key that it owns by our view and does not name: absence
+        deletes nothing, only forgettable keys are dropped (R6).
+
+        ``scope``: the part of all keys that the round is about; None for all.
+
+        Of a resource type that is owned by its writers nothing is fetched: the answer asks for it, and the source
+        sends it.
+
+        Raises:
+            NotInitialized: this node has not loaded yet (R7).
+        """
+        if self.is_loading():
+            raise NotInitialized("Distro protocol is not initialized")
+        self._stats.verify_received += 1
+        component = self._components[resource_type]
+        mapper = self._mapper_of(resource_type)
+        newer, wanted, equal = self._compared(component, resource_type, versions)
+        if component.on_verified is not None:
+            component.on_verified(equal, now_ms)
+        for name, stored in paced(self._held(component, scope)):
+            if name in versions or mapper.map_srv(component.store.tag(name)) != source:
+                continue
+            if not component.store.is_forgettable(name, now_ms):
+                newer[name] = stored
+            elif scope is None or scope.may_forget:
+                component.store.forget(name, now_ms)
+                self._stats.forgotten += 1
+                self.observer.forgot(DistroKey(resource_type, name), "its owner names it no more")
+        if component.on_compared is not None and scope is not None and scope.is_whole:
+            component.on_compared([source, *scope.relayed], [*newer, *(key.key for key in wanted)], now_ms)
+        del wanted[FETCHED_MAX:]
+        names = tuple(key.key for key in wanted)
+        is_answered = component.owned_by_writer  # its owner sends what the answer asks for
+        fetching = 0 if is_answered else len(wanted)
+        answer = Received(refused=newer, wanted=names if is_answered else (), fetching=fetching)
+        self.observer.compared(resource_type, source, len(equal), names, answer)
+        if fetching:
+            self._events.fetch(source, wanted)
+        return answer
+
+    @staticmethod
+    def _compared(
+        component: Component, resource_type: str, versions: Mapping[str, Version]
+    ) -> tuple[dict[str, Version], list[DistroKey], list[str]]:
+        """Which of the source's keys are newer here, which are wanted from it, and which are equal."""
+        newer: dict[str, Version] = {}
+        wanted: list[DistroKey] = []
+        equal: list[str] = []
+        for name, version in paced(versions.items()):
+            stored = component.store.version(name)
+            if stored == version:
+                equal.append(name)
+                continue
+            if stored is not None and (version < stored or version.writer != stored.writer):
+                newer[name] = stored
+            else:
+                wanted.append(DistroKey(resource_type, name))
+        return newer, wanted, equal
+
+    @staticmethod
+    def _held(component: Component, scope: VerifyScope | None) -> Iterable[tuple[str, Version]]:
+        """The keys that are known here and that a round is about, with their versions."""
+        if scope is None:
+            yield from component.store.versions().items()
+            return
+        for name in scope.held:
+            stored = component.store.version(name)
+            if stored is not None and name not in scope.pending:
+                yield name, stored
+
+    def verify_checksums(self, resource_type: str, source: str, checksums: Mapping[str, str], now_ms: int) -> None:
+        """Compare the checksums that real Nacos sends of its keys (R8): fetch what differs, drop what it has no more.
+
+        A key is dropped when its owner did not name it in two rounds in a row. Keys of this node are passed over, where
+        real Nacos would give up the whole round. Source: Nacos 1.4.1 DistroConsistencyServiceImpl.onReceiveChecksums.
+
+        Raises:
+            NotInitialized: this node has not loaded yet (R7).
+        """
+        if self.is_loading():
+            raise NotInitialized("Distro protocol is not initialized")
+        self._stats.verify_received += 1
+        component = self._components[resource_type]
+        mapper = self._mapper_of(resource_type)
+        wanted = [
+            DistroKey(resource_type, name)
+            for name, checksum in checksums.items()
+            if not mapper.responsible(component.store.tag(name)) and self._checksum_of(component, name) != checksum
+        ]
+        absent = frozenset(
+            name
+            for name in component.store.versions()
+            if name not in checksums and mapper.map_srv(component.store.tag(name)) == source
+        )
+        for name in sorted(absent & self._absent.get(source, frozenset())):
+            component.store.forget(name, now_ms, absent=True)
+            self._stats.forgotten += 1
+        self._absent[source] = absent
+        if wanted:
+            self._events.fetch(source, wanted[:FETCHED_MAX])
+
+    @staticmethod
+    def _checksum_of(component: Component, key: str) -> str | None:
+        return next((component.codec.checksum(datum) for datum in component.store.datums([key])), None)

@@ -1,0 +1,168 @@
+"""JSON of many megabytes, read and written in steps between which other threads can run.
+
+A decoder in C holds the interpreter until it is done, a quarter of a second for 100,000 instances. Here the objects and
+arrays near the top are read in Python, and the values in them are decoded one by one, or some hundred in one window of
+the text where that can be cut between two of them.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any
+
+import orjson
+
+from distro.timing.paced import rest
+
+SLICE_ENTRIES = 2_000
+"""Entries of an object that are encoded in one step."""
+WALKED_DEPTH = 4
+"""The levels read in Python: a frame, its datums, their values, their lists. An instance is decoded in one step."""
+WINDOW_CHARS = 32_768
+"""Of an object or array, decoded in one step: some 0.1 ms."""
+WINDOW_NAMES_MAX = WINDOW_CHARS // 4
+"""No object in a window has more: a name with its value takes 4 characters and a comma at least."""
+_BLANKS = re.compile(r"[ \t\n\r]*")
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+_ENCODER = json.JSONEncoder(ensure_ascii=False)
+
+
+def loads_sliced(body: bytes, names_max: int | None = None) -> Any:
+    """The value of a JSON text in UTF-8. ``names_max``: of each object near the top, as many as there may be.
+
+    Raises:
+        ValueError: it is not JSON, is nested too deeply, contains half of a surrogate pair, or has more names.
+    """
+    text = body.decode()
+    try:
+        value, end = _value(text, _skip(text, 0), WALKED_DEPTH, checked="\\u" in text, names_max=names_max)
+    except IndexError:
+        raise ValueError("it ends early") from None
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if _skip(text, end) != len(text):
+        raise ValueError(f"there is more behind its end, at character {end}")
+    return value
+
+
+def _skip(text: str, at: int) -> int:
+    found = _BLANKS.match(text, at)
+    assert found is not None
+    return found.end()
+
+
+def _value(text: str, at: int, depth: int, *, checked: bool, names_max: int | None) -> tuple[Any, int]:
+    """The value that begins at ``at``, and its end. ``checked``: the text has escapes, perhaps half surrogate pairs."""
+    char = text[at]
+    if depth and char == "{":
+        return _object(text, at, depth, checked=checked, names_max=names_max)
+    if depth and char == "[":
+        return _array(text, at, depth, checked=checked, names_max=names_max)
+    value, end = _DECODER.raw_decode(text, at)
+    if checked:
+        _check_text(value)
+    return value, end
+
+
+def _window(text: str, at: int, opening: str, between: str, closing: str) -> tuple[Any, int]:
+    """The entries of an object or array from ``at`` on, as many as a window holds, and where the next one begins.
+
+    None without one, and where to try again: the text was not cut between two entries, or orjson cannot read one. A
+    part is well-formed only if the cut is no part of an entry: that would leave a text or a bracket open.
+    """
+    end = at + WINDOW_CHARS
+    if len(text) <= end or (cut := text.rfind(between, at, end)) < 0:
+        return None, end
+    cut += len(between) - 2
+    try:
+        part = orjson.loads(f"{opening}{text[at:cut]}{closing}")
+    except orjson.JSONDecodeError:
+        return None, end
+    rest()
+    return part, cut + 1
+
+
+def _first_window(at: int, names_max: int | None) -> int:
+    """Where the first window of an object or array is tried: not in a short one, of which a frame has thousands."""
+    is_bounded = names_max is not None and names_max < WINDOW_NAMES_MAX
+    return sys.maxsize if is_bounded else at + WINDOW_CHARS // 8
+
+
+def _object(text: str, at: int, depth: int, *, checked: bool, names_max: int | None) -> tuple[dict[str, Any], int]:
+    fields: dict[str, Any] = {}
+    at = _skip(text, at + 1)
+    if text[at] == "}":
+        return fields, at + 1
+    window_at = _first_window(at, names_max)
+    while True:
+        if at >= window_at:
+            part, window_at = _window(text, at, "{", ',"', "}")
+            if part is not None:
+                fields.update(part)
+                at = window_at
+        if text[at] != '"':
+            raise ValueError(f"a name is missing at character {at}")
+        name, at = _DECODER.raw_decode(text, at)
+        if checked:
+            _check_text(name)
+        at = _skip(text, at)
+        if text[at] != ":":
+            raise ValueError(f"a colon is missing at character {at}")
+        fields[name], at = _value(text, _skip(text, at + 1), depth - 1, checked=checked, names_max=names_max)
+        if names_max is not None and len(fields) > names_max:
+            raise ValueError(f"an object has more than {names_max} names")
+        at = _skip(text, at)
+        if text[at] == "}":
+            return fields, at + 1
+        at = _after_comma(text, at)
+
+
+def _array(text: str, at: int, depth: int, *, checked: bool, names_max: int | None) -> tuple[list[Any], int]:
+    values: list[Any] = []
+    at = _skip(text, at + 1)
+    if text[at] == "]":
+        return values, at + 1
+    window_at = _first_window(at, names_max)
+    while True:
+        if at >= window_at:
+            part, window_at = _window(text, at, "[", "},{", "]")
+            if part is not None:
+                values += part
+                at = window_at
+        value, at = _value(text, at, depth - 1, checked=checked, names_max=names_max)
+        values.append(value)
+        at = _skip(text, at)
+        if text[at] == "]":
+            return values, at + 1
+        at = _after_comma(text, at)
+
+
+def _after_comma(text: str, at: int) -> int:
+    if text[at] != ",":
+        raise ValueError(f"a comma is missing at character {at}")
+    return _skip(text, at + 1)
+
+
+def _check_text(value: Any) -> None:
+    """Refuse half of a surrogate pair, anywhere in a value."""
+    try:
+        _ENCODER.encode(value).encode()  # orjson would stop at a number of more than 64 bits, and see no text behind it
+    except UnicodeEncodeError:
+        raise ValueError("half of a surrogate pair") from None
+
+
+def dumps_sliced(fields: Mapping[str, Any]) -> bytes:
+    """The JSON of an object with many small values, encoded in steps of ``SLICE_ENTRIES``."""
+    entries = iter(fields.items())
+    parts = []
+    while part := dict(islice(entries, SLICE_ENTRIES)):
+        parts.append(orjson.dumps(part)[1:-1])
+    return b"{" + b",".join(parts) + b"}"

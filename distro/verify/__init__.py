@@ -1,0 +1,1 @@
+"""Verify rounds: whether two members hold the same."""

@@ -1,0 +1,1 @@
+"""The form of messages between members, and the calls that carry them."""
