@@ -24,8 +24,9 @@ from distro.model.types import CAPABILITY_WRITE_BATCHES
 
 log = logging.getLogger(__name__)
 
-_NOT_TAKEN = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND})
-"""The member does not read batches as this one writes them, and executed nothing."""
+_REFUSED = range(HTTPStatus.BAD_REQUEST, HTTPStatus.INTERNAL_SERVER_ERROR)
+"""The member does not read batches as this one writes them, or does not list this one yet; it executed nothing. What
+it says of a batch is no answer to a client."""
 Told = Callable[[LinkResult | None], None]
 """Takes what became of one call; None: it is to be sent by itself, as nobody executed it."""
 
@@ -132,7 +133,7 @@ class WriteBatches:
     def _answers(self, member: str, result: LinkResult, count: int) -> list[LinkResult | None]:
         if not isinstance(result, LinkAnswer):
             return [result] * count
-        if self._links.requests.learn(member, result) or result.status in _NOT_TAKEN:
+        if self._links.requests.learn(member, result) or result.status in _REFUSED:
             return [None] * count
         if result.status != HTTPStatus.OK:
             return [result] * count

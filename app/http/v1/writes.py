@@ -1,5 +1,6 @@
 """Writes of clients that a peer passes on in one call; each is decided, executed and answered as if it came alone."""
 
+from collections.abc import Callable
 from functools import lru_cache, partial
 from time import perf_counter
 
@@ -13,13 +14,23 @@ from app.http.shapes.described import Described
 from app.http.shapes.operator_shapes import WRITES_ANSWERED, WRITES_BODY
 
 _ROWS_KEPT = 64
+Run = Callable[[Route, Call, Services], Answer]
+"""As ``run_hot``."""
 
 
 @route("PUT", WRITES_PATH, access=MEMBERS, hot=True, described=Described(WRITES_ANSWERED, body=WRITES_BODY))
 def put_writes(call: Call, services: Services) -> Answer:
-    """Execute writes that a peer of our kind passes on, in their order. Shape: ``app.http.api.write_batches``.
+    """Execute writes that a peer of our kind passes on, in their order. Shape: ``app.http.api.write_batches``."""
+    return answer_writes(call, services, run_hot)
+
+
+def answer_writes(call: Call, services: Services, run: Run) -> Reply:
+    """The answers to the writes of a batch; ``run`` answers one as if it had come alone.
 
     One that the event loop does not answer at once is not executed: the peer makes it by itself.
+
+    Raises:
+        CodecError: the body is no batch; nothing was executed.
     """
     calls = decode_calls(call.body)
     if not call.on_loop:
@@ -27,16 +38,16 @@ def put_writes(call: Call, services: Services) -> Answer:
     own = {"user-agent": call.agent}
     if (deadline := call.deadline) is not None:
         own[DEADLINE] = deadline
-    execute = partial(_entry, call, own, services)
+    execute = partial(_entry, call, own, services, run)
     return Reply(200, orjson.dumps([execute(one) for one in calls]), JSON)
 
 
-def _entry(call: Call, own: dict[str, str], services: Services, one: BatchedCall) -> list[object] | None:
+def _entry(call: Call, own: dict[str, str], services: Services, run: Run, one: BatchedCall) -> list[object] | None:
     row = _row(one.method, one.path)
     if row is None:
         return None
     begun_s = perf_counter()
-    answer = run_hot(
+    answer = run(
         row,
         Call(
             row.method,

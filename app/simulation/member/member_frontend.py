@@ -33,11 +33,13 @@ from app.http.api.call import (
     Services,
 )
 from app.http.api.rights import caller_of, check_access, unidentified_reply
+from app.http.api.write_batches import WRITES_PATH
 from app.http.forward.beat_sender import BeatSender
 from app.http.forward.member_link import LinkAnswer, LinkResult, NotAnswered, NotSent
 from app.http.forward.on_loop import LoopForwarder
 from app.http.server.server import WAITED_S
 from app.http.v1 import cluster, distro, heal, instance  # noqa: F401  # they fill the table of routes
+from app.http.v1.writes import answer_writes
 from app.naming.model.keys import DEFAULT_CLUSTER, DEFAULT_NAMESPACE, datum_key, instance_key
 from app.naming.model.nacos_errors import NacosError
 from app.naming.records.record_keys import persistent_key
@@ -150,6 +152,9 @@ class SimLoop:
 
     def time(self) -> float:
         return self._member.clock.monotonic_ms() / 1_000
+
+    def call_soon(self, work: Callable[..., object], *args: object) -> SimTimer:
+        return self.call_later(0, work, *args)
 
     def call_later(self, delay_s: float, work: Callable[..., object], *args: object) -> SimTimer:
         timer = SimTimer()
@@ -292,7 +297,7 @@ class HttpFrontend:
             refusal = None if is_open(self._services) else refuse_unless_up(call, self._services)
             if refusal is None:
                 check_access(row.access, call, self._services)
-            answer = row.endpoint(call, self._services) if refusal is None else refusal
+            answer = self._endpoint(row, call) if refusal is None else refusal
         except (NacosError, CodecError, NotInitialized) as error:
             answer = error_reply(error)
         if isinstance(answer, Reply):
@@ -300,6 +305,13 @@ class HttpFrontend:
             if write is not None and answer.status == 200 and b"20404" not in answer.body:
                 self._member.world.checker.executed(self._member, write, before)
         return answer
+
+    def _endpoint(self, row: Route, call: Call) -> Answer:
+        if row.path != WRITES_PATH:
+            return row.endpoint(call, self._services)
+        self._member.world.marks["writes passed on together"] += 1
+        # Each of them is run here, so that the checker learns of it.
+        return answer_writes(call, self._services, lambda row, one, _services: self._run(row, one, on_loop=True))
 
     def _mark_refusal(self, reply: Reply) -> None:
         if reply.status == 503 and reply.body == TOO_LATE.encode():

@@ -1,6 +1,7 @@
 """What the worlds of the tests go through."""
 
 from collections.abc import Callable
+from functools import partial
 
 from app.naming.model.model import BEAT_INTERVAL_MS, DELETE_TIMEOUT_MS
 from app.simulation.member.member import SimMember
@@ -15,6 +16,9 @@ LIFE_MS = 90_000
 """From the start of the members to the heal."""
 FAULTS_MS = 78_000
 """Faults begin in so long after the first registrations; the last ones end with the heal."""
+
+TOGETHER_MS = 1_000
+"""Clients that change together call one member for so long."""
 
 
 def members_of(seed: int) -> int:
@@ -32,13 +36,28 @@ def live_randomly(world: World, services: int, clients: int, span_ms: int) -> No
             world.after(at_ms, world.choice((client.appear, client.disappear, client.disappear, client.die)))
 
 
-def members_agree(seed: int, *, member_class: type[SimMember] = SimMember) -> World:
-    """Registrations and all kinds of faults, then heal and quiet; raises ``Broken`` when an invariant does not hold."""
+def change_together(world: World) -> None:
+    """Have many clients change at once, and at one member: it passes on together what is for one owner."""
+    address = world.any_member().address
+    for client in world.clients:
+        if world.chance(0.8):
+            client.members = [address]
+            client.appear()
+            world.after(TOGETHER_MS, partial(setattr, client, "members", None))
+
+
+def members_agree(seed: int, *, member_class: type[SimMember] = SimMember, bursts: int = 0) -> World:
+    """Registrations and all kinds of faults, then heal and quiet; raises ``Broken`` when an invariant does not hold.
+
+    ``bursts``: how often many clients change together.
+    """
     config = DistroConfig(sync_delay_ms=300 if seed % 7 == 5 else 0)
     world = World(seed, members_of(seed), config=config, member_class=member_class)
     live_randomly(world, services=world.between(2, 8), clients=world.between(4, 30), span_ms=LIFE_MS)
     live_durably(world, world.between(0, 6), LIFE_MS)
     world.warm = world.chance(0.3)
+    for _ in range(bursts):
+        world.after(world.between(LIFE_MS // 2, LIFE_MS), partial(change_together, world))
     world.start_all(settle_ms=LIFE_MS - FAULTS_MS)
     faults.plan(world, FAULTS_MS, world.between(2, 16))
     world.run(FAULTS_MS)

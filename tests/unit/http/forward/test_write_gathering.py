@@ -193,7 +193,7 @@ def test_a_call_that_was_not_executed_is_made_by_itself_and_no_other() -> None:
     assert f"ip={THREE[1]}" in alone.target
 
 
-@pytest.mark.parametrize("status", [400, 404])
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 413])
 def test_who_does_not_take_the_batch_gets_each_call_by_itself(status: int) -> None:
     told, received, _ = play(lambda asked: answer(b"no", status) if is_batch(asked) else answer(), three())
     assert [one.status for one in told] == [200] * 3
