@@ -119,7 +119,17 @@ def is_quiet_for_rounds(mixed: MixedCluster) -> bool:
     eventually(has_come_round, SYNC_TIMEOUT_S)
     after = metrics(mixed)
     assert after["verifyFailed"] == before["verifyFailed"]
-    return all(after[name] == before[name] for name in ("servedKeys", "queryKeys"))
+    asked = {name: after[name] - before[name] for name in ("servedKeys", "queryKeys")}
+    assert not any(asked.values()), f"asked meanwhile: {asked}; {told_of(mixed)}"
+    return True
+
+
+def told_of(mixed: MixedCluster) -> dict[str, list[str]]:
+    """What each member holds of the services, for whoever looks for the difference that makes them ask."""
+    identity = {IDENTITY["key"]: IDENTITY["value"]}
+    datums = [one.call("GET", "/v1/ns/distro/datums", headers=identity).json() for one in mixed.clients]
+    keys = sorted({key for datum in datums for key in datum if "mixed-" in key})
+    return {key: [json.dumps(datum.get(key), sort_keys=True) for datum in datums] for key in keys}
 
 
 def test_a_deregistration_at_any_member_counts_on_all(mixed: MixedCluster) -> None:
