@@ -106,14 +106,15 @@ def test_what_comes_of_keeping_mutants_side_by_side_is_no_refusal() -> None:
 
 
 def test_results_are_kept_until_the_file_changes(tmp_path: Path) -> None:
-    (tmp_path / "distro").mkdir()
-    (tmp_path / "distro" / "mapper.py").write_text("a = 1\n")
+    file = tmp_path / "distro" / "members" / "mapper.py"
+    file.parent.mkdir(parents=True)
+    file.write_text("a = 1\n")
     results = Results(tmp_path, tmp_path / "results")
     assert results.of("distro/members/mapper.py") == []
     source = results.source("distro/members/mapper.py")
     results.put("distro/members/mapper.py", MUTANTS, source)
     assert results.of("distro/members/mapper.py") == MUTANTS
-    (tmp_path / "distro" / "mapper.py").write_text("a = 2\n")
+    file.write_text("a = 2\n")
     assert results.of("distro/members/mapper.py") == []
     results.put("distro/members/mapper.py", MUTANTS, source)
     assert results.of("distro/members/mapper.py") == [], "they are of the code before"
