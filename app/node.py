@@ -31,6 +31,7 @@ from app.http.api.answers import text_reply
 from app.http.api.beats import BeatCollector
 from app.http.api.call import Services
 from app.http.api.dump_lines import Dumps
+from app.http.api.parse_memo import WriteMemo
 from app.http.api.stats import HttpStats
 from app.http.v1.drain import step_at_all
 from app.limits.node_limits import Limits, build_limits
@@ -692,6 +693,7 @@ def build_frontends(
         access=access,
         users=domain.users,
         decisions=DecisionMemo(),
+        written=WriteMemo(),
         http=http,
         clients=domain.clients,
         loop_frontends=tuple(one for one in (grpc, dns) if one is not None),

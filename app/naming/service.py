@@ -163,10 +163,12 @@ class NamingService:
             self._changed(service.key)
         return BeatAnswer(_interval_ms(stored.instance.metadata, interval_ms), known=True, is_new=healed)
 
-    def beat_of_copy(self, command: operations.Beat, collect: Callable[[str, str, int], bool]) -> int | None:
+    def beat_of_copy(
+        self, command: operations.Beat, owner: str, collect: Callable[[str, str, str, int], bool]
+    ) -> int | None:
         """Take the beat of an instance that another member owns, and collect it for that member.
 
-        ``collect`` gets datum key, instance key and the monotonic ms; it may refuse. Returns the interval to answer
+        ``collect`` gets the owner, datum key, instance key and the monotonic ms; it may refuse. Returns the interval to answer
         with (ms, or 0 for the default), or None when the owner itself must answer: there is no healthy copy here.
         """
         service = self._table.get(command.namespace, command.service)
@@ -175,11 +177,12 @@ class NamingService:
         if service is None or stored is None or not stored.instance.healthy or service.persistent:
             return None
         now_ms = self._now_ms()
-        if not collect(service.key, key, now_ms):
+        if not collect(owner, service.key, key, now_ms):
             return None
         stored.beat_ms = stored.last_confirmed_ms = now_ms  # should this member become the owner
-        _carry_on(service, key, stored)
-        return _interval_ms(stored.instance.metadata, 0)
+        if service.stored.get(key) is not stored:
+            _carry_on(service, key, stored)
+        return 0 if stored.usual else _interval_ms(stored.instance.metadata, 0)
 
     def take_beats(self, datum_key: str, ages_ms: Mapping[str, int]) -> list[str]:
         """Take beats that another member collected, as ages in ms by instance key; return unknown instances' keys."""

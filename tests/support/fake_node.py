@@ -15,6 +15,7 @@ from app.config.settings import Settings, read_settings
 from app.http.api.beats import BeatCollector
 from app.http.api.call import Forward, Reply
 from app.http.api.dump_lines import Dumps
+from app.http.api.parse_memo import WriteMemo
 from app.http.api.stats import HttpStats
 from app.limits.client_addresses import AddressTable
 from app.limits.connection_room import ConnectionRoom
@@ -419,6 +420,7 @@ class FakeNode:
     access: AccessControl = field(init=False)
     users: Users = field(init=False)
     decisions: DecisionMemo = field(default_factory=DecisionMemo)
+    written: WriteMemo = field(default_factory=WriteMemo)
     tls: NodeTls = field(init=False)
     limits: Admission = field(init=False)
     """Refuses by the limits of the settings; its ``stats`` count for ``addresses`` too."""

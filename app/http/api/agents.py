@@ -23,6 +23,10 @@ class ClientType(enum.Enum):
     UNKNOWN = ""
 
 
+_NACOS_SERVER = ClientType.NACOS_SERVER.value
+"""Python 3.11 needs ten times as long to look a member up in its class."""
+
+
 @dataclass(frozen=True, slots=True)
 class Agent:
     """A client's kind and version."""
@@ -87,9 +91,9 @@ def may_be_pushed(agent: Agent, switches: SwitchDomain) -> bool:
 
 def is_peer(agent: str) -> bool:
     """Whether the sender calls itself a member; members' calls pass where clients are refused."""
-    return agent.startswith(ClientType.NACOS_SERVER.value)
+    return agent.startswith(_NACOS_SERVER)
 
 
 def is_redirect(agent: str) -> bool:
     """Whether a member forwarded the call. Contains, not starts with: as in Nacos 1.4.8 DistroFilter."""
-    return ClientType.NACOS_SERVER.value in agent
+    return _NACOS_SERVER in agent

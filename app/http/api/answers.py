@@ -175,11 +175,19 @@ def elsewhere(call: Call, services: Services, service: str) -> Answer | None:
     that real Nacos 2.x forwarded is: it maps addresses to owners, not services, so that any of our members may get it.
     Source: Nacos 1.4.8 and 2.3.1 DistroFilter.
     """
+    other = owner_elsewhere(call, services, service)
+    return Forward(service) if type(other) is str else other
+
+
+def owner_elsewhere(call: Call, services: Services, service: str) -> Reply | str | None:
+    """As ``elsewhere``, with the address of the owner in place of the word that it is to be asked."""
     if refusal := refuse_untimely(call, services):
         return refusal
-    if services.cluster.responsible(service):
+    cluster = services.cluster
+    owner = cluster.map_srv(service)
+    if owner == cluster.self_address:
         return None
-    return _redirected(call, services) or Forward(service)
+    return _redirected(call, services) or owner
 
 
 def durable_elsewhere(call: Call, services: Services, *keys: str) -> Answer | None:

@@ -51,7 +51,7 @@ class BeatCollector:
         """Add a beat of ``now_ms`` to its owner's batch; False when the beat must be passed on by itself."""
         entry = (key, instance_key)
         with self._lock:
-            if entry in self._unknown:
+            if self._unknown and entry in self._unknown:
                 self._unknown.discard(entry)
                 return False
             batch = self._batches.get(owner)
@@ -59,7 +59,8 @@ class BeatCollector:
                 batch = self._batches[owner] = {}
             elif len(batch) >= COLLECTED_MAX and entry not in batch:
                 return False
-            batch[entry] = max(now_ms, batch.get(entry, now_ms))  # one that was passed on may come after a later one
+            if (known_ms := batch.get(entry)) is None or known_ms < now_ms:  # one that was passed on may come late
+                batch[entry] = now_ms
             self.collected += 1
             return True
 

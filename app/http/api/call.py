@@ -16,6 +16,7 @@ from app.config.settings import Settings
 from app.http.api.beats import BeatCollector
 from app.http.api.call_memo import CallMemo
 from app.http.api.dump_lines import Dumps
+from app.http.api.parse_memo import WriteMemo
 from app.http.api.stats import HttpStats
 from app.http.input.params import Parameters
 from app.http.shapes.described import Described
@@ -240,6 +241,8 @@ class Services:
     users: Users
     decisions: DecisionMemo
     """Calls on the event loop that were allowed."""
+    written: WriteMemo
+    """Writes on the event loop that members passed on."""
     http: HttpStats
     """The counters of the HTTP frontend."""
     clients: Clients

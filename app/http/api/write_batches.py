@@ -39,6 +39,8 @@ BATCH_BYTES_MAX = 262_144
 _CONTENT_TYPE = "content-type"
 _CONTENT_TYPE_SENT = "Content-Type"
 _PARTS = 9
+# ``_new_tuple(C, (...))`` is ``C(...)`` without its function in Python.
+_new_tuple = tuple.__new__
 _USUAL_HEADERS = frozenset({CHANGE, CLOCK})
 
 
@@ -67,8 +69,17 @@ class BatchedCall(NamedTuple):
         return headers
 
 
+class DoneAnswer(NamedTuple):
+    """The answer ``ok`` to a call of a batch, which nearly all are."""
+
+    change: bytes | None
+    """See ``app.naming.changes``."""
+    clock: str
+    """When the owner answered; empty where nothing was changed."""
+
+
 class BatchedAnswer(NamedTuple):
-    """The answer to a call of a batch, with the names of its headers in lower case."""
+    """Any other answer to a call of a batch, with the names of its headers in lower case."""
 
     status: int
     body: bytes
@@ -115,11 +126,14 @@ def decode_calls(body: bytes) -> list[BatchedCall]:
 def _call(part: object) -> BatchedCall:
     if isinstance(part, list) and len(part) == _PARTS:
         method, path, query, body, content_type, agent, address, authorization, token = part
-        texts = (method, path, query, body, agent, address)
-        given = (one for one in (content_type, authorization, token) if one is not None)
-        if all(type(one) is str for one in (*texts, *given)):
+        if (
+            type(method) is type(path) is type(query) is type(body) is type(agent) is type(address) is str
+            and (content_type is None or type(content_type) is str)
+            and (authorization is None or type(authorization) is str)
+            and (token is None or type(token) is str)
+        ):
             sent = _bytes_of(query), _bytes_of(body)
-            return BatchedCall(method, path, *sent, content_type, agent, address, authorization, token)
+            return _new_tuple(BatchedCall, (method, path, *sent, content_type, agent, address, authorization, token))
     raise CodecError("a call of a batch of writes is an array of texts")
 
 
@@ -149,7 +163,7 @@ def entry_of(reply: Reply) -> list[object]:
     return [reply.status, reply.body.decode("latin-1"), {**headers, **typed}]
 
 
-def decode_answers(body: bytes, count: int) -> list[BatchedAnswer | None]:
+def decode_answers(body: bytes, count: int) -> list[DoneAnswer | BatchedAnswer | None]:
     """The answers to the calls of a batch of ``count``; None for each that was not executed.
 
     Raises:
@@ -164,15 +178,12 @@ def decode_answers(body: bytes, count: int) -> list[BatchedAnswer | None]:
         raise CodecError("an entry of the answer to a batch of writes cannot be read") from None
 
 
-def _answer(entry: list[object]) -> BatchedAnswer:
+def _answer(entry: list[object]) -> DoneAnswer | BatchedAnswer:
     if len(entry) == 2:
-        headers = {_TYPE_KEY: _OK_TYPE}
         change, clock = entry
-        if change is not None:
-            headers[_CHANGE_KEY] = _bytes(change)
-        if clock is not None:
-            headers[_CLOCK_KEY] = _bytes(clock)
-        return BatchedAnswer(OK.status, OK.body, headers)
+        if clock is not None and type(clock) is not str:
+            raise TypeError
+        return _new_tuple(DoneAnswer, (None if change is None else _bytes(change), clock or ""))
     status, text, named = entry
     if type(status) is not int or not isinstance(named, dict):
         raise TypeError
@@ -183,7 +194,3 @@ def _bytes(value: object) -> bytes:
     if type(value) is not str:
         raise TypeError
     return value.encode("latin-1")
-
-
-_TYPE_KEY, _CHANGE_KEY, _CLOCK_KEY = _CONTENT_TYPE.encode(), CHANGE.encode(), CLOCK.encode()
-_OK_TYPE = (OK.content_type or "").encode()

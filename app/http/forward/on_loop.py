@@ -17,6 +17,7 @@ from app.http.api.call import (
     CHANGE,
     CLOCK,
     DECLINE,
+    OK,
     RELAY,
     Answer,
     Call,
@@ -24,6 +25,7 @@ from app.http.api.call import (
     Reply,
     Services,
 )
+from app.http.api.write_batches import DoneAnswer
 from app.http.forward.member_link import LinkAnswer, LinkResult, MemberLinks, NotAnswered, NotSent
 from app.http.forward.nacos_form import nacos_form, not_executed, own_headers, reply_of
 from app.http.forward.own_requests import OwnRequests
@@ -259,8 +261,15 @@ class ForwardedCall:
         if not forwarder.ask(hop, request, self._deadline_s, self._on_result, own_kind=own_kind):
             forwarder._busy(self._done)
 
-    def _on_batched(self, result: LinkResult | None) -> None:
-        if result is None:
+    def _on_batched(self, result: LinkResult | DoneAnswer | None) -> None:
+        if type(result) is DoneAnswer:
+            self._forwarder.stats.forward_answered += 1
+            change, clock = result
+            if change is None:
+                self._done(OK)
+            else:
+                self._take(change, clock, OK)
+        elif result is None:
             self.go()
         else:
             self._on_result(result)
@@ -300,6 +309,11 @@ class ForwardedCall:
         if self._is_relayed:
             told = {CHANGE: change.decode("latin-1")} | ({CLOCK: clock} if clock else {})
             reply = Reply(reply.status, reply.body, reply.content_type, told)
+        self._take(change, clock, reply)
+
+    def _take(self, change: bytes, clock: str, reply: Reply) -> None:
+        """Give the client the reply once the change that its write made is known here."""
+        forwarder = self._forwarder
         # It may have waited in a socket of this process. A clock is told with the run, which begins with the address.
         sent_ms = forwarder._cluster.sent_ms(clock.partition("~")[0], clock)
         try:

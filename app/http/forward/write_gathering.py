@@ -12,7 +12,9 @@ from app.http.api.call import Call, Services
 from app.http.api.write_batches import (
     CALLS_MAX,
     WRITES_PATH,
+    BatchedAnswer,
     BatchedCall,
+    DoneAnswer,
     batched,
     decode_answers,
     encode_calls,
@@ -27,7 +29,7 @@ log = logging.getLogger(__name__)
 _REFUSED = range(HTTPStatus.BAD_REQUEST, HTTPStatus.INTERNAL_SERVER_ERROR)
 """The member does not read batches as this one writes them, or does not list this one yet; it executed nothing. What
 it says of a batch is no answer to a client."""
-Told = Callable[[LinkResult | None], None]
+Told = Callable[[LinkResult | DoneAnswer | None], None]
 """Takes what became of one call; None: it is to be sent by itself, as nobody executed it."""
 
 
@@ -130,7 +132,7 @@ class WriteBatches:
             except Exception:
                 log.exception("the answer of %s to a call could not be used", member)
 
-    def _answers(self, member: str, result: LinkResult, count: int) -> list[LinkResult | None]:
+    def _answers(self, member: str, result: LinkResult, count: int) -> list[LinkResult | DoneAnswer | None]:
         if not isinstance(result, LinkAnswer):
             return [result] * count
         if self._links.requests.learn(member, result) or result.status in _REFUSED:
@@ -142,4 +144,6 @@ class WriteBatches:
         except CodecError as error:
             log.warning("%s: %s", member, error)
             return [NotAnswered()] * count
-        return [None if one is None else LinkAnswer(one.status, one.body, one.headers) for one in answers]
+        return [
+            LinkAnswer(one.status, one.body, one.headers) if isinstance(one, BatchedAnswer) else one for one in answers
+        ]

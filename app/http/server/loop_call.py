@@ -1,11 +1,11 @@
 """The call that the event loop gives to a hot function: headers decoded on demand, repeated queries parsed once."""
 
-import time
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from app.auth.member_calls import CLIENT, Caller
 from app.http.api.call import AUTHORIZATION, BEARER, Call
+from app.http.api.parse_memo import ParseMemo
 from app.http.input.forms import is_form
 from app.http.input.params import Parameters, parse_beat, parse_list
 from app.http.server.header_block import HeaderBlock
@@ -15,33 +15,6 @@ C = TypeVar("C")
 
 MEMOISED = frozenset({parse_beat, parse_list})
 """Clients repeat these calls to the byte for as long as they live; the parsed command is immutable."""
-MEMO_ENTRIES_MAX = 131_072
-MEMO_QUERY_BYTES_MAX = 1_024
-MEMO_FULL_S = 60.0
-"""A full memo is kept for so long: were the oldest replaced, a steady round of beats would never find its own."""
-
-
-class ParseMemo:
-    """The commands that parsers made of queries, by parser and query. One thread uses it."""
-
-    def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
-        self._clock_s = clock_s
-        self._full_s: float | None = None
-        self.made: dict[tuple[Callable[..., object], bytes], object] = {}
-
-    def keep(self, key: tuple[Callable[..., object], bytes], made: object) -> None:
-        """Remember a parsed command, if there is room."""
-        if len(key[1]) > MEMO_QUERY_BYTES_MAX:
-            return
-        if len(self.made) >= MEMO_ENTRIES_MAX:
-            now_s = self._clock_s()
-            if self._full_s is None:
-                self._full_s = now_s
-            if now_s - self._full_s < MEMO_FULL_S:
-                return
-            self.made.clear()
-            self._full_s = None
-        self.made[key] = made
 
 
 class LoopCall(Call):

@@ -22,6 +22,7 @@ from app.http.api.call import (
     Services,
 )
 from app.http.api.hot_run import run_hot
+from app.http.api.parse_memo import ParseMemo
 from app.http.api.rights import unidentified_reply
 from app.http.api.stats import HttpStats, LagMeter
 from app.http.api.write_rate import count_write
@@ -33,7 +34,7 @@ from app.http.server.connection import HttpConnection
 from app.http.server.header_block import HeaderBlock
 from app.http.server.held_replies import HeldReplies
 from app.http.server.live_streams import LiveStreams
-from app.http.server.loop_call import LoopCall, ParseMemo
+from app.http.server.loop_call import LoopCall
 from app.http.server.open_connections import OpenConnections
 from app.http.server.pool_choice import PoolChoice, PoolKind
 from app.http.server.repeatable import repeatable

@@ -5,14 +5,12 @@ from typing import Any
 
 from app.auth.access_control import Session
 from app.http.api.call_memo import ParsedCall
+from app.http.api.parse_memo import METADATA, TARGET_CHARS
 from app.http.input.hot_params import quick_metadata
 from app.http.server.request import Request
 from app.http.server.request_memo import RequestFacts, RequestMemo
 from app.naming.registry.operations import RegisterInstance
 
-BEFORE = b"&metadata="
-_TARGET_CHARS = bytes(set(range(0x21, 0x7F)) - set(b"#&+="))
-"""Of a value that cannot end the request's target, and that is all of one parameter."""
 _HOLE = b"\n"
 """In place of the value: bytes with it are no request, so that a shape is never taken for one."""
 # ``_new_tuple(Request, (...))`` is ``Request(...)`` without its function in Python.
@@ -86,18 +84,18 @@ def _cut(data: bytes) -> tuple[bytes, bytes, bytes] | None:
 
     What comes before its target begins and ends is the method.
     """
-    at = data.find(BEFORE)
+    at = data.find(METADATA)
     if at < 0:
         return None
     method_end = data.find(b" ")
     target_end = data.find(b" ", method_end + 1)
     if not 0 < method_end < at < target_end:
         return None
-    start = at + len(BEFORE)
+    start = at + len(METADATA)
     end = data.find(b"&", start, target_end)
     if end < 0:
         end = target_end
     value = data[start:end]
-    if value.translate(None, _TARGET_CHARS):
+    if value.translate(None, TARGET_CHARS):
         return None
     return data[:start] + _HOLE + data[end:], value, data[method_end + 1 : target_end]

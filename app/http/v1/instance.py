@@ -1,12 +1,12 @@
 """Instances: register, deregister, update, patch, beat, detail, list. Each may be ephemeral or persistent."""
 
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 from app.auth.access_rules import READ, WRITE, naming
 from app.http.api.agents import parse_agent
-from app.http.api.answers import durable_elsewhere, elsewhere, json_reply
+from app.http.api.answers import durable_elsewhere, elsewhere, json_reply, owner_elsewhere
 from app.http.api.audited import audit_instance, replaced
 from app.http.api.call import (
     CHANGE,
@@ -18,6 +18,7 @@ from app.http.api.call import (
     WANTS_CHANGE,
     Answer,
     Call,
+    Forward,
     Reply,
     Services,
     route,
@@ -213,12 +214,12 @@ def answer_beat(call: Call, services: Services, command: Beat) -> Answer:
         if other := durable_elsewhere(call, services, *_keys_of(command)):
             return other
         services.durable.register_from_beat(command)
-    elif other := elsewhere(call, services, command.service):
-        if isinstance(other, Reply):
-            return other
-        interval_ms = _beat_of_copy(services, command)
+    elif owner := owner_elsewhere(call, services, command.service):
+        if type(owner) is not str:
+            return owner
+        interval_ms = _beat_of_copy(services, command, owner)
         if interval_ms is None:
-            return other
+            return Forward(command.service)
         return _beat_reply(interval_ms or switches.client_beat_interval, True, switches.light_beat_enabled)
     answer = services.naming.beat(command, switches.client_beat_interval)
     if answer.is_new:
@@ -227,12 +228,11 @@ def answer_beat(call: Call, services: Services, command: Beat) -> Answer:
     return changed(call, services, command, reply, is_new=answer.is_new) if command.full else reply
 
 
-def _beat_of_copy(services: Services, command: Beat) -> int | None:
+def _beat_of_copy(services: Services, command: Beat, owner: str) -> int | None:
     """Take a beat on the copy of a peer's instance; return the interval (ms, 0: the default), None without a copy."""
-    owner = services.cluster.map_srv(command.service)
     if CAPABILITY_WRITES not in services.cluster.capabilities(owner):
         return None
-    return services.naming.beat_of_copy(command, partial(services.beats.collect, owner))
+    return services.naming.beat_of_copy(command, owner, services.beats.collect)
 
 
 def _is_known(services: Services, command: Beat) -> bool:

@@ -1,7 +1,7 @@
 """Writes of clients that a peer passes on in one call; each is decided, executed and answered as if it came alone."""
 
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from time import perf_counter
 
 import orjson
@@ -9,6 +9,7 @@ import orjson
 from app.auth.access_rules import MEMBERS, Action, Scope
 from app.http.api.call import DEADLINE, JSON, ROUTES, Answer, Call, Reply, Route, Services, route
 from app.http.api.hot_run import run_hot
+from app.http.api.passed_on import PassedOnCall
 from app.http.api.write_batches import WRITES_PATH, BatchedCall, decode_calls, entry_of
 from app.http.shapes.described import Described
 from app.http.shapes.operator_shapes import WRITES_ANSWERED, WRITES_BODY
@@ -35,39 +36,24 @@ def answer_writes(call: Call, services: Services, run: Run) -> Reply:
     calls = decode_calls(call.body)
     if not call.on_loop:
         return Reply(200, orjson.dumps([None] * len(calls)), JSON)
-    own = {"user-agent": call.agent}
-    if (deadline := call.deadline) is not None:
+    own, deadline = {"user-agent": call.agent}, call.deadline
+    if deadline is not None:
         own[DEADLINE] = deadline
-    execute = partial(_entry, call, own, services, run)
-    return Reply(200, orjson.dumps([execute(one) for one in calls]), JSON)
+    counts = services.instruments.counts_requests
 
+    def entry(one: BatchedCall) -> list[object] | None:
+        row = _row(one.method, one.path)
+        if row is None:
+            return None
+        begun_s = perf_counter()
+        answer = run(row, PassedOnCall(call, deadline, own, row, one, services), services)
+        if not isinstance(answer, Reply) or answer.stream is not None:
+            return None
+        if counts:
+            services.instruments.http.of_loop(row.method, row.path).add(answer.status, perf_counter() - begun_s)
+        return entry_of(answer)
 
-def _entry(call: Call, own: dict[str, str], services: Services, run: Run, one: BatchedCall) -> list[object] | None:
-    row = _row(one.method, one.path)
-    if row is None:
-        return None
-    begun_s = perf_counter()
-    answer = run(
-        row,
-        Call(
-            row.method,
-            row.path,
-            one.query,
-            one.headers(own),
-            one.body,
-            call.remote_ip,
-            call.context_path,
-            on_loop=True,
-            has_member_certificate=call.has_member_certificate,
-            caller=call.caller,
-        ),
-        services,
-    )
-    if not isinstance(answer, Reply) or answer.stream is not None:
-        return None
-    if services.instruments.counts_requests:
-        services.instruments.http.of_loop(row.method, row.path).add(answer.status, perf_counter() - begun_s)
-    return entry_of(answer)
+    return Reply(200, orjson.dumps([entry(one) for one in calls]), JSON)
 
 
 @lru_cache(_ROWS_KEPT)

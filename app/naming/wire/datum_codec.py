@@ -239,7 +239,7 @@ def decode_short(fields: Any, namespace: str, full_name: str, of: Version, now_m
     Raises:
         CodecError: names the field that is wrong.
     """
-    if (usual := _usual_short(fields, full_name, of, now_ms)) is not None:
+    if (usual := usual_short(fields, full_name, of, now_ms)) is not None:
         return usual
     if not isinstance(fields, dict) or type(counter := fields.get("version")) is not int:
         raise CodecError("an element of 'changed' is no instance with the counter of a version")
@@ -251,7 +251,7 @@ def decode_short(fields: Any, namespace: str, full_name: str, of: Version, now_m
     return _decode_at(whole, namespace, full_name, Version(of.epoch, counter, of.writer), now_ms)
 
 
-def _usual_short(fields: Any, full_name: str, of: Version, now_ms: int) -> StoredInstance | None:
+def usual_short(fields: Any, full_name: str, of: Version, now_ms: int) -> StoredInstance | None:
     """As ``decode_short``, of an instance that is as usual, which nearly all are: at a third of the cost.
 
     None for all others, which are read, or refused by name, field by field.
@@ -281,7 +281,7 @@ def _usual_short(fields: Any, full_name: str, of: Version, now_ms: int) -> Store
     instance = Instance(
         ip, port, DEFAULT_CLUSTER, full_name, 1.0, True, True, True, False, metadata, app, SIMPLE_ID
     )  # fmt: skip
-    version, beat_ms = Version(of.epoch, counter, of.writer), now_ms - beat_age
+    version, beat_ms = of if counter == of.counter else Version(of.epoch, counter, of.writer), now_ms - beat_age
     changed_ms = beat_ms if said_age is None else now_ms - said_age
     return StoredInstance(instance, version, beat_ms, version, beat_ms if heard else NEVER_MS, changed_ms)
 

@@ -18,6 +18,7 @@ from app.config.settings import read_settings
 from app.http.api.beats import BeatCollector
 from app.http.api.call import Services
 from app.http.api.dump_lines import Dumps
+from app.http.api.parse_memo import WriteMemo
 from app.http.api.stats import HttpStats
 from app.limits.client_addresses import AddressTable
 from app.limits.connection_room import ConnectionRoom
@@ -369,6 +370,7 @@ class SimMember:
             access=AccessControl(None, UserTable(), clock.wall_ms, clock.monotonic_ms),
             users=nothing,
             decisions=DecisionMemo(),
+        written=WriteMemo(),
             http=HttpStats(),
             clients=nothing,
             loop_frontends=(),

@@ -459,7 +459,7 @@ def test_what_was_heard_here_is_not_forgotten() -> None:
     )
     for side in (owner, copy):
         side.now_ms += 5_000
-    assert copy.naming.beat_of_copy(Beat(TAG, "10.0.0.1", 80), lambda *_: True) == 0
+    assert copy.naming.beat_of_copy(Beat(TAG, "10.0.0.1", 80), "10.0.0.9:8848", lambda *_: True) == 0
     owner.naming.set_health(NS, TAG, key, False)  # no beat came to it since
     assert copy.take_change(owner.change("10.0.0.1")).is_known()
     assert not stored[key].instance.healthy

@@ -132,7 +132,7 @@ class Timed:
         self.naming.beat(Beat(SERVICE, "10.0.0.1", 8080))
 
     def beat_of_copy(self) -> None:
-        assert self.naming.beat_of_copy(Beat(SERVICE, "10.0.0.1", 8080), lambda *_: True) is not None
+        assert self.naming.beat_of_copy(Beat(SERVICE, "10.0.0.1", 8080), "10.0.0.9:8848", lambda *_: True) is not None
 
     def take_beats(self) -> None:
         assert self.naming.take_beats(self.service.key, {self.key: 0}) == []

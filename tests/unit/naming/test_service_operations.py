@@ -20,6 +20,7 @@ DATUM_KEY = datum_key(NAMESPACE, NAME)
 ONE = RegisterInstance(NAME, "10.0.0.1", 80)
 KEY = Instance("10.0.0.1", 80).key
 BEAT = Beat(NAME, "10.0.0.1", 80)
+OWNER = "10.0.0.9:8848"
 INTERVAL = {"preserved.heart.beat.interval": "2500"}
 CHANGED, TAKEN = InstancesChanged(DATUM_KEY, Origin.LOCAL), InstancesChanged(DATUM_KEY, Origin.PEER)
 VARIANT = Variant("", False, False, False, "", 3_000)
@@ -151,9 +152,9 @@ class ReplacedOnce(dict[str, Any]):
 
 
 class TestBeatsOfCopies:
-    def collected(self, bed: Bed, *, taken: bool = True) -> tuple[int | None, list[tuple[str, str, int]]]:
-        collected: list[tuple[str, str, int]] = []
-        found = bed.naming.beat_of_copy(BEAT, lambda *beat: collected.append(beat) or taken)
+    def collected(self, bed: Bed, *, taken: bool = True) -> tuple[int | None, list[tuple[str, str, str, int]]]:
+        collected: list[tuple[str, str, str, int]] = []
+        found = bed.naming.beat_of_copy(BEAT, OWNER, lambda *beat: collected.append(beat) or taken)
         return found, collected
 
     @pytest.mark.parametrize(("metadata", "interval_ms"), [({}, 0), (INTERVAL, 2_500)])
@@ -162,12 +163,12 @@ class TestBeatsOfCopies:
     ) -> None:
         bed.naming.register(ONE._replace(metadata=metadata))
         bed.now_ms = 15_000
-        assert self.collected(bed) == (interval_ms, [(DATUM_KEY, KEY, 15_000)])
+        assert self.collected(bed) == (interval_ms, [(OWNER, DATUM_KEY, KEY, 15_000)])
         assert bed.naming.beat_ages(NAMESPACE, NAME) == {KEY: 0}
 
     def test_the_owner_answers_for_what_it_must_decide(self, registered: Bed) -> None:
         registered.now_ms = 15_000
-        assert self.collected(registered, taken=False) == (None, [(DATUM_KEY, KEY, 15_000)])
+        assert self.collected(registered, taken=False) == (None, [(OWNER, DATUM_KEY, KEY, 15_000)])
         assert registered.naming.beat_ages(NAMESPACE, NAME) == {KEY: 5_000}, "it was not collected"
         registered.make_ill()
         assert self.collected(registered) == (None, [])

@@ -11,6 +11,7 @@ from app.http.api.write_batches import (
     WRITES_PATH,
     BatchedAnswer,
     BatchedCall,
+    DoneAnswer,
     decode_answers,
     encode_calls,
 )
@@ -44,9 +45,13 @@ def asked(node: FakeNode, body: bytes, *lines: str, client_ip: str = MEMBER_IP, 
 
 
 def answers(node: FakeNode, calls: list[BatchedCall], *lines: str, hot: bool = True) -> list[BatchedAnswer | None]:
+    """The answers as their clients would get them, with the change beside those that made one."""
     reply = asked(node, encode_calls(calls), *lines, hot=hot)
     assert reply.status == 200, reply.body
-    return decode_answers(reply.body, len(calls))
+    return [
+        BatchedAnswer(200, b"ok", {CHANGE.encode(): one.change or b""}) if isinstance(one, DoneAnswer) else one
+        for one in decode_answers(reply.body, len(calls))
+    ]
 
 
 def hosts(node: FakeNode) -> set[str]:

@@ -1,0 +1,66 @@
+"""A write of a client that a member passed on beside others, as a call of its own: what it asks for is read on demand."""
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from app.http.api.call import CLIENT_ADDRESS, SHORT_CHANGE, WANTS_CHANGE, Call, Route, Services
+from app.http.api.write_batches import BatchedCall
+from app.http.input.params import Parameters
+
+C = TypeVar("C")
+
+
+class PassedOnCall(Call):
+    """A call of a batch, on the event loop; it comes from the member that sent the batch."""
+
+    __slots__ = ("_all_headers", "_deadline", "_one", "_own", "_services")
+
+    def __init__(
+        self, batch: Call, deadline: str | None, own: Mapping[str, str], row: Route, one: BatchedCall, services: Services
+    ) -> None:
+        """``own``: the headers of the batch that each of its calls has, too, and ``deadline`` is one of them."""
+        self.method = row.method
+        self.path = row.path
+        self.raw_query = one.query
+        self.body = one.body
+        self.remote_ip = batch.remote_ip
+        self.context_path = batch.context_path
+        self.raw_path = self.hop_token = self.user = ""
+        self.path_values = {}
+        self.on_loop = True
+        self.has_member_certificate = batch.has_member_certificate
+        self.caller = batch.caller
+        self.address = None
+        self.memo = None
+        self._parameters: Parameters | None = None
+        self._one = one
+        self._own = own
+        self._deadline = deadline
+        self._services = services
+        self._all_headers: dict[str, str] | None = None
+
+    @property
+    def headers(self) -> Mapping[str, str]:  # type: ignore[override]
+        if self._all_headers is None:
+            self._all_headers = self._one.headers(self._own)
+        return self._all_headers
+
+    def header(self, name: str) -> str | None:
+        if name == WANTS_CHANGE:
+            return SHORT_CHANGE
+        if name == CLIENT_ADDRESS:
+            return self._one.address
+        return self.headers.get(name)
+
+    @property
+    def client_agent(self) -> str:
+        return self._one.agent or self.agent
+
+    @property
+    def deadline(self) -> str | None:
+        return self._deadline
+
+    def parse(self, parser: Callable[[Parameters], C]) -> C:
+        if self.body:
+            return parser(self.parameters)
+        return self._services.written.parse(parser, self.raw_query, lambda: self.parameters)
