@@ -187,7 +187,8 @@ def owner_elsewhere(call: Call, services: Services, service: str) -> Reply | str
     owner = cluster.map_srv(service)
     if owner == cluster.self_address:
         return None
-    return _redirected(call, services) or owner
+    # What is remembered of calls is never of one that a member makes, by its own word or in truth.
+    return owner if call.memo is not None else _redirected(call, services) or owner
 
 
 def durable_elsewhere(call: Call, services: Services, *keys: str) -> Answer | None:

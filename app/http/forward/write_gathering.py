@@ -62,7 +62,7 @@ class _Gathering:
 
 
 class WriteBatches:
-    """Gathers calls of one turn of the loop; where others were sent just now, until their answer or for ``JOIN_S``.
+    """Gathers calls of one turn of the loop; where others were sent just now, for ``JOIN_S``.
 
     Used on the loop's thread only. What was sent and not answered may have been executed, every call of it.
     """
@@ -124,8 +124,6 @@ class WriteBatches:
 
     def _on_result(self, member: str, gathering: _Gathering, told: list[Told], result: LinkResult) -> None:
         gathering.under_way -= 1
-        if gathering.calls:
-            self._flush(member, gathering)
         for one, answer in zip(told, self._answers(member, result, len(told)), strict=True):
             try:
                 one(answer)

@@ -150,10 +150,7 @@ class HttpConnection(asyncio.Protocol):
         self.seen_s = server.now_s
         self._queue.take(data)
         if self.out:
-            if self._reader.ended or self._out_bytes > SOON_BYTES_MAX:
-                self.flush()
-            else:
-                server.sends.add(self.send)
+            self.flush_soon()
 
     def eof_received(self) -> bool:
         """The client sends nothing more; what it sent is still answered, but for TLS, which closes both ways."""
@@ -250,6 +247,13 @@ class HttpConnection(asyncio.Protocol):
             self._write()
         if self._reader.ended and not self._queue.busy and not self._queue.pending and not self._closing:
             self._end()
+
+    def flush_soon(self) -> None:
+        """Send the replies that were given at the end of this turn of the loop, beside those of other connections."""
+        if self._reader.ended or self._out_bytes > SOON_BYTES_MAX:
+            self.flush()
+        elif self.out:
+            self._server.sends.add(self.send)
 
     def send(self) -> None:
         """Send the replies that were given, if any wait."""

@@ -52,8 +52,8 @@ class Answerer(Protocol):
         """Let the client send its body."""
         ...
 
-    def flush(self) -> None:
-        """Send the replies that were given since the last call."""
+    def flush_soon(self) -> None:
+        """Send the replies that were given since the last call, at the end of this turn of the loop."""
         ...
 
 
@@ -192,7 +192,7 @@ class RequestQueue:
             self._resume_reading()
             if not rested:
                 reader.restart_time()  # the rest of a request could not come while nobody read
-        self._answerer.flush()
+        self._answerer.flush_soon()
 
     def _feed_left(self) -> None:
         """Parse received bytes, as far as this turn reaches."""

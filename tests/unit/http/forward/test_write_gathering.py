@@ -10,6 +10,7 @@ from app.http.api.answers import NOT_RESPONSIBLE
 from app.http.api.call import ROUTES, Answer, Call, Forward, Reply
 from app.http.api.write_batches import CALL_BYTES_MAX, CALLS_MAX, WRITES_PATH, decode_calls
 from app.http.blueprints import MODULES
+from app.http.forward.member_link import JOIN_S
 from app.http.forward.on_loop import HOLD_S, LoopForwarder
 from app.http.server.reply_head import head_of
 from app.naming.registry.registry import Registry
@@ -226,7 +227,7 @@ def test_a_call_for_another_owner_is_held_and_goes_there() -> None:
     run_loop(main)
 
 
-def test_calls_wait_for_the_batch_before_and_then_go_together() -> None:
+def test_calls_behind_a_batch_wait_for_each_other_and_then_go_together() -> None:
     held: list[Asked] = []
 
     def answering(asked: Asked) -> bytes | None:
@@ -244,6 +245,9 @@ def test_calls_wait_for_the_batch_before_and_then_go_together() -> None:
                 entry.forward([one])
                 await turns(1)
             held[0].link.transport.write(answer(orjson.dumps([[None, None]] * 3)))
+            await until(lambda: entry.told[2])
+            assert len(server.received) == 1
+            loop.skip(JOIN_S)
             await until(lambda: all(entry.told.values()))
             entry.forwarder.close()
         assert [len(decode_calls(one.body)) for one in server.received] == [3, 3]
