@@ -10,8 +10,8 @@ from app.http.api.answers import NOT_RESPONSIBLE
 from app.http.api.call import ROUTES, Answer, Call, Forward, Reply
 from app.http.api.write_batches import CALL_BYTES_MAX, CALLS_MAX, WRITES_PATH, decode_calls
 from app.http.blueprints import MODULES
-from app.http.forward.member_link import JOIN_S
 from app.http.forward.on_loop import HOLD_S, LoopForwarder
+from app.http.forward.write_gathering import GATHER_S
 from app.http.server.reply_head import head_of
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
@@ -247,10 +247,23 @@ def test_calls_behind_a_batch_wait_for_each_other_and_then_go_together() -> None
             held[0].link.transport.write(answer(orjson.dumps([[None, None]] * 3)))
             await until(lambda: entry.told[2])
             assert len(server.received) == 1
-            loop.skip(JOIN_S)
+            loop.skip(GATHER_S)
             await until(lambda: all(entry.told.values()))
             entry.forwarder.close()
         assert [len(decode_calls(one.body)) for one in server.received] == [3, 3]
+
+    run_loop(main)
+
+
+def test_a_client_that_writes_on_and_on_waits_for_nobody() -> None:
+    async def main(loop: SkippingLoop) -> None:
+        async with member_server(lambda _: answer()) as server:
+            entry = Entry(loop, server)
+            for number, one in enumerate(three()):
+                entry.forward([one])
+                await until(lambda number=number: entry.told[number])  # type: ignore[misc]
+            entry.forwarder.close()
+        assert list(map(is_batch, server.received)) == [False] * 3
 
     run_loop(main)
 
