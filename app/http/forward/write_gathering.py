@@ -26,7 +26,7 @@ from distro.model.types import CAPABILITY_WRITE_BATCHES
 
 log = logging.getLogger(__name__)
 
-GATHER_S = 0.004
+GATHER_S = 0.005
 """Two writes go together for about the cost of one: of some hundred a second to one member, most find company so."""
 _REFUSED = range(HTTPStatus.BAD_REQUEST, HTTPStatus.INTERNAL_SERVER_ERROR)
 """The member does not read batches as this one writes them, or does not list this one yet; it executed nothing. What
