@@ -15,6 +15,7 @@ import orjson
 
 from app.config.observability import Observability
 from app.metrics.line_file import LineFile
+from app.naming.model.meta import Metadata
 from app.naming.records.record_keys import (
     NamespaceKey,
     PersistentKey,
@@ -108,6 +109,15 @@ class AuditTrail:
         at_ms = self._wall_ms()
         line = self._quick_line(at_ms, actor, what, key, before, after)
         self._file.add(line or partial(self._line, at_ms, actor, what, key, before, after))
+
+    def write_metadata(self, what: str, key: str, was: Metadata | None, now: Metadata | None, actor: Actor) -> None:
+        """As ``write_instance``, of one of which the metadata alone changed."""
+        at_ms, old, new = self._wall_ms(), {_METADATA: was or {}}, {_METADATA: now or {}}
+        line = _plain_line(self._fields(at_ms, actor, what, key, old, new))
+        if line is None or _has_secret_name((*(was or ()), *(now or ()))):
+            self._file.add(partial(self._line, at_ms, actor, what, key, old, new))
+        else:
+            self._file.add(line)
 
     def on_record(self, key: str, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> None:
         """Write the change of a durable record that was made here, by whoever acts."""

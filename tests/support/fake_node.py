@@ -354,6 +354,9 @@ class RecordedTrail(AuditTrail):
     def write_instance(self, what: str, key: str, before: object, after: object, actor: Actor) -> None:
         self.write(what, key, before=before, after=after, actor=actor)
 
+    def write_metadata(self, what: str, key: str, was: object, now: object, actor: Actor) -> None:
+        self.write(what, key, before={"metadata": was}, after={"metadata": now}, actor=actor)
+
 
 class SentByPlan:
     """The engine of one of two members, as far as it is asked about an instance, and what is to be sent."""

@@ -6,6 +6,7 @@ from app.metrics.audit_trail import Actor
 from app.naming.model.model import Instance
 from app.naming.registry import operations
 from app.naming.registry.operations import Beat, DeregisterInstance, PatchInstance, RegisterInstance
+from app.naming.registry.registry import Replaced
 
 _ADMIN, _WRITE = Scope.ADMIN, Action.WRITE
 """Python 3.11 needs ten times as long to look a member up in its class."""
@@ -37,6 +38,18 @@ def audit_instance(call: Call, services: Services, verb: str, command: Command, 
         key = f"{command.namespace}/{command.service}/{operations.key_of(command)}"
         after = None if verb == "remove" else command
         audit.write_instance(f"instance.{verb}", key, before, after, actor_of(call, services))
+
+
+def audit_replaced(call: Call, services: Services, verb: str, command: RegisterInstance, done: Replaced) -> None:
+    """Write what a registration changed of an ephemeral instance."""
+    audit = services.instruments.audit
+    if audit.covers_instances:
+        key = f"{command.namespace}/{command.service}/{done.instance_key}"
+        old, actor = done.before, actor_of(call, services)
+        if done.metadata_alone and old is not None and old.healthy is command.healthy:
+            audit.write_metadata(f"instance.{verb}", key, old.metadata, command.metadata, actor)
+        else:
+            audit.write_instance(f"instance.{verb}", key, old, command, actor)
 
 
 def audit_operation(row: Route, call: Call, reply: Reply, services: Services) -> None:

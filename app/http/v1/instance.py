@@ -7,7 +7,7 @@ from typing import Any
 from app.auth.access_rules import READ, WRITE, naming
 from app.http.api.agents import parse_agent
 from app.http.api.answers import durable_elsewhere, elsewhere, json_reply, owner_elsewhere
-from app.http.api.audited import audit_instance, replaced
+from app.http.api.audited import audit_instance, audit_replaced, replaced
 from app.http.api.call import (
     CHANGE,
     CLOCK,
@@ -65,7 +65,7 @@ def register(call: Call, services: Services) -> Answer:
             return other
         done = services.naming.register(command)
         if done is not None:
-            audit_instance(call, services, "register", command, done.before)
+            audit_replaced(call, services, "register", command, done)
         return changed(call, services, command, OK, is_new=done is not None)
     if other := durable_elsewhere(call, services, *_keys_of(command)):
         return other
@@ -154,7 +154,7 @@ def answer_update(call: Call, services: Services, strict: bool) -> Answer:
             return DECLINE  # all instances are looked through for one that is missing
         done = services.naming.update(command, strict)
         if done is not None:
-            audit_instance(call, services, "update", command, done.before)
+            audit_replaced(call, services, "update", command, done)
         return changed(call, services, command, OK, is_new=done is not None)
     if other := durable_elsewhere(call, services, *_keys_of(command)):
         return other

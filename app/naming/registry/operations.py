@@ -158,8 +158,8 @@ def register(
     )
 
 
-def is_registered(old: Instance, command: RegisterInstance) -> bool:
-    """Whether a registration changes nothing: clients repeat theirs when they reconnect."""
+def changes_metadata_alone(old: Instance, command: RegisterInstance) -> bool:
+    """Whether a registration changes the metadata of the instance with its address at most; health is not asked for."""
     return (
         not old.marked
         and old.weight == command.weight
@@ -167,8 +167,12 @@ def is_registered(old: Instance, command: RegisterInstance) -> bool:
         and old.ephemeral is command.ephemeral
         and old.app == command.app
         and old.service_name == command.service
-        and old.metadata == (command.metadata or {})
     )
+
+
+def is_registered(old: Instance, command: RegisterInstance) -> bool:
+    """Whether a registration changes nothing: clients repeat theirs when they reconnect."""
+    return changes_metadata_alone(old, command) and old.metadata == (command.metadata or {})
 
 
 def is_numbered(metadata: Metadata | None) -> bool:

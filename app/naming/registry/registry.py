@@ -55,6 +55,9 @@ class Replaced(NamedTuple):
     """The datum key of the list."""
     before: Instance | None
     """The instance that was there; None for a new one."""
+    instance_key: str
+    metadata_alone: bool
+    """Nothing else of the instance differs from what was registered."""
 
 
 class Registry:
@@ -112,7 +115,8 @@ class Registry:
             service = self.table.get(command.namespace, command.service)
             old = service.stored.get(key) if service is not None else None
             is_listed = service is not None and not service.dropped and not service.hidden
-            if is_listed and old is not None and operations.is_registered(old.instance, command):
+            is_same = is_listed and old is not None and operations.changes_metadata_alone(old.instance, command)
+            if is_same and old is not None and old.instance.metadata == (command.metadata or {}):
                 old.beat_ms = old.last_confirmed_ms = now_ms
                 return None
             size = metadata_bytes(command.metadata)
@@ -128,7 +132,7 @@ class Registry:
             ids = (service.id_allocator or service.ids()) if known is None else ()
             instance = operations.register(known, command, ids, self._shared, size)
             changed = self._put(service, key, instance, now_ms, grown, differs=is_listed)
-            return None if changed is None else Replaced(changed, known)
+            return None if changed is None else Replaced(changed, known, key, is_same)
 
     def _make_id_allocator(self, namespace: str, full_name: str) -> None:
         """Give a large service its id allocator, built without the lock; a small one needs none."""
