@@ -123,6 +123,24 @@ Ids = Iterable[str | None] | IdAllocator
 """The instance ids of a service; read only to find a free number."""
 
 
+def with_metadata(old: Instance, metadata: Metadata | None, shared: Shared, size: int) -> Instance:
+    """The instance after a registration that ``changes_metadata_alone``; ``size``: the bytes of the metadata."""
+    return Instance(
+        old.ip,
+        old.port,
+        old.cluster_name,
+        old.service_name,
+        old.weight,
+        old.healthy,
+        old.enabled,
+        old.ephemeral,
+        False,
+        shared.metadata({} if metadata is None else metadata, size),
+        old.app,
+        kept_id(old),
+    )
+
+
 def register(
     old: Instance | None, command: RegisterInstance, ids: Ids, shared: Shared, size: int | None = None
 ) -> Instance:

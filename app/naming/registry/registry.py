@@ -129,8 +129,11 @@ class Registry:
                 self.table.admit(command.namespace, command.service, service, 0, grown)
             if service is None or not is_listed:
                 service = self.table.open(command.namespace, command.service, now_ms)
-            ids = (service.id_allocator or service.ids()) if known is None else ()
-            instance = operations.register(known, command, ids, self._shared, size)
+            if is_same and known is not None:
+                instance = operations.with_metadata(known, command.metadata, self._shared, size)
+            else:
+                ids = (service.id_allocator or service.ids()) if known is None else ()
+                instance = operations.register(known, command, ids, self._shared, size)
             changed = self._put(service, key, instance, now_ms, grown, differs=is_listed)
             return None if changed is None else Replaced(changed, known, key, is_same)
 
