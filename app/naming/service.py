@@ -168,8 +168,8 @@ class NamingService:
     ) -> int | None:
         """Take the beat of an instance that another member owns, and collect it for that member.
 
-        ``collect`` gets the owner, datum key, instance key and the monotonic ms; it may refuse. Returns the interval to answer
-        with (ms, or 0 for the default), or None when the owner itself must answer: there is no healthy copy here.
+        ``collect`` gets the owner, datum key, instance key and the monotonic ms; it may refuse. Returns the interval to
+        answer with (ms, or 0 for the default), or None when the owner itself must answer: no healthy copy is here.
         """
         service = self._table.get(command.namespace, command.service)
         key = operations.key_of(command)

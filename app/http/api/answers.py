@@ -176,7 +176,7 @@ def elsewhere(call: Call, services: Services, service: str) -> Answer | None:
     Source: Nacos 1.4.8 and 2.3.1 DistroFilter.
     """
     other = owner_elsewhere(call, services, service)
-    return Forward(service) if type(other) is str else other
+    return Forward(service) if isinstance(other, str) else other
 
 
 def owner_elsewhere(call: Call, services: Services, service: str) -> Reply | str | None:

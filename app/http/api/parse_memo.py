@@ -72,11 +72,11 @@ class WriteMemo:
         model = self._memo.made.get(key)
         if model is not None:
             if model[0] == value:
-                return model[1]  # type: ignore[no-any-return]
+                return model[1]
             if (metadata := quick_metadata(value)) is not None:
                 command = model[1].with_metadata(metadata)
                 self._memo.made[key] = value, command
-                return command  # type: ignore[no-any-return]
+                return command
         found = parameters()
         made = parser(found)
         # Of plain parameters each has a name of its own: the metadata of the command are of this value.
@@ -90,4 +90,4 @@ class WriteMemo:
         if made is None:
             made = parser(parameters())
             self._memo.keep(key, made)
-        return made  # type: ignore[no-any-return]
+        return made

@@ -1,4 +1,4 @@
-"""A write of a client that a member passed on beside others, as a call of its own: what it asks for is read on demand."""
+"""A write of a client that a member passed on beside others, as a call of its own, read as far as it is asked for."""
 
 from collections.abc import Callable, Mapping
 from typing import TypeVar
@@ -16,7 +16,13 @@ class PassedOnCall(Call):
     __slots__ = ("_all_headers", "_deadline", "_one", "_own", "_services")
 
     def __init__(
-        self, batch: Call, deadline: str | None, own: Mapping[str, str], row: Route, one: BatchedCall, services: Services
+        self,
+        batch: Call,
+        deadline: str | None,
+        own: Mapping[str, str],
+        row: Route,
+        one: BatchedCall,
+        services: Services,
     ) -> None:
         """``own``: the headers of the batch that each of its calls has, too, and ``deadline`` is one of them."""
         self.method = row.method

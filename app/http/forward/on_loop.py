@@ -262,7 +262,7 @@ class ForwardedCall:
             forwarder._busy(self._done)
 
     def _on_batched(self, result: LinkResult | DoneAnswer | None) -> None:
-        if type(result) is DoneAnswer:
+        if isinstance(result, DoneAnswer):
             self._forwarder.stats.forward_answered += 1
             change, clock = result
             if change is None:

@@ -34,6 +34,7 @@ KEPT_CHARS_MAX = 512
 _OCTET = r"(?:25[0-5]|2[0-4][0-9]|1?[0-9]{1,2})"
 _IPV4 = re.compile(rf"(?:{_OCTET}\.){{3}}{_OCTET}")
 PORT_DIGITS_MAX = 5
+_TEXTS = frozenset({str})
 _LONG_EXPONENT = "0000000"
 """Zeros in front of an exponent: the general parser refuses one of over nine digits, orjson reads it."""
 
@@ -92,7 +93,13 @@ def quick_metadata(escaped: bytes) -> Metadata | None:
     It is another one each time: an instance changed. So it is not looked for among those that are kept.
     """
     text = plain_value(escaped.decode())
-    return _read_metadata(text) if text and len(text) <= KEPT_CHARS_MAX else None
+    if not text or len(text) > KEPT_CHARS_MAX:
+        return None
+    try:
+        fields: Any = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        fields = None
+    return fields if type(fields) is dict and {*map(type, fields.values())} <= _TEXTS else _read_metadata(text)
 
 
 def quick_register(values: Mapping[str, str], ephemeral: bool) -> RegisterInstance | None:
@@ -154,7 +161,7 @@ def _flag(text: str) -> bool:
 
 
 def _is_of_texts(fields: Any) -> bool:
-    return type(fields) is dict and {*map(type, fields.values())} <= {str}
+    return type(fields) is dict and {*map(type, fields.values())} <= _TEXTS
 
 
 def quick_beat(values: Mapping[str, str]) -> Beat | None:

@@ -89,4 +89,4 @@ class LoopCall(Call):
         if made is None:
             made = parser(self.parameters)
             self._parsed.keep(key, made)
-        return made  # type: ignore[return-value]
+        return made

@@ -61,8 +61,8 @@ def register(call: Call, services: Services) -> Answer:
     """Register an instance, or replace it as a whole."""
     command = call.parse(_register_parser(services))
     if command.ephemeral:
-        if other := elsewhere(call, services, command.service):
-            return other
+        if owner := owner_elsewhere(call, services, command.service):
+            return Forward(command.service) if isinstance(owner, str) else owner
         done = services.naming.register(command)
         if done is not None:
             audit_replaced(call, services, "register", command, done)
@@ -215,7 +215,7 @@ def answer_beat(call: Call, services: Services, command: Beat) -> Answer:
             return other
         services.durable.register_from_beat(command)
     elif owner := owner_elsewhere(call, services, command.service):
-        if type(owner) is not str:
+        if not isinstance(owner, str):
             return owner
         interval_ms = _beat_of_copy(services, command, owner)
         if interval_ms is None:

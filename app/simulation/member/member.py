@@ -370,7 +370,7 @@ class SimMember:
             access=AccessControl(None, UserTable(), clock.wall_ms, clock.monotonic_ms),
             users=nothing,
             decisions=DecisionMemo(),
-        written=WriteMemo(),
+            written=WriteMemo(),
             http=HttpStats(),
             clients=nothing,
             loop_frontends=(),

@@ -167,7 +167,12 @@ def test_a_registration_again_keeps_the_id_and_the_health(bed: Bed) -> None:
     assert bed.registry.register(RegisterInstance(NAME, "10.1.0.1", 80), 100) is None
     assert bed.service.version == version
     assert (bed.service.stored[key_of(80)].beat_ms, bed.service.stored[key_of(80)].last_confirmed_ms) == (100, 100)
-    assert bed.registry.register(RegisterInstance(NAME, "10.1.0.1", 80, weight=2.0), 200) == (KEY, old, key_of(80), False)
+    assert bed.registry.register(RegisterInstance(NAME, "10.1.0.1", 80, weight=2.0), 200) == (
+        KEY,
+        old,
+        key_of(80),
+        False,
+    )
     changed = bed.service.stored[key_of(80)].instance
     assert (changed.healthy, changed.instance_id, changed.weight) == (False, old.instance_id, 2.0)
 
