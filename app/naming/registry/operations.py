@@ -188,11 +188,6 @@ def changes_metadata_alone(old: Instance, command: RegisterInstance) -> bool:
     )
 
 
-def is_registered(old: Instance, command: RegisterInstance) -> bool:
-    """Whether a registration changes nothing: clients repeat theirs when they reconnect."""
-    return changes_metadata_alone(old, command) and old.metadata == (command.metadata or {})
-
-
 def is_numbered(metadata: Metadata | None) -> bool:
     """Whether this metadata asks for an instance id that is a number."""
     generator = metadata.get(PRESERVED_ID_GENERATOR) if metadata else None

@@ -78,12 +78,18 @@ def test_a_registration_again_leaves_health_and_id() -> None:
 
 @pytest.mark.parametrize("name", OTHER)
 def test_a_registration_with_another_attribute_changes_something(name: str) -> None:
-    old = registered()
-    assert operations.is_registered(old, registration())
-    assert operations.is_registered(replace(old, healthy=False), registration()), "health is not asked for"
-    assert not operations.is_registered(old, registration(**{name: OTHER[name]}))
-    assert not operations.is_registered(replace(old, marked=True), registration())
-    assert not operations.is_registered(replace(old, service_name="H@@orders"), registration())
+    old, alone = registered(), operations.changes_metadata_alone
+    assert alone(old, registration())
+    assert alone(replace(old, healthy=False), registration()), "health is not asked for"
+    assert alone(old, registration(**{name: OTHER[name]})) is (name == "metadata")
+    assert not alone(replace(old, marked=True), registration())
+    assert not alone(replace(old, service_name="H@@orders"), registration())
+
+
+def test_other_metadata_alone_make_what_the_whole_registration_makes() -> None:
+    old = replace(registered(), healthy=False, instance_id="own")
+    metadata = {"zone": "z"}
+    assert operations.with_metadata(old, metadata, Shared(), 5) == registered(old, metadata=metadata)
 
 
 def test_numbers_are_the_lowest_free_ones() -> None:
