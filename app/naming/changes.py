@@ -28,7 +28,7 @@ from app.naming.wire.datum_codec import (
     usual_short,
 )
 from distro.model.errors import CodecError
-from distro.model.types import NO_VERSION, VERSION_NUMBER_MAX, Version
+from distro.model.types import VERSION_NUMBER_MAX, Version
 
 CHANGE_BYTES_MAX = 4_096
 """Of the whole text."""
@@ -135,7 +135,7 @@ class Changes:
         if type(key) is not str or type(told) is not str or values.get("alone", False) is not False:
             return None
         service = self._table.find(key)
-        if service is None or (known := service.version) == NO_VERSION or known.counter >= VERSION_NUMBER_MAX:
+        if service is None or not (known := service.version).writer or known.counter >= VERSION_NUMBER_MAX:
             return None
         version = Version(known.epoch, known.counter + 1, known.writer)
         if told != version.to_text():

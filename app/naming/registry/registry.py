@@ -409,7 +409,7 @@ class Registry:
         known = service.stored if service is not None else {}
         for key, stored in received.items():
             old = known.get(key)
-            if stored.version == NO_VERSION:  # from a member without versions
+            if not stored.version.writer:  # from a member without versions
                 stored.version = stored.client_version = datum.version
                 stored.changed_ms = stored.beat_ms
             if old is None:
@@ -441,7 +441,8 @@ class Registry:
         with self._lock:
             service = self.table.find(change.key)
             known = service.version if service else NO_VERSION
-            if known == NO_VERSION:
+            is_first = not known.writer
+            if is_first:
                 if version.counter or version.epoch != 1 or not change.alone:
                     # Not the first change of the list: others are missing here. Of a list that real Nacos gave before,
                     # the first version has more in it than this change.
@@ -450,7 +451,7 @@ class Registry:
             elif known.counter + 1 != version.counter or known.writer != version.writer or known.epoch != version.epoch:
                 return False
             assert service is not None
-            if known == NO_VERSION and tombstone is not None and tombstone.unknown:
+            if is_first and tombstone is not None and tombstone.unknown:
                 service.dropped = True
             service.retained.pop(change.instance_key, None)
             if stored is not None:

@@ -255,13 +255,16 @@ def test_calls_behind_a_batch_wait_for_each_other_and_then_go_together() -> None
     run_loop(main)
 
 
-def test_a_client_that_writes_on_and_on_waits_for_nobody() -> None:
+def test_a_client_that_writes_on_and_on_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.http.forward.write_gathering.GATHER_S", 60.0)
+
     async def main(loop: SkippingLoop) -> None:
         async with member_server(lambda _: answer()) as server:
-            entry = Entry(loop, server)
+            entry, begun_s = Entry(loop, server), loop.time()
             for number, one in enumerate(three()):
                 entry.forward([one])
                 await until(lambda number=number: entry.told[number])  # type: ignore[misc]
+            assert loop.time() - begun_s < 60.0
             entry.forwarder.close()
         assert list(map(is_batch, server.received)) == [False] * 3
 
