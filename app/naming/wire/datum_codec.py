@@ -40,6 +40,7 @@ from app.naming.model.model import (
     Metadata,
     StoredInstance,
     Tombstone,
+    kept_id,
 )
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.value_limits import METADATA_CHARS_MAX, PORT_MAX
@@ -210,8 +211,11 @@ def encode_short(stored: StoredInstance, full_name: str, now_ms: int) -> dict[st
     one, fields = stored.instance, dict[str, Any]()
     if one.app != _USUAL_APP:
         fields["app"] = one.app
-    if (instance_id := one.instance_id) != simple_instance_id(one.ip, one.port, one.cluster_name, full_name):
-        fields["instanceId"] = instance_id
+    # Its simple id is that of its own service's name, which is nearly always this one.
+    if kept_id(one) is not SIMPLE_ID or one.service_name != full_name:
+        instance_id = one.instance_id
+        if instance_id != simple_instance_id(one.ip, one.port, one.cluster_name, full_name):
+            fields["instanceId"] = instance_id
     fields["ip"], fields["port"] = one.ip, one.port
     if one.weight != 1.0:
         fields["weight"] = one.weight
