@@ -56,12 +56,9 @@ def find_varied(known: RequestMemo[Request], data: bytes) -> Request | None:
     byte, and kept as those are.
     """
     cut = _cut(data)
-    if cut is None:
+    if cut is None or (model := known.find(cut[0])) is None:
         return None
-    shape, value, target = cut
-    model = known.find(shape)
-    if model is None:
-        return None
+    _, value, target = cut
     facts = model.facts
     assert facts is not None, "it is kept with them"
     query = target[len(model.target) - len(facts.query) :]

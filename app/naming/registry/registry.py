@@ -48,6 +48,10 @@ TOMBSTONES_PER_WAIT_MS = 16
 """The more tombstones, the longer until the next search for old ones: it takes a hundredth of the time at the most."""
 
 
+# ``_new_tuple(C, (...))`` is ``C(...)`` without its function in Python.
+_new_tuple = tuple.__new__
+
+
 class Replaced(NamedTuple):
     """What a registration changed."""
 
@@ -136,7 +140,7 @@ class Registry:
                 ids = (service.id_allocator or service.ids()) if known is None else ()
                 instance = operations.register(known, command, ids, self._shared, size)
             changed = self._put(service, key, instance, now_ms, grown, differs=is_listed)
-            return None if changed is None else Replaced(changed, known, key, is_same)
+            return None if changed is None else _new_tuple(Replaced, (changed, known, key, is_same))
 
     def _make_id_allocator(self, namespace: str, full_name: str) -> None:
         """Give a large service its id allocator, built without the lock; a small one needs none."""
