@@ -229,12 +229,15 @@ class HttpConnection(asyncio.Protocol):
             if self._out_bytes > OUT_BYTES_MAX:
                 self._write()
 
-    def reply(self, reply: Reply) -> None:
-        """Answer the request that the queue is ``busy`` with, and go on with the next."""
+    def reply(self, reply: Reply, *, together: bool = False) -> None:
+        """Answer the request that the queue is ``busy`` with, and go on with the next.
+
+        ``together``: others are answered in this turn of the loop, too, so that what is sent leaves at its end.
+        """
         request = self._release()
         if not self._transport.is_closing():
             self._put(reply, request.keep_alive)
-            self._queue.go_on()
+            self._queue.go_on(together=together)
             if self._unread_s:
                 self._note_unread(self._server.now_s)
 

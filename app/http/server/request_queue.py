@@ -52,8 +52,12 @@ class Answerer(Protocol):
         """Let the client send its body."""
         ...
 
+    def flush(self) -> None:
+        """Send the replies that were given since the last call."""
+        ...
+
     def flush_soon(self) -> None:
-        """Send the replies that were given since the last call, at the end of this turn of the loop."""
+        """The same at the end of this turn of the loop, beside what is sent to others."""
         ...
 
 
@@ -169,10 +173,10 @@ class RequestQueue:
 
     # --- turns -----------------------------------------------------------------------------------------
 
-    def go_on(self, rested: bool = False) -> None:
+    def go_on(self, rested: bool = False, *, together: bool = False) -> None:
         """Have waiting requests answered, as far as a turn reaches; read more when there is room.
 
-        ``rested``: nothing was waited for but the loop's next turn.
+        ``rested``: nothing was waited for but the loop's next turn. ``together``: others get their replies in this turn.
         """
         if self._going_on:
             return  # a request of those below was answered at once, though not by ``answer`` itself
@@ -192,7 +196,10 @@ class RequestQueue:
             self._resume_reading()
             if not rested:
                 reader.restart_time()  # the rest of a request could not come while nobody read
-        self._answerer.flush_soon()
+        if together:
+            self._answerer.flush_soon()
+        else:
+            self._answerer.flush()
 
     def _feed_left(self) -> None:
         """Parse received bytes, as far as this turn reaches."""

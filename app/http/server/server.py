@@ -275,7 +275,7 @@ class HttpServer:
                 stats.add(answer.status, perf_counter() - begun_s)
             if self._access_log.on:
                 self._log_access(connection, request, answer, begun_s)
-            connection.reply(answer)
+            connection.reply(answer, together=True)  # the owner answers those of several clients at once
 
         self._forwarder.forward(call, to, lambda: run_hot(row, call, self._services), done)
 
