@@ -15,6 +15,8 @@ MEMO_QUERY_BYTES_MAX = 1_024
 WRITES_KEPT_MAX = 32_768
 MEMO_FULL_S = 60.0
 """A full memo is kept for so long: were the oldest replaced, a steady round of beats would never find its own."""
+PASSWORD = b"password="
+"""In a call that brings its user's password, which is not kept in memory."""
 METADATA = b"&metadata="
 TARGET_CHARS = bytes(set(range(0x21, 0x7F)) - set(b"#&+="))
 """Of a value that cannot end the request's target, and that is all of one parameter."""
@@ -62,6 +64,8 @@ class WriteMemo:
             InvalidParam: as the parser.
         """
         start = query.find(METADATA) + len(METADATA)
+        if PASSWORD in query:
+            return parser(parameters())  # what holds one is not kept
         if start < len(METADATA):
             return self._parse_whole(parser, query, parameters)
         end = query.find(b"&", start)

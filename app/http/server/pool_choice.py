@@ -3,7 +3,7 @@
 import enum
 
 from app.auth.member_calls import Caller
-from app.http.server.repeatable import PASSWORD
+from app.http.api.parse_memo import PASSWORD
 from app.http.server.request import Request
 
 READS = (b"GET", b"HEAD")

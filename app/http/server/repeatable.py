@@ -4,19 +4,17 @@ from collections.abc import Mapping
 
 from app.http.api.browsers import is_of_browser
 from app.http.api.call import Route
+from app.http.api.parse_memo import PASSWORD
 from app.http.server.request import Request
 from app.http.server.request_memo import RequestFacts
 from app.metrics.request_stats import RouteStats
-
-PASSWORD = b"password="
-"""In the target of a read that brings its user's password: the thread may wait for the turn to compare it."""
 
 
 def repeatable(request: Request, hot: Mapping[tuple[bytes, bytes], tuple[Route, RouteStats]]) -> Request | None:
     """A request with what is known of it, for when it comes again; None where more than its bytes decides.
 
     Those are calls of members and of browsers, and those whose headers say something about the connection. One with
-    a password is not kept in memory.
+    a password is not kept in memory; the thread may wait for the turn to compare it.
     """
     block = request.block
     if block.connection or block.chunked or block.expects or block.claims_member or not request.keep_alive:

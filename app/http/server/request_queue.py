@@ -176,7 +176,7 @@ class RequestQueue:
     def go_on(self, rested: bool = False, *, together: bool = False) -> None:
         """Have waiting requests answered, as far as a turn reaches; read more when there is room.
 
-        ``rested``: nothing was waited for but the loop's next turn. ``together``: others get their replies in this turn.
+        ``rested``: nothing was waited for but the loop's next turn. ``together``: others get replies in this turn.
         """
         if self._going_on:
             return  # a request of those below was answered at once, though not by ``answer`` itself

@@ -86,3 +86,11 @@ def test_a_long_query_is_not_kept() -> None:
     query = query_of(METADATA[0], f"&x={'x' * MEMO_QUERY_BYTES_MAX}")
     assert reading.read(query) == reading.read(query)
     assert reading.parsed == 2
+
+
+@pytest.mark.parametrize("query", ["serviceName=a&ip=10.0.0.1&port=80", query_of(METADATA[0])])
+def test_a_query_with_a_password_is_not_kept(query: str) -> None:
+    reading = Reading()
+    for _ in range(2):
+        assert reading.read(f"{query}&username=u&password=p") == whole(query)
+    assert reading.parsed == 2
