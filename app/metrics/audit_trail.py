@@ -112,12 +112,9 @@ class AuditTrail:
 
     def write_metadata(self, what: str, key: str, was: Metadata | None, now: Metadata | None, actor: Actor) -> None:
         """As ``write_instance``, of one of which the metadata alone changed."""
-        at_ms, old, new = self._wall_ms(), {_METADATA: was or {}}, {_METADATA: now or {}}
-        line = _plain_line(self._fields(at_ms, actor, what, key, old, new))
-        if line is None or _has_secret_name((*(was or ()), *(now or ()))):
-            self._file.add(partial(self._line, at_ms, actor, what, key, old, new))
-        else:
-            self._file.add(line)
+        at_ms, old, new = self._wall_ms(), was or {}, now or {}
+        line = self._metadata_line(at_ms, actor, what, key, old, new)
+        self._file.add(line or partial(self._line, at_ms, actor, what, key, {_METADATA: old}, {_METADATA: new}))
 
     def on_record(self, key: str, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> None:
         """Write the change of a durable record that was made here, by whoever acts."""
@@ -139,12 +136,14 @@ class AuditTrail:
         """The line of a change that is plain and holds no field with the name of a secret; else None."""
         metadata = _changed_metadata(before, after)
         if metadata is not None:
-            was, now = metadata
-            line = _plain_line(self._fields(at_ms, who, what, key, {_METADATA: was}, {_METADATA: now}))
-            return None if line is None or _has_secret_name((*was, *now)) else line
+            return self._metadata_line(at_ms, who, what, key, *metadata)
         old, new = _differing(before, after)
         line = _plain_line(self._fields(at_ms, who, what, key, old, new))
         return None if line is None or _may_have_secret(old) or _may_have_secret(new) else line
+
+    def _metadata_line(self, at_ms: int, who: Actor, what: str, key: str, was: Metadata, now: Metadata) -> str | None:
+        line = _plain_line(self._fields(at_ms, who, what, key, {_METADATA: was}, {_METADATA: now}))
+        return None if line is None or _has_secret_name((*was, *now)) else line
 
     def _fields(self, at_ms: int, who: Actor, what: str, key: str, before: object, after: object) -> dict[str, Any]:
         """What a line tells, in its order; empty texts and missing values are left out."""
@@ -269,7 +268,7 @@ def _differing(before: object, after: object) -> tuple[object, object]:
     return tuple({name: one[name] for name in names if name in one} for one in (before, after))  # type: ignore[return-value]
 
 
-def _changed_metadata(before: object, after: object) -> tuple[dict[str, object], dict[str, object]] | None:
+def _changed_metadata(before: object, after: object) -> tuple[Metadata, Metadata] | None:
     """The metadata of an instance before and after, if nothing else of it changed, as in nearly all changes."""
     read_old, read_new = _reader_of(type(before)), _reader_of(type(after))  # type: ignore[arg-type]
     if read_old is None or read_new is None:

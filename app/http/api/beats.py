@@ -51,7 +51,7 @@ class BeatCollector:
         """Add a beat of ``now_ms`` to its owner's batch; False when the beat must be passed on by itself."""
         entry = (key, instance_key)
         with self._lock:
-            if self._unknown and entry in self._unknown:
+            if entry in self._unknown:
                 self._unknown.discard(entry)
                 return False
             batch = self._batches.get(owner)

@@ -242,7 +242,7 @@ class Services:
     decisions: DecisionMemo
     """Calls on the event loop that were allowed."""
     written: WriteMemo
-    """Writes on the event loop that members passed on."""
+    """What is known of writes that members passed on to the event loop."""
     http: HttpStats
     """The counters of the HTTP frontend."""
     clients: Clients

@@ -17,11 +17,35 @@ MEMO_FULL_S = 60.0
 """A full memo is kept for so long: were the oldest replaced, a steady round of beats would never find its own."""
 PASSWORD = b"password="
 """In a call that brings its user's password, which is not kept in memory."""
-METADATA = b"&metadata="
-TARGET_CHARS = bytes(set(range(0x21, 0x7F)) - set(b"#&+="))
+_METADATA = b"&metadata="
+_TARGET_CHARS = bytes(set(range(0x21, 0x7F)) - set(b"#&+="))
 """Of a value that cannot end the request's target, and that is all of one parameter."""
 _HOLE = b"\n"
-"""In place of the value: no query has a line's end in it."""
+"""In place of the value: neither a query nor a request's target has a line's end in it."""
+
+
+def cut_metadata(data: bytes, begin: int, end: int) -> tuple[bytes, bytes] | None:
+    """The shape of bytes with a query between ``begin`` and ``end``, which lacks the metadata, and the metadata.
+
+    None for a query without metadata, and for a value of characters that are special in a query.
+    """
+    at = data.find(_METADATA, begin, end)
+    if at < 0:
+        return None
+    start = at + len(_METADATA)
+    stop = data.find(b"&", start, end)
+    if stop < 0:
+        stop = end
+    value = data[start:stop]
+    return None if value.translate(None, _TARGET_CHARS) else (data[:start] + _HOLE + data[stop:], value)
+
+
+def is_model(command: object, parameters: Parameters) -> bool:
+    """Whether the command of these parameters is that of others with the same shape, but for the metadata.
+
+    Of plain parameters each has a name of its own: the metadata of the command are of the value that was cut out.
+    """
+    return type(command) is RegisterInstance and parameters.plain is not None
 
 
 class ParseMemo:
@@ -63,16 +87,13 @@ class WriteMemo:
         Raises:
             InvalidParam: as the parser.
         """
-        start = query.find(METADATA) + len(METADATA)
-        if PASSWORD in query:
-            return parser(parameters())  # what holds one is not kept
-        if start < len(METADATA):
+        cut = cut_metadata(query, 0, len(query))
+        if PASSWORD in query or (cut is None and _METADATA in query):
+            return parser(parameters())  # what holds a password is not kept, nor what is another one each time
+        if cut is None:
             return self._parse_whole(parser, query, parameters)
-        end = query.find(b"&", start)
-        value = query[start:] if end < 0 else query[start:end]
-        if value.translate(None, TARGET_CHARS):
-            return parser(parameters())
-        key = (parser, query[:start] + _HOLE + query[start + len(value) :])
+        shape, value = cut
+        key = (parser, shape)
         model = self._memo.made.get(key)
         if model is not None:
             if model[0] == value:
@@ -83,8 +104,7 @@ class WriteMemo:
                 return command
         found = parameters()
         made = parser(found)
-        # Of plain parameters each has a name of its own: the metadata of the command are of this value.
-        if type(made) is RegisterInstance and found.plain is not None:
+        if is_model(made, found):
             self._memo.keep(key, (value, made))
         return made
 

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from app.http.api.call import CLIENT_ADDRESS, SHORT_CHANGE, WANTS_CHANGE, Call, Route, Services
+from app.http.api.call import CLIENT_ADDRESS, DEADLINE, SHORT_CHANGE, WANTS_CHANGE, Call, Route
+from app.http.api.parse_memo import WriteMemo
 from app.http.api.write_batches import BatchedCall
 from app.http.input.params import Parameters
 
@@ -13,18 +14,10 @@ C = TypeVar("C")
 class PassedOnCall(Call):
     """A call of a batch, on the event loop; it comes from the member that sent the batch."""
 
-    __slots__ = ("_all_headers", "_deadline", "_one", "_own", "_services")
+    __slots__ = ("_all_headers", "_batch", "_deadline", "_known", "_one")
 
-    def __init__(
-        self,
-        batch: Call,
-        deadline: str | None,
-        own: Mapping[str, str],
-        row: Route,
-        one: BatchedCall,
-        services: Services,
-    ) -> None:
-        """``own``: the headers of the batch that each of its calls has, too, and ``deadline`` is one of them."""
+    def __init__(self, batch: Call, row: Route, one: BatchedCall, known: WriteMemo) -> None:
+        """``batch``: the call that brought it, whose sender and deadline it has."""
         self.method = row.method
         self.path = row.path
         self.raw_query = one.query
@@ -39,16 +32,19 @@ class PassedOnCall(Call):
         self.address = None
         self.memo = None
         self._parameters: Parameters | None = None
+        self._batch = batch
+        self._deadline = batch.deadline
+        self._known = known
         self._one = one
-        self._own = own
-        self._deadline = deadline
-        self._services = services
         self._all_headers: dict[str, str] | None = None
 
     @property
     def headers(self) -> Mapping[str, str]:  # type: ignore[override]
         if self._all_headers is None:
-            self._all_headers = self._one.headers(self._own)
+            own = {"user-agent": self._batch.agent}
+            if self._deadline is not None:
+                own[DEADLINE] = self._deadline
+            self._all_headers = self._one.headers(own)
         return self._all_headers
 
     def header(self, name: str) -> str | None:
@@ -69,4 +65,4 @@ class PassedOnCall(Call):
     def parse(self, parser: Callable[[Parameters], C]) -> C:
         if self.body:
             return parser(self.parameters)
-        return self._services.written.parse(parser, self.raw_query, lambda: self.parameters)
+        return self._known.parse(parser, self.raw_query, lambda: self.parameters)

@@ -93,13 +93,7 @@ def quick_metadata(escaped: bytes) -> Metadata | None:
     It is another one each time: an instance changed. So it is not looked for among those that are kept.
     """
     text = plain_value(escaped.decode())
-    if not text or len(text) > KEPT_CHARS_MAX:
-        return None
-    try:
-        fields: Any = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        fields = None
-    return fields if type(fields) is dict and {*map(type, fields.values())} <= _TEXTS else _read_metadata(text)
+    return _read_metadata(text) if text and len(text) <= KEPT_CHARS_MAX else None
 
 
 def quick_register(values: Mapping[str, str], ephemeral: bool) -> RegisterInstance | None:

@@ -150,10 +150,7 @@ class HttpConnection(asyncio.Protocol):
         self.seen_s = server.now_s
         self._queue.take(data)
         if self.out:
-            if self._reader.ended or self._out_bytes > SOON_BYTES_MAX:
-                self.flush()
-            else:
-                server.sends.add(self.send)
+            self.flush_soon()
 
     def eof_received(self) -> bool:
         """The client sends nothing more; what it sent is still answered, but for TLS, which closes both ways."""

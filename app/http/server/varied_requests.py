@@ -5,14 +5,11 @@ from typing import Any
 
 from app.auth.access_control import Session
 from app.http.api.call_memo import ParsedCall
-from app.http.api.parse_memo import METADATA, TARGET_CHARS
+from app.http.api.parse_memo import cut_metadata, is_model
 from app.http.input.hot_params import quick_metadata
 from app.http.server.request import Request
 from app.http.server.request_memo import RequestFacts, RequestMemo
-from app.naming.registry.operations import RegisterInstance
 
-_HOLE = b"\n"
-"""In place of the value: bytes with it are no request, so that a shape is never taken for one."""
 # ``_new_tuple(Request, (...))`` is ``Request(...)`` without its function in Python.
 _new_tuple = tuple.__new__
 
@@ -42,8 +39,7 @@ class VariedFacts(RequestFacts):
             command = model.command.with_metadata(metadata)
         if command is None:
             command = parser(call.parameters)
-            # Of plain parameters each has a name of its own: the metadata of the command are of this value.
-            if type(command) is RegisterInstance and call.parameters.plain is not None:
+            if is_model(command, call.parameters):
                 model.parser, model.command = parser, command
         self.parser, self.command = parser, command
         return command
@@ -81,18 +77,8 @@ def _cut(data: bytes) -> tuple[bytes, bytes, bytes] | None:
 
     What comes before its target begins and ends is the method.
     """
-    at = data.find(METADATA)
-    if at < 0:
-        return None
     method_end = data.find(b" ")
     target_end = data.find(b" ", method_end + 1)
-    if not 0 < method_end < at < target_end:
+    if not 0 < method_end < target_end or (cut := cut_metadata(data, method_end, target_end)) is None:
         return None
-    start = at + len(METADATA)
-    end = data.find(b"&", start, target_end)
-    if end < 0:
-        end = target_end
-    value = data[start:end]
-    if value.translate(None, TARGET_CHARS):
-        return None
-    return data[:start] + _HOLE + data[end:], value, data[method_end + 1 : target_end]
+    return *cut, data[method_end + 1 : target_end]

@@ -61,8 +61,8 @@ def register(call: Call, services: Services) -> Answer:
     """Register an instance, or replace it as a whole."""
     command = call.parse(_register_parser(services))
     if command.ephemeral:
-        if owner := owner_elsewhere(call, services, command.service):
-            return Forward(command.service) if isinstance(owner, str) else owner
+        if other := elsewhere(call, services, command.service):
+            return other
         done = services.naming.register(command)
         if done is not None:
             audit_replaced(call, services, "register", command, done)

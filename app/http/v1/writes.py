@@ -7,7 +7,7 @@ from time import perf_counter
 import orjson
 
 from app.auth.access_rules import MEMBERS, Action, Scope
-from app.http.api.call import DEADLINE, JSON, ROUTES, Answer, Call, Reply, Route, Services, route
+from app.http.api.call import JSON, ROUTES, Answer, Call, Reply, Route, Services, route
 from app.http.api.hot_run import run_hot
 from app.http.api.passed_on import PassedOnCall
 from app.http.api.write_batches import WRITES_PATH, BatchedCall, decode_calls, entry_of
@@ -36,9 +36,6 @@ def answer_writes(call: Call, services: Services, run: Run) -> Reply:
     calls = decode_calls(call.body)
     if not call.on_loop:
         return Reply(200, orjson.dumps([None] * len(calls)), JSON)
-    own, deadline = {"user-agent": call.agent}, call.deadline
-    if deadline is not None:
-        own[DEADLINE] = deadline
     counts = services.instruments.counts_requests
 
     def entry(one: BatchedCall) -> list[object] | None:
@@ -46,7 +43,7 @@ def answer_writes(call: Call, services: Services, run: Run) -> Reply:
         if row is None:
             return None
         begun_s = perf_counter()
-        answer = run(row, PassedOnCall(call, deadline, own, row, one, services), services)
+        answer = run(row, PassedOnCall(call, row, one, services.written), services)
         if not isinstance(answer, Reply) or answer.stream is not None:
             return None
         if counts:

@@ -150,20 +150,11 @@ def register(
     Source: Nacos 1.4.1 ServiceManager.updateIpAddresses.
     """
     metadata = shared.metadata({} if command.metadata is None else command.metadata, size)
-    weight = check_weight(command.weight)
-    app: str | None
-    instance_id: str | None
-    if old is not None and old.app == command.app and old.weight == weight and old.service_name == command.service:
-        # The address is the same, as it was found by it, and so is nearly all else.
-        ip, port, service, cluster = old.ip, old.port, old.service_name, old.cluster_name
-        app, weight, instance_id = old.app, old.weight, kept_id(old)
-    else:
-        instance_id = make_instance_id(command, metadata, ids) if old is None else old.instance_id
-        ip, port = command.ip, shared.port(command.port)
-        service, cluster, app, weight = shared.traits((command.service, command.cluster, command.app, weight))
+    traits = (command.service, command.cluster, command.app, check_weight(command.weight))
+    service, cluster, app, weight = shared.traits(traits)
     return Instance(
-        ip,
-        port,
+        command.ip,
+        shared.port(command.port),
         cluster,
         service,
         weight,
@@ -172,7 +163,7 @@ def register(
         command.ephemeral,
         metadata=metadata,
         app=app,
-        instance_id=instance_id,
+        instance_id=make_instance_id(command, metadata, ids) if old is None else old.instance_id,
     )
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from app.naming.limits.admission import Admission
 from app.naming.model.contents import list_content
 from app.naming.model.id_allocator import IdAllocator
-from app.naming.model.keys import instance_key, parse_datum_key
+from app.naming.model.keys import parse_datum_key
 from app.naming.model.meta import metadata_bytes
 from app.naming.model.model import (
     DELETE_TIMEOUT_MS,
@@ -115,7 +115,7 @@ class Registry:
         if operations.is_numbered(command.metadata):
             self._make_id_allocator(command.namespace, command.service)
         with self._lock:
-            key = instance_key(command.ip, command.port, command.cluster)
+            key = operations.key_of(command)
             service = self.table.get(command.namespace, command.service)
             old = service.stored.get(key) if service is not None else None
             is_listed = service is not None and not service.dropped and not service.hidden
@@ -130,8 +130,7 @@ class Registry:
             else:
                 known = old.instance
                 grown = size - metadata_bytes(known.metadata)
-                if grown > 0 or not is_listed:
-                    self.table.admit(command.namespace, command.service, service, 0, grown)
+                self.table.admit(command.namespace, command.service, service, 0, grown)
             if service is None or not is_listed:
                 service = self.table.open(command.namespace, command.service, now_ms)
             if is_same and known is not None:
