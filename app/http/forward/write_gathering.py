@@ -28,6 +28,11 @@ log = logging.getLogger(__name__)
 
 GATHER_S = 0.005
 """Two writes go together for about the cost of one: of some hundred a second to one member, most find company so."""
+COMPANY_S = 0.1
+"""For so long after several went together, calls wait for others, though one may have gone by itself meanwhile."""
+MANY = 8
+"""So many calls, or as many as went last if those were more, wait no longer: where clients write on as soon as they are
+answered, all have come then. With less than this, chance would make ever fewer go together."""
 _REFUSED = range(HTTPStatus.BAD_REQUEST, HTTPStatus.INTERNAL_SERVER_ERROR)
 """The member does not read batches as this one writes them, or does not list this one yet; it executed nothing. What
 it says of a batch is no answer to a client."""
@@ -50,7 +55,7 @@ class BatchLinks(Protocol):
 class _Gathering:
     """The calls for one member that wait to be sent, and how many batches are under way to it."""
 
-    __slots__ = ("calls", "deadline_s", "had_company", "sent_s", "timer", "told", "under_way")
+    __slots__ = ("calls", "company_until_s", "deadline_s", "enough", "timer", "told", "under_way")
 
     def __init__(self) -> None:
         self.calls: list[BatchedCall] = []
@@ -58,15 +63,15 @@ class _Gathering:
         self.deadline_s = 0.0
         """Of the first of them, which is the earliest."""
         self.timer: asyncio.Handle | None = None
-        self.sent_s = 0.0
-        """When the last of them were sent, by the loop's time."""
-        self.had_company = False
-        """Several were sent then: of one client that writes on and on, no call waits for others."""
+        self.company_until_s = 0.0
+        """Until then, by the loop's time, a call waits for others; of one client that writes on and on, none does."""
+        self.enough = MANY
+        """So many calls wait for no further ones."""
         self.under_way = 0
 
 
 class WriteBatches:
-    """Gathers calls of one turn of the loop; where several were sent just now, for ``GATHER_S``.
+    """Gathers calls of one turn of the loop; where several went together lately, for ``GATHER_S`` or until enough came.
 
     Used on the loop's thread only. What was sent and not answered may have been executed, every call of it.
     """
@@ -90,12 +95,15 @@ class WriteBatches:
         if not gathering.calls:
             gathering.deadline_s = deadline_s
             loop, flush = self._loop, partial(self._flush, member, gathering)
-            waits = gathering.under_way or (gathering.had_company and loop.time() - gathering.sent_s < GATHER_S)
+            waits = gathering.under_way or loop.time() < gathering.company_until_s
             gathering.timer = loop.call_later(GATHER_S, flush) if waits else loop.call_soon(flush)
         gathering.calls.append(one)
         gathering.told.append(told)
         if len(gathering.calls) >= CALLS_MAX:
             self._flush(member, gathering)
+        elif len(gathering.calls) == gathering.enough and gathering.timer is not None:
+            gathering.timer.cancel()
+            gathering.timer = self._loop.call_soon(self._flush, member, gathering)  # others may come in this turn
         return True
 
     def _forget_idle(self) -> None:
@@ -110,12 +118,14 @@ class WriteBatches:
         calls, told = gathering.calls, gathering.told
         if not calls:
             return
-        gathering.calls, gathering.told, gathering.sent_s = [], [], self._loop.time()
-        gathering.had_company = len(calls) > 1
+        gathering.calls, gathering.told = [], []
+        gathering.enough = max(len(calls), MANY)
         if len(calls) == 1:
             told[0](None)
             return
-        left_ms = int((gathering.deadline_s - self._loop.time()) * 1_000)
+        now_s = self._loop.time()
+        gathering.company_until_s = now_s + COMPANY_S
+        left_ms = int((gathering.deadline_s - now_s) * 1_000)
         requests = self._links.requests
         headers = {"user-agent": MEMBER_AGENT, **requests.hop_headers(member, left_ms, relay=False)}
         request = requests.signed("PUT", self._context_path + WRITES_PATH, member, headers, encode_calls(calls))

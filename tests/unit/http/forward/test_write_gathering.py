@@ -11,7 +11,7 @@ from app.http.api.call import ROUTES, Answer, Call, Forward, Reply
 from app.http.api.write_batches import CALL_BYTES_MAX, CALLS_MAX, WRITES_PATH, decode_calls
 from app.http.blueprints import MODULES
 from app.http.forward.on_loop import HOLD_S, LoopForwarder
-from app.http.forward.write_gathering import GATHER_S
+from app.http.forward.write_gathering import COMPANY_S, GATHER_S, MANY
 from app.http.server.reply_head import head_of
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
@@ -251,6 +251,59 @@ def test_calls_behind_a_batch_wait_for_each_other_and_then_go_together() -> None
             await until(lambda: all(entry.told.values()))
             entry.forwarder.close()
         assert [len(decode_calls(one.body)) for one in server.received] == [3, 3]
+
+    run_loop(main)
+
+
+def executed(asked: Asked) -> bytes:
+    """The answer ``ok``, to each call of a batch, too."""
+    return answer(orjson.dumps([[None, None]] * len(decode_calls(asked.body)))) if is_batch(asked) else answer()
+
+
+def test_calls_find_company_for_a_while_after_others_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    gather_s = 0.5  # many turns of the loop
+    monkeypatch.setattr("app.http.forward.write_gathering.GATHER_S", gather_s)
+
+    async def main(loop: SkippingLoop) -> None:
+        async with member_server(executed) as server:
+            entry = Entry(loop, server)
+            await entry.answered(three())
+            loop.skip(COMPANY_S / 2)
+            for one in three():
+                entry.forward([one])
+                await turns(3)
+            assert len(server.received) == 1
+            loop.skip(gather_s)
+            await until(lambda: all(entry.told.values()))
+            loop.skip(COMPANY_S)
+            begun_s = loop.time()
+            await entry.answered(three()[:1])
+            assert loop.time() - begun_s < gather_s, "nobody had company lately"
+            entry.forwarder.close()
+        assert [len(decode_calls(one.body)) if is_batch(one) else 1 for one in server.received] == [3, 3, 1]
+
+    run_loop(main)
+
+
+@pytest.mark.parametrize("before", [2, MANY, MANY + 3])
+def test_as_many_calls_as_went_before_wait_no_longer_if_they_are_many(
+    monkeypatch: pytest.MonkeyPatch, before: int
+) -> None:
+    monkeypatch.setattr("app.http.forward.write_gathering.GATHER_S", 60.0)
+    enough = max(before, MANY)
+
+    async def main(loop: SkippingLoop) -> None:
+        async with member_server(executed) as server:
+            entry, begun_s = Entry(loop, server), loop.time()
+            await entry.answered([register(f"10.0.0.{number}") for number in range(before)])
+            for number in range(enough):
+                assert len(server.received) == 1
+                entry.forward([register(f"10.0.1.{number}")])
+                await turns(1)
+            await until(lambda: all(entry.told.values()))
+            assert loop.time() - begun_s < 60.0
+            entry.forwarder.close()
+        assert [len(decode_calls(one.body)) for one in server.received] == [before, enough]
 
     run_loop(main)
 
