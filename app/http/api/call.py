@@ -126,6 +126,10 @@ class Call:
         """The command that a parser makes of the parameters. On the loop, commands of repeated queries are reused."""
         return parser(self.parameters)
 
+    def like(self, parser: Callable[[Parameters], C]) -> C | None:
+        """A command that differs from that of ``parse`` in the metadata at most; None where none is known."""
+        return None
+
     def give_token(self, token: str, *secrets: str) -> None:
         """Take parameters out, and have a member that the call is passed on to get a token in their place."""
         self.hop_token = token

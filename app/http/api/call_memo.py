@@ -34,6 +34,10 @@ class CallMemo:
         self.parser, self.command = parser, command
         return command
 
+    def like(self, parser: Callable[..., Any]) -> Any:
+        """A command that differs from that of ``parse`` in the metadata at most; None where none is known."""
+        return None
+
     def allow(self, version: int, session: Session) -> None:
         """Take note that the user of a session may make the call, under this version of the users."""
         self.allowed = version, session

@@ -44,6 +44,9 @@ class VariedFacts(RequestFacts):
         self.parser, self.command = parser, command
         return command
 
+    def like(self, parser: Callable[..., Any]) -> Any:
+        return self._model.command if self._model.parser is parser else None
+
 
 def find_varied(known: RequestMemo[Request], data: bytes) -> Request | None:
     """The request that a piece of bytes is, behind a whole request; None for one that is to be parsed.

@@ -59,10 +59,10 @@ _ZIPPED = {"Content-Encoding": "gzip", **_VARIES}
 )
 def register(call: Call, services: Services) -> Answer:
     """Register an instance, or replace it as a whole."""
-    command = call.parse(_register_parser(services))
+    command = _registration(call, services)
+    if not isinstance(command, RegisterInstance):
+        return command
     if command.ephemeral:
-        if other := elsewhere(call, services, command.service):
-            return other
         done = services.naming.register(command)
         if done is not None:
             audit_replaced(call, services, "register", command, done)
@@ -71,6 +71,19 @@ def register(call: Call, services: Services) -> Answer:
         return other
     services.durable.register(command)
     return OK
+
+
+def _registration(call: Call, services: Services) -> RegisterInstance | Answer:
+    """The registration that a call asks for; in its place the answer, where another member owns the service.
+
+    That member reads, and refuses, what the metadata say.
+    """
+    parser = _register_parser(services)
+    like = call.like(parser)
+    command = call.parse(parser) if like is None else like
+    if command.ephemeral and (other := elsewhere(call, services, command.service)):
+        return other
+    return command if like is None else call.parse(parser)
 
 
 def _register_parser(services: Services) -> Callable[[Parameters], RegisterInstance]:
@@ -146,10 +159,10 @@ def update(call: Call, services: Services) -> Answer:
 
 def answer_update(call: Call, services: Services, strict: bool) -> Answer:
     """Replace an instance; an unknown one is refused if ``strict``, else registered."""
-    command = call.parse(_register_parser(services))
+    command = _registration(call, services)
+    if not isinstance(command, RegisterInstance):
+        return command
     if command.ephemeral:
-        if other := elsewhere(call, services, command.service):
-            return other
         if call.on_loop and strict and _is_large(services, command):
             return DECLINE  # all instances are looked through for one that is missing
         done = services.naming.update(command, strict)

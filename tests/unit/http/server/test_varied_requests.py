@@ -9,7 +9,7 @@ import pytest
 from app.http.server.request_memo import RequestMemo
 from app.http.server.varied_requests import VariedFacts, find_varied
 from tests.support.auth import add_user, node_with_users
-from tests.support.fake_node import FakeNode
+from tests.support.fake_node import FakeNode, StubCluster
 from tests.support.loops import SkippingLoop, run_loop
 from tests.support.served import Served, served
 from tests.support.wire import request
@@ -144,3 +144,26 @@ def test_a_right_that_is_gone_is_gone_for_them() -> None:
             assert wire.statuses() == [200] * 4 + [403] * 2
 
     run_loop(main)
+
+
+def test_what_the_metadata_say_is_read_by_the_member_that_owns_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    passed_on: list[bytes] = []
+    wrong = register('{"n":{"m":1}}')
+    node = FakeNode(cluster=StubCluster(standalone=False))
+
+    async def main(_: SkippingLoop) -> None:
+        with served(node) as one:
+            monkeypatch.setattr(
+                one.server._forwarder, "forward", lambda call, *_: passed_on.append(call.raw_query), raising=True
+            )
+            wire = one.connect()
+            for call in [*(register(f"n={number}") for number in range(3)), wrong, register("n=3")]:
+                wire.send(call)
+            assert wire.statuses() == [200, 200, 200, 400, 200]
+            node.cluster.give_to("127.0.0.2:8848")
+            wire.send(wrong)
+            assert wire.statuses() == [200, 200, 200, 400, 200], "it waits for the owner's answer"
+
+    run_loop(main)
+    assert passed_on == [wrong.split(b" ")[1].partition(b"?")[2]]
+    assert metadata_of(node) == (2.0, {"n": "3"})
