@@ -191,8 +191,8 @@ class DistroRuntime:
             if watch.did(event) >= EVENTS_S_MAX and number < len(events):
                 self._mailbox.put_back(events[number:])
                 break
-        for key, changed_s in keys.items():
-            protocol.sync(key, now_ms, changed_s)
+        if keys:
+            protocol.sync_all(keys, now_ms)
         watch.did(f"{len(keys)} changed keys")
         ran_s, self._ran_s = self._ran_s, process_ran_s()
         actions, next_ms = protocol.tick(now_ms, int((self._ran_s - ran_s) * 1_000))

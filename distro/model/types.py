@@ -3,7 +3,7 @@
 import enum
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from distro.model.errors import CodecError
 from distro.model.value import ordered_value, value
@@ -92,9 +92,11 @@ class DataOperation(enum.Enum):
     QUERY = "QUERY"
 
 
-@value
-class DistroKey:
-    """A key of one resource type; the type finds its store, codec and transport agent."""
+class DistroKey(NamedTuple):
+    """A key of one resource type; the type finds its store, codec and transport agent.
+
+    (A tuple: each change is looked up under its key a dozen times, and a tuple's hash needs no function in Python.)
+    """
 
     resource_type: str
     key: str

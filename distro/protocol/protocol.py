@@ -135,20 +135,27 @@ class DistroProtocol:
         self.members.report_all_now(now_ms)
 
     def sync(self, key: DistroKey, now_ms: int, changed_s: float | None = None) -> None:
-        """Send the key, which changed here, to every reachable peer that takes its resource type.
+        """As ``sync_all``, of one key; ``changed_s`` is None for a change that no reader sees."""
+        self.sync_all({key: changed_s}, now_ms)
 
-        ``changed_s``: when its oldest change was made that is not known yet; None for what no reader sees.
+    def sync_all(self, changed: Mapping[DistroKey, float | None], now_ms: int) -> None:
+        """Send these keys, which changed here, to every reachable peer that takes their resource types.
+
+        ``changed``: when the oldest change of each was made that is not known yet; None for what no reader sees.
         """
+        due_ms = now_ms + self._config.sync_delay_ms
         for peer, queue in self._queues.items():
-            if not self._takes(peer, key.resource_type):
-                continue
-            if queue.reachable:
-                queue.tasks.add(key, now_ms + self._config.sync_delay_ms)
-                if changed_s is not None:
-                    self.traces[peer].changed(key, changed_s)
-            else:
-                self.stats.sync_dropped += 1
-                self.traces[peer].not_counted += 1
+            taken, trace = self._types_for(peer), self.traces[peer]
+            for key, changed_s in changed.items():
+                if key.resource_type not in taken:
+                    continue
+                if queue.reachable:
+                    queue.tasks.add(key, due_ms)
+                    if changed_s is not None:
+                        trace.changed(key, changed_s)
+                else:
+                    self.stats.sync_dropped += 1
+                    trace.not_counted += 1
 
     def claim_later(self, key: DistroKey) -> None:
         """Claim the key once the view is steady, if it is ours and has another writer then (R2)."""
@@ -641,7 +648,7 @@ class DistroProtocol:
             queue.verify_due_ms = now_ms + (
                 min(interval_ms, RELAY_INTERVAL_MS) if peer in self._relayed else interval_ms
             )
-            taken = tuple(name for name in self._components if self._takes(peer, name))
+            taken = self._types_for(peer)
             queue.verify_types = [ALL_TYPES] if self._compares_digests(peer) else list(taken)
             queue.verify_again.clear()
         resource_type = queue.next_verify_type(now_ms)
@@ -649,7 +656,7 @@ class DistroProtocol:
             return None
         self.stats.verify_sent += 1
         if resource_type == ALL_TYPES:
-            taken = tuple(name for name in self._components if self._takes(peer, name))
+            taken = self._types_for(peer)
             held = max([len(self._components[name].digest) for name in taken], default=0)
             sampled = sample_after(queue.sampled, self._config.verify_interval_ms, self._config.sample_ms, held)
             deadline_ms = now_ms + self._config.verify_timeout_ms
@@ -699,9 +706,10 @@ class DistroProtocol:
         member = self.members.get(peer)
         return self._is_own_kind(peer) and member is not None and CAPABILITY_DIGESTS in member.capabilities
 
-    def _takes(self, peer: str, resource_type: str) -> bool:
-        """Whether the peer gets data of this resource type."""
-        return self.members.kind(peer) in self._components[resource_type].taken_by
+    def _types_for(self, peer: str) -> tuple[str, ...]:
+        """The resource types of which the peer gets data."""
+        kind = self.members.kind(peer)
+        return tuple(name for name, part in self._components.items() if kind in part.taken_by)
 
     def mapper_of(self, resource_type: str) -> DistroMapper:
         """The present mapper of a resource type. Called from any thread."""
