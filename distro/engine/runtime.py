@@ -192,7 +192,7 @@ class DistroRuntime:
                 self._mailbox.put_back(events[number:])
                 break
         if keys:
-            protocol.sync_all(keys, now_ms)
+            protocol.sync(keys, now_ms)
         watch.did(f"{len(keys)} changed keys")
         ran_s, self._ran_s = self._ran_s, process_ran_s()
         actions, next_ms = protocol.tick(now_ms, int((self._ran_s - ran_s) * 1_000))

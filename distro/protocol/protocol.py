@@ -134,11 +134,7 @@ class DistroProtocol:
         self._leaving = leaving
         self.members.report_all_now(now_ms)
 
-    def sync(self, key: DistroKey, now_ms: int, changed_s: float | None = None) -> None:
-        """As ``sync_all``, of one key; ``changed_s`` is None for a change that no reader sees."""
-        self.sync_all({key: changed_s}, now_ms)
-
-    def sync_all(self, changed: Mapping[DistroKey, float | None], now_ms: int) -> None:
+    def sync(self, changed: Mapping[DistroKey, float | None], now_ms: int) -> None:
         """Send these keys, which changed here, to every reachable peer that takes their resource types.
 
         ``changed``: when the oldest change of each was made that is not known yet; None for what no reader sees.
@@ -485,10 +481,8 @@ class DistroProtocol:
         self._claims.refused(refused, now_ms)
         if claimed:
             self.on_claimed(claimed)
-        for key in claimed:
-            self.stats.claims += 1
-            self.sync(key, now_ms)
-        if claimed:
+            self.stats.claims += len(claimed)
+            self.sync(dict.fromkeys(claimed), now_ms)
             LOG.info("took over %d keys", len(claimed))
 
     def on_claim_failed(self, now_ms: int) -> None:

@@ -117,7 +117,7 @@ class Engine:
         """Register an instance here and tell the protocol."""
         self.registry.register(RegisterInstance(service, "10.1.0.1", port), self.now_ms)
         key = datum_key("public", service)
-        self.protocol.sync(DistroKey(INSTANCE_LIST, key), self.now_ms)
+        self.protocol.sync({DistroKey(INSTANCE_LIST, key): None}, self.now_ms)
         return key
 
     def copy(self, service: str, version: Version) -> str:

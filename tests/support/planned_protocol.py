@@ -10,7 +10,7 @@ from distro.model.config import DistroConfig
 from distro.model.errors import TransportError
 from distro.model.monitor import DistroStats, EngineTimes
 from distro.model.ports import Component
-from distro.model.types import Action, DistroKey, Member, MemberState, PeerReport
+from distro.model.types import Action, Member, MemberState, PeerReport
 from tests.support.named_store import NamedStore, ValueChecksum
 
 RESOURCE_TYPE = "t"
@@ -52,9 +52,6 @@ class PlannedProtocol:
         self.told.append(("tick", now_ms))
         plan = self.plans.pop(0) if self.plans else ([], now_ms + 3_600_000)
         return plan() if callable(plan) else plan
-
-    def sync(self, key: DistroKey, now_ms: int, changed_s: float) -> None:
-        self.told.append(("sync", key, now_ms, changed_s))
 
     def pending(self) -> int:
         return self.waiting

@@ -128,7 +128,7 @@ class Call:
 
     def like(self, parser: Callable[[Parameters], C]) -> C | None:
         """A command that differs from that of ``parse`` in the metadata at most; None where none is known."""
-        return None
+        return None if self.memo is None else self.memo.like(parser)
 
     def give_token(self, token: str, *secrets: str) -> None:
         """Take parameters out, and have a member that the call is passed on to get a token in their place."""

@@ -35,7 +35,7 @@ class CallMemo:
         return command
 
     def like(self, parser: Callable[..., Any]) -> Any:
-        """A command that differs from that of ``parse`` in the metadata at most; None where none is known."""
+        """See ``Call.like``."""
         return None
 
     def allow(self, version: int, session: Session) -> None:

@@ -90,6 +90,3 @@ class LoopCall(Call):
             made = parser(self.parameters)
             self._parsed.keep(key, made)
         return made
-
-    def like(self, parser: Callable[[Parameters], C]) -> C | None:
-        return None if self.memo is None else self.memo.like(parser)

@@ -614,8 +614,7 @@ class SimMember:
         events, keys = self.mailbox.take()
         for event in events:
             event(protocol, now_ms)
-        for key in keys:
-            protocol.sync(key, now_ms, now_ms / 1_000)
+        protocol.sync(dict.fromkeys(keys, now_ms / 1_000), now_ms)
         actions, next_ms = protocol.tick(now_ms)
         if protocol.mapper.servers != seen:
             self.world.trace(self.address, f"sees {', '.join(protocol.mapper.servers)}")

@@ -46,7 +46,7 @@ class NoVerify(SimMember):
 
 
 class NoSendsProtocol(DistroProtocol):
-    def sync(self, key: DistroKey, now_ms: int, changed_s: float | None = None) -> None:
+    def sync(self, changed: Mapping[DistroKey, float | None], now_ms: int) -> None:
         pass
 
 

@@ -95,13 +95,13 @@ def test_sends_to_a_peer_are_timed_from_the_change(tmp_path: Path) -> None:
     name = datum_key("public", "g@@k")
     key = DistroKey(INSTANCE_LIST, name)
     node.domain.registry.register(RegisterInstance("g@@k", "10.1.0.1", 80), 1_000)
-    protocol.sync(key, 1_000, 1.0)
+    protocol.sync({key: 1.0}, 1_000)
     for outcome, now_ms in ((Outcome.FAILED, 2_000), (Outcome.DELIVERED, 61_000)):
         queue.in_flight = tuple(queue.tasks.pop_due(1 << 40, 10))
         queue.call = action = SyncData(PEER, INSTANCE_LIST, (name,), 0)
         protocol.traces[PEER].begun([key])
         protocol.on_sync_done(action, outcome, Received(ages_ms={name: 500.0}, pushed_ms={name: 20.0}), now_ms)
-        protocol.sync(key, now_ms, now_ms / 1_000)
+        protocol.sync({key: now_ms / 1_000}, now_ms)
     protocol.times.sent(PEER, 500)
     page = page_of(node.services.metrics)
     assert page[f"rollcall_peer_sends_total|{PEER}|failed"] == page[f"rollcall_peer_sends_total|{PEER}|delivered"] == 1

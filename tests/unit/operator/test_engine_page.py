@@ -25,7 +25,7 @@ def write(engine: Engine, number: int) -> DistroKey:
         name for name in (f"DEFAULT_GROUP@@svc{one}" for one in range(300)) if engine.protocol.mapper.responsible(name)
     ]
     key = DistroKey(INSTANCE_LIST, engine.write(own[number]))
-    engine.protocol.sync(key, engine.now_ms, engine.now_ms / 1_000)
+    engine.protocol.sync({key: engine.now_ms / 1_000}, engine.now_ms)
     return key
 
 

@@ -306,7 +306,7 @@ class TestComponent:
 
     def test_real_nacos_since_2_gets_the_clients_and_nothing_else(self) -> None:
         _, engine = self.make(B, C, D)
-        engine.protocol.sync(DistroKey(HTTP_CLIENTS, client_key(ONE)), engine.now_ms)
+        engine.protocol.sync({DistroKey(HTTP_CLIENTS, client_key(ONE)): None}, engine.now_ms)
         lists = engine.write(engine.service_of(SELF))
         sends = {(one.peer, one.resource_type, one.keys) for one in engine.tick() if isinstance(one, SyncData)}
         assert sends == {

@@ -78,7 +78,7 @@ def test_a_turn_tells_events_then_keys_then_the_time(bed: PlannedRuntime) -> Non
     assert bed.protocol.told == [
         ("leave", NOW_MS),
         ("claim_later", KEYS[0]),
-        ("sync_all", {KEYS[0]: 4.9, KEYS[1]: 4.95}, NOW_MS),
+        ("sync", {KEYS[0]: 4.9, KEYS[1]: 4.95}, NOW_MS),
         ("tick", NOW_MS),
     ]
 

@@ -183,7 +183,7 @@ def test_an_unreachable_peer_is_told_of_once_and_not_counted(
 
 def written(engine: Engine, service: str) -> DistroKey:
     key = DistroKey(INSTANCE_LIST, engine.write(service))
-    engine.protocol.sync(key, engine.now_ms, engine.now_ms / 1_000)
+    engine.protocol.sync({key: engine.now_ms / 1_000}, engine.now_ms)
     return key
 
 

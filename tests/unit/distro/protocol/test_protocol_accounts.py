@@ -416,7 +416,7 @@ def test_a_report_names_so_many_waiting_keys_at_most() -> None:
     engine.tick(CONFIG.report_interval_ms)
     for number in range(WAITING_MAX + 5):
         store.put(f"k{number}", Version(1, 0, ME))
-        engine.protocol.sync(DistroKey("t", f"k{number}"), engine.now_ms)
+        engine.protocol.sync({DistroKey("t", f"k{number}"): None}, engine.now_ms)
     engine.tick()
     assert list(engine.protocol.waiting_for(B)["t"]) == [f"k{number}" for number in range(WAITING_MAX)]
 

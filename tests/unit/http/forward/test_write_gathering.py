@@ -227,12 +227,17 @@ def test_a_call_for_another_owner_is_held_and_goes_there() -> None:
     run_loop(main)
 
 
+def executed(asked: Asked) -> bytes:
+    """The answer ``ok``, to each call of a batch, too."""
+    return answer(orjson.dumps([[None, None]] * len(decode_calls(asked.body)))) if is_batch(asked) else answer()
+
+
 def test_calls_behind_a_batch_wait_for_each_other_and_then_go_together() -> None:
     held: list[Asked] = []
 
     def answering(asked: Asked) -> bytes | None:
         if held:
-            return answer(orjson.dumps([[None, None]] * len(decode_calls(asked.body))))
+            return executed(asked)
         held.append(asked)
         return None
 
@@ -253,11 +258,6 @@ def test_calls_behind_a_batch_wait_for_each_other_and_then_go_together() -> None
         assert [len(decode_calls(one.body)) for one in server.received] == [3, 3]
 
     run_loop(main)
-
-
-def executed(asked: Asked) -> bytes:
-    """The answer ``ok``, to each call of a batch, too."""
-    return answer(orjson.dumps([[None, None]] * len(decode_calls(asked.body)))) if is_batch(asked) else answer()
 
 
 def test_calls_find_company_for_a_while_after_others_did(monkeypatch: pytest.MonkeyPatch) -> None:
