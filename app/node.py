@@ -485,7 +485,7 @@ def build_engine(settings: Settings, clock: Clock, domain: Domain, tls: NodeTls)
 
     connect_members(domain, members, cluster)
     address_clients = HttpClients(
-        protocol,
+        lambda: protocol.view,
         domain.registry,
         lambda client_id: send(HTTP_CLIENTS, client_key(client_id)),
         lambda client_id: domain.clients.forget(client_id, absent=True),
@@ -817,7 +817,7 @@ def build_operator(domain: Domain, engine: Engine, clock: Clock, push_states: li
             domain.registry,
             domain.clients,
             domain.records,
-            engine.protocol,
+            lambda: engine.protocol.view,
             history,
             clock,
             cluster.self_address,
@@ -835,7 +835,9 @@ def build_operator(domain: Domain, engine: Engine, clock: Clock, push_states: li
             clock,
             push_states,
         ),
-        EnginePage(engine.protocol, engine.components, engine.stats, clock, engine.runtime.workers),
+        EnginePage(
+            lambda: engine.protocol.view, domain.writer, engine.components, engine.stats, clock, engine.runtime.workers
+        ),
     )
 
 
@@ -859,7 +861,9 @@ def build_metrics(
     dns: DnsFrontend | None,
 ) -> NodeMetrics:
     """Make the metrics over the counters of all parts, those that are added later too."""
-    sources = NodeSources(counters.by_name, domain.naming, domain.clients, push, engine.cluster, engine.protocol)
+    sources = NodeSources(
+        counters.by_name, domain.naming, domain.clients, push, engine.cluster, lambda: engine.protocol.view
+    )
     parts = MetricParts(
         sources,
         engine.protocol.times,
@@ -912,7 +916,7 @@ def build_checker(settings: Settings, domain: Domain, engine: Engine, clock: Clo
     """Make the active health checks of persistent instances that this node is responsible for."""
 
     def clusters() -> list[CheckedCluster]:
-        if not engine.protocol.steady(clock.monotonic_ms()):
+        if not engine.protocol.view.steady(clock.monotonic_ms()):
             return []
         return checked_clusters(domain.registry, engine.cluster.responsible_durable)
 
@@ -942,7 +946,7 @@ def beat_checks(settings: Settings, clock: Clock, domain: Domain, protocol: Dist
     def gate() -> HealthCheckGate:
         now_ms = clock.monotonic_ms()
         confirmed_ms = now_ms if settings.standalone else protocol.members.confirmed_ms
-        may_check = protocol.steady(now_ms) and domain.durable.switches.health_check_enabled
+        may_check = protocol.view.steady(now_ms) and domain.durable.switches.health_check_enabled
         return HealthCheckGate(
             may_check,
             confirmed_ms,
@@ -960,7 +964,7 @@ def ready_line(settings: Settings, protocol: DistroProtocol) -> Tick:
     """Return the tick that prints the ready line once, when the node has loaded."""
 
     def tick(now_ms: int) -> int:
-        if protocol.loading:
+        if protocol.view.loading:
             return now_ms + READY_CHECK_MS
         if settings.announce:
             sys.stdout.write(announce(settings) + "\n")

@@ -84,12 +84,12 @@ class ServedNode:
 
     def knows(self, members: frozenset[str]) -> bool:
         """Whether this member serves, and takes just these and itself for those that carry keys, for long enough."""
-        protocol, own = self.node.engine.protocol, self.node.settings.self_address
-        view = frozenset(protocol.mapper.servers) | {own}
+        engine, own = self.node.engine.protocol.view, self.node.settings.self_address
+        view = frozenset(engine.mapper.servers) | {own}
         return (
             self.node.engine.cluster.state() is MemberState.UP
             and view == members
-            and protocol.steady(self._clock.monotonic_ms())
+            and engine.steady(self._clock.monotonic_ms())
         )
 
     def connect(self, members: tuple[str, ...]) -> None:

@@ -10,8 +10,7 @@ from app.naming.registry.service_table import Counts
 from app.naming.service import NamingService
 from app.replication.membership import Membership
 from distro.model.types import Member
-from distro.protocol.convergence import PeerTrace
-from distro.protocol.protocol import DistroProtocol
+from distro.protocol.engine_view import EngineView, PeerView
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +22,7 @@ class NodeSources:
     clients: Clients
     push: UdpPusher
     cluster: Membership
-    protocol: DistroProtocol
+    view: Callable[[], EngineView]
 
     def counts(self) -> Counts:
         return self.naming.counts(self.cluster.responsible)
@@ -37,11 +36,8 @@ class NodeSources:
     def members(self) -> Sequence[Member]:
         return self.cluster.members()
 
-    def traces(self) -> Mapping[str, PeerTrace]:
-        return self.protocol.traces.copy()
-
-    def pending(self) -> Mapping[str, int]:
-        return self.protocol.pending_keys()
+    def peers(self) -> Mapping[str, PeerView]:
+        return self.view().peers
 
     def unready_reason(self) -> str:
         return self.cluster.unready_reason()

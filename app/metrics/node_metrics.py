@@ -21,7 +21,7 @@ from app.naming.push.udp_subscribers import UdpPushStats
 from app.naming.registry.service_table import Counts
 from distro.model.monitor import EngineTimes, Timings
 from distro.model.types import Member, MemberState
-from distro.protocol.convergence import PeerTrace
+from distro.protocol.engine_view import PeerView
 
 PAGE_MS = 1_000
 """A page is shown again to who asks so soon after another: counting 100,000 services takes 62 to 78 ms of a thread."""
@@ -50,12 +50,8 @@ class Sources(Protocol):
         """All members, this node among them."""
         ...
 
-    def traces(self) -> Mapping[str, PeerTrace]:
-        """What each peer lacks, and how long changes took to it."""
-        ...
-
-    def pending(self) -> Mapping[str, int]:
-        """How many keys wait to be sent, by peer."""
+    def peers(self) -> Mapping[str, PeerView]:
+        """Return the work that is pending for each peer, and how far the peer is."""
         ...
 
     def unready_reason(self) -> str:
@@ -272,8 +268,8 @@ class ClusterCollector(Collector):
             sent.add_metric([peer], stats.bytes)
             if stats.delivered_ms is not None:
                 age.add_metric([peer], max(now_ms - stats.delivered_ms, 0) / 1_000)
-        for peer, count in self._parts.sources.pending().items():
-            pending.add_metric([peer], count)
+        for address, peer_view in self._parts.sources.peers().items():
+            pending.add_metric([address], peer_view.to_send + peer_view.in_flight)
         yield from (sends, keys, sent, age, pending)
 
     def _traces(self) -> Iterator[Metric]:
@@ -294,12 +290,11 @@ class ClusterCollector(Collector):
             f"{PREFIX}peer_unapplied_keys", "Keys with a change that a member lacks.", labels=["peer"]
         )
         now_s = self._parts.monotonic_ms() / 1_000
-        for peer, trace in sorted(self._parts.sources.traces().items()):
-            oldest = trace.oldest()
-            age.add_metric([peer], max(now_s - oldest[1], 0.0) if oldest else 0.0)
-            unapplied.add_metric([peer], trace.unapplied())
-            add_timings(applied, [peer], trace.applied)
-            add_timings(pushed, [peer], trace.pushed)
+        for address, peer in sorted(self._parts.sources.peers().items()):
+            age.add_metric([address], max(now_s - peer.oldest.at_s, 0.0) if peer.oldest else 0.0)
+            unapplied.add_metric([address], peer.unapplied)
+            add_timings(applied, [address], peer.applied)
+            add_timings(pushed, [address], peer.pushed)
         yield from (age, unapplied, applied, pushed)
 
 

@@ -1,4 +1,4 @@
-"""How replication is doing at this member: what an operator reads of the engine. It only reads, from any thread."""
+"""The state of replication at this member, for an operator. Any thread may ask."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -8,18 +8,16 @@ from app.replication.reports import wire_version_of
 from distro.model.monitor import DistroStats, Timings
 from distro.model.ports import Clock, Components
 from distro.model.types import NO_VERSION
-from distro.protocol.convergence import PeerTrace, VerifyRound
-from distro.protocol.protocol import DistroProtocol
-
-KEYS_SHOWN = 20
-"""Of a queue, in the order in which they are sent."""
+from distro.protocol.convergence import VerifyRound
+from distro.protocol.engine_view import EngineView, PeerView
 
 
 @dataclass(frozen=True, slots=True)
 class EnginePage:
     """The page of one node."""
 
-    protocol: DistroProtocol
+    view: Callable[[], EngineView]
+    own_writer: str
     components: Components
     stats: DistroStats
     clock: Clock
@@ -28,57 +26,71 @@ class EnginePage:
 
     def facts(self) -> dict[str, Any]:
         """All of it, as copies. Shape: docs/operations.md."""
-        now_ms = self.clock.monotonic_ms()
-        members, traces = self._members(), self.protocol.traces.copy()
+        view, now_ms = self.view(), self.clock.monotonic_ms()
+        members = _members(view)
         return {
-            "writer": self.protocol.own_writer,
-            "loading": self.protocol.loading,
-            "steady": self.protocol.steady(now_ms),
+            "writer": self.own_writer,
+            "loading": view.loading,
+            "steady": view.steady(now_ms),
             "workers": self.workers(),
             "peers": {
-                peer: {
-                    **members.get(peer, {}),
-                    "queue": queue,
-                    **(self._trace(peer, traces[peer], now_ms) if peer in traces else {}),
-                }
-                for peer, queue in self.protocol.queue_facts(now_ms, KEYS_SHOWN).items()
+                address: {**members.get(address, {}), "queue": _queue(peer, now_ms), **_trace(peer, now_ms)}
+                for address, peer in view.peers.items()
             },
             "versions": {name: self._versions(name) for name in self.components},
             "counters": asdict(self.stats),
         }
 
-    def _members(self) -> dict[str, dict[str, Any]]:
-        return {
-            member.address: {
-                "state": member.state.value,
-                "kind": member.kind.value,
-                "release": member.extend_info.get("version"),
-                "wireVersion": wire_version_of(member.extend_info),
-                "capabilities": sorted(member.capabilities),
-            }
-            for member in self.protocol.members.peers()
-        }
-
-    def _trace(self, peer: str, trace: PeerTrace, now_ms: int) -> dict[str, Any]:
-        oldest = trace.oldest()
-        return {
-            "unapplied": trace.unapplied(),
-            "oldestUnapplied": None
-            if oldest is None
-            else {
-                "resourceType": oldest[0].resource_type,
-                "key": oldest[0].key,
-                "ageMs": round(max(now_ms - oldest[1] * 1_000, 0)),
-                "cause": self.protocol.cause_of(peer, now_ms).value,
-            },
-            "notCounted": trace.not_counted,
-            "convergence": {"applied": _quantiles(trace.applied), "pushed": _quantiles(trace.pushed)},
-            "verify": {name: _round(one, now_ms) for name, one in trace.rounds.copy().items()},
-        }
-
     def _versions(self, resource_type: str) -> dict[str, Any]:
         highest = self.components[resource_type].store.highest_own()
         return {"highestOwn": None if highest == NO_VERSION else highest.to_text()}
+
+
+def _members(view: EngineView) -> dict[str, dict[str, Any]]:
+    return {
+        member.address: {
+            "state": member.state.value,
+            "kind": member.kind.value,
+            "release": member.extend_info.get("version"),
+            "wireVersion": wire_version_of(member.extend_info),
+            "capabilities": sorted(member.capabilities),
+        }
+        for member in view.members
+    }
+
+
+def _queue(peer: PeerView, now_ms: int) -> dict[str, Any]:
+    call = peer.call
+    return {
+        "reachable": peer.reachable,
+        "toSend": peer.to_send,
+        "inFlight": peer.in_flight,
+        "toFetch": peer.to_fetch,
+        "keys": list(peer.keys),
+        "call": None
+        if call is None
+        else {"what": call.what, "resourceType": call.resource_type, "ageMs": now_ms - call.since_ms},
+        "failing": peer.failing,
+        "nextSendInMs": None if peer.next_send_ms is None else peer.next_send_ms - now_ms,
+    }
+
+
+def _trace(peer: PeerView, now_ms: int) -> dict[str, Any]:
+    oldest = peer.oldest
+    return {
+        "unapplied": peer.unapplied,
+        "oldestUnapplied": None
+        if oldest is None
+        else {
+            "resourceType": oldest.key.resource_type,
+            "key": oldest.key.key,
+            "ageMs": round(max(now_ms - oldest.at_s * 1_000, 0)),
+            "cause": oldest.cause.value,
+        },
+        "notCounted": peer.not_counted,
+        "convergence": {"applied": _quantiles(peer.applied), "pushed": _quantiles(peer.pushed)},
+        "verify": {name: _round(one, now_ms) for name, one in peer.rounds.items()},
+    }
 
 
 def _quantiles(timings: Timings) -> dict[str, Any]:

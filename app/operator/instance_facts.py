@@ -22,7 +22,7 @@ from app.replication.record_type import RECORDS
 from distro.members.mapper import DistroMapper, distro_hash
 from distro.model.ports import Clock
 from distro.model.types import DistroKey
-from distro.protocol.protocol import DistroProtocol
+from distro.protocol.engine_view import EngineView
 
 PUBLISHERS_MAX = 20
 SUBSCRIBERS_MAX = 50
@@ -56,7 +56,7 @@ class InstanceFacts:
     registry: Registry
     clients: Clients
     records: Records
-    protocol: DistroProtocol
+    view: Callable[[], EngineView]
     history: InstanceHistory
     clock: Clock
     self_address: str
@@ -78,7 +78,7 @@ class InstanceFacts:
             "run": self.registry.writer,
             "release": __version__,
             "takenMs": self.clock.wall_ms(),
-            "responsible": _owner(self.protocol.mapper, asked.service),
+            "responsible": _owner(self.view().mapper, asked.service),
             "serviceKnown": service is not None and not service.hidden,
             "listed": None,
             "removed": None,
@@ -144,7 +144,7 @@ class InstanceFacts:
             "writtenHereForMs": claimed_ms if is_writer else None,
             "beatTimeoutMs": instance.beat_timeout_ms,
             "deleteTimeoutMs": instance.delete_timeout_ms,
-            "checkedHere": is_writer and self.protocol.steady(now_ms),
+            "checkedHere": is_writer and self.view().steady(now_ms),
             "unhealthyBecause": rule,
         }
 
@@ -178,7 +178,7 @@ class InstanceFacts:
         record: Record | None = next((one.value for one in self.records.datums([key])), None)
         if record is None:
             return
-        owner = _owner(self.protocol.own_mapper, record_tag(key))
+        owner = _owner(self.view().own_mapper, record_tag(key))
         told = {
             "version": record.version.to_text(),
             "by": _member_of(record.changed.writer),
@@ -211,10 +211,11 @@ class InstanceFacts:
         if found["persistent"] or found["persistentRemoved"]:
             keys.append(DistroKey(RECORDS, persistent_key(asked.namespace, asked.service, asked.key)))
         keys.extend(DistroKey(CLIENTS, client_key(one["client"])) for one in found["published"])
+        view = self.view()
         return [
             {"peer": peer, "what": key.resource_type, "is": what}
             for key in keys
-            for peer, what in self.protocol.pending_of(key).items()
+            for peer, what in view.pending_of(key).items()
         ]
 
     def _subscribers(self, asked: AskedInstance) -> Facts:

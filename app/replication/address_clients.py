@@ -21,7 +21,7 @@ from app.naming.model.keys import parse_datum_key
 from app.naming.model.model import Instance, Publication
 from app.naming.registry.registry import Registry
 from distro.model.types import NO_VERSION, MemberKind, Version
-from distro.protocol.protocol import DistroProtocol
+from distro.protocol.engine_view import EngineView
 
 ID_END = "#true"
 TICK_MS = 500
@@ -55,16 +55,16 @@ class HttpClients:
 
     def __init__(
         self,
-        protocol: DistroProtocol,
+        engine: Callable[[], EngineView],
         registry: Registry,
         on_change: Callable[[str], None],
         on_new: Callable[[str], None],
     ) -> None:
-        """``protocol`` knows whether there are members to fill the index for, and which of ours sends a client.
+        """``engine`` tells whether there are members to fill the index for, and which of ours sends a client.
 
         ``on_change`` gets the id of a changed client that this member sends; ``on_new`` the id of a client new here.
         """
-        self._protocol = protocol
+        self._engine = engine
         self._registry = registry
         self._on_change = on_change
         self._on_new = on_new
@@ -103,7 +103,7 @@ class HttpClients:
         return True
 
     def _tell(self, client_id: str) -> None:
-        if self._protocol.own_mapper.responsible(tag_of(client_id)):
+        if self._engine().own_mapper.responsible(tag_of(client_id)):
             self._on_change(client_id)
 
     # --- reading ----------------------------------------------------------------------------------
@@ -139,10 +139,11 @@ class HttpClients:
 
     def tick(self, now_ms: int) -> int:
         """Read the lists that changed, a slice at a time; return when to call again."""
-        if all(one.kind is not MemberKind.NACOS_2 for one in self._protocol.members.peers()):
+        engine = self._engine()
+        if all(one.kind is not MemberKind.NACOS_2 for one in engine.members):
             self._clear()
             return now_ms + TICK_MS
-        if self._protocol.loading:
+        if engine.loading:
             return now_ms + TICK_MS
         if not self._on:
             self._on = self._filling = True
@@ -179,7 +180,7 @@ class HttpClients:
         """After a change of the members send removals again: the member responsible before may not have sent them."""
         while self._gone and now_ms - next(iter(self._gone.values())) > GONE_MS:
             del self._gone[next(iter(self._gone))]
-        view = self._protocol.own_mapper.servers
+        view = self._engine().own_mapper.servers
         if view == self._seen_view:
             return
         self._seen_view = view

@@ -141,11 +141,11 @@ class Membership:
         """Whether all changes have reached the members that can be reached, and none of them sends this one writes."""
         members, views = self._protocol.members, self._views
         owners = [one for one in views if self.self_address in views[one] and members.is_reachable(one)]
-        return not self.standalone and self._protocol.pending() == 0 and not owners
+        return not self.standalone and self._protocol.view.pending() == 0 and not owners
 
     def unsent_keys(self) -> int:
         """Changed keys that have not reached a member yet, counted for each member."""
-        return sum(self._protocol.pending_keys().values())
+        return sum(self._protocol.view.pending_keys().values())
 
     def close(self) -> None:
         self._session.close()

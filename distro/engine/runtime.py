@@ -124,7 +124,7 @@ class DistroRuntime:
         """Log whether the other members have all that was changed here."""
         members = self._protocol.members
         peers = [one.address for one in members.peers() if members.is_reachable(one.address)]
-        left = {peer: count for peer, count in self._protocol.pending_keys().items() if count and peer in peers}
+        left = {peer: count for peer, count in self._protocol.view.pending_keys().items() if count and peer in peers}
         if members.peers() and not peers:
             LOG.warning("no other member can be reached: what was changed here stays here")
         elif left:

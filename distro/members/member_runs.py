@@ -148,7 +148,7 @@ class MemberRuns:
     def tick(self, now_ms: int) -> None:
         """End the hand-overs whose time is over."""
         returns, self._returns = self._returns, {}
-        for writer, at_ms in returns.items():
+        for writer, at_ms in list(returns.items()):  # a thread that was interrupted may still add one
             end_ms = at_ms + RETURNING_MS
             if writer in self._handing_over:
                 self._handing_over = {**self._handing_over, writer: self._handing_over[writer].until(end_ms)}

@@ -21,6 +21,8 @@ STUCK_S = 3.0
 """A change that a peer has not got for so long is told of in the log: a send is given up after that time by default."""
 PUSHES_AWAITED_MAX = 1_000
 """Keys whose way to a peer is remembered until the peer tells when it pushed them; beyond it the oldest is dropped."""
+OLDEST_EXACT_MAX, OLDEST_AGE_MS = 64, 1_000
+"""Up to so many changes the oldest is looked for in each tick, beyond that once in so long: a look reads them all."""
 
 
 class Cause(enum.Enum):
@@ -57,7 +59,7 @@ class VerifyRound:
 class PeerTrace:
     """The changes that one peer lacks, each key with the time of the oldest of them: at most one entry for a key.
 
-    The thread that owns the protocol changes it; ``oldest`` and ``unapplied`` may be called from any.
+    The thread that owns the protocol changes it and reads it; the counts of ``applied`` and ``pushed`` are for any.
     """
 
     own_writer: str
@@ -76,6 +78,9 @@ class PeerTrace:
     _refused: dict[DistroKey, float] = field(default_factory=dict)
     _took_s: dict[DistroKey, float] = field(default_factory=dict)
     """From write to applied, of the latest changes."""
+    _oldest: tuple[DistroKey, float, bool] | None = None
+    """The oldest change as of ``_oldest_ms``."""
+    _oldest_ms: int = 0
     _told: dict[Cause, None] = field(default_factory=dict)
     """What the log has said of a change that is stuck still."""
 
@@ -153,17 +158,26 @@ class PeerTrace:
                 self.pushed.add(took_s + delay_ms / 1_000)
 
     def unapplied(self) -> int:
-        """How many changes the peer lacks, as far as known. Any thread."""
+        """Return how many changes the peer lacks, as far as known."""
         return len(self._waiting) + len(self._in_flight) + len(self._refused)
 
     def oldest(self) -> tuple[DistroKey, float, bool] | None:
-        """The oldest change that the peer lacks: its key, when it was written, and if it was refused. Any thread."""
+        """Return the oldest change that the peer lacks: its key, when it was written, and if it was refused."""
         found: list[tuple[DistroKey, float, bool]] = []
         for part in (self._waiting, self._in_flight, self._refused):
-            if copied := part.copy():
-                key, stamp = min(copied.items(), key=itemgetter(1))
+            if part:
+                key, stamp = min(part.items(), key=itemgetter(1))
                 found.append((key, stamp, part is self._refused))
         return min(found, key=itemgetter(1), default=None)
+
+    def oldest_lately(self, now_ms: int) -> tuple[DistroKey, float, bool] | None:
+        """Return ``oldest`` as it is now, or, where many changes wait, as it was within ``OLDEST_AGE_MS``."""
+        count = self.unapplied()
+        if not count:
+            return None
+        if count <= OLDEST_EXACT_MAX or self._oldest is None or now_ms - self._oldest_ms >= OLDEST_AGE_MS:
+            self._oldest, self._oldest_ms = self.oldest(), now_ms
+        return self._oldest
 
     def log_stuck(self, peer: str, cause: Cause, now_s: float) -> None:
         """Tell the log of a change that is stuck, once for each cause, and when none is any more."""

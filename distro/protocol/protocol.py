@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
-from typing import Any
 
 from distro.members.mapper import DistroMapper, WriterMapper
 from distro.members.members import MemberList
@@ -38,7 +37,8 @@ from distro.model.types import (
     Version,
 )
 from distro.protocol.claims import Claims
-from distro.protocol.convergence import Cause, PeerTrace, VerifyRound
+from distro.protocol.convergence import PeerTrace, VerifyRound
+from distro.protocol.engine_view import EngineView, cause_of, peer_view
 from distro.protocol.load import SnapshotLoad
 from distro.protocol.samples import sample_after
 from distro.protocol.tasks import BackOff, PeerQueue
@@ -67,6 +67,8 @@ class DistroProtocol:
     """The engine's decisions, by the rules in docs/replication.md. One thread owns it; some calls say that any may."""
 
     observer = DistroObserver()
+    view: EngineView
+    """The state of the engine as of the last ``publish``, for any thread."""
 
     def __init__(
         self,
@@ -80,7 +82,7 @@ class DistroProtocol:
         self.members = members
         self.mapper = self.own_mapper = DistroMapper.over(members.self_address, members.view, members.standalone)
         self.view_id = self._view_id()
-        """Stands for the members that carry keys, and for their kinds. Read by any thread."""
+        """Stands for the members that carry keys, and for their kinds."""
         self._writer_mapper = WriterMapper.over(members.self_address, (), members.standalone)
         self._load: SnapshotLoad | None = None if members.standalone else SnapshotLoad(config, components, now_ms)
         self.own_writer = members.runs.own_writer = own_writer
@@ -89,7 +91,7 @@ class DistroProtocol:
         self.stats = stats
         self.times = EngineTimes()
         self.traces: dict[str, PeerTrace] = {}
-        """The changes that each listed peer lacks, and how long others took to it. Read by any thread."""
+        """The changes that each listed peer lacks, and how long others took to it."""
         self._traced_ms = now_ms
         self._queues: dict[str, PeerQueue] = {}
         self._reporting: set[str] = set()
@@ -112,7 +114,6 @@ class DistroProtocol:
         """The end of the last pause: calls that were under way end soon after it."""
         self._leaving = False
         self.is_unlisted = False
-        """As the member list has it, kept here for the calls of clients, each of which asks. Read by any thread."""
         self.before_serving: Callable[[int], None] = lambda _now_ms: None
         """Called with the monotonic ms when a load is over, before this member answers: data on disk may be added.
 
@@ -121,6 +122,7 @@ class DistroProtocol:
         self.on_claimed: Callable[[list[DistroKey]], None] = lambda _keys: None
         """Called with the keys that this member took over; on the thread that owns the protocol."""
         members.serving = not self.loading
+        self.publish(now_ms)
 
     @property
     def loading(self) -> bool:
@@ -133,6 +135,7 @@ class DistroProtocol:
         """Claim nothing from now on (R2), and make reports due, which say that this node is going; or take it back."""
         self._leaving = leaving
         self.members.report_all_now(now_ms)
+        self.publish(now_ms)
 
     def sync(self, changed: Mapping[DistroKey, float | None], now_ms: int) -> None:
         """Send these keys, which changed here, to every reachable peer that takes their resource types.
@@ -179,6 +182,7 @@ class DistroProtocol:
                 self._load.add(address, now_ms)
             LOG.info("member %s is in the list", address)
         self._follow_members(now_ms)
+        self.publish(now_ms)
 
     def _new_back_off(self) -> BackOff:
         return BackOff(self._config.retry_delay_ms, self._config.retry_delay_ms_max)
@@ -188,6 +192,7 @@ class DistroProtocol:
         self.members.on_report(report, now_ms)
         self._pull(report)
         self._follow_members(now_ms)
+        self.publish(now_ms)
 
     def on_report_done(self, peer: str, outcome: Outcome, answer: PeerReport | None, now_ms: int) -> None:
         """Note how a report of this node ended; ``answer`` is the peer's description of itself."""
@@ -196,6 +201,7 @@ class DistroProtocol:
         if answer is not None:
             self._pull(answer)
         self._follow_members(now_ms)
+        self.publish(now_ms)
 
     def _pull(self, report: PeerReport) -> None:
         """R12: fetch what the peer cannot send, because its calls do not arrive here."""
@@ -308,15 +314,10 @@ class DistroProtocol:
         told: int,
         now_ms: int,
     ) -> None:
-        lacking = received.fetching
-        self.traces[peer].rounds[resource_type] = VerifyRound(
-            now_ms,
-            outcome,
-            form,
-            told,
-            len(received.refused),
-            None if lacking is None else lacking + len(received.wanted),
-        )
+        lacking, trace = received.fetching, self.traces[peer]
+        lacking_there = None if lacking is None else lacking + len(received.wanted)
+        ended = VerifyRound(now_ms, outcome, form, told, len(received.refused), lacking_there)
+        trace.rounds = {**trace.rounds, resource_type: ended}  # another one: a view has the one before
 
     def _trace_verified(
         self,
@@ -349,17 +350,9 @@ class DistroProtocol:
             return
         self._traced_ms = now_ms
         for peer, trace in self.traces.items():
-            trace.log_stuck(peer, self.cause_of(peer, now_ms), now_ms / 1_000)
-
-    def cause_of(self, peer: str, now_ms: int) -> Cause:
-        """Why a listed peer lacks its oldest change, if it lacks any. Called from any thread."""
-        queue = self._queues[peer]
-        if not queue.reachable:
-            return Cause.UNREACHABLE
-        if queue.is_stuck(now_ms):
-            return Cause.FAILING
-        oldest = self.traces[peer].oldest()
-        return Cause.REFUSED if oldest is not None and oldest[2] else Cause.QUEUE
+            oldest = trace.oldest()
+            refused = oldest is not None and oldest[2]
+            trace.log_stuck(peer, cause_of(self._queues[peer], now_ms, refused=refused), now_ms / 1_000)
 
     def on_compare_done(
         self, action: Compare, outcome: Outcome, compared: Mapping[str, DigestFindings], now_ms: int
@@ -459,6 +452,7 @@ class DistroProtocol:
         self.members.report_all_now(now_ms)
         for queue in self._queues.values():
             queue.verify_due_ms = now_ms
+        self.publish(now_ms)
         LOG.info("this member is UP")
 
     def on_finish_failed(self, action: FinishLoad, now_ms: int) -> None:
@@ -533,6 +527,12 @@ class DistroProtocol:
         """
         if self.members.standalone:
             return [], now_ms + HEARTBEAT_MS
+        actions = self._tick(now_ms, ran_ms)
+        self._expected_ms = self._next_due_ms(now_ms)
+        self.publish(now_ms)
+        return actions, self._expected_ms
+
+    def _tick(self, now_ms: int, ran_ms: int) -> list[Action]:
         self._ran_ms = ran_ms
         self._notice_pause(now_ms)
         self.members.tick(now_ms)
@@ -569,8 +569,7 @@ class DistroProtocol:
         if self._forgetting and not self._forget_under_way:
             self._forget_under_way = tuple(islice(self._forgetting, FORGOTTEN_MAX))
             actions.append(Forget(self._forget_under_way))
-        self._expected_ms = self._next_due_ms(now_ms)
-        return actions, self._expected_ms
+        return actions
 
     def _is_loaded(self, load: SnapshotLoad, now_ms: int) -> bool:
         return load.is_over(now_ms, self.members.is_reachable, self.members.is_unlisting)
@@ -760,14 +759,17 @@ class DistroProtocol:
         return hashlib.blake2b(text.encode(), digest_size=VIEW_ID_BYTES).hexdigest()
 
     def steady(self, now_ms: int) -> bool:
-        """Whether keys may be claimed and beats checked (R2, R7, R9). Called from any thread."""
+        """Whether keys may be claimed and beats checked (R2, R7, R9)."""
+        from_ms = self._steady_from_ms()
+        return from_ms is not None and now_ms >= from_ms
+
+    def _steady_from_ms(self) -> int | None:
         members = self.members
-        return members.standalone or (
-            not self.loading
-            and not self._leaving
-            and now_ms - members.view_since_ms >= self._config.report_interval_ms
-            and (members.confirmed_ms >= 0 or not self._queues)
-        )
+        if members.standalone:
+            return 0
+        if self.loading or self._leaving or (members.confirmed_ms < 0 and self._queues):
+            return None
+        return members.view_since_ms + self._config.report_interval_ms
 
     def is_responsible(self, key: DistroKey) -> bool:
         """Whether the key is this node's by the present view. Called from any thread."""
@@ -796,37 +798,29 @@ class DistroProtocol:
         queue = self._queues.get(peer)
         return queue is not None and (key in queue.tasks or key in queue.in_flight)
 
-    def pending_of(self, key: DistroKey) -> dict[str, str]:
-        """What is still to be done with a key, in words, by peer. Called from any thread."""
-        found = {}
-        for peer, queue in list(self._queues.items()):
-            said = [
-                "not reachable: it is compared when the peer is back" if not queue.reachable else "",
-                "being sent" if key in queue.in_flight else "",
-                ("to be sent again" if queue.back_off.is_failing else "to be sent") if key in queue.tasks else "",
-                "to be fetched" if key in queue.fetch else "",
-            ]
-            if text := ", ".join(one for one in said if one):
-                found[peer] = text
-        return found
-
     def pending(self) -> int:
         """How many keys are to be sent to reachable peers, and calls under way: what a stopping node waits for."""
         return sum(len(queue.tasks) + (queue.call is not None) for queue in self._queues.values() if queue.reachable)
+
+    def publish(self, now_ms: int) -> None:
+        """Replace ``view``, which other threads read: after each tick, and each event that moves members."""
+        self.view = EngineView(
+            self.loading,
+            self.members.serving,
+            self.is_unlisted,
+            self._steady_from_ms(),
+            self.view_id,
+            self.mapper,
+            self.own_mapper,
+            tuple(self.members.peers()),
+            {peer: peer_view(queue, self.traces[peer], now_ms) for peer, queue in self._queues.items()},
+        )
 
     def is_calling(self) -> bool:
         """Whether a call to a peer, or work on the own keys, is under way; its end is told as an event."""
         is_working = self._finishing is not None or self._refresh_due_ms is None or bool(self._forget_under_way)
         calls = any(queue.call is not None for queue in self._queues.values())
         return calls or is_working or self._claims.is_under_way or not self._reporting.isdisjoint(self._queues)
-
-    def queue_facts(self, now_ms: int, keys_max: int) -> dict[str, dict[str, Any]]:
-        """What is pending for each peer, at most ``keys_max`` keys by name. Any thread. Shape: docs/operations.md."""
-        return {peer: queue.facts(now_ms, keys_max) for peer, queue in self._queues.copy().items()}
-
-    def pending_keys(self) -> dict[str, int]:
-        """How many keys are to be sent to each peer. Any thread."""
-        return {peer: len(queue.tasks) + len(queue.in_flight) for peer, queue in list(self._queues.items())}
 
 
 def _is_outside(differing: Set[str], name: str) -> bool:

@@ -3,9 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from typing import Any
 
-from distro.model.types import Compare, DataCall, DistroKey
+from distro.model.types import DataCall, DistroKey
 
 LOOKED_AT_FACTOR = 4
 """So many times the keys of a send are looked at for it: those of another resource type are passed over."""
@@ -272,25 +271,24 @@ class PeerQueue:
         self.back_off.succeeded()
         return self.tasks.clear()
 
-    def facts(self, now_ms: int, keys_max: int) -> dict[str, Any]:
-        """For an operator, from any thread: counts, the call under way, waits, at most ``keys_max`` keys by name."""
-        call, next_ms = self.call, self.tasks.next_due_ms()
-        return {
-            "reachable": self.reachable,
-            "toSend": len(self.tasks),
-            "inFlight": len(self.in_flight),
-            "toFetch": len(self.fetch),
-            "keys": [key.key for key in islice(chain(self.in_flight, list(self.tasks)), keys_max)],
-            "call": None
-            if call is None
-            else {
-                "what": type(call).__name__,
-                "resourceType": "all" if isinstance(call, Compare) else call.resource_type,
-                "ageMs": now_ms - self.call_since_ms,
-            },
-            "failing": self.back_off.is_failing,
-            "nextSendInMs": None if next_ms is None else max(next_ms, self.sync_not_before_ms) - now_ms,
-        }
+    def first_keys(self, keys_max: int) -> tuple[str, ...]:
+        """Return the names of the first keys to send, those under way first."""
+        return tuple([key.key for key in islice(chain(self.in_flight, self.tasks), keys_max)])
+
+    def next_send_ms(self) -> int | None:
+        """Return when keys are sent next; None if none wait."""
+        next_ms = self.tasks.next_due_ms()
+        return None if next_ms is None else max(next_ms, self.sync_not_before_ms)
+
+    def waits(self, key: DistroKey) -> str:
+        """Return what is still to be done with a key, in words. Look-ups alone, which any thread may make."""
+        found = [
+            "not reachable: it is compared when the peer is back" if not self.reachable else "",
+            "being sent" if key in self.in_flight else "",
+            ("to be sent again" if self.back_off.is_failing else "to be sent") if key in self.tasks else "",
+            "to be fetched" if key in self.fetch else "",
+        ]
+        return ", ".join(one for one in found if one)
 
     def next_due_ms(self, now_ms: int) -> int:
         """When the next call to the peer is due, whether or not one is under way."""

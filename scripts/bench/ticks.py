@@ -133,7 +133,7 @@ def run_phases(member: Member, phases: Phases, *, loaded: bool) -> None:
     protocol, stats = member.protocol, member.stats
 
     def settled() -> bool:
-        return not any(protocol.pending_keys().values()) and protocol.steady(member.clock.monotonic_ms())
+        return not any(protocol.view.pending_keys().values()) and protocol.view.steady(member.clock.monotonic_ms())
 
     def owned(count: int) -> Callable[[], bool]:
         return lambda: stats.claims >= count and settled()

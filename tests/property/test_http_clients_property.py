@@ -32,7 +32,7 @@ Model = dict[str, dict[str, tuple[str, float, bool]]]
 
 def index_of(registry: Registry, member: str, tell: Callable[[str], None]) -> HttpClients:
     view: Any = NacosView(member, *MEMBERS)
-    return HttpClients(view, registry, tell, lambda _client_id: None)
+    return HttpClients(lambda: view, registry, tell, lambda _client_id: None)
 
 
 def model_of(registry: Registry) -> Model:

@@ -462,9 +462,9 @@ class FakeNode:
             registry, self.naming, self.durable, self.clients, self.cluster, self.cluster.responsible, self
         )
         self.drains = InstanceDrains(self)
-        engine: Any = SentByPlan()
+        view: Any = SentByPlan()
         self.explainer = InstanceFacts(
-            registry, self.clients, records, engine, InstanceHistory(), self, SELF, lambda: MemberState.UP.value
+            registry, self.clients, records, lambda: view, InstanceHistory(), self, SELF, lambda: MemberState.UP.value
         )
         self.users = Users(records, table, self.wall_ms, self.events.append)
 

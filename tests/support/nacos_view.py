@@ -1,6 +1,4 @@
-"""The part of a protocol that the index of HTTP instances asks, for tests without one."""
-
-from typing import Any
+"""The part of the engine's view that the index of HTTP instances reads, for tests without an engine."""
 
 from distro.members.mapper import DistroMapper
 from distro.model.types import CAPABILITY_CLIENTS_ONLY, CAPABILITY_VERSIONS, Member, MemberState
@@ -16,9 +14,9 @@ class NacosView:
         self.servers = servers
         self.loading = False
         self.has_nacos = True
-        self.members: Any = self
 
-    def peers(self) -> list[Member]:
+    @property
+    def members(self) -> list[Member]:
         kind = CAPABILITY_CLIENTS_ONLY if self.has_nacos else CAPABILITY_VERSIONS
         return [Member(REAL, MemberState.UP, frozenset({kind}))]
 

@@ -40,11 +40,12 @@ class PlannedProtocol:
         self.told: list[tuple[Any, ...]] = []
         self.plans: list[tuple[list[Action], int] | Callable[[], tuple[list[Action], int]]] = []
         self.unsent: dict[str, int] = {}
-        """What ``pending_keys`` answers."""
+        """The answer of ``view.pending_keys``."""
         self.members = PlannedMembers()
+        self.view = self
         self.times = EngineTimes()
         self.waiting = 0
-        """What ``pending`` answers."""
+        """The answer of ``pending``."""
         self.gathering_ms = 0
         """What ``gathers_ms`` answers."""
 

@@ -103,6 +103,7 @@ def test_sends_to_a_peer_are_timed_from_the_change(tmp_path: Path) -> None:
         protocol.on_sync_done(action, outcome, Received(ages_ms={name: 500.0}, pushed_ms={name: 20.0}), now_ms)
         protocol.sync({key: now_ms / 1_000}, now_ms)
     protocol.times.sent(PEER, 500)
+    protocol.publish(61_000)
     page = page_of(node.services.metrics)
     assert page[f"rollcall_peer_sends_total|{PEER}|failed"] == page[f"rollcall_peer_sends_total|{PEER}|delivered"] == 1
     assert page[f"rollcall_peer_convergence_seconds_sum|{PEER}"] == 59.5, "from the change, failed tries included"

@@ -3,9 +3,10 @@
 import json
 from typing import Any
 
-from app.operator.engine_page import KEYS_SHOWN, EnginePage
+from app.operator.engine_page import EnginePage
 from distro.model.ports import Component
 from distro.model.types import DistroKey, MemberState, Outcome, PeerReport, Received, SyncData, Verify, Version
+from distro.protocol.engine_view import KEYS_SHOWN
 from tests.support.engine import INSTANCE_LIST, ME, OTHER, OWN_KIND, B, Engine
 from tests.support.snippets import ROOT, snippets_of
 
@@ -15,7 +16,9 @@ NOBODY: Any = None
 def page_of(engine: Engine) -> dict[str, Any]:
     """As JSON has it."""
     components = {INSTANCE_LIST: Component(engine.protocol._components[INSTANCE_LIST].store, NOBODY, NOBODY)}
-    page = EnginePage(engine.protocol, components, engine.stats, engine, lambda: {"distro-peer-b": {"waiting": 0}})  # type: ignore[arg-type]
+    engine.protocol.publish(engine.now_ms)
+    workers: dict[str, dict[str, object]] = {"distro-peer-b": {"waiting": 0}}
+    page = EnginePage(lambda: engine.protocol.view, ME, components, engine.stats, engine, lambda: workers)  # type: ignore[arg-type]
     engine.monotonic_ms = lambda: engine.now_ms  # type: ignore[attr-defined]
     return json.loads(json.dumps(page.facts()))  # type: ignore[no-any-return]
 

@@ -29,7 +29,7 @@ class Bed:
             self.node.naming._registry,
             self.node.clients,
             self.node.durable._records,
-            self.protocol,
+            lambda: self.protocol,
             self.history,
             clock,
             address,

@@ -58,7 +58,7 @@ class Bed:
         self.registry = Registry(ME)
         self.clients = Clients(self.registry, lambda: self.now_ms, lambda: 5, lambda _event: None)
         self.index = HttpClients(
-            self.view,
+            lambda: self.view,
             self.registry,
             on_change=self.told.append,
             on_new=lambda client_id: self.clients.forget(client_id, absent=True),

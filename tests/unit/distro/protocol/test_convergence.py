@@ -8,6 +8,7 @@ import pytest
 from distro.model.monitor import Timings
 from distro.model.types import DistroKey, Outcome, Query, Received, SyncData, Verify, Version
 from distro.protocol.convergence import PUSHES_AWAITED_MAX, STUCK_S, Cause, PeerTrace
+from distro.protocol.engine_view import cause_of
 from distro.receive.applied_times import APPLIED_MAX, PUSHES_MAX, AppliedTimes
 from tests.support.engine import INSTANCE_LIST, ME, OTHER, SELF, B, C, Engine
 
@@ -191,6 +192,13 @@ def sends(engine: Engine, wait_ms: int = 0) -> list[SyncData]:
     return [action for action in engine.tick(wait_ms) if isinstance(action, SyncData)]
 
 
+def cause_now(engine: Engine) -> Cause | None:
+    """Return why B lacks its oldest change."""
+    engine.protocol.publish(engine.now_ms)
+    oldest = engine.protocol.view.peers[B].oldest
+    return None if oldest is None else oldest.cause
+
+
 def test_each_peer_is_traced_by_its_own_answers() -> None:
     engine = Engine(B, C)
     engine.load()
@@ -259,22 +267,22 @@ def test_changes_for_a_peer_that_is_down_are_not_counted(caplog: pytest.LogCaptu
     assert "is unreachable" in caplog.text
     written(engine, engine.service_of(SELF))
     assert (trace.oldest(), trace.not_counted) == (None, 3), "each try to send it"
-    assert engine.protocol.cause_of(B, engine.now_ms) is Cause.UNREACHABLE
+    assert cause_of(engine.protocol._queues[B], engine.now_ms, refused=False) is Cause.UNREACHABLE
 
 
 def test_the_cause_of_a_change_that_is_stuck(caplog: pytest.LogCaptureFixture) -> None:
     engine = Engine(B)
     engine.load()
     key = written(engine, engine.service_of(SELF))
-    assert engine.protocol.cause_of(B, engine.now_ms) is Cause.QUEUE
+    assert cause_now(engine) is Cause.QUEUE
     [send] = sends(engine)
     engine.now_ms += 3_500
     engine.tick()
-    assert engine.protocol.cause_of(B, engine.now_ms) is Cause.FAILING
+    assert cause_now(engine) is Cause.FAILING
     assert f"{B} has lacked a change of {key.key} for 3.5 s: failing" in caplog.text
     refused = Received(refused={key.key: Version(5, 0, OTHER)})
     engine.protocol.on_sync_done(send, Outcome.DELIVERED, refused, engine.now_ms)
-    assert engine.protocol.cause_of(B, engine.now_ms) is Cause.REFUSED
+    assert cause_now(engine) is Cause.REFUSED
     assert any(isinstance(action, Query) for action in engine.tick())
 
 
