@@ -230,13 +230,16 @@ class UdpPusher:
         now_ms = self._clock.monotonic_ms()
         for _ in range(len(self._mailbox)):
             event = self._mailbox[0]
-            if isinstance(event, Subscriber):
-                self._subscribers.subscribe(event, now_ms)
-            else:
-                self._packets.pop(event, None)
-                self._subscribers.changed(event, now_ms)
-            # Not before it is applied: ``changed`` relies on an empty mailbox.
-            self._mailbox.popleft()
+            try:
+                if isinstance(event, Subscriber):
+                    self._subscribers.subscribe(event, now_ms)
+                else:
+                    self._packets.pop(event, None)
+                    self._subscribers.changed(event, now_ms)
+            finally:
+                # Once it is applied, as ``changed`` relies on an empty mailbox; and if it fails, or it would come again
+                # in each turn, and nothing behind it.
+                self._mailbox.popleft()
 
     def _read_acks(self, opened: socket.socket) -> None:
         references = []

@@ -10,7 +10,7 @@ from werkzeug.routing import Rule
 
 from app.auth.member_calls import Unidentified
 from app.http.api.answers import INTERNAL_ERROR, error_reply, filter_error, is_naming, refuse_unless_up, text_reply
-from app.http.api.call import ADDRESS, CALLER, MEMBER_CERTIFICATE, ROUTE, Call, Reply, Route, Services
+from app.http.api.call import ADDRESS, CALLER, MEMBER_CERTIFICATE, READ, ROUTE, Call, Reply, Route, Services
 from app.http.api.dispatch import answer_call
 from app.http.api.rights import caller_of, unidentified_reply
 from app.http.blueprints import View, make_blueprints
@@ -60,7 +60,7 @@ def create_app(services: Services) -> Flask:
             # %2F is decoded to a slash by now, which may have matched a route that the sender did not name.
             if "%2f" in call.raw_path.lower():
                 raise InvalidParam("the path holds an escaped slash")
-            call.address = environ.get(ADDRESS)
+            call.address, call.read = environ.get(ADDRESS), environ.get(READ)
             call.body = environ["wsgi.input"].read()  # the server has read it to its end, within its bound
             caller = environ.get(CALLER) or caller_of(call, services)
             if isinstance(caller, Unidentified):

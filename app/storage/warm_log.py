@@ -298,7 +298,6 @@ class WarmStore:
             if not self._failing:  # logged once, not twice a second
                 LOG.warning("%s does not take %d instance lists: %s", self._path, len(rows), error)
             self._failing = True
-            self.writes_failed += 1
             with self._lock:
                 self._dirty.update(dict.fromkeys(due))
             return

@@ -79,10 +79,10 @@ class Mailbox:
     def sync(self, key: DistroKey) -> None:
         """The key changed here, and is to be sent to the peers."""
         with self._condition:
-            if len(self._sync) >= self._events_max:
-                self._stats.inbox_dropped += 1
-                return
             if key not in self._sync:
+                if len(self._sync) >= self._events_max:
+                    self._stats.inbox_dropped += 1
+                    return
                 self._sync[key] = self._now_s()
             if not self._leave_keys:
                 self._condition.notify()

@@ -91,7 +91,7 @@ class DistroReceiver:
         self._restores: dict[DistroKey, tuple[str, int]] = {}
         """The peer whose next state of a key, that is fetched until then, is restored from."""
         self._absent: dict[str, frozenset[str]] = {}
-        """The keys of each member of real Nacos that it did not name in its last round."""
+        """The keys of each member of real Nacos that it did not name in its last round. Replaced, never changed."""
 
     def receive(
         self, resource_type: str, sender: str, datums: Iterable[Datum], now_ms: int, *, fetched: bool = False
@@ -472,7 +472,8 @@ class DistroReceiver:
         for name in sorted(absent & self._absent.get(source, frozenset())):
             component.store.forget(name, now_ms, absent=True)
             self._stats.forgotten += 1
-        self._absent[source] = absent
+        others = {one: names for one, names in self._absent.items() if one in mapper.servers and one != source}
+        self._absent = {**others, source: absent}
         if wanted:
             self._events.fetch(source, wanted[:FETCHED_MAX])
 

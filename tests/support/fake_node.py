@@ -227,7 +227,11 @@ class StubReplication:
     refreshed: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     failure: Exception | None = None
 
+    frames: list[object] = field(default_factory=list)
+    """The object that came with each body, read already."""
+
     def receive(self, body: bytes, headers: Mapping[str, str], remote_ip: str, frame: object = None) -> bytes:
+        self.frames.append(frame)
         return self._take(remote_ip, body)
 
     def verify(

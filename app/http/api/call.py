@@ -67,6 +67,8 @@ SHORT_CHANGE = "2"
 """Its value from who reads a change in the short form; any other asks for the form of all releases."""
 ADDRESS = "rollcall.address"
 """The key in WSGI's environ of the client's address, where writes of one are limited."""
+READ = "rollcall.read"
+"""The key in WSGI's environ of what the loop read of the body before it left the call to the pool."""
 CHANGE = "rollcall-change"
 """Header of an answer that carries the instance as the call left it; see ``app.naming.changes``."""
 MEMBER_CERTIFICATE = "rollcall.member_certificate"
@@ -113,6 +115,8 @@ class Call:
     """That of the connection, where writes of one are limited."""
     memo: CallMemo | None = None
     """What is known of the call, if it came before to the byte."""
+    read: dict[str, Any] | None = None
+    """The object in the body, if the loop read it before it left the call to the pool."""
     _parameters: Parameters | None = field(default=None, repr=False)
 
     @property
@@ -191,6 +195,9 @@ class Reply:
 @dataclass(frozen=True, slots=True)
 class Decline:
     """The call would block or take long: the pool is to answer it. Only for calls on the loop."""
+
+    read: dict[str, Any] | None = None
+    """The object that the endpoint read of the body on the way, for its second run: see ``Call.read``."""
 
 
 @dataclass(frozen=True, slots=True)

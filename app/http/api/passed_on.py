@@ -30,7 +30,7 @@ class PassedOnCall(Call):
         self.has_member_certificate = batch.has_member_certificate
         self.caller = batch.caller
         self.address = None
-        self.memo = None
+        self.memo = self.read = None
         self._parameters: Parameters | None = None
         self._batch = batch
         self._deadline = batch.deadline

@@ -9,8 +9,6 @@ from app.http.api.call import Services
 from app.http.forward.member_link import LinkAnswer, LinkResult
 from app.http.forward.on_loop import LoopForwarder
 from distro.model.errors import CodecError
-from distro.model.ports import Clock
-from distro.timing.clock import SystemClock
 
 SEND_S = 0.2
 ANSWER_S = 2.0
@@ -26,10 +24,9 @@ class BeatSender:
     A batch that is refused or not answered is sent again: only the time of an instance's last beat counts.
     """
 
-    def __init__(self, services: Services, forwarder: LoopForwarder, clock: Clock | None = None) -> None:
+    def __init__(self, services: Services, forwarder: LoopForwarder) -> None:
         self._services = services
         self._forwarder = forwarder
-        self._clock = clock or SystemClock()
         self._in_flight: set[str] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
@@ -44,7 +41,7 @@ class BeatSender:
 
     def _send(self) -> None:
         self._timer = self._forwarder.loop.call_later(SEND_S, self._send)
-        beats, now_ms = self._services.beats, self._clock.monotonic_ms()
+        beats, now_ms = self._services.beats, self._services.monotonic_ms()
         self._services.http.beats_collected = beats.collected
         for owner, batch in beats.take(now_ms, self._in_flight):
             if not self._ask(owner, batch, now_ms):

@@ -4,7 +4,7 @@ import logging
 import sys
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 BUSY_INTERVAL_S = 0.0001
 
@@ -34,35 +34,44 @@ class SwitchIntervalGuard:
                 sys.setswitchinterval(self._usual_s)
 
 
-class CallPool:
-    """Threads for calls that may block, and a bound on the calls that wait for a thread. Used on the loop's thread."""
+SWITCH_INTERVAL = SwitchIntervalGuard()
+"""One for the process, as the interval is the interpreter's: a second one would take the short one for the usual."""
 
-    def __init__(self, name: str, threads: int, room: int, switch_interval: SwitchIntervalGuard) -> None:
+
+class CallPool:
+    """Threads for calls that may block, and a bound on the calls that wait for a thread."""
+
+    def __init__(self, name: str, threads: int, room: int) -> None:
         """``room``: the most calls in the pool, those on a thread included."""
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._room = room
         self._lock = threading.Lock()
-        self._switch_interval = switch_interval
 
-    def put(self, work: Callable[[], None]) -> bool:
-        """Queue work for a thread; False when the pool has no room."""
+    def put(self, work: Callable[[], object]) -> bool:
+        """Queue work for a thread; False when the pool has no room, or has stopped."""
         with self._lock:
             if not self._room:
                 return False
             self._room -= 1
-        self._switch_interval.add(1)
-        self._executor.submit(self._run, work)
+        SWITCH_INTERVAL.add(1)
+        try:
+            call = self._executor.submit(work)
+        except RuntimeError:  # it has stopped
+            self._leave()
+            return False
+        call.add_done_callback(self._ended)
         return True
 
-    def _run(self, work: Callable[[], None]) -> None:
-        try:
-            work()
-        except Exception:
-            log.exception("a request failed in an unforeseen way")
-        finally:
-            self._switch_interval.add(-1)
-            with self._lock:
-                self._room += 1
+    def _ended(self, call: Future[object]) -> None:
+        """Count a call that ended, or was dropped by ``stop``."""
+        self._leave()
+        if not call.cancelled() and (error := call.exception()) is not None:
+            log.error("a request failed in an unforeseen way", exc_info=error)
+
+    def _leave(self) -> None:
+        SWITCH_INTERVAL.add(-1)
+        with self._lock:
+            self._room += 1
 
     def stop(self) -> None:
         """Drop queued calls. Running ones are joined when the process ends."""

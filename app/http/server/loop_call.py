@@ -46,7 +46,7 @@ class LoopCall(Call):
         self.on_loop = True
         self.has_member_certificate = has_member_certificate
         self.caller = caller
-        self.address = None
+        self.address = self.read = None
         self._parameters: Parameters | None = None
         self.memo = memo
         self._block = block

@@ -11,7 +11,21 @@ from app.auth.access_rules import MEMBERS, RECENT_MEMBERS
 from app.http.api.agents import is_peer
 from app.http.api.answers import refuse_late, refuse_untimely
 from app.http.api.beats import take_batch
-from app.http.api.call import BYTES, CLOCK, DECLINE, JSON, OK, RELAY, TEXT, Answer, Call, Reply, Services, route
+from app.http.api.call import (
+    BYTES,
+    CLOCK,
+    DECLINE,
+    JSON,
+    OK,
+    RELAY,
+    TEXT,
+    Answer,
+    Call,
+    Decline,
+    Reply,
+    Services,
+    route,
+)
 from app.http.input import json_text
 from app.http.input.read_schemas import PagesRead, TypeRead
 from app.http.input.schemas import KeysSchema, SourceSchema, load, load_parameters
@@ -39,19 +53,16 @@ def put_datum(call: Call, services: Services) -> Answer:
         if services.cluster.standalone or not is_peer(call.agent):
             raise InvalidParam("receive empty entity!")
         return OK
-    frame = _small_frame(call.body) if call.on_loop else None
-    if call.on_loop and frame is None:
-        return DECLINE
+    frame = _small_frame(call.body) if call.on_loop else call.read
+    if call.on_loop and not (frame and all(key.startswith(ON_LOOP) for key in frame)):
+        return Decline(frame)  # a durable record is written to the disk
     if refusal := refuse_late(call, services):
         return refusal
     return _received(services.replication.receive(call.body, call.headers, call.remote_ip, frame))
 
 
 def _small_frame(body: bytes) -> dict[str, Any] | None:
-    """The object of a body with a few instances or clients; None with a durable record: those are written to the disk.
-
-    None, too, for a large body, and for one that cannot be read.
-    """
+    """Return the object of a small body; None for a large one, and for one that cannot be read."""
     size_max = SMALL_ZIPPED_BYTES if body.startswith(GZIP_MAGIC) else SMALL_BYTES
     if len(body) > size_max:
         return None
@@ -59,7 +70,7 @@ def _small_frame(body: bytes) -> dict[str, Any] | None:
         frame = orjson.loads(gunzip_if_gzip(body, SMALL_BYTES))
     except (CodecError, orjson.JSONDecodeError):
         return None
-    return frame if isinstance(frame, dict) and all(key.startswith(ON_LOOP) for key in frame) else None
+    return frame if isinstance(frame, dict) else None
 
 
 @route(

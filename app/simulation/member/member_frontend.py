@@ -248,7 +248,7 @@ class HttpFrontend:
         self._services = services
         self._loop = loop
         self.forwarder = member.forwarder_class(member, services, loop)
-        self.beat_sender = BeatSender(services, self.forwarder, member.clock)
+        self.beat_sender = BeatSender(services, self.forwarder)
 
     def serve(self, call: Call, reply: network.Reply) -> None:
         """Answer a call that came over the network."""

@@ -266,6 +266,28 @@ def test_a_failure_with_one_service_leaves_the_others_their_pushes(
     assert "unforeseen" in caplog.text
 
 
+def test_an_event_that_fails_is_taken_once(
+    service: Service,
+    connect: Callable[..., Listener],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    client, subscribers = connect(), service.pusher._subscribers
+    subscribe = subscribers.subscribe
+
+    def fail_once(one: Subscriber, now_ms: int) -> None:
+        if "broken" in one.service:
+            raise ZeroDivisionError
+        subscribe(one, now_ms)
+
+    monkeypatch.setattr(subscribers, "subscribe", fail_once)
+    service.pusher.subscribe(subscriber(connect(), "DEFAULT_GROUP@@broken"))
+    service.pusher.subscribe(subscriber(client))
+    service.change("fine")
+    assert client.receive()["data"] == "fine"
+    assert caplog.text.count("unforeseen") == 1
+
+
 def test_what_nobody_subscribed_to_wakes_nobody(service: Service) -> None:
     service.change("x", "DEFAULT_GROUP@@other")
     assert not service.pusher._mailbox

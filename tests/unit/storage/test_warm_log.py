@@ -326,6 +326,7 @@ class TestFullDisk:
         for number in range(300):
             first.register(f"g@@more{number}", "10.0.0.1", {"k": str(number) * 100})
         first.tick()
+        assert first.store.writes_failed == 1
         connection.execute("PRAGMA max_page_count = 1073741823")
         first.tick()
         assert len(Run(tmp_path, first.wall_ms).load()) == 303

@@ -227,3 +227,11 @@ def test_a_key_goes_when_its_owner_left_it_out_of_two_rounds_in_a_row() -> None:
     assert one.stats.forgotten == 2
     one.receiver.verify_checksums("t", B, {kept: "sum"}, 4)
     assert set(one.store.stored) == {kept, again, theirs, ours}, "it was named in between"
+
+
+def test_a_member_that_left_is_not_remembered_by_the_keys_that_it_left_out() -> None:
+    one = Receiver()
+    one.store.put(KEYS[B][0], Version(0, 1, B), "sum")
+    for source in (B, "10.9.9.9:8848", C):
+        one.receiver.verify_checksums("t", source, {}, 1)
+    assert one.receiver._absent.keys() == {B, C}

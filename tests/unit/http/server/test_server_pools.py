@@ -3,12 +3,16 @@
 import sys
 import threading
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import pytest
 
+from app.http.factory import create_app
 from app.http.server.call_pool import BUSY_INTERVAL_S, CallPool
-from app.http.server.server import READ_THREADS
+from app.http.server.connection import HttpConnection
+from app.http.server.server import CHECKED_PER_TURN, READ_THREADS
+from distro.wire.codec import gzip_body
 from tests.support.fake_node import FakeNode, make_settings
 from tests.support.loops import SkippingLoop, run_loop, until
 from tests.support.served import served
@@ -92,6 +96,68 @@ def test_threads_change_sooner_while_a_pool_works() -> None:
                 gate.opened.set()
             await until(lambda: sys.getswitchinterval() == usual_s)
             await until(lambda: all(wire.received for wire in wires))
+
+    run_loop(main)
+
+
+def test_two_nodes_of_a_process_leave_the_switch_interval_as_it_was() -> None:
+    before_s, gates = sys.getswitchinterval(), [threading.Event(), threading.Event()]
+    pools = [CallPool(f"pool-{number}", 1, 2) for number in range(2)]
+    try:
+        for pool, gate in zip(pools, gates, strict=True):
+            assert pool.put(partial(gate.wait, 60))
+        gates[0].set()
+        pools[0].stop()
+        pools[0].join()
+        assert sys.getswitchinterval() == pytest.approx(BUSY_INTERVAL_S, abs=2e-6), "the other one still works"
+    finally:
+        for pool, gate in zip(pools, gates, strict=True):
+            gate.set()
+            pool.stop()
+            pool.join()
+    assert sys.getswitchinterval() == before_s
+
+
+def test_a_pool_that_stops_drops_calls_and_their_count() -> None:
+    before_s, gate, ran = sys.getswitchinterval(), threading.Event(), list[int]()
+    pool = CallPool("pool", 1, 3)
+    try:
+        assert pool.put(partial(gate.wait, 60))
+        assert pool.put(partial(ran.append, 1))
+        pool.stop()
+        assert not pool.put(partial(ran.append, 2)), "it has stopped"
+    finally:
+        gate.set()
+        pool.join()
+    assert ran == []
+    assert sys.getswitchinterval() == before_s
+
+
+def test_what_the_loop_read_of_a_durable_record_is_not_read_again() -> None:
+    record, node_ = b'{"com.rollcall.record":{}}', FakeNode()
+
+    async def main(_: SkippingLoop) -> None:
+        with served(node_, create_app(node_)) as one:  # type: ignore[arg-type]
+            for body in (record, gzip_body(record), b"{"):
+                wire = one.connect()
+                wire.send(request("/nacos/v1/ns/distro/datum", "PUT", body))
+                await until(lambda wire=wire: wire.received)  # type: ignore[misc]
+
+    run_loop(main)
+    assert node_.replication.frames == [{"com.rollcall.record": {}}] * 2 + [None]
+
+
+def test_the_times_of_many_connections_are_checked_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[HttpConnection] = []
+    monkeypatch.setattr(HttpConnection, "check_time", lambda connection, _now_s: checked.append(connection))
+
+    async def main(loop: SkippingLoop) -> None:
+        with served(node(), connections_max=10 * CHECKED_PER_TURN) as one:
+            wires = [one.connect() for _ in range(2 * CHECKED_PER_TURN + 1)]
+            one.server._sweep()
+            assert len(checked) == CHECKED_PER_TURN, "the rest in later turns of the loop"
+            await until(lambda: len(checked) == len(wires))
+            assert set(checked) == {wire.connection for wire in wires}
 
     run_loop(main)
 
