@@ -5,7 +5,9 @@ only one that changes the client; every other member keeps a copy (``native`` Fa
 sent on, and lives as long as the client's member goes on to confirm it.
 """
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from threading import Lock
 
@@ -95,7 +97,7 @@ class Clients:
         self.is_handing_over: Callable[[str], bool] = lambda _writer: False
         """Whether a ``writer``, one member's run, is over, and its clients come back elsewhere (R17)."""
         self.on_return: Callable[[str, int], None] = lambda _writer, _now_ms: None
-        """Told of each client of such a run that is back elsewhere, with the time."""
+        """Called without the lock for each client of such a run that is back elsewhere, with the time."""
         self.contact_ms: Callable[[str], int] = lambda _writer: self._now_ms()
         """When the member of a ``writer`` last answered or called this one (monotonic)."""
         self.on_withdrawn: Callable[[str, Mapping[ServiceKey, Publication], bool], None] = lambda *_told: None
@@ -124,6 +126,8 @@ class Clients:
         """The writers of all copies, and of some that are gone."""
         self._returned_ms: dict[str, int] = {}
         """When a client came back last, by the run that it came from, while that is handed over."""
+        self._returns: deque[tuple[str, int]] = deque()
+        """The returns that ``on_return`` is still to hear of."""
         self._ended: set[str] = set()
         """The ids of clients whose connections are gone, and that are expected elsewhere."""
         self._lessened: dict[ServiceKey, set[str]] = {}
@@ -202,7 +206,7 @@ class Clients:
                 self._drop_what_is_there(client)
         if not has_ended:
             return self._remove(client_id)
-        self._publish(ClientChanged(client_id))
+        self._publish_all([ClientChanged(client_id)])
         return True
 
     def _remove(self, client_id: str) -> bool:
@@ -624,7 +628,7 @@ class Clients:
                 ]
                 changed = [self._drop_present(one, key, present) for one in back]
             if any(changed):
-                self._publish(ServiceChanged(*key))
+                self._publish_all([ServiceChanged(*key)])
 
     def _drop_what_was_withdrawn(self) -> None:
         """Settle the withdrawals whose members were not silent for long enough before."""
@@ -649,6 +653,10 @@ class Clients:
         return _member_of(writer) == _member_of(self.writer)
 
     def _publish_all(self, events: Iterable[Event]) -> None:
+        """Publish events, and the returns that were noted, once the lock is free."""
+        with suppress(IndexError):  # another thread may take the last one
+            while self._returns:
+                self.on_return(*self._returns.popleft())
         for event in events:
             self._publish(event)
 
@@ -920,7 +928,7 @@ class Clients:
             self._take_back(client, key)
         run, now_ms = client.came_from or client.version.writer, self._now_ms()
         client.back_ms = self._returned_ms[run] = now_ms
-        self.on_return(run, now_ms)
+        self._returns.append((run, now_ms))
         if not client.native:
             client.version = _lessened(client.version)
             self._changed.note(client.client_id)

@@ -33,7 +33,11 @@ class Bed:
         self.over = {OVER}
         self.clients.is_handing_over = self.over.__contains__
         self.returns: list[tuple[str, int]] = []
-        self.clients.on_return = lambda writer, now_ms: self.returns.append((writer, now_ms))
+        self.clients.on_return = self._on_return
+
+    def _on_return(self, writer: str, now_ms: int) -> None:
+        assert not self.clients._lock.locked(), "what is called back may ask the clients"
+        self.returns.append((writer, now_ms))
 
     def copy(self, client_id: str, writer: str, published: dict[tuple[str, str], tuple[int, ...]]) -> Client:
         """Take a peer's client, with the ports that it publishes by service."""
