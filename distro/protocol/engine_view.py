@@ -1,7 +1,6 @@
 """EngineView: the state of the engine at the end of a tick, as one frozen value that any thread may read."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from distro.members.mapper import DistroMapper
@@ -34,8 +33,7 @@ class OldestChange(NamedTuple):
     cause: Cause
 
 
-@dataclass(frozen=True, slots=True)
-class PeerView:
+class PeerView(NamedTuple):
     """The work that is pending for one peer, and how far the peer is with this node's changes."""
 
     reachable: bool
@@ -75,8 +73,7 @@ class PeerView:
         return self.to_send + (self.call is not None)
 
 
-@dataclass(frozen=True, slots=True)
-class EngineView:
+class EngineView(NamedTuple):
     """The engine's state that other threads read. Times are monotonic ms."""
 
     loading: bool
@@ -114,16 +111,16 @@ class EngineView:
 
 def peer_view(queue: PeerQueue, trace: PeerTrace, now_ms: int) -> PeerView:
     """Return the view of a peer. For the thread that owns the protocol."""
-    call, oldest = queue.call, trace.oldest_lately(now_ms)
+    call, oldest, to_send = queue.call, trace.oldest_lately(now_ms), len(queue.tasks)
     return PeerView(
         queue.reachable,
-        len(queue.tasks),
+        to_send,
         len(queue.in_flight),
         len(queue.fetch),
-        queue.first_keys(KEYS_SHOWN),
+        queue.first_keys(KEYS_SHOWN) if to_send or queue.in_flight else (),
         None if call is None else _call_view(call, queue.call_since_ms),
         queue.back_off.is_failing,
-        queue.next_send_ms(),
+        queue.next_send_ms() if to_send else None,
         trace.unapplied(),
         None if oldest is None else OldestChange(oldest[0], oldest[1], cause_of(queue, now_ms, refused=oldest[2])),
         trace.not_counted,

@@ -17,6 +17,7 @@ from app.http.api.call import (
     ROUTE,
     ROUTES,
     Answer,
+    Decline,
     Events,
     Forward,
     Later,
@@ -244,7 +245,7 @@ class HttpServer:
             return self._live.begin(connection, answer)
         if row.is_client_write and call.address is not None:
             call.address.give_back()  # the pool counts it
-        return self._answer_in_pool(connection, request, caller, answer.read)
+        return self._answer_in_pool(connection, request, caller, answer.read if isinstance(answer, Decline) else None)
 
     def _caller_of(self, connection: HttpConnection, request: Request) -> Caller | Unidentified:
         block = request.block

@@ -1,6 +1,5 @@
 """The engine's view: frozen values that other threads read while the engine goes on."""
 
-import dataclasses
 import sys
 import threading
 from collections.abc import Callable
@@ -61,7 +60,7 @@ def test_a_view_stays_as_it_was_taken() -> None:
     engine.load()
     engine.tick()
     before = engine.protocol.view
-    frozen = dataclasses.replace(before), dict(before.peers), dict(before.peers[B].rounds)
+    frozen = before._replace(), dict(before.peers), dict(before.peers[B].rounds)
     engine.protocol.sync({DistroKey(INSTANCE_LIST, engine.write(engine.service_of(SELF))): 1.0}, engine.now_ms)
     [send] = [action for action in engine.tick() if isinstance(action, SyncData)]
     assert (before, dict(before.peers), dict(before.peers[B].rounds)) == frozen
