@@ -501,6 +501,7 @@ def build_engine(settings: Settings, clock: Clock, domain: Domain, tls: NodeTls)
         mailbox,
         stats,
         members.is_known_writer,
+        members.answers_itself,
     )
     bodies, digests = LargeBodies(config.body_bytes_max), DigestAnswers(components, receiver, protocol, stats)
     return Engine(
@@ -565,7 +566,7 @@ def build_lookup(settings: Settings) -> MemberLookup | None:
 
 def connect_members(domain: Domain, members: MemberList, cluster: Membership) -> None:
     """Have the domain ask the members what it must know of them, and take the beats that they could not send."""
-    domain.clients.is_handing_over = members.is_handing_over
+    domain.clients.is_handing_over = members.runs.is_handing_over
     domain.clients.on_return = members.runs.came_back
     domain.clients.contact_ms = members.contact_ms
 

@@ -20,6 +20,8 @@ from distro.model.types import Datum, Merged, Version
 CLIENTS = CLIENT_KEY_PREFIX[:-1]
 """Source: Nacos 2.2.3 DistroClientDataProcessor."""
 EXPIRY_TICK_MS = 1_000
+VERSION_COUNTER_MAX = REVISION_MAX + 1
+"""That of a removal, which is one above the last state."""
 
 
 def client_key(client_id: str) -> str:
@@ -73,7 +75,7 @@ class ClientStore:
 
     def highest_own(self) -> Version:
         """Above all: no datum changes a client that is connected here, and one that is not is answered by a removal."""
-        return Version(EPOCH, REVISION_MAX + 1, self._clients.writer)
+        return Version(EPOCH, VERSION_COUNTER_MAX, self._clients.writer)
 
     def tag(self, key: str) -> str:
         """The address of the member that writes the key, empty for an unknown one."""
@@ -125,6 +127,10 @@ class ClientStore:
 
     def apply(self, datum: Datum, expected: Version | None, now_ms: int) -> bool:
         client_id, snapshot = _parts(datum)
+        if snapshot.version.writer == self._clients.writer and expected is None:
+            # This run knows of no such client, nor that it had one (R10).
+            self._clients.add_tombstone(client_id, snapshot.version)
+            return True
         if snapshot.state is not None:
             has_left = self._has_left(datum.version.writer)
             if has_left and member_of(datum.version) == self._self_address:
@@ -147,6 +153,8 @@ class ClientStore:
     def reissue(self, datum: Datum, now_ms: int, *, restoring: bool) -> bool:
         """Nothing is restored: what a client publishes, only its connection says."""
         client_id, snapshot = _parts(datum)
+        if self._clients.is_removed(client_id) and snapshot.version.writer == self._clients.writer:
+            return self._clients.add_tombstone(client_id, snapshot.version)
         return self._clients.reissue(client_id, snapshot)
 
     def claim_all(self, keys: Collection[str], now_ms: int) -> list[str]:
@@ -209,6 +217,8 @@ class ClientCodec:
         client_id, version = check_client_id(client_id_of(key)), Version.from_text(body.get("version"))
         if not version.counter:
             raise CodecError("field 'version' of a client is that of no change")
+        if version.epoch > EPOCH or version.counter > VERSION_COUNTER_MAX:
+            raise CodecError(f"field 'version' of a client is above all that a member gives: {version.to_text()}")
         if body.get("client") is None:
             return Datum(key, version, ClientSnapshot(version, None, None))
         own = body.get("own")

@@ -42,6 +42,8 @@ class RecordCodec:
             CodecError: names the field that is missing or wrong.
         """
         version, changed = Version.from_text(body.get("version")), Version.from_text(body.get("changed"))
+        if changed > version:
+            raise CodecError(f"field 'changed' of {key[:200]!r} is above its 'version'")
         fields = Fields(body, FROM_MEMBER, " of a record")
         value = fields.whole_object("value") if fields.has("value") else None
         wall_ms = fields.whole("changedMs", None, 0, WALL_MS_END - 1)

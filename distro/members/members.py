@@ -59,7 +59,6 @@ class MemberList:
     returned_ms: int = NEVER_MS
     """When a member that had been DOWN for this node served again (R12); of several in ``RETURNS_MS`` the first."""
     runs: MemberRuns = field(init=False)
-    """Which runs of members are over."""
     _round: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -117,10 +116,6 @@ class MemberList:
         """Whether the run that a version names as ``writer`` is over, and its hand-over too (R17). Any thread."""
         return self.runs.has_left(writer)
 
-    def is_handing_over(self, writer: str) -> bool:
-        """Whether a run is over, and its clients are still kept until they are back elsewhere (R17). Any thread."""
-        return self.runs.is_handing_over(writer)
-
     def contact_ms(self, writer: str) -> int:
         """When the peer that a version names last answered or called; of no peer ``ALWAYS_MS``. Any thread."""
         return reachability.last_contact_ms(self._peers, writer.partition("~")[0])
@@ -128,6 +123,11 @@ class MemberList:
     def is_known_writer(self, writer: str) -> bool:
         """Whether a version's ``writer`` is a run of a member that is listed, or was until lately. Any thread."""
         return self.standalone or self.runs.is_known(writer)
+
+    def answers_itself(self, writer: str) -> bool:
+        """Whether a version's ``writer`` is the present run of a peer that answers this node's calls. Any thread."""
+        peer = self._peers.get(writer.partition("~")[0])
+        return peer is not None and peer.is_alive and not peer.failures and self.runs.is_present(writer)
 
     def is_unlisting(self, address: str) -> bool:
         """Whether the peer answers that this node is not in its member list."""

@@ -102,6 +102,9 @@ class DistroStore(Protocol):
     def reissue(self, datum: Datum, now_ms: int, *, restoring: bool) -> bool:
         """Give this node's state the next version if a peer holds other values under the stored one; return whether.
 
+        Under a version of this run above the stored one, which this run did not give (R10): the state gets a new epoch
+        above that. What is unknown here is then gone.
+
         ``restoring``: before that, take the parts of the peer's state of which nothing is known here.
         """
         ...

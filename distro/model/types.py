@@ -28,6 +28,10 @@ class Version:
         """The version of a change by ``writer``: the next counter if it wrote this one, else a new epoch (a claim)."""
         if self.writer == writer:
             return Version(self.epoch, self.counter + 1, writer)
+        return self.next_epoch(writer)
+
+    def next_epoch(self, writer: str) -> "Version":
+        """The version of a claim by ``writer``, above all that any writer gives in this epoch."""
         return Version(self.epoch + 1, 0, writer)
 
     def has_had(self, other: "Version") -> bool:

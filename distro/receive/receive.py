@@ -5,6 +5,7 @@ Called on the threads of the frontends and of the peers' workers. The rules are 
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -18,7 +19,7 @@ from distro.model.types import NO_VERSION, Datum, DistroKey, Merged, Received, R
 from distro.receive.applied_times import AppliedTimes
 from distro.receive.groups import OnceStored, take_in_groups
 from distro.receive.resolve import DELTA, DELTA_KNOWN, DELTA_OF_ANOTHER, MERGED, KeyVersions, Resolved, resolve
-from distro.receive.version_check import VersionCheck
+from distro.receive.version_check import NotGivenError, OthersWordError, VersionCheck
 from distro.timing.paced import paced
 
 LOG = logging.getLogger(__name__)
@@ -78,10 +79,14 @@ class DistroReceiver:
         events: ReceiverEvents,
         stats: DistroStats,
         is_known_writer: Callable[[str], bool],
+        answers_itself: Callable[[str], bool] = lambda _writer: False,
     ) -> None:
-        """``is_known_writer``: whether a version's writer is a member that is listed, or was until lately (R10)."""
+        """``is_known_writer``: whether a version's writer is a member that is listed, or was until lately (R10).
+
+        ``answers_itself``: whether it is the present run of a peer that answers this member's calls.
+        """
         self._own_writer = own_writer
-        self._check = VersionCheck(own_writer, components, is_known_writer)
+        self._check = VersionCheck(own_writer, components, is_known_writer, answers_itself)
         self._components = components
         self._mapper_of = mapper_of
         self.is_loading = is_loading
@@ -115,7 +120,8 @@ class DistroReceiver:
             self._stats.received_keys += 1
             key = DistroKey(resource_type, datum.key)
             try:
-                self._check.check(resource_type, datum)
+                is_claimed = fetched and self._owns(key)
+                self._check.check(resource_type, datum, sender, fetched=fetched, is_claimed=is_claimed)
                 if datum.base is None:
                     own = self._receive_one(key, sender, datum, now_ms, once_stored, fetched=fetched)
                 elif self._receive_delta(key, sender, datum, now_ms, once_stored):
@@ -128,6 +134,7 @@ class DistroReceiver:
                 self._stats.received_failed += 1
                 failed[datum.key] = str(error)
                 self.observer.decided(key, sender, datum.version, None, "R10", str(error), "not taken")
+                self._follow_refusal(key, datum, error, now_ms, once_stored, fetched=fetched)
                 return
             if own is not None and own != NO_VERSION:
                 self._stats.received_refused += 1
@@ -147,6 +154,37 @@ class DistroReceiver:
                 taken.pop(key, None)
                 ages_ms.pop(key, None)
         return Received(refused, failed, tuple(wanted), ages_ms | self.applied.ages_ms(resource_type, taken, now_ms))
+
+    def _owns(self, key: DistroKey) -> bool:
+        mapper, component = self._mapper_of(key.resource_type), self._components[key.resource_type]
+        return (
+            not mapper.standalone and not component.owned_by_writer and mapper.responsible(component.store.tag(key.key))
+        )
+
+    def _follow_refusal(
+        self,
+        key: DistroKey,
+        datum: Datum,
+        error: CodecError,
+        now_ms: int,
+        once_stored: OnceStored,
+        *,
+        fetched: bool,
+    ) -> None:
+        """R10: claim what is said of this run above what others may hold, and ask a run of which another tells."""
+        component = self._components[key.resource_type]
+        match error:
+            case NotGivenError() if self._check.is_within(datum.version):
+                stored = component.store.version(datum.key)
+                is_own = stored is not None and stored.writer == self._own_writer
+                # What is not this run's is held by who was asked for it, or else perhaps by nobody.
+                is_claimed = is_own or (fetched and self._owns(key))
+                with suppress(CodecError):  # of a full disk: the state is met again in the next verify round
+                    if is_claimed and component.store.reissue(datum, now_ms, restoring=False):
+                        self._stats.reissued += 1
+                        once_stored.append(partial(self._events.sync, key))
+            case OthersWordError() if not component.owned_by_writer:
+                self._events.fetch(datum.version.writer.partition("~")[0], [key])
 
     def restore(self, peer: str, keys: Iterable[DistroKey], now_ms: int) -> None:
         """When the peer's states of these keys are fetched next, take from them what is unknown here."""
@@ -324,7 +362,7 @@ class DistroReceiver:
             try:
                 if datum.base is not None:
                     raise CodecError("a snapshot has whole datums")
-                self._check.check(resource_type, datum, loading=True)
+                self._check.check(resource_type, datum, sender, loading=True)
                 taken += component.store.apply(self._dated(datum, stored, sender), stored, now_ms)
                 key = DistroKey(resource_type, datum.key)
                 self.observer.decided(

@@ -6,54 +6,109 @@ from distro.model.errors import CodecError
 from distro.model.ports import Components
 from distro.model.types import NO_VERSION, VERSION_NUMBER_MAX, Datum, Version
 
-EPOCH_HEAD_ROOM = 2**20
-"""How far the epoch of a received version may be above all known here: each claim by a member adds one."""
-ACCEPTED_MAX = VERSION_NUMBER_MAX - 2**32
-"""The highest epoch and counter that are accepted at all, so that each has successors that every member can read.
+HEAD_ROOM = 2**20
+"""How far the epoch and the counter of a version that a peer sends may be above all known here.
 
-Of a snapshot it is the only bound: a member that has just started knows no epoch to compare with.
+A claim adds one to an epoch, a change one to a counter. What a member says of its own run may be above by twice as
+much: it may be the claim of a version that was just within this bound at that member.
 """
+ASKED_HEAD_ROOM = 2**28
+"""The same for versions that this member asked for, in a load or a query: it may have missed much, or know nothing."""
+ACCEPTED_MAX = VERSION_NUMBER_MAX - 2**32
+"""The highest epoch and counter that are accepted at all, so that each has successors that every member can read."""
+
+
+class NotGivenError(CodecError):
+    """A version names this very run, which did not give it: by now others may hold that state."""
+
+
+class OthersWordError(CodecError):
+    """A version names a run that answers this member, and came from another member."""
 
 
 class VersionCheck:
     """Checks the version of each datum before it is resolved. Thread-safe."""
 
-    def __init__(self, own_writer: str, components: Components, is_known_writer: Callable[[str], bool]) -> None:
-        """``is_known_writer``: whether a writer is a run of a member that is listed, or was until lately."""
+    def __init__(
+        self,
+        own_writer: str,
+        components: Components,
+        is_known_writer: Callable[[str], bool],
+        answers_itself: Callable[[str], bool],
+    ) -> None:
+        """``is_known_writer``: whether a writer is a run of a member that is listed, or was until lately.
+
+        ``answers_itself``: whether it is the present run of a peer that answers this member's calls.
+        """
         self._own_writer = own_writer
         self._components = components
         self._is_known_writer = is_known_writer
-        self._highest_epoch: int | None = None
-        """Of all versions stored and accepted; None until the first check."""
+        self._answers_itself = answers_itself
+        self._highest: Version | None = None
+        """The highest epoch and the highest counter of all versions stored and accepted; None until the first check."""
 
-    def check(self, resource_type: str, datum: Datum, *, loading: bool = False) -> None:
-        """Check the version of a datum; ``loading``: the datum is of a snapshot that this member asked for.
+    def check(
+        self,
+        resource_type: str,
+        datum: Datum,
+        sender: str,
+        *,
+        loading: bool = False,
+        fetched: bool = False,
+        is_claimed: bool = False,
+    ) -> None:
+        """Check the version of a datum that ``sender`` gave.
+
+        ``loading``: the datum is of a snapshot that this member asked for. ``fetched``: it answers a query of this
+        member. ``is_claimed``: this member owns the key and fetched it to claim what comes, with a new counter.
 
         Raises:
-            CodecError: the epoch is too high, the writer is no member, or is this run, which never gave this version.
+            NotGivenError: the writer is this run, which never gave this version.
+            OthersWordError: the writer is a run that answers this member, and is not the sender.
+            CodecError: the writer is no member, or a number is too high.
         """
-        version = datum.version
+        version, writer = datum.version, datum.version.writer
         if version == NO_VERSION:  # from real Nacos, which has none (R8)
             return
-        if version.writer == self._own_writer:
-            store = self._components[resource_type].store
+        component = self._components[resource_type]
+        store, is_of_sender = component.store, writer.partition("~")[0] == sender
+        if writer == self._own_writer:
             # What this run gave to a key is stored here, but for a key that was forgotten.
             stored = store.version(datum.key)
             if version > (stored if stored is not None else store.highest_own()):
-                raise CodecError(f"field 'version' is of this run, which did not give it: {version.to_text()}")
-        elif not self._is_known_writer(version.writer):
+                raise NotGivenError(f"field 'version' is of this run, which did not give it: {version.to_text()}")
+        elif not self._is_known_writer(writer):
             raise CodecError(f"field 'version' is of no member: {version.to_text()}")
-        limit = ACCEPTED_MAX if loading else min(self._highest() + EPOCH_HEAD_ROOM, ACCEPTED_MAX)
-        if version.epoch > limit or version.counter > ACCEPTED_MAX:
+        elif not (is_of_sender or loading or is_claimed) and self._answers_itself(writer):
+            stored = store.version(datum.key)
+            if stored is None or not stored.has_had(version):
+                raise OthersWordError(f"field 'version' is of a run that is asked itself: {version.to_text()}")
+        room = ASKED_HEAD_ROOM if loading or fetched else 2 * HEAD_ROOM if is_of_sender else HEAD_ROOM
+        known = self._known()
+        counter_max = ACCEPTED_MAX if is_claimed else min(known.counter + room, ACCEPTED_MAX)
+        if version.epoch > min(known.epoch + room, ACCEPTED_MAX) or version.counter > counter_max:
+            if fetched or (is_of_sender and component.owned_by_writer):  # nobody fetches the latter
+                self._make_room(version, room)
             raise CodecError(f"field 'version' is too far above those known here: {version.to_text()}")
+
+    def is_within(self, version: Version) -> bool:
+        """Whether other members may have taken a version of this epoch."""
+        return version.epoch <= min(self._known().epoch + ASKED_HEAD_ROOM, ACCEPTED_MAX)
 
     def accept(self, version: Version) -> None:
         """Note a version that was stored: later ones may be above it."""
-        if self._highest_epoch is not None:
-            self._highest_epoch = max(self._highest_epoch, version.epoch)
+        highest = self._highest
+        if highest is not None and (version.epoch > highest.epoch or version.counter > highest.counter):
+            self._highest = Version(max(highest.epoch, version.epoch), max(highest.counter, version.counter), "")
 
-    def _highest(self) -> int:
-        if self._highest_epoch is None:
-            stored = [one.epoch for part in self._components.values() for one in part.store.versions().values()]
-            self._highest_epoch = max(stored, default=0)
-        return self._highest_epoch
+    def _make_room(self, version: Version, room: int) -> None:
+        """Bring what is known nearer to a refused version: one that is given again and again is taken in the end."""
+        known = self._known()
+        self.accept(Version(min(version.epoch, known.epoch + room), min(version.counter, known.counter + room), ""))
+
+    def _known(self) -> Version:
+        if self._highest is None:
+            stored = [one for part in self._components.values() for one in part.store.versions().values()]
+            epoch = max([one.epoch for one in stored], default=0)
+            self._highest = Version(epoch, max([one.counter for one in stored], default=0), "")
+        return self._highest

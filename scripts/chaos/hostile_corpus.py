@@ -19,9 +19,9 @@ DATUM, DATUMS = "/v1/ns/distro/datum", "/v1/ns/distro/datums"
 CHECKSUM, BEATS, REPORT = "/v1/ns/distro/checksum", "/v1/ns/distro/beats", "/v1/core/cluster/report"
 RECORDS_TYPE = "rollcall.records"
 HIGH_EPOCHS = (999_999_999_999_999_998, 2**53, 2**53 - 1, 2**63, 10**30)
-HIGH_COUNTERS = (2**53, 2**53 - 1, 2**63 - 1)
-COUNTER_STEP = 1_000_000
-"""What a forged version of a member's own run is above the real one."""
+HIGH_COUNTERS = (999_999_999_999_999, 2**53, 2**53 - 1, 2**63 - 1)
+STEPS = ((0, 1), (0, 1_000_000), (0, 999_999_999_999_999), (1, 0), (1_000_000, 0))
+"""What the epoch and the counter of a forged version of a run are above the real ones."""
 STRANGER = "10.99.99.99:8848~1"
 FORGED = "FORGED LINE"
 """Begins a line of a log only if somebody outside wrote it there."""
@@ -86,10 +86,10 @@ def forged_versions(target: str, sender: str) -> Iterator[str]:
     yield from ("", "1", "1.1", "-1.0.a:1~1", f"1.{'9' * 5_000}.{sender}~1", BROKEN)
 
 
-def raised(version: str) -> str:
-    """A version of the same run, far above."""
+def raised(version: str, epochs: int, changes: int) -> str:
+    """A version of the same run, so far above."""
     epoch, counter, writer = version.split(".", 2)
-    return f"{epoch}.{int(counter) + COUNTER_STEP}.{writer}"
+    return f"{int(epoch) + epochs}.{int(counter) + changes}.{writer}"
 
 
 def versions(scene: Scene, target: str, sender: str) -> Iterator[Shot]:
@@ -111,11 +111,14 @@ def versions(scene: Scene, target: str, sender: str) -> Iterator[Shot]:
         yield put(sender, {name: {"key": name, "version": version, "changed": version, "value": value, "changedMs": 1}})
         switches = {"overriddenServerStatus": "DOWN"}
         yield put(sender, {SWITCHES_KEY: {"version": version, "changed": version, "value": switches, "changedMs": 1}})
-    for key, known in (scene.lists | scene.records).items():
-        if f".{target}~" in known["version"]:  # what the target itself wrote
-            yield put(sender, {key: dict(known, version=raised(known["version"]), value=None)})
-            emptied = {"instanceList": []} if key in scene.lists else None
-            yield put(sender, {key: dict(known, version=raised(known["version"]), value=emptied)})
+    for number, (key, known) in enumerate((scene.lists | scene.records).items()):
+        # Of the target's own run, the sender's, and the third member's.
+        above = raised(known["version"], *STEPS[number % len(STEPS)])
+        yield put(sender, {key: dict(known, version=above, value=None)})
+        emptied = {"instanceList": []} if key in scene.lists else None
+        yield put(sender, {key: dict(known, version=above, value=emptied)})
+        if key in scene.records:
+            yield put(sender, {key: dict(known, version=above, changed=above, value=emptied)})
 
 
 def reports(scene: Scene, target: str, sender: str) -> Iterator[Shot]:

@@ -5,7 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distro.model.errors import CodecError
-from distro.model.types import NO_VERSION, Version
+from distro.model.types import NO_VERSION, Datum, Version
+from distro.receive.version_check import ACCEPTED_MAX, ASKED_HEAD_ROOM, VersionCheck
+from tests.support.named_store import NamedStore, component
 
 WRITERS = st.sampled_from(["10.0.0.1:8848~1", "10.0.0.1:8848~2", "10.0.0.2:8848~1"])
 VERSIONS = st.builds(Version, st.integers(1, 10**6), st.integers(0, 10**6), WRITERS)
@@ -51,3 +53,51 @@ def test_any_other_text_is_a_codec_error_or_names_a_version(text: object) -> Non
 def test_what_is_no_version_is_refused(text: object) -> None:
     with pytest.raises(CodecError):
         Version.from_text(text)
+
+
+class Listening:
+    """A member that knows one version, and what it takes."""
+
+    def __init__(self, known: Version) -> None:
+        store = NamedStore()
+        store.put("known", known)
+        self._check = VersionCheck("10.0.0.9:8848~1", {"t": component(store)}, lambda _: True, lambda _: False)
+
+    def takes(self, version: Version, sender: str, *, fetched: bool = False) -> bool:
+        try:
+            self._check.check("t", Datum("k", version, None), sender, fetched=fetched)
+        except CodecError:
+            return False
+        self._check.accept(version)
+        return True
+
+
+NUMBERS = st.one_of(st.integers(0, 2**22), st.integers(0, 2**30), st.integers(0, 2**53))
+FAR = st.builds(Version, NUMBERS, NUMBERS, WRITERS)
+SENDERS = st.sampled_from(["10.0.0.1:8848", "10.0.0.2:8848"])
+LOW = st.builds(Version, st.integers(1, ACCEPTED_MAX // 2), st.integers(0, ACCEPTED_MAX // 2), WRITERS)
+
+
+@given(LOW, st.lists(st.tuples(FAR, SENDERS, st.booleans()), max_size=4))
+def test_what_follows_a_version_that_one_member_takes_another_takes_in_the_end(
+    known: Version, sent: list[tuple[Version, str, bool]]
+) -> None:
+    """Whatever the former took before: the other fetches what follows once for each, at most."""
+    one, other = Listening(known), Listening(known)
+    taken = [version for version, sender, fetched in sent if one.takes(version, sender, fetched=fetched)]
+    for version in taken[-1:]:
+        claim = max(taken).next("10.0.0.3:8848~1")
+        for following in (version.next(version.writer), claim):
+            member = following.writer.partition("~")[0]
+            tries = [other.takes(following, member, fetched=True) for _ in range(len(sent) + 2)]
+            assert tries[-1], (following, known)
+            assert following.epoch - known.epoch <= (len(sent) + 1) * ASKED_HEAD_ROOM
+
+
+@given(LOW, FAR, SENDERS, st.booleans())
+def test_a_version_that_is_taken_leaves_room_for_those_after_it(
+    known: Version, version: Version, sender: str, fetched: bool
+) -> None:
+    if Listening(known).takes(version, sender, fetched=fetched):
+        for following in (version.next(version.writer), version.next("10.0.0.3:8848~1")):
+            assert Version.from_text(following.to_text()) == following

@@ -1,10 +1,14 @@
 """Courses of events that once went wrong, or that users were promised, each in a world of its own."""
 
 from functools import partial
+from itertools import permutations
 
 import pytest
 
+from app.http.api.call import Call
 from app.naming.model.model import BEAT_TIMEOUT_MS, DELETE_TIMEOUT_MS
+from app.naming.registry.merge import InstanceList
+from app.replication.instance_list_type import INSTANCE_LIST
 from app.simulation.member.member import SimMember
 from app.simulation.scenarios.rules import change_often
 from app.simulation.scenarios.rules_10_to_17 import members_restart_apart
@@ -14,7 +18,10 @@ from app.simulation.world.sim_clients import SimClient
 from app.simulation.world.world import World, settle_ms
 from distro.members.mapper import DistroMapper
 from distro.model.config import DistroConfig
+from distro.model.types import Datum, Version
 from distro.protocol.tasks import SPACING_FACTOR_MAX
+from distro.wire.codec import encode_frame
+from distro.wire.http_agent import MEMBER_HEADER
 
 pytestmark = [pytest.mark.simulation]
 SEEDS = range(10)
@@ -240,3 +247,33 @@ def test_a_world_is_its_seed() -> None:
     assert first.events == second.events
     assert [member.dump() for member in first.members.values()] == [member.dump() for member in second.members.values()]
     assert DistroMapper.over("", first.addresses).servers == tuple(first.addresses)
+
+
+@pytest.mark.parametrize(("epochs", "changes"), [(0, 999_999_999_999_999), (0, 1_000_000), (0, 1), (1_000_000, 0)])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_is_said_in_the_name_of_a_run_splits_no_key(seed: int, epochs: int, changes: int) -> None:
+    """All members are sent a key of its owner's run above what that gave, by each other one, and by none less.
+
+    Bound: a verify round, a query, a send, and as much again for what the clients change meanwhile.
+    """
+    world = steady_world(seed, SimMember)
+    world.checker.looking = False
+    owner = world.any_member()
+    key, service = world.choice([(key, one) for key, one in owner.stored() if owner.owns(one.full_name)])
+    given = service.version
+    version = Version(given.epoch + epochs, given.counter + changes, given.writer)
+    [stored] = owner.registry.datums([key])
+    codec = owner.components[INSTANCE_LIST].codec
+    forged = Datum(key, version, InstanceList({}, {}))
+    body = encode_frame([forged], codec, owner.clock.monotonic_ms(), versioned=True)
+    for target, sender in permutations(world.addresses, 2):
+        call = Call("PUT", "/v1/ns/distro/datum", b"", {MEMBER_HEADER.lower(): sender}, body, sender.partition(":")[0])
+        world.members[target].http.take(call, lambda _reply: None)
+    config = world.config
+    world.run(2 * (config.verify_interval_ms + config.verify_timeout_ms + 2 * config.sync_timeout_ms))
+    world.checker.check_agreement()
+    world.checker.check_revisions()
+    for member in world.members.values():
+        [found] = member.registry.datums([key])
+        assert found.value.stored.keys() >= stored.value.stored.keys()
+        assert found.version > given

@@ -485,19 +485,21 @@ class Clients:
     def reissue(self, client_id: str, snapshot: ClientSnapshot) -> bool:
         """Count a client that is connected here once more, if a peer has other publications under its version (R3).
 
-        Returns whether it was.
+        Or if it has any under a version above it, which this run did not give (R10): the client is counted on from
+        there. Returns whether it was.
         """
         with self._lock:
             client = self._clients.get(client_id)
-            if client is None or not client.native or client.version != snapshot.version or snapshot.state is None:
+            if client is None or not client.native or client.ended or snapshot.version < client.version:
                 return False
-            if client.ended or client.revision >= REVISION_MAX:
+            counted = max(client.revision, snapshot.version.counter)
+            if counted >= REVISION_MAX or client.version.writer != snapshot.version.writer:
                 return False
-            told = snapshot.state.publications
-            if client.published.keys() == told.keys() and all(
-                one.says_the_same(told[key]) for key, one in client.published.items()
+            if snapshot.version == client.version and (
+                snapshot.state is None or _says_the_same(client.published, snapshot.state.publications)
             ):
                 return False
+            client.revision = counted
             self._count(client)
         self._publish(ClientChanged(client_id))
         return True
@@ -1033,6 +1035,10 @@ def _member_of(writer: str) -> str:
 def _lessened(version: Version) -> Version:
     """The version of a copy of this version that lost what is back elsewhere: below all that its member gave."""
     return Version(EPOCH - 1, version.counter, version.writer)
+
+
+def _says_the_same(published: Mapping[ServiceKey, Publication], told: Mapping[ServiceKey, Publication]) -> bool:
+    return published.keys() == told.keys() and all(one.says_the_same(told[key]) for key, one in published.items())
 
 
 def _check_service(key: ServiceKey) -> None:

@@ -332,7 +332,9 @@ class Records:
         record: Record = datum.value
         with self._lock:
             stored = self._stored(datum.key)
-            if (stored.version if stored else None) != expected or not (stored is None or record.covers(stored)):
+            # One writer's states have one order, whatever is said of their words (R3).
+            covers = stored is None or datum.version.has_had(stored.version) or record.covers(stored)
+            if (stored.version if stored else None) != expected or not covers:
                 return False
             self._store_received(replace(record, version=datum.version))
             return True
@@ -374,7 +376,8 @@ class Records:
     def reissue(self, datum: Datum, now_ms: int, *, restoring: bool) -> bool:
         """Give a record the next version if a peer has another value under the stored one (R3); return whether.
 
-        Nothing is restored: a record has no parts. As with a claim, its word stays the one that it was (R14).
+        Nothing is restored: a record has no parts. As with a claim, its word stays the one that it was (R14). Under a
+        version of this run that it did not give, it gets a new epoch above that; an unknown record is then removed.
 
         Raises:
             CodecError: the disk did not take it; nothing changed.
@@ -382,12 +385,18 @@ class Records:
         other: Record = datum.value
         with self._lock:
             stored = self._stored(datum.key)
-            if stored is None or stored.version != datum.version:
+            if datum.version.writer == self.writer and (stored is None or datum.version > stored.version):
+                version = datum.version.next_epoch(self.writer)
+                if stored is None:
+                    stored = Record(datum.key, version, version, None, self._wall_ms(), self._monotonic_ms())
+            elif stored is None or stored.version != datum.version:
                 return False
-            if (stored.value, stored.changed) == (other.value, other.changed):
-                return False
+            else:
+                version = stored.version.next(self.writer)
+                if (stored.value, stored.changed) == (other.value, other.changed):
+                    return False
             try:
-                self._keep([replace(stored, version=stored.version.next(self.writer))])
+                self._keep([replace(stored, version=version)])
             except StorageError as error:
                 raise CodecError(error.text) from error
             return True

@@ -592,7 +592,11 @@ class Registry:
 
         ``restoring``: take, of whatever version it is, the datum's instances of which nothing is known here, not even a
         removal. Each gets one fresh time-out, as it is not known who beats for it.
+
+        Under a version of this run that it did not give, and so above the stored one, any list gets a new epoch (R10).
         """
+        if datum.version.writer == self.writer and datum.version > (self.version(datum.key) or NO_VERSION):
+            return self._give_above(datum, now_ms)
         stored = next(self.datums([datum.key]), None)
         if stored is None:
             return False
@@ -608,6 +612,19 @@ class Registry:
                 return False  # a change that came meanwhile has a new version already
             self._raise_version(service, now_ms)
             return True
+
+    def _give_above(self, datum: Datum, now_ms: int) -> bool:
+        """Give a list, an empty one if it is unknown, a version of an epoch above that of a datum; return whether."""
+        version = datum.version.next_epoch(self.writer)
+        with self._lock:
+            service = self.table.find(datum.key)
+            if service is not None and service.version != NO_VERSION:
+                if service.version >= version:
+                    return False
+                self._recent.forget(service)
+                self._give_version(service, version, now_ms)
+                return True
+        return self._swap(datum.key, None, version, InstanceList({}, {}), now_ms)
 
     def claim(self, key: str, now_ms: int) -> bool:
         """Become the writer of a list that another member wrote (R2); return whether that changed its version."""
@@ -897,6 +914,9 @@ class Registry:
             service.claimed_ms = now_ms
             service.due_ms = 0
             self._recent.forget(service)
+        self._give_version(service, version, now_ms, key)
+
+    def _give_version(self, service: Service, version: Version, now_ms: int, key: str = "") -> None:
         service.version = version
         if not self._alone:  # both are for peers
             self._changed.note(service.key)

@@ -306,6 +306,7 @@ class SimMember:
             self.mailbox,
             self.stats,
             members.is_known_writer,
+            members.answers_itself,
         )
         self.local_actions = LocalActions(self.protocol, self.components)
         self.checksums = OwnChecksums(self.components, self.protocol)

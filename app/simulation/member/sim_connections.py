@@ -50,7 +50,7 @@ class ConnectedMember(SimMember):
             keep_ms=config.tombstone_slack_ms,
         )
         has_left = self.protocol.members.has_left
-        self.connections.is_handing_over = self.protocol.members.is_handing_over
+        self.connections.is_handing_over = self.protocol.members.runs.is_handing_over
         self.connections.on_return = self.protocol.members.runs.came_back
         self.connections.contact_ms = self.protocol.members.contact_ms
         store = self.store_class(self.connections, self.address, has_left)
@@ -187,7 +187,7 @@ class SimConnections:
     def are_handed_over(self) -> bool:
         """Whether a member keeps a client of a run that is over until that is back elsewhere."""
         return any(
-            member.protocol.members.is_handing_over(version.writer)
+            member.protocol.members.runs.is_handing_over(version.writer)
             for member in self.members()
             for version, _ in member.published().values()
         )

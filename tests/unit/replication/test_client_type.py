@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from app.config.settings import read_settings
-from app.naming.clients.client_model import ClientInfo
+from app.naming.clients.client_model import REVISION_MAX, ClientInfo
 from app.naming.clients.clients import Clients
 from app.naming.model.events import ClientChanged, ClientDisconnect, Event
 from app.naming.model.keys import datum_key
@@ -341,3 +342,44 @@ def test_a_node_shows_what_its_clients_publish(tmp_path: Any) -> None:
         assert node.services.naming.counts(node.services.cluster.responsible).instances == 1
     finally:
         assert node.stop()
+
+
+# --- versions in the name of a run that did not give them (R10) -----------------------------------
+
+
+def test_a_member_counts_on_from_a_version_of_its_client_that_it_did_not_give(a: Side, b: Side) -> None:
+    """A peer holds that: it takes what the client says next, as it is above."""
+    [mine] = a.sent()
+    forged = replace(mine, version=Version(1, 1_000_000, f"{A}~1"))
+    assert b.receiver.receive(CLIENTS, A, [forged], 0) == Received()
+    a.receive(b, fetched=True)
+    assert a.store.version(KEY) == Version(1, 1_000_001, f"{A}~1")
+    assert b.receive(a) == Received()
+    assert b.store.version(KEY) == a.store.version(KEY)
+    a.clients.disconnect(ID)
+    assert b.receive(a) == Received()
+    assert b.ports() == []
+
+
+def test_a_removal_goes_above_a_version_that_its_member_did_not_give(a: Side, b: Side) -> None:
+    [mine] = a.sent()
+    forged = replace(mine, version=Version(1, 1_000, f"{A}~1"))
+    assert b.receiver.receive(CLIENTS, A, [forged], 0) == Received()
+    a.clients.disconnect(ID)
+    a.receive(b, fetched=True)
+    assert b.receive(a) == Received()
+    assert (b.ports(), b.store.version(KEY)) == ([], Version(1, 1_001, f"{A}~1"))
+
+
+def test_a_client_that_the_named_run_never_had_is_removed(a: Side, b: Side) -> None:
+    [mine] = a.sent()
+    never = Side(A)
+    never.receiver.receive(CLIENTS, B, [mine], 0)
+    assert (never.ports(), never.store.version(KEY)) == ([], Version(1, 2, f"{A}~1"))
+
+
+@pytest.mark.parametrize("version", ["2.1.10.0.0.1:8848~1", f"1.{REVISION_MAX + 2}.10.0.0.1:8848~1"])
+def test_no_client_has_a_version_that_its_member_cannot_pass(a: Side, version: str) -> None:
+    body = {"key": KEY, "version": version}
+    with pytest.raises(CodecError, match="above all that a member gives"):
+        ClientCodec().decode(KEY, body, 0)

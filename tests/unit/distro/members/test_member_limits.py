@@ -190,7 +190,7 @@ def test_the_clients_of_a_former_run_of_this_member_are_handed_over_for_so_long(
     members.runs.own_writer = f"{SELF}~2"
     for now_ms, is_kept in ((1 + HANDOVER_MS - 1, True), (1 + HANDOVER_MS, False)):
         members.tick(now_ms)
-        assert members.is_handing_over(f"{SELF}~1") is is_kept
+        assert members.runs.is_handing_over(f"{SELF}~1") is is_kept
         assert members.has_left(f"{SELF}~1") is not is_kept
     assert not members.has_left(f"{SELF}~2")
 
@@ -204,9 +204,9 @@ def test_the_run_of_a_peer_that_another_replaced_is_handed_over_for_so_long() ->
     answer(members, B, 100, writer=f"{B}~2")
     for now_ms, is_kept in ((100 + HANDOVER_MS - 1, True), (100 + HANDOVER_MS, False)):
         members.tick(now_ms)
-        assert members.is_handing_over(f"{B}~1") is is_kept
+        assert members.runs.is_handing_over(f"{B}~1") is is_kept
         assert members.has_left(f"{B}~1") is not is_kept
-    assert not members.is_handing_over(f"{B}~2")
+    assert not members.runs.is_handing_over(f"{B}~2")
     assert not members.has_left(f"{B}~2")
 
 
@@ -218,19 +218,19 @@ def test_a_hand_over_goes_on_while_clients_come_back_but_not_for_ever(writer: st
     answer(members, B, 0, writer=f"{B}~2")
     members.runs.came_back(writer, HANDOVER_MS - RETURNING_MS - 1)
     members.tick(HANDOVER_MS - 1)
-    assert members.is_handing_over(writer), "an early return shortens nothing"
+    assert members.runs.is_handing_over(writer), "an early return shortens nothing"
     at_ms = HANDOVER_MS - 1
     while at_ms + RETURNING_MS < HANDOVER_MS_MAX:
         members.runs.came_back(writer, at_ms)
         members.tick(at_ms)
         at_ms += RETURNING_MS
         members.tick(at_ms - 1)
-        assert members.is_handing_over(writer)
+        assert members.runs.is_handing_over(writer)
     members.runs.came_back(writer, at_ms - 1)
     members.tick(HANDOVER_MS_MAX - 1)
-    assert members.is_handing_over(writer)
+    assert members.runs.is_handing_over(writer)
     members.tick(HANDOVER_MS_MAX)
-    assert not members.is_handing_over(writer)
+    assert not members.runs.is_handing_over(writer)
     assert members.has_left(writer)
 
 
@@ -244,10 +244,10 @@ def test_without_more_returns_a_hand_over_ends() -> None:
         (HANDOVER_MS - 5_000 + RETURNING_MS, False),
     ):
         members.tick(now_ms)
-        assert members.is_handing_over(f"{B}~1") is is_kept
+        assert members.runs.is_handing_over(f"{B}~1") is is_kept
     members.runs.came_back(f"{B}~1", HANDOVER_MS + RETURNING_MS)
     members.tick(HANDOVER_MS + RETURNING_MS)
-    assert not members.is_handing_over(f"{B}~1"), "what is over stays so"
+    assert not members.runs.is_handing_over(f"{B}~1"), "what is over stays so"
 
 
 def test_a_pause_moves_the_latest_end_of_a_hand_over_too() -> None:
@@ -261,7 +261,7 @@ def test_a_pause_moves_the_latest_end_of_a_hand_over_too() -> None:
     members.runs.came_back(f"{B}~1", 60_000 + HANDOVER_MS_MAX - 1)
     for now_ms, is_kept in ((60_000 + HANDOVER_MS_MAX - 1, True), (60_000 + HANDOVER_MS_MAX, False)):
         members.tick(now_ms)
-        assert members.is_handing_over(f"{B}~1") is is_kept
+        assert members.runs.is_handing_over(f"{B}~1") is is_kept
 
 
 def test_of_who_is_not_listed_every_run_is_over() -> None:
@@ -404,10 +404,10 @@ def test_a_pause_moves_every_deadline_by_its_length() -> None:
     assert state(members, B) is MemberState.DOWN
     for writer in (f"{B}~1", f"{SELF}~1"):
         members.tick(60_000 + HANDOVER_MS - 1)
-        assert members.is_handing_over(writer)
+        assert members.runs.is_handing_over(writer)
     members.tick(60_000 + HANDOVER_MS)
-    assert not members.is_handing_over(f"{B}~1")
-    assert not members.is_handing_over(f"{SELF}~1")
+    assert not members.runs.is_handing_over(f"{B}~1")
+    assert not members.runs.is_handing_over(f"{SELF}~1")
 
 
 def test_a_report_that_is_under_way_holds_up_no_other() -> None:
@@ -448,7 +448,7 @@ def test_what_comes_after_the_address_names_the_run_whatever_it_holds() -> None:
     members = listed(B)
     members.runs.own_writer = f"{SELF}~2"
     assert not members.has_left(f"{B}~1~x")
-    assert members.is_handing_over(f"{SELF}~1~x")
+    assert members.runs.is_handing_over(f"{SELF}~1~x")
 
 
 def test_one_that_never_answered_is_silent_since_it_came() -> None:
@@ -531,8 +531,8 @@ def test_a_farewell_is_of_the_run_that_it_names() -> None:
     members = listed(B, up=False)
     answer(members, B, 0, writer=f"{B}~1", state=MemberState.STARTING)
     members.on_report(report(B, writer=f"{B}~2", state=MemberState.DOWN), 1_000)
-    assert members.is_handing_over(f"{B}~2")
-    assert not members.is_handing_over(f"{B}~1")
+    assert members.runs.is_handing_over(f"{B}~2")
+    assert not members.runs.is_handing_over(f"{B}~1")
 
 
 @pytest.mark.parametrize(("after_ms", "counts"), [(RETURNS_MS - 1, False), (RETURNS_MS, True)])
@@ -610,7 +610,7 @@ def test_who_said_farewell_and_answers_no_more_has_left_and_is_not_cut_off() -> 
     fail(members, B, 20)
     assert state(members, B) is MemberState.DOWN
     assert members.cut_off_since_ms(20) is None
-    assert members.is_handing_over(f"{B}~1")
+    assert members.runs.is_handing_over(f"{B}~1")
     answer(members, B, 30)
     fail(members, B, 40)
     assert state(members, B) is MemberState.SUSPICIOUS, "its farewell was for the time before"

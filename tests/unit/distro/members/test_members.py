@@ -252,11 +252,11 @@ def test_a_run_is_over_when_an_answer_names_another(members: MemberList) -> None
     answer("")
     answer("b:1~2")
     assert not members.has_left("b:1~1")
-    assert members.is_handing_over("b:1~1")
-    assert not members.is_handing_over("b:1~2")
+    assert members.runs.is_handing_over("b:1~1")
+    assert not members.runs.is_handing_over("b:1~2")
     hand_over(members, 1_000)
     assert members.has_left("b:1~1")
-    assert not members.is_handing_over("b:1~1")
+    assert not members.runs.is_handing_over("b:1~1")
     assert not members.has_left("b:1~2")
     assert not members.has_left("c:1~1")
     assert not members.has_left("a:1~1"), "this member knows its own runs"
@@ -266,14 +266,14 @@ def test_a_run_that_answers_again_goes_on(members: MemberList) -> None:
     """It was out of the list for a while, or a late report said that it leaves."""
     members.on_report_done(B, Outcome.DELIVERED, report(B, writer="b:1~1"), 1_000)
     members.replace([SELF, C], 1_100)
-    assert members.is_handing_over("b:1~1")
+    assert members.runs.is_handing_over("b:1~1")
     members.replace([SELF, B, C], 1_200)
-    assert members.is_handing_over("b:1~1"), "it has yet to answer"
+    assert members.runs.is_handing_over("b:1~1"), "it has yet to answer"
     members.on_report_done(B, Outcome.DELIVERED, report(B, writer="b:1~1"), 1_300)
-    assert not members.is_handing_over("b:1~1")
+    assert not members.runs.is_handing_over("b:1~1")
     members.on_report(report(B, state=MemberState.DOWN, writer="b:1~0"), 1_400)
     members.on_report_done(B, Outcome.FAILED, None, 1_500)
-    assert members.is_handing_over("b:1~1"), "it seems to be gone"
+    assert members.runs.is_handing_over("b:1~1"), "it seems to be gone"
     members.on_report_done(B, Outcome.DELIVERED, report(B, writer="b:1~1"), 1_600)
     members.tick(1_600 + HANDOVER_MS)
     assert not members.has_left("b:1~1")
@@ -303,20 +303,24 @@ def hand_over(members: MemberList, since_ms: int) -> None:
     members.tick(since_ms + HANDOVER_MS - 1)
     members.on_pause(10_000, since_ms + HANDOVER_MS + 9_999)
     members.tick(since_ms + HANDOVER_MS + 9_999)
-    assert members.is_handing_over("b:1~1") or members.is_handing_over("c:1~1") or members.is_handing_over("b:1~98")
+    assert (
+        members.runs.is_handing_over("b:1~1")
+        or members.runs.is_handing_over("c:1~1")
+        or members.runs.is_handing_over("b:1~98")
+    )
     members.tick(since_ms + HANDOVER_MS + 10_000)
 
 
 def test_former_runs_of_this_member_are_over_a_while_after_its_start(members: MemberList) -> None:
     assert not members.has_left("a:1~1"), "without an own writer nobody knows"
     members.runs.own_writer = "a:1~2"
-    assert members.is_handing_over("a:1~1")
-    assert not members.is_handing_over("a:1~2")
+    assert members.runs.is_handing_over("a:1~1")
+    assert not members.runs.is_handing_over("a:1~2")
     members.tick(HANDOVER_MS - 1)
     assert not members.has_left("a:1~1")
     members.tick(HANDOVER_MS)
     assert members.has_left("a:1~1")
-    assert not members.is_handing_over("a:1~1")
+    assert not members.runs.is_handing_over("a:1~1")
     assert not members.has_left("a:1~2")
 
 

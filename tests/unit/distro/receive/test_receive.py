@@ -1,5 +1,6 @@
 """What a member does with datums, snapshots and verify rounds of peers, key by key."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +18,7 @@ from distro.model.monitor import DistroStats
 from distro.model.ports import Component
 from distro.model.types import NO_VERSION, VERSION_NUMBER_MAX, Datum, DistroKey, Received, Version
 from distro.receive.receive import RESTORE_MS, RESTORES_MAX, DistroReceiver, ReceiverEvents
-from distro.receive.version_check import ACCEPTED_MAX, EPOCH_HEAD_ROOM
+from distro.receive.version_check import ACCEPTED_MAX, ASKED_HEAD_ROOM, HEAD_ROOM
 
 SELF, B, C = "10.0.0.1:8848", "10.0.0.2:8848", "10.0.0.3:8848"
 ME, OTHER, THIRD = f"{SELF}~1", f"{B}~1", f"{C}~1"
@@ -47,7 +48,7 @@ class Events(ReceiverEvents):
 class Member:
     """A receiver over a real registry."""
 
-    def __init__(self) -> None:
+    def __init__(self, answers_itself: Callable[[str], bool] = lambda _writer: False) -> None:
         self.registry = Registry(ME)
         self.events = Events()
         self.stats = DistroStats()
@@ -66,6 +67,7 @@ class Member:
             self.events,
             self.stats,
             lambda writer: writer.startswith((SELF, B, C)),
+            answers_itself,
         )
 
     def register(self, service: str, port: int, now_ms: int = 0) -> None:
@@ -327,12 +329,11 @@ def failure(member: Member, sent: Datum, sender: str = B) -> str | None:
 @pytest.mark.parametrize(
     ("version", "reason"),
     [
-        (Version(EPOCH_HEAD_ROOM + 2, 0, OTHER), "too far above"),
+        (Version(2 * HEAD_ROOM + 2, 0, OTHER), "too far above"),
+        (Version(1, 999_999_999_999_999, OTHER), "too far above"),
         (Version(VERSION_NUMBER_MAX, 0, OTHER), "too far above"),
         (Version(1, ACCEPTED_MAX + 1, OTHER), "too far above"),
         (Version(1, 1, "10.0.0.9:8848~1"), "of no member"),
-        (Version(1, 3, ME), "did not give"),
-        (Version(2, 0, ME), "did not give"),
     ],
 )
 def test_a_version_that_no_member_gave_fails_alone(version: Version, reason: str) -> None:
@@ -350,8 +351,58 @@ def test_a_version_that_no_member_gave_fails_alone(version: Version, reason: str
 def test_each_accepted_epoch_makes_room_for_higher_ones() -> None:
     member = Member()
     for step in range(1, 4):
-        assert failure(member, datum(NAMES[B], Version(step * EPOCH_HEAD_ROOM, 0, OTHER))) is None
-    assert failure(member, datum(NAMES[C], Version(4 * EPOCH_HEAD_ROOM + 1, 0, THIRD)), C) is not None
+        assert failure(member, datum(NAMES[B], Version(step * 2 * HEAD_ROOM, 0, OTHER))) is None
+    assert failure(member, datum(NAMES[C], Version(8 * HEAD_ROOM + 1, 0, THIRD)), C) is not None
+
+
+@pytest.mark.parametrize("given", [Version(1, 3, ME), Version(2, 0, ME), Version(1, 999_999_999_999_999, ME)])
+def test_a_version_of_this_run_that_it_did_not_give_is_claimed_above(given: Version) -> None:
+    """By now others may hold that state: they must take what this run gives next."""
+    member = Member()
+    member.register(NAMES[SELF], 80)
+    mine = own(member, NAMES[SELF])
+    assert "did not give" in (failure(member, datum(NAMES[SELF], given, 81)) or "")
+    assert member.summary(mine.key) == (given.next_epoch(ME), [80])
+    assert member.events.synced == [mine.key]
+
+
+def test_a_version_of_this_run_so_high_that_nobody_takes_it_is_not_claimed() -> None:
+    member = Member()
+    member.register(NAMES[SELF], 80)
+    mine = own(member, NAMES[SELF])
+    assert "did not give" in (failure(member, datum(NAMES[SELF], Version(VERSION_NUMBER_MAX, 0, ME))) or "")
+    assert own(member, NAMES[SELF]).version == mine.version
+
+
+def test_a_key_that_another_holds_as_of_this_run_is_emptied(member: Member) -> None:
+    """It is unknown here: a peer that was asked for it holds what this run never wrote."""
+    forged = datum(NAMES[SELF], Version(1, 3, ME), 81)
+    assert "did not give" in (failure(member, forged) or "")
+    assert member.registry.version(forged.key) is None, "perhaps nobody holds it"
+    received = member.receiver.receive(INSTANCE_LIST, B, [forged], 10, fetched=True)
+    assert "did not give" in received.failed[forged.key]
+    assert member.summary(forged.key) == (Version(2, 0, ME), [])
+    assert member.events.synced == [forged.key]
+
+
+def test_a_run_that_answers_is_asked_itself_for_what_another_tells_of_it() -> None:
+    member = Member(answers_itself={OTHER}.__contains__)
+    assert member.receive(B, datum(NAMES[B], Version(1, 5, OTHER), 80)) is None
+    told = datum(NAMES[B], Version(1, 6, OTHER), 81)
+    for fetched in (False, True):
+        received = member.receiver.receive(INSTANCE_LIST, C, [told], 10, fetched=fetched)
+        assert "asked itself" in received.failed[told.key]
+    assert member.summary(told.key) == (Version(1, 5, OTHER), [80])
+    assert member.events.fetched == [(B, told.key)] * 2
+    assert member.receive(B, told) is None
+    assert member.summary(told.key) == (Version(1, 6, OTHER), [81])
+
+
+def test_an_owner_takes_what_it_fetched_whoever_wrote_it() -> None:
+    """It claims what comes of it."""
+    member = Member(answers_itself={OTHER}.__contains__)
+    assert member.receive(C, datum(NAMES[SELF], Version(1, 6, OTHER), 81), fetched=True) is None
+    assert member.events.claimed == [datum_key("public", NAMES[SELF])]
 
 
 def test_a_state_that_this_run_gave_and_forgot_is_taken_again() -> None:
@@ -366,8 +417,9 @@ def test_a_state_that_this_run_gave_and_forgot_is_taken_again() -> None:
 def test_a_snapshot_may_have_any_epoch_that_has_successors() -> None:
     member = Member()
     member.loading = True
-    high = datum(NAMES[B], Version(ACCEPTED_MAX, 0, OTHER))
-    assert member.receiver.load(INSTANCE_LIST, [high, datum(NAMES[C], Version(ACCEPTED_MAX + 1, 0, OTHER))], 10, B) == 1
+    high = datum(NAMES[B], Version(ASKED_HEAD_ROOM, 0, OTHER))
+    higher = datum(NAMES[C], Version(2 * ASKED_HEAD_ROOM + 1, 0, OTHER))
+    assert member.receiver.load(INSTANCE_LIST, [high, higher], 10, B) == 1
     member.loading = False
     assert member.registry.versions() == {high.key: high.version}
 

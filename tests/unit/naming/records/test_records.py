@@ -24,7 +24,7 @@ from app.naming.records.record_keys import (
 from app.naming.records.records import SAID_AGAIN_MS, Record, Records, Value
 from app.simulation.member.memory_disk import MemoryDisk
 from distro.model.errors import CodecError
-from distro.model.types import NO_VERSION, Datum, Merged
+from distro.model.types import NO_VERSION, Datum, Merged, Version
 
 WRITER = "a:1~1"
 
@@ -319,6 +319,28 @@ def test_a_peer_with_another_value_under_the_version_is_answered_with_a_new_vers
     assert next(iter(Kept(kept.disk).disk.read_all(0))).version == after.version
     assert kept.records.reissue(other, 0, restoring=False) is False, "a late answer"
     assert kept.records.reissue(Datum("unknown", NO_VERSION, stored), 0, restoring=True) is False
+
+
+def test_a_version_of_this_run_that_it_did_not_give_is_followed_by_a_new_epoch() -> None:
+    kept = Kept()
+    kept.put("k", {"a": 1})
+    [mine] = kept.records.datums(["k"])
+    given = Version(mine.version.epoch, 1_000, WRITER)
+    told = Record("k", given, given, {"a": 2}, 1)
+    assert kept.records.reissue(Datum("k", given, told), 0, restoring=False) is True
+    [after] = kept.records.datums(["k"])
+    assert (after.version, after.value.value) == (given.next_epoch(WRITER), {"a": 1})
+    assert kept.records.reissue(Datum("unknown", given, told), 0, restoring=False) is True
+    assert (kept.records.value("unknown"), kept.records.version("unknown")) == (None, given.next_epoch(WRITER))
+
+
+def test_of_one_writer_the_later_state_is_taken_whatever_is_said_of_its_word() -> None:
+    kept = Kept()
+    first, later = Version(1, 1_000, "other"), Version(2, 0, "other")
+    forged = Record("k", first, first, {"a": 2}, 1, changed_ms=10**6)
+    assert kept.records.apply(Datum("k", first, forged), None, 0)
+    assert kept.records.apply(Datum("k", later, Record("k", later, Version(1, 0, "other"), {"a": 1}, 1)), first, 0)
+    assert kept.records.value("k") == {"a": 1}
 
 
 def test_a_full_disk_fails_the_key() -> None:

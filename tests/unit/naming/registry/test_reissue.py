@@ -159,3 +159,19 @@ def test_an_unknown_list_stays_unknown(registry: Registry) -> None:
     empty = Registry(OTHER)
     assert empty.reissue(told(registry, held(registry)), NOW_MS, restoring=True) is False
     assert empty.version(KEY) is None
+
+
+def test_a_version_of_this_run_that_it_did_not_give_is_followed_by_a_new_epoch(registry: Registry) -> None:
+    """The list stays as it is, and its time-outs too: whoever sends such versions keeps nobody alive."""
+    given = Version(1, 1_000, ME)
+    service, [mine] = registry.table.find(KEY), registry.datums([KEY])
+    assert service is not None
+    claimed_ms = service.claimed_ms
+    assert registry.reissue(told(registry, InstanceList({}, {}), given), NOW_MS, restoring=False) is True
+    [after] = registry.datums([KEY])
+    assert (after.version, after.value, service.claimed_ms) == (given.next_epoch(ME), mine.value, claimed_ms)
+    assert registry.highest_own() == after.version
+    assert registry.delta(KEY, Version(1, 0, ME)) is None, "peers need the whole"
+    empty = Registry(ME)
+    assert empty.reissue(told(registry, held(registry), given), NOW_MS, restoring=False) is True
+    assert (empty.version(KEY), ports(empty)) == (given.next_epoch(ME), [])

@@ -8,7 +8,7 @@ import pytest
 from app.naming.records.record_keys import namespace_key
 from distro.model.errors import CodecError
 from distro.model.types import Version
-from distro.receive.version_check import ACCEPTED_MAX, EPOCH_HEAD_ROOM
+from distro.receive.version_check import HEAD_ROOM
 from distro.wire.http_agent import MEMBER_HEADER
 from scripts.chaos.hostile_corpus import (
     BOMB_BYTES,
@@ -16,6 +16,7 @@ from scripts.chaos.hostile_corpus import (
     CHECKSUM,
     DATUM,
     KEYS,
+    STEPS,
     Scene,
     bombs,
     datum,
@@ -52,16 +53,16 @@ def test_no_forged_version_may_count() -> None:
             version = Version.from_text(text)
         except CodecError:
             continue
-        high = version.epoch > EPOCH_HEAD_ROOM or version.counter > ACCEPTED_MAX
+        high = max(version.epoch, version.counter) > HEAD_ROOM
         assert high or not version.writer.startswith((ONE, TWO)), text[:100]
 
 
-def test_a_member_is_sent_what_it_wrote_itself_with_a_higher_counter() -> None:
-    bodies = b"".join(shot.body for shot in versions(SCENE, ONE, TWO))
-    assert raised(f"3.7.{ONE}~55") == f"3.1000007.{ONE}~55"
-    assert raised(f"3.7.{ONE}~55").encode() in bodies
-    assert raised(f"1.2.{ONE}~55").encode() in bodies
-    assert raised(f"3.7.{ONE}~55").encode() not in b"".join(shot.body for shot in versions(SCENE, TWO, ONE))
+def test_a_member_is_sent_what_members_wrote_under_higher_versions() -> None:
+    assert raised(f"3.7.{ONE}~55", 1, 1_000_000) == f"4.1000007.{ONE}~55"
+    for target, sender in ((ONE, TWO), (TWO, ONE), (TWO, THREE)):
+        bodies = b"".join(shot.body for shot in versions(SCENE, target, sender))
+        assert raised(f"3.7.{ONE}~55", *STEPS[0]).encode() in bodies
+        assert raised(f"1.2.{ONE}~55", *STEPS[1]).encode() in bodies
 
 
 def test_bombs_are_small_until_they_are_unpacked() -> None:
