@@ -12,7 +12,7 @@ from app.config.settings import SettingError
 from app.dns.failure_guard import FailureGuard
 from app.dns.name_index import NameIndex
 from app.dns.responder import Responder
-from app.dns.source_rate import SourceRate
+from app.dns.source_rate import ProvenAddresses, SourceRate
 from app.dns.tcp_port import TcpPort
 from app.dns.udp_port import UdpPort
 from app.dns.zone import Zone
@@ -37,7 +37,8 @@ class DnsFrontend:
         self._settings = settings
         now_s = time.monotonic
         zone = Zone(settings, index, view_of, now_s, wall_ms // 1_000, own_ip(settings.host, own_host), Random())
-        responder = Responder(zone, serves, SourceRate(settings.rate, now_s), SourceRate(settings.rate, now_s))
+        rates = SourceRate(settings.rate, now_s), SourceRate(settings.rate, now_s)
+        responder = Responder(zone, serves, *rates, ProvenAddresses(now_s))
         self.stats = responder.stats
         self._udp = UdpPort(FailureGuard(responder.over_udp, self.stats, now_s), self.stats)
         self._tcp = TcpPort(FailureGuard(responder.over_tcp, self.stats, now_s), self.stats)

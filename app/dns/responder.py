@@ -21,7 +21,7 @@ from app.dns.dns_query import (
 )
 from app.dns.dns_stats import DnsStats, Result
 from app.dns.resource_records import EDNS_PAYLOAD_BYTES, opt_record
-from app.dns.source_rate import RateVerdict, SourceRate
+from app.dns.source_rate import ProvenAddresses, RateVerdict, SourceRate
 from app.dns.zone import NOT_READY, Sections, Zone
 
 TCP_PAYLOAD_BYTES = 65_535
@@ -34,12 +34,20 @@ _NOT_READY = Sections(SERVFAIL, Result.NOT_READY, reason=NOT_READY)
 class Responder:
     """Answers queries over UDP and TCP. Used on the loop's thread."""
 
-    def __init__(self, zone: Zone, serves: Callable[[], bool], rate: SourceRate, tcp_rate: SourceRate) -> None:
+    def __init__(
+        self,
+        zone: Zone,
+        serves: Callable[[], bool],
+        rate: SourceRate,
+        tcp_rate: SourceRate,
+        proven: ProvenAddresses,
+    ) -> None:
         """``serves``: whether this node answers reads; a starting one does not know what there is."""
         self._zone = zone
         self._serves = serves
         self._rate = rate
         self._tcp_rate = tcp_rate
+        self._proven = proven
         self.stats = DnsStats()
 
     def over_udp(self, packet: bytes, remote_ip: str) -> bytes | None:
@@ -57,9 +65,9 @@ class Responder:
             return None if error.code is None else _refusal(packet, error.code)
         if verdict is RateVerdict.TRUNCATE:
             stats.limited += 1
-            return self._reply(query, packet, _TRUNCATED)
-        size_max = min(query.payload_bytes, EDNS_PAYLOAD_BYTES) or PLAIN_PAYLOAD_BYTES
-        return self._answer(query, packet, size_max)
+            return self._reply(query, packet, _TRUNCATED, PLAIN_PAYLOAD_BYTES)
+        wanted = min(query.payload_bytes, EDNS_PAYLOAD_BYTES) or PLAIN_PAYLOAD_BYTES
+        return self._answer(query, packet, self._proven.answer_bytes_max(remote_ip, len(packet), wanted))
 
     def over_tcp(self, packet: bytes, remote_ip: str) -> bytes | None:
         """The answer to a message; None when the connection is to be closed."""
@@ -73,17 +81,18 @@ class Responder:
         except Malformed as error:
             stats.malformed += 1
             return None if error.code is None else _refusal(packet, error.code)
+        self._proven.note(remote_ip)
         return self._answer(query, packet, TCP_PAYLOAD_BYTES)
 
     def _answer(self, query: DnsQuery, packet: bytes, size_max: int) -> bytes:
         if query.version:
-            return self._reply(query, packet, _BADVERS)
+            return self._reply(query, packet, _BADVERS, size_max)
         if not self._serves():
-            return self._reply(query, packet, _NOT_READY)
+            return self._reply(query, packet, _NOT_READY, size_max)
         room = size_max - query.end - (OPT_BYTES if query.payload_bytes else 0)
-        return self._reply(query, packet, self._zone.answer(query, room))
+        return self._reply(query, packet, self._zone.answer(query, room), size_max)
 
-    def _reply(self, query: DnsQuery, packet: bytes, sections: Sections) -> bytes:
+    def _reply(self, query: DnsQuery, packet: bytes, sections: Sections, size_max: int) -> bytes:
         code, result, answers, authorities, additional, body, is_truncated, reason = sections
         self.stats.answered(query.qtype, result)
         flags = IS_RESPONSE | query.flags & (RECURSION_DESIRED | CHECKING_DISABLED) | code & 0xF
@@ -95,6 +104,8 @@ class Responder:
         edns = b""
         if query.payload_bytes:
             edns = opt_record(query.opt_flags, code >> 4, reason)
+            if query.end + len(body) + len(edns) > size_max:
+                edns = opt_record(query.opt_flags, code >> 4, None)  # the reason is for people
             additional += 1
         header = HEADER.pack(query.id, flags, 1, answers, authorities, additional)
         return b"%b%b%b%b" % (header, packet[HEADER_BYTES : query.end], body, edns)

@@ -1,5 +1,6 @@
-"""How many queries each client address may make in a second."""
+"""How many queries each client address may make in a second, and which addresses are not forged."""
 
+from collections import OrderedDict
 from collections.abc import Callable
 from enum import Enum
 from functools import lru_cache
@@ -11,6 +12,12 @@ ADDRESSES_MAX = 65_536
 SLIP = 2
 """Each so-manieth query beyond the rate is answered truncated, so that a true client comes back over TCP; the others
 are dropped. So who forges another's address sends that one less than it spends."""
+PROVEN_S = 3_600.0
+"""An address counts as proven for so long after a query over TCP."""
+UNPROVEN_FACTOR = 3
+"""An address that may be forged gets this many times the bytes that it sent. Source: RFC 9000, 8.1."""
+HEADERS_BYTES = 28
+"""Of IP and UDP, with each datagram."""
 OTHERS = ""
 
 key_of = lru_cache(4_096)(address_key)
@@ -60,3 +67,26 @@ class SourceRate:
         if beyond < 0:
             return _ANSWER
         return RateVerdict.DROP if beyond % SLIP else RateVerdict.TRUNCATE
+
+
+class ProvenAddresses:
+    """The addresses that asked over TCP lately, which no forger does. Used on the loop's thread."""
+
+    def __init__(self, now_s: Callable[[], float], addresses_max: int = ADDRESSES_MAX) -> None:
+        self._now_s = now_s
+        self._addresses_max = addresses_max
+        self._noted_s: OrderedDict[str, float] = OrderedDict()
+
+    def note(self, remote_ip: str) -> None:
+        """Note that a query came from an address over TCP."""
+        self._noted_s[remote_ip] = self._now_s()
+        self._noted_s.move_to_end(remote_ip)
+        if len(self._noted_s) > self._addresses_max:
+            self._noted_s.popitem(last=False)
+
+    def answer_bytes_max(self, remote_ip: str, query_bytes: int, wanted: int) -> int:
+        """Return how long an answer over UDP may be, where the client takes ``wanted`` bytes."""
+        noted_s = self._noted_s.get(remote_ip)
+        if noted_s is not None and self._now_s() - noted_s < PROVEN_S:
+            return wanted
+        return min(wanted, UNPROVEN_FACTOR * (query_bytes + HEADERS_BYTES) - HEADERS_BYTES)

@@ -226,6 +226,8 @@ class Zone:
             if self._own_ip is None:
                 return self._fitting(answer, room)
             address = record(HOST_LABELS[0] + apex, self._own_kind, ttl_s, self._own_ip)
+            if len(answer) + len(address) > room:
+                return self._fitting(answer, room)
             return Sections(0, Result.ANSWERED, 1, 0, 1, answer + address)
         return self._any(room) if query.qtype == ANY else self._none(query, room, exists=True)
 

@@ -94,6 +94,23 @@ class TestDig:
         assert sum("\tA\t" in one for one in lines) == 90
         assert any("(TCP)" in one for one in lines)
 
+    def test_an_address_that_came_over_tcp_gets_whole_answers_over_udp(self, named: ClusterProcesses) -> None:
+        member, other = named.members[:2]
+        for number in range(40):
+            member.client.register("dig-proven", f"10.5.0.{number}")
+        eventually(lambda: len(listed(other, "dig-proven")) == 40)
+        own = ("-b", "127.0.0.77", "dig-proven.rollcall")
+        cut = dig(other, "+ignore", "+qr", *own)
+        assert "flags: qr aa tc rd" in "\n".join(cut)
+        asked, answered = (
+            int(one.rpartition(":")[2]) for one in cut if one.startswith((";; QUERY SIZE", ";; MSG SIZE"))
+        )
+        assert answered + 28 <= 3 * (asked + 28)
+        assert any("(TCP)" in one for one in dig(other, *own))
+        whole = dig(other, *own)
+        assert any("(UDP)" in one for one in whole)
+        assert sum("\tA\t" in one for one in whole) == 40
+
     def test_several_queries_over_one_connection(self, named: ClusterProcesses) -> None:
         member = named.members[0]
         member.client.register("dig-tcp", "10.3.0.1")

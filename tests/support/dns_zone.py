@@ -12,7 +12,7 @@ import dns.rrset
 from app.config.dns_settings import DnsSettings
 from app.dns.name_index import NameIndex
 from app.dns.responder import Responder
-from app.dns.source_rate import SourceRate
+from app.dns.source_rate import ProvenAddresses, SourceRate
 from app.dns.zone import Zone
 from app.naming.model.meta import ServiceMeta
 from app.naming.registry.operations import DeregisterInstance, RegisterInstance
@@ -43,7 +43,10 @@ class DnsBed:
 
         settings = DnsSettings("127.0.0.1", 53, domain, TTL_S, answers_max, rate)
         zone = Zone(settings, self.index, self.naming.service_view, now_s, SERIAL, own_ip, Random(1))
-        self.responder = Responder(zone, lambda: self.serves, SourceRate(rate, now_s), SourceRate(rate, now_s))
+        rates = SourceRate(rate, now_s), SourceRate(rate, now_s)
+        self.proven = ProvenAddresses(now_s)
+        self.proven.note(CLIENT)
+        self.responder = Responder(zone, lambda: self.serves, *rates, self.proven)
         self.stats = self.responder.stats
 
     def register(

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from app.dns.source_rate import RateVerdict, SourceRate
+from app.dns.source_rate import PROVEN_S, ProvenAddresses, RateVerdict, SourceRate
 
 
 class Bed:
@@ -48,3 +48,16 @@ def test_addresses_beyond_the_bound_share_one_count() -> None:
 
 def test_without_a_rate_all_are_answered() -> None:
     assert Bed(0).many("10.0.0.1", 1_000) == {RateVerdict.ANSWER: 1_000}
+
+
+def test_of_proven_addresses_the_oldest_is_forgotten_first() -> None:
+    now_s = 0.0
+    proven = ProvenAddresses(lambda: now_s, addresses_max=2)
+    for ip in ("a", "b", "a", "c"):
+        proven.note(ip)
+    assert [proven.answer_bytes_max(ip, 40, 1_232) for ip in "abc"] == [1_232, 176, 1_232]
+    now_s = PROVEN_S - 1
+    proven.note("a")
+    now_s = PROVEN_S
+    assert [proven.answer_bytes_max(ip, 40, 1_232) for ip in "ac"] == [1_232, 176]
+    assert proven.answer_bytes_max("c", 500, 512) == 512, "no more than the client takes"

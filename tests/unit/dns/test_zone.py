@@ -11,7 +11,7 @@ import pytest
 from app.dns.resource_records import srv_weights
 from app.dns.service_addresses import answered_for, some_answered_for
 from app.naming.wire.service_info import Variant
-from tests.support.dns_zone import GROUP, TTL_S, DnsBed, is_truncated, reasons, records
+from tests.support.dns_zone import CLIENT, GROUP, TTL_S, DnsBed, is_truncated, reasons, records
 
 LIST = Variant("", True, False, True, "", 0)
 
@@ -301,7 +301,7 @@ class TestSize:
     def test_no_answer_over_udp_is_larger_than_fits_any_path(self) -> None:
         bed = self.filled(100)
         query = dns.message.make_query("orders.rollcall", "A", use_edns=0, payload=4_096).to_wire()
-        packet = bed.responder.over_udp(query, "10.0.0.1")
+        packet = bed.responder.over_udp(query, CLIENT)
         assert packet is not None
         assert 1_200 < len(packet) <= 1_232
 
@@ -310,6 +310,68 @@ class TestSize:
         assert not is_truncated(reply)
         assert len(list(records(reply.answer))) == 16
         assert 0 < len(reply.additional) < 16
+
+
+STRANGER = "203.0.113.9"
+
+
+class TestForgedAddresses:
+    """An answer over UDP goes to whatever address a datagram names."""
+
+    @pytest.mark.parametrize("edns", [None, 512, 1_232, 4_096])
+    @pytest.mark.parametrize(
+        ("name", "qtype"),
+        [("orders", kind) for kind in ("A", "AAAA", "SRV", "ANY", "SOA", "TXT")]
+        + [("", kind) for kind in ("A", "NS", "SOA", "ANY")]
+        + [("ns", "A"), ("_http._tcp.orders", "SRV"), ("none-" + "x" * 50, "A"), ("a.", "A"), ("three", "A")],
+    )
+    def test_an_address_gets_three_times_what_it_sent(self, name: str, qtype: str, edns: int | None) -> None:
+        bed = DnsBed(answers_max=256)
+        for number in range(100):
+            bed.register("orders", f"10.0.0.{number}", 80)
+            bed.register("orders", f"2001:db8::{number:x}", 80)
+        for service in ("three", "Three"):
+            bed.register(service, "10.0.0.1")
+        whole = name if name.endswith(".") else f"{name}.rollcall." if name else "rollcall."
+        query = dns.message.make_query(whole, qtype, use_edns=False if edns is None else 0, payload=edns or 0).to_wire()
+        for _ in range(3):
+            answer = bed.responder.over_udp(query, STRANGER)
+            assert answer is not None
+            assert len(answer) + 28 <= 3 * (len(query) + 28)
+            assert dns.message.from_wire(answer).id == dns.message.from_wire(query).id
+
+    def test_it_gets_all_after_a_query_over_tcp_for_an_hour(self) -> None:
+        bed = DnsBed(answers_max=256)
+        for number in range(60):
+            bed.register("orders", f"10.0.0.{number}", 80)
+
+        def answered() -> int:
+            return len(list(records(bed.ask("orders", client=STRANGER).answer)))
+
+        first = bed.ask("orders", client=STRANGER)
+        assert is_truncated(first), "the client comes back over TCP"
+        assert 0 < answered() < 15
+        assert len(list(records(bed.ask("orders", tcp=True, client=STRANGER).answer))) == 60
+        assert answered() == 60
+        assert is_truncated(bed.ask("orders", client="203.0.113.8")), "another address proves nothing for this one"
+        bed.now_s += 3_601
+        assert answered() < 15
+
+    def test_what_is_malformed_over_tcp_proves_nothing(self) -> None:
+        bed = DnsBed(answers_max=256)
+        for number in range(60):
+            bed.register("orders", f"10.0.0.{number}", 80)
+        bed.responder.over_tcp(b"x" * 40, STRANGER)
+        assert is_truncated(bed.ask("orders", client=STRANGER))
+
+    def test_a_short_answer_needs_no_proof(self) -> None:
+        bed = DnsBed()
+        for number in range(6):
+            bed.register("orders", f"10.0.0.{number}", 80)
+        for edns in (None, 1_232):
+            reply = bed.ask("orders", edns=edns, client=STRANGER)
+            assert not is_truncated(reply)
+            assert len(list(records(reply.answer))) == 6
 
 
 class TestRate:
