@@ -211,6 +211,7 @@ _.refused_missing  # counters of calls that are members' by their own word: read
 _.refused_value
 _.refused_signature
 _.refused_clock
+_.proved
 _.refused_replayed
 _.refused_body
 _.refused_sender

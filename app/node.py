@@ -533,13 +533,8 @@ def build_membership(
 ) -> tuple[Membership, Callers, MemberSigner, GrpcLinks | None]:
     """Make the cluster as this node sees it, what tells who calls it, and what signs its own calls."""
     deadlines = CallDeadlines(domain.writer, clock)
-
-    def capabilities(peer: str) -> frozenset[str]:
-        member = protocol.members.get(peer)
-        return member.capabilities if member else frozenset()
-
     identity = identity_of(settings.identity)
-    signer = MemberSigner(settings.self_address, identity, deadlines, capabilities)
+    signer = MemberSigner(settings.self_address, identity, deadlines)
     rpc = None if settings.standalone else settings.rpc
     links = GrpcLinks(settings.self_address, rpc.cluster, signer) if rpc else None
     cluster = Membership(settings, protocol, clock, deadlines, signer, links, tls.members)

@@ -3,7 +3,7 @@
 import hmac
 from dataclasses import dataclass, field
 
-from app.config.identity_settings import IdentitySettings
+from app.config.identity_settings import IdentitySettings, NamedNacos
 
 _KEY_LABEL = b"rollcall members' calls, key 1"
 
@@ -16,7 +16,8 @@ class Identity:
     values: tuple[str, ...] = field(repr=False)
     """The value that this member has, and behind it the previous one, if there is one."""
     keys: tuple[bytes, ...] = field(repr=False)
-    signed_only: bool
+    nacos: NamedNacos
+    """The members that are real Nacos: only they are sent the secret itself, and may send it."""
     grpc_exempt: frozenset[str]
     """Addresses of members whose calls over gRPC name no identity."""
 
@@ -38,4 +39,4 @@ def identity_of(settings: IdentitySettings | None) -> Identity | None:
         return None
     values = (settings.value, settings.previous) if settings.previous else (settings.value,)
     keys = tuple(hmac.digest(value.encode(), _KEY_LABEL, "sha256") for value in values)
-    return Identity(settings.header, values, keys, settings.signed_only, settings.grpc_exempt)
+    return Identity(settings.header, values, keys, settings.nacos, settings.grpc_exempt)

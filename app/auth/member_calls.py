@@ -1,5 +1,6 @@
 """The receiver's side of the members' identity: who makes a call. One decision, made once for each call."""
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
@@ -7,7 +8,8 @@ from typing import NamedTuple, Protocol
 from app.auth import signed
 from app.auth.identity import Identity
 from app.auth.nonces import Nonces
-from app.auth.signed import LATE_MS_MAX, PROOF, SIGNATURE, Signature
+from app.auth.signed import LATE_MS_MAX, PROOF, SIGNATURE, Signature, is_question
+from app.config.identity_settings import IDENTITY_NACOS_MEMBERS
 from distro.wire.deadlines import CLOCK_HEADER
 from distro.wire.http_agent import MEMBER_HEADER
 
@@ -17,6 +19,9 @@ PREFIX = "rollcall-"
 """How the names of the headers begin that members of our own kind send each other."""
 MEMBER = MEMBER_HEADER.lower()
 SENDERS_MAX = 1_000
+WARN_MS = 60_000
+log = logging.getLogger(__name__)
+
 Header = Callable[[str], str | None]
 """One header of a call by its name in lower case."""
 
@@ -55,6 +60,8 @@ class CallerStats:
     signed: int = 0
     plain: int = 0
     """Calls taken by the secret itself."""
+    proved: int = 0
+    """Connections of other members to which this one proved that it knows the secret."""
     exempt: int = 0
     """Calls taken over gRPC without a secret, as a setting names the caller."""
     refused_missing: int = 0
@@ -85,16 +92,8 @@ class MemberAddresses(Protocol):
         """Whether it is an address of a member that is listed, or was until lately."""
         ...
 
-    def has_unsigned(self, remote_ip: str) -> bool:
-        """Whether a member is listed at the address that is not known to sign its calls."""
-        ...
-
-    def signs(self, member: str) -> bool:
-        """Whether a listed member is known to sign its calls."""
-        ...
-
-    def has_any_of(self, remote_ip: str, members: frozenset[str]) -> bool:
-        """Whether one of these members is listed, and at the address."""
+    def has_any_of(self, remote_ip: str, is_one: Callable[[str], bool]) -> bool:
+        """Whether a member is listed at the address for which ``is_one`` is true."""
         ...
 
 
@@ -126,6 +125,7 @@ class Callers:
         self._members = members
         self._nonces = Nonces()
         self._known: dict[tuple[str, bool], Caller] = {}
+        self._warned_ms = -WARN_MS
         self.stats = CallerStats()
 
     # --- HTTP ------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ class Callers:
             call = _Signed(signed.GRPC, type_name, header, body, text, remote_ip)
             return self._by_signature(identity, call, named or None)
         given = header(identity.name)
-        if given is None and not named and self._members.has_any_of(remote_ip, identity.grpc_exempt):
+        if given is None and not named and self._members.has_any_of(remote_ip, identity.grpc_exempt.__contains__):
             self.stats.exempt += 1
             return ALL_MEMBERS
         return self._by_value(identity, given, remote_ip, named or None, claims=True)
@@ -200,10 +200,10 @@ class Callers:
         return Unidentified(403, f"{remote_ip} is not the address of a listed member")
 
     def _takes_value(self, identity: Identity, given: str | None, remote_ip: str, named: str | None) -> bool:
-        """Whether the secret itself is enough: there may be a caller at the address that cannot sign."""
-        if identity.signed_only or not identity.is_value(given) or (named is not None and self._members.signs(named)):
-            return False
-        return self._members.has_unsigned(remote_ip)
+        """Whether the secret itself is enough: at the address is a member that the operator names as real Nacos."""
+        if named is not None or not identity.is_value(given):
+            return False  # real Nacos does not name itself
+        return self._members.has_any_of(remote_ip, identity.nacos.has)
 
     def _by_value(
         self, identity: Identity, given: str | None, remote_ip: str, named: str | None, *, claims: bool
@@ -217,7 +217,20 @@ class Callers:
             self.stats.refused_missing += 1
         else:
             self.stats.refused_value += 1
+            if named is None and identity.is_value(given) and self._members.is_listed(remote_ip):
+                self._warn_of(remote_ip)
         return Unidentified(403, "a call of a member needs the identity of a member")
+
+    def _warn_of(self, remote_ip: str) -> None:
+        now_ms = self._clock_ms()
+        if now_ms - self._warned_ms >= WARN_MS:
+            self._warned_ms = now_ms
+            log.warning(
+                "a call of %s with the members' secret itself is refused: if the member there is real Nacos, "
+                "add it to %s",
+                remote_ip,
+                IDENTITY_NACOS_MEMBERS.name,
+            )
 
     def _by_signature(self, identity: Identity, call: "_Signed", named: str | None) -> Caller | Unidentified:
         made, stats, header = signed.parse(call.text), self.stats, call.header
@@ -242,13 +255,12 @@ class Callers:
                 return self._signed_by(made.sender, is_listed=self._members.is_listed(call.remote_ip))
             stats.refused_replayed += 1
             return self._ask_again("the signature was used before", made, number)
-        if self._takes_value(identity, header(identity.name), call.remote_ip, named):
-            # Who does not know yet whether this member reads signatures sends the secret as well.
-            stats.plain += 1
-            return ALL_MEMBERS
         if number is None:
             stats.refused_signature += 1
             return self._ask_again("the signature is of another call or secret", made, 0)
+        if is_question(made):
+            stats.proved += 1
+            return self._ask_again("this member knows the secret", made, number)
         stats.refused_clock += 1
         return self._ask_again("the signature is for another time or run", made, number)
 

@@ -1,19 +1,26 @@
 """The sender's side of the members' identity: what goes with a call so that the member called knows whose it is."""
 
+import logging
 import secrets
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import Protocol
 
 from app.auth import signed
 from app.auth.identity import Identity
-from app.auth.signed import NO_CLOCK, PROOF, SIGNATURE
-from distro.model.types import CAPABILITY_SIGNED
+from app.auth.signed import NO_CLOCK, PROOF, QUESTION_TARGET, SIGNATURE
+from app.config.identity_settings import IDENTITY_NACOS_MEMBERS, IDENTITY_VALUE
 from distro.wire.deadlines import CLOCK_HEADER
+from distro.wire.peer_calls import Question
 
 CLOCK = CLOCK_HEADER.lower()
 SESSION_BYTES = 9
+WARN_S = 60.0
+
+log = logging.getLogger(__name__)
 
 
 class PeerClocks(Protocol):
@@ -36,10 +43,12 @@ class _Callee:
     numbers: Iterator[int] = field(default_factory=lambda: count(1))
     key: int = 0
     """Which of our keys it knows."""
+    warned_s: float | None = None
+    """When the log last said that it does not prove the secret."""
 
 
 class MemberSigner:
-    """Signs this member's calls, and names its secret to members that read no signatures. Thread-safe.
+    """Signs this member's calls, and sends its secret to members alone that are named as real Nacos. Thread-safe.
 
     One without an identity adds nothing to any call.
     """
@@ -49,13 +58,10 @@ class MemberSigner:
         self_address: str,
         identity: Identity | None,
         clocks: PeerClocks,
-        capabilities: Callable[[str], frozenset[str]],
     ) -> None:
-        """``capabilities(peer)``: those that the peer's last report named."""
         self._self_address = self_address
         self._identity = identity
         self._clocks = clocks
-        self._capabilities = capabilities
         self._callees: dict[str, _Callee] = {}
         self.learnt = 0
         """Refusals that named a clock or another secret: the calls were made again. Now and then one is not counted."""
@@ -79,33 +85,77 @@ class MemberSigner:
         identity = self._identity
         if identity is None:
             return {}
-        callee = self._callees.get(peer)
-        if callee is None:
-            callee = self._callees.setdefault(peer, _Callee(secrets.token_urlsafe(SESSION_BYTES)))
+        callee = self._callee(peer)
         run, at_ms = self._clocks.clock_of(peer) or (NO_CLOCK, 0)
         made = (self._self_address, run, max(at_ms, 0), callee.session, next(callee.numbers))
         text = signed.sign(identity.keys[callee.key], method, target, body, header, made)
-        if identity.signed_only or CAPABILITY_SIGNED in self._capabilities(peer):
-            return {SIGNATURE: text}
-        return {identity.header: identity.values[0], SIGNATURE: text}
+        if identity.nacos.has(peer):
+            return {identity.header: identity.values[0], SIGNATURE: text}
+        return {SIGNATURE: text}
+
+    def question(
+        self, peer: str, method: str = "GET", target: str = QUESTION_TARGET, body: bytes = b""
+    ) -> "Question | None":
+        """A question to which only the peer itself has the answer; None for a peer that need not prove the secret.
+
+        It is the first call on each new connection. Until it is answered, the peer is sent nothing else.
+        """
+        identity = self._identity
+        if identity is None or identity.nacos.has(peer):
+            return None
+        callee, asker = self._callee(peer), signed.asker_of(self._self_address)
+        made = (asker, NO_CLOCK, 0, callee.session, next(callee.numbers))
+        text = signed.sign(identity.keys[callee.key], method, target, body, _no_header, made)
+        return Question(target, {SIGNATURE: text}, partial(self._is_answered, peer, asker))
 
     def learn(self, peer: str, headers: Mapping[str, str]) -> bool:
         """Take the clock and the secret that a refusal of the peer shows; whether the call is to be made once more.
 
         ``headers``: of the refusal, by names in lower case or without regard to case.
         """
+        if not self._take_clock(peer, self._self_address, headers):
+            return False
+        self.learnt += 1
+        return True
+
+    def _take_clock(self, peer: str, asker: str, headers: Mapping[str, str]) -> bool:
+        """Take the clock and the secret of the peer, if it proves to ``asker`` that it knows one of ours."""
         identity, clock, proof = self._identity, headers.get(CLOCK), headers.get(PROOF)
         if identity is None or not clock or not proof:
             return False
         run, _, clock_ms = clock.rpartition(" ")
         if run.partition("~")[0] != peer or not clock_ms.isdecimal() or len(clock_ms) > signed.NUMBER_DIGITS_MAX:
             return False
-        number = signed.proof_number(identity.keys, clock, self._self_address, proof)
+        number = signed.proof_number(identity.keys, clock, asker, proof)
         if number is None:
             return False
-        callee = self._callees.get(peer)
-        if callee is not None:
-            callee.key = number
+        self._callee(peer).key = number
         self._clocks.note(peer, run, int(clock_ms))
-        self.learnt += 1
         return True
+
+    def _is_answered(self, peer: str, asker: str, headers: Mapping[str, str]) -> bool:
+        """Whether the peer has proven that it knows the secret; the log says, once a minute, when it has not."""
+        if self._take_clock(peer, asker, headers):
+            return True
+        callee, now_s = self._callee(peer), time.monotonic()
+        if callee.warned_s is None or now_s - callee.warned_s >= WARN_S:
+            callee.warned_s = now_s
+            log.warning(
+                "%s does not prove that it knows the members' secret, and is sent nothing. If it is real Nacos, add it "
+                "to %s; else see whether it has the same %s and lists %s",
+                peer,
+                IDENTITY_NACOS_MEMBERS.name,
+                IDENTITY_VALUE.name,
+                self._self_address,
+            )
+        return False
+
+    def _callee(self, peer: str) -> _Callee:
+        callee = self._callees.get(peer)
+        if callee is None:
+            callee = self._callees.setdefault(peer, _Callee(secrets.token_urlsafe(SESSION_BYTES)))
+        return callee
+
+
+def _no_header(_name: str) -> None:
+    """Questions have no header that is signed."""

@@ -6,6 +6,7 @@ method, target, body and these headers. Whoever knows the secret can make it, an
 
 import hashlib
 import hmac
+import secrets
 from binascii import b2a_base64
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -33,6 +34,9 @@ GRPC = "GRPC"
 """The method of a message over gRPC; its target is the type's name."""
 NO_CLOCK = "-"
 """The run of a callee whose clock the sender does not know yet."""
+QUESTION_TARGET = "/rollcall-question"
+"""The path of a question over HTTP. No route has it: the member answers before it looks at the path."""
+QUESTION_BYTES = 18
 LATE_MS_MAX = 30_000
 """A signature counts for so long before and after its time."""
 SIGNATURE_CHARS_MAX = 512
@@ -119,6 +123,19 @@ def key_number(
         if hmac.compare_digest(given, mac_of(key, method, target, unsigned, header).encode()):
             return number
     return None
+
+
+def asker_of(sender: str) -> str:
+    """The sender of a question: the address of the member that asks, and a number that no question had before.
+
+    A question is a signed call for no run, and so is executed nowhere. The refusal has the proof for its sender.
+    """
+    return f"{sender}~{secrets.token_urlsafe(QUESTION_BYTES)}"
+
+
+def is_question(made: Signature) -> bool:
+    """Whether a signed call asks nothing but whether this member knows the secret."""
+    return made.run == NO_CLOCK and "~" in made.sender
 
 
 def proof_of(key: bytes, clock: str, caller: str) -> str:

@@ -3,9 +3,10 @@
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Any
 
-from app.config.addresses import is_loopback, split_address
+from app.config.addresses import is_loopback, join_address, spelling, split_address
 from app.config.cluster_conf import parse_members
 from app.config.settings_keys import FLAG, TEXT, Key, SettingError
 
@@ -19,7 +20,7 @@ IDENTITY_VALUE = Key(
     ("nacos.core.auth.server.identity.value",),
     TEXT,
     "",
-    "The members' secret: that header holds it, and among our own kind requests are signed with it; 16 characters.",
+    "The members' secret, which signs their requests; the header holds it to real Nacos alone; 16 characters or more.",
 )
 IDENTITY_PREVIOUS = Key(
     ("rollcall.identity.previousValue",),
@@ -27,11 +28,11 @@ IDENTITY_PREVIOUS = Key(
     "",
     "Another value of the secret that is taken as well, and used to members that know no other: while it is changed.",
 )
-IDENTITY_SIGNED_ONLY = Key(
-    ("rollcall.identity.signedOnly",),
-    FLAG,
-    "false",
-    "Never send the secret itself, nor take it: for a cluster without real Nacos, whose members all sign.",
+IDENTITY_NACOS_MEMBERS = Key(
+    ("rollcall.identity.nacosMembers",),
+    TEXT,
+    "",
+    "Members with commas between that are real Nacos: host:port, host or network. Only they send and get the secret.",
 )
 IDENTITY_GRPC_EXEMPT = Key(
     ("rollcall.identity.grpcExempt",),
@@ -49,7 +50,7 @@ IDENTITY_KEYS: tuple[Key[Any], ...] = (
     IDENTITY_KEY,
     IDENTITY_VALUE,
     IDENTITY_PREVIOUS,
-    IDENTITY_SIGNED_ONLY,
+    IDENTITY_NACOS_MEMBERS,
     IDENTITY_GRPC_EXEMPT,
     WITHOUT_IDENTITY,
 )
@@ -114,6 +115,29 @@ _PUBLISHED = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
+class NamedNacos:
+    """The members that the operator names as real Nacos."""
+
+    addresses: frozenset[str] = frozenset()
+    """Each as ``host:port``, in the spelling of ``spelling``."""
+    hosts: frozenset[str] = frozenset()
+    networks: tuple[IPv4Network | IPv6Network, ...] = ()
+
+    def has(self, member: str) -> bool:
+        """Whether a member is named by its listed address, its host or the network of its IP address."""
+        if not (self.addresses or self.hosts or self.networks):
+            return False
+        try:
+            address = spelling(member)
+            host = split_address(address)[0]
+            if address in self.addresses or host in self.hosts:
+                return True
+            return bool(self.networks) and any(ip_address(host) in one for one in self.networks)
+        except ValueError:  # no address; or a name, which is in no network
+            return False
+
+
+@dataclass(frozen=True, slots=True)
 class IdentitySettings:
     """The secret of a cluster's members, under the header's name that real Nacos sends it by."""
 
@@ -121,9 +145,10 @@ class IdentitySettings:
     value: str = field(repr=False)
     previous: str = field(repr=False)
     """Another value that is taken as well; empty for none."""
-    signed_only: bool
+    nacos: NamedNacos
+    """The members that are sent the secret itself, and may send it."""
     grpc_exempt: frozenset[str]
-    """Addresses of members that are real Nacos and send no secret over gRPC."""
+    """Addresses of members that are real Nacos and send no secret over gRPC; ``nacos`` names them, too."""
 
 
 UNIDENTIFIED = (
@@ -191,7 +216,37 @@ def identity_settings(get: Callable[[Key[Any]], Any], header: str, value: str) -
         if text:
             check_secret(key, text, header)
     grpc_exempt = parse_members(exempt, IDENTITY_GRPC_EXEMPT.name)
-    return IdentitySettings(header, value, previous, get(IDENTITY_SIGNED_ONLY), frozenset(grpc_exempt))
+    nacos = named_nacos(get(IDENTITY_NACOS_MEMBERS), grpc_exempt)
+    return IdentitySettings(header, value, previous, nacos, frozenset(grpc_exempt))
+
+
+def named_nacos(text: str, exempt: Iterable[str] = ()) -> NamedNacos:
+    """Read ``IDENTITY_NACOS_MEMBERS``; ``exempt``: further addresses of members that are real Nacos.
+
+    Raises:
+        SettingError: an entry is no address, host or network.
+    """
+    addresses, hosts, networks = {spelling(one) for one in exempt}, set[str](), list[IPv4Network | IPv6Network]()
+    for part in text.split(","):
+        entry = part.strip()
+        if not entry:
+            continue
+        try:
+            if "/" in entry:
+                networks.append(ip_network(entry))
+                continue
+            bare = f"[{entry}]" if entry.count(":") > 1 and not entry.startswith("[") else entry
+            host, port = split_address(spelling(bare))
+            has_port = bare.rpartition("]")[2].startswith(":") if bare.startswith("[") else ":" in bare
+        except ValueError as error:
+            raise SettingError(
+                f"{IDENTITY_NACOS_MEMBERS.name}: {entry!r} is no host:port, host or network: {error}"
+            ) from None
+        if has_port:
+            addresses.add(join_address(host, port))
+        else:
+            hosts.add(host)
+    return NamedNacos(frozenset(addresses), frozenset(hosts), tuple(networks))
 
 
 def identity_warnings(

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
 
-from app.config.identity_settings import IDENTITY_KEY, IDENTITY_SIGNED_ONLY, IDENTITY_VALUE
+from app.config.identity_settings import IDENTITY_KEY, IDENTITY_VALUE
 from app.embedded.clock_ahead import ClockAhead
 from app.embedded.cut_network import CutNetwork
 from app.embedded.embedded_node import WAIT_S, EmbeddedNode
@@ -47,7 +47,6 @@ class EmbeddedCluster:
         identity = {
             IDENTITY_KEY.name: "Embedded-Identity",
             IDENTITY_VALUE.name: secrets.token_urlsafe(24),
-            IDENTITY_SIGNED_ONLY.name: "true",
         }
         self._texts = {**identity, **texts_of(settings)}
         node_settings(self._texts, FIRST_PORT, Path(), (f"{HOST}:{FIRST_PORT}", f"{HOST}:{FIRST_PORT + 2}"))

@@ -72,6 +72,7 @@ COUNTERS: dict[str, CounterInfo] = {
         access_lines_writes_failed="Writes of the access log that failed.",
         identity_signed="Calls of members taken by their signature.",
         identity_plain="Calls of members taken by the secret itself, as from real Nacos.",
+        identity_proved="Connections of other members to which this one proved that it knows the secret.",
         identity_exempt="Calls of members taken over gRPC without a secret, as a setting names the caller.",
         identity_learnt="Calls to members made again with the clock that they named.",
         identity_refused_missing="Calls in a member's name that brought neither secret nor signature.",

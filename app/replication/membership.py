@@ -246,15 +246,10 @@ class Membership:
     def is_heard(self, remote_ip: str) -> bool:
         return self.is_listed(remote_ip) or self._ips.is_of_parting(plain_ip(remote_ip))
 
-    def has_unsigned(self, remote_ip: str) -> bool:
-        """Whether a member is listed at an address that is not known to sign its calls."""
-        return bool(self._peers_at(remote_ip, without=CAPABILITY_SIGNED))
-
-    def signs(self, member: str) -> bool:
-        return CAPABILITY_SIGNED in self.capabilities(member)
-
-    def has_any_of(self, remote_ip: str, members: frozenset[str]) -> bool:
-        return any(self.sender_of(one, remote_ip) is not None for one in members)
+    def has_any_of(self, remote_ip: str, is_one: Callable[[str], bool]) -> bool:
+        """Whether a member is listed at the address for which ``is_one`` is true."""
+        ip, peers = plain_ip(remote_ip), self._protocol.members.peers()
+        return any(is_one(one.address) and ip in self._ips.of(one.address) for one in peers)
 
     def sender_of(self, named: str | None, remote_ip: str) -> str | None:
         """The listed peer that a call or a report names as its sender, if it comes from its address; else None."""
@@ -270,11 +265,12 @@ class Membership:
 
     def java_peers_at(self, remote_ip: str) -> list[str]:
         """The listed members at an address that are not known to be of our kind."""
-        return self._peers_at(remote_ip, without=CAPABILITY_VERSIONS)
-
-    def _peers_at(self, remote_ip: str, without: str) -> list[str]:
         ip, peers = plain_ip(remote_ip), self._protocol.members.peers()
-        return [one.address for one in peers if without not in one.capabilities and ip in self._ips.of(one.address)]
+        return [
+            one.address
+            for one in peers
+            if CAPABILITY_VERSIONS not in one.capabilities and ip in self._ips.of(one.address)
+        ]
 
     def nacos_at(self, remote_ip: str) -> str:
         """A listed member of another kind at an address, empty when there is none."""

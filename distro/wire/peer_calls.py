@@ -6,9 +6,10 @@ import ssl
 import struct
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from http import HTTPStatus
+from http.client import HTTPException, HTTPResponse
 from typing import Any, ClassVar, NamedTuple, Protocol
 from urllib.parse import urlsplit
 from weakref import WeakSet
@@ -24,13 +25,15 @@ from distro.timing.clock import boot_s, monotonic_s
 
 CHUNK_BYTES = 256 * 1024
 CONNECT_TIMEOUT_S = 1.0
+ANSWER_BYTES_MAX = 64 * 1024
+"""The longest answer to a question."""
 CONNECTIONS = 32
 """Of a session: to so many peers they are kept."""
 CONNECTIONS_OF_PEER = 2
 """So many idle ones are kept to one peer."""
 _QUERY = re.compile(r"\?[^\s'\")]*")
 _deadline = threading.local()
-"""``end_s``: when the calling thread's call ends, by the monotonic clock; None between calls."""
+"""``end_s``: when the calling thread's call ends, by the monotonic clock, None between calls; ``peer``: its callee."""
 
 
 class PeerAnswer(NamedTuple):
@@ -39,6 +42,20 @@ class PeerAnswer(NamedTuple):
     status: int
     body: bytes
     headers: Mapping[str, str]
+
+
+class Question(NamedTuple):
+    """What a peer is asked first on a new connection, so that it proves that it is the peer."""
+
+    target: str
+    headers: Mapping[str, str]
+    is_answered: Callable[[Mapping[str, str]], bool]
+    """Whether these headers of an answer, by names in lower case, have the proof."""
+
+    def request(self, peer: str) -> bytes:
+        """Return the request that asks it over HTTP."""
+        lines = (f"{name}: {value}" for name, value in {"Host": peer, **self.headers}.items())
+        return "\r\n".join((f"GET {self.target} HTTP/1.1", *lines, "", "")).encode()
 
 
 class CallSigner(Protocol):
@@ -53,6 +70,9 @@ class CallSigner(Protocol):
     def learn(self, peer: str, headers: Mapping[str, str]) -> bool:
         """Take what a refusal with status 401 says; whether the call, which was not executed, is to be made again."""
         ...
+
+    def question(self, peer: str, method: str = "GET", target: str = ..., body: bytes = b"") -> Question | None:
+        """What to ask the peer first on a new connection; None: nothing."""
 
 
 class PeerTls(Protocol):
@@ -138,6 +158,7 @@ class _OpenSockets:
 
 class _DeadlineConnection(HTTPConnection):
     sockets: _OpenSockets
+    signer: CallSigner | None
     addresses: ClassVar[dict[str, str]]
     """Where each host was reached last, for the time when its name cannot be looked up."""
 
@@ -163,21 +184,50 @@ class _DeadlineConnection(HTTPConnection):
         self.sockets.add(limited)
         return limited
 
+    def connect(self) -> None:
+        super().connect()
+        self._ask()
+
+    def _ask(self) -> None:
+        """Have the peer prove that it is the peer, before the request is sent for which the connection is made.
+
+        Raises:
+            ConnectionAbortedError: it does not.
+        """
+        peer: str = _deadline.peer
+        question = self.signer.question(peer) if self.signer is not None else None
+        if question is None:
+            return
+        assert self.sock is not None
+        self.sock.sendall(question.request(peer))
+        answer = HTTPResponse(self.sock, method="GET")
+        with closing(answer), suppress(HTTPException):
+            answer.begin()
+            answer.read(ANSWER_BYTES_MAX)
+            headers = {name.lower(): value for name, value in answer.headers.items()}
+            if answer.isclosed() and not answer.will_close and question.is_answered(headers):
+                return
+        self.close()
+        raise ConnectionAbortedError(f"{peer} does not prove that it is a member")
+
 
 class _DeadlineTlsConnection(_DeadlineConnection, HTTPSConnection):
     tls: PeerTls
 
     def connect(self) -> None:
-        host, port = self.host.strip("[]"), self.port or 443
         self.is_verified = True  # by the context, or plain with leave
+        self.sock = self._opened_by_tls()
+        self._ask()
+
+    def _opened_by_tls(self) -> socket.socket:
+        host, port = self.host.strip("[]"), self.port or 443
         if not self.tls.is_plain(host, port):
             try:
-                self.sock = self._handshake(self._new_conn(), host)
-                return
+                return self._handshake(self._new_conn(), host)
             except (ssl.SSLError, ConnectionError) as error:
                 if not self.tls.on_failure(host, port, error):
                     raise
-        self.sock = self._new_conn()
+        return self._new_conn()
 
     def _handshake(self, plain: socket.socket, host: str) -> ssl.SSLSocket:
         context = self.tls.context()
@@ -188,20 +238,21 @@ class _DeadlineTlsConnection(_DeadlineConnection, HTTPSConnection):
 
 
 class _DeadlineAdapter(HTTPAdapter):
-    def __init__(self, peer_tls: PeerTls | None) -> None:
+    def __init__(self, peer_tls: PeerTls | None, call_signer: CallSigner | None) -> None:
         super().__init__(pool_connections=CONNECTIONS, pool_maxsize=CONNECTIONS_OF_PEER)
         self._sockets = opened = _OpenSockets()
 
         class Connection(_DeadlineConnection):
             sockets = opened
             addresses: ClassVar[dict[str, str]] = {}
+            signer = call_signer
 
         class Pool(HTTPConnectionPool):
             ConnectionCls = Connection
 
         self.poolmanager.pool_classes_by_scheme = {"http": Pool}
         if peer_tls is not None:
-            self.poolmanager.pool_classes_by_scheme = {"https": _tls_pool(opened, peer_tls)}
+            self.poolmanager.pool_classes_by_scheme = {"https": _tls_pool(opened, peer_tls, call_signer)}
 
     def cert_verify(self, *_args: object) -> None:
         """The context decides alone whom to trust; requests would have it trust the certificates of the Web, too."""
@@ -211,11 +262,12 @@ class _DeadlineAdapter(HTTPAdapter):
         self._sockets.cut()
 
 
-def _tls_pool(opened: _OpenSockets, peer_tls: PeerTls) -> type[HTTPSConnectionPool]:
+def _tls_pool(opened: _OpenSockets, peer_tls: PeerTls, call_signer: CallSigner | None) -> type[HTTPSConnectionPool]:
     class Connection(_DeadlineTlsConnection):
         sockets = opened
         addresses: ClassVar[dict[str, str]] = {}
         tls = peer_tls
+        signer = call_signer
 
     class Pool(HTTPSConnectionPool):
         ConnectionCls = Connection
@@ -238,7 +290,8 @@ def peer_session(
     With ``tls`` it calls ``https`` URLs only, else ``http`` ones.
 
     It follows no redirection, and takes no proxy or password from the environment. ``headers`` go with every call.
-    ``close`` ends the calls of other threads too. ``signer`` signs each call for the member in its URL.
+    ``close`` ends the calls of other threads too. ``signer`` signs each call for the member in its URL, which
+    proves first on each connection that it is that member.
     """
     session = _PeerSession()
     session.signer = signer
@@ -246,7 +299,7 @@ def peer_session(
     session.headers.clear()
     session.headers.update({"User-Agent": user_agent, "Accept-Encoding": "gzip", **headers})
     session.adapters.clear()
-    session.mount("http://" if tls is None else "https://", _DeadlineAdapter(tls))
+    session.mount("http://" if tls is None else "https://", _DeadlineAdapter(tls, signer))
     return session
 
 
@@ -293,7 +346,7 @@ def _ask(
     body_bytes_max: int,
 ) -> PeerAnswer:
     shown = _without_queries(url)
-    _deadline.end_s = monotonic_s() + timeout_s
+    _deadline.end_s, _deadline.peer = monotonic_s() + timeout_s, urlsplit(url).netloc
     try:
         connect_s = min(timeout_s, CONNECT_TIMEOUT_S)
         answer = session.request(

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from app.auth.identity import identity_of
 from app.auth.member_calls import Caller, Callers
 from app.auth.member_signer import MemberSigner
-from app.config.identity_settings import IdentitySettings
-from distro.model.types import CAPABILITY_SIGNED
+from app.config.identity_settings import IdentitySettings, NamedNacos
 from distro.timing.clock import SystemClock
 from distro.wire.deadlines import CallDeadlines
 
@@ -33,23 +32,19 @@ class _Listed:
 
     is_heard = is_listed
 
-    def has_unsigned(self, remote_ip: str) -> bool:
-        return False
-
-    def signs(self, member: str) -> bool:
-        return True
-
-    def has_any_of(self, remote_ip: str, members: frozenset[str]) -> bool:
+    def has_any_of(self, remote_ip: str, is_one: Callable[[str], bool]) -> bool:
         return False
 
 
 def measure(calls: int, turns: int, body: bytes) -> tuple[float, float]:
     """Return the microseconds of signing one call and of verifying it."""
     clock = SystemClock()
-    identity = identity_of(IdentitySettings("Cluster-Identity", "secret-of-the-benchmark", "", False, frozenset()))
+    identity = identity_of(
+        IdentitySettings("Cluster-Identity", "secret-of-the-benchmark", "", NamedNacos(), frozenset())
+    )
     deadlines = CallDeadlines(f"{FIRST}~1", clock)
     deadlines.note(SECOND, f"{SECOND}~1", clock.boot_ms())
-    signer = MemberSigner(FIRST, identity, deadlines, lambda _peer: frozenset({CAPABILITY_SIGNED}))
+    signer = MemberSigner(FIRST, identity, deadlines)
     callers = Callers(identity, f"{SECOND}~1", clock.boot_ms, _Listed())
 
     def verify(signed: dict[str, str]) -> None:

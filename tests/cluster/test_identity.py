@@ -13,13 +13,13 @@ import pytest
 from app.auth.identity import identity_of
 from app.auth.member_signer import MemberSigner
 from app.auth.signed import SIGNATURE
-from app.config.identity_settings import IdentitySettings
+from app.config.identity_settings import IdentitySettings, NamedNacos
 from distro.timing.clock import SystemClock
 from distro.wire.deadlines import CallDeadlines
 from distro.wire.http_agent import MEMBER_HEADER
 from tests.cluster.conftest import StartCluster
 from tests.support.client import Answer, Client
-from tests.support.identified import HEADER, NEW, OLD, SIGNS
+from tests.support.identified import HEADER, NEW, OLD
 from tests.support.processes import FAST, ClusterProcesses, Member, eventually
 
 IDENTITY = {"nacos.core.auth.server.identity.key": HEADER, "nacos.core.auth.server.identity.value": OLD}
@@ -69,9 +69,8 @@ def test_what_is_written_anywhere_is_listed_everywhere(identified: ClusterProces
     assert identified.members[0].client.register("kept", "10.0.0.2", ephemeral="false").status == 200
     eventually(lambda: identified.all_list("kept", {"10.0.0.2:8080"}))
     for member in identified:
-        assert (
-            counts(member)["identityPlain"] == 0 or counts(member)["identitySigned"] > counts(member)["identityPlain"]
-        )
+        assert counts(member)["identityPlain"] == 0
+        assert counts(member)["identityProved"] > 0
 
 
 @pytest.mark.parametrize(
@@ -154,9 +153,9 @@ class Impostor:
 
     def __init__(self, as_member: Member, value: str = OLD) -> None:
         self.address = as_member.address
-        identity = identity_of(IdentitySettings(HEADER, value, "", True, frozenset()))
+        identity = identity_of(IdentitySettings(HEADER, value, "", NamedNacos(), frozenset()))
         deadlines = CallDeadlines(f"{self.address}~0", SystemClock())
-        self.signer = MemberSigner(self.address, identity, deadlines, lambda _peer: SIGNS)
+        self.signer = MemberSigner(self.address, identity, deadlines)
 
     def call(self, member: Member, service: str) -> Seen:
         instance = {"ip": "10.6.6.6", "port": 80, "clusterName": "DEFAULT", "healthy": True, "ephemeral": True}

@@ -90,7 +90,8 @@ def _mixed(release: str, folder: Path, settings: dict[str, str]) -> Iterator[Mix
     }
     folders = (folder / "first", folder / "second")
     first, second, _ = listed.split(",")
-    given = {name: text.format(first=first, second=second) for name, text in settings.items()}
+    named = {"rollcall.identity.nacosMembers": "{first},{second}"}
+    given = {name: text.format(first=first, second=second) for name, text in (named | settings).items()}
     given |= {f"nacos.core.auth.server.identity.{name}": text for name, text in IDENTITY.items()}
     ours = Member(ports[2], folder / "ours", {"nacos.member.list": listed, **given})
     starts = [

@@ -45,7 +45,7 @@ from app.simulation.member.memory_disk import MemoryDisk
 from app.tls.node_tls import NodeTls, build_tls
 from app.writes.owner_forwarder import ForwardStats, LoopForwarding, MemberRequest
 from distro.members.mapper import DistroMapper
-from distro.model.types import CAPABILITY_SIGNED, CAPABILITY_VERSIONS, DistroKey, Member, MemberState
+from distro.model.types import CAPABILITY_VERSIONS, DistroKey, Member, MemberState
 
 SELF = "127.0.0.1:8848"
 PEER = "127.0.0.2:8848"
@@ -132,14 +132,8 @@ class StubCluster:
     def is_heard(self, remote_ip: str) -> bool:
         return self.is_listed(remote_ip)
 
-    def has_unsigned(self, remote_ip: str) -> bool:
-        return any(CAPABILITY_SIGNED not in one.capabilities and one.ip == remote_ip for one in self.others)
-
-    def signs(self, member: str) -> bool:
-        return CAPABILITY_SIGNED in self.capabilities(member)
-
-    def has_any_of(self, remote_ip: str, members: frozenset[str]) -> bool:
-        return any(one.address in members and one.ip == remote_ip for one in self.others)
+    def has_any_of(self, remote_ip: str, is_one: Callable[[str], bool]) -> bool:
+        return any(is_one(one.address) and one.ip == remote_ip for one in self.others)
 
     def sender_of(self, named: str | None, remote_ip: str) -> str | None:
         return named if named in {one.address for one in self.others} and self.is_listed(remote_ip) else None
@@ -448,7 +442,7 @@ class FakeNode:
         self.instruments = replace(Instruments.of(self.settings, self.wall_ms), audit=RecordedTrail(self))
         identity = identity_of(self.settings.identity)
         self.callers = Callers(identity, writer, self._monotonic_ms, self.cluster)
-        self.signer = MemberSigner(self.cluster.self_address, identity, self.clocks, self.cluster.capabilities)
+        self.signer = MemberSigner(self.cluster.self_address, identity, self.clocks)
         registry = Registry(writer, admission=self.limits, alone=self.settings.standalone)
         self.naming = NamingService(registry, self._monotonic_ms, self.events.append)
         self.count_history = CountHistory(registry.table.totals, self.wall_ms)

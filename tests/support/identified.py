@@ -3,16 +3,16 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from app.auth import signed
 from app.auth.identity import identity_of
 from app.auth.member_calls import Caller, Callers, Unidentified
-from app.auth.member_signer import MemberSigner
-from app.config.identity_settings import IdentitySettings
-from distro.model.types import CAPABILITY_SIGNED
+from app.auth.member_signer import CLOCK, MemberSigner
+from app.auth.signed import PROOF
+from app.config.identity_settings import IdentitySettings, NamedNacos, named_nacos
 from distro.wire.deadlines import CallDeadlines
 
 HEADER = "Cluster-Key"
 OLD, NEW = "the-secret-of-these-members", "another-secret-of-the-members"
-SIGNS = frozenset({CAPABILITY_SIGNED})
 
 
 @dataclass
@@ -42,27 +42,23 @@ class SentCall:
 class IdentifiedMember:
     """One member: it signs calls, and tells who makes those that come to it. ``restart`` makes it another run."""
 
-    def __init__(self, ip: str, value: str = OLD, previous: str = "", *, signed_only: bool = False) -> None:
+    def __init__(self, ip: str, value: str = OLD, previous: str = "", *, nacos: str = "") -> None:
         self.ip, self.address = ip, f"{ip}:8848"
         self.clock = MachineClock()
-        self.listed: dict[str, frozenset[str]] = {}
-        """Capabilities by address of the members that this one lists."""
+        self.listed: set[str] = set()
+        """The addresses of the members that this one lists."""
         self.parting: set[str] = set()
         self._runs = 0
-        self.set_up(value, previous, signed_only=signed_only)
+        self.set_up(value, previous, nacos=nacos)
 
-    def set_up(
-        self, value: str, previous: str = "", *, signed_only: bool = False, exempt: frozenset[str] = frozenset()
-    ) -> None:
+    def set_up(self, value: str, previous: str = "", *, nacos: str = "", exempt: frozenset[str] = frozenset()) -> None:
         """Start anew with these settings; no value means without an identity."""
         self._runs += 1
         self.run = f"{self.address}~{self._runs}"
-        settings = IdentitySettings(HEADER, value, previous, signed_only, exempt) if value else None
+        settings = IdentitySettings(HEADER, value, previous, named_nacos(nacos, exempt), exempt) if value else None
         identity = identity_of(settings)
         self.deadlines = CallDeadlines(self.run, self.clock)
-        self.signer = MemberSigner(
-            self.address, identity, self.deadlines, lambda peer: self.listed.get(peer, frozenset())
-        )
+        self.signer = MemberSigner(self.address, identity, self.deadlines)
         self.callers = Callers(identity, self.run, self.clock.boot_ms, self)
 
     # --- what the callers ask ----------------------------------------------------------------------
@@ -73,14 +69,8 @@ class IdentifiedMember:
     def is_heard(self, remote_ip: str) -> bool:
         return self.is_listed(remote_ip) or remote_ip in self.parting
 
-    def has_unsigned(self, remote_ip: str) -> bool:
-        return any(one.startswith(f"{remote_ip}:") and not self.signs(one) for one in self.listed)
-
-    def signs(self, member: str) -> bool:
-        return CAPABILITY_SIGNED in self.listed.get(member, ())
-
-    def has_any_of(self, remote_ip: str, members: frozenset[str]) -> bool:
-        return any(one in self.listed and one.startswith(f"{remote_ip}:") for one in members)
+    def has_any_of(self, remote_ip: str, is_one: Callable[[str], bool]) -> bool:
+        return any(is_one(one) and one.startswith(f"{remote_ip}:") for one in self.listed)
 
     # --- calls -------------------------------------------------------------------------------------
 
@@ -121,6 +111,16 @@ class IdentifiedMember:
         return 2
 
 
+def proof_headers(value: str, address: str, question: str) -> dict[str, str]:
+    """The headers by which the member at an address that has this secret answers a question; ``question``: its text."""
+    identity = identity_of(IdentitySettings(HEADER, value, "", NamedNacos(), frozenset()))
+    asked = signed.parse(question)
+    assert identity is not None
+    assert asked is not None
+    clock = f"{address}~1 5"
+    return {CLOCK: clock, PROOF: signed.proof_of(identity.keys[0], clock, asked.sender)}
+
+
 @dataclass
 class IdentifiedPair:
     """Two members that list each other, know each other's kind, and have called each other."""
@@ -129,8 +129,8 @@ class IdentifiedPair:
     second: IdentifiedMember = field(default_factory=lambda: IdentifiedMember("10.0.0.2"))
 
     def __post_init__(self) -> None:
-        self.first.listed[self.second.address] = SIGNS
-        self.second.listed[self.first.address] = SIGNS
+        self.first.listed.add(self.second.address)
+        self.second.listed.add(self.first.address)
         self.first.clock.now_ms, self.second.clock.now_ms = 5_000_000, 77
         self.first.ask(self.second)
         self.second.ask(self.first)

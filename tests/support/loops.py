@@ -11,6 +11,9 @@ from typing import Any, TypeVar, cast
 
 import httptools
 
+from app.auth.signed import QUESTION_TARGET, SIGNATURE
+from tests.support.identified import proof_headers
+
 T = TypeVar("T")
 HANG_S = 60.0
 TURN_S = 0.0001
@@ -147,6 +150,10 @@ class FarEnd(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         method = self._parser.get_method().decode()
+        if self._server.secret and self._target == QUESTION_TARGET.encode():
+            told = proof_headers(self._server.secret, self._server.address, self._headers[SIGNATURE])
+            self.transport.write(answer(b"", 401, told.items()))
+            return
         asked = Asked(method, self._target.decode("latin-1"), self._headers, self._body, self)
         self._server.received.append(asked)
         given = self._server.answer(asked)
@@ -158,8 +165,10 @@ class FarEnd(asyncio.Protocol):
 class MemberServer:
     """Answers each request with the bytes from ``answer``; for None the test answers, or nobody."""
 
-    def __init__(self, answer: Callable[[Asked], bytes | None]) -> None:
+    def __init__(self, answer: Callable[[Asked], bytes | None], secret: str = "") -> None:
+        """``secret``: the members'; it proves that it knows it, without a word in ``received``."""
         self.answer = answer
+        self.secret = secret
         self.received: list[Asked] = []
         self.links: list[FarEnd] = []
         self.address = ""
@@ -182,9 +191,11 @@ def silent(_: Asked) -> None:
 
 
 @asynccontextmanager
-async def member_server(answering: Callable[[Asked], bytes | None] = lambda _: answer()) -> AsyncIterator[MemberServer]:
+async def member_server(
+    answering: Callable[[Asked], bytes | None] = lambda _: answer(), secret: str = ""
+) -> AsyncIterator[MemberServer]:
     """Serve on a free loopback port until the block ends."""
-    member = MemberServer(answering)
+    member = MemberServer(answering, secret)
     server = await asyncio.get_running_loop().create_server(lambda: FarEnd(member), "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()
     member.address = f"{host}:{port}"

@@ -101,10 +101,10 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def tiny_server(answer: Callable[[Received], Given] = lambda _: Given()) -> Iterator[TinyServer]:
-    """Serve on a free loopback port until the block ends."""
+def tiny_server(answer: Callable[[Received], Given] = lambda _: Given(), port: int = 0) -> Iterator[TinyServer]:
+    """Serve on this loopback port, or on a free one, until the block ends."""
     tiny = TinyServer(answer)
-    server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"owner": tiny}))
+    server = _Server(("127.0.0.1", port), type("Handler", (_Handler,), {"owner": tiny}))
     tiny.address = f"127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()

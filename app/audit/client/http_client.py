@@ -188,7 +188,7 @@ class MemberClient:
             CallError: no answer came, or it breaks off while its lines are read.
             OtherType: the answer has another content type than ``content_type``.
         """
-        response = self._with_login(lambda: self._open(path, parameters, None, AGENT))
+        response = self._with_login(lambda: self._open(path, parameters, None, AGENT, with_identity=False))
         with contextlib.closing(response):
             if response.headers.get("Content-Type", "").partition(";")[0].strip() != content_type:
                 raise OtherType(f"{path}: the answer is not {content_type}")
@@ -197,18 +197,27 @@ class MemberClient:
     # --- one try -----------------------------------------------------------------------------------
 
     def _open(
-        self, path: str, parameters: Mapping[str, str | int] | None, body: bytes | None, agent: str, method: str = "GET"
+        self,
+        path: str,
+        parameters: Mapping[str, str | int] | None,
+        body: bytes | None,
+        agent: str,
+        method: str = "GET",
+        *,
+        with_identity: bool = True,
     ) -> requests.Response:
         query = dict(parameters or {})
         if self._token:
             query["accessToken"] = self._token
-        return self._send(method, path, params=query, data=body, headers=self._headers(agent, body is not None))
+        headers = self._headers(agent, body is not None, with_identity=with_identity)
+        return self._send(method, path, params=query, data=body, headers=headers)
 
-    def _headers(self, agent: str, has_json: bool) -> dict[str, str]:
+    def _headers(self, agent: str, has_json: bool, *, with_identity: bool) -> dict[str, str]:
+        """The headers of a call. Only real Nacos asks for the identity, and only some of its paths do."""
         headers = {"User-Agent": agent, "Client-Version": NACOS_VERSION, "Accept-Encoding": "gzip"}
         if has_json:
             headers["Content-Type"] = "application/json;charset=UTF-8"
-        if self._access.identity:
+        if self._access.identity and with_identity:
             headers[self._access.identity[0]] = self._access.identity[1]
         return headers
 
@@ -284,7 +293,9 @@ class MemberClient:
         """
         form = {"username": self._access.user, "password": self._access.password}
         try:
-            response = self._send("POST", LOGIN_PATH, data=form, headers=self._headers(AGENT, False))
+            response = self._send(
+                "POST", LOGIN_PATH, data=form, headers=self._headers(AGENT, False, with_identity=False)
+            )
         except Refused as error:
             if error.status in _NO_LOGIN:
                 self._token = ""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from threading import Event
 from typing import Any
 
-from app.audit.client.access import Access
+from app.audit.client.access import Access, AccessError
 from app.audit.client.http_client import CallError, MemberClient, Patience
 from app.audit.dump.nacos import read_nodes
 from app.audit.dump.parts import PartWriter
@@ -59,7 +59,10 @@ def listed_members(address: str, access: Access) -> tuple[str, ...]:
 
     Raises:
         CallError: the member does not answer, or lists no member.
+        AccessError: there is an identity, which would go to whatever addresses the member lists.
     """
+    if access.identity:
+        raise AccessError("--identity goes to members that you name: list them with --members")
     with closing(MemberClient(address, access, Patience(access.retries, Event()))) as client:
         members = read_nodes(client).members
     if not members:

@@ -6,7 +6,7 @@ from http import HTTPStatus
 
 from app.http.api.beats import Batch, encode_batch
 from app.http.api.call import Services
-from app.http.forward.member_link import LinkAnswer, LinkResult
+from app.http.forward.link_results import LinkAnswer, LinkResult
 from app.http.forward.on_loop import LoopForwarder
 from distro.model.errors import CodecError
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import partial
 
 from app.http.api.call import Services
-from app.http.forward.member_link import LinkAnswer, LinkResult
+from app.http.forward.link_results import LinkAnswer, LinkResult
 from app.http.forward.on_loop import LoopForwarder
 from app.replication.small_sends import PeerPut, PutAnswer
 

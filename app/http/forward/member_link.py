@@ -12,14 +12,15 @@ import ssl
 import struct
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import cast
 
 import httptools
 
 from app.config.addresses import split_address
+from app.http.forward.link_results import Done, Exchange, LinkAnswer, LinkResult, NotAnswered, NotSent
 from app.tls.member_tls import MemberTls
+from distro.wire.peer_calls import Question
 
 PIPELINED_LINKS = 2
 PIPELINED_LOAD = 64
@@ -33,6 +34,8 @@ WAITING_MAX = 4_096
 ANSWER_BYTES_MAX = 1024 * 1024
 """Of headers and body together."""
 CONNECT_S = 1.0
+ANSWER_S = 1.0
+"""How long a member has for the answer to the question on a new connection."""
 IDLE_S = 10.0
 """A connection that was quiet for longer is not used again: Tomcat closes one after 20 s, maybe just as we send."""
 
@@ -50,56 +53,26 @@ def reset_when_closed(opened: socket.socket | None) -> None:
         same.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
-@dataclass(slots=True)
-class LinkAnswer:
-    """The answer of a member. Header names are in lower case."""
-
-    status: int
-    body: bytes
-    headers: dict[bytes, bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class NotSent:
-    """The request was not executed: it was not sent, or behind an answer that closed the connection."""
-
-
-@dataclass(frozen=True, slots=True)
-class NotAnswered:
-    """The request was sent and not answered: the member may have executed it."""
-
-
-LinkResult = LinkAnswer | NotSent | NotAnswered
-Done = Callable[[LinkResult], None]
-
-
-@dataclass(slots=True)
-class _Exchange:
-    request: bytes
-    deadline_s: float
-    done: Done | None
-    """None after its call."""
-
-    def tell(self, result: LinkResult) -> None:
-        """Call ``done``, once. Its exceptions are logged: they must not reach other requests on the same connection."""
-        done, self.done = self.done, None
-        if done is not None:
-            try:
-                done(result)
-            except Exception:
-                log.exception("a member's answer could not be used")
-
-
 class MemberLink(asyncio.Protocol):
     """One connection to a member. Used on the loop's thread only."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, on_free: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        address: str,
+        on_free: Callable[[], None],
+        question: Callable[[str], Question | None],
+    ) -> None:
+        """``question(address)``: what the member is to answer before it is sent any request; None for nothing."""
         self._loop = loop
         self._on_free = on_free
+        self._address = address
+        self._question = question
+        self._is_proven = False
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpResponseParser(self)
-        self._unsent: list[_Exchange] = []
-        self._sent: deque[_Exchange] = deque()
+        self._unsent: list[Exchange] = []
+        self._sent: deque[Exchange] = deque()
         self._flushing = False
         self._last: bool = False
         self.closed = False
@@ -118,7 +91,7 @@ class MemberLink(asyncio.Protocol):
         """Whether the oldest request is past its deadline, so that a further one would wait behind it."""
         return bool(self._sent) and self._sent[0].done is None
 
-    def send(self, exchange: _Exchange) -> None:
+    def send(self, exchange: Exchange) -> None:
         """Send a request in one write with all others of this turn of the loop.
 
         While answers are awaited, it is written when the next of them comes, or after ``JOIN_S``: a write costs both
@@ -134,7 +107,13 @@ class MemberLink(asyncio.Protocol):
 
     def _flush(self) -> None:
         self._flushing = False
-        if self._transport is None or self.closed or self._transport.is_closing() or not self._unsent:
+        if (
+            not self._is_proven
+            or self._transport is None
+            or self.closed
+            or self._transport.is_closing()
+            or not self._unsent
+        ):
             return  # ``connection_lost`` is about to be called, and answers those that wait
         unsent, self._unsent = self._unsent, []
         self.used_s = self._loop.time()
@@ -179,8 +158,24 @@ class MemberLink(asyncio.Protocol):
         reset_when_closed(transport.get_extra_info("socket"))
         if self.closed:
             self._transport.abort()
-        else:
+        elif (question := self._question(self._address)) is None:
+            self._is_proven = True
             self._flush()
+        else:
+            asked = question.request(self._address)
+            done = partial(self._on_answer, question)
+            self._sent.append(Exchange(asked, self._loop.time() + ANSWER_S, done))
+            self._transport.write(asked)
+
+    def _on_answer(self, question: Question, result: LinkResult) -> None:
+        """Send the requests that wait, if the member has proven that it is the member; else none of them."""
+        if isinstance(result, LinkAnswer):
+            headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in result.headers.items()}
+            if question.is_answered(headers):
+                self._is_proven = True
+                self._flush()
+                return
+        self.close()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
@@ -246,14 +241,20 @@ class MemberLinks:
         address: str,
         tls: MemberTls | None = None,
         known_ips: Callable[[str], Iterable[str]] = lambda _: (),
+        question: Callable[[str], Question | None] = lambda _: None,
     ) -> None:
-        """``known_ips(address)``: the IP addresses that the member had, for when its name cannot be looked up."""
+        """``known_ips(address)``: the IP addresses that the member had, for when its name cannot be looked up.
+
+        ``question(address)``: what the member is asked first on each connection; None for nothing.
+        """
         self._loop = loop
         self._tls = tls
         self._host, self._port = split_address(address)
         self._known_ips = partial(known_ips, address)
+        self._address = address
+        self._question = question
         self._links: list[MemberLink] = []
-        self._waiting: deque[_Exchange] = deque()
+        self._waiting: deque[Exchange] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -262,7 +263,7 @@ class MemberLinks:
         load = len(self._waiting) + sum(one.load for one in self._links)
         if load >= WAITING_MAX or self._closed:
             return False
-        exchange = _Exchange(request, deadline_s, done)
+        exchange = Exchange(request, deadline_s, done)
         if pipelined:
             self._pipelined_link().send(exchange)
         else:
@@ -302,7 +303,7 @@ class MemberLinks:
             self._open().send(self._waiting.popleft())
 
     def _open(self) -> MemberLink:
-        link = MemberLink(self._loop, self._on_free)
+        link = MemberLink(self._loop, self._address, self._on_free, self._question)
         self._links.append(link)
         task = self._loop.create_task(self._connect(link))
         self._tasks.add(task)

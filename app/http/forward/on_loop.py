@@ -26,7 +26,8 @@ from app.http.api.call import (
     Services,
 )
 from app.http.api.write_batches import DoneAnswer
-from app.http.forward.member_link import LinkAnswer, LinkResult, MemberLinks, NotAnswered, NotSent
+from app.http.forward.link_results import LinkAnswer, LinkResult, NotAnswered, NotSent
+from app.http.forward.member_link import MemberLinks
 from app.http.forward.nacos_form import nacos_form, not_executed, own_headers, reply_of
 from app.http.forward.own_requests import OwnRequests
 from app.http.forward.write_gathering import WriteBatches
@@ -142,7 +143,9 @@ class LoopForwarder:
         links = links_of.get(member)
         if links is None:
             self._forget_removed()
-            links = links_of[member] = MemberLinks(self.loop, member, self._services.tls.members, self._cluster.ips_of)
+            links = links_of[member] = MemberLinks(
+                self.loop, member, self._services.tls.members, self._cluster.ips_of, self._signer.question
+            )
         return links.ask(request, deadline_s, done, pipelined=own_kind)
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ from app.http.api.call import (
     Call,
     Services,
 )
-from app.http.forward.member_link import LinkAnswer
+from app.http.forward.link_results import LinkAnswer
 from app.http.forward.nacos_form import without_password
 
 

@@ -19,7 +19,7 @@ from app.http.api.write_batches import (
     decode_answers,
     encode_calls,
 )
-from app.http.forward.member_link import LinkAnswer, LinkResult, NotAnswered, NotSent
+from app.http.forward.link_results import LinkAnswer, LinkResult, NotAnswered, NotSent
 from app.http.forward.own_requests import OwnRequests
 from distro.model.errors import CodecError
 from distro.model.types import CAPABILITY_WRITE_BATCHES

@@ -6,6 +6,7 @@ A connection has a ``RequestQueue``, where requests wait for their turn, which h
 import asyncio
 import logging
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import Protocol, cast
 
 from app.http.api.answers import INTERNAL_ERROR
@@ -33,6 +34,8 @@ LINGER_S = 2.0
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 CLOSE = b"Connection: close\r\n"
+ASKS_AGAIN = HTTPStatus.UNAUTHORIZED
+"""Of the answer to a member's question: the call for which it connected follows."""
 KEEP_ALIVE = b"Connection: keep-alive\r\n"
 CHUNKED = b"Transfer-Encoding: chunked\r\n"
 
@@ -213,7 +216,8 @@ class HttpConnection(asyncio.Protocol):
         out, server, request = self.out, self._server, self.current
         out.append(head)
         reader = self._reader
-        if not keep_alive or ((reader.ended or server.draining) and not self._queue.pending and self._refusal is None):
+        ends = reader.ended or (server.draining and reply.status != ASKS_AGAIN)
+        if not keep_alive or (ends and not self._queue.pending and self._refusal is None):
             out.append(CLOSE)
             reader.ended = True
         elif request is not None and request.block.connection:

@@ -24,6 +24,7 @@ NOT_NEGOTIATED_S = 0.1
 """A member that does not acknowledge the setup counts as ready after this time. Source: Nacos 2.2.3 RpcClient."""
 PAUSE_FIRST_S, PAUSE_MAX_S = 0.1, 5.0
 CALLS_MAX = 256
+CHECK, CHECK_BODY = "ServerCheckRequest", b'{"module":"internal"}'
 OWN_KIND_ABILITY = "rollcall"
 """Ability by which a member says that it is of our own kind."""
 ENDED = "the member ended the connection"
@@ -129,10 +130,17 @@ class GrpcLink:
 
     async def _introduce(self, call: Any, channel: aio.Channel) -> Any:
         """Set the connection up; return its stream. Source: Nacos 2.3 GrpcClient, for the order of messages."""
-        checked = await self._call_once(call, "ServerCheckRequest", b'{"module":"internal"}', SETUP_S)
-        self._signer.learn(self.peer, _folded(checked.headers))  # the setup cannot be made again with its clock
+        question = self._signer.question(self.peer, GRPC, CHECK, CHECK_BODY)
+        headers = self._signed(CHECK, CHECK_BODY) if question is None else question.headers
+        checked = wire.decode(await call(wire.encode(CHECK, CHECK_BODY, headers=headers), timeout=SETUP_S))
+        told = _folded(checked.headers)
+        # The setup cannot be made again with the clock that the answer tells.
+        if question is None:
+            self._signer.learn(self.peer, told)
         if checked.type != "ServerCheckResponse":
             raise TransportError(f"it is not ready: {checked.body[:200]!r}")
+        if question is not None and not question.is_answered(told):
+            raise TransportError("it does not prove that it is a member")
         stream: Any = channel.stream_stream(wire.STREAM_METHOD)()
         await stream.write(self._setup(self._signed("ConnectionSetupRequest", self._setup_body)))
         self.is_own_kind = False

@@ -352,7 +352,7 @@ class SimMember:
             cluster=self.membership,
             lookup=None,
             callers=Callers(None, self.writer, clock.boot_ms, self.membership),
-            signer=MemberSigner(self.address, None, self.membership._deadlines, self.membership.capabilities),
+            signer=MemberSigner(self.address, None, self.membership._deadlines),
             small_sends=nothing,
             replication=NodeReplication(self.receiver, self.components, self.membership, clock, bodies, digests),
             healer=ServiceHealer(

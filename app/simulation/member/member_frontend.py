@@ -35,7 +35,7 @@ from app.http.api.call import (
 from app.http.api.rights import caller_of, check_access, unidentified_reply
 from app.http.api.write_batches import WRITES_PATH
 from app.http.forward.beat_sender import BeatSender
-from app.http.forward.member_link import LinkAnswer, LinkResult, NotAnswered, NotSent
+from app.http.forward.link_results import LinkAnswer, LinkResult, NotAnswered, NotSent
 from app.http.forward.on_loop import LoopForwarder
 from app.http.server.server import WAITED_S
 from app.http.v1 import cluster, distro, heal, instance  # noqa: F401  # they fill the table of routes

@@ -4,9 +4,11 @@ import pytest
 
 from app.auth.member_calls import ALL_MEMBERS, CLIENT, Caller, Unidentified, claims_member
 from app.auth.signed import LATE_MS_MAX, SIGNATURE
-from tests.support.identified import HEADER, NEW, OLD, SIGNS, IdentifiedMember, IdentifiedPair, SentCall
+from distro.wire.peer_calls import Question
+from tests.support.identified import HEADER, NEW, OLD, IdentifiedMember, IdentifiedPair, SentCall
 
 STRANGER = "10.9.9.9"
+NACOS = "10.0.0.7:8848"
 
 
 @pytest.fixture
@@ -42,7 +44,7 @@ class TestSigned:
 
     def test_it_counts_at_one_receiver_and_for_one_run_of_it(self, pair: IdentifiedPair) -> None:
         third = IdentifiedMember("10.0.0.3")
-        third.listed[pair.first.address] = SIGNS
+        third.listed.add(pair.first.address)
         call = pair.first.call(pair.second)
         refused(third.take(call), 401, "another time or run")
         pair.second.set_up(OLD)
@@ -89,7 +91,8 @@ class TestSigned:
         assert not may(SentCall(call.method, call.target + "?", b"", call.headers, call.remote_ip))
         assert not may(SentCall(call.method, call.target, b"", call.headers, STRANGER))
         assert not may(SentCall(call.method, call.target, b"", {HEADER: OLD}, call.remote_ip))
-        pair.second.listed["10.0.0.7:8848"] = frozenset()
+        pair.second.set_up(OLD, nacos=NACOS)
+        pair.second.listed.add(NACOS)
         assert may(SentCall(call.method, call.target, b"", {HEADER: OLD}, "10.0.0.7"))
         assert not may(SentCall(call.method, call.target, b"", {HEADER: NEW}, "10.0.0.7"))
 
@@ -132,8 +135,10 @@ class TestRotation:
 
 
 class TestPlain:
-    def test_real_nacos_is_known_by_the_secret(self, pair: IdentifiedPair) -> None:
-        pair.second.listed["10.0.0.7:8848"] = frozenset()
+    @pytest.mark.parametrize("named", [NACOS, "10.0.0.7", "10.9.0.0/16, 10.0.0.0/24", "10.0.0.3,10.0.0.7:8848"])
+    def test_real_nacos_that_is_named_is_known_by_the_secret(self, pair: IdentifiedPair, named: str) -> None:
+        pair.second.set_up(OLD, nacos=named)
+        pair.second.listed.add(NACOS)
         for claims in (True, False):
             call = SentCall("PUT", "/x", b"", {HEADER: OLD}, "10.0.0.7", claims)
             assert pair.second.take(call) == ALL_MEMBERS
@@ -142,7 +147,8 @@ class TestPlain:
     @pytest.mark.parametrize("claims", [True, False])
     @pytest.mark.parametrize("value", [NEW, "", OLD[:-1], OLD + " ", "ü"])
     def test_a_wrong_one_makes_nobody_a_member(self, pair: IdentifiedPair, value: str, claims: bool) -> None:
-        pair.second.listed["10.0.0.7:8848"] = frozenset()
+        pair.second.set_up(OLD, nacos=NACOS)
+        pair.second.listed.add(NACOS)
         found = pair.second.take(SentCall("PUT", "/x", b"", {HEADER: value}, "10.0.0.7", claims))
         if claims:
             refused(found, 403, "needs the identity")
@@ -150,34 +156,117 @@ class TestPlain:
         else:
             assert found == CLIENT
 
-    def test_it_is_not_taken_from_where_members_sign(self, pair: IdentifiedPair) -> None:
+    def test_it_is_taken_from_named_members_alone(self, pair: IdentifiedPair) -> None:
         refused(pair.second.take(SentCall("PUT", "/x", b"", {HEADER: OLD}, pair.first.ip)), 403, "needs the identity")
         refused(pair.second.take(SentCall("PUT", "/x", b"", {HEADER: OLD}, STRANGER)), 403, "needs the identity")
-        pair.second.listed[f"{pair.first.ip}:9999"] = frozenset()  # real Nacos on the same machine
+        pair.second.set_up(OLD, nacos=f"{pair.first.ip}:9999")  # real Nacos on the same machine
+        refused(pair.second.take(SentCall("PUT", "/x", b"", {HEADER: OLD}, pair.first.ip)), 403, "needs the identity")
+        pair.second.listed.add(f"{pair.first.ip}:9999")
         named = {HEADER: OLD, "Rollcall-Member": pair.first.address}
         refused(pair.second.take(SentCall("PUT", "/x", b"", named, pair.first.ip)), 403, "needs the identity")
         assert pair.second.take(SentCall("PUT", "/x", b"", {HEADER: OLD}, pair.first.ip)) == ALL_MEMBERS
 
     def test_both_values_count_while_it_is_changed(self, pair: IdentifiedPair) -> None:
-        pair.second.set_up(NEW, OLD)
-        pair.second.listed["10.0.0.7:8848"] = frozenset()
+        pair.second.set_up(NEW, OLD, nacos=NACOS)
+        pair.second.listed.add(NACOS)
         for value in (OLD, NEW):
             assert pair.second.take(SentCall("PUT", "/x", b"", {HEADER: value}, "10.0.0.7")) == ALL_MEMBERS
 
-    def test_signed_only_neither_sends_nor_takes_it(self, pair: IdentifiedPair) -> None:
-        pair.second.set_up(OLD, signed_only=True)
-        pair.second.listed["10.0.0.7:8848"] = frozenset()
-        refused(pair.second.take(SentCall("PUT", "/x", b"", {HEADER: OLD}, "10.0.0.7")), 403, "needs the identity")
+    @pytest.mark.parametrize("named", ["", "10.0.0.8", "10.0.0.7:8849", "10.1.0.0/16", "nacos-0.nacos"])
+    def test_it_is_sent_to_named_members_alone(self, pair: IdentifiedPair, named: str) -> None:
+        pair.first.set_up(OLD, nacos=named)
         unknown = IdentifiedMember("10.0.0.7")
-        assert HEADER not in pair.second.call(unknown).headers
-        assert HEADER in pair.first.call(unknown).headers
+        for member in (unknown, pair.second):
+            assert OLD not in "".join(pair.first.call(member).headers.values())
+        pair.first.set_up(OLD, nacos=NACOS)
+        assert pair.first.call(unknown).headers[HEADER] == OLD
+        assert HEADER not in pair.first.call(pair.second).headers
 
-    def test_members_that_do_not_know_each_other_yet_begin_with_it(self) -> None:
+    def test_members_that_do_not_know_each_other_yet_begin_with_a_signature(self) -> None:
         first, second = IdentifiedMember("10.0.0.1"), IdentifiedMember("10.0.0.2")
-        first.listed[second.address] = second.listed[first.address] = frozenset()
-        assert first.ask(second) == 1
-        second.listed[first.address] = SIGNS
-        assert first.ask(second) == 2, "once it is known to sign, it has to"
+        first.listed.add(second.address)
+        second.listed.add(first.address)
+        assert [first.ask(second), first.ask(second)] == [2, 1]
+
+    def test_the_log_names_the_setting_for_a_member_that_sends_the_secret(
+        self, pair: IdentifiedPair, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        pair.second.listed.add(NACOS)
+        for _ in range(3):
+            refused(pair.second.take(SentCall("PUT", "/x", b"", {HEADER: OLD}, "10.0.0.7")), 403, "needs the identity")
+        assert [one.getMessage() for one in caplog.records if "nacosMembers" in one.getMessage()] == [
+            "a call of 10.0.0.7 with the members' secret itself is refused: if the member there is real Nacos, "
+            "add it to rollcall.identity.nacosMembers"
+        ]
+        assert OLD not in caplog.text
+
+
+class TestQuestions:
+    """The first call on each new connection, which a member answers with a proof that it knows the secret."""
+
+    def answer(self, to: IdentifiedMember, asked: Question, remote_ip: str) -> dict[str, str]:
+        found = to.take(SentCall("GET", asked.target, b"", dict(asked.headers), remote_ip))
+        assert isinstance(found, Unidentified), found
+        return {name.lower(): value for name, value in found.headers.items()}
+
+    def ask(self, pair: IdentifiedPair) -> Question:
+        asked = pair.first.signer.question(pair.second.address)
+        assert asked is not None
+        assert OLD not in repr(asked)
+        return asked
+
+    def test_a_member_proves_that_it_knows_the_secret(self, pair: IdentifiedPair) -> None:
+        pair.second.set_up(OLD)  # another run: its clock is learnt with the proof
+        asked = self.ask(pair)
+        assert asked.is_answered(self.answer(pair.second, asked, pair.first.ip))
+        assert pair.second.callers.stats.proved == 1
+        assert pair.first.ask(pair.second) == 1, "the clock is known, and no call is refused"
+
+    def test_a_proof_answers_one_question(self, pair: IdentifiedPair) -> None:
+        first, second = self.ask(pair), self.ask(pair)
+        told = self.answer(pair.second, first, pair.first.ip)
+        assert not second.is_answered(told)
+        refusal = pair.second.callers.clock_headers(pair.first.address)
+        assert not second.is_answered({name.lower(): value for name, value in refusal.items()})
+
+    def test_no_member_answers_for_another(self, pair: IdentifiedPair) -> None:
+        third = IdentifiedMember("10.0.0.3")
+        third.listed.add(pair.first.address)
+        asked = self.ask(pair)
+        assert not asked.is_answered(self.answer(third, asked, pair.first.ip)), "passed on by whoever was asked"
+
+    def test_whoever_does_not_know_the_secret_proves_nothing(
+        self, pair: IdentifiedPair, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        pair.second.set_up(NEW)
+        for _ in range(3):
+            asked = self.ask(pair)
+            assert not asked.is_answered(self.answer(pair.second, asked, pair.first.ip))
+            assert not asked.is_answered({})
+        (line,) = [one.getMessage() for one in caplog.records if "does not prove" in one.getMessage()]
+        assert line.startswith(f"{pair.second.address} does not prove")
+        assert "rollcall.identity.nacosMembers" in line
+
+    def test_it_is_no_call(self, pair: IdentifiedPair) -> None:
+        """Whoever saw one gets nothing by sending it again, to any path."""
+        asked = self.ask(pair)
+        for target in (asked.target, "/nacos/v1/ns/distro/datums"):
+            found = pair.second.take(SentCall("GET", target, b"", dict(asked.headers), pair.first.ip))
+            assert isinstance(found, Unidentified)
+        refused(pair.second.take(SentCall("GET", "/", b"", dict(asked.headers), STRANGER)), 403, "not the address")
+
+    def test_named_nacos_and_members_without_a_secret_are_asked_nothing(self, pair: IdentifiedPair) -> None:
+        pair.first.set_up(OLD, nacos=pair.second.address)
+        assert pair.first.signer.question(pair.second.address) is None
+        pair.first.set_up("")
+        assert pair.first.signer.question(pair.second.address) is None
+
+    def test_the_key_of_both_is_found_while_it_is_changed(self, pair: IdentifiedPair) -> None:
+        pair.first.set_up(NEW, OLD)
+        asked = pair.first.signer.question(pair.second.address)
+        assert asked is not None
+        assert asked.is_answered(self.answer(pair.second, asked, pair.first.ip))
+        assert pair.first.ask(pair.second) == 1
 
 
 class TestNone:
@@ -227,12 +316,13 @@ class TestGrpc:
 
     def test_real_nacos_that_names_no_secret_is_exempted_by_its_address(self, pair: IdentifiedPair) -> None:
         nacos = f"{pair.first.ip}:7777"
-        pair.second.listed[nacos] = frozenset()
+        pair.second.listed.add(nacos)
+        pair.second.set_up(OLD, nacos=nacos)
         refused(self.message(pair, ""), 403, "needs the identity")
         assert self.message(pair, "", **{HEADER: OLD}) == ALL_MEMBERS, "Nacos since 2.5 sends it"
         pair.second.set_up(OLD, exempt=frozenset({nacos}))
         assert self.message(pair, "") == ALL_MEMBERS
         refused(self.message(pair, pair.first.address), 403, "needs the identity")
         refused(self.message(pair, "", **{HEADER: NEW}), 403, "needs the identity")
-        del pair.second.listed[nacos]
+        pair.second.listed.discard(nacos)
         refused(self.message(pair, ""), 403, "needs the identity")

@@ -1,11 +1,12 @@
 """Settings: the source of a value, refused values and their messages, and the settings of a cluster."""
 
 from dataclasses import fields
+from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
 
-from app.config.identity_settings import IdentitySettings
+from app.config.identity_settings import IdentitySettings, NamedNacos
 from app.config.properties import parse_properties
 from app.config.settings import ALL_KEYS as KEYS
 from app.config.settings import SettingError, Settings, read_settings
@@ -276,10 +277,19 @@ class TestIdentity:
     def test_it_is_read_and_not_shown(self, conf: Path) -> None:
         previous = "rollcall.identity.previousValue=the-secret-they-had-before"
         exempt = "rollcall.identity.grpcExempt=10.0.0.2,10.0.0.3:1"
-        settings = read(conf, f"{BEYOND}{IDENTITY}\n{previous}\n{exempt}\nrollcall.identity.signedOnly=true")
+        nacos = "rollcall.identity.nacosMembers=10.0.0.4, 10.0.0.5:80,NACOS-0.nacos,10.1.0.0/16,[fe80::1]:80,fd00::2"
+        settings = read(conf, f"{BEYOND}{IDENTITY}\n{previous}\n{exempt}\n{nacos}")
         exempted = frozenset({"10.0.0.2:8848", "10.0.0.3:1"})
         assert settings.identity == IdentitySettings(
-            "Cluster-Key", SECRET, "the-secret-they-had-before", True, exempted
+            "Cluster-Key",
+            SECRET,
+            "the-secret-they-had-before",
+            NamedNacos(
+                exempted | {"10.0.0.5:80", "[fe80::1]:80"},
+                frozenset({"10.0.0.4", "nacos-0.nacos", "fd00::2"}),
+                (ip_network("10.1.0.0/16"),),
+            ),
+            exempted,
         )
         assert SECRET not in repr(settings)
         assert "had-before" not in repr(settings)
@@ -289,6 +299,11 @@ class TestIdentity:
     def test_half_of_one_is_refused(self, conf: Path, other: str) -> None:
         with pytest.raises(SettingError, match="need each other"):
             read(conf, f"nacos.core.auth.server.identity.{other}")
+
+    @pytest.mark.parametrize("entry", ["10.0.0.1/33", "10.0.0.1/8", "a b", "10.0.0.1:99999", "10.0.0.300", "a,b:c:d:"])
+    def test_what_names_no_member_is_refused(self, conf: Path, entry: str) -> None:
+        with pytest.raises(SettingError, match=r"rollcall\.identity\.nacosMembers: .* is no host:port"):
+            read(conf, f"{IDENTITY}\nrollcall.identity.nacosMembers={entry}")
 
     def test_a_previous_value_needs_one(self, conf: Path) -> None:
         with pytest.raises(SettingError, match="previousValue needs"):

@@ -155,7 +155,9 @@ def test_all_parameters_travel_in_the_query(cluster: StubCluster, forwarder: For
 
 def test_headers_are_copied_and_overwritten(cluster: StubCluster, make_forwarder: MakeForwarder) -> None:
     settings = make_settings(
-        nacos_core_auth_server_identity_key="Cluster-Key", nacos_core_auth_server_identity_value=SECRET
+        nacos_core_auth_server_identity_key="Cluster-Key",
+        nacos_core_auth_server_identity_value=SECRET,
+        rollcall_identity_nacosMembers="127.0.0.1",
     )
     forwarder = make_forwarder(settings)
     headers = {

@@ -279,6 +279,7 @@ class TestWrongWords:
             (("--members", "a", "--user", "u", "--password-file", "/no/such"), "/no/such cannot be read"),
             (("--members", "a", "--password-file", "/no/such"), "--password-file goes with --user"),
             (("--members", "a", "--identity", "word"), "an identity should be KEY:VALUE"),
+            (("--from-cluster", "http://a", "--identity", "a:b"), "--identity goes to members that you name"),
             (("--members", "a", "--out", "nosuch://x"), "nosuch://x cannot be written"),
         ],
     )

@@ -390,12 +390,16 @@ class TestLogin:
         taken, _ = taken_of(FakeNacos("2.3.1", shown={ORDERS: [instance("10.1.0.1")]}), user="u", password="p")
         assert taken.instances == 1
 
-    def test_the_identity_goes_with_every_call(self) -> None:
-        seen = []
+    def test_the_identity_goes_with_calls_of_nacos_alone(self) -> None:
+        seen: dict[str, set[str | None]] = {}
 
         def answer(received: Received) -> Given:
-            seen.append(received.headers.get("serveridentity"))
-            return FakeNacos("2.3.1")(received)
+            path = received.target.partition("?")[0]
+            seen.setdefault(path, set()).add(received.headers.get("serveridentity"))
+            return FakeNacos("1.4.1")(received)
 
-        taken_of(answer, identity=("serverIdentity", "secret"))
-        assert set(seen) == {"secret"}
+        taken_of(answer, identity=("serverIdentity", "secret"), user="u", password="p")
+        assert seen.pop("/nacos/v1/ns/operator/dump") == {None}, "a Rollcall member needs none"
+        assert seen.pop("/nacos/v1/auth/login") == {None}
+        assert seen["/nacos/v1/ns/distro/datums"] == {"secret"}
+        assert set().union(*seen.values()) == {"secret"}

@@ -4,6 +4,7 @@ import gzip
 import socket
 import struct
 import threading
+from collections.abc import Mapping
 from contextlib import ExitStack, nullcontext, suppress
 from typing import Any
 
@@ -18,6 +19,7 @@ from distro.wire.peer_calls import (
     CONNECT_TIMEOUT_S,
     CONNECTIONS,
     CONNECTIONS_OF_PEER,
+    Question,
     call_peer,
     peer_session,
 )
@@ -302,3 +304,70 @@ def test_a_failure_tells_no_query() -> None:
     assert "/a/b" in str(failure.value)
     assert "geheim" not in str(failure.value)
     assert failure.value.refused
+
+
+# --- a peer proves that it is the peer -----------------------------------------------------------
+
+
+class Asking:
+    """A signer whose question is answered by the header ``Answer: yes``."""
+
+    def headers(self, peer: str, method: str, target: str, body: bytes, headers: Mapping[str, str]) -> dict[str, str]:
+        return {"Signed-For": peer}
+
+    def learn(self, peer: str, headers: Mapping[str, str]) -> bool:
+        return False
+
+    def question(self, peer: str, method: str = "GET", target: str = "/q", body: bytes = b"") -> Question | None:
+        return Question("/q", {"Question-For": peer}, lambda headers: headers.get("answer") == "yes")
+
+
+def proven(received: Received) -> Given:
+    return Given(401, b"", {"Answer": "yes"}) if received.target == "/q" else Given()
+
+
+def test_a_peer_is_asked_once_on_each_connection() -> None:
+    session = peer_session("agent/1", {"Own": "secret"}, None, Asking())
+    with tiny_server(proven) as server:
+        for _ in range(3):
+            call_peer(session, "PUT", f"http://{server.address}/x", 2_000, body=b"data", body_bytes_max=10)
+        session.close()
+    assert [(one.method, one.target) for one in server.received] == [("GET", "/q"), *[("PUT", "/x")] * 3]
+    asked = server.received[0]
+    assert asked.headers == {"host": server.address, "question-for": server.address}
+    assert server.received[1].headers["signed-for"] == server.address
+    assert server.connections == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Given(),
+        Given(401, b"no", {"Answer": "no"}),
+        Given(401, b"x" * 100_000, {"Answer": "yes"}),
+        Given(401, b"", {"Answer": "yes", "Connection": "close"}),
+        Given(hang_up=True),
+        Given(302, b"", {"Location": "/x"}),
+        Given(200, b"nonsense", {f"H{number}": "x" for number in range(200)}),
+    ],
+    ids=["ok", "wrong", "long", "the end", "hangs up", "elsewhere", "many headers"],
+)
+def test_a_peer_that_does_not_prove_itself_is_sent_nothing(answer: Given) -> None:
+    session = peer_session("agent/1", {}, None, Asking())
+    with tiny_server(lambda _: answer) as server:
+        for _ in range(3):
+            with pytest.raises(TransportError):
+                call_peer(session, "PUT", f"http://{server.address}/x", 2_000, body=b"data", body_bytes_max=10)
+        session.close()
+    assert {(one.target, one.body) for one in server.received} == {("/q", b"")}
+    assert server.connections == 3, "no connection is used again"
+
+
+def test_a_question_ends_with_the_call() -> None:
+    session = peer_session("agent/1", {}, None, Asking())
+    with tiny_server(lambda _: Given(401, b"x" * 1_000, {}, drip_s=0.02)) as server:
+        begun_s = monotonic_s()
+        with pytest.raises(TransportError):
+            call_peer(session, "GET", f"http://{server.address}/x", 300, body_bytes_max=10)
+        assert monotonic_s() - begun_s < 10
+        session.close()

@@ -61,7 +61,7 @@ def test_a_small_frame_goes_by_the_loop() -> None:
 
     async def main(loop: SkippingLoop) -> None:
         sending = Sending(loop)
-        async with member_server(lambda _: answer(encode_received(wanted))) as server:
+        async with member_server(lambda _: answer(encode_received(wanted)), secret=SECRET) as server:
             assert sending.sends.takes(server.address)
             assert await sending.end_of(server.address) == wanted
             [asked] = server.received
@@ -81,7 +81,7 @@ def test_a_small_frame_goes_by_the_loop() -> None:
 def test_a_frame_of_some_size_is_packed() -> None:
     async def main(loop: SkippingLoop) -> None:
         sending = Sending(loop)
-        async with member_server(lambda _: answer(encode_received(Received()))) as server:
+        async with member_server(lambda _: answer(encode_received(Received())), secret=SECRET) as server:
             assert await sending.end_of(server.address, "x" * 5_000) == Received()
             [asked] = server.received
         assert asked.headers["content-encoding"] == "gzip"
@@ -141,7 +141,7 @@ def test_many_changes_go_in_small_frames_one_after_the_other() -> None:
             )
 
         server: MemberServer
-        async with member_server(answering) as server:
+        async with member_server(answering, secret=SECRET) as server:
             sending.sends.start_sync(server.address, datums, 2_000, sending.told.append)
             await until(lambda: sending.told)
             frames = [list(orjson.loads(gunzip_if_gzip(one.body, SMALL_BYTES))) for one in server.received]
@@ -169,7 +169,7 @@ def test_a_frame_that_fails_is_the_last_one() -> None:
             return answer(encode_received(Received())) if len(server.received) == 1 else answer(b"oops", 500)
 
         server: MemberServer
-        async with member_server(answering) as server:
+        async with member_server(answering, secret=SECRET) as server:
             sending.sends.start_sync(server.address, datums_of(40, 1_000), 2_000, sending.told.append)
             await until(lambda: sending.told)
             assert len(server.received) == 2
@@ -215,7 +215,7 @@ def test_a_small_send_waits_for_nothing_and_a_large_one_is_not_made() -> None:
         assert not sending.agent.blocking
         assert sending.told == []
         sending.sends.attach(sending.sender)
-        async with member_server(lambda _: answer(encode_received(Received()))) as server:
+        async with member_server(lambda _: answer(encode_received(Received())), secret=SECRET) as server:
             assert sending.sends.start_small_sync(server.address, small, 2_000, sending.told.append)
             await until(lambda: sending.told)
         assert (sending.told, len(server.received)) == ([Received()], 1)
@@ -259,7 +259,7 @@ def test_each_failure_is_told_as_such(name: str) -> None:
 
     async def main(loop: SkippingLoop) -> None:
         sending = Sending(loop)
-        async with member_server(answering) as server:
+        async with member_server(answering, secret=SECRET) as server:
             sending.send(server.address)
             await server.wait_for(1)
             if name == "late":
@@ -289,7 +289,7 @@ def test_an_answer_that_was_read_after_a_pause_is_none() -> None:
             sending.clock.now_ms += 2_001
             return answer(encode_received(Received()))
 
-        async with member_server(stand_still) as server:
+        async with member_server(stand_still, secret=SECRET) as server:
             assert isinstance(await sending.end_of(server.address), TransportError)
         sending.close()
 
@@ -299,7 +299,7 @@ def test_an_answer_that_was_read_after_a_pause_is_none() -> None:
 def test_a_member_whose_clock_is_not_known_is_not_called() -> None:
     async def main(loop: SkippingLoop) -> None:
         sending = Sending(loop, deadline=None)
-        async with member_server() as server:
+        async with member_server(secret=SECRET) as server:
             assert isinstance(await sending.end_of(server.address), TransportError)
             assert not server.received
         sending.close()
@@ -318,7 +318,7 @@ def test_a_refused_signature_is_made_anew_once(refusals: int) -> None:
             return answer(b"", 401) if is_refused else answer(encode_received(Received()))
 
         server: MemberServer
-        async with member_server(answering) as server:
+        async with member_server(answering, secret=SECRET) as server:
             told = await sending.end_of(server.address)
             assert len(server.received) == 2
         assert (told == Received()) is (refusals == 1)
@@ -330,7 +330,7 @@ def test_a_refused_signature_is_made_anew_once(refusals: int) -> None:
 def test_calls_under_way_end_with_the_loop() -> None:
     async def main(loop: SkippingLoop) -> None:
         sending = Sending(loop)
-        async with member_server(silent) as server:
+        async with member_server(silent, secret=SECRET) as server:
             sending.send(server.address)
             await server.wait_for(1)
             sending.sends.attach(None)

@@ -7,7 +7,8 @@ from functools import partial
 
 import pytest
 
-from app.http.forward import member_link
+from app.http.forward import link_results, member_link
+from app.http.forward.link_results import LinkAnswer, LinkResult, NotAnswered, NotSent
 from app.http.forward.member_link import (
     ANSWER_BYTES_MAX,
     CONNECT_S,
@@ -15,13 +16,10 @@ from app.http.forward.member_link import (
     JAVA_LINKS,
     PIPELINED_LINKS,
     PIPELINED_LOAD,
-    LinkAnswer,
-    LinkResult,
     MemberLink,
     MemberLinks,
-    NotAnswered,
-    NotSent,
 )
+from distro.wire.peer_calls import Question
 from tests.support.loops import Asked, MemberServer, SkippingLoop, answer, member_server, run_loop, silent, turns, until
 from tests.support.tiny_server import refusing_address
 
@@ -111,6 +109,80 @@ def test_a_member_whose_name_cannot_be_looked_up_is_where_it_was() -> None:
                 else:
                     assert await asker.result("a") == NotSent()
                 await asker.close()
+
+    run_loop(main)
+
+
+# --- a member proves that it is the member --------------------------------------------------------------
+
+
+def asking(loop: SkippingLoop, address: str, *, pipelined: bool) -> Asker:
+    """Its member has to answer with the header ``answer: yes`` first."""
+    asker = Asker(loop, address, pipelined=pipelined)
+    asked = Question("/q", {"question": "1"}, lambda headers: headers.get("answer") == "yes")
+    asker.links = MemberLinks(loop, address, question=lambda _: asked)
+    return asker
+
+
+@pytest.mark.parametrize("pipelined", [True, False])
+def test_requests_wait_until_the_member_has_proven_itself(pipelined: bool) -> None:
+    async def main(loop: SkippingLoop) -> None:
+        async with member_server(lambda asked: None if asked.target == "/q" else echo(asked)) as server:
+            asker = asking(loop, server.address, pipelined=pipelined)
+            asker.ask("a", "b")
+            await server.wait_for(1 if pipelined else 2)
+            asker.ask("c")
+            await turns(20)
+            assert set(server.targets) == {"/q"}
+            assert server.received[0].headers == {"host": server.address, "question": "1"}
+            for one in server.received[:]:
+                one.link.transport.write(answer(b"", 401, [("answer", "yes")]))
+            server.answer = lambda asked: answer(b"", 401, [("answer", "yes")]) if asked.target == "/q" else echo(asked)
+            assert await asker.bodies("a", "b", "c") == [b"a", b"b", b"c"]
+            asker.ask("d")
+            assert await asker.bodies("d") == [b"d"]
+            assert server.targets.count("/q") == len(server.links), "once on each connection"
+            await asker.close()
+
+    run_loop(main)
+
+
+@pytest.mark.parametrize("pipelined", [True, False])
+@pytest.mark.parametrize(
+    "given",
+    [
+        answer(),
+        answer(b"", 401),
+        answer(b"", 401, [("answer", "no")]),
+        b"nonsense\r\n\r\n",
+        answer() + answer(),
+    ],
+    ids=["ok", "no proof", "wrong", "nonsense", "two"],
+)
+def test_a_member_that_does_not_prove_itself_is_sent_nothing(given: bytes, pipelined: bool) -> None:
+    async def main(loop: SkippingLoop) -> None:
+        async with member_server(lambda _: given) as server:
+            asker = asking(loop, server.address, pipelined=pipelined)
+            for name in ("a", "b"):
+                asker.ask(name)
+                assert await asker.result(name) == NotSent(), "nobody executed it: it may go elsewhere"
+            assert set(server.targets) == {"/q"}
+            await asker.close()
+
+    run_loop(main)
+
+
+def test_a_member_that_never_answers_the_question_is_given_up() -> None:
+    async def main(loop: SkippingLoop) -> None:
+        async with member_server(silent) as server:
+            asker = asking(loop, server.address, pipelined=True)
+            asker.ask("a", in_s=60.0)
+            await server.wait_for(1)
+            asker.skip(1.5)
+            assert await asker.result("a") == NotSent()
+            await until(lambda: not server.open_links)
+            assert server.targets == ["/q"]
+            await asker.close()
 
     run_loop(main)
 
@@ -213,7 +285,7 @@ def test_answers_go_to_whom_they_belong_however_they_are_split(whole_bytes: bool
                 link = await connected(loop, server)
                 for name in "abc":
                     done = partial(note, results, name)
-                    link.send(member_link._Exchange(b"GET / HTTP/1.1\r\n\r\n", loop.time() + 2, done))
+                    link.send(link_results.Exchange(b"GET / HTTP/1.1\r\n\r\n", loop.time() + 2, done))
                 await turns(1)
                 parts = [THREE_ANSWERS[:cut], THREE_ANSWERS[cut:]] if cut else [bytes([one]) for one in THREE_ANSWERS]
                 for part in parts:
@@ -237,7 +309,7 @@ def note(results: list[tuple[str, LinkResult]], name: str, result: LinkResult) -
 
 
 async def connected(loop: SkippingLoop, server: MemberServer) -> MemberLink:
-    link = MemberLink(loop, lambda: None)
+    link = MemberLink(loop, server.address, lambda: None, lambda _: None)
     await loop.create_connection(lambda: link, *server.address.split(":"))
     return link
 

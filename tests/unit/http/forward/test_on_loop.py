@@ -29,7 +29,8 @@ from app.http.api.call import (
 )
 from app.http.forward import member_link
 from app.http.forward import on_loop as forwarding
-from app.http.forward.member_link import JAVA_LINKS, LinkResult, NotSent
+from app.http.forward.link_results import LinkResult, NotSent
+from app.http.forward.member_link import JAVA_LINKS
 from app.http.forward.on_loop import ASK_AFTER_S, FORWARD_S_MAX, LoopForwarder
 from app.http.server.reply_head import head_of
 from app.naming.model.events import Origin
@@ -123,7 +124,7 @@ def test_our_own_kind_gets_the_call_as_it_came() -> None:
             nacos_core_auth_server_identity_key="Cluster-Key", nacos_core_auth_server_identity_value=SECRET
         )
         entry = Entry(loop, FakeNode(settings, StubCluster(standalone=False)))
-        async with member_server() as server:
+        async with member_server(secret=SECRET) as server:
             entry.owned_by(server)
             headers = {
                 "user_agent": "Nacos-Java-Client:v1.4.8",
@@ -147,7 +148,6 @@ def test_our_own_kind_gets_the_call_as_it_came() -> None:
         own = {
             "host": server.address,
             "user-agent": "Nacos-Server:1.4.8",
-            "cluster-key": SECRET,
             WANTS_CHANGE: SHORT_CHANGE,
             CLIENT_ADDRESS: "10.9.9.9",
         }
@@ -503,7 +503,7 @@ def test_requests_of_our_own_carry_our_identity() -> None:
         )
         entry = Entry(loop, FakeNode(settings, StubCluster(standalone=False)))
         results: list[LinkResult] = []
-        async with member_server() as server:
+        async with member_server(secret=SECRET) as server:
             request = entry.forwarder.requests.request_to_own("PUT", "/v1/x", server.address, b"{}", 2_000)
             entry.forwarder.ask(server.address, request, loop.time() + 2, results.append, own_kind=True)
             await until(lambda: results)
@@ -515,7 +515,6 @@ def test_requests_of_our_own_carry_our_identity() -> None:
         assert found.headers == {
             "host": server.address,
             "user-agent": "Nacos-Server:1.4.8",
-            "cluster-key": SECRET,
             "content-length": "2",
         }
 

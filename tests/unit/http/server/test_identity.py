@@ -9,9 +9,9 @@ from app.auth.member_signer import MemberSigner
 from app.auth.signed import PROOF, SIGNATURE
 from distro.model.types import CAPABILITY_SIGNED, CAPABILITY_VERSIONS, Member, MemberState
 from tests.support.fake_node import PEER, SECRET, SELF, FakeNode, StubClocks, StubCluster, make_settings
-from tests.support.loops import SkippingLoop, run_loop
+from tests.support.loops import SkippingLoop, run_loop, until
 from tests.support.served import served
-from tests.support.wire import request
+from tests.support.wire import replies_of, request
 
 HEADER = "Cluster-Key"
 PEER_IP = PEER.partition(":")[0]
@@ -46,10 +46,10 @@ class Sender:
 
     def __init__(self, node: FakeNode) -> None:
         self.clocks = StubClocks({SELF: (f"{SELF}~1", node.now_ms)})
-        self._signer = MemberSigner(PEER, identity_of(node.settings.identity), self.clocks, lambda _peer: SIGNING)
+        self.signer = MemberSigner(PEER, identity_of(node.settings.identity), self.clocks)
 
     def sign(self, method: str, target: str, body: bytes, headers: Mapping[str, str]) -> bytes:
-        sent = {**headers, **self._signer.headers(SELF, method, target, body, headers)}
+        sent = {**headers, **self.signer.headers(SELF, method, target, body, headers)}
         lines = [f"{name}: {value}" for name, value in sent.items()]
         return request(target, method, body, *lines)
 
@@ -110,13 +110,11 @@ def test_a_call_that_the_loop_declines_is_decided_once() -> None:
 
 @pytest.mark.parametrize("hot", [True, False], ids=["the loop", "Flask"])
 @pytest.mark.parametrize("signs", [True, False])
-def test_datums_are_taken_by_signature_alone_from_who_signs(hot: bool, signs: bool) -> None:
+def test_datums_are_taken_by_the_secret_from_named_nacos_alone(hot: bool, signs: bool) -> None:
     async def main(_: SkippingLoop) -> None:
-        node = identified_node()
+        node = identified_node() if signs else identified_node(rollcall_identity_nacosMembers=PEER)
         target, body = "/nacos/v1/ns/distro/datum", b'{"durable":{}}'
         by_value = request(target, "PUT", body, f"{HEADER}: {SECRET}", "Connection: close")
-        if not signs:
-            node.cluster.others = [Member(PEER, MemberState.UP)]
         with served(node, hot=hot) as one:
             assert (await one.reply(by_value, PEER_IP)).status == (403 if signs else 200)
             assert (await one.reply(by_value, "10.9.9.9")).status == 403
@@ -125,6 +123,31 @@ def test_datums_are_taken_by_signature_alone_from_who_signs(hot: bool, signs: bo
             spoiled = await one.reply(signed.replace(b"durable", b"another"), PEER_IP)
             assert spoiled.status == 403
             assert "rollcall-not-responsible" in {name.lower() for name in spoiled.headers}
+
+    run_loop(main)
+
+
+@pytest.mark.parametrize("hot", [True, False], ids=["the loop", "Flask"])
+@pytest.mark.parametrize("draining", [False, True])
+def test_a_member_is_asked_for_the_proof_and_called_on_the_same_connection(hot: bool, draining: bool) -> None:
+    async def main(_: SkippingLoop) -> None:
+        node = identified_node()
+        sender = Sender(node)
+        asked = sender.signer.question(SELF)
+        assert asked is not None
+        lines = [f"{name}: {value}" for name, value in asked.headers.items()]
+        with served(node, hot=hot) as one:
+            connection = one.connect(PEER_IP)
+            one.server.draining = draining
+            connection.send(request(asked.target, "GET", b"", *lines))
+            await until(lambda: len(replies_of(connection.received)) == 1)
+            reply = replies_of(connection.received)[0]
+            assert reply.status == 401
+            assert asked.is_answered({name.lower(): value for name, value in reply.headers.items()})
+            connection.send(sender.sign("PUT", "/nacos/v1/ns/distro/datum", b'{"durable":{}}', {}))
+            await until(lambda: len(replies_of(connection.received)) == 2)
+            assert replies_of(connection.received)[1].status == 200
+        assert (node.callers.stats.proved, node.callers.stats.signed) == (1, 1)
 
     run_loop(main)
 
