@@ -14,6 +14,7 @@ from app.auth.decision_memo import DecisionMemo
 from app.auth.identity import identity_of
 from app.auth.member_calls import Callers
 from app.auth.member_signer import MemberSigner
+from app.auth.setup_secret import SetupSecret
 from app.auth.user_table import UserTable
 from app.auth.users import Users
 from app.background.check_targets import CheckTargets, MemberPorts
@@ -218,7 +219,8 @@ class Node:
         self.services, grpc = build_frontends(
             settings, clock, self.domain, self.engine, push, counters, self._instruments
         )
-        self.background = build_background(settings, clock, self.domain, self.engine, push, grpc)
+        setup = self.services.access.setup
+        self.background = build_background(settings, clock, self.domain, self.engine, push, grpc, setup)
         counters.add(partial(asdict, self.engine.tls.stats))
         checker = self.background.checker
         counters.add(lambda: {"lists_held_back": self.domain.registry.held_back})
@@ -249,6 +251,8 @@ class Node:
         make_private(settings.data_dir)
         domain.record_file.open()
         count = domain.records.read_disk()
+        if (setup := self.services.access.setup) is not None:
+            setup.tick(self._clock.monotonic_ms())  # the file is there before the node serves
         versions = domain.records.versions()
         engine.protocol.members.runs.remember(version.writer for version in versions.values())
         registry, now_ms = domain.registry, self._clock.monotonic_ms()
@@ -664,7 +668,7 @@ def build_frontends(
     waiting_max = max(1, settings.http_threads // 2)  # for other members; the other threads go on answering reads
     forwarder = OwnerForwarder(engine.cluster, waiting_max, engine.replication.refresh, text_reply)
     http, config_calls = HttpStats(), ConfigCallLog()
-    access = build_access(settings, clock, domain, counters)
+    access = build_access(settings, clock, domain, counters, lambda: engine.protocol.members.serving)
     counters.add(lambda: asdict(forwarder.stats) | asdict(http) | asdict(config_calls.stats))
     writes = MemberWrites(engine.cluster, domain.durable, forwarder, settings.context_path)
     grpc = build_grpc(settings, clock, domain, engine, counters, config_calls, writes, access, instruments)
@@ -837,9 +841,16 @@ def build_operator(domain: Domain, engine: Engine, clock: Clock, push_states: li
     )
 
 
-def build_access(settings: Settings, clock: Clock, domain: Domain, counters: Counters) -> AccessControl:
-    """Make the decision on users' calls, which both frontends ask. ``counters`` gets its own."""
-    access = AccessControl(settings.auth, domain.user_table, clock.wall_ms, clock.monotonic_ms)
+def build_access(
+    settings: Settings, clock: Clock, domain: Domain, counters: Counters, is_serving: Callable[[], bool]
+) -> AccessControl:
+    """Make the decision on users' calls, which both frontends ask. ``counters`` gets its own.
+
+    ``is_serving()``: whether this node has loaded the users of the other members.
+    """
+    table, now_ms = domain.user_table, clock.monotonic_ms
+    setup = SetupSecret(settings.data_dir, table.has_admin, is_serving, now_ms)
+    access = AccessControl(settings.auth, table, clock.wall_ms, now_ms, setup)
     counters.add(partial(asdict, access.stats))
     if access.passwords is not None:
         counters.add(partial(asdict, access.passwords.stats))
@@ -886,7 +897,13 @@ def build_push(domain: Domain, clock: Clock) -> UdpPusher:
 
 
 def build_background(
-    settings: Settings, clock: Clock, domain: Domain, engine: Engine, push: UdpPusher, grpc: GrpcFrontend | None
+    settings: Settings,
+    clock: Clock,
+    domain: Domain,
+    engine: Engine,
+    push: UdpPusher,
+    grpc: GrpcFrontend | None,
+    setup: SetupSecret | None,
 ) -> Background:
     """Make the timer with all periodic work, and the active health checks; no thread runs yet."""
     checker = build_checker(settings, domain, engine, clock)
@@ -905,6 +922,8 @@ def build_background(
     ]
     if grpc is not None:
         ticks.append(grpc.limits.tick)
+    if setup is not None:
+        ticks.append(setup.tick)
     return Background(NamingTimer(clock, ticks), checker, push, machine)
 
 

@@ -16,6 +16,7 @@ from app.auth.refusals import (
     AccessDenied,
     TooManyLogins,
 )
+from app.auth.setup_secret import SetupSecret
 from app.auth.tokens import Tokens
 from app.auth.user_rights import Resource, Rights
 from app.auth.user_table import UserTable
@@ -64,11 +65,20 @@ class AccessControl:
     """
 
     def __init__(
-        self, settings: AuthSettings | None, table: UserTable, wall_ms: Callable[[], int], now_ms: Callable[[], int]
+        self,
+        settings: AuthSettings | None,
+        table: UserTable,
+        wall_ms: Callable[[], int],
+        now_ms: Callable[[], int],
+        setup: SetupSecret | None = None,
     ) -> None:
-        """``now_ms``: a monotonic clock. Without ``settings`` no call needs a user, and nobody can log in."""
+        """``now_ms``: a monotonic clock. Without ``settings`` no call needs a user, and nobody can log in.
+
+        ``setup``: with what the first administrator is made; None where nobody may.
+        """
         self.enabled = settings is not None
         self.table = table
+        self.setup = setup if settings else None
         self.wall_ms = wall_ms
         self.tokens = Tokens(settings.token_key, settings.token_ttl_s, wall_ms) if settings else None
         self.passwords = Passwords() if settings else None

@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 from app.config import settings_keys as keys
 from app.config.addresses import is_wildcard, join_address
-from app.config.auth_settings import AUTH_ENABLED
+from app.config.auth_settings import AUTH_ENABLED, FIRST_ADMIN_FILE
 from app.config.client_config import PASSWORD_VARIABLE
 from app.config.settings import SettingError, Settings, read_settings
 from app.process.data_lock import DataLockError
@@ -34,7 +34,8 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "admin",
         help="make the first administrator of a member, or set an administrator's password",
-        description="While the member runs, make the first administrator of its cluster; there must be none yet. While "
+        description="While the member runs, make the first administrator of its cluster, with the secret in its data "
+        "folder, which is there while there is no administrator. While "
         "it does not run, write an administrator into its data folder, or a new password for one: the other members "
         "get it when it starts. The password comes from --password-file, from the environment's "
         f"{PASSWORD_VARIABLE}, or from the terminal.",
@@ -98,10 +99,17 @@ def _make(settings: Settings, name: str, password: str) -> str:
 
 
 def _ask(settings: Settings, name: str, password: str) -> str:
-    """Have the running member make the first administrator."""
+    """Have the running member make the first administrator, with the secret in its data folder."""
+    file = settings.data_dir / FIRST_ADMIN_FILE
+    try:
+        secret = file.read_text().strip()
+    except FileNotFoundError:
+        secret = ""  # there is an administrator, as the member answers
+    except OSError as error:
+        raise AdminError(f"the secret of the first administrator cannot be read: {file}: {error.strerror}") from None
     host = ("::1" if ":" in settings.host else "127.0.0.1") if is_wildcard(settings.host) else settings.host
     url = f"{settings.scheme}://{join_address(host, settings.port)}{settings.context_path}{PATH}"
-    form = urlencode({"username": name, "password": password}).encode()
+    form = urlencode({"username": name, "password": password, "secret": secret}).encode()
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), *_https(settings))
     try:
         with opener.open(urllib.request.Request(url, form, method="POST"), timeout=TIMEOUT_S) as answer:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 from app.config.settings_keys import FLAG, TEXT, Key, SettingError, whole
 
+FIRST_ADMIN_FILE = "first-admin.secret"
+"""In the data folder: what the first administrator is made with, while there is none."""
 AUTH_ENABLED = Key(
     ("nacos.core.auth.enabled",), FLAG, "false", "Every call needs a user with the right to it; see security.md."
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 LOG = logging.getLogger(__name__)
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
 OTHERS = 0o077
-OURS = ("LOCK", "members.", "records.sqlite3", "warm.")
+OURS = ("LOCK", "first-admin.", "members.", "records.sqlite3", "warm.")
 """How the names of a node's files begin, those of SQLite beside them too."""
 FOLDERS = ("loader", "logs")
 """Of an operator's rules and of logs; they keep their rights."""

@@ -11,10 +11,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlencode
 
 from scripts.support.member_processes import COMMAND, CONTEXT_PATH, MemberProcess, clean_environ, local_members
 from scripts.support.real_nacos import SCRIPT as NACOS_SCRIPT
 from scripts.support.real_nacos import lacking_tools
+from scripts.support.secured_members import setup_secret_of
 
 NACOS_TIMEOUT_S = 400.0
 """The first start fetches the jars."""
@@ -70,17 +72,18 @@ def our_node(
     try:
         member.start()
         _wait_ready(member)
-        token = _token_of_admin(member.address) if (settings or {}).get(AUTH_ENABLED) == "true" else ""
+        token = _token_of_admin(member.address, member.data) if (settings or {}).get(AUTH_ENABLED) == "true" else ""
         yield Target(name, (member.address,), lambda: _pids_of([member]), token)
     finally:
         member.kill_all()
 
 
-def _token_of_admin(address: str) -> str:
+def _token_of_admin(address: str, data: Path) -> str:
     """Make the first administrator of a node, who logs in."""
     password = secrets.token_urlsafe(16)
+    query = urlencode({"username": "nacos", "password": password, "secret": setup_secret_of(data)})
     for path in ("/v1/auth/users/admin", "/v1/auth/login"):
-        status, body = _call(address, "POST", f"{path}?username=nacos&password={password}")
+        status, body = _call(address, "POST", f"{path}?{query}")
         if status != 200:
             raise CannotStart(f"POST {path} is answered {status} {body[:200]!r}")
     token: str = json.loads(body)["accessToken"]

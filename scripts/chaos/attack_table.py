@@ -145,6 +145,7 @@ GUARDED = (
     ("PUT", f"{CONTEXT}/v1/auth/users?username=nacos&newPassword=evil-evil"),
     ("POST", f"{CONTEXT}/v1/auth/roles?role=ROLE_ADMIN&username=evil"),
     ("POST", f"{CONTEXT}/v1/auth/users/admin?username=evil&password=evil-evil"),
+    ("POST", f"{CONTEXT}/v1/auth/users/admin?username=evil&password=evil-evil&secret=evil"),
     ("POST", f"{CONTEXT}/v1/console/namespaces?customNamespaceId=evil&namespaceName=evil"),
     ("PUT", f"{CONTEXT}/operator/drain?enabled=true"),
 )

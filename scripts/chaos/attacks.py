@@ -106,7 +106,9 @@ def drill(members: list[MemberProcess], seconds: float, names: list[str], settin
         member.wait_ready()
     first, *others = (member.address for member in members)
     ca = settings.get("rollcall.http.tls.trustCollectionChainPath", "")
-    token = make_first_administrator(first, members[0].tls) if "nacos.core.auth.enabled" in settings else ""
+    token = ""
+    if "nacos.core.auth.enabled" in settings:
+        token = make_first_administrator(first, members[0].data, members[0].tls)
     # Attacks and beats go through a tunnel each: where one of them keeps its own busy, the other is not to blame.
     with tunnelled(first, ca) as attacked_at, tunnelled(first, ca) as beaten_at:
         victim = Victim(first, tuple(others), "witness", settings=settings, plain_address=attacked_at, token=token)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from scripts.soak.slopes import Sample, look
 from scripts.support.member_processes import MemberProcess
+from scripts.support.secured_members import setup_secret_of
 
 SAMPLE_S = 10.0
 STOOD_STILL = b"this process stood still"
@@ -81,7 +82,8 @@ class SoakedCluster:
             RuntimeError: the member refuses.
         """
         password = secrets.token_urlsafe(18)
-        said = self.members[0].call("POST", "/nacos/v1/auth/users/admin", username="nacos", password=password)
+        form = {"username": "nacos", "password": password, "secret": setup_secret_of(self.members[0].data)}
+        said = self.members[0].call("POST", "/nacos/v1/auth/users/admin", **form)
         if said[0] != 200:
             raise RuntimeError(f"no first administrator: {said}")
         return password

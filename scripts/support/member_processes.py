@@ -66,7 +66,8 @@ class MemberProcess:
             self._environ["nacos.member.list"] = members
         if command != COMMAND:
             self._environ.pop("PYTHONPATH", None)  # or another release would run our modules
-        self._command = [str(command), "serve", "--port", str(port), "--data", str(folder / f"{port}.data")]
+        self.data = folder / f"{port}.data"
+        self._command = [str(command), "serve", "--port", str(port), "--data", str(self.data)]
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
 

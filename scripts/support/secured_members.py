@@ -12,6 +12,8 @@ from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import urlencode
 
+from app.config.auth_settings import FIRST_ADMIN_FILE
+
 TIMEOUT_S = 30.0
 
 SUBJECT = ("-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost")
@@ -46,15 +48,21 @@ def auth_settings() -> dict[str, str]:
     }
 
 
-def make_first_administrator(address: str, tls: ssl.SSLContext | None, name: str = "nacos") -> str:
-    """Make the first administrator of a cluster, as only a process of its machine may; return a token.
+def setup_secret_of(data: Path) -> str:
+    """The secret of the first administrator in a member's data folder; empty for a release without one."""
+    file = data / FIRST_ADMIN_FILE
+    return file.read_text().strip() if file.exists() else ""
+
+
+def make_first_administrator(address: str, data: Path, tls: ssl.SSLContext | None, name: str = "nacos") -> str:
+    """Make the first administrator of a cluster at the member with this data folder; return a token.
 
     Raises:
         RuntimeError: the member refuses.
     """
     password = secrets.token_urlsafe(18)
     form = {"username": name, "password": password}
-    status, body = _post(address, tls, "/nacos/v1/auth/users/admin", form)
+    status, body = _post(address, tls, "/nacos/v1/auth/users/admin", {**form, "secret": setup_secret_of(data)})
     if status == HTTPStatus.OK:
         status, body = _post(address, tls, "/nacos/v1/auth/login", form)
     if status != HTTPStatus.OK:

@@ -81,7 +81,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         for member in members:
             member.wait_ready()
         address, *others = (member.address for member in members)
-        token = make_first_administrator(address, tls_of(settings))
+        token = make_first_administrator(address, members.members[0].data, tls_of(settings))
         chain = settings["rollcall.http.tls.trustCollectionChainPath"]
         with tunnelled(address, chain) as attacked_at, tunnelled(address, chain) as beaten_at:
             made = Victim(address, tuple(others), "witness", settings=settings, plain_address=attacked_at, token=token)

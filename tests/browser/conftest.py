@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.sdk.environments import NotInstallable, install_axe
-from tests.support.auth import ADMIN, ADMIN_PASSWORD, AUTH_ON
+from tests.support.auth import AUTH_ON, make_first_admin
 from tests.support.damage import LONG
 from tests.support.processes import FAST, HANG_S, VERIFY_WITHOUT_SAMPLES, ClusterProcesses, Member, eventually
 
@@ -168,8 +168,7 @@ def with_users(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProc
     members = ClusterProcesses(tmp_path_factory.mktemp("users"), 3, {**FAST, **AUTH_ON})
     try:
         members.start()
-        answer = members.members[0].client.call("POST", "/v1/auth/users/admin", username=ADMIN, password=ADMIN_PASSWORD)
-        assert answer.status == 200, answer
+        make_first_admin(members.members[0])
         yield members
     finally:
         members.end()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.config.client_config import CLIENT_VARIABLES
-from tests.support.auth import ADMIN, ADMIN_PASSWORD, AUTH_ON
+from tests.support.auth import ADMIN, ADMIN_PASSWORD, AUTH_ON, make_first_admin
 from tests.support.processes import COMMAND, FAST, HANG_S, ClusterProcesses, eventually
 from tests.support.tiny_server import refusing_address
 
@@ -115,9 +115,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcess
     cluster = ClusterProcesses(tmp_path_factory.mktemp("commands"), 3, {**FAST, **AUTH_ON})
     try:
         cluster.start()
-        path = "/v1/auth/users/admin"
-        made = cluster.members[0].client.call("POST", path, username=ADMIN, password=ADMIN_PASSWORD)
-        assert made.status == 200, made
+        make_first_admin(cluster.members[0])
         yield cluster
     finally:
         cluster.end()

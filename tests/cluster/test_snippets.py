@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.auth import ADMIN, ADMIN_PASSWORD, AUTH_ON, UserClient
+from tests.support.auth import ADMIN, ADMIN_PASSWORD, AUTH_ON, UserClient, make_first_admin
 from tests.support.processes import FAST, HANG_S, ClusterProcesses, Member, clean_environ, eventually
 from tests.support.snippets import ROOT, USERS, Snippet, snippets
 
@@ -81,7 +81,7 @@ def test_it_does_so_with_users(one: Snippet, with_users: ClusterProcesses, folde
     member = with_users.members[0]
     boss = UserClient(member.address)
     if boss.try_login(ADMIN, ADMIN_PASSWORD).status != 200:
-        assert boss.call("POST", "/v1/auth/users/admin", username=ADMIN, password=ADMIN_PASSWORD).status == 200
+        make_first_admin(member)
     boss.log_in(ADMIN, ADMIN_PASSWORD)
     names = {"NODE": f"http://{member.address}", "TOKEN": boss.token}
     assert '"code":403' not in run(one.text, folder_of(one.page), names).replace(" ", "")

@@ -3,12 +3,14 @@
 import json
 import time
 from collections.abc import Iterator
+from urllib.parse import urlencode
 
 import pytest
 
+from app.config.auth_settings import FIRST_ADMIN_FILE
 from app.naming.records.record_keys import USERS_TAG
 from distro.members.mapper import DistroMapper
-from tests.support.auth import ADMIN, ADMIN_PASSWORD, AUTH_ON, PASSWORD, UserClient
+from tests.support.auth import ADMIN, ADMIN_PASSWORD, AUTH_ON, PASSWORD, UserClient, make_first_admin, setup_secret_of
 from tests.support.processes import FAST, ClusterProcesses, Member, eventually
 from tests.support.sdk_client import SdkClient, run_client
 
@@ -29,12 +31,26 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcess
         with_users.start()
         owner = owner_of_users(with_users)
         through = next(member for member in with_users if member is not owner)
-        answer = through.client.call("POST", ADMIN_PATH, username=ADMIN, password=ADMIN_PASSWORD)
-        assert answer.status == 200, answer
+        secrets = [setup_secret_of(member.data) for member in with_users]
+        assert len(set(secrets)) == 3
+        refuses_all_but(through, secrets[with_users.members.index(through)], secrets)
+        make_first_admin(through)
         yield with_users
     finally:
         with_users.end()
     with_users.assert_no_traceback()
+
+
+def refuses_all_but(member: Member, right: str, secrets: list[str]) -> None:
+    """Nobody makes an administrator without the member's own secret, whatever a proxy in front says or hides."""
+    attempts = [{}, {"secret": "x"}, *({"secret": one} for one in secrets if one != right)]
+    headers = ("X-Forwarded-Host", "X-Client-IP", "CF-Connecting-IP", "X-Forwarded-For")
+    for attempt in attempts:
+        path = f"{ADMIN_PATH}?{urlencode({'username': 'eve', 'password': PASSWORD, **attempt})}"
+        for given in ({}, *({name: "127.0.0.1"} for name in headers)):
+            assert member.client.call("POST", path, b"", given).status in (403, 429)
+    eventually(lambda: f"secret in {member.data / FIRST_ADMIN_FILE}" in member.log_text())
+    assert right not in member.log_text()
 
 
 def owner_of_users(cluster: ClusterProcesses) -> Member:
@@ -86,6 +102,11 @@ def test_the_first_administrator_is_the_only_one(cluster: ClusterProcesses) -> N
         client_of(member, ADMIN, ADMIN_PASSWORD)
         again = member.client.call("POST", ADMIN_PATH, username="eve", password=PASSWORD)
         assert again.status == 409, again
+
+
+def test_the_secret_is_gone_with_the_first_administrator(cluster: ClusterProcesses) -> None:
+    for member in cluster:
+        eventually(lambda member=member: not (member.data / FIRST_ADMIN_FILE).exists())  # type: ignore[misc]
 
 
 def test_nobody_gets_anything_without_a_token(cluster: ClusterProcesses) -> None:

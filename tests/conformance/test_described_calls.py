@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tests.support.auth import ADMIN, ADMIN_PASSWORD, AUTH_ON
+from tests.support.auth import ADMIN, ADMIN_PASSWORD, AUTH_ON, make_first_admin
 from tests.support.client import CONTEXT_PATH, Answer
 from tests.support.described import Description
 from tests.support.processes import Member, free_ports
@@ -66,8 +66,7 @@ def open_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Member]:
 @pytest.fixture(scope="module")
 def node_with_users(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Member]:
     for node in _nodes(tmp_path_factory.mktemp("users"), AUTH_ON | IDENTITY):
-        made = node.client.call("POST", "/v1/auth/users/admin", username=ADMIN, password=ADMIN_PASSWORD)
-        assert made.status == 200, made
+        make_first_admin(node)
         yield node
 
 

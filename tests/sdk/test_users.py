@@ -12,7 +12,7 @@ import pytest
 from tests.sdk.conftest import Environments
 from tests.sdk.environments import Environment, NotInstallable
 from tests.sdk.program import Program, SdkError
-from tests.support.auth import ADMIN, ADMIN_PASSWORD, AUTH_ON, PASSWORD, UserClient
+from tests.support.auth import ADMIN, ADMIN_PASSWORD, AUTH_ON, PASSWORD, UserClient, make_first_admin
 from tests.support.processes import ClusterProcesses, eventually
 
 PORT = 8080
@@ -31,8 +31,7 @@ def with_users(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProc
     try:
         cluster.start()
         member = cluster.members[0]
-        made = member.client.call("POST", "/v1/auth/users/admin", username=ADMIN, password=ADMIN_PASSWORD)
-        assert made.status == 200, made
+        make_first_admin(member)
         boss = UserClient(member.address)
         eventually(lambda: boss.try_login(ADMIN, ADMIN_PASSWORD).status == 200)
         boss.log_in(ADMIN, ADMIN_PASSWORD)

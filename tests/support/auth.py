@@ -2,13 +2,16 @@
 
 import base64
 import json
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 from app.auth.users import Users
+from app.config.auth_settings import FIRST_ADMIN_FILE
 from app.naming.records.user_records import ADMIN_ROLE
 from tests.support.client import Answer, Client
 from tests.support.fake_node import FakeNode, make_settings
+from tests.support.processes import Member
 
 TOKEN_KEY = base64.b64encode(bytes(range(1, 49))).decode()
 AUTH_ON = {"nacos.core.auth.enabled": "true", "nacos.core.auth.plugin.nacos.token.secret.key": TOKEN_KEY}
@@ -47,6 +50,18 @@ def token_of(node: FakeNode, name: str) -> str:
     assert user is not None
     assert node.access.tokens is not None
     return node.access.tokens.make(name, user.generation)
+
+
+def setup_secret_of(data: Path) -> str:
+    """The secret of the first administrator in a member's data folder."""
+    return (data / FIRST_ADMIN_FILE).read_text().strip()
+
+
+def make_first_admin(member: Member, name: str = ADMIN, password: str = ADMIN_PASSWORD) -> None:
+    """Make the first administrator at a member that runs."""
+    secret = setup_secret_of(member.data)
+    made = member.client.call("POST", "/v1/auth/users/admin", username=name, password=password, secret=secret)
+    assert made.status == 200, made
 
 
 class UserClient(Client):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from app.auth.access_control import AccessControl
@@ -9,6 +10,7 @@ from app.auth.decision_memo import DecisionMemo
 from app.auth.identity import identity_of
 from app.auth.member_calls import Callers
 from app.auth.member_signer import MemberSigner
+from app.auth.setup_secret import SetupSecret
 from app.auth.user_table import UserTable
 from app.auth.users import Users
 from app.config.settings import Settings, read_settings
@@ -50,6 +52,7 @@ from distro.model.types import CAPABILITY_VERSIONS, DistroKey, Member, MemberSta
 SELF = "127.0.0.1:8848"
 PEER = "127.0.0.2:8848"
 SECRET = "the-secret-of-these-members"
+SETUP_SECRET = "the-secret-in-the-data-folder"
 
 
 def make_settings(**overrides: str) -> Settings:
@@ -450,7 +453,9 @@ class FakeNode:
         projection = Projection(registry, self._monotonic_ms, self.events.append)
         table = UserTable()
         projection.on_users = table.on_record
-        self.access = AccessControl(self.settings.auth, table, self.wall_ms, self._monotonic_ms)
+        setup = SetupSecret(Path("/nowhere"), table.has_admin, lambda: True, self._monotonic_ms)
+        setup.value = SETUP_SECRET
+        self.access = AccessControl(self.settings.auth, table, self.wall_ms, self._monotonic_ms, setup)
         records = Records(
             writer, self.disk, self.wall_ms, self._monotonic_ms, projection.on_record, alone=self.settings.standalone
         )

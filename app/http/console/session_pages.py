@@ -4,6 +4,7 @@ from urllib.parse import urlsplit
 
 from app.auth.access_rules import PUBLIC
 from app.auth.refusals import AccessDenied, TooManyLogins
+from app.config.auth_settings import FIRST_ADMIN_FILE
 from app.http.api.call import Reply
 from app.http.api.console_cookie import LOGIN_PATH, NO_RIGHT_PATH
 from app.http.console.api_caller import ApiRefusal
@@ -20,10 +21,25 @@ def login_form(page: ConsolePage) -> Reply:
 
 def _form(page: ConsolePage, problem: str = "", status: int = 200) -> Reply:
     # Nobody is logged in who sees this form: its fields are tied to the cookie, whatever that holds.
-    has_admin = page.services.access.table.has_admin()
-    return page.show(
-        "login.html", "Log in", status=status, problem=problem, next=page.text("next"), has_admin=has_admin
-    )
+    if not page.services.access.table.has_admin():
+        return page.show(
+            "first_admin.html", "First administrator", status=status, problem=problem, file_name=FIRST_ADMIN_FILE
+        )
+    return page.show("login.html", "Log in", status=status, problem=problem, next=page.text("next"))
+
+
+@form_route("/console/first-admin", access=PUBLIC)
+def make_first_admin(page: ConsolePage) -> Reply:
+    """Make the first administrator, who then logs in."""
+    parameters = page.call.parameters
+    given = {"username": page.text("username"), "password": parameters.get("password") or ""}
+    if not given["password"]:
+        return _form(page, "A password is needed.", 400)
+    try:
+        page.api.send("POST", "/v1/auth/users/admin", **given, secret=page.text("secret"))
+    except ApiRefusal as refusal:
+        return _form(page, refusal.text, refusal.status)
+    return page.go(LOGIN_PATH, done="admin-made")
 
 
 @form_route(LOGIN_PATH, access=PUBLIC)

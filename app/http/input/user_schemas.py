@@ -46,6 +46,7 @@ class FirstAdminSchema(_UsersSchema):
 
     username = Trimmed(load_default="nacos")
     password = fields.String(load_default="")
+    secret = Trimmed(load_default="")
 
 
 class UserNameSchema(_UsersSchema):

@@ -7,9 +7,8 @@ import orjson
 from app.auth.access_rules import PUBLIC
 from app.auth.refusals import AUTH_IS_OFF, UNKNOWN_USER, AccessDenied, TooManyLogins
 from app.auth.users import AdminExists
-from app.config.addresses import is_loopback
 from app.http.api.answers import durable_elsewhere, json_reply, text_reply
-from app.http.api.call import AUTHORIZATION, BEARER, JSON, Answer, Call, Reply, Services, route
+from app.http.api.call import BEARER, JSON, Answer, Call, Reply, Services, route
 from app.http.api.user_access import token_of, too_many_logins
 from app.http.input.schemas import load_parameters
 from app.http.input.user_schemas import FirstAdminSchema, LoginSchema
@@ -21,8 +20,6 @@ from app.naming.records.record_keys import user_key
 OFF_TOKEN = "auth-is-off"
 OFF_TTL_S = 18_000
 PASSWORD_BYTES = 18
-PASSED_ON = ("x-forwarded-for", "x-real-ip", "forwarded", "via", "origin", "sec-fetch-site")
-"""Headers of proxies and browsers: what comes to this machine's loopback address through them came from elsewhere."""
 _LOGIN, _FIRST_ADMIN = LoginSchema(), FirstAdminSchema()
 
 
@@ -67,21 +64,24 @@ def _logged_in(token: str, ttl_s: int, name: str, *, is_admin: bool, message: st
     described=Described(FIRST_ADMIN, takes=(FirstAdminSchema,), refusals=(403,), also={409: HAS_ADMIN}),
 )
 def first_admin(call: Call, services: Services) -> Answer:
-    """Make the first administrator, once, for a caller on this machine. Shape: username; password if it was made up.
+    """Make the first administrator, once. Shape: username; password if it was made up.
 
-    A caller elsewhere, and one behind a proxy or in a browser, is refused: 403; where there is an administrator: 409.
+    The parameter ``secret`` is the content of the file ``first-admin.secret`` in this member's data folder; without it,
+    or with another one: 403, and 429 after many. Where there is an administrator: 409.
     """
     control = services.access
-    if control.tokens is None or control.passwords is None:
+    if control.tokens is None or control.passwords is None or control.setup is None:
         raise NoRight(AUTH_IS_OFF)
-    if not control.tokens.is_first_admin(token_of(call)):
-        if not is_loopback(call.remote_ip) or any(call.header(name) for name in PASSED_ON):
-            raise NoRight("the first administrator is made from the machine of a member alone: rollcall admin")
-        call.headers = {**call.headers, AUTHORIZATION: BEARER + control.tokens.make_first_admin()}
-    values = load_parameters(_FIRST_ADMIN, call.parameters)
-    name, password = values["username"], values["password"]
     if control.table.has_admin():
         return _has_admin()
+    values = load_parameters(_FIRST_ADMIN, call.parameters)
+    name, password = values["username"], values["password"]
+    if not control.tokens.is_first_admin(token_of(call)):
+        try:
+            control.setup.check(values["secret"], call.remote_ip)
+        except TooManyLogins as error:
+            return too_many_logins(error)
+        call.give_token(control.tokens.make_first_admin(), "secret")
     if other := durable_elsewhere(call, services, user_key(name)):
         return other
     answer = {"username": name}
@@ -93,6 +93,7 @@ def first_admin(call: Call, services: Services) -> Answer:
         return _has_admin()
     except TooManyLogins as error:
         return too_many_logins(error)
+    control.setup.end()
     return json_reply(answer)
 
 

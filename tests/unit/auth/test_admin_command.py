@@ -2,16 +2,19 @@
 
 import io
 from pathlib import Path
+from urllib.parse import parse_qs
 
 import pytest
 
 from app.auth.user_table import UserTable
 from app.cli import main
+from app.config.auth_settings import FIRST_ADMIN_FILE
 from app.naming.records.records import Records
 from app.naming.records.user_records import ADMIN_ROLE
 from app.process.data_lock import DataLock
 from app.storage.record_file import RecordFile
 from tests.support.auth import PASSWORD
+from tests.support.tiny_server import Given, tiny_server
 
 
 def table_of(folder: Path) -> UserTable:
@@ -82,3 +85,27 @@ def test_a_member_that_runs_is_asked(
     with DataLock(tmp_path):
         assert main(["admin", "--data", str(tmp_path), "--port", "1"]) == 1
     assert "does not answer at http://127.0.0.1:1/nacos/v1/auth/users/admin" in capsys.readouterr().err
+
+
+def test_a_member_that_runs_is_given_the_secret_of_its_data_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ROLLCALL_PASSWORD", PASSWORD)
+    (tmp_path / FIRST_ADMIN_FILE).write_text("the secret\n")
+    with tiny_server(lambda _: Given(200, b"{}")) as server, DataLock(tmp_path):
+        port = server.address.rpartition(":")[2]
+        assert main(["admin", "--data", str(tmp_path), "--port", port]) == 0
+    (asked,) = server.received
+    assert parse_qs(asked.body.decode()) == {"username": ["admin"], "password": [PASSWORD], "secret": ["the secret"]}
+    output = capsys.readouterr()
+    assert "the secret" not in output.out + output.err
+
+
+def test_a_secret_that_cannot_be_read_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ROLLCALL_PASSWORD", PASSWORD)
+    (tmp_path / FIRST_ADMIN_FILE).mkdir()
+    with DataLock(tmp_path):
+        assert main(["admin", "--data", str(tmp_path), "--port", "1"]) == 1
+    assert f"cannot be read: {tmp_path / FIRST_ADMIN_FILE}" in capsys.readouterr().err

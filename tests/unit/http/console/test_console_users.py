@@ -4,8 +4,8 @@ import pytest
 
 from app.http.api.console_cookie import COOKIE
 from app.http.factory import create_app
-from tests.support.auth import ADMIN, PASSWORD, add_user, node_with_users, token_of
-from tests.support.fake_node import FakeNode
+from tests.support.auth import ADMIN, AUTH_ON, PASSWORD, add_user, node_with_users, token_of
+from tests.support.fake_node import SETUP_SECRET, FakeNode, make_settings
 from tests.unit.http.console.conftest import Browser
 
 PLACE = {"namespaceId": "dev", "serviceName": "orders", "ip": "10.0.0.1", "port": "8080"}
@@ -158,3 +158,43 @@ def test_ones_own_password(users_node: FakeNode) -> None:
     done = otto.send(page, page, **{"old-password": PASSWORD, "new-password": "quite new"})
     assert done.headers["Location"] == "/nacos/console/login"
     assert otto.get("/").status_code == 303
+
+
+# --- the first administrator ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def empty_node() -> FakeNode:
+    """A node that asks for users, and has none."""
+    return FakeNode(settings=make_settings(**AUTH_ON))
+
+
+def test_the_first_page_makes_the_first_administrator(empty_node: FakeNode) -> None:
+    browser = Browser(create_app(empty_node).test_client())  # type: ignore[arg-type]
+    shown = browser.client.get(browser.get("/").headers["Location"]).text
+    assert "first-admin.secret" in shown
+    assert "/nowhere" not in shown, "nobody is told where the folder is"
+    fields = {"username": "root", "password": PASSWORD}
+    for secret in ("", "another"):
+        refused = browser.send("/console/first-admin", "/console/login", **fields, secret=secret)
+        assert refused.status_code == 403
+        assert "first-admin.secret" in refused.text
+    short = browser.send("/console/first-admin", "/console/login", username="root", password="x", secret=SETUP_SECRET)
+    assert short.status_code == 400
+    assert browser.send("/console/first-admin", "/console/login", username="root").status_code == 400
+    assert empty_node.access.table.users() == []
+    done = browser.send("/console/first-admin", "/console/login", **fields, secret=f" {SETUP_SECRET} ")
+    assert (done.status_code, done.headers["Location"]) == (303, "/nacos/console/login?done=admin-made")
+    assert empty_node.access.table.rights("root").is_admin
+    assert "Log in as this user" in browser.client.get(done.headers["Location"]).text
+    assert browser.log_in("root", PASSWORD).status_code == 303
+    again = browser.send("/console/first-admin", "/console/login", username="eve", password=PASSWORD)
+    assert again.status_code == 409
+    assert empty_node.access.table.users() == ["root"]
+
+
+def test_a_page_from_elsewhere_makes_no_administrator(empty_node: FakeNode) -> None:
+    client = create_app(empty_node).test_client()  # type: ignore[arg-type]
+    form = {"username": "eve", "password": PASSWORD, "secret": SETUP_SECRET}
+    assert client.post("/nacos/console/first-admin", data=form).status_code == 403
+    assert empty_node.access.table.users() == []

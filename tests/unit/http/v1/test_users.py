@@ -8,10 +8,11 @@ from werkzeug.test import TestResponse
 
 from app.auth.refusals import AUTH_IS_OFF, NOT_PERMITTED
 from app.auth.users import ADMIN_ROLE
+from app.http.api.call import Reply
 from app.http.factory import create_app
 from app.naming.records.record_keys import USERS_TAG
 from tests.support.auth import ADMIN, ADMIN_PASSWORD, AUTH_ON, PASSWORD, add_user, node_with_users, token_of
-from tests.support.fake_node import FakeNode, make_settings
+from tests.support.fake_node import PEER, SETUP_SECRET, FakeNode, make_settings
 
 USERS, ROLES, PERMISSIONS = "/nacos/v1/auth/users", "/nacos/v1/auth/roles", "/nacos/v1/auth/permissions"
 
@@ -159,32 +160,65 @@ class TestFirstAdministrator:
     def node(self) -> FakeNode:
         return FakeNode(settings=make_settings(**AUTH_ON))
 
-    def test_is_made_once_from_this_machine(self, node: FakeNode, client: FlaskClient) -> None:
+    def test_is_made_once_with_the_secret_of_the_data_folder(self, node: FakeNode, client: FlaskClient) -> None:
         path = f"{USERS}/admin"
-        answer = client.post(path, data={"password": PASSWORD})
+        assert node.access.setup is not None
+        answer = client.post(path, data={"password": PASSWORD, "secret": SETUP_SECRET})
         assert (answer.status_code, answer.get_json()) == (200, {"username": "nacos"})
         assert node.access.table.rights("nacos").is_admin
-        again = client.post(path, data={"username": "eve", "password": PASSWORD})
-        assert (again.status_code, again.get_json()["code"]) == (409, 409)
+        assert node.access.setup.value == "", "it is used once"
+        for secret in (SETUP_SECRET, "", "another"):
+            again = client.post(path, data={"username": "eve", "password": PASSWORD, "secret": secret})
+            assert (again.status_code, again.get_json()["code"]) == (409, 409)
         assert node.access.table.users() == ["nacos"]
 
     def test_gets_a_password_when_none_is_given(self, client: FlaskClient) -> None:
-        values = client.post(f"{USERS}/admin?username=root").get_json()
+        values = client.post(f"{USERS}/admin?username=root&secret={SETUP_SECRET}").get_json()
         login = client.post("/nacos/v1/auth/login", data=values)
         assert login.get_json()["globalAdmin"] is True
 
-    @pytest.mark.parametrize("ip", ["10.0.0.1", "192.168.0.1", "::ffff:10.0.0.1"])
-    def test_is_not_made_from_elsewhere(self, node: FakeNode, client: FlaskClient, ip: str) -> None:
-        overrides = {"REMOTE_ADDR": ip}
-        answer = client.post(f"{USERS}/admin", data={"password": PASSWORD}, environ_overrides=overrides)
-        assert answer.status_code == 403
+    @pytest.mark.parametrize("ip", ["127.0.0.1", "::1", "10.0.0.1"])
+    @pytest.mark.parametrize("secret", [None, "", "another", SETUP_SECRET[:-1], SETUP_SECRET + "x", "\x00", "ü"])
+    @pytest.mark.parametrize("header", [None, "X-Forwarded-For", "X-Forwarded-Host", "X-Client-IP", "CF-Connecting-IP"])
+    def test_is_not_made_without_the_secret_from_wherever(
+        self, node: FakeNode, client: FlaskClient, ip: str, secret: str | None, header: str | None
+    ) -> None:
+        form = {"password": PASSWORD} | ({} if secret is None else {"secret": secret})
+        overrides, headers = {"REMOTE_ADDR": ip}, {header: "127.0.0.1"} if header else {}
+        for path in (f"{USERS}/admin", f"{USERS}/%61dmin"):
+            answer = client.post(path, data=form, environ_overrides=overrides, headers=headers)
+            assert answer.status_code == 403
+            assert "first-admin.secret" in answer.get_data(as_text=True)
         assert node.access.table.users() == []
 
-    @pytest.mark.parametrize("header", ["X-Forwarded-For", "Forwarded", "Via", "X-Real-IP", "Origin", "Sec-Fetch-Site"])
-    def test_is_not_made_through_a_proxy_or_browser(self, node: FakeNode, client: FlaskClient, header: str) -> None:
-        answer = client.post(f"{USERS}/admin", data={"password": PASSWORD}, headers={header: "x"})
-        assert answer.status_code == 403
-        assert node.access.table.users() == []
+    def test_is_made_from_elsewhere_with_the_secret(self, node: FakeNode, client: FlaskClient) -> None:
+        """The secret counts, and not the address, which a proxy has."""
+        overrides, form = {"REMOTE_ADDR": "10.0.0.1"}, {"password": PASSWORD, "secret": SETUP_SECRET}
+        answer = client.post(f"{USERS}/admin", data=form, environ_overrides=overrides)
+        assert answer.status_code == 200
+        assert node.access.table.users() == ["nacos"]
+
+    def test_many_wrong_secrets_are_told_to_wait_and_the_right_one_is_taken(self, client: FlaskClient) -> None:
+        wrong = [client.post(f"{USERS}/admin", data={"password": PASSWORD, "secret": "x"}) for _ in range(12)]
+        assert [one.status_code for one in wrong] == [403] * 10 + [429] * 2
+        assert 0 < int(wrong[-1].headers["Retry-After"]) <= 61
+        right = client.post(f"{USERS}/admin", data={"password": PASSWORD, "secret": SETUP_SECRET})
+        assert right.status_code == 200
+
+    def test_the_secret_is_not_passed_on(self, node: FakeNode, client: FlaskClient) -> None:
+        passed_on: list[Any] = []
+
+        def forward(request: Any, to: Any, run: Any) -> Reply:
+            passed_on.append(request)
+            return Reply(200, b"{}")
+
+        node.cluster.give_to(PEER)
+        node.forwarder.forward = forward  # type: ignore[method-assign]
+        client.post(f"{USERS}/admin", data={"password": PASSWORD, "secret": SETUP_SECRET})
+        (request,) = passed_on
+        assert "secret" not in dict(request.parameters.items())
+        assert node.access.tokens is not None
+        assert node.access.tokens.is_first_admin(request.headers["authorization"].removeprefix("Bearer "))
 
     def test_the_owner_takes_another_members_word_once(self, node: FakeNode, client: FlaskClient) -> None:
         assert node.access.tokens is not None
