@@ -115,8 +115,8 @@ class AccessControl:
             raise AccessDenied(TOKEN_INVALID)
         generation = claims.generation
         if generation is None:
-            # Real Nacos made it: it knows no generations, but ends with the password that it was got with.
-            if claims.begin_s * 1_000 < user.set_ms:
+            # Real Nacos made it, which knows no generations. It counts whole seconds.
+            if claims.begin_s * 1_000 <= user.set_ms:
                 raise AccessDenied(TOKEN_INVALID)
             generation = user.generation
         return Session(claims.user, generation, claims.end_s * 1_000)

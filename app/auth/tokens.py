@@ -12,6 +12,9 @@ ALGORITHM = "HS256"
 """The only one that is taken: a token that names another one, or none, is not looked at any further."""
 TOKEN_CHARS_MAX = 2_048
 FIRST_ADMIN_S = 10
+AHEAD_MAX_S = 60
+"""A token of real Nacos that was made later than this from now is refused: the clocks of servers do not differ so much,
+and nothing else bounds how long such a token would outlive its revocation."""
 _FIRST_ADMIN = "first-admin"
 
 
@@ -23,7 +26,7 @@ class TokenContent:
     generation: str | None
     end_s: int
     begin_s: int
-    """When it was made; for a token that does not say so, its end without the time to live."""
+    """When it was made; for a token that does not say so, its end less the time to live."""
 
 
 class Tokens:
@@ -55,8 +58,12 @@ class Tokens:
             or not (generation is None or _is_text(generation))
         ):
             raise AccessDenied(TOKEN_INVALID)
-        begin_s = claims.get("iat")
-        return TokenContent(user, generation, end_s, begin_s if type(begin_s) is int else end_s - self.ttl_s)
+        begin_s = claims.get("iat", end_s - self.ttl_s)
+        if type(begin_s) is not int:
+            raise AccessDenied(TOKEN_INVALID)
+        if generation is None and begin_s > self._wall_ms() // 1_000 + AHEAD_MAX_S:
+            raise AccessDenied(TOKEN_INVALID)
+        return TokenContent(user, generation, end_s, begin_s)
 
     def make_first_admin(self) -> str:
         """A token of this member, good for seconds: the owner of the users may make the first administrator."""

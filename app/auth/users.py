@@ -8,10 +8,12 @@ from app.naming.model.events import Event, RecordChanged
 from app.naming.model.nacos_errors import InvalidParam, NacosError
 from app.naming.records.record_keys import permission_key, role_key, user_key
 from app.naming.records.records import Records, Value
-from app.naming.records.user_records import ADMIN_ROLE, User, check_actions, check_name, check_resource
+from app.naming.records.user_records import ADMIN_ROLE, User, check_actions, check_name, check_resource, user_of
 
 USERS_MAX, ROLES_MAX, PERMISSIONS_MAX = 10_000, 20_000, 20_000
 GENERATION_BYTES = 12
+CLOCKS_DIFFER_MS = 2_000
+"""A revocation ends tokens that real Nacos makes within this time after it, too: its clock may be ahead of ours."""
 
 
 class AdminExists(NacosError):
@@ -67,20 +69,24 @@ class Users:
     def set_admin(self, name: str, password_hash: str) -> None:
         """Make a user an administrator with this password, whether it exists or not: for who has the data folder."""
         check_name("username", name)
-        made = self._value(name, password_hash)
-        self._put({user_key(name): lambda _old: made, role_key(ADMIN_ROLE, name): lambda _old: {}})
+        change = self._new_password(name, password_hash)
+        self._put({user_key(name): change, role_key(ADMIN_ROLE, name): lambda _old: {}})
 
     def set_password(self, name: str, password_hash: str) -> None:
         """Change a user's password; all tokens of the user end."""
         self._check_known(name, f"user {name} not exist!")
-        made = self._value(name, password_hash)
-        self._put({user_key(name): lambda old: made if old else None})
+        change = self._new_password(name, password_hash)
+        self._put({user_key(name): lambda old: change(old) if old else None})
 
     def end_tokens(self, name: str) -> None:
         """End all tokens of a user, whose password stays."""
         self._check_known(name, f"user {name} not exist!")
         generation = _new_generation()
-        self._put({user_key(name): lambda old: {**old, "generation": generation} if old else None})
+
+        def change(old: Value | None) -> Value | None:
+            return old and {**old, "generation": generation, "setMs": self._revoked_ms(old)}
+
+        self._put({user_key(name): change})
 
     def delete(self, name: str) -> None:
         """Remove a user with its roles; an administrator is not removed, an unknown user is no error."""
@@ -134,6 +140,15 @@ class Users:
     def _check_known(self, name: str, text: str) -> None:
         if self._table.user(name) is None:
             raise InvalidParam(text)
+
+    def _new_password(self, name: str, password_hash: str) -> Callable[[Value | None], Value]:
+        """The change that gives a user another password, or makes the user."""
+        made = self._value(name, password_hash)
+        return lambda old: made if old is None else {**made, "setMs": self._revoked_ms(old)}
+
+    def _revoked_ms(self, old: Value) -> int:
+        """The time up to which tokens of real Nacos end with a revocation now; it never goes back."""
+        return max(self._wall_ms() + CLOCKS_DIFFER_MS, user_of("", old).set_ms)
 
     def _value(self, name: str, password_hash: str) -> Value:
         return User(name, password_hash, _new_generation(), self._wall_ms()).to_json()

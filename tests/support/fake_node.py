@@ -431,6 +431,8 @@ class FakeNode:
     room: ConnectionRoom = field(default_factory=ConnectionRoom)
     addresses: AddressTable = field(init=False)
     """By this node's clock."""
+    later_ms: int = 0
+    """How far the wall clock went since the begin."""
 
     def __post_init__(self) -> None:
         self.tls = build_tls(self.settings, self._monotonic_ms)
@@ -481,4 +483,4 @@ class FakeNode:
         return self.now_ms
 
     def wall_ms(self) -> int:
-        return 1_700_000_000_123
+        return 1_700_000_000_123 + self.later_ms

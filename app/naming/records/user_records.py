@@ -27,7 +27,7 @@ class User:
     password_hash: str
     generation: str
     set_ms: int
-    """When the password was set, by the wall clock of the member that set it."""
+    """Tokens of real Nacos that were made until then have ended. Each new password and each end of tokens moves it."""
 
     def to_json(self) -> dict[str, Any]:
         """The value of the user's record."""

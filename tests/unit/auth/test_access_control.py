@@ -79,6 +79,84 @@ def test_a_token_of_real_nacos_ends_with_the_password_too(node: FakeNode) -> Non
         node.access.session(made(now_s - 1))
 
 
+def nacos_token(node: FakeNode, name: str, **claims: object) -> str:
+    """A token as real Nacos makes it with the cluster's key: without our own claims."""
+    assert node.settings.auth is not None
+    return jwt.encode({"sub": name, **claims}, node.settings.auth.token_key, "HS256")
+
+
+def revoke(node: FakeNode, name: str, what: str) -> None:
+    """End a user's tokens in one of the ways there are."""
+    assert node.access.passwords is not None
+    new_hash = node.access.passwords.hash("quite another")
+    match what:
+        case "password":
+            node.users.set_password(name, new_hash)
+        case "tokens":
+            node.users.end_tokens(name)
+        case _:
+            node.users.delete(name)
+            node.users.create(name, new_hash)
+
+
+@pytest.mark.parametrize("what", ["password", "tokens", "made again"])
+@pytest.mark.parametrize("shown_before", [False, True])
+@pytest.mark.parametrize("says_begin", [False, True])
+def test_a_token_of_real_nacos_ends_with_a_revocation(
+    node: FakeNode, what: str, shown_before: bool, says_begin: bool
+) -> None:
+    assert node.settings.auth is not None
+    add_user(node, "bob")
+    node.later_ms += 3_000
+    begin_s, ttl_s = node.wall_ms() // 1_000, node.settings.auth.token_ttl_s
+    token = nacos_token(node, "bob", exp=begin_s + ttl_s, **({"iat": begin_s} if says_begin else {}))
+    if shown_before:
+        assert node.access.session(token).user == "bob"
+    revoke(node, "bob", what)
+    with pytest.raises(AccessDenied, match=TOKEN_INVALID):
+        node.access.session(token)
+    node.later_ms += 3_600_000
+    with pytest.raises(AccessDenied, match=TOKEN_INVALID):
+        node.access.session(token)
+    end_s = node.wall_ms() // 1_000 + ttl_s
+    assert node.access.session(nacos_token(node, "bob", exp=end_s)).user == "bob"
+    assert node.access.session(nacos_token(node, "bob", exp=end_s, iat=end_s - ttl_s)).user == "bob"
+
+
+@pytest.mark.parametrize("what", ["password", "tokens"])
+def test_a_token_of_a_server_whose_clock_is_ahead_ends_with_a_revocation(node: FakeNode, what: str) -> None:
+    add_user(node, "bob")
+    ahead_s = node.wall_ms() // 1_000 + 2
+    token = nacos_token(node, "bob", iat=ahead_s, exp=ahead_s + 600)
+    revoke(node, "bob", what)
+    with pytest.raises(AccessDenied, match=TOKEN_INVALID):
+        node.access.session(token)
+
+
+@pytest.mark.parametrize("claims", [{"iat": 600}, {}, {"iat": "1"}, {"iat": 1.5}, {"iat": None}, {"iat": True}])
+def test_a_token_of_real_nacos_whose_begin_is_not_known_is_refused(node: FakeNode, claims: dict[str, object]) -> None:
+    """It begins in the far future, by its end if by nothing else, or says what is no time."""
+    assert node.settings.auth is not None
+    add_user(node, "bob")
+    now_s = node.wall_ms() // 1_000
+    if claims == {"iat": 600}:
+        claims = {"iat": now_s + 600}
+    with pytest.raises(AccessDenied, match=TOKEN_INVALID):
+        node.access.session(nacos_token(node, "bob", exp=now_s + node.settings.auth.token_ttl_s + 600, **claims))
+
+
+def test_a_revocation_holds_when_the_clock_goes_back(node: FakeNode) -> None:
+    add_user(node, "bob")
+    began_s = node.wall_ms() // 1_000
+    node.later_ms += 60_000
+    node.users.end_tokens("bob")
+    token = nacos_token(node, "bob", iat=began_s + 30, exp=began_s + 900)
+    node.later_ms -= 59_000
+    node.users.end_tokens("bob")
+    with pytest.raises(AccessDenied, match=TOKEN_INVALID):
+        node.access.session(token)
+
+
 def test_what_a_user_may_do(node: FakeNode) -> None:
     session = node.access.session(add_user(node, "bob", ("dev:*:*", "r")))
     node.access.check(session, naming(READ), ORDERS)
