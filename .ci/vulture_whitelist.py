@@ -195,6 +195,7 @@ _.over_budget
 # Counters of logins and refusals, read as a whole; fields of schemas, which marshmallow finds.
 logins
 logins_wrong
+logins_waited
 logins_throttled
 access_unknown
 access_invalid

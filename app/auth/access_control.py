@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
+from threading import Event
 
 from app.auth.access_rules import AccessRule, Scope
-from app.auth.login_limits import LoginLimits
+from app.auth.login_limits import Attempt, LoginLimits, LoginPutOff, LoginWait
 from app.auth.passwords import Passwords
 from app.auth.refusals import (
     AUTH_IS_OFF,
@@ -45,7 +46,10 @@ class AccessStats:
     logins: int = 0
     logins_wrong: int = 0
     """An unknown user, or a wrong password."""
+    logins_waited: int = 0
+    """Tries that had to wait, after too many wrong ones."""
     logins_throttled: int = 0
+    """Tries without room to wait; nobody looked at their passwords."""
     access_unknown: int = 0
     """Calls without a user."""
     access_invalid: int = 0
@@ -137,32 +141,62 @@ class AccessControl:
         if user is None or user.generation != session.generation:
             raise AccessDenied(TOKEN_INVALID)
 
-    def log_in(self, name: str, password: str, ip: str) -> Session:
+    def log_in(self, name: str, password: str, ip: str, wait: LoginWait | None = None) -> Session:
         """The session of a user who gives the right password.
+
+        ``wait``: that of a call which can be made again later. Without one, a try that has to wait does so on the
+        caller's thread.
 
         Raises:
             AccessDenied: there is no such user, or it has another password.
-            TooManyLogins: there were too many wrong ones, or too many wait; nobody looked at this one.
+            TooManyLogins: too many wait; nobody looked at this one.
+            LoginPutOff: nobody looked at this one yet.
         """
         passwords, tokens = self.passwords, self.tokens
         if passwords is None or tokens is None:
             raise AccessDenied(AUTH_IS_OFF)
-        if wait_s := self._limits.begin(name, ip):
-            self.stats.logins_throttled += 1
-            raise TooManyLogins("too many wrong passwords, please try again later", wait_s)
+        attempt = self._begin(name, ip, wait)
         user = self.table.user(name)
         try:
             right = passwords.is_right(user, password)
         except TooManyLogins:
-            self._limits.withdraw(name, ip, right=False)
+            if wait is not None and self._limits.put_off(attempt):
+                wait.attempt = attempt
+                raise LoginPutOff(attempt.wait_ms) from None
+            self._limits.withdraw(attempt)
             self.stats.logins_throttled += 1
             raise
         if not right or user is None:
             self.stats.logins_wrong += 1
             raise AccessDenied(UNKNOWN_USER)
-        self._limits.withdraw(name, ip, right=True)
+        self._limits.right(attempt)
         self.stats.logins += 1
         return Session(user.name, user.generation, self.wall_ms() + tokens.ttl_s * 1_000)
+
+    def _begin(self, name: str, ip: str, wait: LoginWait | None) -> Attempt:
+        """A try whose password may be looked at now."""
+        if wait is not None and wait.attempt is not None:
+            attempt, wait.attempt = wait.attempt, None
+        else:
+            try:
+                attempt = self._limits.begin(name, ip)
+            except TooManyLogins:
+                self.stats.logins_throttled += 1
+                raise
+            if attempt.wait_ms:
+                self.stats.logins_waited += 1
+                if wait is not None:
+                    wait.attempt = attempt
+                    raise LoginPutOff(attempt.wait_ms)
+                Event().wait(attempt.wait_ms / 1_000)
+        self._limits.leave(attempt)
+        return attempt
+
+    def give_up(self, wait: LoginWait) -> None:
+        """Forget the try of a call that will not be made again."""
+        if wait.attempt is not None:
+            self._limits.withdraw(wait.attempt)
+            wait.attempt = None
 
     def remembered(self, name: str, password: str, ip: str) -> Session | None:
         """The session of a user whose password was right lately; None where only ``log_in`` can tell. Does not block.

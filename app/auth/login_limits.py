@@ -1,40 +1,103 @@
-"""Limits of logins: a password is not looked at after too many wrong ones, of one user or from one address."""
+"""Limits of logins: after too many wrong passwords of a user, or from an address, further tries wait.
 
-import ipaddress
+Nobody is locked out: after its wait the right password is taken, from anywhere.
+"""
+
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from threading import Lock
+from typing import NamedTuple
+
+from app.auth.refusals import TooManyLogins
+from app.naming.model.ip_addresses import caller_key
+from app.naming.records.user_records import NAME_CHARS_MAX
 
 WINDOW_MS = 60_000
 OF_USER_MAX, OF_ADDRESS_MAX = 20, 60
-"""Wrong passwords in a window."""
+"""Wrong passwords in a window, beyond which tries wait."""
+CLEAN_WINDOW_MS, CLEAN_MAX = 600_000, 3
+"""A user's tries from an address with fewer wrong passwords for that user wait in a lane of their own.
+
+An attacker with many addresses has guessed from each of them soon, and leaves that lane to users at new addresses.
+"""
 TRUSTED_MS = 86_400_000
-"""An address from which a user logged in stays free of the user's limit for so long: nobody can lock the user out."""
+"""An address from which a user logged in stays free of the user's limit for so long."""
 ENTRIES_MAX = 10_000
 """Of each table; the one that was touched longest ago goes first."""
-V6_PREFIX = 64
-"""Of an IPv6 address: one customer has that many addresses."""
+WAITING_MAX = 1_024
+"""Tries that wait, of all users."""
+LATER_S = 2
+"""A caller without room to wait may come again after so long."""
+
+
+class _Lane(NamedTuple):
+    """Room to wait in: how many, how long the first waits, and how long after one the next is looked at."""
+
+    most: int
+    wait_ms: int
+    apart_ms: int
+
+
+CLEAN, DIRTY, OF_ADDRESS = _Lane(32, 1_000, 100), _Lane(8, 2_000, 500), _Lane(4, 1_000, 1_000)
+"""The first two are of a user, and bound the guesses at one user to 12 a second at a member, two of which may come from
+addresses that guessed before. The third bounds the guesses from one address to one a second."""
+ONE = _Lane(1, 0, 0)
+"""Of a user and an address that guessed before."""
+BUSY = _Lane(64, 500, 10)
+"""Of all tries that found too many others being looked at."""
+BUSY_TIMES_MAX = 10
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One try. It is counted as wrong until ``LoginLimits.right`` or ``.withdraw``."""
+
+    user: str
+    address: str
+    wait_ms: int = 0
+    """How long it is to wait before its password is looked at."""
+    places: tuple[tuple[_Lane, str], ...] = ()
+    """Where it waits."""
+    busy_times: int = 0
+
+
+@dataclass(slots=True)
+class LoginWait:
+    """A call's place to keep its try in while it waits. Whoever passes one to ``log_in`` makes the call again."""
+
+    attempt: Attempt | None = None
+
+
+class LoginPutOff(Exception):
+    """A try has to wait. The caller makes the same call again, with the same ``LoginWait``, after ``after_ms``."""
+
+    def __init__(self, after_ms: int) -> None:
+        super().__init__(f"the login waits for {after_ms} ms")
+        self.after_ms = after_ms
 
 
 class _Counts:
     """Wrong passwords in the current window, by key."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, window_ms: int = WINDOW_MS) -> None:
+        self._window_ms = window_ms
         self._counts: OrderedDict[str, tuple[int, int]] = OrderedDict()
         """The begin of the window (ms), and the count."""
 
-    def wait_ms(self, key: str, now_ms: int) -> int:
-        """0 when a further try is allowed; else how long until it is."""
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    def count(self, key: str, now_ms: int) -> int:
+        """How many there are."""
         begin_ms, count = self._counts.get(key, (now_ms, 0))
-        left_ms = begin_ms + WINDOW_MS - now_ms
-        return left_ms if count >= self._most and left_ms > 0 else 0
+        return count if now_ms - begin_ms < self._window_ms else 0
 
     def add(self, key: str, now_ms: int, count: int) -> None:
         """Count tries, or take them back."""
         begin_ms, known = self._counts.get(key, (now_ms, 0))
-        if now_ms - begin_ms >= WINDOW_MS:
+        if now_ms - begin_ms >= self._window_ms:
             begin_ms, known = now_ms, 0
         self._counts[key] = begin_ms, max(known + count, 0)
         self._counts.move_to_end(key)
@@ -45,59 +108,124 @@ class _Counts:
 class LoginLimits:
     """Counts the tries to log in, each before its password is looked at, and takes back those that were right.
 
-    Thread-safe. Each member counts for itself, and forgets with its process.
+    Thread-safe. Each member counts for itself, and forgets with its process. Names of unknown users count like others.
     """
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
         self._lock = Lock()
-        self._of_user, self._of_address = _Counts(OF_USER_MAX), _Counts(OF_ADDRESS_MAX)
-        self._trusted: OrderedDict[tuple[str, str], int] = OrderedDict()
-
-    def _wait_ms(self, user: str, address: str, now_ms: int) -> int:
-        """How long a caller is to wait before a try; 0 when it may come now. The caller of this holds the lock."""
-        wait_ms = self._of_address.wait_ms(address, now_ms)
-        if now_ms - self._trusted.get((user, address), now_ms - TRUSTED_MS) >= TRUSTED_MS:
-            wait_ms = max(wait_ms, self._of_user.wait_ms(user, now_ms))
-        return wait_ms
+        self._of_user, self._of_address, self._of_pair = _Counts(), _Counts(), _Counts(CLEAN_WINDOW_MS)
+        self._trusted: OrderedDict[str, int] = OrderedDict()
+        """When a user logged in from an address, by ``_pair``."""
+        self._lanes: dict[tuple[_Lane, str], tuple[int, int]] = {}
+        """Those in which tries wait: how many, and until when the last of them."""
+        self._waiting = 0
 
     def allows(self, user: str, ip: str) -> bool:
-        """Whether a try would be allowed now; counts none."""
+        """Whether a try would be looked at now; counts none."""
         with self._lock:
-            return not self._wait_ms(user, _network(ip), self._now_ms())
+            return not self._places(Attempt(user[: NAME_CHARS_MAX + 1], _network(ip)), self._now_ms())
 
-    def begin(self, user: str, ip: str) -> int:
-        """Count a try, and return 0; or return how many seconds the caller is to wait first."""
-        address, now_ms = _network(ip), self._now_ms()
-        with self._lock:
-            if wait_ms := self._wait_ms(user, address, now_ms):
-                return wait_ms // 1_000 + 1
-            self._of_user.add(user, now_ms, 1)
-            self._of_address.add(address, now_ms, 1)
-            return 0
+    def begin(self, user: str, ip: str) -> Attempt:
+        """Count a try, and take its place where it has to wait.
 
-    def withdraw(self, user: str, ip: str, *, right: bool) -> None:
-        """Take a try back: its password was ``right``, or nobody looked at it."""
-        address, now_ms = _network(ip), self._now_ms()
+        Raises:
+            TooManyLogins: there is no room to wait.
+        """
+        attempt = Attempt(user[: NAME_CHARS_MAX + 1], _network(ip))
         with self._lock:
-            self._of_user.add(user, now_ms, -1)
-            self._of_address.add(address, now_ms, -1)
-            if not right:
-                return
-            self._trusted[user, address] = now_ms
-            self._trusted.move_to_end((user, address))
+            now_ms = self._now_ms()
+            self._take(attempt, self._places(attempt, now_ms), now_ms)
+            self._add(attempt, now_ms, 1)
+        return attempt
+
+    def put_off(self, attempt: Attempt) -> bool:
+        """Take a place for a try that found too many others being looked at; False when there is none."""
+        with self._lock:
+            self._leave(attempt)
+            attempt.busy_times += 1
+            if attempt.busy_times > BUSY_TIMES_MAX:
+                return False
+            try:
+                self._take(attempt, ((BUSY, ""),), self._now_ms())
+            except TooManyLogins:
+                return False
+            return True
+
+    def leave(self, attempt: Attempt) -> None:
+        """Note that a try waits no more."""
+        with self._lock:
+            self._leave(attempt)
+
+    def withdraw(self, attempt: Attempt) -> None:
+        """Take a try back at whose password nobody looked."""
+        with self._lock:
+            self._leave(attempt)
+            self._add(attempt, self._now_ms(), -1)
+
+    def right(self, attempt: Attempt) -> None:
+        """Take a try back whose password was right, and trust its address for this user."""
+        with self._lock:
+            now_ms, pair = self._now_ms(), _pair(attempt)
+            self._add(attempt, now_ms, -1)
+            self._trusted[pair] = now_ms
+            self._trusted.move_to_end(pair)
             if len(self._trusted) > ENTRIES_MAX:
                 self._trusted.popitem(last=False)
 
+    # The callers of these hold the lock.
 
-@lru_cache(ENTRIES_MAX)
-def _network(ip: str) -> str:
-    """The address that counts as one caller."""
-    try:
-        address = ipaddress.ip_address(ip)
-    except ValueError:
-        return ip
-    if address.version == 4:
-        return str(address)
-    mapped = getattr(address, "ipv4_mapped", None)
-    return str(mapped or ipaddress.ip_network((address, V6_PREFIX), strict=False))
+    def _add(self, attempt: Attempt, now_ms: int, count: int) -> None:
+        self._of_user.add(attempt.user, now_ms, count)
+        self._of_address.add(attempt.address, now_ms, count)
+        self._of_pair.add(_pair(attempt), now_ms, count)
+
+    def _places(self, attempt: Attempt, now_ms: int) -> tuple[tuple[_Lane, str], ...]:
+        """Where a try has to wait; nowhere for nearly all."""
+        pair = _pair(attempt)
+        wrong = self._of_pair.count(pair, now_ms)
+        if wrong < OF_USER_MAX and now_ms - self._trusted.get(pair, now_ms - TRUSTED_MS) < TRUSTED_MS:
+            return ()
+        places: list[tuple[_Lane, str]] = []
+        if self._of_user.count(attempt.user, now_ms) >= OF_USER_MAX:
+            places += [(CLEAN, attempt.user)] if wrong < CLEAN_MAX else [(DIRTY, attempt.user), (ONE, pair)]
+        if self._of_address.count(attempt.address, now_ms) >= OF_ADDRESS_MAX:
+            places.append((OF_ADDRESS, attempt.address))
+        return tuple(places)
+
+    def _take(self, attempt: Attempt, places: tuple[tuple[_Lane, str], ...], now_ms: int) -> None:
+        if not places:
+            return
+        known = [self._lanes.get(place, (0, 0)) for place in places]
+        if self._waiting >= WAITING_MAX or any(
+            count >= place[0].most for place, (count, _) in zip(places, known, strict=True)
+        ):
+            raise TooManyLogins("too many wrong passwords, please try again later", LATER_S)
+        due_ms = [
+            max(now_ms + lane.wait_ms, last_ms + lane.apart_ms)
+            for (lane, _), (_, last_ms) in zip(places, known, strict=True)
+        ]
+        for place, (count, _), at_ms in zip(places, known, due_ms, strict=True):
+            self._lanes[place] = count + 1, at_ms
+        self._waiting += 1
+        attempt.places, attempt.wait_ms = places, max(due_ms) - now_ms
+
+    def _leave(self, attempt: Attempt) -> None:
+        if not attempt.places:
+            return
+        for place in attempt.places:
+            count, last_ms = self._lanes[place]
+            if count > 1:
+                self._lanes[place] = count - 1, last_ms
+            else:
+                del self._lanes[place]
+        attempt.places = ()
+        self._waiting -= 1
+
+
+def _pair(attempt: Attempt) -> str:
+    return f"{attempt.address}\n{attempt.user}"  # no address has a line's end
+
+
+_network = lru_cache(ENTRIES_MAX)(caller_key)
+"""The address that counts as one caller."""

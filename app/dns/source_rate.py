@@ -5,7 +5,7 @@ from collections.abc import Callable
 from enum import Enum
 from functools import lru_cache
 
-from app.limits.client_addresses import address_key
+from app.naming.model.ip_addresses import caller_key
 
 ADDRESSES_MAX = 65_536
 """Counted at a time; the addresses beyond, forged ones mostly, share one count."""
@@ -20,7 +20,7 @@ HEADERS_BYTES = 28
 """Of IP and UDP, with each datagram."""
 OTHERS = ""
 
-key_of = lru_cache(4_096)(address_key)
+key_of = lru_cache(4_096)(caller_key)
 
 
 class RateVerdict(Enum):

@@ -8,9 +8,22 @@ from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 from werkzeug.routing import Rule
 
+from app.auth.login_limits import LoginPutOff
 from app.auth.member_calls import Unidentified
 from app.http.api.answers import INTERNAL_ERROR, error_reply, filter_error, is_naming, refuse_unless_up, text_reply
-from app.http.api.call import ADDRESS, CALLER, MEMBER_CERTIFICATE, READ, ROUTE, Call, Reply, Route, Services
+from app.http.api.call import (
+    ADDRESS,
+    AGAIN_MS,
+    CALLER,
+    LOGIN_WAIT,
+    MEMBER_CERTIFICATE,
+    READ,
+    ROUTE,
+    Call,
+    Reply,
+    Route,
+    Services,
+)
 from app.http.api.dispatch import answer_call
 from app.http.api.rights import caller_of, unidentified_reply
 from app.http.blueprints import View, make_blueprints
@@ -61,6 +74,7 @@ def create_app(services: Services) -> Flask:
             if "%2f" in call.raw_path.lower():
                 raise InvalidParam("the path holds an escaped slash")
             call.address, call.read = environ.get(ADDRESS), environ.get(READ)
+            call.login_wait = environ.get(LOGIN_WAIT)
             call.body = environ["wsgi.input"].read()  # the server has read it to its end, within its bound
             caller = environ.get(CALLER) or caller_of(call, services)
             if isinstance(caller, Unidentified):
@@ -75,6 +89,9 @@ def create_app(services: Services) -> Flask:
 
     def on_error(error: Exception) -> Response:
         match error:
+            case LoginPutOff():
+                request.environ[AGAIN_MS] = error.after_ms
+                return _Response()  # which nobody is sent
             case NacosError() | CodecError() | NotInitialized():
                 return to_response(error_reply(error))
             case HTTPException():

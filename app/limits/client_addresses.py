@@ -1,6 +1,5 @@
 """Client addresses: the connections of each, and how many writes it may still do now."""
 
-import ipaddress
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -8,6 +7,7 @@ from enum import IntEnum
 
 from app.naming.limits.admission import PREFIX
 from app.naming.limits.limit_stats import LimitStats
+from app.naming.model.ip_addresses import caller_key
 from app.naming.model.nacos_errors import TooManyRequests
 
 ADDRESSES_MAX = 65_536
@@ -15,8 +15,6 @@ ADDRESSES_MAX = 65_536
 BURST_S = 5
 """An address that did nothing for so long may do so many seconds' writes at once: a client that starts registers all
 its services together."""
-IPV6_PREFIX_BITS = 64
-"""One customer has at least so much of IPv6: its addresses below it are one."""
 
 
 class Frontend(IntEnum):
@@ -24,19 +22,6 @@ class Frontend(IntEnum):
 
     HTTP = 0
     GRPC = 1
-
-
-def address_key(remote_ip: str) -> str:
-    """The text by which an address counts: itself for IPv4, also when mapped into IPv6; its /64 for IPv6."""
-    if ":" not in remote_ip:
-        return remote_ip
-    try:
-        address = ipaddress.IPv6Address(remote_ip.partition("%")[0])
-    except ValueError:
-        return remote_ip
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return f"{int(address) >> 128 - IPV6_PREFIX_BITS:x}/{IPV6_PREFIX_BITS}"
 
 
 class ClientAddress:
@@ -126,7 +111,7 @@ class AddressTable:
 
         ``is_exempt``: it may have any number.
         """
-        key = address_key(remote_ip)
+        key = caller_key(remote_ip)
         found = self._known.get(key)
         if found is None:
             self._forget_rested()

@@ -9,6 +9,7 @@ from werkzeug.datastructures import ImmutableDict
 from app.auth.access_control import AccessControl
 from app.auth.access_rules import AccessRule, Action, Scope
 from app.auth.decision_memo import DecisionMemo
+from app.auth.login_limits import LoginWait
 from app.auth.member_calls import CLIENT, Caller, Callers
 from app.auth.member_signer import MemberSigner
 from app.auth.users import Users
@@ -80,6 +81,9 @@ AUTHORIZATION, TOKEN_HEADER, BEARER = "authorization", "accesstoken", "Bearer "
 CALLER = "rollcall.caller"
 """Key of a WSGI environ: the ``Caller``, who was found out when the request came."""
 
+LOGIN_WAIT, AGAIN_MS = "rollcall.login_wait", "rollcall.again_ms"
+"""Keys of a WSGI environ: the call's ``LoginWait``; and, in place of an answer, when the call is to be made again."""
+
 ROUTE = "rollcall.route"
 """The key in a WSGI environ under which Flask's view leaves the row that answers."""
 
@@ -117,6 +121,8 @@ class Call:
     """What is known of the call, if it came before to the byte."""
     read: dict[str, Any] | None = None
     """The object in the body, if the loop read it before it left the call to the pool."""
+    login_wait: LoginWait | None = None
+    """Where a login in this call is kept while it waits; None for a call that nobody makes again."""
     _parameters: Parameters | None = field(default=None, repr=False)
 
     @property

@@ -85,6 +85,7 @@ def _session_of(call: Call, control: AccessControl) -> Session:
         AccessDenied: it names none, or its token is not good.
         TooManyLogins: it brings a password, at which nobody looks now.
         PasswordGiven: the event loop cannot tell.
+        LoginPutOff: nobody looks at it yet.
     """
     if token := token_of(call):
         return control.session(token)
@@ -95,7 +96,7 @@ def _session_of(call: Call, control: AccessControl) -> Session:
     if session is None:
         if call.on_loop:
             raise PasswordGiven
-        session = control.log_in(name, password, call.remote_ip)
+        session = control.log_in(name, password, call.remote_ip, call.login_wait)
     call.give_token(control.hop_token(session), _USER, _PASSWORD)
     return session
 

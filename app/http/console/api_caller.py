@@ -78,6 +78,7 @@ class ApiCaller:
             remote_ip=outer.remote_ip,
             context_path=outer.context_path,
             address=outer.address,
+            login_wait=outer.login_wait,
         )
         try:
             reply = answer_call(row, call, self._services)

@@ -50,11 +50,11 @@ def log_in(page: ConsolePage) -> Reply:
         return page.go("/")
     name, password = page.text("username"), parameters.get("password") or ""
     try:
-        session = control.log_in(name, password, page.call.remote_ip)
+        session = control.log_in(name, password, page.call.remote_ip, page.call.login_wait)
     except AccessDenied:
         return _form(page, "There is no such user, or the password is another.", 403)
     except TooManyLogins as error:
-        return _form(page, f"Too many wrong passwords: try again in {error.retry_after_s} s.", error.status)
+        return _form(page, f"Too many log in now: try again in {error.retry_after_s} s.", error.status)
     cookie = page.cookie_line(control.token_of(session), control.tokens.ttl_s)
     return Reply(303, b"", None, {"Location": _next(page), "Set-Cookie": cookie, "Cache-Control": "no-store"})
 

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import islice
 from time import perf_counter
 from typing import Any
@@ -13,6 +14,8 @@ from app.http.api.answers import error_reply, text_reply
 from app.http.api.browsers import OwnHosts
 from app.http.api.call import (
     ADDRESS,
+    AGAIN_MS,
+    LOGIN_WAIT,
     READ,
     ROUTE,
     ROUTES,
@@ -65,6 +68,7 @@ BODIES_BYTES_MAX = 512 * 1024 * 1024
 SWEEP_S = 1.0
 CHECKED_PER_TURN = 1_000
 """Connections whose times are checked in a row, in a third of a millisecond."""
+POOL_FULL = text_reply(503, "too many requests are under way, please try another server")
 WAITED_S = 1.0
 """After this process stood still, what is read for so long may have waited in its sockets."""
 
@@ -297,12 +301,25 @@ class HttpServer:
 
         def work() -> None:
             run.run(environ)
+            if (after_ms := environ.pop(AGAIN_MS, None)) is not None:
+                with suppress(RuntimeError):  # the loop has ended, and the connection with it
+                    self._loop.call_soon_threadsafe(self._loop.call_later, after_ms / 1_000, again)
+                return
             if self._counts:
                 route: Route | None = environ.get(ROUTE)
                 method, path = (environ["REQUEST_METHOD"], NO_ROUTE) if route is None else (route.method, route.path)
                 self._counted.count(method, path, run.status, perf_counter() - begun_s)
             if self._access_log.on:
                 self._log_access(connection, request, Reply(run.status, b""), begun_s)
+
+        def again() -> None:
+            environ["wsgi.input"].seek(0)
+            if connection.is_gone:
+                self._services.access.give_up(environ[LOGIN_WAIT])
+                connection.reply(POOL_FULL)  # which gives back what its body occupied
+            elif not pool.put(work):
+                self._services.access.give_up(environ[LOGIN_WAIT])
+                connection.reply(POOL_FULL)
 
         self.stats.pooled += 1  # before its thread runs, as the call may read it
         if pool.put(work):
@@ -311,7 +328,7 @@ class HttpServer:
         self.stats.pool_full += 1
         if self._counts:
             self._counted.count(request.method.decode("latin-1"), NO_ROUTE, 503, 0.0)
-        return text_reply(503, "too many requests are under way, please try another server")
+        return POOL_FULL
 
     def _log_access(self, connection: HttpConnection, request: Request, reply: Reply, begun_s: float) -> None:
         agent = request.block.named.get("user-agent", "")

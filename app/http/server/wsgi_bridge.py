@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
+from app.auth.login_limits import LoginWait
 from app.auth.member_calls import CLIENT, Caller
 from app.http.api.answers import INTERNAL_ERROR
-from app.http.api.call import CALLER, MEMBER_CERTIFICATE, Reply
+from app.http.api.call import AGAIN_MS, CALLER, LOGIN_WAIT, MEMBER_CERTIFICATE, Reply
 from app.http.server.connection import UNREAD_S, HttpConnection
 from app.http.server.reply_head import status_line
 from app.http.server.request_reader import Request, path_of
@@ -47,6 +48,7 @@ def make_environ(
         "SERVER_PROTOCOL": "HTTP/1.1",
         "SERVER_SOFTWARE": "rollcall",
         CALLER: caller,
+        LOGIN_WAIT: LoginWait(),
         "wsgi.version": (1, 0),
         "wsgi.url_scheme": "https" if connection.is_tls else "http",
         MEMBER_CERTIFICATE: connection.has_member_certificate,
@@ -78,10 +80,12 @@ class WsgiRun:
         self._headers: list[tuple[str, str]] = []
 
     def run(self, environ: dict[str, Any]) -> None:
-        """Call the application, and have the connection send the reply."""
+        """Call the application, and have the connection send the reply; none where the call is to be made again."""
         result: Iterable[bytes] = ()
         try:
             result = self._app(environ, self._start_response)
+            if AGAIN_MS in environ:
+                return
             reply = Reply(self._code, b"" if self._is_stream() else self._whole(result), None, head=self._head())
         except Exception:
             # The application answers its own failures; this one is of the code around it, or of a head it cannot have.

@@ -42,7 +42,7 @@ def login(call: Call, services: Services) -> Answer:
     if control.tokens is None:
         return _logged_in(OFF_TOKEN, OFF_TTL_S, name, is_admin=False, message=AUTH_IS_OFF)
     try:
-        session = control.log_in(name, values["password"], call.remote_ip)
+        session = control.log_in(name, values["password"], call.remote_ip, call.login_wait)
     except AccessDenied:
         return text_reply(403, UNKNOWN_USER)
     except TooManyLogins as error:

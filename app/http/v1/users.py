@@ -8,6 +8,7 @@ from app.auth.passwords import Passwords
 from app.auth.refusals import AUTH_IS_OFF, NOT_PERMITTED, AccessDenied
 from app.auth.user_rights import Pattern
 from app.http.api.answers import durable_elsewhere, json_reply, rest_refusal
+from app.http.api.audited import actor_of
 from app.http.api.call import Answer, Call, Reply, Services, route
 from app.http.input.schemas import load_parameters
 from app.http.input.user_schemas import (
@@ -122,7 +123,7 @@ def change_password(call: Call, services: Services) -> Answer:
     values = load_parameters(_CHANGE_PASSWORD, call.parameters)
     passwords = _passwords(services)
     try:
-        services.access.log_in(call.user, values["old"], call.remote_ip)
+        services.access.log_in(call.user, values["old"], actor_of(call, services).address, call.login_wait)
     except AccessDenied:
         return rest_refusal(401, "Old password is invalid")
     services.users.set_password(call.user, passwords.hash(values["new"]))

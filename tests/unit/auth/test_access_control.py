@@ -4,7 +4,7 @@ import jwt
 import pytest
 
 from app.auth.access_rules import LOGGED_IN, MEMBERS, READ, WRITE, admin, naming
-from app.auth.login_limits import OF_USER_MAX
+from app.auth.login_limits import CLEAN, OF_USER_MAX, LoginPutOff, LoginWait
 from app.auth.refusals import NOT_PERMITTED, TOKEN_INVALID, UNKNOWN_USER, AccessDenied, TooManyLogins
 from app.auth.user_rights import Resource
 from tests.support.auth import ADMIN, ADMIN_PASSWORD, PASSWORD, add_user, node_with_users, token_of
@@ -32,12 +32,56 @@ def test_a_wrong_login_says_nothing_of_what_was_wrong(node: FakeNode, name: str,
     assert refused.value.text == UNKNOWN_USER
 
 
-def test_after_too_many_wrong_ones_the_right_password_is_not_looked_at(node: FakeNode) -> None:
-    for number in range(OF_USER_MAX):
+def guess(node: FakeNode, name: str, count: int) -> None:
+    """Wrong passwords from many addresses."""
+    for number in range(count):
         with pytest.raises(AccessDenied):
-            node.access.log_in(ADMIN, "wrong wrong", f"10.0.0.{number}")
-    with pytest.raises(TooManyLogins):
-        node.access.log_in(ADMIN, ADMIN_PASSWORD, "10.0.1.1")
+            node.access.log_in(name, "wrong wrong", f"10.0.0.{number}")
+
+
+@pytest.mark.parametrize("name", [ADMIN, "nobody"])
+def test_after_too_many_wrong_ones_a_try_is_looked_at_when_it_has_waited(node: FakeNode, name: str) -> None:
+    guess(node, name, OF_USER_MAX)
+    wait = LoginWait()
+    with pytest.raises(LoginPutOff):
+        node.access.log_in(name, ADMIN_PASSWORD, "10.0.1.1", wait)
+    assert node.access.stats.logins_waited == 1
+    if name == ADMIN:
+        assert node.access.log_in(name, ADMIN_PASSWORD, "10.0.1.1", wait).user == ADMIN
+        assert node.access.log_in(name, ADMIN_PASSWORD, "10.0.1.1", LoginWait()).user == ADMIN  # trusted from now on
+    else:
+        with pytest.raises(AccessDenied, match=UNKNOWN_USER):
+            node.access.log_in(name, ADMIN_PASSWORD, "10.0.1.1", wait)
+
+
+def test_a_caller_that_cannot_come_again_waits_on_its_thread(node: FakeNode) -> None:
+    guess(node, ADMIN, OF_USER_MAX)
+    assert node.access.log_in(ADMIN, ADMIN_PASSWORD, "10.0.1.1").user == ADMIN
+
+
+def test_a_call_that_is_not_made_again_gives_its_place_back(node: FakeNode) -> None:
+    guess(node, ADMIN, OF_USER_MAX)
+    for _ in range(3 * CLEAN.most):
+        wait = LoginWait()
+        with pytest.raises(LoginPutOff):
+            node.access.log_in(ADMIN, ADMIN_PASSWORD, "10.0.1.1", wait)
+        node.access.give_up(wait)
+
+
+def test_a_try_that_finds_all_places_taken_is_put_off(node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert node.access.passwords is not None
+
+    def is_full(*_: object) -> bool:
+        raise TooManyLogins("too many logins are under way, please try again", 1)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(node.access.passwords, "is_right", is_full)
+        wait = LoginWait()
+        with pytest.raises(LoginPutOff):
+            node.access.log_in(ADMIN, ADMIN_PASSWORD, IP, wait)
+        with pytest.raises(TooManyLogins):
+            node.access.log_in(ADMIN, ADMIN_PASSWORD, IP)
+    assert node.access.log_in(ADMIN, ADMIN_PASSWORD, IP, wait).user == ADMIN
 
 
 @pytest.mark.parametrize("what", ["password", "tokens", "deleted", "made again"])

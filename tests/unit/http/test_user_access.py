@@ -2,20 +2,22 @@
 
 import json
 from functools import cache
+from urllib.parse import urlencode
 
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
 from app.auth.access_rules import Action, Scope, Target
-from app.auth.refusals import NOT_PERMITTED, TOKEN_EXPIRED, TOKEN_INVALID, UNKNOWN_USER
+from app.auth.login_limits import OF_USER_MAX
+from app.auth.refusals import NOT_PERMITTED, TOKEN_EXPIRED, TOKEN_INVALID, UNKNOWN_USER, AccessDenied
 from app.http import blueprints
 from app.http.api.call import ROUTES, Route
-from app.http.api.console_cookie import COOKIE
+from app.http.api.console_cookie import COOKIE, form_token
 from app.http.factory import create_app
-from tests.support.auth import ADMIN, ADMIN_PASSWORD, PASSWORD, add_user, node_with_users, token_of
-from tests.support.fake_node import FakeNode
-from tests.support.loops import SkippingLoop, run_loop
+from tests.support.auth import ADMIN, ADMIN_PASSWORD, AUTH_ON, PASSWORD, add_user, node_with_users, token_of
+from tests.support.fake_node import FakeNode, make_settings
+from tests.support.loops import SkippingLoop, run_loop, until
 from tests.support.served import served
 from tests.support.wire import Received
 
@@ -315,12 +317,90 @@ def test_a_list_of_a_group_is_no_call_about_the_service_that_it_names() -> None:
     assert ask(node, [f"GET {target} HTTP/1.1"], hot=True)[0].status == 403
 
 
-def test_a_password_on_a_call_is_throttled_like_a_login(hot: bool) -> None:
+def test_a_password_on_a_call_waits_like_a_login(hot: bool) -> None:
     node = node_with_users()
     requests = [f"GET {LIST}&username={ADMIN}&password=wrong{number} HTTP/1.1" for number in range(21)]
     answers = ask(node, requests, hot=hot)
-    assert [one.status for one in answers] == [403] * 20 + [429]
-    assert int({name.lower(): value for name, value in answers[-1].headers.items()}["retry-after"]) > 0
+    assert [one.status for one in answers] == [403] * 21
+    assert node.access.stats.logins_waited == 1
+
+
+NEW_ADDRESS = "10.8.8.8"
+CONSOLE_LOGIN = "/nacos/console/login"
+LOGINS = ("/nacos/v1/auth/login", "/nacos/v1/auth/users/login", "/nacos/v3/auth/user/login", CONSOLE_LOGIN)
+
+
+def guessed() -> FakeNode:
+    """A node at which somebody guessed the administrator's password from many addresses."""
+    node = node_with_users()
+    for number in range(OF_USER_MAX):
+        with pytest.raises(AccessDenied):
+            node.access.log_in(ADMIN, "wrong wrong", f"10.6.6.{number}")
+    return node
+
+
+def posted(path: str, *lines: str, method: str = "POST", **form: str) -> bytes:
+    """A request with a form."""
+    head = (f"{method} {path} HTTP/1.1", "Host: x", "Connection: close", *lines)
+    body = urlencode(form)
+    length = (f"Content-Length: {len(body)}", "Content-Type: application/x-www-form-urlencoded", "", body)
+    return "\r\n".join((*head, *length)).encode()
+
+
+@pytest.mark.parametrize("path", LOGINS)
+@pytest.mark.parametrize("password", [ADMIN_PASSWORD, "wrong wrong"])
+def test_after_guesses_a_login_from_a_new_address_is_answered(path: str, password: str) -> None:
+    node = guessed()
+    fields = {"form": form_token("c")} if path == CONSOLE_LOGIN else {}
+
+    async def main(_loop: SkippingLoop) -> int:
+        with served(node) as one:
+            request = posted(path, f"Cookie: {COOKIE}=c", username=ADMIN, password=password, **fields)
+            return (await one.reply(request, NEW_ADDRESS)).status
+
+    done = 303 if path == CONSOLE_LOGIN else 200
+    assert run_loop(main) == (done if password == ADMIN_PASSWORD else 403)
+    assert node.access.stats.logins_waited == 1
+
+
+@pytest.mark.parametrize("by_console", [False, True])
+def test_after_guesses_the_old_password_is_looked_at_too(by_console: bool) -> None:
+    node = guessed()
+    token = token_of(node, ADMIN)
+
+    async def main(_loop: SkippingLoop) -> int:
+        with served(node) as one:
+            if by_console:
+                fields = {"old-password": ADMIN_PASSWORD, "new-password": PASSWORD, "form": form_token(token)}
+                request = posted("/nacos/console/password", f"Cookie: {COOKIE}={token}", **fields)
+            else:
+                fields = {"oldPassword": ADMIN_PASSWORD, "newPassword": PASSWORD, "accessToken": token}
+                request = posted("/nacos/v1/auth/users/password", method="PUT", **fields)
+            return (await one.reply(request, NEW_ADDRESS)).status
+
+    assert run_loop(main) == (303 if by_console else 200)
+    assert node.access.stats.logins_waited == 1
+
+
+def test_logins_that_wait_hold_no_thread() -> None:
+    node = guessed()
+    node.settings = make_settings(**AUTH_ON, rollcall_http_threads="4")
+
+    async def main(loop: SkippingLoop) -> None:
+        with served(node) as one:
+            wires = [one.connect(f"10.8.8.{number}") for number in range(30)]
+            for wire in wires:
+                wire.send(posted(LOGINS[0], username=ADMIN, password=ADMIN_PASSWORD))
+            await until(lambda: node.access.stats.logins_waited == len(wires))
+            assert (await one.reply(posted(LOGINS[0], username="nobody", password="x"), CLIENT)).status == 403
+            for wire in wires[:10]:
+                wire.connection.cut()  # their places are given back
+            for wire in wires[10:]:
+                await until(lambda wire=wire: wire.received)  # type: ignore[misc]
+                assert wire.received.startswith(b"HTTP/1.1 200")
+            await until(lambda: not node.access._limits._waiting)
+
+    run_loop(main)
 
 
 def test_user_and_password_of_a_call_about_users_are_not_the_callers(host: Host) -> None:

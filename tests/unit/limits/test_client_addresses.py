@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.limits.client_addresses import BURST_S, AddressTable, ClientAddress, Frontend, address_key
+from app.limits.client_addresses import BURST_S, AddressTable, ClientAddress, Frontend
+from app.naming.model.ip_addresses import caller_key
 from app.naming.model.nacos_errors import TooManyRequests
 
 HTTP, GRPC = Frontend.HTTP, Frontend.GRPC
@@ -44,14 +45,14 @@ def writes_done(address: ClientAddress, tries: int = 1_000) -> int:
     ],
 )
 def test_an_ipv4_address_is_one_however_it_is_written_and_an_ipv6_address_is_its_64(ip: str, same: str) -> None:
-    assert address_key(ip) == address_key(same)
+    assert caller_key(ip) == caller_key(same)
 
 
 @pytest.mark.parametrize(
     ("ip", "other"), [("10.0.0.1", "10.0.0.2"), ("2001:db8:1:2::1", "2001:db8:1:3::1"), ("nonsense:1", "nonsense:2")]
 )
 def test_others_are_others(ip: str, other: str) -> None:
-    assert address_key(ip) != address_key(other)
+    assert caller_key(ip) != caller_key(other)
 
 
 class TestConnections:

@@ -1,0 +1,89 @@
+"""What an IP address is: the one reading of all its spellings, and the one way to write it before a port.
+
+An instance stays as its client wrote it. Whoever connects to it, names it in DNS or writes it before a port goes by the
+address that is read here.
+"""
+
+from ipaddress import AddressValueError, IPv4Address, IPv6Address, IPv6Network, ip_address
+from typing import cast
+
+Address = IPv4Address | IPv6Address
+CALLER_PREFIX_BITS = 64
+"""One customer has at least so much of IPv6: its addresses below it count as one caller."""
+_LOW_BITS = (1 << 32) - 1
+_COMPATIBLE = IPv6Network("::/96")
+_NAT64 = (IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"))
+"""RFC 6052 and RFC 8215. Of the second, a network chooses where in the address the IPv4 part stands."""
+_ISATAP = (0x0000_5EFE, 0x0200_5EFE)
+"""The third quarter of such an address, whose last is the IPv4 part (RFC 5214)."""
+
+
+def read_ip(text: str) -> Address | None:
+    """The address that a text is, whatever its case, zeros or brackets; None for a host name and all else.
+
+    An IPv4 address that is mapped into IPv6 is that IPv4 address. A zone stays.
+    """
+    if text.startswith("[") and text.endswith("]"):
+        text = text[1:-1]
+        if ":" not in text:
+            return None
+    try:
+        found = ip_address(text)
+    except (AddressValueError, ValueError):
+        return None
+    mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
+    return found if mapped is None else mapped
+
+
+def plain_ip(text: str) -> str:
+    """An address as all its spellings come to; any other text as it is."""
+    found = read_ip(text)
+    return text if found is None else str(found)
+
+
+def host_port(ip: str, port: object) -> str:
+    """``ip:port`` with an IPv6 address in brackets, for URLs, targets and people."""
+    host = plain_ip(ip)
+    return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
+
+
+def caller_key(remote_ip: str) -> str:
+    """The text by which a caller's address counts: IPv4 itself, also when mapped into IPv6; of IPv6 its /64."""
+    if ":" not in remote_ip:
+        return remote_ip
+    found = read_ip(remote_ip)
+    if not isinstance(found, IPv6Address):
+        return remote_ip if found is None else str(found)
+    return f"{int(found) >> 128 - CALLER_PREFIX_BITS:x}/{CALLER_PREFIX_BITS}"
+
+
+def reached_by(address: Address) -> list[Address]:
+    """The addresses that a connection to this one may end at: itself, without its zone, and IPv4 ones within it.
+
+    The last are those of NAT64, 6to4, Teredo and ISATAP, and of ``::a.b.c.d``.
+    """
+    if isinstance(address, IPv4Address):
+        return [address]
+    plain = IPv6Address(int(address))
+    number, found = int(plain), cast(list[Address], [plain])
+    if plain.ipv4_mapped is not None:
+        return [plain.ipv4_mapped]
+    if plain.sixtofour is not None:
+        found.append(plain.sixtofour)
+    if plain.teredo is not None:
+        found.extend(plain.teredo)
+    if any(plain in network for network in _NAT64):
+        found.extend(_of_nat64(number))
+    if (number >> 32) & _LOW_BITS in _ISATAP or (plain in _COMPATIBLE and number > 1):
+        found.append(IPv4Address(number & _LOW_BITS))
+    return found
+
+
+def _of_nat64(number: int) -> list[IPv4Address]:
+    """The IPv4 addresses that a prefix of 48, 56, 64 or 96 bits may leave (RFC 6052, 2.2); bits 64 to 71 are none."""
+    joined = (number >> 64 << 56) | (number & ((1 << 56) - 1))  # 120 bits, without the eight
+    starts = (48, 56, 64)
+    return [
+        IPv4Address(number & _LOW_BITS),
+        *(IPv4Address((joined >> (120 - start - 32)) & _LOW_BITS) for start in starts),
+    ]
