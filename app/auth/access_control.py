@@ -18,7 +18,7 @@ from app.auth.refusals import (
     TooManyLogins,
 )
 from app.auth.setup_secret import SetupSecret
-from app.auth.tokens import Tokens
+from app.auth.tokens import Tokens, id_of
 from app.auth.user_rights import Resource, Rights
 from app.auth.user_table import UserTable
 from app.config.auth_settings import AuthSettings
@@ -26,6 +26,7 @@ from app.config.auth_settings import AuthSettings
 HOP_TOKEN_MS = 20_000
 """A token is good for a minute at least."""
 HOP_TOKENS_MAX = 10_000
+ENDED_HERE_MAX = 1_024
 SESSIONS_MAX = 65_536
 """Tokens that are remembered: one for each client that logged in."""
 
@@ -37,6 +38,8 @@ class Session:
     user: str
     generation: str
     end_ms: int
+    token_id: str = ""
+    """That of its token; empty for one without."""
 
 
 @dataclass(slots=True)
@@ -91,6 +94,8 @@ class AccessControl:
         """By hash of the token."""
         self._hop_tokens: dict[str, tuple[str, int, str]] = {}
         """By user: generation, when it was made, token."""
+        self._ended_here: dict[str, None] = {}
+        """The ids of tokens that log-outs at this node ended, oldest first: their records may take a while, or fail."""
         self.stats = AccessStats()
 
     # --- who --------------------------------------------------------------------------------------
@@ -123,7 +128,7 @@ class AccessControl:
             if claims.begin_s * 1_000 <= user.set_ms:
                 raise AccessDenied(TOKEN_INVALID)
             generation = user.generation
-        return Session(claims.user, generation, claims.end_s * 1_000)
+        return Session(claims.user, generation, claims.end_s * 1_000, id_of(token))
 
     def _drop_ended(self) -> None:
         """Forget the sessions that ended, or without any the older half."""
@@ -140,6 +145,15 @@ class AccessControl:
         user = self.table.user(session.user)
         if user is None or user.generation != session.generation:
             raise AccessDenied(TOKEN_INVALID)
+        if session.token_id in user.ended or session.token_id in self._ended_here:
+            raise AccessDenied(TOKEN_INVALID)
+
+    def end_here(self, token: str) -> None:
+        """Refuse a token at this node from now on, whatever becomes of its record."""
+        if len(self._ended_here) >= ENDED_HERE_MAX:
+            del self._ended_here[next(iter(self._ended_here))]
+        self._ended_here[id_of(token)] = None
+        self.table.version += 1  # calls that were allowed are decided anew
 
     def log_in(self, name: str, password: str, ip: str, wait: LoginWait | None = None) -> Session:
         """The session of a user who gives the right password.

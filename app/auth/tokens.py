@@ -1,12 +1,15 @@
 """Tokens of users: JSON web tokens, signed by HMAC-SHA256 with the key that all members share."""
 
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 import jwt
 
 from app.auth.refusals import TOKEN_EXPIRED, TOKEN_INVALID, AccessDenied
+from app.naming.records.user_records import TOKEN_ID_CHARS
 
 ALGORITHM = "HS256"
 """The only one that is taken: a token that names another one, or none, is not looked at any further."""
@@ -40,7 +43,7 @@ class Tokens:
     def make(self, user: str, generation: str) -> str:
         """A token of a user, good from now on."""
         now_s = self._wall_ms() // 1_000
-        claims = {"sub": user, "iat": now_s, "exp": now_s + self.ttl_s, "gen": generation}
+        claims = {"sub": user, "iat": now_s, "exp": now_s + self.ttl_s, "gen": generation, "jti": secrets.token_hex(8)}
         return jwt.encode(claims, self._key, ALGORITHM)
 
     def read(self, token: str) -> TokenContent:
@@ -92,6 +95,11 @@ class Tokens:
         if claims["exp"] * 1_000 <= self._wall_ms():
             raise AccessDenied(TOKEN_EXPIRED)
         return claims
+
+
+def id_of(token: str) -> str:
+    """The id by which a token is ended. It leaves the signature out, which can be written in several ways."""
+    return sha256(token.rpartition(".")[0].encode("utf-8", "replace")).hexdigest()[:TOKEN_ID_CHARS]
 
 
 def _is_text(value: object) -> bool:

@@ -2,16 +2,28 @@
 
 import secrets
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from app.auth.user_table import UserTable
 from app.naming.model.events import Event, RecordChanged
 from app.naming.model.nacos_errors import InvalidParam, NacosError
+from app.naming.model.value_limits import WALL_MS_END
 from app.naming.records.record_keys import permission_key, role_key, user_key
 from app.naming.records.records import Records, Value
-from app.naming.records.user_records import ADMIN_ROLE, User, check_actions, check_name, check_resource, user_of
+from app.naming.records.user_records import (
+    ADMIN_ROLE,
+    ENDED_MAX,
+    User,
+    check_actions,
+    check_name,
+    check_resource,
+    user_of,
+)
 
 USERS_MAX, ROLES_MAX, PERMISSIONS_MAX = 10_000, 20_000, 20_000
 GENERATION_BYTES = 12
+KEPT_S = 600
+"""An ended token is remembered for so long after its time, as the clocks of other members may be behind."""
 CLOCKS_DIFFER_MS = 2_000
 """A revocation ends tokens that real Nacos makes within this time after it, too: its clock may be ahead of ours."""
 
@@ -84,7 +96,26 @@ class Users:
         generation = _new_generation()
 
         def change(old: Value | None) -> Value | None:
-            return old and {**old, "generation": generation, "setMs": self._revoked_ms(old)}
+            if old is None:
+                return None
+            return replace(user_of(name, old), generation=generation, set_ms=self._revoked_ms(old), ended={}).to_json()
+
+        self._put({user_key(name): change})
+
+    def end_token(self, name: str, token_id: str, end_s: int) -> None:
+        """End one token of a user, whose time is over at ``end_s``. One too many ends all tokens of the user."""
+        now_s, generation = self._wall_ms() // 1_000, _new_generation()
+
+        def change(old: Value | None) -> Value | None:
+            if old is None:
+                return None
+            user = user_of(name, old)
+            ended = {one: at_s for one, at_s in user.ended.items() if at_s + KEPT_S > now_s} | {
+                token_id: min(end_s, WALL_MS_END)
+            }
+            if len(ended) > ENDED_MAX:
+                ended, user = {}, replace(user, generation=generation, set_ms=self._revoked_ms(old))
+            return replace(user, ended=ended).to_json()
 
         self._put({user_key(name): change})
 

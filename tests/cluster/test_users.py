@@ -1,16 +1,29 @@
 """Users at three members that ask for them: all agree, a restart keeps them, and a right ends everywhere at once."""
 
+import base64
+import http.client
 import json
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from urllib.parse import urlencode
 
+import jwt
 import pytest
 
 from app.config.auth_settings import FIRST_ADMIN_FILE
 from app.naming.records.record_keys import USERS_TAG
 from distro.members.mapper import DistroMapper
-from tests.support.auth import ADMIN, ADMIN_PASSWORD, AUTH_ON, PASSWORD, UserClient, make_first_admin, setup_secret_of
+from tests.support.auth import (
+    ADMIN,
+    ADMIN_PASSWORD,
+    AUTH_ON,
+    PASSWORD,
+    TOKEN_KEY,
+    UserClient,
+    make_first_admin,
+    setup_secret_of,
+)
 from tests.support.processes import FAST, ClusterProcesses, Member, eventually
 from tests.support.sdk_client import SdkClient, run_client
 
@@ -18,6 +31,8 @@ ADMIN_PATH, USERS, ROLES, PERMISSIONS = (
     f"/v1/auth/{name}" for name in ("users/admin", "users", "roles", "permissions")
 )
 LIST = "/v1/ns/instance/list"
+LOGIN = "/nacos/v1/auth/login"
+TTL_S = 18_000
 LEARNS_S = 10.0
 """Until a member has what was written at another."""
 ENDS_S = 3.0
@@ -200,8 +215,87 @@ def test_a_stream_ends_with_its_token_and_its_subscription_before_any_push(clust
     run_client(main)
 
 
+def statuses_of(cluster: ClusterProcesses, token: str) -> list[int]:
+    """The status of a read with this token at each member."""
+    found = []
+    for member in cluster:
+        client = UserClient(member.address)
+        client.token = token
+        found.append(reads(client))
+    return found
+
+
+def nacos_token(name: str, made_s: int, *, says_when: bool) -> str:
+    """A token as real Nacos makes it with the cluster's key."""
+    claims = {"sub": name, "exp": made_s + TTL_S} | ({"iat": made_s} if says_when else {})
+    return jwt.encode(claims, base64.b64decode(TOKEN_KEY), "HS256")
+
+
+def test_a_log_out_ends_one_token_at_all_members(cluster: ClusterProcesses) -> None:
+    make_user(cluster, "lou", ("dev:*:*", "r"))
+    for member in cluster:
+        other, client = client_of(member, "lou"), client_of(member, "lou")
+        eventually(lambda token=client.token: statuses_of(cluster, token) == [200] * 3, LEARNS_S)
+        assert client.ask("POST", f"{USERS}/logout").status == 200
+        eventually(lambda token=client.token: statuses_of(cluster, token) == [403] * 3, ENDS_S)
+        assert statuses_of(cluster, other.token) == [200] * 3
+
+
+def test_a_revocation_ends_tokens_of_real_nacos_that_no_member_saw(cluster: ClusterProcesses) -> None:
+    boss = make_user(cluster, "ned", ("dev:*:*", "r"))
+    eventually(lambda: reads(client_of(cluster.members[2], "ned")) == 200, LEARNS_S)
+    begin_s = int(time.time())
+    eventually(lambda: time.time() >= begin_s + 1)  # they count whole seconds
+    made_s = begin_s + 1
+    tokens = [nacos_token("ned", made_s, says_when=says_when) for says_when in (True, False)]
+    seen = nacos_token("ned", made_s + 1, says_when=True)
+    eventually(lambda: statuses_of(cluster, seen) == [200] * 3, LEARNS_S)
+    assert boss.ask("DELETE", f"{USERS}/tokens", username="ned").status == 200
+    eventually(lambda: statuses_of(cluster, seen) == [403] * 3, ENDS_S)
+    for token in tokens:
+        assert statuses_of(cluster, token) == [403] * 3
+
+    async def main() -> None:
+        for member in cluster:
+            async with SdkClient(int(member.address.rpartition(":")[2]) + 1_000) as sdk:
+                await sdk.introduce()
+                where = {"namespace": "dev", "groupName": "DEFAULT_GROUP", "serviceName": "s"}
+                for token in tokens:
+                    answer = await sdk.send("ServiceQueryRequest", json.dumps(where).encode(), {"accessToken": token})
+                    assert answer.json()["errorCode"] == 403
+
+    run_client(main)
+
+
+def test_guesses_at_a_member_lock_nobody_out_there(cluster: ClusterProcesses) -> None:
+    make_user(cluster, "gus")
+    member = cluster.members[1]
+    client_of(member, "gus")  # from 127.0.0.1
+    for number in range(25):
+        assert from_address(member, f"127.0.1.{1 + number % 21}", "gus", "wrong wrong") in (403, 429)
+    before_s = time.monotonic()
+    assert from_address(member, "127.0.2.1", "gus", PASSWORD) == 200
+    assert time.monotonic() - before_s < 10.0
+    assert client_of(member, "gus").token
+
+
+def from_address(member: Member, ip: str, name: str, password: str) -> int:
+    """The status of a login from one of this machine's addresses."""
+    host, _, port = member.address.rpartition(":")
+    connection = http.client.HTTPConnection(host, int(port), source_address=(ip, 0), timeout=30)
+    with closing(connection):
+        headers = {"Content-Type": "application/x-www-form-urlencoded"}
+        connection.request("POST", LOGIN, urlencode({"username": name, "password": password}), headers)
+        return connection.getresponse().status
+
+
 def test_a_restart_keeps_users(cluster: ClusterProcesses) -> None:
-    make_user(cluster, "kim", ("dev:*:*", "r"))
+    boss = make_user(cluster, "kim", ("dev:*:*", "r"))
+    made_s = int(time.time())
+    assert boss.ask("DELETE", f"{USERS}/tokens", username="kim").status == 200
+    revoked = nacos_token("kim", made_s, says_when=True)
+    gone = client_of(cluster.members[0], "kim")
+    assert gone.ask("POST", f"{USERS}/logout").status == 200
     tokens = [client_of(member, "kim").token for member in cluster]
     for member in cluster:
         member.stop()
@@ -214,3 +308,4 @@ def test_a_restart_keeps_users(cluster: ClusterProcesses) -> None:
         assert reads(client) == 200
         client.token = token
         assert reads(client) == 200
+    assert statuses_of(cluster, gone.token) == statuses_of(cluster, revoked) == [403] * 3

@@ -7,8 +7,9 @@ from app.auth.refusals import AccessDenied, TooManyLogins
 from app.config.auth_settings import FIRST_ADMIN_FILE
 from app.http.api.call import Reply
 from app.http.api.console_cookie import LOGIN_PATH, NO_RIGHT_PATH
-from app.http.console.api_caller import ApiRefusal
+from app.http.console.api_caller import ApiCaller, ApiRefusal
 from app.http.console.page import HEADERS, ConsolePage, form_route, page_route
+from app.http.v1.users import LOGOUT
 
 
 @page_route(LOGIN_PATH, access=PUBLIC)
@@ -73,8 +74,16 @@ def _next(page: ConsolePage) -> str:
 
 @form_route("/console/logout", access=PUBLIC)
 def log_out(page: ConsolePage) -> Reply:
-    """Take the cookie away. The token it held is good until its time is over, or its user ends all tokens."""
-    headers = {**HEADERS, "Location": page.url(LOGIN_PATH, done="logged-out"), "Set-Cookie": page.cookie_line("", 0)}
+    """Take the cookie away, and end the token that it held."""
+    done = "logged-out"
+    if page.services.access.enabled:
+        try:
+            ApiCaller(page.call, page.services, page.cookie).send("POST", LOGOUT)
+        except ApiRefusal as refusal:
+            if refusal.status != 403:  # which is said of a token that has ended
+                done = "logged-out-here"
+        page.services.access.end_here(page.cookie)
+    headers = {**HEADERS, "Location": page.url(LOGIN_PATH, done=done), "Set-Cookie": page.cookie_line("", 0)}
     return Reply(303, b"", None, headers)
 
 

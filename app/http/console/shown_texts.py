@@ -16,6 +16,7 @@ DONE = {
     "permission-removed": "The permission was taken back.",
     "logged-out": "You are logged out.",
     "admin-made": "The administrator was created. Log in as this user.",
+    "logged-out-here": "You are logged out at this member. The others were not told, and take the session to its end.",
 }
 """What a page says first that one was sent to after a change."""
 _STEPS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))

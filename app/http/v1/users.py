@@ -10,6 +10,7 @@ from app.auth.user_rights import Pattern
 from app.http.api.answers import durable_elsewhere, json_reply, rest_refusal
 from app.http.api.audited import actor_of
 from app.http.api.call import Answer, Call, Reply, Services, route
+from app.http.api.user_access import token_of
 from app.http.input.schemas import load_parameters
 from app.http.input.user_schemas import (
     ChangePasswordSchema,
@@ -28,6 +29,7 @@ from app.naming.model.nacos_errors import NoRight
 from app.naming.records.record_keys import user_key
 
 USERS = ("/v1/auth/users", "/v1/auth")
+LOGOUT = "/v1/auth/users/logout"
 ROLES, PERMISSIONS = "/v1/auth/roles", "/v1/auth/permissions"
 _CREATE, _NEW_PASSWORD, _CHANGE_PASSWORD, _NAME = (
     LoginSchema(),
@@ -140,6 +142,17 @@ def end_tokens(call: Call, services: Services) -> Answer:
         return rest_refusal(403, NOT_PERMITTED)
     services.users.end_tokens(name)
     return _done("end tokens ok!")
+
+
+@route("POST", LOGOUT, access=LOGGED_IN, described=Described(DONE_RESULT))
+def log_out(call: Call, services: Services) -> Answer:
+    """End the token that the call brings, on all members."""
+    if other := _elsewhere(call, services):
+        return other
+    token = token_of(call)
+    session = services.access.session(token)
+    services.users.end_token(session.user, session.token_id, session.end_ms // 1_000)
+    return _done("logout ok!")
 
 
 @route("DELETE", *USERS, access=admin(WRITE), described=Described(DONE_RESULT, takes=(UserNameSchema,)))

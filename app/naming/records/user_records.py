@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from app.naming.model.json_fields import FROM_RECORD, Fields
@@ -14,8 +14,12 @@ NAME_CHARS_MAX = 128
 RESOURCE_CHARS_MAX = 1_024
 HASH_CHARS_MAX = 512
 GENERATION_CHARS_MAX = 64
+TOKEN_ID_CHARS = 32
+ENDED_MAX = 512
+"""Tokens of a user that log-outs ended and whose time is not over."""
 ACTIONS = ("r", "w", "rw")
 ADMIN_ROLE = "ROLE_ADMIN"
+_TOKEN_ID = re.compile(rf"[0-9a-f]{{{TOKEN_ID_CHARS}}}")
 _HASH = re.compile(r"\$argon2id\$[\x21-\x7e]+")
 
 
@@ -28,10 +32,13 @@ class User:
     generation: str
     set_ms: int
     """Tokens of real Nacos that were made until then have ended. Each new password and each end of tokens moves it."""
+    ended: Mapping[str, int] = field(default_factory=dict)
+    """The tokens of this generation that log-outs ended, by their id, with the end of their time (s)."""
 
     def to_json(self) -> dict[str, Any]:
         """The value of the user's record."""
-        return {"password": self.password_hash, "generation": self.generation, "setMs": self.set_ms}
+        value = {"password": self.password_hash, "generation": self.generation, "setMs": self.set_ms}
+        return value | ({"ended": dict(self.ended)} if self.ended else {})
 
 
 def user_of(name: str, value: Mapping[str, Any]) -> User:
@@ -45,7 +52,12 @@ def user_of(name: str, value: Mapping[str, Any]) -> User:
     if not _HASH.fullmatch(password_hash):
         raise InvalidParam("field 'password' of a user should be a hash by argon2id")
     generation = fields.required("generation", GENERATION_CHARS_MAX)
-    return User(name, password_hash, generation, fields.whole("setMs", None, 0, WALL_MS_END - 1))
+    ended = fields.whole_object("ended") if fields.has("ended") else {}
+    if len(ended) > ENDED_MAX or not all(map(_TOKEN_ID.fullmatch, ended)):
+        raise InvalidParam(f"field 'ended' of a user should hold ids of tokens, {ENDED_MAX} at most")
+    ends = Fields(ended, FROM_RECORD, " of a user's ended tokens")
+    ended = {one: ends.whole(one, None, 0, WALL_MS_END) for one in ended}
+    return User(name, password_hash, generation, fields.whole("setMs", None, 0, WALL_MS_END - 1), ended)
 
 
 def check_name(what: str, name: str) -> None:

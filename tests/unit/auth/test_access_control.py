@@ -1,12 +1,17 @@
 """Whose a token is, and for how long."""
 
+import string
+
 import jwt
 import pytest
 
+from app.auth.access_control import ENDED_HERE_MAX
 from app.auth.access_rules import LOGGED_IN, MEMBERS, READ, WRITE, admin, naming
 from app.auth.login_limits import CLEAN, OF_USER_MAX, LoginPutOff, LoginWait
 from app.auth.refusals import NOT_PERMITTED, TOKEN_INVALID, UNKNOWN_USER, AccessDenied, TooManyLogins
+from app.auth.tokens import id_of
 from app.auth.user_rights import Resource
+from app.naming.records.user_records import ENDED_MAX
 from tests.support.auth import ADMIN, ADMIN_PASSWORD, PASSWORD, add_user, node_with_users, token_of
 from tests.support.fake_node import FakeNode
 
@@ -199,6 +204,91 @@ def test_a_revocation_holds_when_the_clock_goes_back(node: FakeNode) -> None:
     node.users.end_tokens("bob")
     with pytest.raises(AccessDenied, match=TOKEN_INVALID):
         node.access.session(token)
+
+
+def respelt(token: str) -> str:
+    """The same token with another last character: two bits of it mean nothing, to some releases of PyJWT too."""
+    letters = string.ascii_uppercase + string.ascii_lowercase + string.digits + "-_"
+    return token[:-1] + letters[letters.index(token[-1]) ^ 1]
+
+
+def end(node: FakeNode, token: str) -> None:
+    """End one token, as its log-out does."""
+    session = node.access.session(token)
+    node.users.end_token(session.user, session.token_id, session.end_ms // 1_000)
+
+
+def test_a_log_out_ends_one_token_however_it_is_written(node: FakeNode) -> None:
+    token, other = add_user(node, "bob"), token_of(node, "bob")
+    assert token != other
+    assert id_of(respelt(token)) == id_of(token)
+    end(node, token)
+    for one in (token, respelt(token)):
+        with pytest.raises(AccessDenied, match=TOKEN_INVALID):
+            node.access.session(one)
+    assert node.access.session(other).user == "bob"
+    assert node.access.session(token_of(node, "bob")).user == "bob"
+
+
+def test_a_log_out_ends_a_token_of_real_nacos(node: FakeNode) -> None:
+    add_user(node, "bob")
+    token = nacos_token(node, "bob", iat=node.wall_ms() // 1_000 + 1, exp=1 << 50)
+    end(node, token)
+    with pytest.raises(AccessDenied, match=TOKEN_INVALID):
+        node.access.session(token)
+
+
+def test_a_log_out_is_refused_at_once_where_it_was_made(node: FakeNode) -> None:
+    token, version = add_user(node, "bob"), node.access.table.version
+    node.access.end_here(token)
+    with pytest.raises(AccessDenied, match=TOKEN_INVALID):
+        node.access.session(respelt(token))
+    assert node.access.table.version > version, "decisions that were remembered are made anew"
+    for _ in range(2 * ENDED_HERE_MAX):
+        node.access.end_here(token_of(node, "bob"))
+    assert len(node.access._ended_here) == ENDED_HERE_MAX
+
+
+def test_ended_tokens_are_forgotten_with_their_time_and_bounded(node: FakeNode) -> None:
+    tokens = [add_user(node, "bob")] + [token_of(node, "bob") for _ in range(ENDED_MAX)]
+    for token in tokens[:-1]:
+        end(node, token)
+    user = node.access.table.user("bob")
+    assert user is not None
+    assert len(user.ended) == ENDED_MAX
+    end(node, tokens[-1])
+    changed = node.access.table.user("bob")
+    assert changed is not None
+    assert (len(changed.ended), changed.generation == user.generation) == (0, False), "all tokens ended"
+    assert all(refused(node, token) for token in tokens)
+    end(node, token_of(node, "bob"))
+    node.later_ms += 30 * 86_400_000
+    last = token_of(node, "bob")
+    end(node, last)
+    changed = node.access.table.user("bob")
+    assert changed is not None
+    assert len(changed.ended) == 1
+
+
+def refused(node: FakeNode, token: str) -> bool:
+    try:
+        node.access.session(token)
+    except AccessDenied:
+        return True
+    return False
+
+
+def test_a_new_password_and_the_end_of_all_tokens_need_no_list(node: FakeNode) -> None:
+    for change in (lambda: node.users.end_tokens("bob"), lambda: revoke(node, "bob", "password")):
+        if node.access.table.user("bob") is None:
+            add_user(node, "bob")
+        token = token_of(node, "bob")
+        end(node, token)
+        change()
+        user = node.access.table.user("bob")
+        assert user is not None
+        assert not user.ended
+        assert refused(node, token)
 
 
 def test_what_a_user_may_do(node: FakeNode) -> None:

@@ -48,6 +48,13 @@ def test_keys_are_told_apart_and_have_one_owner() -> None:
         (user_key("bob"), {"password": "plain", "generation": "g", "setMs": 1}),
         (user_key("bob"), {"password": HASH, "generation": 7, "setMs": 1}),
         (user_key("b\nob"), {"password": HASH, "generation": "g", "setMs": 1}),
+        (user_key("bob"), {"password": HASH, "generation": "g", "setMs": 1, "ended": [1]}),
+        (user_key("bob"), {"password": HASH, "generation": "g", "setMs": 1, "ended": {"no id": 1}}),
+        (user_key("bob"), {"password": HASH, "generation": "g", "setMs": 1, "ended": {"0" * 32: "1"}}),
+        (
+            user_key("bob"),
+            {"password": HASH, "generation": "g", "setMs": 1, "ended": {f"{n:032x}": 1 for n in range(999)}},
+        ),
         (role_key("dev", " bob"), {}),
         (permission_key("dev", "x", ":*:*"), {}),
         (permission_key("dev", "rw", "dev"), {}),

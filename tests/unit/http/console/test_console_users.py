@@ -55,6 +55,36 @@ def test_who_is_not_logged_in_is_sent_to_log_in_and_back(users_node: FakeNode) -
     assert browser.get("/").status_code == 303
 
 
+def test_a_log_out_ends_the_session_and_not_the_others(users_node: FakeNode) -> None:
+    first, second = as_user(users_node, "reader"), as_user(users_node, "reader")
+    cookies = [one.client.get_cookie(COOKIE, path="/").value for one in (first, second)]
+    assert first.get("/console/services").status_code == 200
+    answer = first.send("/console/logout", "/")
+    assert "done=logged-out" in answer.headers["Location"].split("&")[-1]
+    assert f"{COOKIE}=" in answer.headers["Set-Cookie"]
+    first.client.set_cookie(COOKIE, cookies[0])  # somebody kept it
+    assert first.get("/console/services").status_code == 303
+    api = {"Authorization": f"Bearer {cookies[0]}"}
+    refused = first.client.get("/nacos/v1/ns/instance/list?serviceName=s&namespaceId=dev", headers=api)
+    assert refused.status_code == 403
+    assert second.get("/console/services").status_code == 200
+    assert "logged out" in first.client.get(answer.headers["Location"]).text
+
+
+def test_a_log_out_that_the_others_do_not_hear_of_says_so(users_node: FakeNode) -> None:
+    browser = as_user(users_node, "reader")
+    form = browser.token("/")
+    cookie = browser.client.get_cookie(COOKIE, path="/").value
+    users_node.disk.full = True
+    try:
+        answer = browser.client.post("/nacos/console/logout", data={"form": form})
+    finally:
+        users_node.disk.full = False
+    assert "done=logged-out-here" in answer.headers["Location"]
+    browser.client.set_cookie(COOKIE, cookie)
+    assert browser.get("/console/services").status_code == 303
+
+
 @pytest.mark.parametrize(
     "wanted",
     [
