@@ -6,28 +6,28 @@ A name is resolved once, and the address that was looked at is the one that is c
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
 from app.config.addresses import is_this_machine
 from app.config.settings import RPC_CLUSTER_OFFSET, RPC_SDK_OFFSET
+from app.naming.model.ip_addresses import Address, host_port, reached_by
 from distro.model.types import Member
 
 Network = IPv4Network | IPv6Network
-Address = IPv4Address | IPv6Address
 PORT_OFFSETS = (0, RPC_SDK_OFFSET, RPC_CLUSTER_OFFSET)
 """Of a member's ports from the one that it is listed with."""
 ADDRESSES_MAX = 4
 """Of a name, that are tried one after the other."""
-NAT64 = IPv6Network("64:ff9b::/96")
-COMPATIBLE = IPv6Network("::/96")
-LOW_BITS = (1 << 32) - 1
 REFUSED: tuple[Network, ...] = tuple(
     ip_network(text)
     for text in (
         *("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "240.0.0.0/4"),
         *("::/128", "::1/128", "fe80::/10", "ff00::/8"),
-        # The metadata services of clouds that are not link-local: Alibaba's, Oracle's, and AWS's over IPv6.
-        *("100.100.100.200/32", "192.0.0.192/32", "fd00:ec2::254/128"),
+        # A network's own NAT64 (RFC 8215) reaches any IPv4 address, which may stand anywhere in the address.
+        "64:ff9b:1::/48",
+        # The metadata services of clouds that are not link-local: Alibaba's, Oracle's, Azure's, and over IPv6 AWS's and
+        # Google's.
+        *("100.100.100.200/32", "192.0.0.192/32", "168.63.129.16/32", "fd00:ec2::254/128", "fd20:ce::254/128"),
     )
 )
 
@@ -61,11 +61,11 @@ class CheckTargets:
         return allowed[:ADDRESSES_MAX]
 
     def _refusal(self, address: Address, port: int) -> str | None:
-        real = embedded(address)
-        if self._is_member_port(str(real), port):
-            return f"{real}:{port} is a port of a member"
-        if any(real in network for network in REFUSED) and not any(real in network for network in self._allowed):
-            return f"{real} is in no network that rollcall.healthCheck.allow names"
+        for one in reached_by(address):
+            if self._is_member_port(str(one), port):
+                return f"{host_port(str(one), port)} is a port of a member"
+            if any(one in network for network in REFUSED) and not any(one in network for network in self._allowed):
+                return f"{one} is in no network that rollcall.healthCheck.allow names"
         return None
 
 
@@ -83,23 +83,9 @@ class MemberPorts:
         return is_port and (self._is_listed(ip) or is_this_machine(ip))
 
 
-def embedded(address: Address) -> Address:
-    """The IPv4 address that an IPv6 address stands for; other addresses as they are."""
-    if isinstance(address, IPv4Address):
-        return address
-    plain = IPv6Address(int(address))  # without a zone
-    if plain.ipv4_mapped is not None:
-        return plain.ipv4_mapped
-    if plain.sixtofour is not None:
-        return plain.sixtofour
-    if plain in NAT64 or (plain in COMPATIBLE and int(plain) > 1):
-        return IPv4Address(int(plain) & LOW_BITS)
-    return plain
-
-
 def _look_up(host: str) -> list[Address]:
     with suppress(ValueError):
-        return [ip_address(host)]
+        return [ip_address(host.removeprefix("[").removesuffix("]"))]
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except UnicodeError:

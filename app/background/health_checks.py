@@ -13,6 +13,7 @@ from app.background.check_targets import CheckTargets, TargetRefusedError
 from app.naming.health.check_headers import headers_of
 from app.naming.health.checks import Check, CheckBoard, CheckedCluster, CheckResult, ClusterKey, LastCheck
 from app.naming.health.fair_queue import FairQueue
+from app.naming.model.ip_addresses import plain_ip
 from app.naming.model.meta import HealthChecker
 from app.naming.model.nacos_errors import StorageError
 from app.naming.model.switches import SwitchDomain
@@ -182,7 +183,7 @@ def make_check(ip: str, port: int, checker: HealthChecker, targets: CheckTargets
     """
     if not 0 < port <= PORT_MAX:
         return CheckResult.REFUSED
-    host = ip.strip("[]")
+    host = plain_ip(ip)
     try:
         addresses = targets.resolve(host, port)
         if checker.kind == "TCP":

@@ -12,8 +12,8 @@ CALLER_PREFIX_BITS = 64
 """One customer has at least so much of IPv6: its addresses below it count as one caller."""
 _LOW_BITS = (1 << 32) - 1
 _COMPATIBLE = IPv6Network("::/96")
-_NAT64 = (IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"))
-"""RFC 6052 and RFC 8215. Of the second, a network chooses where in the address the IPv4 part stands."""
+_NAT64 = IPv6Network("64:ff9b::/96")
+"""RFC 6052."""
 _ISATAP = (0x0000_5EFE, 0x0200_5EFE)
 """The third quarter of such an address, whose last is the IPv4 part (RFC 5214)."""
 
@@ -37,14 +37,25 @@ def read_ip(text: str) -> Address | None:
 
 def plain_ip(text: str) -> str:
     """An address as all its spellings come to; any other text as it is."""
-    found = read_ip(text)
+    found = read_ip(text) if ":" in text else None
     return text if found is None else str(found)
+
+
+def packed_ip(text: str) -> bytes | None:
+    """Four or sixteen bytes of an address, without its zone; None for what is none, such as a host name."""
+    found = read_ip(text)
+    return None if found is None else found.packed
 
 
 def host_port(ip: str, port: object) -> str:
     """``ip:port`` with an IPv6 address in brackets, for URLs, targets and people."""
     host = plain_ip(ip)
     return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
+
+
+def is_same_ip(one: str, other: str) -> bool:
+    """Whether two texts are the same address, or the same text."""
+    return one == other or (":" in one and plain_ip(one) == plain_ip(other))
 
 
 def caller_key(remote_ip: str) -> str:
@@ -72,18 +83,6 @@ def reached_by(address: Address) -> list[Address]:
         found.append(plain.sixtofour)
     if plain.teredo is not None:
         found.extend(plain.teredo)
-    if any(plain in network for network in _NAT64):
-        found.extend(_of_nat64(number))
-    if (number >> 32) & _LOW_BITS in _ISATAP or (plain in _COMPATIBLE and number > 1):
+    if (number >> 32) & _LOW_BITS in _ISATAP or plain in _NAT64 or (plain in _COMPATIBLE and number > 1):
         found.append(IPv4Address(number & _LOW_BITS))
     return found
-
-
-def _of_nat64(number: int) -> list[IPv4Address]:
-    """The IPv4 addresses that a prefix of 48, 56, 64 or 96 bits may leave (RFC 6052, 2.2); bits 64 to 71 are none."""
-    joined = (number >> 64 << 56) | (number & ((1 << 56) - 1))  # 120 bits, without the eight
-    starts = (48, 56, 64)
-    return [
-        IPv4Address(number & _LOW_BITS),
-        *(IPv4Address((joined >> (120 - start - 32)) & _LOW_BITS) for start in starts),
-    ]

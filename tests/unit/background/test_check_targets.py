@@ -1,12 +1,12 @@
 """Where a health check may connect to."""
 
 import socket
-from ipaddress import ip_address, ip_network
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any
 
 import pytest
 
-from app.background.check_targets import CheckTargets, MemberPorts, TargetRefusedError, embedded
+from app.background.check_targets import CheckTargets, MemberPorts, TargetRefusedError
 from app.config.addresses import first_address
 from distro.model.types import Member, MemberState
 
@@ -73,7 +73,61 @@ def test_no_network_allows_a_members_own_ports(offset: int) -> None:
     assert targets.resolve("10.0.0.3", 8_848 + offset) == ["10.0.0.3"]
 
 
-def test_what_an_address_stands_for() -> None:
-    assert embedded(ip_address("::1")) == ip_address("::1")
-    assert embedded(ip_address("::ffff:10.0.0.1")) == ip_address("10.0.0.1")
-    assert embedded(ip_address("2001:db8::1")) == ip_address("2001:db8::1")
+METADATA = ("169.254.169.254", "168.63.129.16", "100.100.100.200", "127.0.0.1")
+
+
+def in_ipv6(text: str) -> list[str]:
+    """The IPv6 addresses by which a network may reach an IPv4 one."""
+    number = int(IPv4Address(text))
+    high, low = number >> 16, number & 0xFFFF
+    local = 0x0064_FF9B_0001 << 80
+    in_48 = local | high << 64 | low << 40
+    in_56 = local | (number >> 24) << 64 | (number & 0xFFFFFF) << 32
+    in_64 = local | 7 << 64 | number << 24
+    return [
+        f"::ffff:{text}",
+        f"::FFFF:{high:X}:{low:X}",
+        f"0:0:0:0:0:ffff:{high:x}:{low:x}",
+        f"::{text}",
+        f"64:ff9b::{text}",
+        f"64:ff9b:1::{text}",
+        f"64:ff9b:1:fffe::{text}",
+        f"64:ff9b:1:1:2:3:{high:x}:{low:x}",
+        *(str(IPv6Address(one)) for one in (in_48, in_56, in_64)),
+        f"2002:{high:x}:{low:x}::",
+        f"2002:{high:x}:{low:x}:1::7",
+        f"2001:db8::5efe:{text}",
+        f"2001:db8::200:5efe:{text}",
+        f"2001:0:{high:x}:{low:x}::",  # Teredo's server
+        f"2001:0:102:304:0:0:{high ^ 0xFFFF:x}:{low ^ 0xFFFF:x}",  # and its client
+    ]
+
+
+@pytest.mark.parametrize("address", METADATA)
+def test_an_address_is_refused_in_every_form_of_ipv6(address: str) -> None:
+    for host in [address, *in_ipv6(address), *(f"[{one}]" for one in in_ipv6(address))]:
+        with pytest.raises(TargetRefusedError):
+            NOWHERE.resolve(host, 80)
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["168.63.33040", "0xa8.0x3f.0x81.0x10", "2822734096", "0250.077.0201.020", "fd00:0ec2::0254", "FD20:CE::254"],
+)
+def test_an_address_is_refused_in_every_spelling(host: str) -> None:
+    with pytest.raises(TargetRefusedError):
+        NOWHERE.resolve(host, 80)
+
+
+def test_forms_of_ipv6_for_allowed_addresses_are_allowed() -> None:
+    for host in in_ipv6("10.1.2.3"):
+        if not host.startswith(("64:ff9b:1:", "2001:0:", "2001::")):
+            assert NOWHERE.resolve(host, 80) == [str(ip_address(host))]
+
+
+def test_a_name_is_refused_for_what_it_resolves_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    for ip in in_ipv6("168.63.129.16"):
+        answer = [(socket.AF_INET6, socket.SOCK_STREAM, 6, "", (ip, 0, 0, 0))]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, answer=answer, **__: answer)
+        with pytest.raises(TargetRefusedError):
+            NOWHERE.resolve("metadata.example", 80)
