@@ -11,6 +11,7 @@ from app.http.api.answers import filter_error, text_reply
 from app.http.api.call import Answer, Call, Reply, Services, route
 from app.http.shapes.described import ERROR_TEXT, FILTER_ERROR, Described
 from app.http.shapes.instance_shapes import TARGETS
+from app.naming.model.ip_addresses import host_port
 from app.naming.model.keys import group_of, short_name_of
 from app.naming.model.model import Instance
 from app.naming.wire.service_info import shown
@@ -20,6 +21,8 @@ CONTENT_TYPE = "application/json; charset=UTF-8"
 """As real Nacos has it; Prometheus takes no other type than JSON."""
 TARGETS_MAX = 100_000
 """Of one answer, some 40 MB; there are narrower calls."""
+OURS = frozenset(("job", "instance", "le", "quantile"))
+"""Labels by which Prometheus tells series apart: whose they are, and the parts of a histogram and a summary."""
 LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 
@@ -77,21 +80,23 @@ def _targets(services: Services, namespace: str, service: str) -> Iterator[bytes
     """
     view = services.naming.service_view(namespace, service)
     for one in view.instances if view else ():
-        host = f"[{one.ip}]" if ":" in one.ip else one.ip
-        yield orjson.dumps({"targets": [f"{host}:{one.port}"], "labels": labels_of(namespace, service, one)})
+        yield orjson.dumps({"targets": [host_port(one.ip, one.port)], "labels": labels_of(namespace, service, one)})
 
 
 def labels_of(namespace: str, service: str, instance: Instance) -> dict[str, Any]:
     """The labels of a target: its cluster, where it belongs, and its metadata.
 
     Metadata whose name is no label is left out, as Prometheus would refuse the whole answer; and so is what begins
-    with two underscores: a client that registers must not choose where and what Prometheus scrapes.
+    with two underscores or is in ``OURS``: a client that registers must not choose where and what Prometheus scrapes,
+    nor whose series they are.
     """
-    labels = {}
-    for name, value in (shown(instance.metadata) or {}).items():
+    labels: dict[str, str | None] = {}
+    metadata = shown(instance.metadata) or {}
+    for name in sorted(metadata):
         label = name.replace(".", "_").replace("-", "_")
-        if LABEL.fullmatch(label) and not label.startswith("__"):
-            labels[label] = value
+        is_label = LABEL.fullmatch(label) and not label.startswith("__") and label not in OURS
+        if is_label and (label == name or label not in metadata):
+            labels.setdefault(label, metadata[name])
     return labels | {
         "__meta_clusterName": instance.cluster_name,
         "__meta_rollcall_namespace": namespace,

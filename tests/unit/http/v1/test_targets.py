@@ -4,6 +4,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from app.http.v1 import targets
+from app.naming.model.model import Instance
 from app.naming.registry.operations import RegisterInstance
 from tests.support.fake_node import FakeNode, make_settings
 
@@ -41,7 +42,11 @@ def test_a_target_has_its_cluster_its_place_and_its_metadata(node: FakeNode, cli
 
 
 @pytest.mark.parametrize(
-    "name", ["x y", "9a", "é", "__address__", "__scheme__", "--metrics-path--", "a{", "__meta_clusterName"]
+    "name",
+    [
+        *("x y", "9a", "é", "__address__", "__scheme__", "--metrics-path--", "a{", "__meta_clusterName"),
+        *("job", "instance", "le", "quantile", "__param_module", "..param.module", "__name__", "__scrape_interval__"),
+    ],
 )
 def test_a_client_chooses_no_label_that_prometheus_goes_by_or_refuses(
     node: FakeNode, client: FlaskClient, name: str
@@ -50,6 +55,29 @@ def test_a_client_chooses_no_label_that_prometheus_goes_by_or_refuses(
     (one,) = client.get(PATH).get_json()
     assert "evil" not in one["labels"].values()
     assert one["labels"]["team"] == "x"
+
+
+def test_of_names_that_make_one_label_the_label_itself_counts_or_the_first(node: FakeNode) -> None:
+    for names, value in ((["a-b", "a.b", "a_b"], "a_b"), (["a_b", "a.b"], "a_b"), (["a.b", "a-b"], "a-b")):
+        one = Instance("10.0.0.1", 80, metadata={name: name for name in names})
+        assert targets.labels_of("public", "g@@a", one)["a_b"] == value
+
+
+@pytest.mark.parametrize(
+    ("ip", "target"),
+    [
+        ("[fe80::1]", "[fe80::1]:80"),
+        ("[FE80:0::1]", "[fe80::1]:80"),
+        ("2001:DB8::1", "[2001:db8::1]:80"),
+        ("::ffff:10.0.0.1", "10.0.0.1:80"),
+        ("fe80::1%eth0", "[fe80::1%eth0]:80"),
+        ("host.example", "host.example:80"),
+    ],
+)
+def test_a_target_is_an_address_that_can_be_scraped(node: FakeNode, client: FlaskClient, ip: str, target: str) -> None:
+    put(node, "g@@a", ip)
+    assert client.get(PATH).get_json()[0]["targets"] == [target]
+    assert node.naming.service_view("public", "g@@a").instances[0].ip == ip  # type: ignore[union-attr]
 
 
 def test_narrower_calls(node: FakeNode, client: FlaskClient) -> None:
