@@ -1,7 +1,6 @@
 """Resource records as bytes (RFC 1035, 2782, 6891, 8482, 8914)."""
 
 import ipaddress
-import socket
 from struct import Struct
 
 from app.dns.dns_query import OPT, name_of
@@ -55,27 +54,14 @@ def opt_record(flags: int, extended_code: int = 0, reason: tuple[int, bytes] | N
     return _OPT.pack(0, OPT, EDNS_PAYLOAD_BYTES, extended_code, 0, flags & 0x8000, len(option)) + option
 
 
-def packed_ip(text: str) -> bytes | None:
-    """Four or sixteen bytes of an address; None for what is none, such as a host name."""
-    try:
-        return socket.inet_pton(socket.AF_INET6 if ":" in text else socket.AF_INET, text)
-    except (OSError, ValueError):
-        return None
-
-
 def ip_of_label(label: bytes) -> str | None:
-    """The address that a label of hex digits stands for, as ``plain_ip`` writes it; None for any other label."""
+    """The address that a label of hex digits stands for, written without a zone; None for any other label."""
     if len(label) not in (8, 32):
         return None
     try:
         return str(ipaddress.ip_address(bytes.fromhex(label.decode("ascii"))))
     except ValueError:
         return None
-
-
-def plain_ip(text: str) -> str:
-    """An address as all its ways of writing come to."""
-    return str(ipaddress.ip_address(text)) if ":" in text else text
 
 
 def host_name(text: str) -> bytes | None:

@@ -1,6 +1,7 @@
 """The records of one service in one state, made once, of which each query gets some in its turn."""
 
 from collections.abc import Sequence
+from ipaddress import ip_address
 from operator import attrgetter
 from random import Random
 from typing import NamedTuple
@@ -11,13 +12,12 @@ from app.dns.resource_records import (
     SRV,
     A,
     host_name,
-    packed_ip,
-    plain_ip,
     pointer,
     record,
     srv_data,
     srv_weights,
 )
+from app.naming.model.ip_addresses import packed_ip
 from app.naming.model.model import Instance, ServiceView
 from app.naming.wire.service_info import by_health, shows_all_healthy
 
@@ -116,7 +116,8 @@ class ServiceAddresses:
         """Whether an instance has this address, healthy or not: its target may have been answered before."""
         if self._ips is None:
             self._ips = set(map(_IP, self.view.instances))
-            self._ips |= {plain_ip(one) for one in self._ips if ":" in one and packed_ip(one)}
+            of_ipv6 = [packed_ip(one) for one in self._ips if ":" in one]
+            self._ips |= {str(ip_address(one)) for one in of_ipv6 if one is not None}
         return ip in self._ips
 
     def srv(self, count: int, room: int, at: int) -> tuple[int, int, bytes, bool]:
@@ -154,7 +155,7 @@ class ServiceAddresses:
         return taken, added, bytes(body), taken < wanted
 
     def _make_targets(self) -> list[SrvTarget]:
-        found: dict[tuple[str, int], SrvTarget] = {}
+        found: dict[tuple[bytes | str, int], SrvTarget] = {}
         chosen = [one for one in self._chosen if 0 <= one.port <= PORT_MAX]
         weights = srv_weights([one.weight for one in chosen])
         for one, weight in zip(chosen, weights, strict=True):
@@ -168,5 +169,5 @@ class ServiceAddresses:
                 continue
             kind = A if len(packed) == 4 else AAAA
             srv = record(QUESTION_POINTER, SRV, self._ttl_s, srv_data(weight, one.port, target))
-            found[one.ip, one.port] = SrvTarget(srv, label, kind, packed)
+            found[packed or one.ip, one.port] = SrvTarget(srv, label, kind, packed)
         return list(found.values())

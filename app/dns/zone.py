@@ -24,12 +24,12 @@ from app.dns.resource_records import (
     SRV,
     A,
     ip_of_label,
-    packed_ip,
     pointer,
     record,
     soa_data,
 )
 from app.dns.service_addresses import ServiceAddresses
+from app.naming.model.ip_addresses import packed_ip
 from app.naming.model.model import ServiceView
 
 KEPT_MAX = 10_000

@@ -1,11 +1,11 @@
 """An instance as commands name it: ``SERVICE IP:PORT``, and its cluster."""
 
 import argparse
-from ipaddress import ip_address
 
 from app.command.asking.exits import CommandError, ExitCode
 from app.command.asking.registry_client import RegistryClient, Row
 from app.command.printable import printable
+from app.naming.model.ip_addresses import host_port, is_same_ip, read_ip
 
 PORT_MAX = 65_535
 DEFAULT_CLUSTER = "DEFAULT"
@@ -23,10 +23,7 @@ def address_argument(text: str) -> tuple[str, int]:
 
 def _is_host(text: str) -> bool:
     if text.startswith("[") and text.endswith("]"):
-        try:
-            return ip_address(text[1:-1]).version == 6
-        except ValueError:
-            return False
+        return read_ip(text) is not None
     return ":" not in text and text.isprintable() and " " not in text
 
 
@@ -52,7 +49,7 @@ def parameters_of(options: argparse.Namespace, client: RegistryClient) -> dict[s
 def shown_instance(options: argparse.Namespace) -> str:
     """The instance in a sentence."""
     ip, port = options.instance
-    return f"{f'[{ip}]' if ':' in ip else ip}:{port} of {printable(options.service)}"
+    return f"{host_port(ip, port)} of {printable(options.service)}"
 
 
 def find_instance(options: argparse.Namespace, client: RegistryClient) -> Row:
@@ -63,9 +60,10 @@ def find_instance(options: argparse.Namespace, client: RegistryClient) -> Row:
     """
     ip, port = options.instance
     rows = client.instances(options.service)
-    there = [one for one in rows if (one.get("ip"), one.get("port")) == (ip, port)]
+    there = [one for one in rows if is_same_ip(str(one.get("ip")), ip) and one.get("port") == port]
     for one in there:
         if one.get("clusterName") == options.cluster:
+            options.instance = str(one.get("ip")), port
             return one
     if there:
         clusters = ", ".join(sorted({str(one.get("clusterName")) for one in there}))
@@ -73,7 +71,7 @@ def find_instance(options: argparse.Namespace, client: RegistryClient) -> Row:
             ExitCode.NOT_FOUND,
             f"{shown_instance(options)} is not in cluster {options.cluster}, but in {clusters}: give --cluster",
         )
-    names = ", ".join(f"{one.get('ip')}:{one.get('port')}" for one in rows[:NAMES_MAX])
+    names = ", ".join(f"{host_port(str(one.get('ip')), one.get('port'))}" for one in rows[:NAMES_MAX])
     more = f" and {len(rows) - NAMES_MAX} more" if len(rows) > NAMES_MAX else ""
     text = f"{shown_instance(options)} is not registered; there are: {names or 'none'}{more}"
     raise CommandError(ExitCode.NOT_FOUND, text)

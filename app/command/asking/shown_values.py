@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.command.asking.terminal_table import Cell, Tone
+from app.naming.model.ip_addresses import host_port
 
 DEFAULT_GROUP = "DEFAULT_GROUP"
 METADATA_CHARS_MAX = 200
@@ -30,7 +31,7 @@ def short_service(group: str, name: str) -> str:
 def address_of(row: Mapping[str, Any]) -> str:
     """``ip:port`` of an instance or client, an IPv6 address in brackets."""
     ip = text_of(row, "ip", "?")
-    return f"[{ip}]:{text_of(row, 'port', '?')}" if ":" in ip else f"{ip}:{text_of(row, 'port', '?')}"
+    return host_port(ip, text_of(row, "port", "?"))
 
 
 def flag_cell(value: object, yes: str, no: str) -> Cell:

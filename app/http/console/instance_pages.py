@@ -8,6 +8,7 @@ from app.http.api.call import Reply
 from app.http.console.api_caller import ApiRefusal
 from app.http.console.page import NOT_CHANGED_HERE, ConsolePage, form_route, page_route
 from app.http.console.service_pages import service_name
+from app.naming.model.ip_addresses import host_port
 from app.naming.model.keys import DEFAULT_CLUSTER, datum_key, short_name_of
 
 METADATA_LINES_MAX = 1_000
@@ -55,7 +56,7 @@ def _refuse_published(facts: dict[str, Any], asked: dict[str, Any]) -> None:
         ApiRefusal: it is one.
     """
     if facts["publishedCount"] and facts["listed"] is None and facts["persistent"] is None:
-        short_name, address = short_name_of(asked["serviceName"]), f"{asked['ip']}:{asked['port']}"
+        short_name, address = short_name_of(asked["serviceName"]), host_port(asked["ip"], asked["port"])
         raise ApiRefusal(
             NOT_CHANGED_HERE,
             f"{address} of {short_name} belongs to the gRPC connection of the client that published it. No call of the "
@@ -67,7 +68,7 @@ def _refuse_published(facts: dict[str, Any], asked: dict[str, Any]) -> None:
 def _form(page: ConsolePage, asked: dict[str, Any], *, problem: str = "", status: int = 200, **values: Any) -> Reply:
     return page.show(
         "instance_edit.html",
-        f"Change {asked['ip']}:{asked['port']}",
+        f"Change {host_port(asked['ip'], asked['port'])}",
         status=status,
         nav="services",
         asked=asked,
@@ -153,9 +154,9 @@ def ask_to_remove(page: ConsolePage) -> Reply:
         advice += "If its process still runs, its next beat registers it again."
     return page.show(
         "confirm.html",
-        f"Deregister {asked['ip']}:{asked['port']}?",
+        f"Deregister {host_port(asked['ip'], asked['port'])}?",
         nav="services",
-        question=f"Deregister {asked['ip']}:{asked['port']} of {short_name_of(asked['serviceName'])}?",
+        question=f"Deregister {host_port(asked['ip'], asked['port'])} of {short_name_of(asked['serviceName'])}?",
         advice=advice,
         action=page.url("/console/instance/remove"),
         fields={**asked, "ephemeral": "false" if persistent else "true"},

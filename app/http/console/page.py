@@ -18,6 +18,7 @@ from app.http.api.call import Answer, Call, Reply, Services, route
 from app.http.api.console_cookie import form_token, is_form_token, set_cookie, token_in_cookie
 from app.http.console.api_caller import ApiCaller, ApiRefusal, Value
 from app.http.console.shown_texts import DONE, age_text, number_text, time_text
+from app.naming.model.ip_addresses import host_port
 from app.naming.model.keys import DEFAULT_NAMESPACE
 
 FOLDER = Path(__file__).parent
@@ -68,6 +69,7 @@ def templates() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
+    made.globals["host_port"] = host_port
     made.filters |= {"age": age_text, "number": number_text, "time": time_text}
     return made
 

@@ -40,7 +40,7 @@ def drain_instance(call: Call, services: Services) -> Answer:
     poll. Shape: state, isOver, tookMs, subscribers, behind, notAnswered.
     """
     parameters = call.parameters
-    asked = asked_instance(parameters)
+    asked = asked_instance(parameters, services)
     timeout_ms = _milliseconds(parameters, "timeoutMs", TIMEOUT_MS)
     least_ms = _milliseconds(parameters, "minMs", services.durable.switches.default_cache_millis + POLL_SLACK_MS)
     if refusal := refuse_untimely(call, services):
@@ -65,7 +65,7 @@ def drain_instance(call: Call, services: Services) -> Answer:
 )
 def instance_drain(call: Call, services: Services) -> Answer:
     """How far this member is with the draining of an instance."""
-    job = services.drains.find(asked_instance(call.parameters))
+    job = services.drains.find(asked_instance(call.parameters, services))
     if job is None:
         raise NotFound("this member has not drained that instance lately")
     return _told(job.told())
@@ -84,7 +84,7 @@ def take_step(call: Call, services: Services) -> Answer:
         raise InvalidParam(f"Parameter 'action' is illegal: it should be one of {', '.join(ACTIONS)}")
     if refusal := refuse_untimely(call, services):
         return refusal
-    return json_reply(services.drain_steps.take(action, asked_instance(call.parameters)))
+    return json_reply(services.drain_steps.take(action, asked_instance(call.parameters, services)))
 
 
 def step_at_all(services: Services, action: str, asked: AskedInstance) -> dict[str, dict[str, Any] | None]:

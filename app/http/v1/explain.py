@@ -4,13 +4,14 @@ from app.auth.access_rules import READ, naming
 from app.http.api.answers import json_reply
 from app.http.api.call import Answer, Call, Services, route
 from app.http.forward.peers import ask_members
-from app.http.input.params import Parameters, check_numbers, parse_detail
+from app.http.input.params import DetailQuery, Parameters, check_numbers, parse_detail
 from app.http.input.read_schemas import DetailRead, LocalRead
 from app.http.shapes.described import Described
 from app.http.shapes.instance_shapes import EXPLAINED
 from app.naming.model.caller_texts import check_ip
 from app.naming.model.flags import strict_bool
 from app.naming.model.instance_check import check_port
+from app.naming.model.ip_addresses import is_same_ip
 from app.operator.instance_facts import AskedInstance
 from app.operator.verdict import compare
 
@@ -23,7 +24,7 @@ TOLD = frozenset(
 """The fields that the verdict reads. A member that tells fewer is of another release, and counts as silent."""
 
 
-def asked_instance(parameters: Parameters) -> AskedInstance:
+def asked_instance(parameters: Parameters, services: Services) -> AskedInstance:
     """The instance that a call names.
 
     Raises:
@@ -33,13 +34,23 @@ def asked_instance(parameters: Parameters) -> AskedInstance:
     query = parse_detail(parameters)
     check_ip(query.ip)
     check_port(query.port)
-    return AskedInstance(query.namespace, query.service, query.ip, query.port, query.cluster)
+    ip = _registered_ip(query, services) if ":" in query.ip else query.ip
+    return AskedInstance(query.namespace, query.service, ip, query.port, query.cluster)
+
+
+def _registered_ip(query: DetailQuery, services: Services) -> str:
+    """The address as the instance has it: clients write IPv6 in several ways."""
+    view = services.naming.service_view(query.namespace, query.service)
+    for one in view.instances if view else ():
+        if (one.port, one.cluster_name) == (query.port, query.cluster) and is_same_ip(one.ip, query.ip):
+            return one.ip
+    return query.ip
 
 
 @route("GET", EXPLAIN, access=naming(READ).or_members(), described=Described(EXPLAINED, takes=(DetailRead, LocalRead)))
 def explain(call: Call, services: Services) -> Answer:
     """What the members know of an instance; with ``local=true`` this one alone. Shape: docs/operations.md."""
-    asked, own = asked_instance(call.parameters), services.cluster.self_address
+    asked, own = asked_instance(call.parameters, services), services.cluster.self_address
     facts = services.explainer.facts(asked)
     if strict_bool(call.parameters.optional("local")):
         return json_reply(facts)

@@ -41,6 +41,17 @@ class TestAddresses:
         assert reply.flags & dns.flags.AA
         assert not reply.flags & dns.flags.RA
 
+    @pytest.mark.parametrize("ip", ["[fe80::1]", "FE80:0::1", "fe80::1%eth0", "[fe80:0:0:0:0:0:0:1]"])
+    def test_an_address_is_known_in_every_spelling(self, ip: str) -> None:
+        bed = DnsBed()
+        bed.register("orders", ip, 8080)
+        bed.register("orders", "::ffff:10.0.0.1", 8081)
+        assert bed.ips("orders", "AAAA") == ["fe80::1"]
+        assert bed.ips("orders") == ["10.0.0.1"]
+        targets = {one.port: one.target.to_text() for one in records(bed.ask("orders", "SRV").answer)}
+        assert bed.ips(targets[8080], "AAAA") == ["fe80::1"]
+        assert bed.ips(targets[8081]) == ["10.0.0.1"]
+
     def test_the_case_of_the_question_is_kept(self, bed: DnsBed) -> None:
         reply = bed.ask("oRdErS.DEFAULT_GROUP.Public")
         assert reply.question[0].name.to_text() == "oRdErS.DEFAULT_GROUP.Public.rollcall."

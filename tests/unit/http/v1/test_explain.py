@@ -3,7 +3,22 @@
 import pytest
 from flask.testing import FlaskClient
 
+from app.naming.registry.operations import RegisterInstance
+from tests.support.fake_node import FakeNode
+
 CALLS = [("GET", "explain"), ("PUT", "instance/drain"), ("GET", "instance/drain")]
+
+
+@pytest.mark.parametrize("registered", ["[fe80::1]", "fe80::1", "FE80:0::1"])
+@pytest.mark.parametrize("asked", ["[fe80::1]", "fe80::1", "fe80:0:0::1"])
+def test_an_instance_is_found_in_every_spelling_of_its_address(
+    node: FakeNode, client: FlaskClient, registered: str, asked: str
+) -> None:
+    node.naming.register(RegisterInstance("DEFAULT_GROUP@@orders", registered, 80))
+    query = {"serviceName": "orders", "ip": asked, "port": "80"}
+    answer = client.get("/nacos/v1/ns/explain", query_string=query).get_json()
+    assert answer["instance"]["ip"] == registered
+    assert answer["members"][answer["askedAt"]]["listed"]
 
 
 @pytest.mark.parametrize(("method", "path"), CALLS)
