@@ -150,6 +150,7 @@ _.forward_unseen
 _.forward_batches
 _.too_late
 _.calls_lost
+_.keys_unfit
 _.tls_handshakes
 _.tls_handshakes_failed
 _.tls_handshakes_cut

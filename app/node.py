@@ -355,6 +355,7 @@ def build_domain(settings: Settings, clock: Clock) -> Domain:
         projection.on_record,
         check_call_deadline,
         alone=settings.standalone,
+        check_size=limits.admission.check_record,
     )
     codec = InstanceListCodec(clock.wall_ms)
     return Domain(

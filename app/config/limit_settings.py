@@ -16,6 +16,8 @@ class LimitSettings:
     instances_per_service: int
     persistent_instances: int
     metadata_bytes: int
+    clusters_per_service: int
+    record_bytes: int
     subscribers: int
     subscriptions_per_connection: int
     connections_per_address: int
@@ -34,6 +36,8 @@ class LimitRow(NamedTuple):
 
 
 COUNT_MAX = 1_000_000_000
+RECORD_BYTES_MAX = 900_000
+"""However well it can be packed, a body of less than 1 MiB is read by every member."""
 ROWS: dict[str, LimitRow] = {
     "namespaces": LimitRow(
         0, COUNT_MAX, 10_000, "Namespaces with a service in it, and as many created by name; a new one more is refused."
@@ -50,6 +54,16 @@ ROWS: dict[str, LimitRow] = {
     ),
     "metadata_bytes": LimitRow(
         0, 1 << 50, 1 << 30, "Bytes of metadata in all, of instances and services; what would add to it is refused."
+    ),
+    "clusters_per_service": LimitRow(
+        0, COUNT_MAX, 128, "Clusters of one service with settings of their own; a new one more is refused."
+    ),
+    "record_bytes": LimitRow(
+        1_024,
+        RECORD_BYTES_MAX,
+        256 * 1_024,
+        "Bytes of one durable record, such as a service's description with all its clusters; one that would be larger "
+        "is refused.",
     ),
     "subscribers": LimitRow(0, COUNT_MAX, 1_000_000, "Subscriptions at this node in all, over UDP and gRPC."),
     "subscriptions_per_connection": LimitRow(1, 10_000, 10_000, "Subscriptions of one gRPC connection."),

@@ -1,6 +1,6 @@
 """The limits of one node, put together from its settings."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from app.config.limit_settings import LimitSettings
 from app.config.settings import Settings
@@ -32,7 +32,8 @@ class Limits:
 def build_limits(settings: Settings) -> Limits:
     """Make the limits, with one count of refusals."""
     chosen, stats = settings.limits, LimitStats()
-    admission = Admission(naming_limits(chosen), stats)
+    body_bytes = 0 if settings.standalone else settings.distro.body_bytes_max
+    admission = Admission(replace(naming_limits(chosen), body_bytes=body_bytes), stats)
 
     def on_memory(level: int) -> None:
         admission.pressure = MemoryPressure(level)
@@ -59,4 +60,6 @@ def address_table(chosen: LimitSettings, room: ConnectionRoom, stats: LimitStats
 
 def naming_limits(chosen: LimitSettings) -> NamingLimits:
     """Return the limits of what this member may come to hold."""
-    return NamingLimits(**{one.name: getattr(chosen, one.name) for one in fields(NamingLimits)})
+    return NamingLimits(
+        **{one.name: getattr(chosen, one.name) for one in fields(NamingLimits) if one.name != "body_bytes"}
+    )

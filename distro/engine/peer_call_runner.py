@@ -263,6 +263,9 @@ class PeerCallRunner:
         except TransportError:
             if not pages.taken:
                 raise
+        for key in pages.unfit:
+            self._protocol.stats.keys_unfit += 1
+            LOG.error("%s of %s is not loaded: it is too large for one call, or cannot be read", key, action.peer)
         if pages.is_done:
             self._end(action, Outcome.DELIVERED, keys=frozenset(versions))
         elif pages.taken:

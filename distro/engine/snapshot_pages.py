@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
+from distro.model.errors import UnfitError
 from distro.model.types import Datum, Page, Version
 
 KEYS_MIN, KEYS_MAX = 16, 1_000
@@ -38,6 +39,8 @@ class SnapshotPages:
         self._ask = KEYS_MIN
         self.taken = 0
         """Datums that were stored."""
+        self.unfit: list[str] = []
+        """Keys whose datums no page can bring; they are passed over."""
 
     @property
     def is_done(self) -> bool:
@@ -47,6 +50,8 @@ class SnapshotPages:
     def next_page(self) -> None:
         """Fetch and take the next page, unless nothing is lacking any more.
 
+        One that does not fit into a call is asked for again with half as many keys, down to the one that is too large.
+
         Raises:
             TransportError: it did not come; it can be asked for again.
         """
@@ -54,12 +59,18 @@ class SnapshotPages:
         if not asked:
             return
         self._left += reversed(asked)  # until they are answered
-        page = self._fetch(asked)
+        try:
+            page = self._fetch(asked)
+        except UnfitError:
+            self._ask = max(len(asked) // 2, 1)
+            if len(asked) == 1:
+                self.unfit.append(self._left.pop())
+            return
         named = set(page.keys)
         answered = next((at for at in range(len(asked), 0, -1) if asked[at - 1] in named), len(asked))
         # An empty page: the peer has none of them any more.
         del self._left[-answered:]
-        self._ask = min(max(2 * len(named), KEYS_MIN), KEYS_MAX)
+        self._ask = min(max(2 * len(named), KEYS_MIN), 2 * len(asked), KEYS_MAX)
         self.taken += self._take(page.datums)
 
     def _next_keys(self) -> list[str]:

@@ -24,5 +24,9 @@ class RejectedError(TransportError):
     """A peer answered that the request is wrong: to repeat the same bytes is useless."""
 
 
+class UnfitError(RejectedError):
+    """An answer or a frame is too large for one call, or cannot be read: it may do with fewer keys."""
+
+
 class NotInitialized(DistroError):
     """This member has not finished loading (R7); answered with 503."""

@@ -41,6 +41,8 @@ class DistroStats:
     """Keys that this node asked a peer for."""
     served_keys: int = 0
     """Keys that peers asked this node for one by one: what they lacked, or took for different from theirs."""
+    keys_unfit: int = 0
+    """Keys that could not be sent or fetched in a call of their own: too large, or not to be read."""
     calls_lost: int = 0
     """Calls to peers whose end was not told long after their deadline."""
     claims: int = 0

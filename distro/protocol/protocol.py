@@ -265,6 +265,7 @@ class DistroProtocol:
             case Outcome.REJECTED if len(keys) == 1:
                 self._count_failed(action.peer)
                 trace.rejected()
+                self._set_aside(queue, keys[0], now_ms)
                 LOG.warning("%s rejects %s; it is not sent again until it changes", action.peer, keys[0].key)
             case Outcome.REJECTED:
                 trace.failed()
@@ -279,6 +280,10 @@ class DistroProtocol:
     def _count_failed(self, peer: str) -> None:
         self.stats.sync_failed += 1
         self.times.peers[peer].failed += 1
+
+    def _set_aside(self, queue: PeerQueue, key: DistroKey, now_ms: int) -> None:
+        self.stats.keys_unfit += 1
+        queue.set_aside(key, now_ms)
 
     def _retry(self, queue: PeerQueue, keys: list[DistroKey], now_ms: int) -> None:
         if queue.reachable:
@@ -403,8 +408,8 @@ class DistroProtocol:
         queue.fetch.update({DistroKey(resource_type, name): None for name in lacking})
         self.observer.fetches(peer, lacking, "R4", "it has another state, as its answer to a verify round says")
         for name in received.wanted:
-            version = component.store.version(name)
-            if version is None or not self.may_send(resource_type, peer, name, version):
+            version, is_aside = component.store.version(name), queue.is_aside(DistroKey(resource_type, name), now_ms)
+            if version is None or is_aside or not self.may_send(resource_type, peer, name, version):
                 continue
             self.stats.verify_wanted += 1
             queue.tasks.add(DistroKey(resource_type, name), now_ms)
@@ -420,6 +425,14 @@ class DistroProtocol:
         if queue is None:
             return
         queue.fetch_ended(len(action.keys), delivered=outcome is Outcome.DELIVERED)
+        if outcome is Outcome.REJECTED:
+            queue.fetch_not_before_ms = now_ms + self._config.retry_delay_ms
+            if len(action.keys) == 1:
+                self._set_aside(queue, DistroKey(action.resource_type, action.keys[0]), now_ms)
+                LOG.error("%s of %s cannot be fetched: it is too large, or unreadable", action.keys[0], action.peer)
+            else:  # fewer of them may do
+                queue.fetch.update({DistroKey(action.resource_type, key): None for key in action.keys})
+            return
         if outcome is not Outcome.DELIVERED:
             queue.fetch.update({DistroKey(action.resource_type, key): None for key in action.keys})
             queue.fetch_not_before_ms = now_ms + queue.back_off.failed()
@@ -612,6 +625,8 @@ class DistroProtocol:
             return self._load.next_call(peer, now_ms, reachable=queue.reachable)
         if not queue.reachable:
             return None
+        for key in [one for one in queue.unfit if one in queue.fetch and queue.is_aside(one, now_ms)]:
+            del queue.fetch[key]
         if queue.fetch and queue.fetch_not_before_ms <= now_ms:
             return self._next_query(peer, queue, now_ms)
         # Sends go first, or the peer would ask for what they bring; but no stream of them puts a round off for long,

@@ -138,6 +138,8 @@ A write that another member passed on may wait for the next send (R5), and that 
 """
 STUCK_MS = 1_000
 """A call that has been under way for so long may not have arrived."""
+UNFIT_MS, UNFIT_MAX = 60_000, 1_000
+"""So long a key is set aside that is too large for a call, as each try moves all of it; so many of one peer at most."""
 REST_FACTOR = 2
 """After a long send comes a rest of this many times its duration: sends in a row take a third of the time."""
 REST_FROM_BYTES = 8 * 1024
@@ -156,6 +158,8 @@ class PeerQueue:
     fetch_not_before_ms: int = 0
     fetch_keys_max: int = 1 << 30
     """Of one query: less than elsewhere after one that failed, as its answer may be too long or too slow as a whole."""
+    unfit: dict[DistroKey, int] = field(default_factory=dict)
+    """Keys that were too large for a call of their own, and until when verify rounds do not bring them up again."""
     sync_keys_max: int = 1 << 30
     """Of one send, likewise: a take-over has whole lists, and a send that is late is too late with each repetition."""
     sync_not_before_ms: int = 0
@@ -234,6 +238,17 @@ class PeerQueue:
         for key in keys:
             del self.fetch[key]
         return keys
+
+    def set_aside(self, key: DistroKey, now_ms: int) -> None:
+        """Neither fetch a key for ``UNFIT_MS``, nor send it as the peer asks for it: it does not fit into a call."""
+        self.unfit.pop(key, None)
+        self.unfit[key] = now_ms + UNFIT_MS
+        if len(self.unfit) > UNFIT_MAX:
+            del self.unfit[next(iter(self.unfit))]
+
+    def is_aside(self, key: DistroKey, now_ms: int) -> bool:
+        """Whether a key was set aside, and its time is not over."""
+        return self.unfit.get(key, now_ms) > now_ms
 
     def fetch_ended(self, count: int, *, delivered: bool) -> None:
         """Note how a query of so many keys ended: the next one has half as many, or may have twice as many."""

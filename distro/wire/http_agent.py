@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import orjson
 
-from distro.model.errors import CodecError, RejectedError, TransportError
+from distro.model.errors import CodecError, RejectedError, TransportError, UnfitError
 from distro.model.ports import Clock, DatumCodec
 from distro.model.types import CAPABILITY_GZIP, CAPABILITY_VERSIONS, Datum, Page, Received, Version
 from distro.timing.sliced import dumps_sliced
@@ -20,7 +20,7 @@ from distro.wire.codec import (
     decode_received,
     decode_versions,
     encode_entries,
-    encode_frame,
+    frame_of,
     gunzip_if_gzip,
     gzip_body,
     json_object,
@@ -31,6 +31,8 @@ from distro.wire.peer_calls import CallSigner, PeerAnswer, PeerTls, call_peer, p
 MEMBER_HEADER = "Rollcall-Member"
 """Request header with the sender's address; only members of our own kind send it."""
 GZIP_FROM_BYTES = 1_024
+FRAME_BYTES = len(b"{}")
+"""Of a frame beside its entries and what parts them."""
 SNAPSHOT_HEADER, SNAPSHOT_VERSIONS = "Rollcall-Snapshot", "versions"
 """Of an answer to who asks for all datums in pages: it has the versions of all keys, and no datums.
 
@@ -106,10 +108,20 @@ class DistroHttpAgent:
         return deadline
 
     def sync_data(self, peer: str, datums: list[Datum], timeout_ms: int) -> Received:
-        """PUT the datums; return the keys that a peer of our own kind refused or could not read."""
+        """PUT the datums; return the keys that a peer of our own kind refused or could not read.
+
+        Raises:
+            UnfitError: they are too large for one call; nothing was sent.
+        """
         versioned = CAPABILITY_VERSIONS in self.capabilities(peer)
-        frame = encode_frame(datums, self._codec, self._clock.monotonic_ms(), versioned=versioned)
-        return self.sync_frame(peer, frame, timeout_ms)
+        entries = list[bytes]()
+        left = self.body_bytes_max - FRAME_BYTES
+        for entry in encode_entries(datums, self._codec, self._clock.monotonic_ms(), versioned=versioned):
+            entries.append(entry)
+            left -= len(entry) + 1
+            if left < 0:
+                raise UnfitError(f"{len(entries)} of {len(datums)} keys are over {self.body_bytes_max} bytes")
+        return self.sync_frame(peer, frame_of(entries), timeout_ms)
 
     def entries(self, datums: list[Datum]) -> list[bytes]:
         """What the frame of these datums consists of, as of now, for a member of our own kind."""
@@ -117,6 +129,8 @@ class DistroHttpAgent:
 
     def sync_frame(self, peer: str, frame: bytes, timeout_ms: int) -> Received:
         """PUT a frame that was encoded just now; otherwise as ``sync_data``."""
+        if len(frame) > self.body_bytes_max:
+            raise UnfitError(f"a frame of {len(frame)} bytes is over {self.body_bytes_max}")
         versioned = CAPABILITY_VERSIONS in self.capabilities(peer)
         return self._received(self.call("PUT", peer, "/distro/datum", timeout_ms, frame), versioned)
 
@@ -160,7 +174,7 @@ class DistroHttpAgent:
         try:
             fields = self._fields(answer)
         except CodecError as error:
-            raise TransportError(f"the peer's datums cannot be read: {error}") from error
+            raise UnfitError(f"the peer's datums cannot be read: {error}") from error
         return Page(decode_entries(fields, self._codec, made_ms)[0], tuple(fields))
 
     def _fields(self, answer: PeerAnswer) -> dict[str, Any]:
@@ -217,7 +231,7 @@ class DistroHttpAgent:
             plain = gunzip_if_gzip(answer.body, self.body_bytes_max)
             datums, _ = decode_frame(plain or b"{}", self._codec, made_ms)
         except CodecError as error:
-            raise TransportError(f"the peer's datums cannot be read: {error}") from error
+            raise UnfitError(f"the peer's datums cannot be read: {error}") from error
         return datums
 
 

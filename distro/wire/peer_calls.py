@@ -20,7 +20,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import NameResolutionError
 
-from distro.model.errors import TransportError
+from distro.model.errors import TransportError, UnfitError
 from distro.timing.clock import boot_s, monotonic_s
 
 CHUNK_BYTES = 256 * 1024
@@ -319,8 +319,9 @@ def call_peer(
     redirections are followed.
 
     Raises:
-        TransportError: connection refused or broken, time over, or an answer of more than ``body_bytes_max``. Time is
-            over, too, when the answer was there but this process stood still: what it says is as old (R9).
+        UnfitError: an answer of more than ``body_bytes_max``.
+        TransportError: connection refused or broken, or time over. Time is over, too, when the answer was there but
+            this process stood still: what it says is as old (R9).
     """
     end_s = boot_s() + max(timeout_ms, 1) / 1_000
     ask = partial(_ask, session, method, url, body=body, headers=headers or {}, body_bytes_max=body_bytes_max)
@@ -365,10 +366,12 @@ def _ask(
                 chunks.append(chunk)
                 size += len(chunk)
                 if size > body_bytes_max:
-                    raise TransportError(f"{method} {shown}: the answer is over {body_bytes_max} bytes")
+                    raise UnfitError(f"{method} {shown}: the answer is over {body_bytes_max} bytes")
     except requests.ConnectionError as error:
         refused = "Connection refused" in str(error)
         raise TransportError(f"{method} {shown}: {_without_queries(error)}", refused=refused) from error
+    except UnfitError:
+        raise
     except (requests.RequestException, OSError) as error:
         raise TransportError(f"{method} {shown}: {_without_queries(error) or type(error).__name__}") from error
     except Exception as error:  # urllib3's own errors while the body is read

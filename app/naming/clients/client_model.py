@@ -98,6 +98,7 @@ class Client:
         "info",
         "instances",
         "left",
+        "metadata_bytes",
         "native",
         "published",
         "recent",
@@ -118,6 +119,8 @@ class Client:
         """The clusters asked for, by service; empty for a copy."""
         self.instances = 0
         """The number of instances in ``published``."""
+        self.metadata_bytes = 0
+        """Of these."""
         self.revision = 0
         """Rises with every change of a publication; peers of real Nacos compare it in verify rounds."""
         self.version = version

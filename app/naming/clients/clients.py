@@ -673,6 +673,10 @@ class Clients:
         services = len(client.published) + (old is None)
         instances = client.instances + len(publication.instances) - (len(old.instances) if old else 0)
         self._check_size(services, instances)
+        size = client.metadata_bytes + publication.metadata_bytes - (old.metadata_bytes if old else 0)
+        if instances > client.instances or size > client.metadata_bytes:
+            what = f"client {client.info.client_id}"
+            self._table.admission.check_list(what, len(key[1]), instances, size)
 
     def _check_size(self, services: int, instances: int) -> None:
         if services > self._bounds.services_per_client_max:
@@ -947,11 +951,13 @@ class Clients:
     def _keep(self, client: Client, key: ServiceKey, publication: Publication) -> None:
         old = client.published.get(key)
         client.instances += len(publication.instances) - (len(old.instances) if old else 0)
+        client.metadata_bytes += publication.metadata_bytes - (old.metadata_bytes if old else 0)
         client.published[key] = publication
 
     def _take_back(self, client: Client, key: ServiceKey) -> None:
         publication = client.published.pop(key)
         client.instances -= len(publication.instances)
+        client.metadata_bytes -= publication.metadata_bytes
         self._table.withdraw(*key, client.client_id, publication, self._now_ms())
 
     def _drop_subscriptions(self, client: Client) -> None:

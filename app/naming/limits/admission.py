@@ -4,15 +4,24 @@ Only what a client adds is decided on. What members send is taken whatever the l
 as members would differ for ever. A write that adds nothing, and a removal, is never refused either.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
+
+import orjson
 
 from app.naming.limits.limit_stats import LimitStats
 from app.naming.limits.naming_counts import NamingCounts
 from app.naming.model.nacos_errors import LimitReached, TooManyRequests
 
 PREFIX = "rollcall.limit."
+BODY_SETTING = "rollcall.distro.bodyBytesMax"
+FRAME_BYTES = 1_024
+"""Of a record on its way beside its value and its key, which is named twice: versions and times."""
+INSTANCE_BYTES = 420
+"""Of an instance on its way beside its metadata, to which a quarter is added, and twice the name of its service."""
+KEY_CHARS_SHOWN = 200
 MEMORY_RETRY_S = 30
 """When a client may ask again whose write was refused near the bound of memory."""
 
@@ -28,6 +37,12 @@ class NamingLimits:
     instances_per_service: int = 0
     persistent_instances: int = 0
     metadata_bytes: int = 0
+    clusters_per_service: int = 0
+    """With settings of their own, in the description of a service."""
+    record_bytes: int = 0
+    """Of a durable record's value, as JSON."""
+    body_bytes: int = 0
+    """Of all that members send each other in one call: no record or list may be larger."""
     subscribers: int = 0
     """Subscriptions over UDP and gRPC together."""
 
@@ -111,6 +126,53 @@ class Admission:
             self.stats.metadata_bytes += 1
             of_all = counts.metadata_bytes
             _refuse("metadataBytes", limits.metadata_bytes, "bytes of metadata", of_all, metadata_bytes)
+
+    def check_clusters(self, full_name: str, clusters: int) -> None:
+        """Refuse the settings of one more cluster in a service that would then have so many.
+
+        Raises:
+            LimitReached: as ``check``.
+        """
+        if 0 < self.limits.clusters_per_service < clusters:
+            self.stats.clusters_per_service += 1
+            where = f"clusters with settings in service {full_name}"
+            _refuse("clustersPerService", self.limits.clusters_per_service, where, clusters - 1)
+
+    def check_record(self, key: str, before: Mapping[str, Any] | None, value: Mapping[str, Any]) -> None:
+        """Refuse a durable record that is too large, unless it is no larger than before.
+
+        Raises:
+            LimitReached: names the limit, and the field that has most of the record.
+        """
+        size = len(orjson.dumps(value))
+        for name, limit in (
+            (PREFIX + "recordBytes", self.limits.record_bytes),
+            (BODY_SETTING, self.limits.body_bytes and self.limits.body_bytes - 2 * len(key.encode()) - FRAME_BYTES),
+        ):
+            if limit == 0 or size <= limit or (before is not None and size <= len(orjson.dumps(before))):
+                continue
+            self.stats.record_bytes += 1
+            largest = max(value, key=lambda field: len(orjson.dumps(value[field])), default="")
+            raise LimitReached(
+                f"refused by {name}={limit}: the record {key[:KEY_CHARS_SHOWN]!r} would have {size} bytes, "
+                f"most of them in its field '{largest}'"
+            )
+
+    def check_list(self, what: str, name_chars: int, instances: int, metadata_bytes: int) -> None:
+        """Refuse what makes a list of so many instances of a service, or a client's, too large to be sent.
+
+        ``what``: names the list in the error. ``name_chars``: of the name of the service. Called where a list grows.
+
+        Raises:
+            LimitReached: members could not send the list in one call, nor load it.
+        """
+        limit = self.limits.body_bytes
+        if limit and limit < (size := metadata_bytes * 5 // 4 + instances * (INSTANCE_BYTES + 2 * name_chars)):
+            self.stats.list_bytes += 1
+            raise LimitReached(
+                f"refused by {BODY_SETTING}={limit}: the {instances} instances of {what} would have {size} bytes, "
+                f"{metadata_bytes} of them in their field 'metadata'"
+            )
 
     def check_namespaces(self, created: int) -> None:
         """Refuse to create a namespace where so many were created.

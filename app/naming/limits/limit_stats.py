@@ -16,6 +16,11 @@ class LimitStats:
     instances_per_service: int = 0
     persistent_instances: int = 0
     metadata_bytes: int = 0
+    clusters_per_service: int = 0
+    record_bytes: int = 0
+    """Durable records that were too large."""
+    list_bytes: int = 0
+    """Instances refused as the list of their service, or what their client publishes, was too large for one call."""
     subscribers: int = 0
     subscriptions_per_connection: int = 0
     connections_per_address: int = 0

@@ -19,6 +19,8 @@ class DurableAdmission:
 
     def description(self, namespace: str, service: str, old: ServiceMeta | None, new: ServiceMeta) -> ServiceMeta:
         """Return the new description of a service, which may make it."""
+        if old is None or len(new.clusters) > len(old.clusters):
+            self._table.admission.check_clusters(service, len(new.clusters))
         self._admit(namespace, service, 0, description_bytes(new) - description_bytes(old))
         return new
 

@@ -94,13 +94,18 @@ class Records:
         check_write: Callable[[], None] = lambda: None,
         *,
         alone: bool = False,
+        check_size: Callable[[str, Value | None, Value], None] = lambda _key, _before, _value: None,
     ) -> None:
         """``check_write``: called when a local write has its turn; raises when it may not be done any more (R13).
+
+        ``check_size``: called with the key, the value before and the one that a call would set; raises when that is too
+        large to be kept, sent and loaded.
 
         ``alone``: without peers, for whom alone words that change nothing are kept.
         """
         self.writer = writer
         self._check_write = check_write
+        self._check_size = check_size
         self._disk = disk
         self._wall_ms = wall_ms
         self._monotonic_ms = monotonic_ms
@@ -214,7 +219,7 @@ class Records:
 
         Raises:
             StorageError: the write failed; nothing changed.
-            What ``check_write`` raises.
+            What ``check_write`` and ``check_size`` raise.
         """
         with self._lock:
             self._check_write()
@@ -227,6 +232,8 @@ class Records:
                 counts = (force and value is None) or (key in said and self._counts(old))
                 if value == old_value and not counts:
                     continue
+                if value is not None and not by_check:
+                    self._check_size(key, old_value, value)
                 before.append(old_value)
                 version = (old.version if old else NO_VERSION).next(self.writer)
                 if by_check and old is not None:

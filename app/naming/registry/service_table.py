@@ -213,6 +213,13 @@ class ServiceTable:
         )
         self.admission.check(self.counts_held, held, namespace, full_name, instances, metadata_bytes, persistent)
 
+    def admit_list(self, full_name: str, service: Service | None, instances: int, metadata_bytes: int) -> None:
+        """Refuse, as ``Admission.check_list`` does, a client's write that adds so much to an instance list."""
+        if instances <= 0 and metadata_bytes <= 0:
+            return
+        held, size = (len(service.stored), service.stored_bytes) if service is not None else (0, 0)
+        self.admission.check_list(f"service {full_name}", len(full_name), held + instances, size + metadata_bytes)
+
     def count_stored(self, service: Service, instances: int, metadata_bytes: int) -> None:
         """Count what came to a service's instance list, or went where a number is negative."""
         service.stored_bytes += metadata_bytes

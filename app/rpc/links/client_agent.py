@@ -22,7 +22,7 @@ from app.rpc.wire.distro_payload import (
     packed,
 )
 from app.rpc.wire.payload import HEADROOM_BYTES
-from distro.model.errors import CodecError, TransportError
+from distro.model.errors import CodecError, TransportError, UnfitError
 from distro.model.ports import Clock, Done
 from distro.model.types import CAPABILITY_CLIENTS_ONLY, DataOperation, Datum, Page, Received, Version
 from distro.wire.codec import decode_frame, decode_received, encode_frame, gunzip_if_gzip, json_object
@@ -194,7 +194,7 @@ class ClientAgent:
             plain = gunzip_if_gzip(content_of(answer), self._http.body_bytes_max)
             return decode_frame(plain, self._codec, self._clock.monotonic_ms())[0]
         except CodecError as error:
-            raise TransportError(f"the datums of {peer} cannot be read: {error}") from error
+            raise UnfitError(f"the datums of {peer} cannot be read: {error}") from error
 
     async def _query_one(self, peer: str, key: str, timeout_s: float) -> Datum | None:
         body = encode_request(DataOperation.QUERY, peer, client_id_of(key), None)

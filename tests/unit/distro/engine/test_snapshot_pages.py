@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distro.engine.snapshot_pages import KEYS_MAX, KEYS_MIN, SnapshotPages
-from distro.model.errors import TransportError
+from distro.model.errors import TransportError, UnfitError
 from distro.model.types import Datum, Page, Version
 
 WRITER = "10.0.0.2:8848~1"
@@ -140,3 +140,23 @@ def test_so_many_keys_are_asked_for_as_a_page_seems_to_hold_twice() -> None:
     peers.page_keys = 100
     through(peers.begin())
     assert max(map(len, peers.asked)) == 200
+
+
+@given(st.integers(1, 80), st.sets(st.integers(0, 79), max_size=4), st.randoms(use_true_random=False))
+def test_keys_that_no_call_can_bring_are_named_and_all_others_arrive(
+    count: int, too_large: set[int], order: random.Random
+) -> None:
+    peers = Peers({f"k{number}": version(1) for number in range(count)}, page_keys=10)
+    large = {f"k{number}" for number in too_large if number < count}
+
+    def fetch(keys: Sequence[str]) -> Page:
+        if large.intersection(keys):
+            raise UnfitError("the answer is over 10 bytes")
+        return peers.fetch(keys)
+
+    pages = peers.begin(order)
+    pages._fetch = fetch
+    through(pages)
+    assert sorted(pages.unfit) == sorted(large)
+    assert peers.stored.keys() == peers.held.keys() - large
+    assert len(peers.asked) <= 2 * count

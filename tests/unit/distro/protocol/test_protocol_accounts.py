@@ -25,6 +25,7 @@ from distro.model.types import (
     Version,
 )
 from distro.protocol.protocol import CALL_LOST_MS, HEARTBEAT_MS, RELAY_INTERVAL_MS, WAITING_MAX, DistroProtocol
+from distro.protocol.tasks import UNFIT_MS
 from tests.support.engine import CONFIG, ME, OTHER, OWN_KIND, SELF, B, C, Engine
 from tests.support.named_store import NamedStore, component
 
@@ -197,6 +198,30 @@ def test_a_query_that_fails_waits_and_then_goes_before_all_else() -> None:
     engine.protocol.on_query_done(third, Outcome.FAILED, {}, engine.now_ms)
     assert engine.tick(CONFIG.retry_delay_ms - 1) == []
     assert only(engine.tick(1)).keys == ("k3",), "the success began the waits anew"
+
+
+def test_keys_that_are_too_large_together_are_fetched_in_smaller_queries_and_one_that_is_alone_is_set_aside() -> None:
+    """Verify rounds name it each time; each try would move all of it."""
+    engine = made(B)
+    keys = [DistroKey(INSTANCE_LIST, f"k{number}") for number in range(4)]
+    engine.protocol.fetch(B, keys)
+    asked = []
+    for _ in range(20):
+        for query in engine.tick(CONFIG.retry_delay_ms):
+            if isinstance(query, Query):
+                asked.append(query.keys)
+                outcome = Outcome.REJECTED if "k2" in query.keys else Outcome.DELIVERED
+                engine.protocol.on_query_done(query, outcome, {}, engine.now_ms)
+    assert {len(one) for one in asked} == {4, 2, 1}
+    assert asked.count(("k2",)) == 1
+    assert {key for one in asked if "k2" not in one for key in one} == {"k0", "k1", "k3"}
+    assert engine.stats.keys_unfit == 1
+    set_aside_ms = engine.now_ms
+    engine.protocol.fetch(B, [keys[2], keys[3]])
+    assert only(engine.tick()).keys == ("k3",)
+    assert set_aside_ms + UNFIT_MS > engine.now_ms
+    queue = engine.protocol._queues[B]
+    assert not queue.is_aside(keys[2], engine.now_ms + UNFIT_MS)
 
 
 @pytest.mark.parametrize(("stored", "is_owed"), [((1, 2), True), ((1, 1), False), ((1, 0), False)])

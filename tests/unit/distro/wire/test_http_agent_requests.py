@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from distro.model.errors import RejectedError, TransportError
+from distro.model.errors import RejectedError, TransportError, UnfitError
 from distro.model.types import CAPABILITY_GZIP, CAPABILITY_VERSIONS, NO_VERSION, Datum, Page, Received, Version
 from distro.wire.deadlines import CLOCK_HEADER, DEADLINE_HEADER
 from distro.wire.http_agent import GZIP_FROM_BYTES, MEMBER_HEADER, DistroHttpAgent
@@ -192,7 +192,7 @@ def test_an_empty_answer_to_a_query_has_no_datums() -> None:
 
 def test_an_answer_that_is_no_frame_is_a_failure() -> None:
     _, result = Caller().ask(Given(200, b"["), "query", ("k",), 1_000)
-    assert type(result) is TransportError
+    assert type(result) is UnfitError
     assert "the peer's datums cannot be read" in str(result)
 
 
@@ -233,7 +233,7 @@ def test_a_page_names_every_key_that_the_peer_gave() -> None:
 
 def test_a_page_that_is_no_frame_is_a_failure() -> None:
     _, result = Caller().ask(Given(200, b"["), "page", ["k"], 1_000)
-    assert type(result) is TransportError
+    assert type(result) is UnfitError
 
 
 @pytest.mark.parametrize(

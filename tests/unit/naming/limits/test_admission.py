@@ -9,7 +9,7 @@ from app.naming.clients.client_model import ClientInfo, ClientSnapshot, ClientSt
 from app.naming.clients.clients import Clients
 from app.naming.limits.admission import Admission, MemoryPressure, NamingLimits
 from app.naming.limits.subscriber_tally import SubscriberTally
-from app.naming.model.meta import ClusterConfig, ServiceMeta
+from app.naming.model.meta import NO_SELECTOR, ClusterConfig, ServiceMeta
 from app.naming.model.model import Instance, Publication
 from app.naming.model.nacos_errors import LimitReached, TooManyRequests
 from app.naming.push.udp_subscribers import Subscriber, UdpSubscribers
@@ -19,6 +19,7 @@ from app.naming.records.records import Records
 from app.naming.registry.operations import Beat, DeregisterInstance, PatchInstance, RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
+from app.naming.wire.datum_codec import InstanceListCodec
 from app.simulation.member.memory_disk import MemoryDisk
 from distro.model.types import NO_VERSION, Version
 
@@ -40,7 +41,10 @@ class Bed:
         self.naming = NamingService(self.registry, lambda: 1_000, lambda _event: None)
         self.clients = Clients(self.registry, lambda: 1_000, lambda: 1, lambda _event: None, tally=self.tally)
         projection = Projection(self.registry, lambda: 0, lambda _event: None)
-        records = Records(writer, MemoryDisk(), lambda: 1, lambda: 1_000, projection.on_record)
+        self.disk = MemoryDisk()
+        self.records = records = Records(
+            writer, self.disk, lambda: 1, lambda: 1_000, projection.on_record, check_size=self.admission.check_record
+        )
         self.durable = DurableService(records, projection, self.registry, lambda: 0, lambda _event: None)
 
     def connect(self, client_id: str = "c1") -> str:
@@ -320,3 +324,107 @@ def test_bytes_of_a_publication_are_those_of_its_instances() -> None:
     [publication] = (service.published or {}).values()
     assert publication.metadata_bytes == 3
     assert replace(publication, instances={}).metadata_bytes == 0
+
+
+def described(**metadata: str) -> ServiceMeta:
+    return ServiceMeta(metadata=metadata)
+
+
+class TestRecords:
+    """A record must fit into the call of a member that sends it, and of one that loads it."""
+
+    @pytest.mark.parametrize(
+        ("limits", "setting"),
+        [
+            (NamingLimits(record_bytes=2_000), "rollcall.limit.recordBytes=2000"),
+            (NamingLimits(body_bytes=4_000, record_bytes=10_000), "rollcall.distro.bodyBytesMax=2"),
+        ],
+    )
+    def test_each_kind_of_record_has_a_bound(self, limits: NamingLimits, setting: str) -> None:
+        bed, long = Bed(limits), "x" * 3_000
+        bed.durable.create_service("public", "G@@s", described())
+        bed.durable.register(at(1, service="G@@s", ephemeral=False))
+        before = bed.records.versions()
+        writes: dict[str, Callable[[], object]] = {
+            "metadata": lambda: bed.durable.update_service("public", "G@@s", 0.5, {"a": long}, NO_SELECTOR),
+            "clusters": lambda: bed.durable.update_cluster("public", "G@@s", "c", ClusterConfig(metadata={"a": long})),
+            "limitedUrlMap": lambda: bed.durable.update_switches({"limitedUrlMap": {f"/{long}": 403}}, here_only=False),
+            "'metadata'": lambda: bed.durable.register(at(2, ephemeral=False, metadata={"a": long})),
+        }
+        for field, write in writes.items():
+            with pytest.raises(LimitReached) as refused:
+                write()
+            assert setting in refused.value.text, refused.value.text
+            assert field in refused.value.text
+        assert bed.records.versions() == before
+        assert bed.stats.record_bytes == len(writes)
+
+    def test_a_record_from_before_may_become_smaller_be_checked_and_be_removed(self) -> None:
+        bed = Bed()
+        bed.durable.register(at(1, ephemeral=False, metadata={"a": "x" * 3_000}))
+        bed.admission.limits = NamingLimits(record_bytes=100)
+        [key] = [one for one in bed.records.versions() if "instance" in one]
+        assert bed.durable.set_health("public", SERVICE, "10.0.0.1:1:unknown:DEFAULT", False, by_check=True)
+        bed.durable.register(at(1, ephemeral=False, metadata={"a": "x" * 2_999}))
+        with pytest.raises(LimitReached):
+            bed.durable.register(at(1, ephemeral=False, metadata={"a": "x" * 3_001}))
+        bed.durable.remove_service("public", SERVICE)
+        assert bed.records.value(key) is None
+
+    def test_clusters_of_a_service_with_settings(self) -> None:
+        bed = Bed(NamingLimits(clusters_per_service=2))
+        bed.durable.create_service("public", "G@@s", described())
+        for name in ("a", "b", "a"):
+            bed.durable.update_cluster("public", "G@@s", name, ClusterConfig())
+        with pytest.raises(LimitReached, match=r"clustersPerService=2: there are 2 clusters with settings"):
+            bed.durable.update_cluster("public", "G@@s", "c", ClusterConfig())
+        bed.admission.limits = NamingLimits(clusters_per_service=1)
+        bed.durable.update_cluster("public", "G@@s", "b", ClusterConfig(check_port=81))
+        assert bed.stats.clusters_per_service == 1
+
+
+class TestLists:
+    """A list must fit into one call, as must what a client publishes."""
+
+    @pytest.mark.parametrize("way", ["http", "beat", "grpc"])
+    def test_a_list_of_many_or_of_much_metadata(self, way: str) -> None:
+        for metadata, allowed in (({"a": "x" * 3_000}, 4), ({}, 46)):
+            bed = Bed(NamingLimits(body_bytes=20_000))
+            client = bed.connect()
+
+            def write(port: int, metadata: dict[str, str] = metadata, bed: Bed = bed, client: str = client) -> None:
+                one = at(port, metadata=metadata)
+                if way != "grpc":
+                    WAYS[way](bed, one)
+                else:  # all of them by one client, in services of their own
+                    bed.clients.register(client, one._replace(service=f"G@@{port:02}"))
+
+            for port in range(1, allowed + 1):
+                write(port)
+            with pytest.raises(LimitReached, match="bodyBytesMax=20000") as refused:
+                write(99)
+            assert "field 'metadata'" in refused.value.text
+            assert bed.stats.list_bytes == 1
+            write(1)
+
+    def test_metadata_that_grow(self) -> None:
+        bed = Bed(NamingLimits(body_bytes=10_000))
+        bed.naming.register(at(1))
+        large = {"a": "x" * 9_000}
+        with pytest.raises(LimitReached):
+            bed.naming.register(at(1, metadata=large))
+        with pytest.raises(LimitReached):
+            bed.naming.check_metadata("public", SERVICE, 9_000)
+        bed.naming.register(at(1, metadata={"a": "x" * 1_000}))
+        bed.naming.register(at(1, metadata={"a": "x" * 10}))
+
+    def test_as_long_as_it_is_taken_a_list_fits(self) -> None:
+        bed = Bed(NamingLimits(body_bytes=65_536))
+        for port in range(1, 60_000):
+            try:
+                bed.naming.register(at(port, metadata={"zone": f"z{port}", "release": "2024-01-01"}))
+            except LimitReached:
+                break
+        [datum] = bed.registry.datums(bed.registry.all_keys())
+        size = len(InstanceListCodec(lambda: 1_700_000_000_000).encode(datum, 2_000, versioned=True))
+        assert 40_000 < size < 65_536
