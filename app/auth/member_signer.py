@@ -40,6 +40,8 @@ class _Callee:
     """What is known of one member that is called."""
 
     session: str
+    is_nacos: bool
+    """Whether the operator names it as real Nacos."""
     numbers: Iterator[int] = field(default_factory=lambda: count(1))
     key: int = 0
     """Which of our keys it knows."""
@@ -89,7 +91,7 @@ class MemberSigner:
         run, at_ms = self._clocks.clock_of(peer) or (NO_CLOCK, 0)
         made = (self._self_address, run, max(at_ms, 0), callee.session, next(callee.numbers))
         text = signed.sign(identity.keys[callee.key], method, target, body, header, made)
-        if identity.nacos.has(peer):
+        if callee.is_nacos:
             return {identity.header: identity.values[0], SIGNATURE: text}
         return {SIGNATURE: text}
 
@@ -101,9 +103,9 @@ class MemberSigner:
         It is the first call on each new connection. Until it is answered, the peer is sent nothing else.
         """
         identity = self._identity
-        if identity is None or identity.nacos.has(peer):
+        if identity is None or (callee := self._callee(peer)).is_nacos:
             return None
-        callee, asker = self._callee(peer), signed.asker_of(self._self_address)
+        asker = signed.asker_of(self._self_address)
         made = (asker, NO_CLOCK, 0, callee.session, next(callee.numbers))
         text = signed.sign(identity.keys[callee.key], method, target, body, _no_header, made)
         return Question(target, {SIGNATURE: text}, partial(self._is_answered, peer, asker))
@@ -153,7 +155,9 @@ class MemberSigner:
     def _callee(self, peer: str) -> _Callee:
         callee = self._callees.get(peer)
         if callee is None:
-            callee = self._callees.setdefault(peer, _Callee(secrets.token_urlsafe(SESSION_BYTES)))
+            is_nacos = self._identity is not None and self._identity.nacos.has(peer)
+            made = _Callee(secrets.token_urlsafe(SESSION_BYTES), is_nacos)
+            callee = self._callees.setdefault(peer, made)
         return callee
 
 

@@ -249,7 +249,7 @@ class Membership:
     def has_any_of(self, remote_ip: str, is_one: Callable[[str], bool]) -> bool:
         """Whether a member is listed at the address for which ``is_one`` is true."""
         ip, peers = plain_ip(remote_ip), self._protocol.members.peers()
-        return any(is_one(one.address) and ip in self._ips.of(one.address) for one in peers)
+        return any(ip in self._ips.of(one.address) and is_one(one.address) for one in peers)
 
     def sender_of(self, named: str | None, remote_ip: str) -> str | None:
         """The listed peer that a call or a report names as its sender, if it comes from its address; else None."""

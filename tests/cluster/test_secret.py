@@ -1,5 +1,6 @@
 """The members' secret, and what clients entrust to members, go to nobody who has not proven that it is a member."""
 
+import asyncio
 import contextlib
 import json
 import secrets
@@ -13,7 +14,9 @@ import pytest
 
 from app.auth.signed import QUESTION_TARGET
 from tests.cluster.conftest import StartCluster
-from tests.support.processes import FAST, PORT_OFFSETS, ClusterProcesses, eventually, free_ports
+from tests.support.nacos_peer import NacosPeer
+from tests.support.processes import FAST, PORT_OFFSETS, ClusterProcesses, Member, eventually, free_ports
+from tests.support.sdk_client import run_client
 from tests.support.sniffer import Sniffer, forms_of, sniffing
 from tests.support.tiny_server import Given, Received, TinyServer, tiny_server
 
@@ -91,9 +94,10 @@ def test_an_imposter_at_a_stopped_members_port_is_sent_nothing(make_cluster: Sta
     with ExitStack() as stack:
         stack.enter_context(nothing_of_the_secret_is_sent(cluster))
         victim.kill_all()
-        http, grpc = (
-            stack.enter_context(tiny_server(answer, port_of(victim.address) + offset)) for offset in (0, 1_001)
-        )
+        port = port_of(victim.address)
+        # The ports are free when the others have closed their ends of its connections.
+        http = eventually(lambda: stack.enter_context(tiny_server(answer, port)))
+        grpc = eventually(lambda: stack.enter_context(tiny_server(answer, port + 1_001)))
         for number in range(ASKED_OFTEN):
             # The victim still owns the service: the others would pass the write on to it.
             with contextlib.suppress(HTTPException):
@@ -109,6 +113,33 @@ def test_an_imposter_at_a_stopped_members_port_is_sent_nothing(make_cluster: Sta
     assert "rollcall.identity.nacosMembers" in other.log_text()
     victim.restart()
     eventually(lambda: all(cluster.all_up(one) for one in cluster))
+
+
+def test_an_imposter_over_grpc_is_asked_alone_and_named_nacos_gets_the_secret(tmp_path: Path) -> None:
+    port, peer_port = free_ports(2)
+    address, settings = f"127.0.0.1:{peer_port}", {**FAST, **IDENTITY, "rollcall.announce": "false"}
+    ours = Member(port, tmp_path / "ours", {"nacos.member.list": f"127.0.0.1:{port},{address}", **settings})
+
+    async def meets(named: bool) -> None:
+        async with NacosPeer(peer_port, port) as peer:
+            if named:
+                await peer.wait(lambda: peer.connections)
+            else:
+                await asyncio.to_thread(eventually, lambda: len(peer.calls) >= 3)
+                assert peer.connections == 0
+                assert {kind for kind, _ in peer.calls} == {"ServerCheckRequest"}
+            secrets_sent = {headers.get(IDENTITY["nacos.core.auth.server.identity.key"]) for _, headers in peer.calls}
+            assert secrets_sent == ({SECRET} if named else {None})
+
+    try:
+        ours.restart()
+        run_client(lambda: meets(named=False))
+        ours.stop()
+        ours.settings["rollcall.identity.nacosMembers"] = address
+        ours.restart()
+        run_client(lambda: meets(named=True))
+    finally:
+        ours.end()
 
 
 def test_an_address_that_a_list_adds_is_sent_nothing(make_cluster: StartCluster) -> None:

@@ -62,6 +62,8 @@ class NacosPeer:
         self.snapshot: list[dict[str, Any]] = []
         self.reports: list[dict[str, Any]] = []
         self.connections = 0
+        self.calls: list[tuple[str, dict[str, str]]] = []
+        """Types and headers of all calls."""
         self._news = asyncio.Condition()
         self._ending = asyncio.Event()
 
@@ -88,6 +90,7 @@ class NacosPeer:
 
     async def _call(self, data: bytes, context: Any) -> bytes:
         message = wire.decode(data)
+        self.calls.append((message.type, dict(message.headers)))
         fields = message.json()
         match message.type:
             case "ServerCheckRequest":

@@ -47,6 +47,7 @@ class GrpcLink:
         self._setup = setup
         self._setup_body = setup_body
         self._signer = signer
+        self._channel: aio.Channel | None = None
         self._call: Any = None
         self._stream: Any = None
         self._heard_s = 0.0
@@ -68,7 +69,7 @@ class GrpcLink:
                     call: Any = channel.unary_unary(wire.REQUEST_METHOD)
                     async with asyncio.timeout(SETUP_S):
                         stream = await self._introduce(call, channel)
-                    self._call, self._stream, pause_s = call, stream, PAUSE_FIRST_S
+                    self._channel, self._call, self._stream, pause_s = channel, call, stream, PAUSE_FIRST_S
                     LOG.info("connected to %s for members' calls", self.peer)
                     await self._keep(stream)
             except (grpc.RpcError, aio.BaseError, TransportError, PayloadError, TimeoutError) as error:
@@ -78,7 +79,7 @@ class GrpcLink:
             finally:
                 if self.running:
                     LOG.info("the connection to %s is gone", self.peer)
-                self._call = self._stream = None
+                self._channel = self._call = self._stream = None
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, PAUSE_MAX_S)
 
@@ -90,8 +91,9 @@ class GrpcLink:
             RejectedError: the member does not know the type of request, or refuses its body.
             TransportError: no answer in time, or another refusal.
         """
-        call = self._call
-        if call is None:
+        call, channel = self._call, self._channel
+        # A call on a connection that broke would make another one, on which nobody has proven to be the member.
+        if call is None or channel is None or channel.get_state() is not grpc.ChannelConnectivity.READY:
             raise LinkClosed(f"no connection to {self.peer} for members' calls")
         if self._under_way >= CALLS_MAX:
             raise TransportError(f"{CALLS_MAX} calls to {self.peer} are under way")

@@ -109,6 +109,7 @@ class GrpcLinks:
             ("grpc.max_receive_message_length", self._port.message_bytes_max),
             ("grpc.max_send_message_length", self._port.message_bytes_max),
             ("grpc.enable_http_proxy", 0),
+            ("grpc.enable_retries", 0),  # those would go over another connection
         ]
         trusted = self._port.trusted or self._port.certificate
         if trusted is None:
