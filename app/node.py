@@ -40,7 +40,7 @@ from app.lookup.last_list import LastList
 from app.lookup.member_lookup import LookupStats, MemberLookup
 from app.lookup.member_sources import source_maker
 from app.lookup.own_entry import OwnEntry
-from app.metrics.audit_trail import NODE, AuditTrail
+from app.metrics.audit_trail import NODE, Actor, AuditTrail
 from app.metrics.instruments import Instruments
 from app.metrics.metric_sources import NodeSources
 from app.metrics.node_metrics import MetricParts, NodeMetrics
@@ -232,7 +232,7 @@ class Node:
         counters.add(partial(asdict, self.background.machine.stats))
         subscribe(self.domain, self.engine, push)
         trace_pushes(self.engine, push, grpc)
-        audit_events(self.domain, self.engine, self._instruments.audit)
+        audit_events(self.domain, self.engine, self._instruments.audit, self.services.access)
         self._lock = DataLock(settings.data_dir)
         self._has_members = False
 
@@ -274,6 +274,7 @@ class Node:
     def _take_members(self, members: tuple[str, ...]) -> None:
         """Take a member list; with the first one this node begins to load from the others."""
         cluster, runtime = self.engine.cluster, self.engine.runtime
+        self._instruments.audit.on_members(members)
         if self._has_members:
             cluster.take_list(members)
             return
@@ -450,7 +451,7 @@ def disk_counters(domain: Domain) -> dict[str, int]:
     }
 
 
-def audit_events(domain: Domain, engine: Engine, audit: AuditTrail) -> None:
+def audit_events(domain: Domain, engine: Engine, audit: AuditTrail, access: AccessControl) -> None:
     """Have the audit trail told of durable records that are changed here, and of what the node does by itself."""
 
     def on_disconnect(event: ClientDisconnect) -> None:
@@ -465,6 +466,10 @@ def audit_events(domain: Domain, engine: Engine, audit: AuditTrail) -> None:
         shown = [key.key for key in keys[:CLAIMED_SHOWN_MAX]]
         audit.write("ownership.claim", f"{len(keys)} keys", after=shown, actor=NODE)
 
+    def on_login(what: str, name: str, ip: str) -> None:
+        audit.on_access(what, "", Actor(ip, name))
+
+    access.on_login = on_login
     domain.records.on_written = audit.on_record
     domain.notify.subscribe(ClientDisconnect, on_disconnect)
     domain.notify.subscribe(HealthChanged, on_health)

@@ -22,6 +22,7 @@ from app.auth.tokens import Tokens, id_of
 from app.auth.user_rights import Resource, Rights
 from app.auth.user_table import UserTable
 from app.config.auth_settings import AuthSettings
+from app.naming.records.user_records import NAME_CHARS_MAX
 
 HOP_TOKEN_MS = 20_000
 """A token is good for a minute at least."""
@@ -97,6 +98,8 @@ class AccessControl:
         self._ended_here: dict[str, None] = {}
         """The ids of tokens that log-outs at this node ended, oldest first: their records may take a while, or fail."""
         self.stats = AccessStats()
+        self.on_login: Callable[[str, str, str], None] = lambda _what, _name, _ip: None
+        """Called with ``login.done`` or ``login.refused``, the user's name as it was given, and the address."""
 
     # --- who --------------------------------------------------------------------------------------
 
@@ -182,9 +185,11 @@ class AccessControl:
             raise
         if not right or user is None:
             self.stats.logins_wrong += 1
+            self.on_login("login.refused", name[:NAME_CHARS_MAX], ip)
             raise AccessDenied(UNKNOWN_USER)
         self._limits.right(attempt)
         self.stats.logins += 1
+        self.on_login("login.done", name, ip)
         return Session(user.name, user.generation, self.wall_ms() + tokens.ttl_s * 1_000)
 
     def _begin(self, name: str, ip: str, wait: LoginWait | None) -> Attempt:

@@ -36,6 +36,19 @@ AUDIT_FILE = Key(
     "",
     "The audit log. Without it: logs/audit.log in the data folder.",
 )
+SECURITY_FILE = Key(
+    ("rollcall.audit.securityFile",),
+    FILE_OR_NONE,
+    "",
+    "The security log. Without it: security.log beside the audit log.",
+)
+SECURITY_FILE_MB = Key(
+    ("rollcall.audit.securityFileMb",),
+    whole(1, 10_000),
+    "32",
+    "A file of the security log is closed at this size (MB).",
+)
+SECURITY_FILES = Key(("rollcall.audit.securityFiles",), whole(1, 100), "16", "How many files of it are kept.")
 LOG_FILE_MB = Key(
     ("rollcall.log.fileMb",),
     whole(1, 10_000),
@@ -62,6 +75,9 @@ OBSERVABILITY_KEYS: tuple[Key[Any], ...] = (
     AUDIT,
     AUDIT_INSTANCES,
     AUDIT_FILE,
+    SECURITY_FILE,
+    SECURITY_FILE_MB,
+    SECURITY_FILES,
     LOG_FILE_MB,
     LOG_FILES,
     CONSOLE,
@@ -84,6 +100,10 @@ class Observability:
     audit: bool
     audit_instances: bool
     audit_file: Path
+    security_file: Path | None
+    """None: beside the audit log."""
+    security_file_bytes: int
+    security_files: int
     log_file_bytes: int
     log_files: int
     console: bool
@@ -113,6 +133,9 @@ def observability(get: Callable[[Key[Any]], Any], data_dir: Path) -> Observabili
         audit=get(AUDIT),
         audit_instances=get(AUDIT_INSTANCES),
         audit_file=get(AUDIT_FILE) or logs / "audit.log",
+        security_file=get(SECURITY_FILE),
+        security_file_bytes=get(SECURITY_FILE_MB) * 1_000_000,
+        security_files=get(SECURITY_FILES),
         log_file_bytes=get(LOG_FILE_MB) * 1_000_000,
         log_files=get(LOG_FILES),
         console=get(CONSOLE),

@@ -15,6 +15,7 @@ import orjson
 
 from app.config.observability import Observability
 from app.metrics.line_file import LineFile
+from app.metrics.security_log import Event, SecurityLog
 from app.naming.model.meta import Metadata
 from app.naming.records.record_keys import (
     NamespaceKey,
@@ -27,7 +28,11 @@ from app.naming.records.record_keys import (
 VALUE_BYTES_MAX = 16_384
 """Of the values before and after: larger ones are left out."""
 SECRET_WORDS = ("password", "passwd", "pwd", "secret", "token", "hash", "salt", "authorization")
+OF_CLIENTS = ("instance.", "client.", "service.", "ownership.")
+"""What clients cause, and the node by itself, at any rate: it is in the audit log alone."""
 HIDDEN = "***"
+KEY_CHARS_MAX = 512
+"""Of what was called: a stranger chooses it."""
 DELETE = "\x7f"
 PLAIN_CHARS_MAX = 4_096
 """Longer lines are made with care, as those are that hold secrets."""
@@ -89,6 +94,8 @@ class AuditTrail:
         self._file = LineFile(
             "audit", settings.audit_file, settings.log_file_bytes, settings.log_files, self._line_of_lost
         )
+        self._members: tuple[str, ...] = ()
+        self._security = SecurityLog(settings, wall_ms, self._line_of_lost, self._line_of_repeated)
 
     def write(
         self, what: str, key: str, *, before: object = None, after: object = None, actor: Actor | None = None
@@ -99,7 +106,16 @@ class AuditTrail:
         is the one of ``acting_as``.
         """
         if self._on:
-            self._file.add(partial(self._line, self._wall_ms(), actor or acting(), what, key, before, after))
+            who = actor or acting()
+            line = partial(self._line, self._wall_ms(), who, what, key, before, after)
+            self._file.add(line)
+            if not what.startswith(OF_CLIENTS) and self._security.takes(Event(what, who.address, who.user)):
+                self._security.add(line)
+
+    def on_access(self, what: str, key: str, who: Actor, why: str = "") -> None:
+        """Write to the security log alone that a caller logged in, or was refused. ``what``: as ``login.refused``."""
+        if self._on and self._security.takes(Event(what, who.address, who.user)):
+            self._security.add(partial(self._line, self._wall_ms(), who, what, key[:KEY_CHARS_MAX], None, why))
 
     def write_instance(self, what: str, key: str, before: object, after: object, actor: Actor) -> None:
         """Write one change of one instance, as ``write`` does, at half the cost where nothing is to be hidden or cut.
@@ -116,6 +132,12 @@ class AuditTrail:
         line = self._metadata_line(at_ms, actor, what, key, old, new)
         self._file.add(line or partial(self._line, at_ms, actor, what, key, {_METADATA: old}, {_METADATA: new}))
 
+    def on_members(self, members: tuple[str, ...]) -> None:
+        """Write who came into the member list since the last time, and who left it; nothing of the first list."""
+        before, self._members = self._members or members, members
+        for address in sorted(set(members) ^ set(before)):
+            self.write("member.add" if address in members else "member.remove", address, actor=NODE)
+
     def on_record(self, key: str, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> None:
         """Write the change of a durable record that was made here, by whoever acts."""
         kind, shown = _kind_of(key)
@@ -126,11 +148,16 @@ class AuditTrail:
 
     def counters(self) -> dict[str, int]:
         """Lines since the start, by what became of them."""
-        return {f"audit_lines_{name}": count for name, count in asdict(self._file.stats).items()}
+        return {
+            f"{log}_lines_{name}": count
+            for log, stats in (("audit", self._file.stats), ("security", self._security.stats))
+            for name, count in asdict(stats).items()
+        }
 
     def stop(self, timeout_s: float) -> bool:
         """Write what waits; return whether that took under ``timeout_s``. May be called twice."""
-        return self._file.stop(timeout_s)
+        ended = self._security.stop(timeout_s)
+        return self._file.stop(timeout_s) and ended
 
     def _quick_line(self, at_ms: int, who: Actor, what: str, key: str, before: object, after: object) -> str | None:
         """The line of a change that is plain and holds no field with the name of a secret; else None."""
@@ -171,6 +198,9 @@ class AuditTrail:
         fields = self._fields(at_ms, who, what, key, *_differing(before, after))
         sides = [side for side in ("before", "after") if side in fields]
         return json_line({**fields, **{side: _shown(fields[side]) for side in sides}})
+
+    def _line_of_repeated(self, at_ms: int, event: Event, told: dict[str, Any]) -> str:
+        return self._line(at_ms, Actor(event.address, event.user), event.what, "", None, told)
 
     def _line_of_lost(self, count: int) -> str:
         return json_line({"time": time_text(self._wall_ms()), "node": self._node, "what": "lost", "lines": count})

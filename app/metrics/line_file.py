@@ -108,8 +108,20 @@ class _RotatingFile(RotatingFileHandler):
 class LineFile:
     """A bounded queue of lines, and the thread that writes them. The thread starts with the first line."""
 
-    def __init__(self, name: str, path: Path, bytes_max: int, files: int, lost_line: Callable[[int], str]) -> None:
-        """``lost_line``: the line that stands for a number of lines that were dropped before it."""
+    def __init__(
+        self,
+        name: str,
+        path: Path,
+        bytes_max: int,
+        files: int,
+        lost_line: Callable[[int], str],
+        before_writes: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``lost_line``: the line that stands for a number of lines that were dropped before it.
+
+        ``before_writes``: called before each round of writes, also where no line waits; may add lines.
+        """
+        self._before_writes = before_writes
         self.stats = LineStats()
         self._name = name
         self._path = path
@@ -153,6 +165,7 @@ class LineFile:
 
     def _run(self) -> None:
         while not self._stopped.wait(WRITE_EVERY_S):
+            self._before_writes()
             self._write_all()
         self._write_all()
         self._file.close()

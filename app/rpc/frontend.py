@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 
 from app.config.settings import RpcSettings
+from app.metrics.audit_trail import Actor
 from app.naming.model.events import InstancesChanged, ServiceChanged, ServiceSubscribed
 from app.naming.model.keys import parse_datum_key
 from app.naming.push.udp_subscribers import PushState
@@ -73,6 +74,8 @@ class GrpcFrontend:
             services.access, self.connections, services.clients, self._end, self.dispatcher.reset
         )
         self.dispatcher.requests = services.instruments.grpc
+        audit = services.instruments.audit
+        self.dispatcher.on_refused = lambda what, kind, ip, why: audit.on_access(what, kind, Actor(ip), why)
         self._infos = ServiceInfos(
             services.naming,
             lambda: services.durable.switches.default_push_cache_millis,

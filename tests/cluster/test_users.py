@@ -236,7 +236,7 @@ def test_a_log_out_ends_one_token_at_all_members(cluster: ClusterProcesses) -> N
     for member in cluster:
         other, client = client_of(member, "lou"), client_of(member, "lou")
         eventually(lambda token=client.token: statuses_of(cluster, token) == [200] * 3, LEARNS_S)
-        assert client.ask("POST", f"{USERS}/logout").status == 200
+        assert client.ask("POST", f"{USERS}/logout", username="lou").status == 200
         eventually(lambda token=client.token: statuses_of(cluster, token) == [403] * 3, ENDS_S)
         assert statuses_of(cluster, other.token) == [200] * 3
 
@@ -277,6 +277,13 @@ def test_guesses_at_a_member_lock_nobody_out_there(cluster: ClusterProcesses) ->
     assert from_address(member, "127.0.2.1", "gus", PASSWORD) == 200
     assert time.monotonic() - before_s < 10.0
     assert client_of(member, "gus").token
+    (log,) = member.folder.rglob("security.log")
+
+    def refused() -> set[str]:
+        lines = map(json.loads, log.read_text().splitlines())
+        return {line["from"] for line in lines if (line["what"], line.get("user")) == ("login.refused", "gus")}
+
+    eventually(lambda: "127.0.1.1" in refused())
 
 
 def from_address(member: Member, ip: str, name: str, password: str) -> int:
@@ -295,7 +302,7 @@ def test_a_restart_keeps_users(cluster: ClusterProcesses) -> None:
     assert boss.ask("DELETE", f"{USERS}/tokens", username="kim").status == 200
     revoked = nacos_token("kim", made_s, says_when=True)
     gone = client_of(cluster.members[0], "kim")
-    assert gone.ask("POST", f"{USERS}/logout").status == 200
+    assert gone.ask("POST", f"{USERS}/logout", username="kim").status == 200
     tokens = [client_of(member, "kim").token for member in cluster]
     for member in cluster:
         member.stop()

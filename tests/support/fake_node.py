@@ -345,6 +345,10 @@ class RecordedTrail(AuditTrail):
         super().__init__(node.settings.told, SELF, node.wall_ms)
         self.audited = node.audited
         self.actors: list[Actor] = []
+        self.accesses: list[tuple[str, str, Actor, str]] = []
+
+    def on_access(self, what: str, key: str, who: Actor, why: str = "") -> None:
+        self.accesses.append((what, key, who, why))
 
     def write(
         self, what: str, key: str, *, before: object = None, after: object = None, actor: Actor | None = None
@@ -462,6 +466,8 @@ class FakeNode:
             writer, self.disk, self.wall_ms, self._monotonic_ms, projection.on_record, alone=self.settings.standalone
         )
         records.on_written = self.instruments.audit.on_record
+        audit = self.instruments.audit
+        self.access.on_login = lambda what, name, ip: audit.on_access(what, "", Actor(ip, name))
         self.durable = DurableService(records, projection, registry, self._monotonic_ms, self.events.append)
         self.drain_steps = DrainSteps(
             registry, self.naming, self.durable, self.clients, self.cluster, self.cluster.responsible, self

@@ -52,6 +52,14 @@ def audit_replaced(call: Call, services: Services, verb: str, command: RegisterI
             audit.write_instance(f"instance.{verb}", key, old, command, actor)
 
 
+def audit_refusal(call: Call, services: Services, why: str, user: str = "") -> None:
+    """Write that a call was refused. ``user``: whose token it brought, if that is known."""
+    actor = actor_of(call, services)
+    services.instruments.audit.on_access(
+        "access.refused", f"{call.method} {call.path}", actor._replace(user=user or actor.user), why
+    )
+
+
 def audit_operation(row: Route, call: Call, reply: Reply, services: Services) -> None:
     """Write an administrator's call that changed something, whatever it was, with its parameters.
 

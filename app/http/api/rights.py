@@ -3,6 +3,7 @@
 from app.auth.access_rules import PUBLIC, AccessRule, Action, Scope, admin
 from app.auth.member_calls import Caller, Unidentified, claims_member
 from app.http.api.answers import NOT_RESPONSIBLE
+from app.http.api.audited import audit_refusal
 from app.http.api.browsers import is_of_browser
 from app.http.api.call import Call, Reply, Services
 from app.http.api.user_access import check_user
@@ -35,9 +36,11 @@ def check_access(access: AccessRule, call: Call, services: Services) -> None:
             check_user(access, call, services)
         return
     if not allowed:
+        text = "this call is for members of the cluster alone: it needs a listed address and their identity"
         if services.callers.identity is None:
-            raise NoRight(f"{call.remote_ip} is not the address of a listed member")
-        raise NoRight("this call is for members of the cluster alone: it needs a listed address and their identity")
+            text = f"{call.remote_ip} is not the address of a listed member"
+        audit_refusal(call, services, text)
+        raise NoRight(text)
     check_certificate(call, services)
 
 
@@ -49,7 +52,9 @@ def check_certificate(call: Call, services: Services) -> None:
     """
     tls = services.settings.http_tls
     if tls is not None and tls.mutual and not call.has_member_certificate:
-        raise NoRight("a member's call needs a client certificate that is trusted here")
+        text = "a member's call needs a client certificate that is trusted here"
+        audit_refusal(call, services, text)
+        raise NoRight(text)
 
 
 def unidentified_reply(caller: Unidentified) -> Reply:
@@ -75,5 +80,7 @@ def scrape_rule(call: Call, services: Services) -> AccessRule:
     if not told.metrics_token:
         return PUBLIC if told.metrics_open else admin(Action.READ)
     if not brings_token(told.metrics_token, call.header("authorization")):
-        raise NoRight("the metrics need Authorization: Bearer with the token of rollcall.metrics.token")
+        text = "the metrics need Authorization: Bearer with the token of rollcall.metrics.token"
+        audit_refusal(call, services, text)
+        raise NoRight(text)
     return PUBLIC

@@ -6,6 +6,7 @@ from app.auth.decision_memo import key_of_call
 from app.auth.refusals import NOT_PERMITTED, UNKNOWN_USER, AccessDenied, TooManyLogins
 from app.auth.user_rights import ANY, Resource, rule_namespace
 from app.http.api.answers import PreparedRefusal, filter_error, text_reply
+from app.http.api.audited import audit_refusal
 from app.http.api.call import AUTHORIZATION, BEARER, TOKEN_HEADER, Call, Reply, Services
 from app.http.api.console_cookie import is_page_wanted, log_in_first, no_right, token_in_cookie
 from app.http.input.params import Parameters
@@ -49,11 +50,15 @@ def check_user(access: AccessRule, call: Call, services: Services) -> None:
             if known is not None:
                 call.user = known.user
                 return
+    user = ""
     try:
         session = control.session(token_in_cookie(call)) if access.by_cookie else _session_of(call, control)
+        user = session.user
         control.check(session, access, resource_of(access.target, call.parameters))
     except AccessDenied as error:
         control.count(error)
+        if not access.by_cookie or error.text != UNKNOWN_USER:  # who is not logged in is sent to log in
+            audit_refusal(call, services, error.text, user)
         if access.by_cookie and error.text != NOT_PERMITTED:
             raise PreparedRefusal(log_in_first(call)) from None
         if access.by_cookie and is_page_wanted(call):

@@ -1,5 +1,6 @@
 """Login and logout."""
 
+import logging
 from urllib.parse import urlsplit
 
 from app.auth.access_rules import PUBLIC
@@ -10,6 +11,8 @@ from app.http.api.console_cookie import LOGIN_PATH, NO_RIGHT_PATH
 from app.http.console.api_caller import ApiCaller, ApiRefusal
 from app.http.console.page import HEADERS, ConsolePage, form_route, page_route
 from app.http.v1.users import LOGOUT
+
+log = logging.getLogger(__name__)
 
 
 @page_route(LOGIN_PATH, access=PUBLIC)
@@ -78,10 +81,13 @@ def log_out(page: ConsolePage) -> Reply:
     done = "logged-out"
     if page.services.access.enabled:
         try:
-            ApiCaller(page.call, page.services, page.cookie).send("POST", LOGOUT)
+            session = page.services.access.session(page.cookie)
+            ApiCaller(page.call, page.services, page.cookie).send("POST", LOGOUT, username=session.user)
+        except AccessDenied:
+            pass  # it has ended
         except ApiRefusal as refusal:
-            if refusal.status != 403:  # which is said of a token that has ended
-                done = "logged-out-here"
+            done = "logged-out-here"
+            log.info("a log-out of user %a is not known to the other members: %s", session.user, refusal.text)
         page.services.access.end_here(page.cookie)
     headers = {**HEADERS, "Location": page.url(LOGIN_PATH, done=done), "Set-Cookie": page.cookie_line("", 0)}
     return Reply(303, b"", None, headers)

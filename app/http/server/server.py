@@ -11,6 +11,7 @@ from typing import Any
 
 from app.auth.member_calls import CLIENT, Caller, Unidentified
 from app.http.api.answers import error_reply, text_reply
+from app.http.api.audited import AGENT_CHARS_MAX
 from app.http.api.browsers import OwnHosts
 from app.http.api.call import (
     ADDRESS,
@@ -47,8 +48,9 @@ from app.http.server.pool_choice import PoolChoice, PoolKind
 from app.http.server.repeatable import repeatable
 from app.http.server.reply_head import date_line
 from app.http.server.request_memo import RequestMemo
-from app.http.server.request_reader import Request
+from app.http.server.request_reader import Request, path_of
 from app.http.server.wsgi_bridge import WsgiApp, WsgiRun, make_environ
+from app.metrics.audit_trail import Actor
 from app.metrics.request_stats import NO_ROUTE, RequestStats, RouteStats
 from app.naming.model.nacos_errors import TooManyRequests
 from app.process.turn_sends import TurnSends
@@ -208,6 +210,9 @@ class HttpServer:
                 found = self._caller_of(connection, request)
                 if isinstance(found, Unidentified):
                     self.log_refused(connection.remote_ip, found.status, found.text)
+                    called = f"{request.method.decode()} {path_of(request.target)}"
+                    who = Actor(connection.remote_ip, agent=request.block.client_agent[:AGENT_CHARS_MAX])
+                    self._services.instruments.audit.on_access("member.refused", called, who, found.text)
                     return unidentified_reply(found)
                 caller = found
             if found_hot is None:

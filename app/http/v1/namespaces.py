@@ -6,6 +6,7 @@ from typing import Any
 from app.auth.access_rules import LOGGED_IN, WRITE, admin
 from app.auth.refusals import NOT_PERMITTED
 from app.http.api.answers import durable_elsewhere, json_reply, rest_reply
+from app.http.api.audited import audit_refusal
 from app.http.api.call import Answer, Call, Services, route
 from app.http.input.schemas import (
     NamespaceCreateSchema,
@@ -58,6 +59,7 @@ def query_namespaces(call: Call, services: Services) -> Answer:
         public = values["namespace"].strip(TRIMMED) in ("", DEFAULT_NAMESPACE)
         one = _PUBLIC_IN_FULL if public else services.durable.namespace(values["namespace"])
         if services.access.enabled and not services.access.table.rights(call.user).sees_namespace(one.id):
+            audit_refusal(call, services, NOT_PERMITTED)
             raise NoRight(NOT_PERMITTED)
         return json_reply({**_shown(one), "namespaceDesc": one.description})
     found = [_PUBLIC, *services.durable.namespaces()]

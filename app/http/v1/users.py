@@ -8,7 +8,7 @@ from app.auth.passwords import Passwords
 from app.auth.refusals import AUTH_IS_OFF, NOT_PERMITTED, AccessDenied
 from app.auth.user_rights import Pattern
 from app.http.api.answers import durable_elsewhere, json_reply, rest_refusal
-from app.http.api.audited import actor_of
+from app.http.api.audited import actor_of, audit_refusal
 from app.http.api.call import Answer, Call, Reply, Services, route
 from app.http.api.user_access import token_of
 from app.http.input.schemas import load_parameters
@@ -106,6 +106,7 @@ def update_user(call: Call, services: Services) -> Answer:
         return other
     values = load_parameters(_NEW_PASSWORD, call.parameters)
     if not _is_own_or_admin(call, services, values["username"]):
+        audit_refusal(call, services, NOT_PERMITTED)
         return rest_refusal(403, NOT_PERMITTED)
     services.users.set_password(values["username"], _passwords(services).hash(values["password"]))
     return _done("update user ok!")
@@ -139,19 +140,23 @@ def end_tokens(call: Call, services: Services) -> Answer:
         return other
     name = load_parameters(_NAME, call.parameters)["username"]
     if not _is_own_or_admin(call, services, name):
+        audit_refusal(call, services, NOT_PERMITTED)
         return rest_refusal(403, NOT_PERMITTED)
     services.users.end_tokens(name)
     return _done("end tokens ok!")
 
 
-@route("POST", LOGOUT, access=LOGGED_IN, described=Described(DONE_RESULT))
+@route("POST", LOGOUT, access=LOGGED_IN, described=Described(DONE_RESULT, takes=(UserNameSchema,)))
 def log_out(call: Call, services: Services) -> Answer:
-    """End the token that the call brings, on all members."""
+    """End the token that the call brings, on all members. The user that is named is the token's."""
     if other := _elsewhere(call, services):
         return other
-    token = token_of(call)
-    session = services.access.session(token)
+    session = services.access.session(token_of(call))
+    if load_parameters(_NAME, call.parameters)["username"] != session.user:
+        audit_refusal(call, services, NOT_PERMITTED)
+        return rest_refusal(403, NOT_PERMITTED)
     services.users.end_token(session.user, session.token_id, session.end_ms // 1_000)
+    services.instruments.audit.on_access("logout", "", actor_of(call, services))
     return _done("logout ok!")
 
 

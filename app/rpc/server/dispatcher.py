@@ -105,6 +105,8 @@ class Dispatcher:
         """Called with the client id of each registered connection that ended."""
         self.on_no_handler: Callable[[str, str], None] = lambda _kind, _remote_ip: None
         """Called with the type and the address of each call of a type that nothing here answers."""
+        self.on_refused: Callable[[str, str, str, str], None] = lambda _what, _kind, _remote_ip, _why: None
+        """Called for each refusal: of whom (``access.refused``, ``member.refused``), type, address, and why."""
         self.requests = RequestStats()
         """The answers of handlers by type of request and code; of the node, which may put its own here."""
         self.leaving = False
@@ -163,6 +165,7 @@ class Dispatcher:
         kind = message.type
         route = self._routes.get(kind)
         if route is not None and route.members_only and not connection.on_cluster_port:
+            self.on_refused("access.refused", kind, connection.remote_ip, "it came over the port of SDKs")
             return wire.error_response(wire.UNREADABLE, f" invoke {kind} from sdk is forbidden")
         if self._cluster.state() is not _UP:
             return wire.error_response(wire.STARTING, "Server is starting,please try later.")
@@ -199,6 +202,7 @@ class Dispatcher:
         try:
             session = check_user(self._access, route.access, kind, message.headers, fields)
         except NacosError as error:
+            self.on_refused("access.refused", kind, connection.remote_ip, error.text)
             return wire.encode_json(route.answer_type, wire.failure(error.status, error.text))
         if session is None:
             return await self._run(route, kind, GrpcRequest(connection, fields))
@@ -209,9 +213,12 @@ class Dispatcher:
         """The answer to a call for members from anybody else; None from a member."""
         caller = self._caller_of(connection, message)
         if isinstance(caller, Unidentified):
+            self.on_refused("member.refused", message.type, connection.remote_ip, caller.text)
             return wire.error_response(wire.FORBIDDEN, caller.text, caller.headers)
         if not caller.is_member:
-            return wire.error_response(wire.FORBIDDEN, f"{connection.remote_ip} is not the address of a listed member")
+            text = f"{connection.remote_ip} is not the address of a listed member"
+            self.on_refused("access.refused", message.type, connection.remote_ip, text)
+            return wire.error_response(wire.FORBIDDEN, text)
         return None
 
     def _caller_of(self, connection: Connection, message: Payload) -> Caller | Unidentified:

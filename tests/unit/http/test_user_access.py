@@ -16,7 +16,7 @@ from app.http.api.call import ROUTES, Route
 from app.http.api.console_cookie import COOKIE, form_token
 from app.http.factory import create_app
 from tests.support.auth import ADMIN, ADMIN_PASSWORD, AUTH_ON, PASSWORD, add_user, node_with_users, token_of
-from tests.support.fake_node import FakeNode, make_settings
+from tests.support.fake_node import FakeNode, RecordedTrail, make_settings
 from tests.support.loops import SkippingLoop, run_loop, until
 from tests.support.served import served
 from tests.support.wire import Received
@@ -417,3 +417,35 @@ def test_members_read_of_each_other_without_a_user_but_not_of_a_node_alone() -> 
     node.cluster.standalone, node.cluster.listed = False, {"127.0.0.1"}
     assert client.get(path).status_code == 200
     assert client.get("/nacos/v1/ns/operator/dump").status_code == 403
+
+
+def test_logins_and_refusals_are_in_the_security_log(hot: bool) -> None:
+    node = node_with_users()
+    token = add_user(node, "bob", ("prod:*:*", "r"))
+    audit: RecordedTrail = node.instruments.audit  # type: ignore[assignment]
+    requests = [
+        f"GET {LIST} HTTP/1.1",
+        f"GET {LIST}&namespaceId=dev&accessToken={token} HTTP/1.1",
+        "GET /nacos/v1/ns/distro/datums HTTP/1.1",
+        "PUT /nacos/v1/ns/distro/datum HTTP/1.1\r\nUser-Agent: Nacos-Server:1.4.8",
+        f"DELETE /nacos/v1/auth/users/tokens?username={ADMIN}&accessToken={token} HTTP/1.1",
+        f"POST /nacos/v1/auth/login?username={ADMIN}&password=x HTTP/1.1",
+        f"POST /nacos/v1/auth/login?username=bob&password={PASSWORD.replace(' ', '%20')} HTTP/1.1",
+        f"POST /nacos/v1/auth/users/logout?username={ADMIN}&accessToken={token} HTTP/1.1",
+        f"POST /nacos/v1/auth/users/logout?username=bob&accessToken={token} HTTP/1.1",
+    ]
+    ask(node, requests, hot=hot)
+    found = [(what, who.user, who.address, why) for what, _, who, why in audit.accesses]
+    assert found[:2] == [
+        ("access.refused", "", CLIENT, UNKNOWN_USER),
+        ("access.refused", "bob", CLIENT, NOT_PERMITTED),
+    ]
+    assert [one[:2] for one in found[2:4]] == [("access.refused", ""), ("member.refused", "")]
+    assert found[4:] == [
+        ("access.refused", "bob", CLIENT, NOT_PERMITTED),
+        ("login.refused", ADMIN, CLIENT, ""),
+        ("login.done", "bob", CLIENT, ""),
+        ("access.refused", "bob", CLIENT, NOT_PERMITTED),
+        ("logout", "bob", CLIENT, ""),
+    ]
+    assert audit.accesses[0][1] == "GET /v1/ns/instance/list"

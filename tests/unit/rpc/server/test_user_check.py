@@ -32,6 +32,8 @@ class Host:
         self.dispatcher = Dispatcher(
             connections, self.cluster, node.clients, LimitRule, node.monotonic_ms, access=node.access
         )
+        self.refused: list[tuple[str, str, str, str]] = []
+        self.dispatcher.on_refused = lambda *told: self.refused.append(told)
 
         async def handler(asked: GrpcRequest) -> Mapping[str, Any]:
             self.asked.append(asked)
@@ -132,3 +134,14 @@ def test_the_latest_token_is_the_connections(node: FakeNode, tokens: dict[object
     host.ask("ServiceQueryRequest", {"accessToken": tokens[Target.SERVICE, Action.READ]})
     assert host.connection.session.user != ADMIN
     assert host.connection.rights_version == -1
+
+
+def test_what_is_refused_is_told(node: FakeNode) -> None:
+    host = Host(node)
+    host.ask("ServiceQueryRequest", {})
+    host.ask("DistroDataRequest", {})
+    assert [told[:3] for told in host.refused] == [
+        ("access.refused", "ServiceQueryRequest", "10.9.9.9"),
+        ("access.refused", "DistroDataRequest", "10.9.9.9"),
+    ]
+    assert host.refused[0][3] == UNKNOWN_USER
