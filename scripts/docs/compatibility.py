@@ -34,6 +34,7 @@ GO_1, GO_2, NODE = (
 PYTHON, PYTHON_2, PYTHON_3 = (
     name.partition("==")[2] for name in (environments.PYTHON_SDK, environments.PYTHON_2_SDK, environments.PYTHON_3_SDK)
 )
+RUST = f"Rust over gRPC, nacos-sdk-rust as {environments.RUST_SDK.replace('==', ' ')} of Python"
 HTTP_LIBRARIES = {
     "java": f"Java, nacos-client {environments.JAVA_SDK}",
     "go": f"Go, nacos-sdk-go {GO_1}",
@@ -89,6 +90,10 @@ TOGETHER = {
     "three members, see the same whenever nothing changes",
     "sdk/test_grpc_sdks.py::test_a_frozen_publisher_is_gone_and_comes_back": "a machine that stops with a connection "
     "open: its instance goes, and comes back with it",
+    "sdk/test_rust_sdk.py::test_a_subscription_hears_of_what_others_register_over_http": f"{RUST}: hears of changes "
+    "by push",
+    "sdk/test_rust_sdk.py::test_its_instance_is_listed_and_pushed_until_it_deregisters": f"{RUST}: registers, lists, "
+    "leaves",
 }
 """Tests of several libraries at once, or of one alone, and what they show."""
 NOT_SHOWN = re.compile(

@@ -29,6 +29,8 @@ SPRING_CLOUD_ALIBABA = "2023.0.3.3"
 """It has a nacos-client of its own choice, which speaks gRPC."""
 PYTHON_2_SDK, PYTHON_3_SDK = "nacos-sdk-python==2.0.11", "nacos-sdk-python==3.2.0"
 """They speak gRPC."""
+RUST_SDK = "nacos-sdk-rust-binding-py==0.8.0"
+"""The Rust SDK as a package of Python, which needs no compiler; it speaks gRPC."""
 NODE_SDK = '{"private": true, "dependencies": {"nacos": "2.6.3"}}\n'
 AXE = '{"private": true, "dependencies": {"axe-core": "4.14.1"}}\n'
 H2SPEC = "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible"
@@ -65,6 +67,15 @@ def install_python_rpc(package: str) -> Environment:
         NotInstallable: pip could not get it.
     """
     return _python_with(package, "python-rpc", "python_rpc_client.py")
+
+
+def install_rust() -> Environment:
+    """nacos-sdk-rust, by its binding for Python.
+
+    Raises:
+        NotInstallable: pip could not get it.
+    """
+    return _python_with(RUST_SDK, "rust", "rust_client.py")
 
 
 def _python_with(package: str, name: str, program: str) -> Environment:
@@ -271,7 +282,7 @@ def _run(command: list[str], folder: Path, **environ: str) -> None:
 
 def install_all() -> None:
     """Have every library that can be had, for tests that come later."""
-    for install in (*INSTALLERS.values(), *GRPC_INSTALLERS.values(), install_h2spec, install_axe):
+    for install in (*INSTALLERS.values(), *GRPC_INSTALLERS.values(), install_rust, install_h2spec, install_axe):
         with suppress(NotInstallable):
             install()
 

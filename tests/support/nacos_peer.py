@@ -92,6 +92,8 @@ class NacosPeer:
         message = wire.decode(data)
         self.calls.append((message.type, dict(message.headers)))
         fields = message.json()
+        if fields.get("headers") != {}:
+            return wire.error_response(wire.UNREADABLE, f"{message.type} has no headers")
         match message.type:
             case "ServerCheckRequest":
                 return wire.encode_json(
@@ -130,6 +132,7 @@ class NacosPeer:
     async def _stream(self, messages: AsyncIterator[bytes], context: Any) -> None:
         setup = wire.decode(await anext(messages))
         assert setup.type == "ConnectionSetupRequest"
+        assert setup.json()["headers"] == {}
         self.connections += 1
         table = {"supportPersistentInstanceByGrpc": True}
         await context.write(wire.encode_json("SetupAckRequest", {"abilityTable": table, "module": "internal"}))

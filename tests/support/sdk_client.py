@@ -126,6 +126,8 @@ class SdkClient:
                 self._news.notify_all()
 
     async def _take(self, message: Payload) -> None:
+        if message.type.endswith("Request"):
+            assert message.json()["headers"] == {}, f"{message.type} of a node lacks what the Rust SDK insists on"
         async with self._news:
             self.messages.append(message)
             self._news.notify_all()

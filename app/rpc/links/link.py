@@ -24,7 +24,7 @@ NOT_NEGOTIATED_S = 0.1
 """A member that does not acknowledge the setup counts as ready after this time. Source: Nacos 2.2.3 RpcClient."""
 PAUSE_FIRST_S, PAUSE_MAX_S = 0.1, 5.0
 CALLS_MAX = 256
-CHECK, CHECK_BODY = "ServerCheckRequest", b'{"module":"internal"}'
+CHECK, CHECK_BODY = "ServerCheckRequest", wire.request_body(module="internal")
 OWN_KIND_ABILITY = "rollcall"
 """Ability by which a member says that it is of our own kind."""
 ENDED = "the member ended the connection"
@@ -171,7 +171,7 @@ class GrpcLink:
                     reader.result()
                     return
                 if loop.time() - self._heard_s >= HEALTH_S:
-                    await self.request("HealthCheckRequest", b"{}", HEALTH_TIMEOUT_S)
+                    await self.request("HealthCheckRequest", wire.request_body(module="internal"), HEALTH_TIMEOUT_S)
         finally:
             reader.cancel()
             with suppress(asyncio.CancelledError, Exception):

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 import grpc
-import orjson
 from grpc import aio
 
 from app.config.addresses import join_address, split_address
@@ -99,7 +98,7 @@ class GrpcLinks:
             "abilityTable": {},
             "module": "internal",
         }
-        return orjson.dumps(fields)
+        return wire.request_body(**fields)
 
     def _open_channel(self, address: str) -> aio.Channel:
         host, port = split_address(address)
@@ -195,7 +194,7 @@ class GrpcLinks:
             TransportError: the member cannot be reached, or answers late or with an error.
         """
         timeout_s = timeout_ms / 1_000
-        return self.wait(self.request(peer, type_name, orjson.dumps(fields), timeout_s), timeout_s).json()
+        return self.wait(self.request(peer, type_name, wire.request_body(**fields), timeout_s), timeout_s).json()
 
     def call_all(
         self, type_name: str, requests: Mapping[str, Mapping[str, Any]], timeout_ms: int
@@ -209,7 +208,7 @@ class GrpcLinks:
 
         async def answer_of(peer: str, fields: Mapping[str, Any]) -> dict[str, Any] | None:
             try:
-                return (await self.request(peer, type_name, orjson.dumps(fields), timeout_s)).json()
+                return (await self.request(peer, type_name, wire.request_body(**fields), timeout_s)).json()
             except (TransportError, PayloadError) as error:
                 LOG.info("%s of %s: %s", type_name, peer, error)
                 return None

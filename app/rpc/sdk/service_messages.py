@@ -77,7 +77,7 @@ class ServiceInfo:
         """The push message, dated ``now_ms``, or up to ``SHARED_MS`` before: clients share its bytes for so long."""
         if now_ms - self._push_ms > SHARED_MS:
             self._push_ms = now_ms
-            body = b'{"requestId":"%b","module":"naming","serviceInfo":%b}' % (
+            body = b'{"headers":{},"requestId":"%b","serviceInfo":%b,"module":"naming"}' % (
                 self.request_id.encode(),
                 self.json(now_ms),
             )

@@ -322,7 +322,7 @@ class Dispatcher:
         LOG.debug("connection %s of %s is set up", connection.id, connection.agent)
         if abilities is not None:  # older clients do not know the type
             table = SERVER_ABILITIES | ({OWN_KIND_ABILITY: True} if connection.named else {})
-            connection.offer(wire.encode_json("SetupAckRequest", {"abilityTable": table, "module": "internal"}))
+            self._ask(connection, "SetupAckRequest", {"abilityTable": table})
         return True
 
     def _is_too_many(self, connection: Connection) -> bool:
@@ -341,12 +341,14 @@ class Dispatcher:
         fields = {"requestId": self._connections.next_request_id(), "connectionId": connection.id}
         if redirect is not None:
             fields |= {"serverIp": redirect[0], "serverPort": str(redirect[1])}
-        connection.offer(wire.encode_json("ConnectResetRequest", {**fields, "module": "internal"}))
+        self._ask(connection, "ConnectResetRequest", fields)
 
     def detect(self, connection: Connection) -> None:
         """Ask a client for a sign of life; any answer makes its connection active."""
-        fields = {"requestId": self._connections.next_request_id(), "module": "internal"}
-        connection.offer(wire.encode_json("ClientDetectionRequest", fields))
+        self._ask(connection, "ClientDetectionRequest", {"requestId": self._connections.next_request_id()})
+
+    def _ask(self, connection: Connection, kind: str, fields: Mapping[str, Any]) -> None:
+        connection.offer(wire.encode(kind, wire.request_body(**fields, module="internal")))
 
     def ended(self, connection: Connection) -> None:
         """Remove a connection whose stream ended, and with it all that its client published, unless this node stops."""

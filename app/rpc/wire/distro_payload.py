@@ -10,8 +10,6 @@ gzip when that is shorter.
 import base64
 from typing import Any, NamedTuple
 
-import orjson
-
 from app.naming.model.json_fields import Fields
 from app.naming.model.nacos_errors import InvalidParam
 from app.replication.client_type import CLIENTS
@@ -48,12 +46,12 @@ def encode_request(
     data: dict[str, Any] = {"distroKey": key, "type": operation.value}
     if content is not None:
         data["content"] = base64.b64encode(content).decode()
-    fields = {"headers": {}, "dataOperation": operation.value, "distroData": data, "module": "cluster"}
+    fields = {"dataOperation": operation.value, "distroData": data, "module": "cluster"}
     if deadline:
         fields["rollcallDeadline"] = deadline
     if operation is DataOperation.SNAPSHOT:
         del fields["distroData"]
-    return orjson.dumps(fields)
+    return wire.request_body(**fields)
 
 
 def decode_request(fields: Fields) -> DistroCall:

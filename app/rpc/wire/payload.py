@@ -142,6 +142,14 @@ def encode_json(type_name: str, fields: Mapping[str, Any]) -> bytes:
     return encode(type_name, orjson.dumps(fields))
 
 
+def request_body(**fields: Any) -> bytes:
+    """Return the body of a request that this node sends, to a client or to a member.
+
+    Real Nacos writes ``headers`` in each, and the Rust SDK drops a request without it.
+    """
+    return orjson.dumps({"headers": {}, **fields})
+
+
 def success(**more: Any) -> dict[str, Any]:
     """The fields that every answer has, and more; None among these is left out: SDKs take no nulls."""
     base = {"resultCode": SUCCESS, "errorCode": 0, "success": True}

@@ -43,7 +43,7 @@ def test_all_are_asked_at_once_each_for_its_own() -> None:
         links = FakeLinks()
         links.together = asyncio.Barrier(2)
         await links.start()
-        assert await links.call_members() == REQUESTS
+        assert await links.call_members() == {peer: {"headers": {}, **asked} for peer, asked in REQUESTS.items()}
 
     asyncio.run(main())
 
@@ -53,9 +53,9 @@ def test_who_answers_too_late_or_nonsense_is_missing() -> None:
         links = FakeLinks()
         await links.start()
         links.silent = {A}
-        assert await links.call_members(50) == {B: REQUESTS[B]}
+        assert await links.call_members(50) == {B: {"headers": {}, **REQUESTS[B]}}
         links.silent, links.strange = set(), {B}
-        assert await links.call_members() == {A: REQUESTS[A]}
+        assert await links.call_members() == {A: {"headers": {}, **REQUESTS[A]}}
 
     asyncio.run(main())
 

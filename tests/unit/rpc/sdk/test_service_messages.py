@@ -139,6 +139,8 @@ def test_the_push_names_a_request_and_is_shared_for_a_moment() -> None:
     shown = infos.get()
     message = wire.decode(shown.message(2_000))
     assert message.type == "NotifySubscriberRequest"
+    assert message.json().keys() == {"headers", "requestId", "serviceInfo", "module"}
+    assert (message.json()["headers"], message.json()["module"]) == ({}, "naming")
     assert message.json()["requestId"] == shown.request_id
     assert message.json()["serviceInfo"]["lastRefTime"] == 2_000
     assert shown.message(2_001) is shown.message(2_000)
