@@ -28,7 +28,7 @@ from app.config.settings import Settings
 from app.config.version import MEMBER_AGENT, NACOS_VERSION
 from app.dns.dns_frontend import DnsFrontend
 from app.dns.name_index import NameIndex
-from app.http.api.answers import text_reply
+from app.http.api.answers import refuses_beats, text_reply
 from app.http.api.beats import BeatCollector
 from app.http.api.call import Services
 from app.http.api.dump_lines import Dumps
@@ -696,6 +696,7 @@ def build_frontends(
         forwarder=forwarder,
         dumps=Dumps(),
         beats=build_beats(clock, engine),
+        refusals=engine.cluster.refusals,
         access=access,
         users=domain.users,
         decisions=DecisionMemo(),
@@ -916,7 +917,7 @@ def build_background(
     machine = MachineWatch(settings.data_dir, clock.wall_ms)
     ticks = [
         ready_line(settings, engine.protocol),
-        beat_checks(settings, clock, domain, engine.protocol),
+        beat_checks(settings, clock, domain, engine),
         checker.tick,
         domain.warm_store.tick,
         engine.client_expiry.tick,
@@ -958,8 +959,11 @@ def build_checker(settings: Settings, domain: Domain, engine: Engine, clock: Clo
     return Checker(board, clusters, is_healthy, on_flip, lambda: domain.durable.switches, clock, targets)
 
 
-def beat_checks(settings: Settings, clock: Clock, domain: Domain, protocol: DistroProtocol) -> Tick:
+def beat_checks(settings: Settings, clock: Clock, domain: Domain, engine: Engine) -> Tick:
     """Return the tick that checks beats, with leave to check asked for in each round (R9)."""
+    protocol, cluster = engine.protocol, engine.cluster
+    cluster.refusals.refuses_all = lambda: refuses_beats(cluster, domain.durable, settings.context_path)
+    cluster.overridden_status = lambda: domain.durable.overridden_status
     check = BeatCheck(
         domain.registry, domain.notify.publish, pause_ms=settings.distro.pause_ms, expire=settings.expire_instance
     )
@@ -976,6 +980,7 @@ def beat_checks(settings: Settings, clock: Clock, domain: Domain, protocol: Dist
             protocol.members.returned_ms,
             settings.standalone,
             protocol.members.beats_known_ms(now_ms),
+            cluster.refusals.last_ms(),
         )
 
     return lambda now_ms: check.tick(now_ms, gate)

@@ -9,6 +9,8 @@ from app.config.addresses import split_address
 from app.config.settings import Settings
 from app.config.version import MEMBER_AGENT, NACOS_VERSION
 from app.lookup.member_ips import MemberIps
+from app.naming.health.beat_refusals import BeatRefusals
+from app.naming.model.switches import is_served
 from app.replication.reports import OWN_FIELD, RAFT_PORT_OFFSET, is_nacos_2, nacos_2_member, parse_report
 from distro.engine.runtime import DistroRuntime
 from distro.model.errors import RejectedError, TransportError
@@ -89,6 +91,9 @@ class Membership:
         """For how long the oldest beat waits that a peer does not have."""
         self.take_beats: Callable[[str, Mapping[str, int]], object] = lambda _key, _ages_ms: None
         """Takes the beats of one datum that a peer could not send to this member."""
+        self.refusals = BeatRefusals(clock.monotonic_ms)
+        self.overridden_status: Callable[[], str | None] = lambda: None
+        """The status that an operator set in place of this node's own."""
         self._own_capabilities = (*CAPABILITIES, CAPABILITY_SIGNED) if settings.identity else CAPABILITIES
         self._listed = frozenset[str]()
         self._ips = MemberIps()
@@ -109,6 +114,7 @@ class Membership:
         """Take a new member list."""
         self._listed = frozenset(addresses)
         self._ips.replace(addresses)
+        self.refusals.keep(self._listed)
         self._views = {one: view for one, view in self._views.items() if one in self._listed}
         if self._runtime is not None and not self.standalone:
             self._runtime.replace_members(addresses)
@@ -215,7 +221,12 @@ class Membership:
             return "the other members do not list this node"
         if self._runtime is None and not self.standalone:
             return "no list of members was found yet"
-        return "" if self._protocol.members.serving else "the data of the other members is being loaded"
+        if not self._protocol.members.serving:
+            return "the data of the other members is being loaded"
+        status = self.overridden_status() or _UP.value
+        if is_served(status, is_read=True):
+            return ""
+        return f"an operator set the status {status}; set the switch overriddenServerStatus to null to serve again"
 
     def _own_state(self) -> MemberState:
         if self._leaving:
@@ -319,6 +330,8 @@ class Membership:
         if self.draining and not self._leaving:
             own["draining"] = True
         own["beatsWaitMs"] = self.beats_wait_ms(receiver) if beats is None else 0
+        if (refused_ms := self.refusals.age_ms()) is not None:
+            own["beatsRefusedMs"] = refused_ms
         if beats:
             own["beats"] = beats
         if waiting := self._protocol.waiting_for(receiver):
@@ -379,6 +392,7 @@ class Membership:
         late_ms = self._age_ms(report)
         for key, ages_ms in report.beats.items():
             self.take_beats(key, {instance: age_ms + late_ms for instance, age_ms in ages_ms.items()})
+        self._note_refused(report)
         return report
 
     def _info_of(self, peer: str, timeout_ms: int) -> Mapping[str, Any]:
@@ -437,8 +451,13 @@ class Membership:
         if self.sender_of(report.address, remote_ip) is None:
             return False
         if not self._is_late(report) and self._runtime is not None:
+            self._note_refused(report)
             self._runtime.on_report(report)
         return True
+
+    def _note_refused(self, report: PeerReport) -> None:
+        if report.beats_refused_ms is not None:
+            self.refusals.note_peer(report.address, report.beats_refused_ms + max(self._age_ms(report), 0))
 
     def _is_late(self, report: PeerReport) -> bool:
         """Whether its sender has given this report up, or is over itself: it says what was (R13). Notes its clock."""

@@ -92,6 +92,7 @@ def parse_report(body: Mapping[str, Any]) -> PeerReport | None:
         _waiting(own.get("waiting")),
         _beats(own.get("beats")),
         _clock_ms(own.get("beatsWaitMs")),
+        _clock_ms(own.get("beatsRefusedMs")),
         own.get("draining") is True,
     )
 

@@ -252,6 +252,8 @@ class PeerReport:
     """Ages in ms of beats that it could not send to the receiver (R12), by datum and instance key."""
     beats_wait_ms: int | None = None
     """For how long the oldest beat waits at the reporting member that the receiver does not have; None if not told."""
+    beats_refused_ms: int | None = None
+    """How long ago the reporting member last refused a beat by its own will; None if not told, or long ago."""
     draining: bool = False
     """It hands its keys over, and carries none until it takes that back; in this run, unlike one that leaves."""
 

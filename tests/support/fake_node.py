@@ -27,6 +27,7 @@ from app.metrics.audit_trail import Actor, AuditTrail, acting
 from app.metrics.instruments import Instruments
 from app.metrics.node_metrics import NodeMetrics
 from app.naming.clients.clients import Clients
+from app.naming.health.beat_refusals import BeatRefusals
 from app.naming.limits.admission import Admission
 from app.naming.model.events import Event
 from app.naming.push.udp_subscribers import Subscriber, UdpPushStats
@@ -399,6 +400,7 @@ class FakeNode:
     dumps: Dumps = field(default_factory=Dumps)
     http: HttpStats = field(default_factory=HttpStats)
     beats: BeatCollector = field(default_factory=BeatCollector)
+    refusals: BeatRefusals = field(init=False)
     loop_frontends: tuple[LoopFrontend, ...] = ()
     loader: ConnectionLoader | None = None
     events: list[Event] = field(default_factory=list)
@@ -439,6 +441,7 @@ class FakeNode:
     """How far the wall clock went since the begin."""
 
     def __post_init__(self) -> None:
+        self.refusals = BeatRefusals(self._monotonic_ms)
         self.tls = build_tls(self.settings, self._monotonic_ms)
         writer, chosen = f"{SELF}~1", self.settings.limits
         self.limits = Admission(naming_limits(chosen))

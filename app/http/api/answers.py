@@ -11,6 +11,7 @@ import orjson
 
 from app.http.api.agents import is_peer, is_redirect
 from app.http.api.call import (
+    BEAT_PATHS,
     CLIENT_AGENT,
     DECLINE,
     JSON,
@@ -24,6 +25,8 @@ from app.http.api.call import (
 )
 from app.naming.model.nacos_errors import NacosError, TooManyRequests
 from app.naming.model.switches import is_served
+from app.naming.records.durable_service import DurableService
+from app.ports.http_ports import Cluster
 from app.writes.call_deadline import TOO_LATE
 from app.writes.ownership import durable_owner, not_serving_text
 from distro.model.errors import CodecError, NotInitialized
@@ -135,6 +138,13 @@ def refuse_unless_up(call: Call, services: Services) -> Reply | None:
     """
     if not is_naming(call.path) or is_open(services):
         return None
+    refusal = _refusal_of(call, services)
+    if refusal is not None and call.path in BEAT_PATHS:
+        services.refusals.note()
+    return refusal
+
+
+def _refusal_of(call: Call, services: Services) -> Reply | None:
     if limited := _limited(call, services):
         return limited
     status = server_status(services)
@@ -146,6 +156,15 @@ def refuse_unless_up(call: Call, services: Services) -> Reply | None:
     if call.path.startswith(_BELOW_OPERATOR) and services.cluster.state() is _UP:
         return None
     return not_serving(status)
+
+
+def refuses_beats(cluster: Cluster, durable: DurableService, context_path: str) -> bool:
+    """Whether this node refuses the beats of clients now: by its state, an operator's status, or a limited path."""
+    if cluster.state() is not _UP or not is_served(durable.overridden_status or _UP.value, is_read=False):
+        return True
+    targets = [context_path + path for path in BEAT_PATHS]
+    limits = durable.switches.limited_url_map
+    return any(target.startswith(url) or url.startswith(target) for url in limits for target in targets)
 
 
 def is_open(services: Services) -> bool:

@@ -26,6 +26,7 @@ from app.limits.connection_room import ConnectionRoom
 from app.metrics.instruments import Instruments
 from app.metrics.node_metrics import NodeMetrics
 from app.naming.clients.clients import Clients
+from app.naming.health.beat_refusals import BeatRefusals
 from app.naming.records.durable_service import DurableService
 from app.naming.service import NamingService
 from app.operator.count_history import CountHistory
@@ -254,6 +255,8 @@ class Services:
     forwarder: OwnerForwarder[Reply]
     dumps: Dumps
     beats: BeatCollector
+    refusals: BeatRefusals
+    """The beats that this node and its peers refused by their own will."""
     access: AccessControl
     users: Users
     decisions: DecisionMemo
@@ -305,14 +308,17 @@ class Route:
     """The path has no context path before it."""
     described: Described | None = None
     """What the endpoint takes and gives; None for one that is not in the description of the API."""
+    is_beat: bool = field(init=False)
     is_client_write: bool = field(init=False)
     """Whether a call counts against the writes of the client's address: not those of members, and no beats."""
 
     def __post_init__(self) -> None:
         is_write = self.access.action is Action.WRITE and self.access.scope in (Scope.NAMING, Scope.ADMIN)
+        object.__setattr__(self, "is_beat", self.path in BEAT_PATHS)
         object.__setattr__(self, "is_client_write", is_write and not self.path.lower().endswith("beat"))
 
 
+BEAT_PATHS = ("/v1/ns/instance/beat", "/v1/ns/api/beat", "/v2/ns/instance/beat")
 ROUTES: list[Route] = []
 
 

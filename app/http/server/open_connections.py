@@ -34,7 +34,7 @@ class OpenConnections:
         """Count a connection more; None when there are too many, and one is to be closed."""
         share = self._services.room.take_http(is_member=self._is_member(remote_ip))
         if share is None:
-            self._stats.connections_refused += 1
+            self._refused()
         return share
 
     def add(self, connection: HttpConnection) -> bytes | None:
@@ -46,12 +46,16 @@ class OpenConnections:
             return b""
         address = self._services.addresses.connect(ip, Frontend.HTTP, is_exempt=self._is_member(ip))
         if address is None:
-            self._stats.connections_refused += 1
+            self._refused()
             return self._too_many_of_address
         connection.address = address
         self._open.add(connection)
         self._stats.connections = len(self._open)
         return None
+
+    def _refused(self) -> None:
+        self._stats.connections_refused += 1
+        self._services.refusals.note()  # it may have brought beats
 
     def remove(self, connection: HttpConnection) -> None:
         """Count a connection no more, whether it could stay or not."""

@@ -71,6 +71,8 @@ SWEEP_S = 1.0
 CHECKED_PER_TURN = 1_000
 """Connections whose times are checked in a row, in a third of a millisecond."""
 POOL_FULL = text_reply(503, "too many requests are under way, please try another server")
+REFUSED = 429
+"""From this status on an answer is this node's will: a limit or a failure, and no fault of the request."""
 WAITED_S = 1.0
 """After this process stood still, what is read for so long may have waited in its sockets."""
 
@@ -243,6 +245,8 @@ class HttpServer:
                 stats.add(answer.status, perf_counter() - begun_s)
             if self._access_log.on:
                 self._log_access(connection, request, answer, begun_s)
+            if answer.status >= REFUSED and row.is_beat:
+                self._services.refusals.note()
             return answer
         if isinstance(answer, Forward):
             self._pass_on(connection, request, hot, call, answer)
@@ -287,6 +291,8 @@ class HttpServer:
                 answer = pooled
             elif self._counts:
                 stats.add(answer.status, perf_counter() - begun_s)
+            if answer.status >= REFUSED and row.is_beat:
+                self._services.refusals.note()
             if self._access_log.on:
                 self._log_access(connection, request, answer, begun_s)
             connection.reply(answer, together=True)  # the owner answers those of several clients at once
@@ -310,8 +316,10 @@ class HttpServer:
                 with suppress(RuntimeError):  # the loop has ended, and the connection with it
                     self._loop.call_soon_threadsafe(self._loop.call_later, after_ms / 1_000, again)
                 return
+            route: Route | None = environ.get(ROUTE)
+            if run.status >= REFUSED and route is not None and route.is_beat:
+                self._services.refusals.note()
             if self._counts:
-                route: Route | None = environ.get(ROUTE)
                 method, path = (environ["REQUEST_METHOD"], NO_ROUTE) if route is None else (route.method, route.path)
                 self._counted.count(method, path, run.status, perf_counter() - begun_s)
             if self._access_log.on:
@@ -331,6 +339,8 @@ class HttpServer:
             return None
         self.stats.pooled -= 1
         self.stats.pool_full += 1
+        if request.target.partition(b"?")[0].endswith(b"/beat"):
+            self._services.refusals.note()
         if self._counts:
             self._counted.count(request.method.decode("latin-1"), NO_ROUTE, 503, 0.0)
         return POOL_FULL

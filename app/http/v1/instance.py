@@ -9,6 +9,7 @@ from app.http.api.agents import parse_agent
 from app.http.api.answers import durable_elsewhere, elsewhere, json_reply, owner_elsewhere
 from app.http.api.audited import audit_instance, audit_replaced, replaced
 from app.http.api.call import (
+    BEAT_PATHS,
     CHANGE,
     CLOCK,
     DECLINE,
@@ -205,9 +206,7 @@ def patch(call: Call, services: Services) -> Answer:
 
 @route(
     "PUT",
-    "/v1/ns/instance/beat",
-    "/v1/ns/api/beat",
-    "/v2/ns/instance/beat",
+    *BEAT_PATHS,
     access=naming(WRITE),
     hot=True,
     described=Described(BEAT_REPLY, takes=(BeatRead,)),

@@ -65,6 +65,8 @@ class HealthCheckGate:
     """This node is alone, and forgets empty lists without a peer's agreement."""
     beats_known_ms: int | None = None
     """What beats other members had taken until then are known here (R12); None: all."""
+    refused_ms: int = NEVER_MS
+    """When a member last refused a beat by its own will; silence counts from then on."""
 
 
 class BeatCheck:
@@ -88,6 +90,7 @@ class BeatCheck:
         self._cut_off_since_ms: int | None = None
         self._returned_ms = NEVER_MS
         self._behind_ms = 0
+        self._refused_ms = NEVER_MS
         self._forgets_unneeded = False
         self._round: Iterator[None] | None = None
         """The round under way, since ``_began_ms``; time and gate are asked anew for each of its slices."""
@@ -112,7 +115,7 @@ class BeatCheck:
         self._now_ms, self._may_check = now_ms, may_check
         self._responsible, self._forgets_unneeded = gate.responsible, gate.forget_unneeded
         self._follow_cut(gate.cut_off_since_ms, now_ms)
-        self._returned_ms = gate.returned_ms
+        self._returned_ms, self._refused_ms = gate.returned_ms, gate.refused_ms
         behind_ms = 0 if gate.beats_known_ms is None else now_ms - gate.beats_known_ms - BEHIND_MS_MIN
         self._behind_ms = min(max(behind_ms, 0), BEHIND_MS_MAX)
         if self._round is None:
@@ -154,9 +157,10 @@ class BeatCheck:
     def _silent_ms(self, service: Service, beat_ms: int, now_ms: int) -> int:
         """How long an instance has sent no beat, without this process's pauses (R9).
 
-        In a service that was taken over the time counts from the claim: beats went to the former owner before.
+        In a service that was taken over the time counts from the claim: beats went to the former owner before. Nor
+        does it count while a member refuses beats by its own will.
         """
-        since_ms = max(beat_ms, service.claimed_ms)
+        since_ms = max(beat_ms, service.claimed_ms, self._refused_ms)
         return now_ms - since_ms - self._paused_ms(since_ms)
 
     def _paused_ms(self, since_ms: int) -> int:
@@ -195,7 +199,7 @@ class BeatCheck:
         service.due_ms = NOT_DUE_MS  # first, as in ``_full_check``
         try:
             oldest_ms = min([one.beat_ms for one in stored.values()])
-            due_ms = max(oldest_ms, service.claimed_ms) + service.shortest_timeout_ms + 1
+            due_ms = max(oldest_ms, service.claimed_ms, self._refused_ms) + service.shortest_timeout_ms + 1
         except (RuntimeError, ValueError):  # the mapping changed its size, or is empty now
             due_ms = was_due_ms
         seen = due_ms > self._now_ms and service.revision == revision
@@ -255,7 +259,8 @@ class BeatCheck:
 
     def _check_instances(self, service: Service) -> Slices[int]:
         """Act on the instances without beats; return when the next one may be due."""
-        since_ms = max(min((yield from self._in_slices(service, _oldest_beat_ms))), service.claimed_ms)
+        oldest_ms = min((yield from self._in_slices(service, _oldest_beat_ms)))
+        since_ms = max(oldest_ms, service.claimed_ms, self._refused_ms)
         due_ms = since_ms + service.shortest_timeout_ms + 1
         if due_ms > self._now_ms:
             return due_ms
@@ -317,7 +322,7 @@ class BeatCheck:
         self, service: Service, stored_instances: Iterable[StoredInstance]
     ) -> tuple[list[tuple[StoredInstance, int]], int]:
         """The instances without a beat for too long, with their last one, and when the next of the others may be."""
-        now_ms, claimed_ms = self._now_ms, service.claimed_ms
+        now_ms, counted_ms = self._now_ms, max(service.claimed_ms, self._refused_ms)
         resumed_ms = self._pauses[-1][0] if self._pauses else NEVER_MS
         cut_off_ms = NEVER_MS if self._cut_off_since_ms is None else self._cut_off_since_ms
         may_tell_ms = self._returned_ms + RETURN_MS
@@ -333,7 +338,7 @@ class BeatCheck:
             else:
                 continue
             beat_ms = stored.beat_ms
-            since_ms = max(beat_ms, claimed_ms)
+            since_ms = max(beat_ms, counted_ms)
             end_ms = since_ms + wait_ms + 1
             if since_ms < resumed_ms:
                 end_ms += self._paused_ms(since_ms)

@@ -168,6 +168,7 @@ class Dispatcher:
             self.on_refused("access.refused", kind, connection.remote_ip, "it came over the port of SDKs")
             return wire.error_response(wire.UNREADABLE, f" invoke {kind} from sdk is forbidden")
         if self._cluster.state() is not _UP:
+            connection.active_ms = self._now_ms()  # refused by this node's will, the client is alive all the same
             return wire.error_response(wire.STARTING, "Server is starting,please try later.")
         if kind == "ServerCheckRequest":
             answer = wire.success(connectionId=connection.id, supportAbilityNegotiation=True)

@@ -15,6 +15,7 @@ from app.auth.member_calls import Callers
 from app.auth.member_signer import MemberSigner
 from app.auth.user_table import UserTable
 from app.config.settings import read_settings
+from app.http.api.answers import refuses_beats
 from app.http.api.beats import BeatCollector
 from app.http.api.call import Services
 from app.http.api.dump_lines import Dumps
@@ -368,6 +369,7 @@ class SimMember:
             forwarder=forwarder,
             dumps=Dumps(),
             beats=BeatCollector(),
+            refusals=self.membership.refusals,
             access=AccessControl(None, UserTable(), clock.wall_ms, clock.monotonic_ms),
             users=nothing,
             decisions=DecisionMemo(),
@@ -395,6 +397,7 @@ class SimMember:
         self.membership.waiting_beats = lambda peer: beats.told_to(peer, clock.monotonic_ms())
         self.membership.beats_wait_ms = lambda peer: beats.wait_ms(peer, clock.monotonic_ms())
         self.membership.take_beats = self._take_beats
+        self.membership.refusals.refuses_all = lambda: refuses_beats(self.membership, self.durable, "")
         self.http_stats = services.http
         self.http = HttpFrontend(self, services, SimLoop(self))
 
@@ -563,6 +566,7 @@ class SimMember:
             cut_off_since_ms,
             members.returned_ms,
             beats_known_ms=members.beats_known_ms(now_ms),
+            refused_ms=self.membership.refusals.last_ms(),
         )
 
     # --- what checks ask -------------------------------------------------------------------------

@@ -120,6 +120,13 @@ CASES = (
     ),
     RuleCase("rejoin", "R16, who waits", rules_10_to_17.members_restart_apart, SimMember, without_10_to_17.JoinsUnseen),
     RuleCase(
+        "own-will",
+        "a refusal is no silence",
+        rules_10_to_17.members_refuse_beats,
+        SimMember,
+        without_10_to_17.RefusalsAreSilence,
+    ),
+    RuleCase(
         "hand-over",
         "R17, clients are handed over",
         rules_10_to_17.clients_are_sent_away,

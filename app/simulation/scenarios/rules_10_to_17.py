@@ -23,6 +23,7 @@ from distro.model.types import VERSION_NUMBER_MAX, Datum, Version
 from distro.wire.codec import encode_frame
 from distro.wire.http_agent import MEMBER_HEADER
 
+STATUS = "overriddenServerStatus"
 MANY = 4_200
 """Services, more than two slices of claims have."""
 
@@ -291,6 +292,30 @@ def members_restart_apart(seed: int, member_class: type[SimMember]) -> World:
 def _writer(member: SimMember, key: str) -> str | None:
     version = member.registry.version(key)
     return version.writer if version is not None else None
+
+
+# --- R18, and what a member refuses by its own will
+
+
+def members_refuse_beats(seed: int, member_class: type[SimMember]) -> World:
+    """An operator sets a status with which members refuse beats: all of them, or one that its clients alone know.
+
+    Nobody may be dropped for that, meanwhile or afterwards.
+    """
+    world = steady_world(seed, member_class)
+    world.checker.strict = True
+    members = world.running() if seed % 2 else [world.any_member()]
+    if len(members) == 1:
+        for client in world.clients:
+            client.members = [members[0].address]
+    for member in members:
+        member.durable.update_switch(STATUS, world.choice(("DOWN", "READ_ONLY")), here_only=True)
+    world.checker.watch(2 * DELETE_TIMEOUT_MS)
+    for member in members:
+        member.durable.update_switch(STATUS, "null", here_only=True)
+    world.checker.watch(DELETE_TIMEOUT_MS)
+    world.checker.check_agreement()
+    return world
 
 
 # --- R17

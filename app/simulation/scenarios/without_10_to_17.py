@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
+from app.naming.health.beat_check import HealthCheckGate
 from app.naming.model.model import NEVER_MS
 from app.naming.records.records import Records, Value
 from app.simulation.member.disk import WatchedRecords
@@ -222,6 +223,13 @@ class JoinsUnseen(SimMember):
     """R16 off: only a member that was seen in this run waits after a heal."""
 
     members_class = ForgivingMembers
+
+
+class RefusalsAreSilence(SimMember):
+    """A member counts the silence of clients whose beats are refused by its own will, or another member's."""
+
+    def ask_gate(self) -> HealthCheckGate:
+        return replace(super().ask_gate(), refused_ms=NEVER_MS)
 
 
 # --- R17

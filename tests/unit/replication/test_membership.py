@@ -236,6 +236,33 @@ def test_a_drained_member_says_so_to_our_kind_alone_until_it_leaves(membership: 
     assert "draining" not in hear(membership)[OWN_FIELD]["extendInfo"][OWN_FIELD]
 
 
+def test_refused_beats_are_told_and_count_from_their_time(membership: Membership, clock: Clock) -> None:
+    assert "beatsRefusedMs" not in hear(membership)[OWN_FIELD]["extendInfo"][OWN_FIELD]
+    membership.refusals.note()
+    refused_ms = clock.monotonic_ms()
+    clock.now_ms += 700
+    assert hear(membership)[OWN_FIELD]["extendInfo"][OWN_FIELD]["beatsRefusedMs"] == 700
+    for age_ms, expected_ms in (("x", refused_ms), (-1, refused_ms), (300, refused_ms + 400)):
+        mine = {"capabilities": [CAPABILITY_VERSIONS], "beatsRefusedMs": age_ms}
+        body = {**report_of(LISTED, CAPABILITY_VERSIONS), "extendInfo": {OWN_FIELD: mine}}
+        membership.read_answer(LISTED, "url", orjson.dumps({"code": 200, OWN_FIELD: body}))
+        assert membership.refusals.last_ms() == expected_ms
+
+
+@pytest.mark.parametrize(
+    ("status", "is_ready"),
+    [(None, True), ("", True), ("UP", True), ("READ_ONLY", True), ("WRITE_ONLY", False), ("DOWN", False)],
+)
+def test_a_member_that_refuses_reads_by_a_switch_is_not_ready(
+    membership: Membership, status: str | None, is_ready: bool
+) -> None:
+    membership._protocol._load = None
+    membership._protocol.members.serving = True
+    membership.standalone, membership.overridden_status = True, lambda: status
+    assert (membership.unready_reason() == "") is is_ready
+    assert is_ready or status in membership.unready_reason()  # type: ignore[operator]
+
+
 def test_all_is_handed_over_when_no_view_has_this_member(membership: Membership) -> None:
     hear(membership)
     membership.drain(True)

@@ -43,6 +43,7 @@ class TestConnections:
                     assert wire.statuses() == [200]
                 assert (node.http.connections, node.http.connections_refused) == (3, 1)
                 assert node.limits.stats.connections_per_address == 1
+                assert node.refusals.age_ms() == 0, "the client may have had beats"
 
         run_loop(main)
 

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from app.http.api.answers import refuses_beats
+from app.http.api.call import BEAT_PATHS
 from app.http.factory import create_app
 from app.naming.records.projection import STATUS_DELAY_MS
 from app.naming.records.record_keys import SWITCHES_KEY
@@ -327,6 +329,30 @@ def test_what_each_status_refuses(node: FakeNode, client: FlaskClient, status: s
         assert "Content-Type" not in refused.headers
     override(node, client, "null")
     assert client.get(LIST).status_code == 200
+
+
+@pytest.mark.parametrize("path", BEAT_PATHS)
+@pytest.mark.parametrize("status", ["UP", "WRITE_ONLY", "DOWN", "READ_ONLY"])
+def test_a_beat_that_a_status_refuses_is_noted(node: FakeNode, client: FlaskClient, status: str, path: str) -> None:
+    client.post(INSTANCE, query_string=ONE)
+    override(node, client, status)
+    refused = status in ("DOWN", "READ_ONLY")
+    assert refuses_beats(node.cluster, node.durable, "/nacos") is refused
+    client.get(LIST)
+    assert node.refusals.age_ms() is None
+    assert client.put(f"/nacos{path}", query_string=ONE).status_code == (503 if refused else 200)
+    assert node.refusals.age_ms() == (0 if refused else None)
+
+
+@pytest.mark.parametrize("url", ["/nacos/v1/ns", "/nacos/v1/ns/instance/beat", "/nacos/v1/ns/instance/beat?serviceN"])
+def test_a_beat_of_a_limited_path_is_noted(node: FakeNode, client: FlaskClient, url: str) -> None:
+    client.post(INSTANCE, query_string=ONE)
+    put(client, "limitedUrlMap", f"{url}:429")
+    assert refuses_beats(node.cluster, node.durable, "/nacos")
+    assert client.put(f"{INSTANCE}/beat", query_string=ONE).status_code == 429
+    assert node.refusals.age_ms() == 0
+    put(client, "limitedUrlMap", "/nacos/v1/ns/catalog:429")
+    assert not refuses_beats(node.cluster, node.durable, "/nacos")
 
 
 @pytest.mark.parametrize("path", ["v1/ns/operator", "v1/ns/ops", "v2/ns/operator", "v2/ns/ops"])

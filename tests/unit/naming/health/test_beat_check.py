@@ -45,6 +45,7 @@ class TimedCheck:
         self.cut_off_since_ms: int | None = None
         self.forget_unneeded = False
         self.beats_known_ms: int | None = None
+        self.refused_ms = NEVER_MS
         self.confirmed_ms: int | None = None
         """None: reports get through all the time."""
 
@@ -58,6 +59,7 @@ class TimedCheck:
             self.returned_ms,
             self.forget_unneeded,
             self.beats_known_ms,
+            self.refused_ms,
         )
 
     def run(self, until_ms: int) -> None:
@@ -189,6 +191,25 @@ def test_a_pause_is_given_to_everybody(checker: TimedCheck) -> None:
     assert checker.changes() == []
     checker.run(checker.now_ms + 2_000)
     assert checker.changes() == ["unhealthy"], "16 s of silence, without the pause"
+
+
+def test_after_a_refusal_each_instance_has_its_whole_time(checker: TimedCheck) -> None:
+    """It could not beat while members refused: neither for its health nor for its removal does that time count."""
+    checker.register()
+    checker.run(14_000)
+    for _ in range(100):
+        checker.refused_ms = checker.now_ms + 1_000
+        checker.run(checker.refused_ms)
+    assert (checker.now_ms, checker.changes()) == (114_000, [])
+    checker.run(129_000)
+    assert checker.changes() == []
+    checker.run(130_000)
+    assert checker.changes() == ["unhealthy"]
+    checker.refused_ms = 144_000
+    checker.run(174_000)
+    assert checker.changes() == ["unhealthy"]
+    checker.run(175_000)
+    assert checker.changes() == ["unhealthy", "removed"]
 
 
 def test_a_short_delay_is_no_pause(checker: TimedCheck) -> None:

@@ -95,7 +95,9 @@ class TestCalls:
         for state in (MemberState.STARTING, MemberState.DOWN):
             host.cluster.own_state = state
             for kind in ("ServerCheckRequest", "Nope", "HealthCheckRequest"):
+                connection.active_ms = 0
                 assert host.ask(connection, kind)["errorCode"] == 300
+                assert connection.active_ms > 0, "this node refuses, and the client is no less alive"
         host.cluster.own_state = MemberState.UP
         assert host.ask(connection, "ServerCheckRequest")["connectionId"] == connection.id
 
