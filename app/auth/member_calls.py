@@ -177,6 +177,17 @@ class Callers:
             return ALL_MEMBERS
         return self._by_value(identity, given, remote_ip, named or None, claims=True)
 
+    def may_be_large_over_grpc(self, type_name: str, headers: Mapping[str, str], remote_ip: str, named: str) -> bool:
+        """Whether a message of a members' type may have the size of members' messages. Asked when its body is not here.
+
+        ``named``: as for ``caller_by_grpc``.
+        """
+        header = {name.lower(): value for name, value in headers.items()}.get
+        if self.may_be_large(signed.GRPC, type_name, header, remote_ip):
+            return True
+        identity = self.identity
+        return identity is not None and not named and self._members.has_any_of(remote_ip, identity.grpc_exempt)
+
     def clock_headers(self, caller: str, number: int = 0) -> dict[str, str]:
         """This member's clock for a caller that does not know it, with the proof that this member knows the secret.
 

@@ -10,6 +10,7 @@ from app.process.turn_sends import TurnSends
 from app.rpc.server.client_stream import ClientStream
 from app.rpc.server.connections import Connection, Connections
 from app.rpc.server.control_credit import KeptBytes
+from app.rpc.server.message_bounds import UnpackedBytes
 from app.rpc.server.transport import RpcTransport
 from tests.differential.conversations import MESSAGE_BYTES_MAX
 from tests.differential.echo_servers import LIMITS, Ends, reply_to
@@ -24,6 +25,10 @@ class EchoDispatcher:
 
     def __init__(self) -> None:
         self.waiting = 0
+        self.bounds: Any = self
+
+    def bytes_max(self, _client: Connection | None, _begin: bytes) -> int:
+        return MESSAGE_BYTES_MAX
 
     def answer_at_once(self, _client: Connection, message: bytes) -> bytes | None:
         if message[:1] == b"w" or len(message) % 3 != 1:
@@ -74,6 +79,7 @@ class EchoPort:
         self.on_cluster_port = False
         self.kept_bytes_max = 4 * MESSAGE_BYTES_MAX
         self.kept = KeptBytes(8 * MESSAGE_BYTES_MAX)
+        self.unpacked = UnpackedBytes()
         self.keep_alive_s, self.keep_alive_timeout_s = 7_200.0, 20.0
         self.transports: set[RpcTransport] = set()
         self.calls = 0

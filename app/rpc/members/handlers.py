@@ -11,6 +11,7 @@ from app.ports.grpc_ports import PeerDirectory
 from app.replication.client_receiver import ClientReceiver
 from app.replication.client_type import CLIENTS
 from app.rpc.server.dispatcher import GrpcRequest, GrpcRoute
+from app.rpc.server.grpc_messages import MESSAGE_BYTES_MAX
 from app.rpc.wire import payload as wire
 from app.rpc.wire.distro_payload import (
     HANDLE_FAILED,
@@ -30,6 +31,8 @@ from distro.model.types import DataOperation
 
 SMALL_BYTES = 16_384
 """Content up to this is decoded on the event loop: under a millisecond's work."""
+REPORT_BYTES_MAX = 262_144
+"""Of a member's report about itself, which brings what real Nacos adds to it."""
 THREADS = 2
 Answer = Mapping[str, Any]
 T = TypeVar("T")
@@ -45,8 +48,8 @@ class MemberHandlers:
 
     def routes(self) -> dict[str, GrpcRoute]:
         return {
-            REQUEST: GrpcRoute(self._distro, RESPONSE, access=MEMBERS),
-            "MemberReportRequest": GrpcRoute(self._report, "MemberReportResponse", access=MEMBERS),
+            REQUEST: GrpcRoute(self._distro, RESPONSE, access=MEMBERS, bytes_max=MESSAGE_BYTES_MAX),
+            "MemberReportRequest": GrpcRoute(self._report, "MemberReportResponse", MEMBERS, bytes_max=REPORT_BYTES_MAX),
         }
 
     def stop(self) -> None:

@@ -28,6 +28,7 @@ from app.rpc.sdk.service_messages import InfoVariant, ServiceInfos
 from app.rpc.sdk.subscriptions import GrpcSubscriptions
 from app.rpc.server.connections import Connection
 from app.rpc.server.dispatcher import GrpcRequest, GrpcRoute, WholeAnswer
+from app.rpc.server.grpc_messages import MESSAGE_BYTES_MAX
 from app.rpc.server.known_messages import KnownMessage
 from app.rpc.wire import payload as wire
 from app.rpc.wire.payload import success
@@ -37,6 +38,12 @@ REGISTER, DEREGISTER, BATCH = "registerInstance", "deregisterInstance", "batchRe
 REGISTERED = WholeAnswer(wire.encode_json("InstanceResponse", success(type=REGISTER)))
 QUERY_ANSWER = "QueryServiceResponse"
 QUERY_HEAD = b'{"resultCode":200,"errorCode":0,"success":true,"serviceInfo":'
+INSTANCE_BYTES_MAX = 524_288
+"""Of a request with one instance: its metadata may have 65,536 characters, each of them escaped."""
+BATCH_BYTES_PER_VALUE = 6
+"""SDKs send some 20 for each comma and bracket; short instances with short metadata have 10."""
+BATCH_STEP = 64
+"""Instances of a batch that are read in one turn of the loop: under a millisecond's work."""
 POOL_THREADS = 4
 POOLED_MAX = 256
 """Calls that wait for a thread, or are worked on by one."""
@@ -55,9 +62,19 @@ class NamingHandlers:
     def routes(self) -> Mapping[str, GrpcRoute]:
         """The handlers by type of request."""
         return {
-            "InstanceRequest": GrpcRoute(self.instance, "InstanceResponse", naming(WRITE), self.instance_again),
-            "BatchInstanceRequest": GrpcRoute(self.batch, "BatchInstanceResponse", naming(WRITE)),
-            "PersistentInstanceRequest": GrpcRoute(self.persistent, "InstanceResponse", naming(WRITE)),
+            "InstanceRequest": GrpcRoute(
+                self.instance, "InstanceResponse", naming(WRITE), self.instance_again, INSTANCE_BYTES_MAX
+            ),
+            "BatchInstanceRequest": GrpcRoute(
+                self.batch,
+                "BatchInstanceResponse",
+                naming(WRITE),
+                bytes_max=MESSAGE_BYTES_MAX,
+                bytes_per_value=BATCH_BYTES_PER_VALUE,
+            ),
+            "PersistentInstanceRequest": GrpcRoute(
+                self.persistent, "InstanceResponse", naming(WRITE), bytes_max=INSTANCE_BYTES_MAX
+            ),
             "ServiceQueryRequest": GrpcRoute(self.query, QUERY_ANSWER, naming(READ), self.query_again),
             "ServiceListRequest": GrpcRoute(self.list, "ServiceListResponse", naming(READ, Target.GROUP)),
             "SubscribeServiceRequest": GrpcRoute(self.subscribe, "SubscribeServiceResponse", naming(READ)),
@@ -108,7 +125,11 @@ class NamingHandlers:
         if kind != BATCH:
             raise InvalidParam(f"Unsupported request type {kind}")
         namespace, service = key_of(request.fields)
-        commands = [command_of(request, namespace, service, one) for one in request.fields.items("instances")]
+        commands = []
+        for number, one in enumerate(request.fields.items("instances"), 1):
+            commands.append(command_of(request, namespace, service, one))
+            if number % BATCH_STEP == 0:
+                await asyncio.sleep(0)
         if request.connection.address is not None:
             request.connection.address.owe(max(len(commands) - 1, 0))  # each counts as a write
         if self._services.clients.batch_register(request.connection.id, namespace, service, commands) is None:

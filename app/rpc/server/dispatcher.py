@@ -21,9 +21,11 @@ from app.process.open_files import CONNECTIONS_MAX
 from app.rpc.links.link import OWN_KIND_ABILITY
 from app.rpc.links.links import MEMBER_LABEL
 from app.rpc.server.connections import LABELS_CHARS_MAX, Connection, Connections
+from app.rpc.server.grpc_messages import ANYBODYS_BYTES_MAX
 from app.rpc.server.known_messages import KnownMessage, KnownMessages
 from app.rpc.server.limits import LimitRule
-from app.rpc.server.user_check import check_user, token_of
+from app.rpc.server.message_bounds import TypeBounds
+from app.rpc.server.user_check import check_rights, session_of, token_of
 from app.rpc.wire import payload as wire
 from app.rpc.wire.payload import Payload, PayloadError
 from distro.model.types import MemberState
@@ -67,11 +69,19 @@ class GrpcRoute:
     answer_type: str
     access: AccessRule
     quick: Quick | None = None
+    bytes_max: int = ANYBODYS_BYTES_MAX
+    """Of a request; the port may take less."""
+    bytes_per_value: int = 0
+    """In requests with many values, at the least: one may have more than ``STRUCTURE_MAX`` of them if it is as long."""
 
     @property
     def members_only(self) -> bool:
         """Whether calls are refused that do not come over the cluster port from a listed member's address."""
         return self.access.scope is Scope.MEMBERS
+
+    def structure_max(self, body: bytes) -> int:
+        """The most commas and brackets in a request with this body."""
+        return max(wire.STRUCTURE_MAX, len(body) // self.bytes_per_value if self.bytes_per_value else 0)
 
     @property
     def is_client_write(self) -> bool:
@@ -119,6 +129,7 @@ class Dispatcher:
             HEALTH_CHECK: GrpcRoute(_healthy, "HealthCheckResponse", PUBLIC, lambda *_: HEALTHY)
         }
         self._known = KnownMessages()
+        self.bounds = TypeBounds(self._routes, self._callers, self._access)
 
     def add(self, routes: Mapping[str, GrpcRoute]) -> None:
         """Answer these types of requests too."""
@@ -181,32 +192,38 @@ class Dispatcher:
             # SDKs take codes from 300 to 399 in a health check for "not ready yet", and would never connect anew.
             code = wire.FAILED if kind == HEALTH_CHECK else wire.UNREGISTERED
             return wire.error_response(code, "Connection is unregistered.")
+        connection.active_ms = self._now_ms()  # also where the call is refused: its client is alive
         # Checked at each call: member lists change, at one member before the other.
         if route.members_only and (refusal := self._refusal(connection, message)):
             return refusal
-        if known is None:
-            try:
-                fields = Fields(message.json())
-            except PayloadError as error:
-                return wire.error_response(wire.UNREADABLE, str(error))
-            known = self._known.add(data, message, route, fields)
-        fields = known.fields
-        connection.active_ms = self._now_ms()
-        self._trace(connection, message)
+        # Nothing is read of a call whose caller may not make it, or makes too many.
+        try:
+            session = None if self._access is None else session_of(self._access, route.access, message.headers)
+        except NacosError as error:
+            self.on_refused("access.refused", kind, connection.remote_ip, error.text)
+            return wire.encode_json(route.answer_type, wire.failure(error.status, error.text))
         if route.is_client_write and connection.address is not None and not connection.is_member:
             try:
                 connection.address.take()
             except TooManyRequests as error:
                 return wire.error_response(error.status, error.text)
+        if known is None:
+            try:
+                fields = Fields(message.json(route.structure_max(message.body)))
+            except PayloadError as error:
+                return wire.error_response(wire.UNREADABLE, str(error))
+            known = self._known.add(data, message, route, fields)
+        fields = known.fields
+        self._trace(connection, message)
         if self._access is None:
             return await self._run(route, kind, GrpcRequest(connection, fields, "", known))
+        if session is None:
+            return await self._run(route, kind, GrpcRequest(connection, fields))
         try:
-            session = check_user(self._access, route.access, kind, message.headers, fields)
+            check_rights(self._access, session, route.access, kind, fields)
         except NacosError as error:
             self.on_refused("access.refused", kind, connection.remote_ip, error.text)
             return wire.encode_json(route.answer_type, wire.failure(error.status, error.text))
-        if session is None:
-            return await self._run(route, kind, GrpcRequest(connection, fields))
         connection.take_session(session)
         return await self._run(route, kind, GrpcRequest(connection, fields, token_of(message.headers)))
 
@@ -278,6 +295,8 @@ class Dispatcher:
         return True
 
     def _take_answer(self, connection: Connection, message: Payload) -> None:
+        if not connection.registered:
+            return
         fields = Fields(message.json())
         connection.active_ms = self._now_ms()
         self._trace(connection, message)

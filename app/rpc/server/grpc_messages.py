@@ -1,6 +1,7 @@
 """Messages of gRPC on a stream: five bytes before each say whether it is packed, and how long it is."""
 
 import zlib
+from typing import Protocol
 
 from app.rpc.server.http2_frames import U32
 
@@ -9,6 +10,14 @@ OK, UNKNOWN, RESOURCE_EXHAUSTED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE = 0, 2, 8,
 """Values of ``grpc-status`` that are used here."""
 RATIO = 16
 """To which messages of use are packed; JSON is to a tenth."""
+ANYBODYS_BYTES_MAX = 32_768
+"""A message up to this is taken from anybody; a longer one depends on its type and its sender."""
+BEGIN_BYTES = 8_192
+"""The beginning of a longer message, by which its bound is found: it has the type, and a token among the headers."""
+MESSAGE_BYTES_MAX = 1 << 40
+"""Of a type whose messages may be as large as the port takes."""
+PACKED_BYTES_MAX = 131_072
+"""Of any packed message, unpacked: under a millisecond's work. No SDK packs, and no member."""
 
 
 class MessageFault(Exception):
@@ -22,15 +31,37 @@ class MessageFault(Exception):
         """Messages that came whole with its bytes, ahead of it."""
 
 
+class MessageSizes(Protocol):
+    """The bounds of the messages of one connection."""
+
+    def bytes_max(self, begin: bytes) -> int:
+        """Return the size that a message with this beginning may have."""
+        ...
+
+    def may_unpack(self) -> bool:
+        """Whether messages of this address may still be unpacked."""
+        ...
+
+    def on_unpaid(self, count: int) -> None:
+        """Take note of bytes of a packed message beyond ``RATIO`` of what came."""
+        ...
+
+
 class MessageReader:
     """Puts the messages of one stream together from its bytes, as they come."""
 
-    __slots__ = ("_bytes_max", "_encoding", "_wanted", "kept", "unpaid_bytes")
+    __slots__ = ("_bounds", "_bytes_max", "_encoding", "_is_allowed", "_wanted", "kept", "unpaid_bytes")
 
-    def __init__(self, encoding: bytes, bytes_max: int) -> None:
-        """``encoding``: that of packed messages. ``bytes_max``: of one message, as it comes and unpacked."""
+    def __init__(self, encoding: bytes, bytes_max: int, bounds: MessageSizes | None = None) -> None:
+        """``encoding``: that of packed messages. ``bytes_max``: of one message, as it comes and unpacked.
+
+        ``bounds``: the tighter bounds of each message; None for ``bytes_max`` alone.
+        """
         self._encoding = encoding
         self._bytes_max = bytes_max
+        self._bounds = bounds
+        self._is_allowed = False
+        """The message that comes may have the length that its prefix says."""
         self.kept = bytearray()
         """Of a message that is not whole."""
         self._wanted = PREFIX_BYTES
@@ -57,15 +88,16 @@ class MessageReader:
             while end - at >= PREFIX_BYTES:
                 begin = at + PREFIX_BYTES
                 [length] = U32.unpack_from(data, at + 1)
-                if length > self._bytes_max:
-                    text = f"a message of {length} bytes, more than {self._bytes_max}"
-                    raise MessageFault(RESOURCE_EXHAUSTED, text)
-                if end - begin < length:
-                    self._wanted = PREFIX_BYTES + length
+                is_packed, here = bool(data[at]), min(end - begin, length)
+                if not self._is_allowed:
+                    self._is_allowed = self._allows(length, data[begin : begin + BEGIN_BYTES], is_packed=is_packed)
+                if here < length:
+                    self._wanted = PREFIX_BYTES + (length if self._is_allowed else BEGIN_BYTES)
                     break
                 message = data[begin : begin + length]
-                messages.append(self._unpacked(message) if data[at] else message)
+                messages.append(self._unpacked(message) if is_packed else message)
                 at = begin + length
+                self._is_allowed = False
             else:
                 self._wanted = PREFIX_BYTES
         except MessageFault as fault:
@@ -75,18 +107,50 @@ class MessageReader:
             kept += data[at:]
         return messages
 
+    def _allows(self, length: int, begin: bytes, *, is_packed: bool) -> bool:
+        """Whether a message may be so long; False where more of its beginning must come to tell.
+
+        Raises:
+            MessageFault: it may not.
+        """
+        bytes_max = self._bytes_max
+        if self._bounds is not None:
+            if is_packed:
+                bytes_max = min(bytes_max, PACKED_BYTES_MAX)
+            elif ANYBODYS_BYTES_MAX < length <= bytes_max:
+                if len(begin) < BEGIN_BYTES:
+                    return False
+                bytes_max = min(bytes_max, self._bounds.bytes_max(begin))
+        if length > bytes_max:
+            raise MessageFault(RESOURCE_EXHAUSTED, f"a message of {length} bytes, more than {bytes_max}")
+        return True
+
     def _unpacked(self, message: bytes) -> bytes:
+        """The bytes of a packed message, unpacked in steps: no more than its type and its sender allow."""
+        bounds, bytes_max = self._bounds, self._bytes_max
         if self._encoding != b"gzip":
             raise MessageFault(INTERNAL, "a packed message without a known grpc-encoding")
+        if bounds is not None and not bounds.may_unpack():
+            raise MessageFault(RESOURCE_EXHAUSTED, "too many packed messages of this address, please send them plain")
         decoder = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+        first = bytes_max if bounds is None else min(bytes_max, ANYBODYS_BYTES_MAX)
+        plain = b""
         try:
-            plain, whole = decoder.decompress(message, self._bytes_max + 1), decoder.eof
+            plain = decoder.decompress(message, first + 1)
+            if bounds is not None and len(plain) > first:
+                bytes_max = min(bytes_max, PACKED_BYTES_MAX, bounds.bytes_max(plain[:BEGIN_BYTES]))
+                if bytes_max > first:
+                    plain += decoder.decompress(decoder.unconsumed_tail, bytes_max + 1 - len(plain))
         except zlib.error:
             raise MessageFault(INTERNAL, "a packed message that cannot be unpacked") from None
-        self.unpaid_bytes += max(0, len(plain) - RATIO * len(message))
-        if len(plain) > self._bytes_max:
-            raise MessageFault(RESOURCE_EXHAUSTED, f"a message of more than {self._bytes_max} bytes unpacked")
-        if not whole or decoder.unused_data:
+        finally:
+            unpaid = max(0, len(plain) - RATIO * len(message))
+            self.unpaid_bytes += unpaid
+            if bounds is not None and unpaid:
+                bounds.on_unpaid(unpaid)
+        if len(plain) > bytes_max:
+            raise MessageFault(RESOURCE_EXHAUSTED, f"a message of more than {bytes_max} bytes unpacked")
+        if not decoder.eof or decoder.unused_data:
             raise MessageFault(INTERNAL, "a packed message that is cut short, or too long")
         return plain
 

@@ -16,6 +16,7 @@ from app.rpc.server.connections import Connections
 from app.rpc.server.control_credit import KeptBytes
 from app.rpc.server.dispatcher import Dispatcher
 from app.rpc.server.http2 import Http2Limits
+from app.rpc.server.message_bounds import UnpackedBytes
 from app.rpc.server.transport import TURN_S, RpcTransport
 from app.tls.node_tls import PortCertificate
 from app.tls.tls_accept import TlsAcceptor
@@ -64,6 +65,7 @@ class RpcServer:
         self.take_pending = take_pending
         self.limits = Http2Limits(port.message_bytes_max, STREAMS_MAX, port.permit_keep_alive_ms / 1_000)
         self.kept = KeptBytes(KEPT_BYTES_MAX)
+        self.unpacked = UnpackedBytes()
         self.kept_bytes_max = KEPT_MESSAGES_MAX * port.message_bytes_max
         self.keep_alive_s = port.keep_alive_ms / 1_000
         self.keep_alive_timeout_s = port.keep_alive_timeout_ms / 1_000

@@ -35,6 +35,7 @@ from app.rpc.server.grpc_messages import (
     UNIMPLEMENTED,
     MessageFault,
     MessageReader,
+    MessageSizes,
     framed,
 )
 from app.rpc.server.header_blocks import REPLY_HEAD, TRAILERS_OK, HeaderReader, MalformedBlock, RequestHead, trailers
@@ -174,6 +175,7 @@ class Http2Server:
         "_at",
         "_bidi",
         "_block",
+        "_bounds",
         "_buffer",
         "_closed",
         "_credit",
@@ -200,10 +202,15 @@ class Http2Server:
     )
 
     def __init__(
-        self, limits: Http2Limits, unary: bytes, bidi: bytes, kept: KeptBytes, now_s: float
+        self, limits: Http2Limits, unary: bytes, bidi: bytes, kept: KeptBytes, now_s: float,
+        bounds: MessageSizes | None = None,
     ) -> None:  # fmt: skip
-        """``unary``, ``bidi``: the paths of the two methods. ``kept``: counts the bytes of halves and of replies."""
+        """``unary``, ``bidi``: the paths of the two methods. ``kept``: counts the bytes of halves and of replies.
+
+        ``bounds``: those of each message, tighter than ``limits``; None for none.
+        """
         self._limits = limits
+        self._bounds = bounds
         self._unary = unary
         self._bidi = bidi
         self._kept = kept
@@ -487,7 +494,7 @@ class Http2Server:
             raise StreamFault(stream_id, Code.REFUSED_STREAM)
         is_bidi = head.path == self._bidi
         is_ours = head.is_grpc and (is_bidi or head.path == self._unary)
-        reader = MessageReader(head.encoding, self._limits.message_bytes_max) if is_ours else None
+        reader = MessageReader(head.encoding, self._limits.message_bytes_max, self._bounds) if is_ours else None
         stream = self._streams[stream_id] = _Stream(head, is_bidi and is_ours, reader, self._stream_window)
         if is_ours and head.encoding not in (b"", b"identity", b"gzip"):
             stream.reader = None
@@ -593,6 +600,7 @@ class Http2Server:
             self._pinged_s = -1e9
             if stream.is_bidi:
                 events.append(MessageReceived(stream_id, message))
+                self._is_enough = True  # it may be the setup, on which the bounds of what follows depend
             elif stream.message is None:
                 stream.message = message
             else:

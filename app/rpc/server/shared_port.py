@@ -9,6 +9,7 @@ from app.rpc.server.connections import Connections
 from app.rpc.server.control_credit import KeptBytes
 from app.rpc.server.dispatcher import Dispatcher
 from app.rpc.server.http2 import Http2Limits
+from app.rpc.server.message_bounds import UnpackedBytes
 
 
 class Port(Protocol):
@@ -20,6 +21,7 @@ class Port(Protocol):
     limits: Http2Limits
     on_cluster_port: bool
     kept: KeptBytes
+    unpacked: UnpackedBytes
     kept_bytes_max: int
     """Of one connection."""
     keep_alive_s: float

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import ssl
+from collections import deque
 from typing import cast
 
 from app.rpc.server.client_stream import ClientStream
@@ -18,6 +19,7 @@ from app.rpc.server.http2 import (
     StreamOpened,
 )
 from app.rpc.server.http2_frames import Code
+from app.rpc.server.message_bounds import MessageBounds
 from app.rpc.server.shared_port import Port
 from app.rpc.server.unary_step import begin
 from app.rpc.wire.payload import REQUEST_METHOD, STREAM_METHOD
@@ -29,6 +31,8 @@ WAITING_BYTES_MAX = 1 << 18
 """Of replies that wait for a client to read them; more of its calls are answered when it has read."""
 START_S = 10.0
 """For a client's preface and SETTINGS, for our SETTINGS to be acknowledged, and for a stream's setup."""
+EVENTS_PER_LOOK = 16
+"""Events that are taken between two looks at the clock: a frame may hold thousands of messages of a stream."""
 HALF_S = 30.0
 """For a frame, a header block or a request that came in half to become whole, as long as nothing more comes of it."""
 HALF_MAX_S = 120.0
@@ -47,11 +51,13 @@ class RpcTransport(asyncio.Protocol):
 
     __slots__ = (
         "_block_s",
+        "_bounds",
         "_called_s",
         "_calls",
         "_can_write",
         "_client",
         "_closing",
+        "_events",
         "_half",
         "_half_s",
         "_held",
@@ -77,7 +83,10 @@ class RpcTransport(asyncio.Protocol):
         self._now_s = port.loop.time
         now_s = self._now_s()
         self._kept = KeptBytes(port.kept_bytes_max, port.kept)
-        self._machine = Http2Server(port.limits, *METHODS, self._kept, now_s)
+        self._bounds = MessageBounds(port.dispatcher.bounds, port.unpacked, now_s)
+        self._machine = Http2Server(port.limits, *METHODS, self._kept, now_s, self._bounds)
+        self._events: deque[Event] = deque()
+        """What came and was not taken in this turn."""
         self._transport: asyncio.Transport | None = None
         self._closing: asyncio.TimerHandle | None = None
         self._peer = ""
@@ -107,6 +116,7 @@ class RpcTransport(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are of no such class
         tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
         host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
+        self._bounds.remote_ip = host
         self._peer = f"ipv6:[{host}]:{port}" if ":" in host else f"ipv4:{host}:{port}"
         if not self._port.opened(self) or (tls is not None and tls.selected_alpn_protocol() != "h2"):
             self._transport.abort()
@@ -121,6 +131,7 @@ class RpcTransport(asyncio.Protocol):
         for task in list(self._calls.values()):
             task.cancel()
         self._held.clear()
+        self._events.clear()
         self._kept.clear()
         streams = [one for one in self._streams.values() if one is not None]
         self._streams.clear()
@@ -128,7 +139,7 @@ class RpcTransport(asyncio.Protocol):
             self._end_of(stream)
 
     def data_received(self, data: bytes) -> None:
-        self._read_s = now_s = self._now_s()
+        self._read_s = self._bounds.now_s = now_s = self._now_s()
         self._machine.receive(data, now_s)
         if not self._is_turning:
             self._turn()
@@ -156,14 +167,19 @@ class RpcTransport(asyncio.Protocol):
     def _turn(self) -> None:
         """Work off what came for ``TURN_S``; the rest has its turn after others."""
         self._is_turning = False
-        machine, begun_s = self._machine, self._now_s()
+        machine, begun_s, events = self._machine, self._now_s(), self._events
         while self._transport is not None:
-            for event in machine.step():
+            if not events:
+                events.extend(machine.step())
+            for _ in range(min(EVENTS_PER_LOOK, len(events))):
+                event = events.popleft()
                 if type(event) is CallReceived and not self._held and self._is_read:
                     self._call(event)
                 else:
                     self._take(event)
-            if not machine.has_more:
+                if not events:
+                    break
+            if not (events or machine.has_more):
                 break
             if self._now_s() - begun_s > TURN_S or not self._can_write:
                 self._is_turning = True
@@ -219,6 +235,7 @@ class RpcTransport(asyncio.Protocol):
         client = self._client
         if client is None or client.is_gone:
             client = self._client = self._port.connections.opened(self._peer, self._port.on_cluster_port)
+            self._bounds.client = client
         return client
 
     def _call(self, call: CallReceived) -> None:

@@ -25,24 +25,33 @@ def token_of(headers: Mapping[str, str]) -> str:
     return given[len(BEARER) :].strip() if given.startswith(BEARER) else ""
 
 
-def check_user(
-    control: AccessControl, access: AccessRule, kind: str, headers: Mapping[str, str], fields: Fields
-) -> Session | None:
-    """The session of the user of a request, who may make it; None where no user is asked for.
+def session_of(control: AccessControl, access: AccessRule, headers: Mapping[str, str]) -> Session | None:
+    """The session of the user of a request, by its headers alone; None where no user is asked for.
 
     Raises:
-        AccessDenied: the request is of nobody, or its user has no right to it.
-        InvalidParam: a name in it is no text.
+        AccessDenied: the request is of nobody.
     """
     if not control.enabled or access.scope in (Scope.PUBLIC, Scope.MEMBERS, Scope.RECENT_MEMBERS):
         return None
     try:
-        session = control.session(token_of(headers))
+        return control.session(token_of(headers))
+    except AccessDenied as error:
+        control.count(error)
+        raise
+
+
+def check_rights(control: AccessControl, session: Session, access: AccessRule, kind: str, fields: Fields) -> None:
+    """Check that the user of a session may make a request.
+
+    Raises:
+        AccessDenied: the user has no right to it.
+        InvalidParam: a name in it is no text.
+    """
+    try:
         control.check(session, access, resource_of(access.target, kind, fields))
     except AccessDenied as error:
         control.count(error)
         raise
-    return session
 
 
 def resource_of(target: Target, kind: str, fields: Fields) -> Resource:

@@ -270,6 +270,8 @@ class TestStreams:
     def test_answers_are_taken_by_their_result_code(self) -> None:
         host = Host()
         connection = host.connect()
+        assert host.dispatcher.take(connection, wire.encode("NotifySubscriberResponse", b'{"resultCode":200}'))
+        assert host.set_up(connection)
         for body in (b'{"requestId":"1","resultCode":200,"success":false}', b'{"requestId":"2","success":true}'):
             assert host.dispatcher.take(connection, wire.encode("NotifySubscriberResponse", body))
         assert host.answered == [(connection.id, "1", True), (connection.id, "2", False)]
@@ -288,6 +290,7 @@ class TestStreams:
     def test_what_is_wrong_is_answered_and_ends_nothing(self, message: bytes) -> None:
         host = Host()
         connection = host.connect()
+        assert host.set_up(connection)
         assert host.dispatcher.take(connection, message)
         [(kind, answer)] = waiting(connection)
         assert (kind, answer["success"]) == ("ErrorResponse", False)

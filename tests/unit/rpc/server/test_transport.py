@@ -50,8 +50,8 @@ class Served(Host):
         self.owed: dict[str, bytes] = {}
         self.dispatcher.add(
             {
-                "EchoRequest": GrpcRoute(self._echo, "EchoResponse", PUBLIC),
-                "WaitRequest": GrpcRoute(self._wait, "WaitResponse", PUBLIC),
+                "EchoRequest": GrpcRoute(self._echo, "EchoResponse", PUBLIC, bytes_max=MESSAGE_BYTES_MAX),
+                "WaitRequest": GrpcRoute(self._wait, "WaitResponse", PUBLIC, bytes_max=MESSAGE_BYTES_MAX),
                 "FailRequest": GrpcRoute(self._fail, "FailResponse", PUBLIC),
             }
         )

@@ -65,3 +65,20 @@ def test_answers_hold_no_nulls_and_say_what_failed() -> None:
         "message": "Connection is unregistered.",
         "success": False,
     }
+
+
+@given(st.text(), st.binary(), st.dictionaries(st.text(), st.text()), st.integers(0, 300))
+def test_the_beginning_of_a_message_tells_its_type_and_headers_or_nothing(
+    name: str, body: bytes, headers: dict[str, str], count: int
+) -> None:
+    data = encode(name, body, headers=headers)
+    begin = payload.begin_of(data[:count])
+    assert begin in (None, Payload(name, "", b"", headers))
+    if name or headers:
+        assert payload.begin_of(data) == Payload(name, "", b"", headers)
+
+
+@given(st.binary())
+def test_any_bytes_are_the_beginning_of_a_message_or_not(data: bytes) -> None:
+    begin = payload.begin_of(data)
+    assert begin is None or not begin.body
