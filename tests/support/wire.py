@@ -111,6 +111,7 @@ class FakeServer:
     bodies: dict[bytes, bytes] = field(default_factory=dict)
     """The body of the reply to a target; else the target itself."""
     repeated: RequestMemo[Request] = field(default_factory=lambda: RequestMemo(lambda _request: None))
+    shapes: RequestMemo[Request] = field(default_factory=lambda: RequestMemo(lambda _request: None))
     turns: deque[Callable[[], None]] = field(default_factory=deque)
     """The functions to call in the loop's next turn."""
 
@@ -126,7 +127,7 @@ class FakeServer:
     def body_bytes_max(self, method: bytes, target: bytes, block: HeaderBlock, remote_ip: str) -> int:
         return self.body_max
 
-    def reserve(self, count: int) -> bool:
+    def reserve(self, count: int, *, is_large: bool = False) -> bool:
         if count > 0 and self.reserved + count > self.room_bytes:
             return False
         self.reserved += count

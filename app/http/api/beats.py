@@ -173,7 +173,7 @@ def take_batch(body: bytes, take: TakeBeats) -> bytes:
     Raises:
         CodecError: the batch cannot be read.
     """
-    services = json_text.loads_body(body)
+    services = json_text.loads_body(body, of_member=True)
     if not isinstance(services, dict):
         raise CodecError("a batch of beats is a JSON object")
     for ages in services.values():

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, TypeVar
-from urllib.parse import unquote_plus
 
 from marshmallow import ValidationError, fields, missing
 from marshmallow.types import ErrorMessages
@@ -14,6 +13,7 @@ from app.audit.format.digests import BUCKETS
 from app.config.addresses import split_address
 from app.config.settings_keys import parse_flag
 from app.http.input import json_text
+from app.http.input.forms import unescape
 from app.http.input.metadata import parse_metadata
 from app.http.input.name_pattern import NamePattern, parse_pattern
 from app.http.input.values import int_or_zero, java_double, java_int
@@ -199,7 +199,7 @@ class SelectorText(Parameter[Selector]):
     def read(self, text: str) -> Selector:
         if text.isspace():
             return NO_SELECTOR
-        value = _typed_object(unquote_plus(text, errors="replace"))
+        value = _typed_object(unescape(text.replace("+", " ").encode()).decode("utf-8", "replace"))
         match value.get("type"):
             case "none":
                 return NO_SELECTOR
@@ -258,6 +258,7 @@ class JsonObject(Parameter["Mapping[str, Any]"]):
     default_error_messages = invalid("it should be a JSON object")
 
     def read(self, text: str) -> Mapping[str, Any]:
+        json_text.check_values(self.data_key or "", text)
         found = json_text.loads_plain(text)
         if not isinstance(found, dict):
             raise ValueError("not an object")

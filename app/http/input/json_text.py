@@ -9,8 +9,10 @@ import orjson
 
 from app.http.input.values import java_double, java_int
 from app.naming.model.flags import exact_bool, flag_text
+from app.naming.model.json_fields import structure_of
 from app.naming.model.model import Metadata
 from app.naming.model.nacos_errors import InvalidParam
+from app.naming.model.value_limits import JSON_VALUES_MAX
 
 T = TypeVar("T")
 
@@ -23,12 +25,25 @@ _DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_refu
 _PLAIN_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
+def check_values(name: str, text: str) -> None:
+    """Refuse a parameter whose JSON would take long to parse, before it is parsed.
+
+    Raises:
+        InvalidParam: it has more than ``JSON_VALUES_MAX`` commas and brackets.
+    """
+    if structure_of(text) > JSON_VALUES_MAX:
+        raise InvalidParam(f"Param '{name}' is illegal, it should have at most {JSON_VALUES_MAX} values.")
+
+
 def loads(text: str) -> Any:
     """Return the value of a JSON text, each number as its digits.
 
     Raises:
-        ValueError: no JSON, nested too deeply, or with half of a surrogate pair, which no answer could carry.
+        ValueError: no JSON, over ``JSON_VALUES_MAX`` commas and brackets, nested too deeply, or with half of a
+            surrogate pair, which no answer could carry.
     """
+    if structure_of(text) > JSON_VALUES_MAX:
+        raise ValueError(f"more than {JSON_VALUES_MAX} values")
     return _decode(_DECODER, text)
 
 
@@ -51,8 +66,10 @@ def _decode(decoder: json.JSONDecoder, text: str) -> Any:
     return value
 
 
-def loads_body(body: bytes) -> Any:
-    """Return the JSON value of a call's body; None when the body is no JSON."""
+def loads_body(body: bytes, *, of_member: bool = False) -> Any:
+    """Return the JSON value of a call's body; None when the body is no JSON, or of a client and too many values."""
+    if not of_member and structure_of(body) > JSON_VALUES_MAX:
+        return None
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -126,6 +143,7 @@ def beat_fields(text: str) -> BeatFields:
     Raises:
         InvalidParam: it is no JSON object.
     """
+    check_values("beat", text)
     try:
         value = loads(text)
     except ValueError:

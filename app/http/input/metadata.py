@@ -15,6 +15,7 @@ def parse_metadata(text: str) -> Metadata | None:
     """
     if not text:
         return {}
+    json_text.check_values("metadata", text)
     try:
         value = json_text.loads(text)
         metadata = None if value is None else json_text.scalars(value)

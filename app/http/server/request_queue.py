@@ -30,7 +30,9 @@ class Turns(Bounds, Protocol):
     """The room that the connections of a server share, and the turns of its loop."""
 
     repeated: RequestMemo[Request]
-    """The requests that came before to the byte, and the shapes of those that come with other metadata."""
+    """The requests that came before to the byte."""
+    shapes: RequestMemo[Request]
+    """The shapes of requests that come with other metadata. A request may equal a shape: they are kept apart."""
 
     def soon(self, function: Callable[[], None]) -> object:
         """Have a function called in the loop's next turn."""
@@ -75,6 +77,7 @@ class RequestQueue:
         "_repeated",
         "_resting",
         "_server",
+        "_shapes",
         "_transport",
         "blocked",
         "busy",
@@ -87,7 +90,7 @@ class RequestQueue:
         self._transport = transport
         self._answerer = answerer
         self._answer = answerer.answer
-        self._repeated = server.repeated
+        self._repeated, self._shapes = server.repeated, server.shapes
         self.reader = RequestReader(server, self, remote_ip)
         self.busy = False
         """A request is worked on elsewhere, or its reply is streamed. Set by the owner."""
@@ -134,7 +137,7 @@ class RequestQueue:
     def _take_piece(self, data: bytes) -> None:
         """Take a piece that begins with a request; nearly all are one whole request that came before to the byte."""
         reader = self.reader
-        request = self._repeated.find(data) or find_varied(self._repeated, data)
+        request = self._repeated.find(data) or find_varied(self._repeated, self._shapes, data)
         if request is not None and (not request.body or self._server.reserve(len(request.body))):
             reader.skip()
             self.on_request(request)
@@ -147,7 +150,7 @@ class RequestQueue:
         if latest is None or reader.taken != 1 or reader.phase is not IDLE or reader.ended:
             return
         if not self._repeated.note(data, latest):
-            note_varied(self._repeated, data, latest)
+            note_varied(self._shapes, data, latest)
 
     @property
     def is_empty(self) -> bool:

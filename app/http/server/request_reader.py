@@ -22,6 +22,10 @@ HEAD_S = 10.0
 BODY_S = 20.0
 BODY_BYTES_PER_S = 65_536
 """A body may take ``BODY_S``, and a second more for each ``BODY_BYTES_PER_S`` received."""
+CLIENT_BODY_BYTES_MAX = 512 * 1024
+"""Of a call of a client: metadata may have 64 KiB, and an escape makes three to nine bytes of a character."""
+LARGE_BODY_BYTES = 16_384
+"""From here on a client's body is large, and finds less room beside others."""
 PART_BYTES_MIN = 4_096
 """Parts of a body are joined up to this: it may come byte by byte, and a ``bytes`` object of its own takes 40 more."""
 
@@ -30,6 +34,8 @@ VERSIONS = ("1.1", "1.0")
 READS = (b"GET", b"HEAD", b"OPTIONS")
 _HOST = re.compile(r"[A-Za-z0-9._~%!$&'()*+,;=:\[\]-]*")
 """What a host and port may consist of. Source: RFC 3986, section 3.2.2."""
+_BARE_LF = re.compile(rb"(?:\r\n)*\n")
+"""A blank line before a request that lacks its carriage return; the parser refuses it in all other places."""
 _UPGRADE_HEADERS = frozenset({b"upgrade", b"http2-settings", b"connection"})
 
 
@@ -57,8 +63,11 @@ class Bounds(Protocol):
         """Return the size that the body of a request may have, of which the head is here."""
         ...
 
-    def reserve(self, count: int) -> bool:
-        """Take room for bytes of bodies, or return False when there is none; a negative count gives room back."""
+    def reserve(self, count: int, *, is_large: bool = False) -> bool:
+        """Take room for bytes of bodies, or return False when there is none; a negative count gives room back.
+
+        ``is_large``: they are of a large body of a client, for which there is less.
+        """
         ...
 
     def refusal_of_page(self, block: HeaderBlock) -> str | None:
@@ -151,6 +160,8 @@ class RequestReader:
 
     def feed(self, data: bytes | memoryview) -> Refusal | None:
         """Parse bytes; a refusal means that they are no request, and that no more is read."""
+        if self.phase is IDLE and not self._more_bytes and _BARE_LF.match(data):
+            return self._refuse(400, "a line ends without a carriage return")
         failure: Exception | None = None
         try:
             self._parser.feed_data(data)
@@ -283,7 +294,8 @@ class RequestReader:
         size = len(part)
         if self._body_size + size > self._body_max:
             _stop(413, f"the body is over {self._body_max} bytes, the most that is taken here")
-        if not self._bounds.reserve(size):
+        is_large = self._body_size + size > LARGE_BODY_BYTES and self._body_max <= CLIENT_BODY_BYTES_MAX
+        if not self._bounds.reserve(size, is_large=is_large):
             _stop(503, "too many large bodies are under way, please try another server")
         self._body_size += size
         self.work += 1

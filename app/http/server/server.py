@@ -37,6 +37,7 @@ from app.http.api.write_rate import count_write
 from app.http.forward.beat_sender import BeatSender
 from app.http.forward.datum_sender import DatumSender
 from app.http.forward.on_loop import LoopForwarder
+from app.http.input.forms import MULTIPART, unescape
 from app.http.server.call_pool import CallPool
 from app.http.server.connection import HttpConnection
 from app.http.server.header_block import HeaderBlock
@@ -48,7 +49,7 @@ from app.http.server.pool_choice import PoolChoice, PoolKind
 from app.http.server.repeatable import repeatable
 from app.http.server.reply_head import date_line
 from app.http.server.request_memo import RequestMemo
-from app.http.server.request_reader import Request, path_of
+from app.http.server.request_reader import CLIENT_BODY_BYTES_MAX, Request, path_of
 from app.http.server.wsgi_bridge import WsgiApp, WsgiRun, make_environ
 from app.metrics.audit_trail import Actor
 from app.metrics.request_stats import NO_ROUTE, RequestStats, RouteStats
@@ -63,10 +64,17 @@ READ_THREADS = 4
 """Few, as reads compute and do not wait: more at a time gain nothing, and between two turns of the loop each may
 compute for a switch interval. With a thread each, eight clients on cold pages made the p99 of beats 150 to 700 ms."""
 DISTRO_PATH = "/v1/ns/distro/"
-BODY_BYTES_MAX = 8 * 1024 * 1024
-"""Of a call, except those of members that bring datums."""
-BODIES_BYTES_MAX = 512 * 1024 * 1024
-"""Of the bodies of all requests under way together."""
+CONTENT_TYPE = "content-type"
+MEMBER_BODY_BYTES_MAX = 8 * 1024 * 1024
+"""Of a call of a member, except those that bring datums."""
+LOGIN_BODY_BYTES_MAX = 16 * 1024
+"""Of a call about users and their passwords, which anybody may make."""
+USERS_PATH, LOGIN_PAGE = b"/auth/", b"/console/login"
+"""In the paths of such calls."""
+BODIES_BYTES_MAX = 128 * 1024 * 1024
+"""Of the bodies of all requests under way together, or twice the largest of a member; clients' large ones get half."""
+LOOP_FORM_BYTES_MAX = 8_192
+"""A larger form is read in a pool; a query has no more either."""
 SWEEP_S = 1.0
 CHECKED_PER_TURN = 1_000
 """Connections whose times are checked in a row, in a third of a millisecond."""
@@ -101,8 +109,10 @@ class HttpServer:
         self._loop = loop
         self.connections = OpenConnections(services, connections_max)
         self._bodies_bytes = 0
+        self._bodies_bytes_max = max(BODIES_BYTES_MAX, 2 * services.settings.distro.body_bytes_max)
         self._parsed = ParseMemo()
         self.repeated = RequestMemo(lambda request: repeatable(request, self._hot))
+        self.shapes = RequestMemo(lambda request: repeatable(request, self._hot))
         self._limits_writes = bool(services.addresses.writes_per_s)
         settings = services.settings
         self._context_path = settings.context_path
@@ -149,16 +159,20 @@ class HttpServer:
         self._live.forget(connection)
 
     def body_bytes_max(self, method: bytes, target: bytes, block: HeaderBlock, remote_ip: str) -> int:
-        services = self._services
-        length, of_members = block.content_length, services.settings.distro.body_bytes_max
-        is_small = length is not None and int(length) <= min(of_members, BODY_BYTES_MAX)
-        if is_small or not target.startswith(self._distro_path):
-            return BODY_BYTES_MAX
+        services, path = self._services, unescape(target.partition(b"?")[0])
+        of_client = LOGIN_BODY_BYTES_MAX if USERS_PATH in path or LOGIN_PAGE in path else CLIENT_BODY_BYTES_MAX
+        of_members, may_be_of_member = MEMBER_BODY_BYTES_MAX, block.claims_member
+        if target.startswith(self._distro_path):
+            of_members, may_be_of_member = services.settings.distro.body_bytes_max, True
+        length = block.content_length
+        if not may_be_of_member or (length is not None and int(length) <= min(of_members, of_client)):
+            return of_client
         is_member = services.callers.may_be_large(method.decode(), target.decode("latin-1"), block.get, remote_ip)
-        return of_members if is_member else BODY_BYTES_MAX
+        return of_members if is_member else of_client
 
-    def reserve(self, count: int) -> bool:
-        if count > 0 and self._bodies_bytes + count > BODIES_BYTES_MAX:
+    def reserve(self, count: int, *, is_large: bool = False) -> bool:
+        bytes_max = self._bodies_bytes_max // 2 if is_large else self._bodies_bytes_max
+        if count > 0 and self._bodies_bytes + count > bytes_max:
             return False
         self._bodies_bytes += count
         return True
@@ -222,6 +236,8 @@ class HttpServer:
             hot = found_hot
         begun_s = perf_counter()
         row, stats = hot
+        if request.body and not row.for_members and _is_slow(request):
+            return self._answer_in_pool(connection, request, caller)
         call = LoopCall(
             row.method,
             row.path,
@@ -394,6 +410,12 @@ class HttpServer:
             log.warning("this process stood still; writes and beats that waited are refused")
         self.stats.stood_still = True
         self._waited_until_s = now_s + WAITED_S
+
+
+def _is_slow(request: Request) -> bool:
+    """Whether the body of a call takes longer to read than the event loop has for it."""
+    content_type = request.block.get(CONTENT_TYPE) or ""
+    return len(request.body) > LOOP_FORM_BYTES_MAX or content_type[: len(MULTIPART)].lower() == MULTIPART
 
 
 def count_routes(

@@ -48,14 +48,13 @@ class VariedFacts(RequestFacts):
         return self._model.command if self._model.parser is parser else None
 
 
-def find_varied(known: RequestMemo[Request], data: bytes) -> Request | None:
+def find_varied(known: RequestMemo[Request], shapes: RequestMemo[Request], data: bytes) -> Request | None:
     """The request that a piece of bytes is, behind a whole request; None for one that is to be parsed.
 
-    ``known``: has its shape, the bytes without the value of the metadata, among the requests that came again to the
-    byte, and kept as those are.
+    ``known``: the requests that came again to the byte. ``shapes``: has the bytes without the value of the metadata.
     """
     cut = _cut(data)
-    if cut is None or (model := known.find(cut[0])) is None:
+    if cut is None or (model := shapes.find(cut[0])) is None:
         return None
     _, value, target = cut
     facts = model.facts
@@ -68,11 +67,11 @@ def find_varied(known: RequestMemo[Request], data: bytes) -> Request | None:
     return request
 
 
-def note_varied(known: RequestMemo[Request], data: bytes, request: Request) -> None:
+def note_varied(shapes: RequestMemo[Request], data: bytes, request: Request) -> None:
     """Take note of the shape of a piece of bytes that came for the first time, and was one whole request."""
     cut = _cut(data)
     if cut is not None:
-        known.note(cut[0], request)
+        shapes.note(cut[0], request)
 
 
 def _cut(data: bytes) -> tuple[bytes, bytes, bytes] | None:

@@ -6,12 +6,12 @@ import sys
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any
-from urllib.parse import unquote_to_bytes
 
 from app.auth.login_limits import LoginWait
 from app.auth.member_calls import CLIENT, Caller
 from app.http.api.answers import INTERNAL_ERROR
 from app.http.api.call import AGAIN_MS, CALLER, LOGIN_WAIT, MEMBER_CERTIFICATE, Reply
+from app.http.input.forms import unescape
 from app.http.server.connection import UNREAD_S, HttpConnection
 from app.http.server.reply_head import status_line
 from app.http.server.request_reader import Request, path_of
@@ -38,7 +38,7 @@ def make_environ(
     environ: dict[str, Any] = {
         "REQUEST_METHOD": request.method.decode("latin-1"),
         "SCRIPT_NAME": "",
-        "PATH_INFO": unquote_to_bytes(path.encode("latin-1")).decode("latin-1"),
+        "PATH_INFO": unescape(path.encode("latin-1")).decode("latin-1"),
         "QUERY_STRING": query,
         "RAW_URI": target,
         "REMOTE_ADDR": connection.remote_ip,

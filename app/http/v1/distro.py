@@ -131,7 +131,7 @@ def get_datum(call: Call, services: Services) -> Answer:
 
     A Rollcall member that asks with ``pages=true`` gets the first of them, as many as a page holds.
     """
-    body = json_text.loads_body(call.body)
+    body = json_text.loads_body(call.body, of_member=True)
     if not isinstance(body, dict):
         raise InvalidParam("the body should be a JSON object with 'keys'")
     keys = [key for key in load(_KEYS, body)["keys"].split(",") if key]

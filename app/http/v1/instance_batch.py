@@ -147,7 +147,12 @@ class _Name:
 
 
 def _parse_instances(text: str) -> list[_Name]:
-    """The instances that a JSON array names; none when one of them cannot be read, as in Nacos."""
+    """The instances that a JSON array names; none when one of them cannot be read, as in Nacos.
+
+    Raises:
+        InvalidParam: it names too many.
+    """
+    json_text.check_values("instances", text)
     try:
         listed = json_text.loads(text)
         return [_parse_instance(fields) for fields in listed] if isinstance(listed, list) else []

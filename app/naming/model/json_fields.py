@@ -206,11 +206,13 @@ class Fields:
         return found
 
 
-def structure_of(text: bytes) -> int:
+def structure_of(text: bytes | str) -> int:
     """How many commas and opening brackets a JSON text has, those in its texts too: parsing costs as much as these.
 
     Counted in a fraction of the time, so that a text with too many need not be parsed at all.
     """
+    if isinstance(text, str):
+        return text.count(",") + text.count("[") + text.count("{")
     return text.count(b",") + text.count(b"[") + text.count(b"{")
 
 

@@ -16,6 +16,7 @@ from app.naming.clients.client_model import ClientInfo
 from app.naming.clients.clients import Clients
 from app.naming.model.json_fields import Fields
 from app.naming.model.nacos_errors import ClientGone, InvalidParam, NacosError, TooManyRequests, Unavailable
+from app.naming.model.value_limits import JSON_VALUES_MAX
 from app.ports.grpc_ports import PeerDirectory
 from app.process.open_files import CONNECTIONS_MAX
 from app.rpc.links.link import OWN_KIND_ABILITY
@@ -72,7 +73,7 @@ class GrpcRoute:
     bytes_max: int = ANYBODYS_BYTES_MAX
     """Of a request; the port may take less."""
     bytes_per_value: int = 0
-    """In requests with many values, at the least: one may have more than ``STRUCTURE_MAX`` of them if it is as long."""
+    """At the least, in requests with many values: a long one may have more than ``JSON_VALUES_MAX`` of them."""
 
     @property
     def members_only(self) -> bool:
@@ -81,7 +82,7 @@ class GrpcRoute:
 
     def structure_max(self, body: bytes) -> int:
         """The most commas and brackets in a request with this body."""
-        return max(wire.STRUCTURE_MAX, len(body) // self.bytes_per_value if self.bytes_per_value else 0)
+        return max(JSON_VALUES_MAX, len(body) // self.bytes_per_value if self.bytes_per_value else 0)
 
     @property
     def is_client_write(self) -> bool:

@@ -13,9 +13,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
 from app.naming.model.json_fields import structure_of
+from app.naming.model.value_limits import JSON_VALUES_MAX
 
-STRUCTURE_MAX = 16_384
-"""Commas and opening brackets in the JSON of a message: some 2 ms of parsing, whatever they hold."""
 REQUEST_METHOD = "/Request/request"
 STREAM_METHOD = "/BiRequestStream/requestBiStream"
 SUCCESS = 200
@@ -79,7 +78,7 @@ class Payload(NamedTuple):
     body: bytes
     headers: Mapping[str, str] = MappingProxyType({})
 
-    def json(self, structure_max: int = STRUCTURE_MAX) -> dict[str, Any]:
+    def json(self, structure_max: int = JSON_VALUES_MAX) -> dict[str, Any]:
         """The body; an empty one is an empty object.
 
         ``structure_max``: of commas and opening brackets, which are counted before anything is parsed.

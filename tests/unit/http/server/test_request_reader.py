@@ -190,3 +190,16 @@ def test_a_foreign_page_may_change_nothing(read: Read, method: str) -> None:
     assert refusal is not None
     assert refusal.status == 403
     assert [one.target for one in read.taker.taken] == [b"/1", b"/2"]
+
+
+@pytest.mark.parametrize("before", [b"\n", b"\r\n\n", b"\n\r\n"])
+def test_a_blank_line_before_a_request_ends_as_every_other(read: Read, before: bytes) -> None:
+    refusal = read.reader.feed(before + request("/1"))
+    assert refusal is not None
+    assert (refusal.status, refusal.text) == (400, "a line ends without a carriage return")
+
+
+def test_blank_lines_before_a_request_are_passed_over_in_any_pieces(read: Read) -> None:
+    for piece in (b"\r\n", b"\r", b"\n", request("/1")):
+        assert read.reader.feed(piece) is None
+    assert [one.target for one in read.taker.taken] == [b"/1"]

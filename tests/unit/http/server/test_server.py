@@ -10,7 +10,14 @@ import pytest
 
 from app.http.server import server as server_module
 from app.http.server.connection import IDLE_S
-from app.http.server.server import BODY_BYTES_MAX, PEER_THREADS, QUEUED_PER_THREAD
+from app.http.server.request_reader import CLIENT_BODY_BYTES_MAX, LARGE_BODY_BYTES
+from app.http.server.server import (
+    LOGIN_BODY_BYTES_MAX,
+    LOOP_FORM_BYTES_MAX,
+    MEMBER_BODY_BYTES_MAX,
+    PEER_THREADS,
+    QUEUED_PER_THREAD,
+)
 from app.limits.connection_room import ConnectionRoom
 from distro.model.types import MemberState
 from tests.support.fake_node import PEER, SELF, FakeNode, make_settings
@@ -274,13 +281,19 @@ def test_a_connection_that_its_address_may_not_have_gives_its_place_back() -> No
 @pytest.mark.parametrize(
     ("target", "client_ip", "limit"),
     [
-        ("/nacos/v1/ns/instance", "127.0.0.1", BODY_BYTES_MAX),
-        ("/nacos/v1/ns/distro/datum", "10.9.9.9", BODY_BYTES_MAX),
+        ("/nacos/v1/ns/instance", "127.0.0.1", CLIENT_BODY_BYTES_MAX),
+        ("/nacos/v2/ns/instance?x=/auth/", "10.9.9.9", CLIENT_BODY_BYTES_MAX),
+        ("/nacos/v1/ns/distro/datum", "10.9.9.9", CLIENT_BODY_BYTES_MAX),
         ("/nacos/v1/ns/distro/datum", "127.0.0.1", 65_536),
-        ("/v1/ns/distro/datum", "127.0.0.1", BODY_BYTES_MAX),
+        ("/v1/ns/distro/datum", "127.0.0.1", CLIENT_BODY_BYTES_MAX),
+        ("/nacos/v1/auth/users/login", "127.0.0.1", LOGIN_BODY_BYTES_MAX),
+        ("/nacos/v1/%61uth/users/login", "10.9.9.9", LOGIN_BODY_BYTES_MAX),
+        ("http://x/nacos/v3/auth/user/login", "10.9.9.9", LOGIN_BODY_BYTES_MAX),
+        ("/nacos/v1/auth/users", "10.9.9.9", LOGIN_BODY_BYTES_MAX),
+        ("/nacos/console/login", "10.9.9.9", LOGIN_BODY_BYTES_MAX),
     ],
 )
-def test_datums_of_members_have_a_bound_of_their_own(target: str, client_ip: str, limit: int) -> None:
+def test_bodies_have_bounds_by_what_they_are_for(target: str, client_ip: str, limit: int) -> None:
     async def main(_: SkippingLoop) -> None:
         with served(FakeNode(settings=make_settings(rollcall_distro_bodyBytesMax="65536"))) as one:
             wire = one.connect(client_ip)
@@ -296,11 +309,86 @@ def test_datums_of_members_have_a_bound_of_their_own(target: str, client_ip: str
     run_loop(main)
 
 
-def test_bodies_share_their_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "BODIES_BYTES_MAX", 1_000)
+@pytest.mark.parametrize(
+    ("client_ip", "agent", "limit"),
+    [
+        ("127.0.0.1", "Nacos-Server:v1.4.1", MEMBER_BODY_BYTES_MAX),
+        ("127.0.0.1", "Nacos-Java-Client:v1.4.1", CLIENT_BODY_BYTES_MAX),
+        ("10.9.9.9", "Nacos-Server:v1.4.1", CLIENT_BODY_BYTES_MAX),
+    ],
+)
+def test_other_calls_of_members_may_be_larger_than_those_of_clients(client_ip: str, agent: str, limit: int) -> None:
+    async def main(_: SkippingLoop) -> None:
+        with served() as one:
+            for length, statuses in ((limit + 1, [413]), (limit, [])):
+                wire = one.connect(client_ip)
+                head = f"User-Agent: {agent}\r\nContent-Length: {length}"
+                wire.send(request("/nacos/v1/ns/service/status", "POST", b"", head))
+                assert wire.statuses() == statuses
 
+    run_loop(main)
+
+
+def test_a_body_in_chunks_is_counted_as_it_comes() -> None:
+    async def main(_: SkippingLoop) -> None:
+        with served() as one:
+            wire = one.connect("10.9.9.9")
+            wire.send(request(REGISTER, "POST", b"", "Transfer-Encoding: chunked"))
+            part = b"1000\r\n" + b"x" * 4_096 + b"\r\n"
+            for _ in range(CLIENT_BODY_BYTES_MAX // 4_096):
+                wire.send(part)
+            assert wire.statuses() == []
+            wire.send(part)
+            assert wire.statuses() == [413]
+
+    run_loop(main)
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body"),
+    [
+        ("application/x-www-form-urlencoded", b"metadata=" + b"%41" * LOOP_FORM_BYTES_MAX),
+        ("application/x-www-form-urlencoded", b"&".join(b"%%41%d=%%41" % number for number in range(998))),
+        ("multipart/form-data; boundary=x", b'--x\r\nContent-Disposition: form-data; name="app"\r\n\r\na\r\n--x--\r\n'),
+    ],
+    ids=["escapes", "parameters", "multipart"],
+)
+def test_a_form_that_takes_long_to_read_is_read_in_a_pool(content_type: str, body: bytes) -> None:
+    async def main(_: SkippingLoop) -> None:
+        with served() as one:
+            wire = one.connect()
+            wire.send(request(REGISTER, "POST", body, f"Content-Type: {content_type}"))
+            assert wire.received == b""
+            assert (await answered(wire))[0] in (200, 400)
+            assert one.node.http.pooled == 1
+            wire.send(request(REGISTER, "POST", b"app=a", "Content-Type: application/x-www-form-urlencoded"))
+            assert await answered(wire, 2) == [wire.statuses()[0], 200]
+            assert one.node.http.pooled == 1
+
+    run_loop(main)
+
+
+def test_large_bodies_of_clients_leave_room_for_others() -> None:
+    async def main(_: SkippingLoop) -> None:
+        with served() as one:
+            one.server._bodies_bytes_max = 200_000
+            first, second, small = one.connect("10.9.9.9"), one.connect("10.9.9.9"), one.connect("10.9.9.9")
+            for wire in (first, second, small):
+                wire.send(request(REGISTER, "POST", b"", "Content-Length: 500000"))
+            first.send(b"x" * 90_000)
+            assert first.received == b""
+            second.send(b"x" * (LARGE_BODY_BYTES + 1))
+            assert second.statuses() == [503]
+            small.send(b"x" * 8_000)
+            assert small.received == b""
+
+    run_loop(main)
+
+
+def test_bodies_share_their_room() -> None:
     async def main(_: SkippingLoop) -> None:
         with gated() as (one, gate):
+            one.server._bodies_bytes_max = 1_000
             first, second = one.connect(), one.connect()
             first.send(request("/wait", "PUT", b"x" * 600))
             second.send(request(LIST, "GET", b"x" * 600))

@@ -10,6 +10,7 @@ import pytest
 from grpc import aio
 
 from app.auth.access_rules import MEMBERS, READ, WRITE, naming
+from app.naming.model.value_limits import JSON_VALUES_MAX
 from app.rpc.server import message_bounds
 from app.rpc.server.dispatcher import Dispatcher, GrpcRequest, GrpcRoute
 from app.rpc.server.grpc_messages import ANYBODYS_BYTES_MAX, PACKED_BYTES_MAX
@@ -116,7 +117,7 @@ def test_a_crowd_of_values_is_counted_and_not_parsed(crowd: bytes, monkeypatch: 
 
     monkeypatch.setattr(wire.orjson, "loads", noted)
     for kind in (QUERY, "ConnectionSetupRequest", "NotifySubscriberResponse"):
-        with pytest.raises(wire.PayloadError, match=f"{kind} has more than {wire.STRUCTURE_MAX} values"):
+        with pytest.raises(wire.PayloadError, match=f"{kind} has more than {JSON_VALUES_MAX} values"):
             wire.Payload(kind, "", crowd).json()
     assert not parsed
 
@@ -127,7 +128,7 @@ def test_a_batch_may_have_as_many_values_as_its_length_explains() -> None:
             await client.set_up()
             one = b'{"ip":"10.0.0.1","port":80,"weight":1.0,"healthy":true,"metadata":{"zone":"a","version":"1.0"}},'
             fits = b'{"x":"", "instances":[%b{}]}' % (one * 2_800)
-            assert wire.structure_of(fits) > wire.STRUCTURE_MAX
+            assert wire.structure_of(fits) > JSON_VALUES_MAX
             code, answer = await ask(client, wire.encode(BATCH, fits), grpc.Compression.NoCompression)
             assert (code, answer["resultCode"]) == (grpc.StatusCode.OK, 200)
             crowd = b'{"x":[%b1]}' % (b"[]," * 90_000)
