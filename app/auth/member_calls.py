@@ -186,7 +186,11 @@ class Callers:
         if self.may_be_large(signed.GRPC, type_name, header, remote_ip):
             return True
         identity = self.identity
-        return identity is not None and not named and self._members.has_any_of(remote_ip, identity.grpc_exempt)
+        return (
+            identity is not None
+            and not named
+            and self._members.has_any_of(remote_ip, identity.grpc_exempt.__contains__)
+        )
 
     def clock_headers(self, caller: str, number: int = 0) -> dict[str, str]:
         """This member's clock for a caller that does not know it, with the proof that this member knows the secret.

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from app.auth.access_control import AccessControl
 from app.auth.member_calls import Callers
-from app.limits.client_addresses import address_key
+from app.naming.model.ip_addresses import caller_key
 from app.naming.model.nacos_errors import NacosError
 from app.rpc.server.connections import Connection
 from app.rpc.server.grpc_messages import ANYBODYS_BYTES_MAX
@@ -47,7 +47,7 @@ class UnpackedBytes:
         self._counts[key] = self._counts.get(key, 0) + count
 
     def _key(self, remote_ip: str) -> str:
-        key = address_key(remote_ip)
+        key = caller_key(remote_ip)
         return key if key in self._counts or len(self._counts) < ADDRESSES_MAX else OTHERS
 
 
