@@ -82,6 +82,7 @@ PARAMETER_WORDS = {
     "resource": "The pattern of what is permitted: `namespace:group:naming/service`.",
     "responsibleOnly": "Only services that this member owns.",
     "role": "The name of the role.",
+    "secret": "The content of the file first-admin.secret in the data folder of this member.",
     "selector": "How the service picks instances for a client: a JSON object with `type`, URL-encoded once more.",
     "serverStatus": "The report, in lines `site#ip:port#ms#weight`.",
     "serviceName": "The service's name, alone or as `group@@name`.",
