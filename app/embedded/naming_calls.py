@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 
 from app.embedded.errors_of_use import CallRefused
 from app.naming.model.flags import flag_text
+from app.naming.model.ip_addresses import host_port
 
 TIMEOUT_S = 10.0
 GROUP, NAMESPACE, CLUSTER = "DEFAULT_GROUP", "public", "DEFAULT"
@@ -30,8 +31,8 @@ class SeenInstance:
 
     @property
     def address(self) -> str:
-        """``ip:port``."""
-        return f"{self.ip}:{self.port}"
+        """``ip:port``, an IPv6 address in brackets."""
+        return host_port(self.ip, self.port)
 
 
 class NamingCalls:

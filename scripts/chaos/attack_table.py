@@ -245,7 +245,7 @@ def check_headers(victim: Victim) -> None:
 @attack("guessed passwords")
 def guessing(victim: Victim) -> None:
     """Whatever the answer is, none of them gives a right, and none holds up the loop."""
-    for number in range(50):
+    for number in range(25):
         body = f"username=nacos&password=guess{number}".encode()
         form = {"Content-Type": "application/x-www-form-urlencoded"}
         answer = victim.call("POST", f"{CONTEXT}/v1/auth/login", body, form)

@@ -14,6 +14,7 @@ from app.http.shapes.instance_shapes import CATALOG_INSTANCES
 from app.http.shapes.service_shapes import CATALOG_SERVICE, CATALOG_SERVICES, CHECK_TIMES
 from app.http.v1.service import found_view, is_found
 from app.naming.health.checks import FIRST_DELAY_MS
+from app.naming.model.ip_addresses import host_port, is_same_ip
 from app.naming.model.keys import GROUP_SPLITTER, group_of, short_name_of
 from app.naming.model.meta import DEFAULT_CLUSTER_CONFIG, DEFAULT_PORT
 from app.naming.model.model import Instance, ServiceView
@@ -157,7 +158,7 @@ def _filtered(services: Services, values: dict[str, Any]) -> list[ServiceView]:
 
 
 def _is_at(one: Instance, address: str) -> bool:
-    return address == (f"{one.ip}:{one.port}" if ":" in address else one.ip)
+    return is_same_ip(address, one.ip) or address in (f"{one.ip}:{one.port}", host_port(one.ip, one.port))
 
 
 def _page(views: list[ServiceView], page: int, size: int) -> list[ServiceView]:

@@ -12,8 +12,8 @@ CALLER_PREFIX_BITS = 64
 """One customer has at least so much of IPv6: its addresses below it count as one caller."""
 _LOW_BITS = (1 << 32) - 1
 _COMPATIBLE = IPv6Network("::/96")
-_NAT64 = IPv6Network("64:ff9b::/96")
-"""RFC 6052."""
+_TRANSLATED = (IPv6Network("64:ff9b::/96"), IPv6Network("::ffff:0:0:0/96"))
+"""NAT64 (RFC 6052) and SIIT (RFC 2765)."""
 _ISATAP = (0x0000_5EFE, 0x0200_5EFE)
 """The third quarter of such an address, whose last is the IPv4 part (RFC 5214)."""
 
@@ -71,7 +71,7 @@ def caller_key(remote_ip: str) -> str:
 def reached_by(address: Address) -> list[Address]:
     """The addresses that a connection to this one may end at: itself, without its zone, and IPv4 ones within it.
 
-    The last are those of NAT64, 6to4, Teredo and ISATAP, and of ``::a.b.c.d``.
+    The last are those of NAT64, SIIT, 6to4, Teredo and ISATAP, and of ``::a.b.c.d``.
     """
     if isinstance(address, IPv4Address):
         return [address]
@@ -83,6 +83,7 @@ def reached_by(address: Address) -> list[Address]:
         found.append(plain.sixtofour)
     if plain.teredo is not None:
         found.extend(plain.teredo)
-    if (number >> 32) & _LOW_BITS in _ISATAP or plain in _NAT64 or (plain in _COMPATIBLE and number > 1):
+    is_translated = any(plain in network for network in _TRANSLATED)
+    if is_translated or (number >> 32) & _LOW_BITS in _ISATAP or (plain in _COMPATIBLE and number > 1):
         found.append(IPv4Address(number & _LOW_BITS))
     return found

@@ -90,6 +90,7 @@ def in_ipv6(text: str) -> list[str]:
         f"0:0:0:0:0:ffff:{high:x}:{low:x}",
         f"::{text}",
         f"64:ff9b::{text}",
+        f"::ffff:0:{text}",
         f"64:ff9b:1::{text}",
         f"64:ff9b:1:fffe::{text}",
         f"64:ff9b:1:1:2:3:{high:x}:{low:x}",

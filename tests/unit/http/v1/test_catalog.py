@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from app.naming.registry.operations import RegisterInstance
 from tests.support.fake_node import FakeNode, make_settings
 
 INSTANCE = "/nacos/v1/ns/instance"
@@ -289,3 +290,11 @@ class TestLongPages:
         answer = five.get("/nacos/v1/ns/service/list", query_string={"pageNo": 2, "pageSize": 1})
         assert answer.json == {"doms": ["b"], "count": 5}
         assert node.limits.stats.page_size == 0
+
+
+@pytest.mark.parametrize("asked", ["fe80::1", "[fe80::1]", "FE80::1", "[fe80::1]:80", "[FE80::1]:80"])
+def test_a_service_is_found_by_an_ipv6_address_of_an_instance(node: FakeNode, client: FlaskClient, asked: str) -> None:
+    node.naming.register(RegisterInstance("DEFAULT_GROUP@@six", "[FE80::1]", 80))
+    node.naming.register(RegisterInstance("DEFAULT_GROUP@@four", "10.0.0.1", 80))
+    found = services(client, instance=asked)["serviceList"]
+    assert [one["name"] for one in found] == ["six"]
