@@ -151,6 +151,7 @@ _.forward_batches
 _.too_late
 _.calls_lost
 _.keys_unfit
+_.list_bytes
 _.tls_handshakes
 _.tls_handshakes_failed
 _.tls_handshakes_cut

@@ -253,7 +253,9 @@ class PeerCallRunner:
         pages = SnapshotPages(
             versions,
             lacks=partial(receiver.lacks, resource_type),
-            fetch=lambda keys: agent.page(action.peer, keys, min(self._left_ms(action), page_ms)),
+            fetch=lambda keys: agent.page(
+                action.peer, keys, min(self._left_ms(action), page_ms) if len(keys) > 1 else self._left_ms(action)
+            ),
             take=lambda datums: receiver.load(resource_type, datums, self._clock.monotonic_ms(), action.peer),
             shuffle=random.shuffle,
         )

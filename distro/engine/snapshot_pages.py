@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from distro.model.errors import UnfitError
+from distro.model.errors import TransportError, UnfitError
 from distro.model.types import Datum, Page, Version
 
 KEYS_MIN, KEYS_MAX = 16, 1_000
@@ -50,10 +50,11 @@ class SnapshotPages:
     def next_page(self) -> None:
         """Fetch and take the next page, unless nothing is lacking any more.
 
-        One that does not fit into a call is asked for again with half as many keys, down to the one that is too large.
+        One that does not fit into a call, or takes too long, is asked for again with half as many keys, down to the one
+        that is too large.
 
         Raises:
-            TransportError: it did not come; it can be asked for again.
+            TransportError: it did not come, nor would a smaller one; it can be asked for again.
         """
         asked = self._next_keys()
         if not asked:
@@ -61,10 +62,13 @@ class SnapshotPages:
         self._left += reversed(asked)  # until they are answered
         try:
             page = self._fetch(asked)
-        except UnfitError:
-            self._ask = max(len(asked) // 2, 1)
+        except TransportError as error:
+            is_unfit = isinstance(error, UnfitError)
+            if error.refused or (len(asked) == 1 and not is_unfit):
+                raise
             if len(asked) == 1:
                 self.unfit.append(self._left.pop())
+            self._ask = max(len(asked) // 2, 1)
             return
         named = set(page.keys)
         answered = next((at for at in range(len(asked), 0, -1) if asked[at - 1] in named), len(asked))

@@ -98,7 +98,7 @@ def test_a_pass_that_breaks_off_keeps_what_came() -> None:
     fetch = broken._fetch
 
     def cut(_keys: Sequence[str]) -> Page:
-        raise TransportError("cut")
+        raise TransportError("cut", refused=True)
 
     broken._fetch = cut
     with pytest.raises(TransportError):
@@ -160,3 +160,31 @@ def test_keys_that_no_call_can_bring_are_named_and_all_others_arrive(
     assert sorted(pages.unfit) == sorted(large)
     assert peers.stored.keys() == peers.held.keys() - large
     assert len(peers.asked) <= 2 * count
+
+
+def test_a_page_that_takes_too_long_is_asked_for_in_parts() -> None:
+    peers = Peers({f"k{number}": version(1) for number in range(100)}, page_keys=100)
+    pages = peers.begin()
+
+    def slow(keys: Sequence[str]) -> Page:
+        if len(keys) > 3:
+            raise TransportError("late")
+        return peers.fetch(keys)
+
+    pages._fetch = slow
+    through(pages)
+    assert (pages.taken, pages.unfit) == (100, [])
+
+
+def test_a_pass_ends_where_not_even_one_key_comes() -> None:
+    peers = Peers({f"k{number}": version(1) for number in range(40)})
+    pages, asked = peers.begin(), list[int]()
+
+    def late(keys: Sequence[str]) -> Page:
+        asked.append(len(keys))
+        raise TransportError("late")
+
+    pages._fetch = late
+    with pytest.raises(TransportError):
+        through(pages)
+    assert asked == [16, 8, 4, 2, 1]
