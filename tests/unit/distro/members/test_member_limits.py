@@ -1,5 +1,7 @@
 """The bounds of what a member believes of others, each to the millisecond, and what it tells of them."""
 
+from dataclasses import replace
+
 import pytest
 
 from distro.members.member_runs import FORMER_MAX, HANDOVER_MS, HANDOVER_MS_MAX, RETURNING_MS
@@ -164,6 +166,19 @@ def test_writers_are_known_while_listed_and_for_a_while_after() -> None:
         assert not members.is_known_writer(writer)
     members.replace([SELF, C], 0)
     assert members.is_known_writer(f"{B}~1"), "it left lately"
+
+
+def test_the_present_run_of_a_member_that_answers_speaks_for_itself() -> None:
+    members = listed(B, C)
+    assert not members.answers_itself(f"{B}~1"), "nothing was heard of it"
+    members.on_report_done(B, Outcome.DELIVERED, replace(report(B), writer=f"{B}~1"), 100)
+    assert members.answers_itself(f"{B}~1")
+    for writer in (f"{B}~2", f"{B}~", B, "", f"{SELF}~1", f"{C}~1"):
+        assert not members.answers_itself(writer)
+    members.on_report_done(B, Outcome.FAILED, None, 200)
+    assert not members.answers_itself(f"{B}~1"), "another may have to pass on what it writes"
+    members.on_report_done(B, Outcome.DELIVERED, replace(report(B), writer=f"{B}~2"), 300)
+    assert (members.answers_itself(f"{B}~1"), members.answers_itself(f"{B}~2")) == (False, True)
 
 
 def test_a_standalone_node_knows_every_writer() -> None:
