@@ -361,3 +361,13 @@ class TestGunicornConfiguration:
             [sys.executable, "-c", code], cwd=ROOT, env=environ, capture_output=True, text=True, check=True
         )
         assert done.stdout.split() == [str(over_http), str(over_grpc), str(files)]
+
+
+def test_a_node_has_its_memory_given_back_unless_the_environment_says_otherwise(
+    executed: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MALLOC_TRIM_THRESHOLD_", raising=False)
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "7")
+    assert main(["serve", "--port", str(free_ports(1)[0])]) == 0
+    environ = executed[0][1]
+    assert (environ["MALLOC_ARENA_MAX"], environ["MALLOC_TRIM_THRESHOLD_"]) == ("7", "16777216")

@@ -17,6 +17,8 @@ WAITING_READS = (
 )
 """Reads that ask other members: they wait, and belong to ``http-people``. Pages of the console may, too."""
 CONSOLE_PATH = "/console/"
+LOOP_FORM_BYTES_MAX = 8_192
+"""A larger body of a client is read by few threads: the interpreter is held for milliseconds at a time by each."""
 PEER_PATHS = ("/v1/ns/distro/", "/v1/core/cluster/report", "/v1/ns/operator/cluster/state")
 
 
@@ -29,6 +31,8 @@ class PoolKind(enum.Enum):
     """Reads, which compute."""
     PEERS = enum.auto()
     """Calls of members."""
+    FORMS = enum.auto()
+    """Calls of clients with a large body."""
 
 
 class PoolChoice:
@@ -44,6 +48,8 @@ class PoolChoice:
         target = request.target
         if caller.is_recent and (request.block.claims_member or target.startswith(self._peer_paths)):
             return PoolKind.PEERS
+        if len(request.body) > LOOP_FORM_BYTES_MAX and not caller.is_recent:
+            return PoolKind.FORMS
         waits = target.startswith(self._waiting_reads) or PASSWORD in target or target == self._front_page
         if request.method in READS and not waits:
             return PoolKind.READERS

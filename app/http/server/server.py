@@ -45,7 +45,7 @@ from app.http.server.held_replies import HeldReplies
 from app.http.server.live_streams import LiveStreams
 from app.http.server.loop_call import LoopCall
 from app.http.server.open_connections import OpenConnections
-from app.http.server.pool_choice import PoolChoice, PoolKind
+from app.http.server.pool_choice import LOOP_FORM_BYTES_MAX, PoolChoice, PoolKind
 from app.http.server.repeatable import repeatable
 from app.http.server.reply_head import date_line
 from app.http.server.request_memo import RequestMemo
@@ -60,6 +60,7 @@ from distro.timing.clock import boot_s
 QUEUED_PER_THREAD = 8
 """Calls that may wait for a pool, for each of its threads."""
 PEER_THREADS = 8
+FORM_THREADS = 2
 READ_THREADS = 4
 """Few, as reads compute and do not wait: more at a time gain nothing, and between two turns of the loop each may
 compute for a switch interval. With a thread each, eight clients on cold pages made the p99 of beats 150 to 700 ms."""
@@ -73,8 +74,6 @@ USERS_PATH, LOGIN_PAGE = b"/auth/", b"/console/login"
 """In the paths of such calls."""
 BODIES_BYTES_MAX = 128 * 1024 * 1024
 """Of the bodies of all requests under way together, or twice the largest of a member; clients' large ones get half."""
-LOOP_FORM_BYTES_MAX = 8_192
-"""A larger form is read in a pool; a query has no more either."""
 SWEEP_S = 1.0
 CHECKED_PER_TURN = 1_000
 """Connections whose times are checked in a row, in a third of a millisecond."""
@@ -128,6 +127,7 @@ class HttpServer:
         self._people = CallPool("http-people", settings.http_threads, room)
         self._readers = CallPool("http-read", min(READ_THREADS, settings.http_threads), room)
         self._peers = CallPool("http-peer", PEER_THREADS, PEER_THREADS * (1 + QUEUED_PER_THREAD))
+        self._forms = CallPool("http-form", FORM_THREADS, room)
         self.soon, self.sends = loop.call_soon, TurnSends(loop.call_soon)
         self.stats: HttpStats = services.http
         self._forwarder = LoopForwarder(services, loop)
@@ -205,7 +205,7 @@ class HttpServer:
         self._live.end()
         for connection in self.connections:
             connection.cut()
-        for pool in (self._people, self._readers, self._peers):
+        for pool in (self._people, self._readers, self._peers, self._forms):
             pool.stop()
         self._beat_sender.stop()
         self._services.small_sends.attach(None)
@@ -371,6 +371,8 @@ class HttpServer:
         match self._choice.kind_of(request, caller):
             case PoolKind.PEERS:
                 return self._peers
+            case PoolKind.FORMS:
+                return self._forms
             case PoolKind.READERS:
                 return self._readers
             case PoolKind.PEOPLE:

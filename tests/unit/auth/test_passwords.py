@@ -4,11 +4,13 @@ import threading
 from dataclasses import replace
 
 import pytest
+from argon2.exceptions import VerificationError
 
 from app.auth.passwords import AT_ONCE, PASSWORD_BYTES_MAX, WAITING_MAX, Passwords
 from app.auth.refusals import TooManyLogins
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.records.user_records import User
+from tests.support.processes import HANG_S
 
 SECRET = "correct horse"
 
@@ -61,7 +63,8 @@ def test_a_new_password_has_bounds_and_is_not_repeated_in_the_refusal(password: 
     assert not password or password not in refused.value.text
 
 
-def test_too_many_at_once_are_refused(shared: tuple[Passwords, User]) -> None:
+def test_too_many_at_once_are_refused(shared: tuple[Passwords, User], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.auth.passwords.WAIT_S", HANG_S)
     passwords, user = shared
     places = [passwords._place() for _ in range(AT_ONCE)]
     waiting = [threading.Thread(target=passwords.is_right, args=(user, f"wrong {one}")) for one in range(WAITING_MAX)]
@@ -79,4 +82,27 @@ def test_too_many_at_once_are_refused(shared: tuple[Passwords, User]) -> None:
         for thread in waiting:
             thread.join()
     assert passwords.stats.hashes_refused == refused + 1
+    assert passwords._waiting == 0
+
+
+def test_hashes_are_computed_on_threads_of_their_own_that_end(
+    shared: tuple[Passwords, User], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passwords, user = shared
+    seen: list[str] = []
+
+    class Noted:
+        def hash(self, _password: str) -> str:
+            seen.append(threading.current_thread().name)
+            return "hash"
+
+        def verify(self, _hash: str, _password: str) -> bool:
+            seen.append(threading.current_thread().name)
+            raise VerificationError
+
+    monkeypatch.setattr(passwords, "_hasher", Noted())
+    assert passwords.hash(SECRET) == "hash"
+    assert not passwords.is_right(user, "wrong wrong")
+    assert [name.partition("_")[0] for name in seen] == ["password"] * 2
+    assert not [one for one in threading.enumerate() if one.name.startswith("password")]
     assert passwords._waiting == 0

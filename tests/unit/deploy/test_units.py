@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from app.cli import MALLOC
+
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
 UNIT = DEPLOY / "rollcall.service"
 EXPOSURE_MAX = 1.5
@@ -75,3 +77,10 @@ def test_the_stop_takes_longer_than_a_member_does() -> None:
     longest_s = read_settings(environ={}).stop_timeout_s
     [given] = re.findall(r"^TimeoutStopSec=(\d+)s$", UNIT.read_text(), re.MULTILINE)
     assert int(given) > longest_s + 2
+
+
+@pytest.mark.parametrize("file", ["rollcall.service", "docker/Dockerfile", "compose/compose.yaml"])
+def test_what_starts_a_member_has_its_memory_given_back(file: str) -> None:
+    text = (DEPLOY / file).read_text()
+    for name, value in MALLOC.items():
+        assert re.search(rf"{name}(=|: \"){value}\b", text), f"{name} of the command is set in {file} too"

@@ -8,9 +8,13 @@ from typing import Any
 
 import pytest
 
+from app.auth.member_calls import ALL_MEMBERS, CLIENT
 from app.http.factory import create_app
 from app.http.server.call_pool import BUSY_INTERVAL_S, CallPool
 from app.http.server.connection import HttpConnection
+from app.http.server.header_block import HeaderBlock
+from app.http.server.pool_choice import LOOP_FORM_BYTES_MAX, PoolChoice, PoolKind
+from app.http.server.request import Request
 from app.http.server.server import CHECKED_PER_TURN, READ_THREADS
 from distro.wire.codec import gzip_body
 from tests.support.fake_node import FakeNode, make_settings
@@ -187,3 +191,12 @@ def test_a_call_is_counted_before_its_thread_runs(monkeypatch: pytest.MonkeyPatc
             assert counted == [1]
 
     run_loop(main)
+
+
+@pytest.mark.parametrize("target", ["/nacos/v1/ns/instance", "/nacos/v1/ns/inst%61nce", "/nacos/v1/ns/service"])
+def test_large_bodies_of_clients_are_read_by_threads_of_their_own(target: str) -> None:
+    chosen, form = PoolChoice("/nacos"), b"a" * (LOOP_FORM_BYTES_MAX + 1)
+    one = Request(b"POST", target.encode(), HeaderBlock([]), form, True, None)
+    assert chosen.kind_of(one, CLIENT) is PoolKind.FORMS
+    assert chosen.kind_of(one, ALL_MEMBERS) is not PoolKind.FORMS
+    assert chosen.kind_of(one._replace(body=form[1:]), CLIENT) is PoolKind.PEOPLE
