@@ -157,6 +157,18 @@ class Callers:
             return signed.key_number(identity.keys, method, target, text, header) is not None
         return self._takes_value(identity, header(identity.name), remote_ip, header(MEMBER))
 
+    def may_be_member(self, method: str, target: str, header: Header, remote_ip: str, named: str | None = None) -> bool:
+        """Whether a call is a member's by all but time and body: one whose clock is off is to be told the time."""
+        identity = self.identity
+        if not self._members.is_heard(remote_ip):
+            return False
+        if identity is None:
+            return True
+        text = header(SIGNATURE)
+        if text is not None and signed.key_number(identity.keys, method, target, text, header) is not None:
+            return True
+        return self._takes_value(identity, header(identity.name), remote_ip, named or header(MEMBER))
+
     # --- gRPC ------------------------------------------------------------------------------------
 
     def caller_by_grpc(
@@ -182,15 +194,11 @@ class Callers:
 
         ``named``: as for ``caller_by_grpc``.
         """
-        header = {name.lower(): value for name, value in headers.items()}.get
-        if self.may_be_large(signed.GRPC, type_name, header, remote_ip):
+        exempt = self.identity.grpc_exempt if self.identity is not None and not named else frozenset[str]()
+        if exempt and self._members.has_any_of(remote_ip, exempt.__contains__):
             return True
-        identity = self.identity
-        return (
-            identity is not None
-            and not named
-            and self._members.has_any_of(remote_ip, identity.grpc_exempt.__contains__)
-        )
+        header = {name.lower(): value for name, value in headers.items()}.get
+        return self.may_be_member(signed.GRPC, type_name, header, remote_ip, named or None)
 
     def clock_headers(self, caller: str, number: int = 0) -> dict[str, str]:
         """This member's clock for a caller that does not know it, with the proof that this member knows the secret.

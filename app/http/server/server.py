@@ -167,8 +167,12 @@ class HttpServer:
         length = block.content_length
         if not may_be_of_member or (length is not None and int(length) <= min(of_members, of_client)):
             return of_client
-        is_member = services.callers.may_be_large(method.decode(), target.decode("latin-1"), block.get, remote_ip)
-        return of_members if is_member else of_client
+        call = (method.decode(), target.decode("latin-1"), block.get, remote_ip)
+        if not services.callers.may_be_member(*call):
+            return of_client
+        if length is not None and int(length) <= min(of_members, MEMBER_BODY_BYTES_MAX):
+            return of_members
+        return of_members if services.callers.may_be_large(*call) else min(of_members, MEMBER_BODY_BYTES_MAX)
 
     def reserve(self, count: int, *, is_large: bool = False) -> bool:
         bytes_max = self._bodies_bytes_max // 2 if is_large else self._bodies_bytes_max

@@ -326,3 +326,26 @@ class TestGrpc:
         refused(self.message(pair, "", **{HEADER: NEW}), 403, "needs the identity")
         pair.second.listed.discard(nacos)
         refused(self.message(pair, ""), 403, "needs the identity")
+
+
+class TestSizes:
+    """Who may send as much as members do, before the body is here."""
+
+    def test_over_http_a_clock_that_is_off_is_for_larger_bodies_alone(self, pair: IdentifiedPair) -> None:
+        call, callers = pair.first.call(pair.second), pair.second.callers
+        header = {name.lower(): value for name, value in call.headers.items()}.get
+        pair.second.clock.now_ms += LATE_MS_MAX + 1
+        for remote_ip, target, expected in (
+            (call.remote_ip, call.target, True), (STRANGER, call.target, False), (call.remote_ip, "/other", False)
+        ):  # fmt: skip
+            assert callers.may_be_member(call.method, target, header, remote_ip) is expected
+            assert not callers.may_be_large(call.method, target, header, remote_ip)
+
+    def test_over_grpc_it_takes_the_secret_and_a_members_address(self, pair: IdentifiedPair) -> None:
+        callers, kind = pair.second.callers, "DistroDataRequest"
+        for headers, remote_ip, expected in (
+            ({}, pair.first.ip, False), ({HEADER: "wrong"}, pair.first.ip, False), ({HEADER: OLD}, STRANGER, False)
+        ):  # fmt: skip
+            assert callers.may_be_large_over_grpc(kind, headers, remote_ip, "") is expected
+        pair.second.listed[pair.first.address] = frozenset()
+        assert callers.may_be_large_over_grpc(kind, {HEADER: OLD}, pair.first.ip, "")
