@@ -250,3 +250,5 @@ to_fetch
 enable
 dom
 keyword
+# SQLite's module reads it.
+_.text_factory

@@ -66,6 +66,7 @@ from app.naming.push.push_payload import payload_of
 from app.naming.push.udp_subscribers import UdpSubscribers
 from app.naming.records.durable_service import DurableService
 from app.naming.records.projection import Projection
+from app.naming.records.record_values import check_record
 from app.naming.records.records import Records
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
@@ -355,6 +356,7 @@ def build_domain(settings: Settings, clock: Clock) -> Domain:
         clock.monotonic_ms,
         projection.on_record,
         check_call_deadline,
+        check_record=check_record,
         alone=settings.standalone,
         check_size=limits.admission.check_record,
     )
@@ -443,11 +445,13 @@ def trace_pushes(engine: Engine, push: UdpPusher, grpc: GrpcFrontend | None) -> 
 
 
 def disk_counters(domain: Domain) -> dict[str, int]:
-    """The counters of what the disk took, and did not take."""
+    """The counters of what the disk took, did not take, and gave in a form that cannot be read."""
     return {
         "record_commits": domain.record_file.commits,
         "record_writes_failed": domain.record_file.writes_failed,
         "warm_writes_failed": domain.warm_store.writes_failed,
+        "records_set_aside": domain.record_file.set_aside,
+        "warm_lists_unread": domain.warm_store.unread,
     }
 
 

@@ -5,6 +5,7 @@ from app.auth.user_table import UserTable
 from app.auth.users import Users
 from app.config.settings import Settings
 from app.naming.model.events import Event
+from app.naming.records.record_values import check_record
 from app.naming.records.records import Records
 from app.process.data_lock import DataLock
 from app.storage.record_file import RecordFile
@@ -32,7 +33,9 @@ def write_admin(settings: Settings, name: str, password: str) -> None:
         try:
             writer = f"{settings.self_address}~{clock.wall_ms():x}"
             clocks = clock.wall_ms, clock.monotonic_ms
-            records = Records(writer, file, *clocks, table.on_record, alone=settings.standalone)
+            records = Records(
+                writer, file, *clocks, table.on_record, check_record=check_record, alone=settings.standalone
+            )
             records.read_disk()
             Users(records, table, clock.wall_ms, publish).set_admin(name, Passwords().hash(password))
         finally:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from app.command.doctor_findings import CheckFinding, failure, ok, warning
 from app.config import settings_keys as keys
-from app.config.settings import Settings
+from app.config.settings import SettingError, Settings
 from app.limits.connection_room import ConnectionRoom
 from app.process.data_lock import DataLock, DataLockError
 from app.process.open_files import CONNECTIONS_MAX, files_wanted, room_for_connections
@@ -20,6 +20,7 @@ from app.process.root_user import ROOT_WARNING, is_root
 SPACE_LEAST_BYTES, SPACE_LOW_BYTES = 100 << 20, 1 << 30
 FILES_LEAST = 1_000
 UDP_WAIT_S = 1.0
+UNREAD_NAMED_MAX, UNREAD_CHARS_MAX = 20, 300
 
 
 def machine_findings(settings: Settings) -> Iterator[CheckFinding]:
@@ -65,7 +66,33 @@ def _folder(settings: Settings) -> Generator[CheckFinding, None, bool]:
     else:
         yield ok("data folder", f"{folder}, mode {mode:04o}{', in use by a running node' if is_running else ''}")
     yield from _place(folder)
+    yield from _unread(folder)
     return is_running
+
+
+def _unread(folder: Path) -> Iterator[CheckFinding]:
+    """Yield what the folder holds that a node could not read, or will not be able to read at its next start."""
+    from app.storage.record_file import FILE_NAME, unread_records
+    from app.storage.warm_log import ASIDE
+
+    try:
+        found = unread_records(folder)
+    except SettingError as error:
+        yield failure("records", str(error), "move the file away to let this member load from the others")
+        return
+    for one in found[:UNREAD_NAMED_MAX]:
+        yield warning(
+            "records",
+            f"the record {str(one.key)[:UNREAD_CHARS_MAX]!r} cannot be read: {one.why[:UNREAD_CHARS_MAX]}",
+            "it has no effect; write it again if it is missed, and delete it from the table set_aside",
+        )
+    if len(found) > UNREAD_NAMED_MAX:
+        text = f"{len(found) - UNREAD_NAMED_MAX} more records cannot be read"
+        yield warning("records", text, f"see the table set_aside of {folder / FILE_NAME}")
+    elif not found:
+        yield ok("records", "all durable records can be read")
+    for path in sorted(folder.glob(f"warm{ASIDE}*")):
+        yield warning("data folder", f"{path} was an unreadable copy of instance lists", "remove it")
 
 
 def _place(folder: Path) -> Iterator[CheckFinding]:

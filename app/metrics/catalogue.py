@@ -148,6 +148,12 @@ COUNTERS: dict[str, CounterInfo] = {
         dns_not_ready="DNS queries that this node did not answer, as it did not serve.",
         beats_collected="Beats answered from a copy, and told to the responsible member in a batch.",
     ),
+    "records_set_aside": _gauge(
+        "records_set_aside_keys", "Durable records that a start could not read, and set aside."
+    ),
+    "warm_lists_unread": _gauge(
+        "warm_unread_services", "Instance lists of the last run that this start could not read."
+    ),
     "disk_free_bytes": _gauge("disk_free_bytes", "Bytes free at the last look at the data folder; -1 if not known."),
     "disk_low": _gauge("disk_low_state", "1 while there is little room on the disk of the data folder."),
     "disk_readonly": _gauge("disk_readonly_state", "1 while the data folder's file system is mounted read-only."),

@@ -12,6 +12,7 @@ from functools import partial
 import orjson
 
 from app.naming.model.events import Event, InstancesChanged, Origin
+from app.naming.model.instance_check import check_instance_key
 from app.naming.model.json_fields import Fields, member_object, parse_json
 from app.naming.model.keys import DEFAULT_CLUSTER, check_names, parse_datum_key
 from app.naming.model.model import Change, StoredInstance, Tombstone
@@ -209,6 +210,11 @@ def _decode(key: str, version: Version, fields: Fields, sent_ms: int) -> Change:
         if stored.instance.key != instance_key or stored.version != version:
             raise CodecError("the instance of a change is another one")
         return Change(key, instance_key, version, stored, None, alone)
+    try:
+        check_names(names[1], DEFAULT_CLUSTER, names[0])
+        check_instance_key(instance_key)
+    except InvalidParam as error:
+        raise CodecError(error.text) from error
     if not fields.has("age"):
         return Change(key, instance_key, version, None, None)
     age_ms, keep_ms = fields.whole("age", None, 0, WALL_MS_END), fields.whole("keep", None, 0, WALL_MS_END)

@@ -8,7 +8,7 @@ from app.naming.changes import Changes
 from app.naming.drained import DrainedInstances
 from app.naming.model import keys
 from app.naming.model.events import Event, InstancesChanged, Origin
-from app.naming.model.instance_check import is_legal_address
+from app.naming.model.instance_check import check_address
 from app.naming.model.model import (
     BEAT_INTERVAL_MS,
     PRESERVED_BEAT_INTERVAL,
@@ -108,10 +108,12 @@ class NamingService:
     def deregister(self, command: operations.DeregisterInstance) -> bool:
         """Remove an instance; return whether that changed anything.
 
-        One that is unknown here leaves a tombstone (R15), unless no member can have it.
+        One that is unknown here leaves a tombstone (R15).
+
+        Raises:
+            InvalidParam: no member can have such an instance, nor a tombstone of it (R18).
         """
-        if not is_legal_address(command.namespace, command.service, command.cluster, command.ip, command.port):
-            return False
+        check_address(command.namespace, command.service, command.cluster, command.ip, command.port)
         key = operations.key_of(command)
         removed = self._registry.remove(command.namespace, command.service, key, self._now_ms())
         if removed is not None:

@@ -3,15 +3,19 @@
 import logging
 import sqlite3
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
+from typing import Any
+from urllib.parse import quote
 
 import orjson
 
 from app.config.settings_keys import SettingError
 from app.naming.model.nacos_errors import InvalidParam, StorageError
-from app.naming.records.projection import check_record, without_secrets
+from app.naming.model.value_limits import WALL_MS_END
+from app.naming.records.record_values import check_record, without_secrets
 from app.naming.records.records import Record
 from app.storage.private_files import create_private
 from distro.model.errors import CodecError
@@ -24,7 +28,22 @@ UNDATED_VERSION = 1
 """The format without ``changed_here_ms``, the time by this member's wall clock: there it is the writer's."""
 BUSY_TIMEOUT_S = 5.0
 ADVICE = "move it away to let this member load from the others"
+SET_ASIDE = (
+    "CREATE TABLE IF NOT EXISTS set_aside"
+    " (key, version, changed, value, changed_wall_ms, changed_here_ms, why TEXT, set_aside_ms INTEGER)"
+)
+"""Of rows that a start could not read, each column as it was: nothing that was stored is lost."""
+NAMED_MAX = 100
+"""Rows set aside at one start that the log names; the table has all of them."""
 SELECT_ALL = "SELECT key, version, changed, value, changed_wall_ms, {} FROM record"
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadRecord:
+    """A row that cannot be read as a record."""
+
+    key: object
+    why: str
 
 
 class RecordFile:
@@ -44,6 +63,8 @@ class RecordFile:
         """Changes that the disk did not take, since the start."""
         self.commits = 0
         """Transactions that the disk took since the start: each waits for the disk once or twice."""
+        self.set_aside = 0
+        """Rows of the file that were set aside, at this start or an earlier one."""
 
     def open(self) -> None:
         """Open or make the file.
@@ -65,6 +86,7 @@ class RecordFile:
         self._connection = connection
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
+        connection.text_factory = _text
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         found = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -101,31 +123,52 @@ class RecordFile:
                 self._connection = None
 
     def read_all(self, offset_ms: int) -> Iterator[Record]:
-        """All records, as of ``RecordDisk``.
+        """All records, as of ``RecordDisk``; rows that cannot be read are set aside, and the start goes on.
 
         Raises:
-            SettingError: a row cannot be read.
+            SettingError: SQLite cannot read the file.
         """
         try:
             with self._lock:
-                at = "changed_wall_ms" if self._is_undated else "changed_here_ms"
-                found = self._open_connection().execute(SELECT_ALL.format(at)).fetchall()
+                found = _rows(self._open_connection(), self._is_undated)
+                self.set_aside = _count_set_aside(self._open_connection())
         except sqlite3.Error as error:
             raise self._refusal(error) from error
-        cleaned = []
+        cleaned, unread = [], []
         for row in found:
-            try:
-                record = _record(*row, offset_ms=offset_ms)
-            except (CodecError, InvalidParam, orjson.JSONDecodeError) as error:
-                key = str(row[0])[:200]
-                raise SettingError(f"{self._path} is damaged (record {key!r}: {error}); {ADVICE}") from error
+            record = _record_or_why(row, offset_ms)
+            if isinstance(record, UnreadRecord):
+                unread.append(record)
+                continue
             value = without_secrets(record.key, record.value)
             if value is not record.value:
                 record = replace(record, value=value)
                 cleaned.append(record)
             yield record
+        if unread:
+            self._set_aside(unread)
         if cleaned:
             self._forget_secrets(cleaned, offset_ms)
+
+    def _set_aside(self, unread: list[UnreadRecord]) -> None:
+        """Move rows into the table of those that were set aside; a full disk keeps them where they are, unread."""
+        self.set_aside += len(unread)
+        for one in unread[:NAMED_MAX]:
+            LOG.warning("%s: the record %.200r cannot be read and is set aside: %s", self._path, one.key, one.why)
+        if len(unread) > NAMED_MAX:
+            LOG.warning("%s: %d more records cannot be read and are set aside", self._path, len(unread) - NAMED_MAX)
+        at = "changed_wall_ms" if self._is_undated else "changed_here_ms"
+        copy = "INSERT INTO set_aside " + SELECT_ALL.format(f"{at}, ?, strftime('%s') * 1000")
+        try:
+            with self._lock, self._open_connection() as connection:  # commits, or rolls back
+                connection.execute("BEGIN IMMEDIATE")
+                connection.execute(SET_ASIDE)
+                for one in unread:
+                    is_key, key = _condition(one.key)
+                    connection.execute(f"{copy} WHERE {is_key}", (one.why, key))
+                    connection.execute(f"DELETE FROM record WHERE {is_key}", (key,))
+        except sqlite3.Error as error:
+            LOG.warning("%s: the records that cannot be read stay where they are: %s", self._path, error)
 
     def _forget_secrets(self, records: list[Record], offset_ms: int) -> None:
         """Write over records of an earlier release that held passwords, in its log and its free pages too."""
@@ -145,19 +188,10 @@ class RecordFile:
         """Put the records in, all or none.
 
         Raises:
+            InvalidParam: a value holds what JSON cannot.
             StorageError: the disk is full, or failed.
         """
-        rows = [
-            (
-                record.key,
-                record.version.to_text(),
-                record.changed.to_text(),
-                None if record.value is None else orjson.dumps(record.value),
-                record.changed_wall_ms,
-                None if record.changed_ms is None else record.changed_ms + offset_ms,
-            )
-            for record in records
-        ]
+        rows = [_row(record, offset_ms) for record in records]
         self._change("INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?, ?, ?)", rows)
 
     def delete(self, keys: list[str]) -> None:
@@ -202,6 +236,79 @@ def _add_times(connection: sqlite3.Connection) -> None:
     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
 
+def unread_records(folder: Path) -> list[UnreadRecord]:
+    """Return the rows of a data folder's file that were set aside, and those that the next start will set aside.
+
+    The file is only read; a node may use it.
+
+    Raises:
+        SettingError: SQLite cannot read the file.
+    """
+    path = folder / FILE_NAME
+    if not path.exists():
+        return []
+    try:
+        with closing(
+            sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=BUSY_TIMEOUT_S)
+        ) as connection:
+            connection.text_factory = _text
+            is_undated = connection.execute("PRAGMA user_version").fetchone()[0] == UNDATED_VERSION
+            kept = []
+            if _count_set_aside(connection):
+                kept = [UnreadRecord(*row) for row in connection.execute("SELECT key, why FROM set_aside")]
+            read = (_record_or_why(row, 0) for row in _rows(connection, is_undated))
+            return kept + [one for one in read if isinstance(one, UnreadRecord)]
+    except sqlite3.Error as error:
+        raise SettingError(f"{path} cannot be read: {error}") from error
+
+
+def _text(raw: bytes) -> str:
+    """A text of the file. Bytes that are no UTF-8 make a text that no check lets pass, and that leads back to them."""
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def _condition(key: object) -> tuple[str, object]:
+    """What selects a row by its key, of whatever type, and the value to bind."""
+    if isinstance(key, str):
+        return "key = CAST(? AS TEXT)", key.encode("utf-8", "surrogateescape")
+    return "key IS ?", key
+
+
+def _rows(connection: sqlite3.Connection, is_undated: bool) -> list[tuple[Any, ...]]:
+    at = "changed_wall_ms" if is_undated else "changed_here_ms"
+    return connection.execute(SELECT_ALL.format(at)).fetchall()
+
+
+def _count_set_aside(connection: sqlite3.Connection) -> int:
+    if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'set_aside'").fetchone():
+        return 0
+    count: int = connection.execute("SELECT count(*) FROM set_aside").fetchone()[0]
+    return count
+
+
+def _row(record: Record, offset_ms: int) -> tuple[object, ...]:
+    """The columns of a record.
+
+    Raises:
+        InvalidParam: its value holds what JSON cannot.
+    """
+    try:
+        value = None if record.value is None else orjson.dumps(record.value)
+    except orjson.JSONEncodeError as error:
+        raise InvalidParam(f"the value of record {record.key[:200]!r} cannot be kept: {error}") from error
+    here_ms = None if record.changed_ms is None else record.changed_ms + offset_ms
+    version, changed = record.version.to_text(), record.changed.to_text()
+    return record.key, version, changed, value, record.changed_wall_ms, here_ms
+
+
+def _record_or_why(row: tuple[Any, ...], offset_ms: int) -> Record | UnreadRecord:
+    """The record of a row; in its place the reason, where the row cannot be read."""
+    try:
+        return _record(*row, offset_ms=offset_ms)
+    except (CodecError, InvalidParam, orjson.JSONDecodeError) as error:
+        return UnreadRecord(row[0], str(error))
+
+
 def _record(
     key: str, version: str, changed: str, value: bytes | None, wall_ms: int, here_ms: int | None, *, offset_ms: int
 ) -> Record:
@@ -212,8 +319,9 @@ def _record(
     """
     if not isinstance(key, str) or not isinstance(value, bytes | None):
         raise CodecError("a column is of another type")
-    if type(wall_ms) is not int or (here_ms is not None and type(here_ms) is not int):
-        raise CodecError("a column is of another type")
+    for at_ms in (wall_ms, 0 if here_ms is None else here_ms):
+        if type(at_ms) is not int or not 0 <= at_ms < WALL_MS_END:
+            raise CodecError("a time is no number of milliseconds that members take")
     stored = None if value is None else orjson.loads(value)
     if stored is not None and not isinstance(stored, dict):
         raise CodecError("its value is no object")

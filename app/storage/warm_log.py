@@ -33,6 +33,8 @@ from distro.timing.paced import STEP_STORED, rest
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 FILE_NAME = "warm.sqlite3"
+ASIDE = ".damaged-"
+"""In the name of a file that could not be read, before the time (wall clock, ms)."""
 FLUSH_MS = 500
 WINDOW_MS = 2_000
 """In so long a list is written once, however often it changes: its next change waits for the next window."""
@@ -68,6 +70,7 @@ ALIVE_MS = 10_000
 Row = tuple[Any, Any, Any]
 """Key, packed JSON and time of a list; of an unknown type each, as the file may be of anybody."""
 IsKnown = Callable[[str, Version], bool]
+LeaveOut = Callable[[object, Exception], None]
 ReadDatums = Callable[[Iterable[str]], Iterable[Datum]]
 
 
@@ -110,6 +113,8 @@ class WarmStore:
         """When to try again to open the file that could not be opened; None when there is nothing to try."""
         self.writes_failed = 0
         """Writes that the disk did not take, since the start."""
+        self.unread = 0
+        """Lists of the last run that could not be read, and that this start left out."""
 
     def load(self, age_ms_max: int, now_ms: int, is_known: IsKnown = lambda _key, _version: False) -> Iterator[Datum]:
         """The datums of the last run, if not older than ``age_ms_max``; ages count from when they were written.
@@ -118,7 +123,11 @@ class WarmStore:
         unread. A file that cannot be read is renamed, and none are returned.
         """
         rows, alive_ms = self._rows(age_ms_max)
-        return _Datums(rows, self._codec, alive_ms, self._wall_ms(), now_ms, is_known, str(self._path))
+        return _Datums(rows, self._codec, alive_ms, self._wall_ms(), now_ms, is_known, self._leave_out)
+
+    def _leave_out(self, key: object, error: Exception) -> None:
+        self.unread += 1
+        LOG.warning("%s: the list %.200r cannot be read and is left out: %s", self._path, key, error)
 
     def _rows(self, age_ms_max: int) -> tuple[list[Row], int]:
         """The rows of the file, and when the last run wrote that it lives; no rows if that is too long ago."""
@@ -139,10 +148,14 @@ class WarmStore:
         return rows, alive[0]
 
     def _set_aside(self, why: str) -> None:
-        aside = self._path.with_suffix(f".damaged-{self._wall_ms()}")
-        self._path.rename(aside)
-        for suffix in ("-wal", "-shm"):
-            self._path.with_name(FILE_NAME + suffix).unlink(missing_ok=True)
+        aside = self._path.with_suffix(f"{ASIDE}{self._wall_ms()}")
+        try:
+            self._path.rename(aside)
+            for suffix in ("-wal", "-shm"):
+                self._path.with_name(FILE_NAME + suffix).unlink(missing_ok=True)
+        except OSError as error:
+            LOG.warning("%s cannot be read (%s), nor renamed: %s", self._path, why, error)
+            return
         LOG.warning("%s cannot be read (%s); it is now %s, and this member starts without it", self._path, why, aside)
 
     def open(self) -> None:
@@ -317,15 +330,16 @@ class _Datums(Iterator[Datum]):
         wall_ms: int,
         now_ms: int,
         is_known: IsKnown,
-        path: str,
+        leave_out: LeaveOut,
     ) -> None:
+        """``leave_out`` is told of each list that cannot be read, with its key."""
         self._rows = deque(rows)
         self._codec = codec
         self._alive_ms = alive_ms
         self._wall_ms = wall_ms
         self._now_ms = now_ms
         self._is_known = is_known
-        self._path = path
+        self._leave_out = leave_out
         self._passed = 0
 
     def __next__(self) -> Datum:
@@ -338,11 +352,13 @@ class _Datums(Iterator[Datum]):
             try:
                 is_packed = type(body) is not bytes or not body.startswith(b"{")
                 fields = orjson.loads(zlib.decompress(body) if is_packed else body)
+                if not isinstance(fields, dict):
+                    raise CodecError("it is no object")
                 if "version" in fields and self._is_known(key, Version.from_text(fields["version"])):
                     continue
                 return decode_aged(self._codec, key, fields, age_ms, self._now_ms)
             except (CodecError, orjson.JSONDecodeError, zlib.error, TypeError) as error:
-                LOG.warning("%s: the list %r cannot be read and is left out: %s", self._path, str(key)[:200], error)
+                self._leave_out(key, error)
         raise StopIteration
 
 

@@ -16,21 +16,21 @@ CALL_TIMEOUT_S = 60.0
 def send(address: str, shot: Shot) -> str:
     """Make a call on a connection of its own; return the status, or the name of the failure."""
     try:
-        return str(_call(address, shot)[0])
+        return str(call(address, shot)[0])
     except (OSError, http.client.HTTPException) as error:
         return type(error).__name__
 
 
 def fetch(address: str, path: str, sender: str) -> dict[str, Any]:
     """The JSON object that a member answers another of our own kind."""
-    status, body = _call(address, Shot("GET", path, b"", {MEMBER_HEADER: sender}))
+    status, body = call(address, Shot("GET", path, b"", {MEMBER_HEADER: sender}))
     if status != 200:
         raise RuntimeError(f"{address} answers {path} with {status}")
     found: dict[str, Any] = json.loads(gzip.decompress(body) if body.startswith(GZIP_MAGIC) else body)
     return found
 
 
-def _call(address: str, shot: Shot) -> tuple[int, bytes]:
+def call(address: str, shot: Shot) -> tuple[int, bytes]:
     host, _, port = address.rpartition(":")
     connection = http.client.HTTPConnection(host, int(port), timeout=CALL_TIMEOUT_S)
     try:

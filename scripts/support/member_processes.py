@@ -103,11 +103,11 @@ class MemberProcess:
             time.sleep(READY_POLL_S)  # the worker is not our child; while it lives, the port is taken
         self._process = None
 
-    def stop(self) -> int:
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
         """End in order; return the exit code."""
         assert self._process is not None, f"{self.address} does not run"
         self._process.terminate()
-        code = self._process.wait(STOP_TIMEOUT_S)
+        code = self._process.wait(timeout_s)
         self._process = None
         return code
 
@@ -125,13 +125,13 @@ class MemberProcess:
             except (OSError, http.client.HTTPException):
                 return False
 
-    def wait_ready(self) -> None:
+    def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
         """Return when the member serves.
 
         Raises:
             RuntimeError: it ended, or takes too long; names its log.
         """
-        deadline_s = time.monotonic() + READY_TIMEOUT_S
+        deadline_s = time.monotonic() + timeout_s
         while True:
             ready = self.is_ready()
             # Also when somebody answers: that may be another node, for whose port this one could not start.

@@ -305,9 +305,11 @@ class Clients:
 
         Raises:
             ClientGone: the client is not connected here.
+            InvalidParam: no service can have such a name (R18).
             Unavailable: the client has changed too often.
         """
         key = (namespace or DEFAULT_NAMESPACE, service)
+        _check_service(key)
         with self._lock:
             client = self._native(client_id)
             if key not in client.published:

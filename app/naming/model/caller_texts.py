@@ -13,7 +13,8 @@ _FOUR_NUMBERS = re.compile(rf"{_NUMBER}(?:\.{_NUMBER}){{3}}")
 is_four_numbers = _FOUR_NUMBERS.fullmatch
 """Tells nearly all addresses, each of which comes with every datum of its service: they need no further check."""
 _DIGITS_AND_DOTS = re.compile(r"[0-9.]+")
-UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+"""Halves of surrogate pairs too: no JSON, and no file, can hold one."""
 
 
 def check_ip(ip: str) -> None:
@@ -54,7 +55,7 @@ def check_text(name: str, text: str, chars_max: int) -> None:
 
 
 def check_printable(name: str, text: str) -> None:
-    """Refuse control characters and line separators, which would break a log line.
+    """Refuse control characters and line separators, which would break a log line, and halves of surrogate pairs.
 
     Raises:
         InvalidParam: names the parameter.

@@ -8,6 +8,8 @@ from app.naming.model.value_limits import METADATA_CHARS_MAX, PORT_MAX
 
 STORED_ID_CHARS_MAX = 2_048
 """Of an instance id: one that is made of the longest address and names is longer than clients may ask for."""
+INSTANCE_KEY_CHARS_MAX = 1_024
+"""Longer than the key of the longest address in the cluster of the longest name."""
 
 
 def check_instance(one: Instance, namespace: str, full_name: str) -> None:
@@ -28,15 +30,24 @@ def check_instance(one: Instance, namespace: str, full_name: str) -> None:
     check_metadata_size(one.metadata)
 
 
-def is_legal_address(namespace: str, full_name: str, cluster: str, ip: str, port: int) -> bool:
-    """Whether an instance at this address can be registered in that service."""
-    try:
-        check_names(full_name, cluster, namespace)
-        check_ip(ip)
-        check_port(port)
-    except InvalidParam:
-        return False
-    return True
+def check_address(namespace: str, full_name: str, cluster: str, ip: str, port: int) -> None:
+    """Refuse an address at which no instance of that service can be registered: none can be removed there, either.
+
+    Raises:
+        InvalidParam: names the field.
+    """
+    check_names(full_name, cluster, namespace)
+    check_ip(ip)
+    check_port(port)
+
+
+def check_instance_key(key: str) -> None:
+    """Refuse a text that is no instance's key; the key of every legal address passes.
+
+    Raises:
+        InvalidParam: it is too long, or not printable.
+    """
+    check_text("instance", key, INSTANCE_KEY_CHARS_MAX)
 
 
 def check_port(port: int) -> None:

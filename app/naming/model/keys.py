@@ -3,6 +3,7 @@
 import re
 from functools import lru_cache
 
+from app.naming.model.caller_texts import check_text
 from app.naming.model.nacos_errors import InvalidParam
 
 DEFAULT_NAMESPACE = "public"
@@ -70,13 +71,14 @@ def check_cluster_chars(cluster: str) -> None:
 
 
 def check_namespace(namespace: str) -> None:
-    """Refuse a namespace that would make a datum key ambiguous.
+    """Refuse a namespace that would make a datum key ambiguous or break a log line.
 
     Raises:
-        InvalidParam: it holds ``##`` or is over ``NAME_CHARS_MAX``.
+        InvalidParam: it holds ``##`` or ends in ``#``, is not printable, or is over ``NAME_CHARS_MAX``.
     """
     if NAMESPACE_SPLITTER in namespace or namespace.endswith("#") or len(namespace) > NAME_CHARS_MAX:
         raise InvalidParam("Param 'namespaceId' is illegal, it is too long or holds '#' where names are split")
+    check_text("namespaceId", namespace, NAME_CHARS_MAX)
 
 
 def is_namespace_id(text: str) -> bool:

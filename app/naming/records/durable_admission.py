@@ -4,6 +4,7 @@ Called while the records' lock is held, in which durable writes come one after t
 """
 
 from app.naming.model.meta import ServiceMeta, description_bytes, metadata_bytes
+from app.naming.model.similar_names import SimilarNames, check_new_namespace
 from app.naming.records.records import Value
 from app.naming.registry.service_table import ServiceTable
 
@@ -30,8 +31,13 @@ class DurableAdmission:
         self._admit(namespace, service, 1 if old is None else 0, metadata_bytes(new.get("metadata")) - known)
         return new
 
-    def namespace(self, created: int) -> None:
-        """Let one more namespace be created, where so many were."""
+    def namespace(self, name: str, created: int) -> None:
+        """Let one more namespace be created, where so many were.
+
+        Raises:
+            InvalidParam: it looks like another one.
+        """
+        check_new_namespace("customNamespaceId", name, self._table.created_namespaces, SimilarNames())
         self._table.admission.check_namespaces(created)
 
     def _admit(self, namespace: str, service: str, instances: int, grown: int) -> None:

@@ -6,12 +6,13 @@ from functools import partial
 
 from app.naming.model import keys
 from app.naming.model.events import Event, InstancesChanged, Origin, RecordChanged
+from app.naming.model.instance_check import check_address
 from app.naming.model.meta import NO_META, ClusterConfig, Metadata, Selector, ServiceMeta, service_meta
 from app.naming.model.model import Instance
 from app.naming.model.nacos_errors import InvalidParam, NotFound
 from app.naming.model.switches import ENTRIES, SwitchDomain, from_json, update
 from app.naming.records.durable_admission import DurableAdmission
-from app.naming.records.projection import Projection, instance_of, value_of
+from app.naming.records.projection import Projection
 from app.naming.records.record_keys import (
     NAMESPACE_PREFIX,
     OF_USERS,
@@ -20,6 +21,7 @@ from app.naming.records.record_keys import (
     persistent_key,
     service_meta_key,
 )
+from app.naming.records.record_values import instance_of, value_of
 from app.naming.records.records import Record, Records, Value
 from app.naming.registry import operations
 from app.naming.registry.registry import Registry
@@ -42,8 +44,8 @@ class Namespace:
 class DurableService:
     """Service descriptions, persistent instances, namespaces, switches. Thread-safe.
 
-    Raises (every change): StorageError, when the write to the disk failed; LimitReached or TooManyRequests, when it
-    would add more than a limit allows (``ServiceTable.admit``). Then nothing changed.
+    Raises (every change): InvalidParam, when no member could keep it (R18); StorageError, when the write to the disk
+    failed; LimitReached or TooManyRequests, as ``ServiceTable.admit``. Then nothing changed.
     """
 
     def __init__(
@@ -220,7 +222,8 @@ class DurableService:
         return [one.instance_id for one in view_of(found).instances] if found else []
 
     def deregister(self, command: operations.DeregisterInstance) -> None:
-        """Remove a persistent instance; an unknown one is no error."""
+        """Remove a persistent instance; an unknown one is no error, and leaves a tombstone."""
+        check_address(command.namespace, command.service, command.cluster, command.ip, command.port)
         key = persistent_key(command.namespace, command.service, operations.key_of(command))
         self._put_all({key: lambda _old: None}, said=[key])
 
@@ -307,14 +310,12 @@ class DurableService:
 
     def create_namespace(self, namespace: Namespace) -> bool:
         """Create a namespace; False when its id is not allowed or exists. Source: Nacos 1.4.8 NamespaceController."""
-        if not keys.is_namespace_id(namespace.id):
-            return False
-        if namespace.id == keys.DEFAULT_NAMESPACE:
-            return False  # it always exists, and cannot be removed
+        if not keys.is_namespace_id(namespace.id) or namespace.id == keys.DEFAULT_NAMESPACE:
+            return False  # the public one always exists, and cannot be removed
 
         def change(old: Value | None) -> Value:
             if old is None:
-                self._admission.namespace(len(self._projection.namespaces))
+                self._admission.namespace(namespace.id, len(self._projection.namespaces))
             return old or _namespace_value(namespace)
 
         return self._put(namespace_key(namespace.id), change)

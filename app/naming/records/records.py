@@ -93,6 +93,7 @@ class Records:
         on_change: Callable[[Record], None],
         check_write: Callable[[], None] = lambda: None,
         *,
+        check_record: Callable[[str, Value | None], None] = lambda _key, _value: None,
         alone: bool = False,
         check_size: Callable[[str, Value | None, Value], None] = lambda _key, _before, _value: None,
     ) -> None:
@@ -100,12 +101,14 @@ class Records:
 
         ``check_size``: called with the key, the value before and the one that a call would set; raises when that is too
         large to be kept, sent and loaded.
+        ``check_record``: refuses, by ``InvalidParam``, what the other members and the next start would not take (R18).
 
         ``alone``: without peers, for whom alone words that change nothing are kept.
         """
         self.writer = writer
         self._check_write = check_write
         self._check_size = check_size
+        self._check_record = check_record
         self._disk = disk
         self._wall_ms = wall_ms
         self._monotonic_ms = monotonic_ms
@@ -218,6 +221,7 @@ class Records:
         With ``force`` a removal is written even of an unknown key. ``by_check``: it is no client's word.
 
         Raises:
+            InvalidParam: no member could keep a record as it would be (R18); nothing changed.
             StorageError: the write failed; nothing changed.
             What ``check_write`` and ``check_size`` raise.
         """
@@ -234,6 +238,7 @@ class Records:
                     continue
                 if value is not None and not by_check:
                     self._check_size(key, old_value, value)
+                self._check_record(key, value)
                 before.append(old_value)
                 version = (old.version if old else NO_VERSION).next(self.writer)
                 if by_check and old is not None:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from app.naming.limits.admission import Admission
 from app.naming.model.contents import list_content
 from app.naming.model.id_allocator import IdAllocator
+from app.naming.model.instance_check import check_metadata_size
 from app.naming.model.keys import parse_datum_key
 from app.naming.model.meta import metadata_bytes
 from app.naming.model.model import (
@@ -213,13 +214,19 @@ class Registry:
     def set_metadata(
         self, namespace: str, full_name: str, key: str, change: operations.ChangeMetadata, now_ms: int
     ) -> str | None:
-        """Change keys of an instance's metadata; return the datum key when that changed something."""
+        """Change keys of an instance's metadata; return the datum key when that changed something.
+
+        Raises:
+            InvalidParam: its metadata would be too long.
+        """
         with self._lock:
             service = self.table.get(namespace, full_name)
             stored = service.stored.get(key) if service else None
             if service is None or stored is None:
                 return None
-            return self._put(service, key, operations.change_metadata(stored.instance, change), now_ms)
+            changed = operations.change_metadata(stored.instance, change)
+            check_metadata_size(changed.metadata)
+            return self._put(service, key, changed, now_ms)
 
     def take_health(self, service: Service, healthy: Mapping[str, bool]) -> bool:
         """Set the health of a copy's instances, by ``ip:port``, as their owner, a real Nacos, reports it.

@@ -14,6 +14,7 @@ from app.naming.limits.naming_counts import NamingCounts
 from app.naming.model.keys import datum_key
 from app.naming.model.meta import ServiceMeta, description_bytes, metadata_bytes
 from app.naming.model.model import NOT_DUE_MS, Instance, Publication, Service, ServiceSnapshot, StoredInstance
+from app.naming.model.similar_names import SimilarNames, check_new_namespace
 from app.naming.registry.union import published_clusters, view_of
 from distro.model.types import NO_VERSION
 
@@ -63,6 +64,8 @@ class ServiceTable:
         self._keep_empty = keep_empty
         self._services: dict[str, Service] = {}
         self._namespaces: dict[str, dict[str, Service]] = {}
+        self._used, self.created_namespaces = SimilarNames(), SimilarNames()
+        """The namespaces with a service that is not hidden, and those with a record."""
         self._durable: dict[Service, None] = {}
         """Those with persistent instances, which are looked at each second."""
         self._first_revision = 0
@@ -171,6 +174,7 @@ class ServiceTable:
         if service.dropped or full_name not in self._namespaces.get(namespace, ()):
             service.hidden = service.dropped = False
             self._namespaces.setdefault(namespace, {})[full_name] = service
+            self._used.add(namespace)
             if self.on_listed is not None:
                 self.on_listed(namespace, full_name, True)
         return service
@@ -198,12 +202,14 @@ class ServiceTable:
         may pass a limit by what it adds.
 
         Raises:
-            LimitReached, TooManyRequests: as ``Admission.check``; nothing was changed.
+            InvalidParam: as ``check_new_namespace``. LimitReached, TooManyRequests: as ``Admission.check``.
         """
         names = self._namespaces.get(namespace)
         is_new = names is None or full_name not in names
         if not is_new and instances <= 0 and metadata_bytes <= 0:
             return
+        if names is None:
+            check_new_namespace("namespaceId", namespace, self.created_namespaces, self._used)
         held = Occupancy(
             len(self._namespaces),
             len(names) if names is not None else 0,
@@ -253,6 +259,7 @@ class ServiceTable:
         was_listed = names.pop(service.full_name, None) is not None
         if not names:
             self._namespaces.pop(service.namespace, None)
+            self._used.discard(service.namespace)
         if was_listed and self.on_listed is not None:
             self.on_listed(service.namespace, service.full_name, False)
 

@@ -23,7 +23,7 @@ from typing import Any
 import orjson
 
 from app.naming.model.caller_texts import APP_CHARS_MAX, is_four_numbers
-from app.naming.model.instance_check import check_instance
+from app.naming.model.instance_check import check_instance, check_instance_key
 from app.naming.model.json_fields import Fields, member_object
 from app.naming.model.keys import (
     DEFAULT_CLUSTER,
@@ -50,8 +50,6 @@ from app.naming.wire.checksum import instance_list_checksum
 from distro.model.errors import CodecError
 from distro.model.types import NO_VERSION, Datum, Version
 
-INSTANCE_KEY_CHARS_MAX = 1_024
-"""More than the longest address and cluster make."""
 AGE_MS_MAX = 10 * 365 * 86_400_000
 KEEP_MS_DEFAULT = 90_000
 ENTRIES_PER_PART = 100
@@ -438,8 +436,10 @@ def _decode_tombstones(tombstones: object, now_ms: int) -> dict[str, Tombstone]:
         raise CodecError("field 'tombstones' is not an object")
     decoded = {}
     for key, fields in tombstones.items():
-        if len(key) > INSTANCE_KEY_CHARS_MAX or not key.isprintable():
-            raise CodecError(f"a key of field 'tombstones' is that of no instance: {key[:200]!r}")
+        try:
+            check_instance_key(key)
+        except InvalidParam as error:
+            raise CodecError(f"a key of field 'tombstones' is that of no instance: {key[:200]!r}") from error
         one = member_object(fields, "an element of 'tombstones'")
         age_ms = min(max(one.integer("age", 0), 0), AGE_MS_MAX)
         keep_ms = min(max(one.integer("keep", KEEP_MS_DEFAULT), 0), AGE_MS_MAX)

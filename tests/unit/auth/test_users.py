@@ -7,7 +7,6 @@ from app.auth.user_rights import Resource
 from app.auth.users import AdminExists
 from app.naming.model.events import RecordChanged
 from app.naming.model.nacos_errors import InvalidParam
-from app.naming.records.projection import check_record
 from app.naming.records.record_keys import (
     PermissionKey,
     RoleKey,
@@ -18,6 +17,7 @@ from app.naming.records.record_keys import (
     role_key,
     user_key,
 )
+from app.naming.records.record_values import check_record
 from app.naming.records.user_records import ADMIN_ROLE
 from tests.support.auth import ADMIN, add_user, node_with_users
 from tests.support.fake_node import FakeNode

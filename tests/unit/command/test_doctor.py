@@ -12,7 +12,12 @@ from app.command.doctor_findings import CheckFinding, Severity
 from app.command.machine_checks import machine_findings
 from app.command.member_checks import SeenMember, _of_member, _skew_s, _together
 from app.config.settings import Settings, read_settings
+from app.naming.model.keys import SERVICE_META_PREFIX
+from app.naming.records.records import Record
 from app.process.data_lock import DataLock
+from app.storage.record_file import RecordFile
+from app.storage.warm_log import ASIDE
+from distro.model.types import Version
 from tests.support.processes import free_ports
 
 A, B = "10.0.0.1:8848", "10.0.0.2:8848"
@@ -57,6 +62,38 @@ def test_a_folder_that_others_can_read(tmp_path: Path) -> None:
     assert of(list(machine_findings(settings_of(folder))), "data folder") == [Severity.WARNING]
     folder.chmod(0o700)
     assert of(list(machine_findings(settings_of(folder))), "data folder") == [Severity.OK]
+
+
+def test_records_that_cannot_be_read(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir(mode=0o700)
+    assert of(list(machine_findings(settings_of(folder))), "records") == [Severity.OK]
+    version, file = Version(1, 1, "a:1~1"), RecordFile(folder)
+    keys = [f"{SERVICE_META_PREFIX}public##g@@{number}$" for number in range(30)]
+    file.open()
+    file.write([Record(key, version, version, None, 1_700_000_000_000) for key in keys], 0)
+    file.close()
+    for _ in ("those that the next start sets aside", "those that it set aside"):
+        found = [one for one in machine_findings(settings_of(folder)) if one.what == "records"]
+        assert [one.severity for one in found] == [Severity.WARNING] * 21
+        assert "public##g@@0$" in found[0].text
+        assert "dom name can only have" in found[0].text
+        assert found[-1].text.startswith("10 more")
+        assert all(one.advice for one in found)
+        file.open()
+        assert list(file.read_all(0)) == []
+        file.close()
+    (folder / "records.sqlite3").write_bytes(b"no database" * 1_000)
+    assert of(list(machine_findings(settings_of(folder))), "records") == [Severity.FAILURE]
+
+
+def test_an_unreadable_copy_of_lists(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir(mode=0o700)
+    (folder / f"warm{ASIDE}1700000000000").touch()
+    found = [one for one in machine_findings(settings_of(folder)) if one.what == "data folder"]
+    assert [one.severity for one in found] == [Severity.OK, Severity.WARNING]
+    assert "unreadable" in found[1].text
 
 
 def members(**more: object) -> list[SeenMember]:

@@ -1,6 +1,7 @@
 """NamingService: what each operation changes, answers and tells, and what readers ask of services."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from app.naming.model.events import Event, InstancesChanged, Origin
 from app.naming.model.keys import datum_key
 from app.naming.model.model import Instance, Publication
 from app.naming.model.nacos_errors import InvalidParam
+from app.naming.model.value_limits import METADATA_CHARS_MAX
 from app.naming.registry.operations import Beat, ChangeMetadata, DeregisterInstance, PatchInstance, RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.service import BeatAnswer, NamingService
@@ -68,7 +70,6 @@ def registered(bed: Bed) -> Bed:
 
 OPERATIONS: dict[str, Callable[[NamingService, bool], Any]] = {
     "register": lambda naming, new: naming.register(ONE._replace(weight=2.0 if new else 1.0)),
-    "deregister": lambda naming, new: naming.deregister(DeregisterInstance(NAME, "10.0.0.1", 80 if new else 70_000)),
     "patch": lambda naming, new: naming.patch(PatchInstance(NAME, "10.0.0.1", 80, weight=2.0 if new else 1.0)),
     "update": lambda naming, new: naming.update(ONE._replace(weight=2.0 if new else 1.0), strict=True),
 }
@@ -80,6 +81,26 @@ def test_an_operation_tells_of_what_it_changed_alone(registered: Bed, operation:
     assert registered.told() == []
     assert operation(registered.naming, True)
     assert registered.told() == [CHANGED]
+
+
+def test_a_deregistration_tells_of_what_it_changed_alone(registered: Bed) -> None:
+    gone = DeregisterInstance(NAME, "10.0.0.1", 80)
+    assert registered.naming.deregister(gone)
+    assert registered.told() == [CHANGED]
+    assert not registered.naming.deregister(gone)
+    with pytest.raises(InvalidParam, match="'port'"):
+        registered.naming.deregister(replace(gone, port=70_000))
+    assert registered.told() == []
+
+
+def test_metadata_that_grow_too_long_change_nothing(registered: Bed) -> None:
+    """Each change is within the bound, and all of them together are not: no member would take the list."""
+    half = ChangeMetadata({"a": "x" * (METADATA_CHARS_MAX // 2)})
+    registered.naming.set_metadata(NAMESPACE, NAME, KEY, half)
+    assert registered.told() == [CHANGED]
+    with pytest.raises(InvalidParam, match="'metadata'"):
+        registered.naming.set_metadata(NAMESPACE, NAME, KEY, ChangeMetadata({"b": half.put["a"]}))
+    assert registered.told() == []
 
 
 def test_changes_of_health_and_metadata_are_told(registered: Bed) -> None:

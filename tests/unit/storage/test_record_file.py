@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from app.config.settings_keys import SettingError
-from app.naming.model.nacos_errors import StorageError
+from app.naming.model.nacos_errors import InvalidParam, StorageError
 from app.naming.records.record_keys import namespace_key, service_meta_key
 from app.naming.records.records import Record, Records
-from app.storage.record_file import FILE_NAME, RecordFile
+from app.storage.record_file import FILE_NAME, RecordFile, unread_records
 from distro.model.types import Version
 
 
@@ -168,19 +168,92 @@ class TestDamaged:
             ("value", b'{"name": 1, "description": ""}'),
             ("value", "{}"),
             ("changed_wall_ms", "soon"),
+            ("changed_wall_ms", -1),
+            ("changed_wall_ms", 2**53),
             ("changed_here_ms", "soon"),
+            ("changed_here_ms", -1),
+            ("key", "rollcall.namespace.a b"),
+            ("key", b"rollcall.namespace.n7"),
+            ("key", "com.alibaba.nacos.naming.domains.meta.public##DEFAULT_GROUP@@a$b"),
+            ("key", "rollcall.instance.public##DEFAULT_GROUP@@a/b##1.1.1.1:80:unknown:DEFAULT"),
         ],
     )
-    def test_a_row_that_cannot_be_read(self, tmp_path: Path, column: str, wrong: object) -> None:
+    def test_a_row_that_cannot_be_read_is_set_aside(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture, column: str, wrong: object
+    ) -> None:
         path = self.fill(tmp_path)
+        with closing(sqlite3.connect(path)) as connection:
+            [before] = connection.execute("SELECT * FROM record WHERE key = ?", (namespace_key("n7"),)).fetchall()
+        names = ["key", "version", "changed", "value", "changed_wall_ms", "changed_here_ms"]
+        changed = tuple(wrong if name == column else value for name, value in zip(names, before, strict=True))
         with closing(sqlite3.connect(path)) as connection:
             connection.execute(f"UPDATE record SET {column} = ? WHERE key = ?", (wrong, namespace_key("n7")))
             connection.commit()
+        assert [one.key for one in unread_records(tmp_path)] == [changed[0]]
+        for start in range(2):
+            file = RecordFile(tmp_path)
+            file.open()
+            assert {one.key for one in file.read_all(0)} == {namespace_key(f"n{at}") for at in range(200) if at != 7}
+            assert file.set_aside == 1
+            file.close()
+            assert ("is set aside" in caplog.text) is (start == 0), "named once, at the start that found it"
+            caplog.clear()
+        with closing(sqlite3.connect(path)) as connection:
+            [kept] = connection.execute(f"SELECT {', '.join(names)} FROM set_aside").fetchall()
+        assert kept == changed, "nothing that was stored is lost"
+        assert [one.key for one in unread_records(tmp_path)] == [changed[0]]
+
+    def test_a_key_that_is_no_text_is_set_aside(self, tmp_path: Path) -> None:
+        path = self.fill(tmp_path)
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("UPDATE record SET key = CAST(x'ff61' AS TEXT) WHERE key = ?", (namespace_key("n7"),))
+            connection.commit()
         file = RecordFile(tmp_path)
         file.open()
-        with pytest.raises(SettingError, match=r"is damaged \(record 'rollcall\.namespace\.n7': .+\); move it away"):
-            list(file.read_all(0))
+        assert len(list(file.read_all(0))) == 199
         file.close()
+        with closing(sqlite3.connect(path)) as connection:
+            assert connection.execute("SELECT CAST(key AS BLOB) FROM set_aside").fetchall() == [(b"\xffa",)]
+
+    def test_a_full_disk_leaves_the_rows_where_they_are(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        path = self.fill(tmp_path)
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("UPDATE record SET version = 'x'")
+            connection.commit()
+        file = RecordFile(tmp_path)
+        file.open()
+        with full_disk(file):
+            assert list(file.read_all(0)) == []
+        assert "stay where they are" in caplog.text
+        assert caplog.text.count("cannot be read and is set aside: ") == 100
+        assert "100 more records" in caplog.text
+        assert len(list(file.read_all(0))) == 0
+        file.close()
+        assert len(unread_records(tmp_path)) == 200
+
+    def test_a_file_of_the_format_before(self, tmp_path: Path) -> None:
+        path = self.fill(tmp_path)
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("ALTER TABLE record DROP COLUMN changed_here_ms")
+            connection.execute("PRAGMA user_version = 1")
+            connection.execute("UPDATE record SET version = 'x' WHERE key = ?", (namespace_key("n7"),))
+            connection.commit()
+        file = RecordFile(tmp_path)
+        file.open()
+        assert len(list(file.read_all(0))) == 199
+        file.close()
+        assert [one.key for one in unread_records(tmp_path)] == [namespace_key("n7")]
+
+    def test_nothing_is_unread_without_a_file(self, tmp_path: Path) -> None:
+        assert unread_records(tmp_path) == []
+        (tmp_path / FILE_NAME).write_bytes(b"no database" * 1_000)
+        with pytest.raises(SettingError, match="cannot be read"):
+            unread_records(tmp_path)
+
+    def test_what_json_cannot_hold_is_refused(self, file: RecordFile) -> None:
+        with pytest.raises(InvalidParam, match="cannot be kept"):
+            file.write([record("a", 1, named("\ud800"))], 0)
+        assert list(file.read_all(0)) == []
 
     def test_of_a_later_release(self, tmp_path: Path) -> None:
         path = self.fill(tmp_path)

@@ -5,10 +5,17 @@ from typing import Any
 import pytest
 
 from app.naming.model.caller_texts import APP_CHARS_MAX
-from app.naming.model.instance_check import STORED_ID_CHARS_MAX, check_instance, is_legal_address
+from app.naming.model.instance_check import (
+    INSTANCE_KEY_CHARS_MAX,
+    STORED_ID_CHARS_MAX,
+    check_address,
+    check_instance,
+    check_instance_key,
+)
+from app.naming.model.keys import NAME_CHARS_MAX, instance_key
 from app.naming.model.model import Instance
 from app.naming.model.nacos_errors import InvalidParam
-from app.naming.model.value_limits import METADATA_CHARS_MAX, PORT_MAX
+from app.naming.model.value_limits import IP_CHARS_MAX, METADATA_CHARS_MAX, PORT_MAX
 
 NAME = "G@@orders"
 
@@ -54,15 +61,29 @@ def test_what_an_instance_may_not_have(fields: dict[str, Any], names: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("address", "legal"),
+    ("address", "names"),
     [
-        (("public", NAME, "C", "10.0.0.1", 80), True),
-        (("a##b", NAME, "C", "10.0.0.1", 80), False),
-        (("public", "a b", "C", "10.0.0.1", 80), False),
-        (("public", NAME, "a_b", "10.0.0.1", 80), False),
-        (("public", NAME, "C", "", 80), False),
-        (("public", NAME, "C", "10.0.0.1", -1), False),
+        (("a##b", NAME, "C", "10.0.0.1", 80), "'namespaceId'"),
+        (("a\nb", NAME, "C", "10.0.0.1", 80), "'namespaceId'"),
+        (("public", "a b", "C", "10.0.0.1", 80), "dom name"),
+        (("public", NAME, "a_b", "10.0.0.1", 80), "cluster name"),
+        (("public", NAME, "C", "", 80), "'ip'"),
+        (("public", NAME, "C", "10.0.0.1", -1), "'port'"),
     ],
 )
-def test_where_an_instance_can_be_registered(address: tuple[str, str, str, str, int], legal: bool) -> None:
-    assert is_legal_address(*address) is legal
+def test_where_no_instance_can_be(address: tuple[str, str, str, str, int], names: str) -> None:
+    with pytest.raises(InvalidParam, match=names):
+        check_address(*address)
+
+
+@pytest.mark.parametrize("ip", ["10.0.0.1", "h" * IP_CHARS_MAX, "a\u200bb", "\ue000"])
+def test_the_key_of_each_legal_address_is_a_key(ip: str) -> None:
+    cluster = "c" * NAME_CHARS_MAX
+    check_address("public", NAME, cluster, ip, PORT_MAX)
+    check_instance_key(instance_key(ip, PORT_MAX, cluster))
+
+
+@pytest.mark.parametrize("key", ["a\nb:80:unknown:C", "x" * (INSTANCE_KEY_CHARS_MAX + 1), "\ud800:80:unknown:C"])
+def test_what_is_no_key_of_an_instance(key: str) -> None:
+    with pytest.raises(InvalidParam, match="'instance'"):
+        check_instance_key(key)

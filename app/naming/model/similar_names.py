@@ -1,0 +1,130 @@
+"""Namespaces that people would take for one another, and the check that lets no new one pass for another.
+
+A person sees no difference between ``public`` and the same letters in full width or in Cyrillic, or with a blank that
+has no width; and DNS knows no difference of case. So a stranger's namespace could stand for one that people trust.
+"""
+
+import unicodedata
+from functools import lru_cache
+
+from app.naming.model.keys import DEFAULT_NAMESPACE
+from app.naming.model.nacos_errors import InvalidParam
+
+SHOWN_CHARS_MAX = 200
+_LIKE_CAPITALS = {
+    "A": "\u0410\u0391",
+    "B": "\u0412\u0392",
+    "C": "\u0421",
+    "E": "\u0415\u0395",
+    "H": "\u041d\u0397",
+    "I": "\u0406\u0399",
+    "J": "\u0408",
+    "K": "\u041a\u039a",
+    "M": "\u041c\u039c",
+    "N": "\u039d",
+    "O": "\u041e\u039f",
+    "P": "\u0420\u03a1",
+    "S": "\u0405",
+    "T": "\u0422\u03a4",
+    "X": "\u0425\u03a7",
+    "Y": "\u0423\u03a5",
+    "Z": "\u0396",
+}
+_LIKE_SMALL = {
+    "a": "\u0430\u03b1",
+    "b": "\u03b2",
+    "c": "\u0441",
+    "d": "\u0501",
+    "e": "\u0435\u03b5",
+    "g": "\u0261",
+    "h": "\u04bb\u0570",
+    "i": "\u0456\u03b9\u0131",
+    "j": "\u0458",
+    "k": "\u043a\u03ba",
+    "l": "\u04cf",
+    "m": "\u043c",
+    "n": "\u043f\u03b7\u0578",
+    "o": "\u043e\u03bf\u0585",
+    "p": "\u0440\u03c1",
+    "q": "\u051b\u0566",
+    "r": "\u0433",
+    "s": "\u0455",
+    "t": "\u0442\u03c4",
+    "u": "\u03c5\u057d",
+    "v": "\u0475\u03bd",
+    "w": "\u051d",
+    "x": "\u0445\u03c7",
+    "y": "\u0443\u03b3",
+}
+"""Letters of Cyrillic, Greek and Armenian that look like a Latin one. Source: Unicode TS 39."""
+_CAPITALS, _SMALL = (
+    str.maketrans({like: letter for letter, all_like in one.items() for like in all_like})
+    for one in (_LIKE_CAPITALS, _LIKE_SMALL)
+)
+_DIGITS = str.maketrans("10|i", "loll")
+"""For the public namespace alone: elsewhere a digit at the end of a name tells two namespaces apart."""
+_ACCENTS = range(0x300, 0x370)
+
+
+@lru_cache(16_384)
+def skeleton(name: str) -> str:
+    """Return the text that all names share which look like this one."""
+    if is_plain(name):
+        return name.lower()
+    folded = unicodedata.normalize("NFKD", name).translate(_CAPITALS).casefold()
+    seen = ["-" if unicodedata.category(char) == "Pd" else char for char in folded if not _is_unseen(char)]
+    return "".join(seen).translate(_SMALL)
+
+
+def is_plain(name: str) -> bool:
+    """Whether a name has nothing but printable ASCII, and no blanks."""
+    return name.isascii() and name.isprintable() and " " not in name
+
+
+def _is_unseen(char: str) -> bool:
+    return unicodedata.category(char)[0] in "ZC" or ord(char) in _ACCENTS
+
+
+class SimilarNames:
+    """A set of names, by what they look like."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, set[str]] = {}
+
+    def add(self, name: str) -> None:
+        self._names.setdefault(skeleton(name), set()).add(name)
+
+    def discard(self, name: str) -> None:
+        seen = skeleton(name)
+        if names := self._names.get(seen):
+            names.discard(name)
+            if not names:
+                del self._names[seen]
+
+    def others(self, name: str) -> list[str]:
+        """Return the names in the set that look like this one, without the name itself, sorted."""
+        return sorted(self._names.get(skeleton(name), set()) - {name})
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._names.get(skeleton(name), ())
+
+
+def check_new_namespace(field: str, namespace: str, created: SimilarNames, used: SimilarNames) -> None:
+    """Refuse to begin a namespace that looks like another one.
+
+    ``created``: those that an administrator made. ``used``: those with services, which anybody may begin; so they keep
+    nobody from a plain name.
+
+    Raises:
+        InvalidParam: names the field and the other namespace.
+    """
+    if namespace == DEFAULT_NAMESPACE or namespace in created:
+        return
+    others = created.others(namespace) or ([] if is_plain(namespace) else used.others(namespace))
+    if skeleton(namespace).translate(_DIGITS) == DEFAULT_NAMESPACE.translate(_DIGITS):
+        others = [DEFAULT_NAMESPACE]
+    if others:
+        raise InvalidParam(
+            f"Param '{field}' is illegal: {namespace[:SHOWN_CHARS_MAX]!a} looks like the namespace"
+            f" {others[0][:SHOWN_CHARS_MAX]!a}."
+        )

@@ -1,0 +1,125 @@
+"""The values of durable records, and the one check of a record's key and value.
+
+``Records`` asks it before a write, ``RecordCodec`` of what a member sends, and ``RecordFile`` of what a start reads.
+What one of them takes, all of them take (R18).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from app.naming.model.instance_check import check_instance, check_instance_key, check_metadata_size, check_port
+from app.naming.model.json_fields import FROM_RECORD, Fields
+from app.naming.model.keys import check_namespace, check_service_chars, is_namespace_id
+from app.naming.model.meta import metadata_of, service_meta
+from app.naming.model.model import Instance
+from app.naming.model.nacos_errors import InvalidParam
+from app.naming.model.switches import SwitchDomain, from_json
+from app.naming.records.record_keys import (
+    NamespaceKey,
+    PermissionKey,
+    PersistentKey,
+    RoleKey,
+    ServiceMetaKey,
+    SwitchesKey,
+    UserKey,
+    parse_record_key,
+)
+from app.naming.records.user_records import check_users_record
+from app.naming.registry.operations import clamp_weight
+
+NAMESPACE_TEXT_CHARS_MAX = 65_536
+
+
+def check_record(key: str, value: Mapping[str, Any] | None) -> None:
+    """Refuse a record that a member could not keep, send or apply, before it is stored.
+
+    Raises:
+        InvalidParam: the key is of no kind of record, or the value does not fit its kind.
+    """
+    match parse_record_key(key):
+        case ServiceMetaKey(namespace, name):
+            check_namespace(namespace)
+            check_service_chars(name)
+            if value is not None:
+                meta = service_meta(value)
+                check_metadata_size(meta.metadata)
+                for cluster in meta.clusters.values():
+                    check_port(cluster.check_port)
+                    check_metadata_size(cluster.metadata)
+        case PersistentKey(namespace, name, instance_key):
+            check_namespace(namespace)
+            check_service_chars(name)
+            check_instance_key(instance_key)
+            if value is not None:
+                one = instance_of(value, name)
+                check_instance(one, namespace, name)
+                if one.key != instance_key:
+                    raise InvalidParam("the persistent instance is another than its key names")
+        case SwitchesKey():
+            from_json(value or {}, SwitchDomain())
+        case (UserKey() | RoleKey() | PermissionKey()) as users_key:
+            check_users_record(users_key, value)
+        case NamespaceKey(namespace):
+            if not is_namespace_id(namespace):
+                raise InvalidParam(f"the key of a namespace of no allowed id: {key[:200]!r}")
+            if value is not None:
+                fields = Fields(value, FROM_RECORD, " of a namespace")
+                for name in ("name", "description"):
+                    fields.required(name, NAMESPACE_TEXT_CHARS_MAX)
+        case None:
+            raise InvalidParam(f"not the key of a durable record: {key[:200]!r}")
+
+
+def without_secrets(key: str, value: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """A record's checked value without the passwords of MYSQL checkers, which members of earlier releases kept.
+
+    The same object when there are none.
+    """
+    if value is None or not isinstance(parse_record_key(key), ServiceMetaKey):
+        return value
+    clusters: Mapping[str, Any] = value.get("clusters", {})
+    if not any(config["healthChecker"].get("pwd") for config in clusters.values()):
+        return value
+    cleaned = {
+        name: {**config, "healthChecker": {**config["healthChecker"], "pwd": ""}} for name, config in clusters.items()
+    }
+    return {**value, "clusters": cleaned}
+
+
+def value_of(instance: Instance) -> dict[str, Any]:
+    """A persistent instance as its record's value."""
+    return {
+        "ip": instance.ip,
+        "port": instance.port,
+        "clusterName": instance.cluster_name,
+        "weight": instance.weight,
+        "healthy": instance.healthy,
+        "enabled": instance.enabled,
+        "marked": instance.marked,
+        "metadata": instance.metadata,
+        "app": instance.app,
+        "instanceId": instance.instance_id,
+    }
+
+
+def instance_of(value: Mapping[str, Any], full_name: str) -> Instance:
+    """The persistent instance of a record's value.
+
+    Raises:
+        InvalidParam: a field is missing or of another type; the text names it.
+    """
+    fields = Fields(value, FROM_RECORD, " of a persistent instance")
+    return Instance(
+        ip=fields.required("ip"),
+        port=fields.integer("port"),
+        cluster_name=fields.required("clusterName"),
+        service_name=full_name,
+        weight=clamp_weight(fields.number("weight", 1.0)),
+        healthy=fields.flag("healthy", True),
+        enabled=fields.flag("enabled", True),
+        ephemeral=False,
+        marked=fields.flag("marked", False),
+        metadata=metadata_of(value["metadata"], " of a persistent instance") if fields.has("metadata") else None,
+        app=fields.text_or_none("app"),
+        instance_id=fields.text_or_none("instanceId"),
+    )

@@ -1,0 +1,297 @@
+"""Send three members keys, sizes and kinds of every sort, by every way in; what they acknowledge they must keep.
+
+After each hundred inputs all members must hold the same durable records and versions of lists, an acknowledged write
+must be among them, no member may go on refusing what another one sends, and all members must start again with what they
+held, whether they were stopped or killed. Prints a table; exit code 1 after a breach.
+
+    python -m scripts.chaos.kept --inputs 10000 --seed 1
+"""
+
+import argparse
+import asyncio
+import collections
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from app.naming.model.keys import SERVICE_META_PREFIX
+from app.naming.records.record_keys import PERSISTENT_PREFIX
+from distro.wire.http_agent import MEMBER_HEADER
+from scripts.chaos.hostile_calls import call, fetch
+from scripts.chaos.hostile_corpus import DATUMS, RECORDS_TYPE, Shot
+from scripts.chaos.kept_corpus import Corpus, KeyInput
+from scripts.support.arguments import add_rollcall
+from scripts.support.grpc_clients import ABILITIES, FAULTS, SDK_OFFSET
+from scripts.support.member_processes import MemberProcess, drill_folder, local_members
+from scripts.support.verdicts import Measured, table
+from tests.support.sdk_client import SdkClient
+
+MEMBERS = 3
+SETTINGS = {"nacos.core.protocol.distro.data.verify.intervalMs": "1000"}
+BETWEEN_RESTARTS = 100
+AGREED_TIMEOUT_S = 60.0
+HANG_S = 180.0
+"""A bound for what hangs, on a machine that others use too: how fast members start is another drill's matter."""
+ROUNDS_S = 2.5
+"""Two verify rounds: what a member refuses is sent again in each."""
+POLL_S = 0.2
+GRPC_TIMEOUT_S = 10.0
+SHOWN = 10
+KILLED_EVERY = 3
+TRACEBACK = "Traceback (most recent call last)"
+METRICS = "/v1/ns/operator/metrics"
+LISTS = ""
+Held = dict[str, Any]
+"""The values of durable records that have one, by key."""
+
+
+class Kept:
+    """Three members, what they acknowledged, and what is done to them."""
+
+    def __init__(
+        self, members: Sequence[MemberProcess], inputs: int, seed: int, between: int = BETWEEN_RESTARTS
+    ) -> None:
+        self._members = members
+        self._inputs = inputs
+        self._between = between
+        self._corpus = Corpus(seed, [member.address for member in members])
+        self._turn = seed
+        self._expected: dict[str, tuple[bool, str]] = {}
+        """Of each record of an acknowledged write: whether it has a value, and the input."""
+        self._clients: list[SdkClient] = []
+        self.answers: collections.Counter[str] = collections.Counter()
+        self.acknowledged: collections.Counter[str] = collections.Counter()
+        self.restarts = 0
+        self.breaches: list[str] = []
+
+    async def run(self) -> list[Measured]:
+        """Do all of it, or all until a member does not start; return what was measured."""
+        begun_s = time.monotonic()
+        done = 0
+        try:
+            await self._start()
+            while done < self._inputs:
+                some = min(self._between, self._inputs - done)
+                for _ in range(some):
+                    await self._send(self._corpus.next())
+                done += some
+                await self._settle_and_restart()
+                print(f"{done} inputs, {self.restarts} restarts, {len(self.breaches)} breaches", flush=True)
+        except RuntimeError as error:
+            self._breach(f"a member does not start, or does not answer: {error}")
+        finally:
+            await self._hang_up()
+        logs = [line for member in self._members for line in member.log.read_text(errors="replace").splitlines()]
+        return [
+            Measured("inputs", done),
+            Measured("ways in", len(self.answers)),
+            Measured("ways in that acknowledged something", len(self.acknowledged)),
+            Measured("inputs that were acknowledged", sum(self.acknowledged.values())),
+            Measured("durable records that acknowledgements were about", len(self._expected)),
+            Measured("restarts of all members", self.restarts),
+            Measured("seconds", round(time.monotonic() - begun_s)),
+            Measured("tracebacks in the members' logs", logs.count(TRACEBACK), 0),
+            Measured("breaches", len(self.breaches), 0),
+        ]
+
+    def _breach(self, text: str) -> None:
+        self.breaches.append(text)
+        print(f"BREACH after {self.restarts} restarts: {text[:2_000]}", flush=True)
+
+    # --- inputs ----------------------------------------------------------------------------------
+
+    async def _send(self, one: KeyInput) -> None:
+        """Send an input to the next member in turn, and note what its acknowledgement promises."""
+        at = self._turn % MEMBERS
+        self._turn += 1
+        self.answers[one.way] += 1
+        is_taken = await (self._ask(at, one) if one.shot is None else self._call(at, one.shot))
+        if one.key and (is_taken is None or one.is_set is None):
+            self._expected.pop(one.key, None)  # nobody knows
+        if not is_taken:
+            return
+        self.acknowledged[one.way] += 1
+        if not one.key or one.is_set is None:
+            return
+        self._expected[one.key] = one.is_set, shown(one)
+        if not one.is_set and one.key.startswith(SERVICE_META_PREFIX):  # with its persistent instances
+            instances = PERSISTENT_PREFIX + one.key.removeprefix(SERVICE_META_PREFIX) + "##"
+            for key in [key for key in self._expected if key.startswith(instances)]:
+                del self._expected[key]
+
+    async def _call(self, at: int, shot: Shot) -> bool | None:
+        """Whether a call was acknowledged; None without an answer."""
+        try:
+            status, body = await asyncio.to_thread(call, self._members[at].address, shot)
+        except (OSError, ValueError) as error:
+            print(f"no answer: {type(error).__name__}", flush=True)
+            return None
+        if shot.headers.get(MEMBER_HEADER):
+            return status == 200 and not any(name in body for name in (b"failed", b"refused", b"wanted"))
+        return None if status >= 500 else status == 200 and body != b"false"
+
+    async def _ask(self, at: int, one: KeyInput) -> bool | None:
+        fields = json.loads(json.dumps(one.fields))
+        try:
+            async with asyncio.timeout(GRPC_TIMEOUT_S):
+                answer = await self._clients[at].call(one.request, **fields)
+        except FAULTS as error:
+            print(f"no answer over gRPC: {type(error).__name__}", flush=True)
+            return None
+        code = answer.get("resultCode")
+        return None if code == 500 and answer.get("errorCode") == 503 else code == 200
+
+    # --- what is held ----------------------------------------------------------------------------
+
+    async def _settle_and_restart(self) -> None:
+        before = await self._agreed()
+        if before is not None:
+            self._check_expected(before)
+        await self._check_refusals()
+        await self._restart()
+        after = await self._agreed()
+        if before is None or after is None:
+            return
+        if gone := sorted(before.keys() - after.keys()):
+            self._breach(f"{len(gone)} records are gone after a restart: {gone[:SHOWN]}")
+        if back := sorted(after.keys() - before.keys()):
+            self._breach(f"{len(back)} records came back with a restart: {back[:SHOWN]}")
+        if other := [key for key in before.keys() & after.keys() if before[key] != after[key]]:
+            self._breach(f"{len(other)} records have another value after a restart: {other[:SHOWN]}")
+        for member in self._members:
+            metrics = await self._metrics(member)
+            if found := {name: metrics[name] for name in ("recordsSetAside", "warmListsUnread") if metrics.get(name)}:
+                self._breach(f"{member.address} could not read what it had written: {found}")
+
+    def _check_expected(self, held: Held) -> None:
+        for key, (is_set, text) in list(self._expected.items()):
+            if (key in held) is not is_set:
+                self._breach(f"{key[:300]!r} {'is missing' if is_set else 'is still there'}, acknowledged was {text}")
+                del self._expected[key]
+
+    async def _agreed(self) -> Held | None:
+        """What all members hold, once that is the same for all; None when it never was."""
+        deadline_s = time.monotonic() + AGREED_TIMEOUT_S
+        while True:
+            records = [await self._fetch(member, RECORDS_TYPE) for member in self._members]
+            lists = [await self._fetch(member, LISTS) for member in self._members]
+            stored = [{key: (one["version"], one["value"]) for key, one in of.items()} for of in records]
+            versions = [{key: one["version"] for key, one in of.items()} for of in lists]
+            if all(one == stored[0] for one in stored) and all(one == versions[0] for one in versions):
+                return {
+                    key: _without_health(one["value"]) for key, one in records[0].items() if one["value"] is not None
+                }
+            if time.monotonic() > deadline_s:
+                for what, found in (("records", stored), ("lists", versions)):
+                    if differing := sorted(
+                        {key for of in found for key in of if any(o.get(key) != of[key] for o in found)}
+                    ):
+                        states = [[str(of.get(key))[:200] for of in found] for key in differing[:SHOWN]]
+                        self._breach(f"{len(differing)} {what} differ: {list(zip(differing, states, strict=False))}")
+                return None
+            await asyncio.sleep(POLL_S)
+
+    async def _fetch(self, member: MemberProcess, resource_type: str) -> dict[str, Any]:
+        other = next(one.address for one in self._members if one is not member)
+        path = f"{DATUMS}?type={resource_type}" if resource_type else DATUMS
+        return await asyncio.to_thread(fetch, member.address, path, other)
+
+    async def _check_refusals(self) -> None:
+        """Whether a member goes on refusing what others send it: that is sent again in each verify round."""
+        before = [(await self._metrics(member))["receivedFailed"] for member in self._members]
+        await asyncio.sleep(ROUNDS_S)
+        for member, count in zip(self._members, before, strict=True):
+            if more := (await self._metrics(member))["receivedFailed"] - count:
+                self._breach(f"{member.address} goes on refusing what others send: {more} keys in {ROUNDS_S} s")
+
+    async def _metrics(self, member: MemberProcess) -> Mapping[str, Any]:
+        status, body = await asyncio.to_thread(call, member.address, Shot("GET", METRICS, b""))
+        if status != 200:
+            raise RuntimeError(f"{member.address} answers {METRICS} with {status}")
+        found: dict[str, Any] = orjson.loads(body)
+        return found
+
+    # --- life ------------------------------------------------------------------------------------
+
+    async def _restart(self) -> None:
+        await self._hang_up()
+        kills = self.restarts % KILLED_EVERY == KILLED_EVERY - 1
+        for member in self._members:
+            if kills:
+                await asyncio.to_thread(member.kill_all)
+            elif code := await asyncio.to_thread(_stop, member):
+                self._breach(f"{member.address} ended with exit code {code}")
+        await self._start()
+        self.restarts += 1
+
+    async def _start(self) -> None:
+        for member in self._members:
+            member.start()
+        for member in self._members:
+            await asyncio.to_thread(member.wait_ready, HANG_S)
+        for member in self._members:
+            client = SdkClient(int(member.address.rpartition(":")[2]) + SDK_OFFSET)
+            await client.__aenter__()
+            self._clients.append(client)
+            await client.set_up(abilities=ABILITIES)
+
+    async def _hang_up(self) -> None:
+        for client in self._clients:
+            await client.close()
+        self._clients.clear()
+
+
+def shown(one: KeyInput) -> str:
+    """An input in words, cut to a line."""
+    if one.shot is None:
+        return f"{one.request} {str(one.fields)[:600]}"
+    return f"{one.shot.method} {one.shot.path[:600]} {one.shot.body[:600]!r}"
+
+
+def _without_health(value: Any) -> Any:
+    """A record's value without what checks change by themselves."""
+    return {name: one for name, one in value.items() if name != "healthy"} if isinstance(value, dict) else value
+
+
+def _stop(member: MemberProcess) -> int:
+    try:
+        return member.stop(HANG_S)
+    except subprocess.TimeoutExpired:
+        member.kill_all()
+        return -1
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--inputs", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=1, help="the same seed gives the same inputs")
+    parser.add_argument(
+        "--between", type=int, default=BETWEEN_RESTARTS, help="inputs from one restart to the next (100)"
+    )
+    parser.add_argument("--port", type=int, default=27_848)
+    parser.add_argument("--logs", type=Path, help="folder for the members' logs and data")
+    add_rollcall(parser)
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the drill; 0 when the members kept what they acknowledged."""
+    options = _options(arguments)
+    folder = drill_folder(options.logs)
+    with local_members(MEMBERS, options.port, folder, SETTINGS, options.rollcall) as members:
+        drill = Kept(members, options.inputs, options.seed, options.between)
+        rows = asyncio.run(drill.run())
+    print(table(rows), flush=True)
+    for way, count in sorted(drill.answers.items()):
+        print(f"{way}: {count}, of which {drill.acknowledged[way]} were acknowledged")
+    return 1 if any(row.is_breach for row in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,117 @@
+"""Acknowledged means kept (R18): every way in, a restart of all, and data folders with records that nobody takes."""
+
+import contextlib
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.naming.records.record_keys import persistent_key, service_meta_key
+from tests.cluster.conftest import StartCluster
+from tests.support.client import OK, Client
+from tests.support.processes import COMMAND, FAST, Member, eventually, free_ports
+from tests.support.sdk_client import SdkClient, run_client
+
+NAMES = ("a$b", "a/b", "a*", "*", "a b", "服务", "x" * 513, "providers:com.foo.Outer$Inner:1.0.0:")
+NAMESPACES = ("dev#", "a##b", "#", "n" * 513, "a\nb", "a\u2028b")
+PATHS = ("/v1/ns/instance", "/v1/ns/api", "/v2/ns/instance")
+INPUTS = 120
+
+
+def deregister(client: Client, path: str, **changed: str) -> tuple[int, bytes]:
+    asked = {"serviceName": "s", "ip": "1.1.1.1", "port": "80", "ephemeral": "false"} | changed
+    answer = client.call("DELETE", path, **asked)
+    return answer.status, answer.body
+
+
+def records(member: Member) -> set[str]:
+    """The keys in the file of a member."""
+    with contextlib.closing(sqlite3.connect(member.data / "records.sqlite3")) as connection:
+        return {row[0] for row in connection.execute("SELECT key FROM record")}
+
+
+async def deregister_over_grpc(member: Member) -> None:
+    """Ask for what no member can keep, by both requests of SDKs."""
+    async with SdkClient(int(member.address.rpartition(":")[2]) + 1_000) as client:
+        await client.set_up()
+        instance = {"ip": "1.1.1.1", "port": 80, "clusterName": "DEFAULT"}
+        for name, namespace in (*((name, "public") for name in NAMES), *(("s", namespace) for namespace in NAMESPACES)):
+            named = {"namespace": namespace, "groupName": "DEFAULT_GROUP", "serviceName": name}
+            for request in ("InstanceRequest", "PersistentInstanceRequest"):
+                answer = await client.call(request, type="deregisterInstance", instance=instance, **named)
+                assert answer["errorCode"] == 400, (request, name[:50], namespace[:50], answer)
+
+
+def test_all_members_restart_after_every_deregistration_that_none_can_keep(make_cluster: StartCluster) -> None:
+    cluster = make_cluster(3, FAST)
+    cluster.start()
+    kept = cluster.members[0]
+    assert deregister(kept.client, PATHS[0], serviceName="unknown")[0] == 200
+    changes = [{"serviceName": name} for name in NAMES] + [{"namespaceId": one} for one in NAMESPACES]
+    changes += [{"clusterName": "a_b"}, {"ip": "a b"}, {"ip": "1.2.3.256"}, {"ip": "h" * 129}, {"port": "65536"}]
+    for number, changed in enumerate(changes):
+        for member in cluster:
+            for ephemeral in ("false", "1", "true"):
+                path = PATHS[number % len(PATHS)]
+                status, body = deregister(member.client, path, ephemeral=ephemeral, **changed)
+                assert status == 400, (changed, ephemeral, status, body)
+    for member in cluster:
+        run_client(lambda member=member: deregister_over_grpc(member))  # type: ignore[misc]
+    only = {persistent_key("public", "DEFAULT_GROUP@@unknown", "1.1.1.1:80:unknown:DEFAULT")}
+    for member in cluster:
+        eventually(lambda member=member: records(member) == only)  # type: ignore[misc]
+        assert member.client.metrics()["receivedFailed"] == 0
+    for member in cluster:
+        member.stop()
+    cluster.start()
+    for member in cluster:
+        assert records(member) == only
+        assert member.client.metrics()["recordsSetAside"] == 0
+
+
+def tombstone(folder: Path, *keys: str) -> None:
+    """Put removals into the file, as an earlier release left them there."""
+    with contextlib.closing(sqlite3.connect(folder / "records.sqlite3")) as connection:
+        version = "1.1.127.0.0.1:1~1"
+        rows = [(key, version, version, None, 1_700_000_000_000, 1_700_000_000_000) for key in keys]
+        connection.executemany("INSERT INTO record VALUES (?, ?, ?, ?, ?, ?)", rows)
+        connection.commit()
+
+
+def test_a_folder_with_records_that_cannot_be_read_starts(make_cluster: StartCluster) -> None:
+    [node] = make_cluster(1, {"nacos.standalone": "true"})
+    node.restart()
+    assert node.client.register("kept", "10.0.0.1", ephemeral="false").body == OK
+    node.stop()
+    keys = [
+        persistent_key("public", "DEFAULT_GROUP@@a$b", "1.1.1.1:80:unknown:DEFAULT"),
+        persistent_key("dev#", "DEFAULT_GROUP@@s", "1.1.1.1:80:unknown:DEFAULT"),
+        service_meta_key("public", f"DEFAULT_GROUP@@{'x' * 600}"),
+        "some.other.key",
+    ]
+    tombstone(node.data, *keys)
+    for _ in ("the first start", "a later one"):
+        node.restart()
+        assert set(node.client.hosts("kept")) == {"10.0.0.1:8080"}
+        assert node.client.metrics()["recordsSetAside"] == len(keys)
+        assert all(key not in records(node) for key in keys)
+        doctor = [COMMAND, "doctor", "--data", node.data, "--json"]
+        found = subprocess.run(doctor, capture_output=True, text=True, check=False, env={"nacos.standalone": "true"})
+        assert found.returncode != 0
+        assert all(key[:200] in found.stdout for key in keys), found.stdout
+        node.stop()
+    text = node.log_text()
+    assert all(text.count(f"the record {key[:150]!r}"[:-1]) == 1 for key in keys), "each is named, once"
+
+
+@pytest.mark.parametrize("seed", [1])
+def test_members_keep_what_they_acknowledge_of_any_input(tmp_path: Path, seed: int) -> None:
+    """A short run of ``scripts/chaos/kept.py``: any keys by any way in, and restarts of all between them."""
+    [port, *_] = free_ports(1)
+    options = ["--inputs", str(INPUTS), "--between", str(INPUTS // 2), "--seed", str(seed)]
+    command = [sys.executable, "-m", "scripts.chaos.kept", *options, "--port", str(port), "--logs", str(tmp_path)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
+    assert run.returncode == 0, run.stdout[-6_000:] + run.stderr[-2_000:]
+    assert "| restarts of all members | 2 |" in run.stdout

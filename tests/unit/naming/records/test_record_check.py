@@ -1,0 +1,116 @@
+"""One check of records: whatever is written passes it, and what passes it is read at a start and taken by members."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import orjson
+import pytest
+
+from app.naming.model.events import Event
+from app.naming.model.nacos_errors import InvalidParam
+from app.naming.records.durable_service import DurableService
+from app.naming.records.projection import Projection
+from app.naming.records.record_keys import namespace_key, persistent_key, service_meta_key
+from app.naming.records.record_values import check_record
+from app.naming.records.records import Record, Records
+from app.naming.registry.operations import DeregisterInstance
+from app.naming.registry.registry import Registry
+from app.replication.record_type import RecordCodec
+from app.storage.record_file import RecordFile
+
+WRITER, NAME, ADDRESS = "a:1~1", "g@@s", ("10.0.0.1", 80)
+
+REFUSED = {
+    "dollar": DeregisterInstance("g@@a$b", *ADDRESS),
+    "slash": DeregisterInstance("g@@a/b", *ADDRESS),
+    "star": DeregisterInstance("g@@a*", *ADDRESS),
+    "blank": DeregisterInstance("g@@a b", *ADDRESS),
+    "Chinese": DeregisterInstance("g@@服务", *ADDRESS),
+    "long name": DeregisterInstance("g@@" + "x" * 510, *ADDRESS),
+    "hash at the end": DeregisterInstance(NAME, *ADDRESS, namespace="dev#"),
+    "hashes": DeregisterInstance(NAME, *ADDRESS, namespace="a##b"),
+    "long namespace": DeregisterInstance(NAME, *ADDRESS, namespace="n" * 513),
+    "line in a namespace": DeregisterInstance(NAME, *ADDRESS, namespace="a\nb"),
+    "half a pair in a namespace": DeregisterInstance(NAME, *ADDRESS, namespace="a\ud800b"),
+    "cluster": DeregisterInstance(NAME, *ADDRESS, cluster="a_b"),
+    "long cluster": DeregisterInstance(NAME, *ADDRESS, cluster="c" * 513),
+    "no ip": DeregisterInstance(NAME, "", 80),
+    "long ip": DeregisterInstance(NAME, "h" * 129, 80),
+    "blank in an ip": DeregisterInstance(NAME, "a b", 80),
+    "line in an ip": DeregisterInstance(NAME, "a\u2028b", 80),
+    "no IPv4": DeregisterInstance(NAME, "1.2.3.256", 80),
+    "port": DeregisterInstance(NAME, "10.0.0.1", 70_000),
+}
+
+
+class Node:
+    """The durable parts of a node on a file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file = RecordFile(folder)
+        self.file.open()
+        registry, events = Registry(WRITER), list[Event]()
+        projection = Projection(registry, lambda: 0, events.append)
+        self.records = Records(
+            WRITER, self.file, lambda: 5_000, lambda: 1_000, projection.on_record, check_record=check_record
+        )
+        self.durable = DurableService(self.records, projection, registry, lambda: 0, events.append)
+        self.records.read_disk()
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path)
+
+
+@pytest.mark.parametrize("command", REFUSED.values(), ids=REFUSED.keys())
+def test_a_deregistration_that_members_would_refuse_is_refused_and_leaves_nothing(
+    node: Node, command: DeregisterInstance
+) -> None:
+    with pytest.raises(InvalidParam, match=r"name|Name|'ip'|IPv4|'port'"):
+        node.durable.deregister(command)
+    assert not node.records.all_keys()
+
+
+@pytest.mark.parametrize("ip", ["10.0.0.1", "a\u200bb", "host-\u00ad", "\ufeffhost", "名", "\ue000", "h" * 128, "::1"])
+def test_what_is_acknowledged_is_taken_by_members_and_read_at_a_start(tmp_path: Path, node: Node, ip: str) -> None:
+    node.durable.deregister(DeregisterInstance(NAME, ip, 80))
+    codec, [datum] = RecordCodec(), node.records.datums(node.records.all_keys())
+    assert codec.decode(datum.key, orjson.loads(codec.encode(datum, 1_000, True)), 1_000).version == datum.version
+    node.file.close()
+    assert Node(tmp_path).records.all_keys() == [datum.key]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (service_meta_key("public", "g@@a$b"), None),
+        (persistent_key("public", NAME, "a\nb:80:unknown:DEFAULT"), None),
+        (persistent_key("public", NAME, "x" * 2_000), None),
+        (namespace_key("a b"), None),
+        (namespace_key("dev"), {"name": 1, "description": ""}),
+        (namespace_key("dev"), {"name": "\ud800", "description": ""}),
+        ("rollcall.other.", {}),
+    ],
+)
+def test_no_way_leads_past_the_check(node: Node, key: str, value: dict[str, object] | None) -> None:
+    """Not even for a caller that checked nothing: the store itself refuses."""
+    change: Callable[[object], dict[str, object] | None] = lambda _old: value  # noqa: E731
+    with pytest.raises(InvalidParam):
+        node.records.put_all({key: change}, said=[key], force=True)
+    assert not node.records.all_keys()
+
+
+def test_nothing_is_written_when_one_of_several_is_refused(node: Node) -> None:
+    good = {"name": "dev", "description": ""}
+    with pytest.raises(InvalidParam):
+        node.records.put_all({namespace_key("dev"): lambda _old: good, namespace_key("a b"): lambda _old: good})
+    assert not node.records.all_keys()
+    assert isinstance(node.records, Records)
+    assert not list(node.records.datums([namespace_key("dev")]))
+
+
+def test_a_record_of_a_check_is_read_back(node: Node) -> None:
+    node.records.put_all({namespace_key("dev"): lambda _old: {"name": "dev", "description": ""}})
+    [datum] = node.records.datums([namespace_key("dev")])
+    assert isinstance(datum.value, Record)
