@@ -2,6 +2,7 @@
 
 import logging
 import sqlite3
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -257,7 +258,19 @@ class TestDamaged:
         assert Run(tmp_path, first.wall_ms).load() == []
         assert list(tmp_path.glob("warm.damaged-*"))
 
-    @pytest.mark.parametrize("body", [b"", b"no zlib", b"{no json", "text", 5, None])
+    @pytest.mark.parametrize(
+        "body",
+        [
+            b"",
+            b"no zlib",
+            b"{no json",
+            b"{}",
+            "text",
+            5,
+            None,
+            *map(zlib.compress, (b"[]", b'"version"', b"5", b"null")),
+        ],
+    )
     def test_one_list_that_cannot_be_read_is_left_out_alone(
         self, tmp_path: Path, first: Run, body: object, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -268,9 +281,25 @@ class TestDamaged:
             connection.execute("ALTER TABLE other RENAME TO datum")
             connection.execute("UPDATE datum SET body = ? WHERE key = ?", (body, datum_key("public", SERVICES[1])))
             connection.commit()
+        second = Run(tmp_path, first.wall_ms)
         with caplog.at_level(logging.WARNING):
-            assert ips(Run(tmp_path, first.wall_ms).load()) == [{"10.0.0.0"}, {"10.0.0.2"}]
+            assert ips(second.load()) == [{"10.0.0.0"}, {"10.0.0.2"}]
         assert "is left out" in caplog.text
+        assert second.store.unread == 1
+
+    def test_a_folder_in_which_nothing_can_be_renamed(
+        self, tmp_path: Path, first: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        first.store.close(first.now_ms)
+        (tmp_path / FILE_NAME).write_bytes(b"no database" * 1_000)
+
+        def refuse(_path: Path, _target: Path) -> Path:
+            raise OSError("read-only")
+
+        monkeypatch.setattr(Path, "rename", refuse)
+        with caplog.at_level(logging.WARNING):
+            assert Run(tmp_path, first.wall_ms).load() == []
+        assert "nor renamed" in caplog.text
 
     def test_an_empty_file(self, tmp_path: Path) -> None:
         (tmp_path / FILE_NAME).touch()

@@ -1,5 +1,6 @@
 """Namespaces as a console makes them."""
 
+import json
 import uuid
 from typing import Any
 
@@ -22,6 +23,31 @@ def listed(client: FlaskClient) -> list[Any]:
     assert (found["code"], found["message"]) == (200, None)
     assert isinstance(found["data"], list)
     return found["data"]
+
+
+LOOKALIKES = ["Public", "\uff50ublic", "publi\u0441", "public\u00a0", "pub\u200blic", "DEV", "dev\u00a0"]
+
+
+@pytest.mark.parametrize("name", LOOKALIKES, ids=ascii)
+def test_what_looks_like_another_namespace_cannot_begin(client: FlaskClient, name: str) -> None:
+    assert client.post(NAMESPACES, data={"customNamespaceId": "dev", "namespaceName": "n"}).get_json() is True
+    named = {"namespaceId": name, "serviceName": "s", "ip": "10.0.0.1", "port": "80"}
+    for path, more in (
+        ("/nacos/v1/ns/instance", {}),
+        ("/nacos/v1/ns/instance", {"ephemeral": "false"}),
+        ("/nacos/v2/ns/instance", {}),
+        ("/nacos/v1/ns/service", {}),
+    ):
+        answer = client.post(path, data=named | more)
+        assert answer.status_code == 400, (path, more)
+        assert "'namespaceId' is illegal" in answer.text
+        assert "looks like the namespace" in answer.text
+    beat = {"ip": "10.0.0.1", "port": 80, "cluster": "DEFAULT"}
+    full = client.put("/nacos/v1/ns/instance/beat", data=named | {"beat": json.dumps(beat)})
+    assert full.status_code == 400
+    created = client.post(NAMESPACES, data={"customNamespaceId": name, "namespaceName": "n"})
+    assert created.status_code == 400 or created.text == "false", "the latter says of other characters what Nacos says"
+    assert [one["namespace"] for one in client.get(NAMESPACES).get_json()["data"]] == ["", "dev"]
 
 
 def test_the_public_one_is_always_there(client: FlaskClient) -> None:
