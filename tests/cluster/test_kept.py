@@ -17,7 +17,7 @@ from tests.support.sdk_client import SdkClient, run_client
 NAMES = ("a$b", "a/b", "a*", "*", "a b", "服务", "x" * 513, "providers:com.foo.Outer$Inner:1.0.0:")
 NAMESPACES = ("dev#", "a##b", "#", "n" * 513, "a\nb", "a\u2028b")
 PATHS = ("/v1/ns/instance", "/v1/ns/api", "/v2/ns/instance")
-INPUTS = 120
+INPUTS = 80
 
 
 def deregister(client: Client, path: str, **changed: str) -> tuple[int, bytes]:
