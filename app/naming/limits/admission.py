@@ -166,8 +166,8 @@ class Admission:
         Raises:
             LimitReached: members could not send the list in one call, nor load it.
         """
-        limit = self.limits.body_bytes
-        if limit and limit < (size := metadata_bytes * 5 // 4 + instances * (INSTANCE_BYTES + 2 * name_chars)):
+        limit, size = self.limits.body_bytes, list_bytes(name_chars, instances, metadata_bytes)
+        if 0 < limit < size:
             self.stats.list_bytes += 1
             raise LimitReached(
                 f"refused by {BODY_SETTING}={limit}: the {instances} instances of {what} would have {size} bytes, "
@@ -189,6 +189,11 @@ class Admission:
             f"this server is near its bound of memory ({PREFIX}memoryMb) and takes {what}, please try again later",
             MEMORY_RETRY_S,
         )
+
+
+def list_bytes(name_chars: int, instances: int, metadata_bytes: int) -> int:
+    """About the bytes of a list on its way, rather more: by the name of its service, and what all instances have."""
+    return metadata_bytes * 5 // 4 + instances * (INSTANCE_BYTES + 2 * name_chars)
 
 
 def _refuse(key: str, limit: int, what: str, held: int, more: int = 1) -> NoReturn:

@@ -132,7 +132,8 @@ class Registry:
                 known = old.instance
                 grown = size - metadata_bytes(known.metadata)
                 self.table.admit(command.namespace, command.service, service, 0, grown)
-                self.table.admit_list(command.service, service, 0, grown)
+                if grown > 0:
+                    self.table.admit_list(command.service, service, 0, grown)
             if service is None or not is_listed:
                 service = self.table.open(command.namespace, command.service, now_ms)
             if is_same and known is not None:
@@ -190,7 +191,8 @@ class Registry:
             patched = operations.patch(old.instance, command)
             grown = metadata_bytes(patched.metadata) - metadata_bytes(old.instance.metadata)
             self.table.admit(command.namespace, command.service, service, 0, grown)
-            self.table.admit_list(command.service, service, 0, grown)
+            if grown > 0:
+                self.table.admit_list(command.service, service, 0, grown)
             return self._put(service, key, patched, now_ms, grown)
 
     def set_health(self, service: Service, key: str, healthy: bool, now_ms: int, beat_ms: int | None = None) -> bool:
