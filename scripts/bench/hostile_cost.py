@@ -18,9 +18,9 @@ import select
 import socket
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlencode
@@ -160,11 +160,9 @@ def send_at_once(port: int, data: bytes, count: int) -> None:
             while select.select([opened], [], [], wait_s)[0] and opened.recv(1 << 16):
                 wait_s = SETTLE_S
 
-    threads = [threading.Thread(target=one) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(count) as threads:
+        for _ in range(count):
+            threads.submit(one)
 
 
 def send_wrong_logins(port: int) -> int:
@@ -184,11 +182,9 @@ def send_wrong_logins(port: int) -> int:
                 connection.getresponse().read()
             next(answered)
 
-    threads = [threading.Thread(target=one) for _ in range(WRONG_LOGIN_THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(WRONG_LOGIN_THREADS) as threads:
+        for _ in range(WRONG_LOGIN_THREADS):
+            threads.submit(one)
     return next(answered)
 
 
