@@ -80,7 +80,5 @@ def scrape_rule(call: Call, services: Services) -> AccessRule:
     if not told.metrics_token:
         return PUBLIC if told.metrics_open else admin(Action.READ)
     if not brings_token(told.metrics_token, call.header("authorization")):
-        text = "the metrics need Authorization: Bearer with the token of rollcall.metrics.token"
-        audit_refusal(call, services, text)
-        raise NoRight(text)
+        raise NoRight("the metrics need Authorization: Bearer with the token of rollcall.metrics.token")
     return PUBLIC
