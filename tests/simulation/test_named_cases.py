@@ -12,6 +12,7 @@ from app.replication.instance_list_type import INSTANCE_LIST
 from app.simulation.member.member import SimMember
 from app.simulation.scenarios.rules import change_often
 from app.simulation.scenarios.rules_10_to_17 import members_restart_apart
+from app.simulation.scenarios.rules_of_words import removals_are_late, words_are_repeated
 from app.simulation.scenarios.scenarios import live_randomly, steady_world
 from app.simulation.world import faults
 from app.simulation.world.sim_clients import SimClient
@@ -277,3 +278,15 @@ def test_what_is_said_in_the_name_of_a_run_splits_no_key(seed: int, epochs: int,
         [found] = member.registry.datums([key])
         assert found.value.stored.keys() >= stored.value.stored.keys()
         assert found.version > given
+
+
+@pytest.mark.parametrize("seed", [0, 2, 4, 5, *range(100, 106)])
+def test_what_is_deregistered_on_one_side_soon_after_a_word_on_the_other_is_listed_by_nobody(seed: int) -> None:
+    """Registered at one member at 34.6 s, deregistered at another at 35.0 s, healed at 40 s: it was listed to 64 s."""
+    removals_are_late(seed, SimMember)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_registration_that_repeats_what_its_member_has_is_the_last_word(seed: int) -> None:
+    """Another one, which only the other side of a cut had heard before, was listed after the heal."""
+    words_are_repeated(seed, SimMember)

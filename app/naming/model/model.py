@@ -120,7 +120,8 @@ class StoredInstance:
 
     ``beat_ms`` is written without the lock: one word, the last beat wins. ``version`` is that of the last change,
     ``client_version`` that of the last change by its client or an operator, not by a health check, and ``changed_ms``
-    the time of that: two sides of a partition count versions apart, so the later word is found by time (R14).
+    the time when that was last said: two sides of a partition count versions apart, so the later word is found by time
+    (R14), and a client that repeats its registration says it anew.
     ``last_confirmed_ms`` is the last time at which the instance lived for certain: a received ``beat_ms`` may be too
     late by the time it was under way, which a health check counts in the instance's favour, but a removal does not.
 
@@ -157,12 +158,15 @@ class StoredInstance:
     def carry_beat(self, old: "StoredInstance") -> None:
         """Take the beat of the instance that this one replaced: it may have come after this one was made.
 
-        Who writes a beat looks afterwards whether the instance is still stored; between the two none is lost.
+        So may the repetition of the word that both are of. Who writes a beat looks afterwards whether the instance is
+        still stored; between the two none is lost.
         """
         if old.beat_ms > self.beat_ms:
             self.beat_ms = old.beat_ms
         if old.last_confirmed_ms > self.last_confirmed_ms:
             self.last_confirmed_ms = old.last_confirmed_ms
+        if old.changed_ms > self.changed_ms and old.client_version == self.client_version:
+            self.changed_ms = old.changed_ms
 
     @property
     def shortest_timeout_ms(self) -> int:

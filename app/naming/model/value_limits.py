@@ -15,4 +15,9 @@ INT_MAX = (1 << 31) - 1
 WALL_MS_END = 1 << 53
 """No time of a wall clock is as large: from here on a double does not hold every whole number."""
 AGE_MARGIN_MS = 500
-"""How far a time that another member told may be off, as ages travel: two that differ by less have no order."""
+"""A beat that is heard so shortly after a removal may have been under way before it: it proves no life."""
+WORD_MARGIN_MS = 100
+"""How far the time of a word may be off that another member told, as ages travel: two that differ by less have no order.
+
+An age counts from the send by the sender's clock (R13), so it is off by the time that the quickest report was under way,
+by the drift since that, and by the time in which a large list is encoded: a few ms, on slow links some tens of them."""

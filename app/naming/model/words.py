@@ -1,6 +1,6 @@
 """Which of two words of clients was said later, when two sides of a partition count versions apart (R14)."""
 
-from app.naming.model.value_limits import AGE_MARGIN_MS
+from app.naming.model.value_limits import WORD_MARGIN_MS
 from distro.model.types import Version
 
 
@@ -11,6 +11,6 @@ def is_later_word(mine: Version, mine_ms: int | None, other: Version, other_ms: 
     """
     if mine == other:
         return False
-    if mine_ms is not None and other_ms is not None and abs(mine_ms - other_ms) > AGE_MARGIN_MS:
+    if mine_ms is not None and other_ms is not None and abs(mine_ms - other_ms) > WORD_MARGIN_MS:
         return mine_ms > other_ms
     return mine > other

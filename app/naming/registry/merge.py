@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from app.naming.model.model import NEVER_MS, StoredInstance, Tombstone
-from app.naming.model.value_limits import AGE_MARGIN_MS
+from app.naming.model.value_limits import AGE_MARGIN_MS, WORD_MARGIN_MS
 from app.naming.model.words import is_later_word
 from distro.model.digest import hash_of
 from distro.model.types import NO_VERSION, Version
@@ -85,7 +85,7 @@ def _covers_removal(newer: InstanceList, key: str, tombstone: Tombstone) -> bool
     """Whether ``newer`` has the removal, or a later word of the instance's client: later by time, as in R4."""
     other = newer.tombstones.get(key)
     if other is not None and other.version >= tombstone.version:
-        return tombstone.at_ms <= other.at_ms + AGE_MARGIN_MS
+        return tombstone.at_ms <= other.at_ms + WORD_MARGIN_MS
     one = newer.stored.get(key)
     return one is not None and one.client_version >= tombstone.version and not is_removed_by(one, tombstone)
 
@@ -96,9 +96,21 @@ def is_removed_by(stored: StoredInstance, tombstone: Tombstone) -> bool:
     The later word holds, by time, since two sides of a partition count versions apart; the higher version, where the
     times have no order. An instance with a confirmed beat after the removal stays.
     """
-    if max(stored.changed_ms, stored.last_confirmed_ms) > tombstone.at_ms + AGE_MARGIN_MS:
+    since_ms = stored.changed_ms - tombstone.at_ms
+    if since_ms > WORD_MARGIN_MS or stored.last_confirmed_ms - tombstone.at_ms > AGE_MARGIN_MS:
         return False
-    return stored.changed_ms < tombstone.at_ms - AGE_MARGIN_MS or tombstone.version > stored.client_version
+    return since_ms < -WORD_MARGIN_MS or tombstone.version > stored.client_version
+
+
+def _is_in_doubt(stored: StoredInstance, tombstone: Tombstone) -> bool:
+    """Whether a word and a removal of two members are so close that no clock tells which was later.
+
+    Then the removal counts in a merge: an instance that lives registers again when its next beat is unknown, whereas
+    nobody would remove one that is gone.
+    """
+    is_close = abs(stored.changed_ms - tombstone.at_ms) <= WORD_MARGIN_MS
+    lived_since = stored.last_confirmed_ms - tombstone.at_ms > AGE_MARGIN_MS
+    return is_close and not lived_since and stored.client_version.writer != tombstone.version.writer
 
 
 def merge(ours: InstanceList, theirs: InstanceList, version: Version) -> InstanceList:
@@ -116,7 +128,7 @@ def merge(ours: InstanceList, theirs: InstanceList, version: Version) -> Instanc
         found = tombstones.get(key)
         if found is None:
             stored[key] = one
-        elif not is_removed_by(one, found):
+        elif not (is_removed_by(one, found) or _is_in_doubt(one, found)):
             del tombstones[key]
             stored[key] = one if one.client_version > found.version else _as_of(one, version)
         elif one.client_version > found.version:
@@ -127,7 +139,7 @@ def merge(ours: InstanceList, theirs: InstanceList, version: Version) -> Instanc
 def _later_removal(mine: Tombstone, other: Tombstone, version: Version) -> Tombstone:
     """The tombstone of the higher version, under ``version`` if the other one is of a later removal."""
     best, rest = (mine, other) if mine.version >= other.version else (other, mine)
-    if rest.at_ms <= best.at_ms + AGE_MARGIN_MS:
+    if rest.at_ms <= best.at_ms + WORD_MARGIN_MS:
         return best
     return Tombstone(version, rest.at_ms, max(mine.keep_ms, other.keep_ms), rest.unknown)
 

@@ -26,6 +26,7 @@ from app.naming.model.model import (
     Tombstone,
 )
 from app.naming.model.nacos_errors import InvalidParam
+from app.naming.model.value_limits import WORD_MARGIN_MS
 from app.naming.registry import operations
 from app.naming.registry.guard import shown, vanished
 from app.naming.registry.merge import NO_INSTANCES, InstanceList, covers, is_alike, merge, unknown_to
@@ -37,8 +38,8 @@ from distro.model.types import NO_VERSION, Datum, Merged, Version
 
 SWAP_TRIES_MAX = 20
 TOMBSTONE_SLACK_MS = 60_000
-REMOVED_AGAIN_MS = 1_000
-"""A repeated deregistration of an unknown instance changes nothing for so long."""
+REMOVED_AGAIN_MS = WORD_MARGIN_MS
+"""A repeated deregistration of an unknown instance changes nothing for so long: after it, it is a later word."""
 MADE_BY_REMOVAL_MAX = 10_000
 """Services that only such deregistrations made; beyond it the oldest is forgotten."""
 TOMBSTONE_KEEP_MS_MAX = 3_600_000
@@ -122,8 +123,15 @@ class Registry:
             is_listed = service is not None and not service.dropped and not service.hidden
             is_same = is_listed and old is not None and operations.changes_metadata_alone(old.instance, command)
             if is_same and old is not None and old.instance.metadata == (command.metadata or {}):
-                old.beat_ms = old.last_confirmed_ms = now_ms
-                return None
+                assert service is not None, "it has the instance"
+                if self._alone or service.version.writer == self.writer:
+                    old.beat_ms = old.last_confirmed_ms = old.changed_ms = (
+                        now_ms  # a word, though nothing changes (R14)
+                    )
+                    return None
+                # The word counts against words of the last writer only under a version of this member.
+                self._put(service, key, old.instance, now_ms, 0, differs=True)
+                return _new_tuple(Replaced, (service.key, old.instance, key, True))
             size = metadata_bytes(command.metadata)
             if old is None:
                 known, grown = None, size
@@ -433,7 +441,8 @@ class Registry:
             stored.last_confirmed_ms = old.last_confirmed_ms
             stored.beat_ms = max(stored.beat_ms, old.beat_ms)
             if stored.client_version == old.client_version:
-                stored.changed_ms = old.changed_ms  # not later by the time that the copy was under way
+                if stored.changed_ms <= old.changed_ms + WORD_MARGIN_MS:  # else the client repeated its word (R14)
+                    stored.changed_ms = old.changed_ms  # not later by the time that the copy was under way
                 if stored.version == old.version:
                     stored.version, stored.client_version = old.version, old.client_version
             # What most changes are about is compared first: to compare all fields takes as long as all else here.

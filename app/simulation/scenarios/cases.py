@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from app.simulation.member.member import SimMember
 from app.simulation.member.sim_connections import ConnectedMember
-from app.simulation.scenarios import rules, rules_10_to_17, without, without_10_to_17
+from app.simulation.scenarios import rules, rules_10_to_17, rules_of_words, without, without_10_to_17
 from app.simulation.scenarios.rules import Trial
 
 
@@ -103,6 +103,20 @@ CASES = (
         rules_10_to_17.check_follows_a_cut,
         SimMember,
         without_10_to_17.ChecksSpeak,
+    ),
+    RuleCase(
+        "repeated-words",
+        "R14, a word that is repeated",
+        rules_of_words.words_are_repeated,
+        SimMember,
+        without_10_to_17.RepeatsUnsaid,
+    ),
+    RuleCase(
+        "late-removals",
+        "R15, a removal soon after a word",
+        rules_of_words.removals_are_late,
+        SimMember,
+        without_10_to_17.VagueRemovals,
     ),
     RuleCase(
         "traces",

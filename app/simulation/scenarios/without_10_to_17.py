@@ -1,12 +1,14 @@
 """As ``without``: members that lack one of the rules R10 to R17 each, or a part of it."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from app.naming.health.beat_check import HealthCheckGate
-from app.naming.model.model import NEVER_MS
+from app.naming.model.model import NEVER_MS, StoredInstance, Tombstone
 from app.naming.records.records import Records, Value
+from app.naming.registry.operations import RegisterInstance, key_of
+from app.naming.registry.registry import Replaced
 from app.simulation.member.disk import WatchedRecords
 from app.simulation.member.member import SimMember, SimMembership, WatchedRegistry
 from app.simulation.member.sim_connections import ConnectedMember
@@ -19,6 +21,7 @@ from distro.receive.receive import DistroReceiver
 from distro.receive.version_check import VersionCheck
 
 LONG_MS = 1 << 40
+SECOND_MS = 1_000
 
 
 # --- R10
@@ -183,7 +186,49 @@ class ChecksSpeak(SimMember):
     records_class = CheckedWords
 
 
+class RepeatsUnsaidRegistry(WatchedRegistry):
+    def register(self, command: RegisterInstance, now_ms: int) -> Replaced | None:
+        service = self.table.get(command.namespace, command.service)
+        old = service.stored.get(key_of(command)) if service is not None else None
+        said_ms = old.changed_ms if old is not None else NEVER_MS
+        replaced = super().register(command, now_ms)
+        if replaced is None and old is not None:
+            old.changed_ms = said_ms
+        return replaced
+
+
+class RepeatsUnsaid(SimMember):
+    """R14 off: a registration that repeats what is stored is a beat, and no word."""
+
+    registry_class = RepeatsUnsaidRegistry
+
+
 # --- R15
+
+
+class VagueRegistry(WatchedRegistry):
+    """A merge compares a word and a removal of the same second by their versions."""
+
+    def merge(self, datum: Datum, now_ms: int) -> Merged:
+        service = self.table.find(datum.key)
+        if service is not None:
+            _blur(service.stored.values(), datum.value.tombstones)
+            _blur(datum.value.stored.values(), service.tombstones)
+        return super().merge(datum, now_ms)
+
+
+def _blur(instances: Iterable[StoredInstance], tombstones: Mapping[str, Tombstone]) -> None:
+    """Date these instances as the removals that higher versions outvote, if both are of the same second."""
+    for one in instances:
+        found = tombstones.get(one.instance.key)
+        if found is not None and abs(one.changed_ms - found.at_ms) < SECOND_MS and one.client_version > found.version:
+            one.changed_ms = found.at_ms + SECOND_MS
+
+
+class VagueRemovals(SimMember):
+    """R15 off: of a word and a removal of the same second the higher version counts."""
+
+    registry_class = VagueRegistry
 
 
 class TracelessRegistry(WatchedRegistry):

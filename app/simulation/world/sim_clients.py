@@ -126,6 +126,11 @@ class SimClient(SimCaller):
         self.registered = False
         self._step()
 
+    def repeat(self, revision: int) -> None:
+        """Register once more with the attributes of an earlier time."""
+        self.revision, self.registered = revision, False
+        self._step()
+
     def disappear(self) -> None:
         """Deregister, as often as it takes to be told that it is done."""
         if self.wish is Wish.PRESENT:

@@ -14,7 +14,7 @@ from app.naming.model.events import Event, InstancesChanged, Origin
 from app.naming.model.keys import datum_key
 from app.naming.model.meta import ServiceMeta
 from app.naming.model.model import NEVER_MS, Instance, StoredInstance, Tombstone
-from app.naming.model.value_limits import AGE_MARGIN_MS
+from app.naming.model.value_limits import WORD_MARGIN_MS
 from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import Beat, ChangeMetadata, DeregisterInstance, PatchInstance, RegisterInstance
 from app.naming.registry.registry import Registry
@@ -313,7 +313,7 @@ def test_what_another_writer_took_over_is_known(removed: bool) -> None:
     assert copy.take_change(change).is_known()
 
 
-@pytest.mark.parametrize("later_ms", [AGE_MARGIN_MS + 1, -AGE_MARGIN_MS - 1])
+@pytest.mark.parametrize("later_ms", [WORD_MARGIN_MS + 1, -WORD_MARGIN_MS - 1])
 @pytest.mark.parametrize("is_removed_here", [True, False])
 @pytest.mark.parametrize("is_removed_there", [True, False])
 def test_a_word_about_the_same_instance_that_was_said_later_makes_it_known(

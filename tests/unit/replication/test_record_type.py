@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.naming.model.value_limits import AGE_MARGIN_MS
+from app.naming.model.value_limits import WORD_MARGIN_MS
 from app.naming.records.record_keys import namespace_key, persistent_key, service_meta_key
 from app.naming.records.records import KEEP_REMOVED_MS, Record, Records
 from app.replication.record_type import RECORDS, RecordCodec
@@ -115,7 +115,7 @@ class TestMerge:
         first, second = sides
         for number in range(3):  # a new epoch, and more changes in it
             second.set(f"second {number}")
-        first.wall_ms += AGE_MARGIN_MS + 1
+        first.wall_ms += WORD_MARGIN_MS + 1
         first.set(word)
         assert first.version() < second.version()
         assert not first.records.is_covered(second.datum())
@@ -133,7 +133,7 @@ class TestMerge:
         first, second = sides
         second.set("early")
         second.set("early again")
-        first.wall_ms += AGE_MARGIN_MS + 1
+        first.wall_ms += WORD_MARGIN_MS + 1
         first.set("later")
         begun_again = Side("a:1~2", first.disk, first.wall_ms + 60_000)
         assert not begun_again.records.is_covered(second.datum())
@@ -242,7 +242,7 @@ class TestApply:
         first, second = sides
         second.records.claim_all([KEY], NOW_MS)
         second.set("earlier")
-        first.wall_ms += AGE_MARGIN_MS + 1
+        first.wall_ms += WORD_MARGIN_MS + 1
         first.set("acknowledged, never sent")
         assert first.datum().value.changed < second.datum().value.changed
         returned = Side("a:1~2", first.disk, first.wall_ms)

@@ -98,6 +98,14 @@ def test_an_instance_carries_on_the_later_beats_of_the_one_it_replaced() -> None
         assert (one.beat_ms, one.last_confirmed_ms) == (max(2_000, old[0]), max(1_000, old[1]))
 
 
+@pytest.mark.parametrize(("word", "carried_ms"), [(FIRST, 3_000), (SECOND, 2_000)])
+def test_an_instance_carries_on_the_repetition_of_its_own_word(word: Version, carried_ms: int) -> None:
+    one = StoredInstance(Instance("10.1.0.1", 80), SECOND, 2_000, word)
+    for said_ms in (1_000, 3_000):
+        one.carry_beat(StoredInstance(one.instance, FIRST, 2_000, FIRST, None, said_ms))
+    assert one.changed_ms == carried_ms
+
+
 def test_publications_say_the_same_whenever_they_were_made() -> None:
     one = Instance("10.1.0.1", 80)
     publication = Publication({one.key: one}, False, 1, FIRST)

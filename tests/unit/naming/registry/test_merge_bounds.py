@@ -3,7 +3,7 @@
 import pytest
 
 from app.naming.model.model import NEVER_MS, Instance, Service, StoredInstance, Tombstone
-from app.naming.model.value_limits import AGE_MARGIN_MS
+from app.naming.model.value_limits import AGE_MARGIN_MS, WORD_MARGIN_MS
 from app.naming.registry.guard import GUARD_FROM_INSTANCES, shown, vanished
 from app.naming.registry.merge import InstanceList, covers, is_removed_by, merge
 from distro.model.types import NO_VERSION, Version
@@ -47,7 +47,13 @@ def test_a_removal_after_the_last_word_counts_unless_a_beat_was_certainly_heard_
 @pytest.mark.parametrize("version", [LOW, NEW])
 @pytest.mark.parametrize(
     ("since_ms", "is_removed"),
-    [(-AGE_MARGIN_MS - 1, True), (-AGE_MARGIN_MS, None), (0, None), (AGE_MARGIN_MS, None), (AGE_MARGIN_MS + 1, False)],
+    [
+        (-WORD_MARGIN_MS - 1, True),
+        (-WORD_MARGIN_MS, None),
+        (0, None),
+        (WORD_MARGIN_MS, None),
+        (WORD_MARGIN_MS + 1, False),
+    ],
 )
 def test_the_later_word_counts_and_the_higher_version_where_none_is_later(
     version: Version, since_ms: int, is_removed: bool | None
@@ -95,7 +101,7 @@ def test_a_state_contains_a_removal_by_a_change_of_that_version_or_a_later_one()
     assert covers(both, gone(MIDDLE))
 
 
-@pytest.mark.parametrize(("later_ms", "is_there"), [(AGE_MARGIN_MS, True), (AGE_MARGIN_MS + 1, False)])
+@pytest.mark.parametrize(("later_ms", "is_there"), [(WORD_MARGIN_MS, True), (WORD_MARGIN_MS + 1, False)])
 def test_a_state_lacks_a_removal_that_was_said_later_whatever_its_version(later_ms: int, is_there: bool) -> None:
     """Two sides of a partition count versions apart: the higher one may be of the earlier word."""
     registered = stored(HIGH, HIGH, changed_ms=1_000, confirmed_ms=NEVER_MS)
@@ -113,8 +119,8 @@ def test_of_two_removals_the_later_one_counts() -> None:
 def test_a_removal_of_a_lower_version_that_came_certainly_later_counts_by_its_time(unknown: bool) -> None:
     first = Tombstone(MIDDLE, 3, 70_000, not unknown)
     for late_ms, expected in (
-        (AGE_MARGIN_MS, first),
-        (AGE_MARGIN_MS + 1, Tombstone(NEW, 4 + AGE_MARGIN_MS, 90_000, unknown)),
+        (WORD_MARGIN_MS, first),
+        (WORD_MARGIN_MS + 1, Tombstone(NEW, 4 + WORD_MARGIN_MS, 90_000, unknown)),
     ):
         second = Tombstone(LOW, 3 + late_ms, 90_000, unknown)
         for ours, theirs in ((first, second), (second, first)):
@@ -133,8 +139,27 @@ def test_an_instance_that_outlives_a_later_removal_gets_the_new_version() -> Non
 
 
 def test_an_instance_that_outlives_an_earlier_removal_keeps_its_version() -> None:
-    merged = merge(listed(stored(HIGH)), gone(LOW), NEW)
+    merged = merge(listed(stored(HIGH, beat_ms=WORD_MARGIN_MS + 1)), gone(LOW), NEW)
     assert (merged.tombstones, merged.stored[KEY].version) == ({}, HIGH)
+
+
+@pytest.mark.parametrize("since_ms", [-WORD_MARGIN_MS, 0, WORD_MARGIN_MS])
+def test_in_doubt_a_merge_removes_what_another_member_removed(since_ms: int) -> None:
+    """Who lives registers again with the next beat; who is gone would be listed until it expires."""
+    one = stored(HIGH, beat_ms=WORD_MARGIN_MS + since_ms)
+    assert merge(listed(one), gone(LOW, WORD_MARGIN_MS), NEW) == gone(NEW, WORD_MARGIN_MS)
+
+
+def test_of_one_member_the_higher_version_is_the_later_word() -> None:
+    """It removed the instance, and then took its registration, within the same moment."""
+    removal = InstanceList({}, {KEY: Tombstone(Version(3, 0, HIGH.writer), 5, 90_000)})
+    registered = Version(3, 1, HIGH.writer)
+    assert merge(listed(stored(registered, beat_ms=6)), removal, NEW).stored[KEY].version == registered
+
+
+def test_a_beat_long_enough_after_a_removal_outweighs_a_word_that_is_as_old_as_it() -> None:
+    one = stored(HIGH, beat_ms=AGE_MARGIN_MS + 1, changed_ms=0)
+    assert KEY in merge(listed(one), gone(LOW), NEW).stored
 
 
 def test_a_removal_that_wins_against_a_later_version_gets_a_version_above_both() -> None:

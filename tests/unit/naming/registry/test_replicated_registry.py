@@ -6,7 +6,7 @@ import pytest
 
 from app.naming.model.keys import datum_key
 from app.naming.model.model import NEVER_MS, Instance, Service, StoredInstance, Tombstone
-from app.naming.model.value_limits import AGE_MARGIN_MS
+from app.naming.model.value_limits import AGE_MARGIN_MS, WORD_MARGIN_MS
 from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
@@ -81,13 +81,87 @@ def test_a_copy_proves_no_life_but_what_was_heard_here_stays_heard(registry: Reg
 
 
 def test_a_word_of_the_client_is_dated_by_who_heard_of_it_first(registry: Registry) -> None:
-    """The copy of a known word comes with an age that is longer by the time under way."""
+    """The copy of a known word comes with an age that is shorter by the time under way."""
     key = register(registry, 1, 1_000)
     first, second = Version(1, 0, ME), Version(2, 0, OTHER)
-    for said, changed_ms in ((first, 1_000), (second, 5_000)):
-        one = StoredInstance(Instance("10.1.0.1", 1, service_name=NAME), second, 9_000, said, None, 5_000)
+    told_ms = 1_000 + WORD_MARGIN_MS
+    for said, changed_ms in ((first, 1_000), (second, told_ms)):
+        one = StoredInstance(Instance("10.1.0.1", 1, service_name=NAME), second, 9_000, said, None, told_ms)
         registry.apply(received(second, one), registry.version(KEY), 9_000)
         assert service_of(registry).stored[key].changed_ms == changed_ms
+
+
+@pytest.mark.parametrize(("age_ms", "changed_ms"), [(4_000, 5_000), (8_500, 1_000)])
+def test_a_copy_tells_that_the_client_repeated_its_word(registry: Registry, age_ms: int, changed_ms: int) -> None:
+    """The repetition has no version of its own. One that was said here, and not there, stays."""
+    key = register(registry, 1, 1_000)
+    first, second = Version(1, 0, ME), Version(2, 0, OTHER)
+    one = StoredInstance(Instance("10.1.0.1", 1, service_name=NAME), second, 9_000, first, None, 9_000 - age_ms)
+    registry.apply(received(second, one), first, 9_000)
+    assert service_of(registry).stored[key].changed_ms == changed_ms
+
+
+def test_a_registration_that_repeats_what_is_stored_is_a_word(registry: Registry) -> None:
+    """It is dated, and nothing is sent for it."""
+    key = register(registry, 1, 1_000, v="1")
+    version, revision = registry.version(KEY), service_of(registry).revision
+    assert registry.register(RegisterInstance(NAME, "10.1.0.1", 1, metadata={"v": "1"}), 20_000) is None
+    one = service_of(registry).stored[key]
+    assert (one.changed_ms, one.beat_ms, one.client_version) == (20_000, 20_000, version)
+    assert (registry.version(KEY), service_of(registry).revision) == (version, revision)
+
+
+@pytest.mark.parametrize("owner", [ME, OTHER])
+@pytest.mark.parametrize("claims", [False, True])
+def test_a_word_that_is_repeated_on_one_side_of_a_cut_is_the_later_one(owner: str, claims: bool) -> None:
+    """Both sides have v=1, one is told v=2, and then the other v=1 again: whoever merges, v=1 holds."""
+    sides = {ME: Registry(ME), OTHER: Registry(OTHER)}
+    key = register(sides[owner], 1, 1_000, v="1")
+    [datum] = sides[owner].datums([KEY])
+    copy = sides[OTHER if owner == ME else ME]
+    parts = [replace_stored(one) for one in datum.value.stored.values()]
+    assert copy.apply(received(datum.version, *parts), None, 1_000)
+    for writer, side in sides.items() if claims else ():
+        assert side.claim(KEY, 9_000) is (writer != owner)
+    register(sides[OTHER], 1, 10_000, v="2")
+    register(sides[ME], 1, 20_000, v="1")
+    [mine], [theirs] = list(sides[ME].datums([KEY])), list(sides[OTHER].datums([KEY]))
+    assert not sides[ME].is_covered(theirs), "nobody takes the earlier word for the later one"
+    for side, datum in ((sides[ME], theirs), (sides[OTHER], mine)):
+        assert side.version(KEY) != datum.version
+        side.merge(received(datum.version, *map(replace_stored, datum.value.stored.values())), 40_000)
+        assert service_of(side).stored[key].instance.metadata == {"v": "1"}
+
+
+def replace_stored(one: StoredInstance) -> StoredInstance:
+    """The same instance as another member holds it."""
+    return StoredInstance(
+        one.instance, one.version, one.beat_ms, one.client_version, one.last_confirmed_ms, one.changed_ms
+    )
+
+
+def test_the_repetition_of_a_word_under_the_last_owner_s_version_gets_one_of_this_member(registry: Registry) -> None:
+    """Else the last owner's next word, made on the other side of a cut, would be a later version of the same writer."""
+    other = Registry(OTHER)
+    register(other, 1, 1_000, v="1")
+    [datum] = other.datums([KEY])
+    [one] = datum.value.stored.values()
+    registry.apply(datum, None, 1_000)
+    replaced = registry.register(RegisterInstance(NAME, "10.1.0.1", 1, metadata={"v": "1"}), 20_000)
+    assert replaced is not None
+    assert (replaced.before, replaced.metadata_alone) == (one.instance, True)
+    assert registry.version(KEY) == Version(2, 0, ME)
+    [found] = service_of(registry).stored.values()
+    assert (found.client_version, found.changed_ms) == (Version(2, 0, ME), 20_000)
+
+
+def test_a_node_without_peers_needs_no_version_for_that() -> None:
+    other, alone = Registry(OTHER), Registry(ME, alone=True)
+    register(other, 1, 1_000)
+    [datum] = other.datums([KEY])
+    alone.apply(datum, None, 1_000)
+    assert alone.register(RegisterInstance(NAME, "10.1.0.1", 1, metadata={}), 20_000) is None
+    assert alone.version(KEY) == datum.version
 
 
 def test_a_claim_restarts_the_clocks_once(registry: Registry) -> None:
@@ -237,7 +311,7 @@ def test_a_deregistration_of_an_unknown_instance_removes_it_where_it_is_known(re
     assert service_of(other).stored == {}
 
 
-@pytest.mark.parametrize(("apart_ms", "holds"), [(AGE_MARGIN_MS + 1, "later"), (0, "higher")])
+@pytest.mark.parametrize(("apart_ms", "holds"), [(WORD_MARGIN_MS + 1, "later"), (0, "higher")])
 def test_of_two_sides_words_the_later_one_holds_whatever_its_version(
     registry: Registry, apart_ms: int, holds: str
 ) -> None:
@@ -270,7 +344,7 @@ def test_an_instance_that_beat_after_such_a_deregistration_stays(registry: Regis
     other = Registry(OTHER)
     key = register(other, 1, 1_000)
     registry.remove("public", NAME, key, 10_000)
-    register(other, 1, 10_000 + AGE_MARGIN_MS + 1)
+    register(other, 1, 10_000 + WORD_MARGIN_MS + 1)
     assert registry.merge(next(other.datums([KEY])), 20_000) is not Merged.NOTHING
     assert list(service_of(registry).stored) == [key]
 
@@ -281,7 +355,7 @@ def test_a_deregistration_after_an_expiry_counts_from_its_own_time(registry: Reg
     assert registry.remove("public", NAME, key, 50_000) == KEY
     tombstone = service_of(registry).tombstones[key]
     assert (tombstone.at_ms, tombstone.unknown, tombstone.version) == (50_000, False, registry.version(KEY))
-    assert registry.remove("public", NAME, key, 50_500) is None, "it was just said"
+    assert registry.remove("public", NAME, key, 50_000 + WORD_MARGIN_MS - 1) is None, "it was just said"
 
 
 def test_readers_see_no_service_that_only_such_deregistrations_made(registry: Registry) -> None:
