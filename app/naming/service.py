@@ -232,7 +232,7 @@ class NamingService:
         found = self._table.get(namespace, service)
         self._table.admit(namespace, service, found, 0, grown)
         if grown > 0:
-            self._table.admit_list(service, found, 0, grown)
+            self._table.admission.check_growth(service, found, 0, grown)
 
     def is_listed(self, command: operations.Beat) -> bool:
         """Whether the instance of a beat is known here, so that its beat registers nothing."""

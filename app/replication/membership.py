@@ -27,8 +27,9 @@ from distro.model.types import (
     PeerReport,
 )
 from distro.protocol.protocol import DistroProtocol
+from distro.wire.call_trust import CallSigner, PeerTls
 from distro.wire.deadlines import CallDeadlines
-from distro.wire.peer_calls import CallSigner, PeerTls, call_peer, peer_session
+from distro.wire.peer_calls import call_peer, peer_session
 
 _STARTING, _UP, _DOWN = MemberState.STARTING, MemberState.UP, MemberState.DOWN
 """Asked for with each request; Python 3.11 looks members up in their class slowly."""

@@ -14,6 +14,7 @@ from distro.model.errors import CodecError, RejectedError, TransportError, Unfit
 from distro.model.ports import Clock, DatumCodec
 from distro.model.types import CAPABILITY_GZIP, CAPABILITY_VERSIONS, Datum, Page, Received, Version
 from distro.timing.sliced import dumps_sliced
+from distro.wire.call_trust import CallSigner, PeerTls
 from distro.wire.codec import (
     decode_entries,
     decode_frame,
@@ -26,7 +27,7 @@ from distro.wire.codec import (
     json_object,
 )
 from distro.wire.deadlines import CLOCK_HEADER, DEADLINE_HEADER
-from distro.wire.peer_calls import CallSigner, PeerAnswer, PeerTls, call_peer, peer_session
+from distro.wire.peer_calls import PeerAnswer, call_peer, peer_session
 
 MEMBER_HEADER = "Rollcall-Member"
 """Request header with the sender's address; only members of our own kind send it."""

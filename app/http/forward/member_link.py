@@ -20,7 +20,7 @@ import httptools
 from app.config.addresses import split_address
 from app.http.forward.link_results import Done, Exchange, LinkAnswer, LinkResult, NotAnswered, NotSent
 from app.tls.member_tls import MemberTls
-from distro.wire.peer_calls import Question
+from distro.wire.call_trust import Question
 
 PIPELINED_LINKS = 2
 PIPELINED_LOAD = 64

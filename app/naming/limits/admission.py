@@ -13,6 +13,7 @@ import orjson
 
 from app.naming.limits.limit_stats import LimitStats
 from app.naming.limits.naming_counts import NamingCounts
+from app.naming.model.model import Service
 from app.naming.model.nacos_errors import LimitReached, TooManyRequests
 
 PREFIX = "rollcall.limit."
@@ -173,6 +174,14 @@ class Admission:
                 f"refused by {BODY_SETTING}={limit}: the {instances} instances of {what} would have {size} bytes, "
                 f"{metadata_bytes} of them in their field 'metadata'"
             )
+
+    def check_growth(self, full_name: str, service: Service | None, instances: int, metadata_bytes: int) -> None:
+        """Refuse, as ``check_list`` does, a client's write that adds so much to the instance list of a service."""
+        if service is not None:
+            instances, metadata_bytes = instances + len(service.stored), metadata_bytes + service.stored_bytes
+        limit = self.limits.body_bytes
+        if limit and list_bytes(len(full_name), instances, metadata_bytes) > limit:
+            self.check_list(f"service {full_name}", len(full_name), instances, metadata_bytes)
 
     def check_namespaces(self, created: int) -> None:
         """Refuse to create a namespace where so many were created.

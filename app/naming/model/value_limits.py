@@ -17,7 +17,8 @@ WALL_MS_END = 1 << 53
 AGE_MARGIN_MS = 500
 """A beat that is heard so shortly after a removal may have been under way before it: it proves no life."""
 WORD_MARGIN_MS = 100
-"""How far the time of a word may be off that another member told, as ages travel: two that differ by less have no order.
+"""How far off the time of a word may be that another member told: two words that differ by less have no order.
 
-An age counts from the send by the sender's clock (R13), so it is off by the time that the quickest report was under way,
-by the drift since that, and by the time in which a large list is encoded: a few ms, on slow links some tens of them."""
+Times travel as ages. An age counts from the send by the sender's clock (R13). It is off by the time that the quickest
+report was under way, by the drift since then, and by the time in which a large list is encoded: a few ms, on slow links
+some tens of ms."""

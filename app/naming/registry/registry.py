@@ -141,7 +141,7 @@ class Registry:
                 grown = size - metadata_bytes(known.metadata)
                 self.table.admit(command.namespace, command.service, service, 0, grown)
                 if grown > 0:
-                    self.table.admit_list(command.service, service, 0, grown)
+                    self.table.admission.check_growth(command.service, service, 0, grown)
             if service is None or not is_listed:
                 service = self.table.open(command.namespace, command.service, now_ms)
             if is_same and known is not None:
@@ -200,7 +200,7 @@ class Registry:
             grown = metadata_bytes(patched.metadata) - metadata_bytes(old.instance.metadata)
             self.table.admit(command.namespace, command.service, service, 0, grown)
             if grown > 0:
-                self.table.admit_list(command.service, service, 0, grown)
+                self.table.admission.check_growth(command.service, service, 0, grown)
             return self._put(service, key, patched, now_ms, grown)
 
     def set_health(self, service: Service, key: str, healthy: bool, now_ms: int, beat_ms: int | None = None) -> bool:
@@ -835,7 +835,7 @@ class Registry:
         old = service.retained.get(key) if service is not None else None
         grown = size - (metadata_bytes(old.metadata) if old else 0)
         self.table.admit(command.namespace, command.service, service, 0 if old else 1, grown)
-        self.table.admit_list(command.service, service, 1, size)
+        self.table.admission.check_growth(command.service, service, 1, size)
 
     def _count(self, service: Service, old: StoredInstance | None, new: StoredInstance | None) -> None:
         """Count an instance of the list that came, went or was replaced."""

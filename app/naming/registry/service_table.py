@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import NamedTuple, TypeVar
 
-from app.naming.limits.admission import Admission, Occupancy, list_bytes
+from app.naming.limits.admission import Admission, Occupancy
 from app.naming.limits.naming_counts import NamingCounts
 from app.naming.model.keys import datum_key
 from app.naming.model.meta import ServiceMeta, description_bytes, metadata_bytes
@@ -218,14 +218,6 @@ class ServiceTable:
             is_new,
         )
         self.admission.check(self.counts_held, held, namespace, full_name, instances, metadata_bytes, persistent)
-
-    def admit_list(self, full_name: str, service: Service | None, instances: int, metadata_bytes: int) -> None:
-        """Refuse, as ``Admission.check_list`` does, a client's write that adds so much to an instance list."""
-        if service is not None:
-            instances, metadata_bytes = instances + len(service.stored), metadata_bytes + service.stored_bytes
-        limit = self.admission.limits.body_bytes
-        if limit and list_bytes(len(full_name), instances, metadata_bytes) > limit:
-            self.admission.check_list(f"service {full_name}", len(full_name), instances, metadata_bytes)
 
     def count_stored(self, service: Service, instances: int, metadata_bytes: int) -> None:
         """Count what came to a service's instance list, or went where a number is negative."""

@@ -13,7 +13,7 @@ from app.auth.signed import GRPC, PROOF
 from app.rpc.wire import payload as wire
 from app.rpc.wire.payload import Payload, PayloadError
 from distro.model.errors import RejectedError, TransportError
-from distro.wire.peer_calls import CallSigner
+from distro.wire.call_trust import CallSigner
 
 LOG = logging.getLogger(__name__)
 SETUP_S = 5.0

@@ -19,7 +19,7 @@ from app.rpc.links.link import GrpcLink, LinkClosed
 from app.rpc.wire import payload as wire
 from app.rpc.wire.payload import Payload, PayloadError
 from distro.model.errors import TransportError
-from distro.wire.peer_calls import CallSigner
+from distro.wire.call_trust import CallSigner
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")

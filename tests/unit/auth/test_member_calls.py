@@ -4,7 +4,7 @@ import pytest
 
 from app.auth.member_calls import ALL_MEMBERS, CLIENT, Caller, Unidentified, claims_member
 from app.auth.signed import LATE_MS_MAX, SIGNATURE
-from distro.wire.peer_calls import Question
+from distro.wire.call_trust import Question
 from tests.support.identified import HEADER, NEW, OLD, IdentifiedMember, IdentifiedPair, SentCall
 
 STRANGER = "10.9.9.9"

@@ -19,7 +19,7 @@ from app.http.forward.member_link import (
     MemberLink,
     MemberLinks,
 )
-from distro.wire.peer_calls import Question
+from distro.wire.call_trust import Question
 from tests.support.loops import Asked, MemberServer, SkippingLoop, answer, member_server, run_loop, silent, turns, until
 from tests.support.tiny_server import refusing_address
 
