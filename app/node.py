@@ -35,6 +35,7 @@ from app.http.api.dump_lines import Dumps
 from app.http.api.parse_memo import WriteMemo
 from app.http.api.stats import HttpStats
 from app.http.v1.drain import step_at_all
+from app.limits.answer_budget import part_of_memory
 from app.limits.node_limits import Limits, build_limits
 from app.lookup.last_list import LastList
 from app.lookup.member_lookup import LookupStats, MemberLookup
@@ -71,6 +72,7 @@ from app.naming.records.records import Records
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
 from app.naming.wire.datum_codec import InstanceListCodec
+from app.naming.wire.service_info import ANSWERS_BYTES_MAX
 from app.operator.count_history import CountHistory
 from app.operator.drain_steps import DrainSteps
 from app.operator.engine_page import EnginePage
@@ -365,7 +367,12 @@ def build_domain(settings: Settings, clock: Clock) -> Domain:
         writer=writer,
         notify=notify,
         registry=registry,
-        naming=NamingService(registry, clock.monotonic_ms, notify.publish),
+        naming=NamingService(
+            registry,
+            clock.monotonic_ms,
+            notify.publish,
+            part_of_memory(ANSWERS_BYTES_MAX, limits.memory.bound_bytes),
+        ),
         clients=clients,
         record_file=record_file,
         records=records,
@@ -719,6 +726,7 @@ def build_frontends(
         tls=engine.tls,
         addresses=domain.limits.addresses,
         room=domain.limits.room,
+        answers=domain.limits.answers,
         instruments=instruments,
         metrics=build_metrics(settings, clock, domain, engine, push, counters, instruments, dns),
         wall_ms=clock.wall_ms,
@@ -765,6 +773,7 @@ def build_grpc(
         config_calls=config_calls,
         addresses=domain.limits.addresses,
         room=domain.limits.room,
+        answers=domain.limits.answers,
         instruments=instruments,
         wall_ms=clock.wall_ms,
     )

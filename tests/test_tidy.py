@@ -26,6 +26,7 @@ WHOLE = {
     "app/simulation/member/member_frontend.py": "the way of one call, from the network to its answer",
     "app/simulation/world/checker.py": "all that must hold, over one memory of what was seen",
     "app/naming/wire/datum_codec.py": "the JSON of one datum, written and read: whole, a delta, a claim",
+    "app/http/server/connection.py": "one connection's socket: replies in order, what is not read, and the end",
     "app/rpc/server/transport.py": "one connection's socket: what comes, what is sent, what takes too long",
     "app/rpc/server/http2.py": "the states of one connection: each frame, and what it makes of a stream or of all",
     "app/replication/membership.py": "one view of the others: the list, who calls by it, and the reports that feed it",

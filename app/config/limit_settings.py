@@ -8,7 +8,7 @@ from app.config.settings_keys import Key, whole
 
 @dataclass(frozen=True, slots=True)
 class LimitSettings:
-    """The limits; 0 is none, but for ``connections_per_address`` and ``memory_mb``, where the node finds its own."""
+    """The limits; 0 is none, but for those of connections, memory and answers, which the node finds itself."""
 
     namespaces: int
     services_per_namespace: int
@@ -24,6 +24,7 @@ class LimitSettings:
     writes_per_second_per_address: int
     page_size: int
     memory_mb: int
+    answers_mb: int
 
 
 class LimitRow(NamedTuple):
@@ -90,6 +91,13 @@ ROWS: dict[str, LimitRow] = {
         0,
         "The bound of this process's memory (MiB), near which new services and then new instances are refused; 0 takes "
         "that of the cgroup, and is no bound without one.",
+    ),
+    "answers_mb": LimitRow(
+        0,
+        1 << 20,
+        0,
+        "Answers that are being made, wait, or are not read yet (MiB), over HTTP and gRPC together; a large one more "
+        "is refused. 0 is an eighth of the bound of memory, and at most 64.",
     ),
 }
 """By field of ``LimitSettings``. Zero is no limit, where the purpose says nothing else."""

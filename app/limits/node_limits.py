@@ -4,6 +4,7 @@ from dataclasses import dataclass, fields, replace
 
 from app.config.limit_settings import LimitSettings
 from app.config.settings import Settings
+from app.limits.answer_budget import AnswerBudget, answers_bytes
 from app.limits.client_addresses import AddressTable
 from app.limits.connection_room import ConnectionRoom, build_room
 from app.naming.limits.admission import Admission, MemoryPressure, NamingLimits
@@ -22,11 +23,12 @@ class Limits:
     room: ConnectionRoom
     subscribers: SubscriberTally
     memory: MemoryWatch
+    answers: AnswerBudget
     stats: LimitStats
 
     def counters(self) -> dict[str, int]:
         """The counts of refusals, and the memory, under names of metrics in snake_case."""
-        return self.stats.counters() | self.memory.counters() | self.room.counters()
+        return self.stats.counters() | self.memory.counters() | self.room.counters() | self.answers.counters()
 
 
 def build_limits(settings: Settings) -> Limits:
@@ -38,13 +40,14 @@ def build_limits(settings: Settings) -> Limits:
     def on_memory(level: int) -> None:
         admission.pressure = MemoryPressure(level)
 
-    room = build_room(settings)
+    room, memory = build_room(settings), MemoryWatch(chosen.memory_mb, on_memory)
     return Limits(
         admission=admission,
         addresses=address_table(chosen, room, stats),
         room=room,
         subscribers=SubscriberTally(chosen.subscribers, stats),
-        memory=MemoryWatch(chosen.memory_mb, on_memory),
+        memory=memory,
+        answers=AnswerBudget(answers_bytes(chosen.answers_mb, memory.bound_bytes), stats),
         stats=stats,
     )
 

@@ -133,6 +133,7 @@ COUNTERS: dict[str, CounterInfo] = {
         limit_page_size="Pages cut to the longest one allowed.",
         limit_memory_services="New services refused near the bound of memory.",
         limit_memory_instances="New instances refused near the bound of memory.",
+        limit_answers_mb="Large answers refused, as too many bytes of answers were under way.",
         dns_queries="DNS queries over UDP and TCP, whatever became of them.",
         dns_malformed="DNS queries that were none, dropped or answered so.",
         dns_limited="DNS queries over the rate of their address.",
@@ -168,6 +169,8 @@ COUNTERS: dict[str, CounterInfo] = {
     ),
     "limit_memory_used_bytes": _gauge("limit_memory_used_bytes", "Memory in use, as its bound counts it."),
     "limit_memory_bound_bytes": _gauge("limit_memory_bound_bytes", "The bound of memory; 0 without one."),
+    "answers_bytes": _gauge("answers_bytes", "Bytes of answers that are being made, wait, or are not read yet."),
+    "answers_bytes_max": _gauge("answers_bytes_max", "The most bytes of answers that may be under way."),
     "tls_certificate_ends_s": _gauge(
         "tls_certificate_end_timestamp_seconds", "When the certificate in use ends that ends first; 0 without one."
     ),

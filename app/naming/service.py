@@ -25,7 +25,7 @@ from app.naming.registry import http_publishers, operations
 from app.naming.registry.registry import Registry, Replaced
 from app.naming.registry.service_table import Counts
 from app.naming.registry.union import published_count, view_of
-from app.naming.wire.service_info import QUICK_HOSTS_MAX, ListAnswer, ListAnswers, Variant
+from app.naming.wire.service_info import ANSWERS_BYTES_MAX, QUICK_HOSTS_MAX, ListAnswer, ListAnswers, Variant
 
 _LOCAL = Origin.LOCAL
 """Python 3.11 needs ten times as long to look a member up in its class."""
@@ -51,12 +51,20 @@ def _known(interval_ms: int) -> BeatAnswer:
 class NamingService:
     """The operations of a service registry. Thread-safe."""
 
-    def __init__(self, registry: Registry, monotonic_ms: Callable[[], int], publish: Callable[[Event], None]) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        monotonic_ms: Callable[[], int],
+        publish: Callable[[Event], None],
+        kept_lists_bytes_max: int = ANSWERS_BYTES_MAX,
+    ) -> None:
+        """``kept_lists_bytes_max``: of the v1 lists that are kept; other frontends keep half as much of theirs."""
+        self.kept_lists_bytes_max = kept_lists_bytes_max
         self._registry = registry
         self._table = registry.table
         self._now_ms = monotonic_ms
         self._publish = publish
-        self._answers = ListAnswers()
+        self._answers = ListAnswers(kept_lists_bytes_max)
         self._lists = self._answers.lists  # list queries, the hot path, look here first
         self.drained = DrainedInstances()
         self.on_deregistered: Callable[[str, str], None] = lambda _key, _instance_key: None

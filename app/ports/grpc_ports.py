@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from app.auth.access_control import AccessControl
 from app.auth.member_calls import Callers, MemberAddresses
 from app.config.settings import Settings
+from app.limits.answer_budget import AnswerBudget
 from app.limits.client_addresses import AddressTable
 from app.limits.connection_room import ConnectionRoom
 from app.metrics.instruments import Instruments
@@ -77,6 +78,8 @@ class RpcServices:
     """The addresses of clients, with their connections over HTTP too."""
     room: ConnectionRoom
     """For connections, of all ports."""
+    answers: AnswerBudget
+    """The bytes of answers under way, over HTTP too."""
     instruments: Instruments
     wall_ms: Callable[[], int]
 

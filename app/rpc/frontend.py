@@ -69,6 +69,7 @@ class GrpcFrontend:
             now_ms,
             access=services.access,
             callers=services.callers,
+            answers=services.answers,
         )
         self._stream_rights = StreamRights(
             services.access, self.connections, services.clients, self._end, self.dispatcher.reset
@@ -82,6 +83,8 @@ class GrpcFrontend:
             services.wall_ms,
             self.connections.next_request_id,
             settings.sdk.message_bytes_max - HEADROOM_BYTES,
+            services.naming.kept_lists_bytes_max // 2,
+            services.answers,
         )
         self.subscriptions = GrpcSubscriptions()
         self._pusher = GrpcPusher(self.subscriptions, self._infos, self.connections, now_ms)

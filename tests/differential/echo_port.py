@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
+from app.limits.answer_budget import AnswerBudget
 from app.process.turn_sends import TurnSends
 from app.rpc.server.client_stream import ClientStream
 from app.rpc.server.connections import Connection, Connections
@@ -80,6 +81,7 @@ class EchoPort:
         self.kept_bytes_max = 4 * MESSAGE_BYTES_MAX
         self.kept = KeptBytes(8 * MESSAGE_BYTES_MAX)
         self.unpacked = UnpackedBytes()
+        self.answers = AnswerBudget()
         self.keep_alive_s, self.keep_alive_timeout_s = 7_200.0, 20.0
         self.transports: set[RpcTransport] = set()
         self.calls = 0

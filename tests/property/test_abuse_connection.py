@@ -5,12 +5,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.http.api.call import Reply
-from app.http.server.connection import IDLE_S, REPLY_BYTES_HIGH, UNREAD_S
+from app.http.server.connection import IDLE_S, OUT_BYTES_MAX, UNREAD_S
 from app.http.server.request_reader import BODY_S
 from scripts.chaos.abuse_corpus import RAW
 from tests.support.wire import FakeServer, Wire, chunked, replies_of, request
 
-LARGE = b"x" * (REPLY_BYTES_HIGH + 1)
+LARGE = b"x" * (OUT_BYTES_MAX + 1)
 UPGRADE = ("Connection: upgrade", "Upgrade: h2c")
 WHOLE = [
     request("/hot"),

@@ -19,6 +19,7 @@ from app.http.api.call import Forward, Reply
 from app.http.api.dump_lines import Dumps
 from app.http.api.parse_memo import WriteMemo
 from app.http.api.stats import HttpStats
+from app.limits.answer_budget import AnswerBudget
 from app.limits.client_addresses import AddressTable
 from app.limits.connection_room import ConnectionRoom
 from app.limits.node_limits import naming_limits
@@ -435,6 +436,7 @@ class FakeNode:
     limits: Admission = field(init=False)
     """Refuses by the limits of the settings; its ``stats`` count for ``addresses`` too."""
     room: ConnectionRoom = field(default_factory=ConnectionRoom)
+    answers: AnswerBudget = field(default_factory=AnswerBudget)
     addresses: AddressTable = field(init=False)
     """By this node's clock."""
     later_ms: int = 0

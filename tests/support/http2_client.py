@@ -159,7 +159,10 @@ class ByHand(Heard):
 
     def take(self) -> list[Frame]:
         """Read what the server has to send."""
-        return self.hear(self.server.take_output())
+        data = self.server.take_output()
+        while self.server.go_on():
+            data += self.server.take_output()
+        return self.hear(data)
 
     def answered(self, stream: int) -> Answered:
         self.take()

@@ -23,6 +23,9 @@ class NoSocket:
             self._slow = True
             self._protocol.pause_writing()
 
+    def set_write_buffer_limits(self, *, high: int) -> None:
+        assert high == 1
+
     def read(self) -> None:
         """The other side reads."""
         if self._slow:

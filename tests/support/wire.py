@@ -13,6 +13,7 @@ from app.http.server.connection import HttpConnection
 from app.http.server.header_block import HeaderBlock
 from app.http.server.request_memo import RequestMemo
 from app.http.server.request_reader import Request
+from app.limits.answer_budget import AnswerBudget
 from app.process.turn_sends import TurnSends
 
 DATE = b"Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n\r\n"
@@ -96,6 +97,7 @@ class FakeServer:
     now_s: float = 1_000.0
     date: bytes = DATE
     draining: bool = False
+    answers: AnswerBudget = field(default_factory=AnswerBudget)
     room_bytes: int = 1 << 20
     body_max: int = 100_000
     full: bool = False

@@ -21,6 +21,7 @@ from app.http.api.parse_memo import WriteMemo
 from app.http.api.stats import HttpStats
 from app.http.input.params import Parameters
 from app.http.shapes.described import Described
+from app.limits.answer_budget import AnswerBudget
 from app.limits.client_addresses import AddressTable, ClientAddress
 from app.limits.connection_room import ConnectionRoom
 from app.metrics.instruments import Instruments
@@ -284,6 +285,8 @@ class Services:
     """The addresses of clients, with their connections over gRPC too."""
     room: ConnectionRoom
     """For connections, of all ports."""
+    answers: AnswerBudget
+    """The bytes of answers under way, over gRPC too."""
     instruments: Instruments
     metrics: NodeMetrics
     wall_ms: Callable[[], int]

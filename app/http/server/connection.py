@@ -14,21 +14,24 @@ from app.http.api.call import Reply
 from app.http.server.reply_head import head_of
 from app.http.server.request_queue import RequestQueue, Turns
 from app.http.server.request_reader import IDLE, Refusal, Request, RequestReader, path_of
+from app.limits.answer_budget import AnswerBudget
 from app.limits.client_addresses import ClientAddress
 from app.limits.connection_room import Share
 from app.process.turn_sends import TurnSends
 
-REPLY_BYTES_HIGH = 1 << 18
-"""A client with so many bytes of replies unread has its next requests wait."""
 SOON_BYTES_MAX = 8 * 1024
 """Longer replies took a while to make: they, and those that wait beside them, are sent at once."""
 OUT_BYTES_MAX = 1 << 16
 """Replies to requests that came at once are joined up to so many bytes; larger ones are not copied."""
+UNSENT_BYTES_MAX = 1
+"""In the socket's buffer here, until nothing more is answered; uvloop's TLS takes 0 for always."""
 IDLE_S = 75.0
 """Far longer than the 5 s between two beats. Clients keep a connection for at most a minute."""
 UNREAD_S = 30.0
 UNREAD_BYTES_MIN = 65_536
-"""A client that takes less than this of its waiting replies within ``UNREAD_S`` is cut off."""
+"""A client that takes less than this of its waiting replies within ``UNREAD_S``, and not all, is cut off."""
+SHORT_UNREAD_S = 3.0
+"""The same, while other answers need the room. Members always have ``UNREAD_S``."""
 LINGER_S = 2.0
 """A refused client's further bytes are read for so long: the refusal would else be lost with the connection."""
 
@@ -49,6 +52,7 @@ class Server(Turns, Protocol):
     """The header line that dates replies, with the empty line that ends the head."""
     draining: bool
     sends: TurnSends
+    answers: AnswerBudget
 
     def opened(self, connection: "HttpConnection") -> bytes | None:
         """Count a new connection; None if it may stay, else the answer with which it is closed, perhaps empty."""
@@ -86,9 +90,11 @@ class HttpConnection(asyncio.Protocol):
         "_server",
         "_transport",
         "_unread_bytes",
+        "_unread_counted",
         "_unread_s",
         "_waiting_to_write",
         "address",
+        "at_member",
         "current",
         "has_member_certificate",
         "is_tls",
@@ -113,6 +119,8 @@ class HttpConnection(asyncio.Protocol):
         self.is_tls = self.has_member_certificate = False
         self.address: ClientAddress | None = None
         """That of the client, from ``Server.opened`` on."""
+        self.at_member = False
+        """The address is that of a member."""
         self.current: Request | None = None
         self.out: list[bytes] = []
         self._out_bytes = 0
@@ -122,7 +130,7 @@ class HttpConnection(asyncio.Protocol):
         self._closing_s = 0.0
         self._unread_s = 0.0
         """Since when too much is unread; 0 while it is not."""
-        self._unread_bytes = 0
+        self._unread_bytes = self._unread_counted = 0
         self._waiting_to_write: Callable[[], None] | None = None
 
     # --- called by the loop ------------------------------------------------------------------------
@@ -135,7 +143,8 @@ class HttpConnection(asyncio.Protocol):
         self.is_tls = transport.get_extra_info("ssl_object") is not None
         # Only one that is trusted is ever shown here, and none is asked for without mutual TLS.
         self.has_member_certificate = bool(transport.get_extra_info("peercert"))
-        self._transport.set_write_buffer_limits(high=REPLY_BYTES_HIGH)
+        # Whoever has not taken all replies has its next requests wait, and all that waits is counted.
+        self._transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
         self._queue = RequestQueue(self._server, self._transport, self, self.remote_ip)
         self._reader = self._queue.reader
         refused = self._server.opened(self)
@@ -169,6 +178,7 @@ class HttpConnection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._closing = True
         self._queue.close()
+        self._count_unread(0)
         self._server.closed(self)
         if self._waiting_to_write is not None:
             self._resume()
@@ -180,6 +190,7 @@ class HttpConnection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._unread_s = 0.0
+        self._count_unread(0)
         self._queue.blocked = False
         if self._waiting_to_write is not None:
             self._resume()
@@ -270,10 +281,21 @@ class HttpConnection(asyncio.Protocol):
     def _write(self) -> None:
         out, self.out = self.out, []
         if self._out_bytes > OUT_BYTES_MAX:
-            self._transport.writelines(out)
+            self._write_large(out)
         else:
             self._transport.write(b"".join(out))
         self._out_bytes = 0
+
+    def _write_large(self, out: list[bytes]) -> None:
+        if not self.is_tls:
+            self._transport.writelines(out)
+            return
+        # In one piece, all of it would be encrypted into the buffer of the socket below, of which nothing is known.
+        for part in out:
+            for at in range(0, len(part), OUT_BYTES_MAX):
+                self._transport.write(part[at : at + OUT_BYTES_MAX])
+        if self._unread_s:
+            self._note_unread(self._server.now_s)
 
     # --- the end ---------------------------------------------------------------------------------------
 
@@ -359,8 +381,11 @@ class HttpConnection(asyncio.Protocol):
     def check_time(self, now_s: float) -> None:
         """Cut the connection if its client has taken too long. Called each second."""
         if self._unread_s:
-            if now_s - self._unread_s > UNREAD_S:
-                if self._transport.get_write_buffer_size() > self._unread_bytes - UNREAD_BYTES_MIN:
+            unread = self._transport.get_write_buffer_size()
+            self._count_unread(unread)
+            is_short = self._server.answers.is_short and not self.at_member
+            if now_s - self._unread_s > (SHORT_UNREAD_S if is_short else UNREAD_S):
+                if unread > self._unread_bytes - UNREAD_BYTES_MIN:
                     self._transport.abort()
                 self._note_unread(now_s)
         elif self._queue.busy:
@@ -379,6 +404,17 @@ class HttpConnection(asyncio.Protocol):
 
     def _note_unread(self, now_s: float) -> None:
         self._unread_s, self._unread_bytes = now_s, self._transport.get_write_buffer_size()
+        self._count_unread(self._unread_bytes)
+
+    def _count_unread(self, count: int) -> None:
+        """Count the bytes that wait for the client in the budget of all; cut it off when that is used up."""
+        more, self._unread_counted = count - self._unread_counted, count
+        if not more:
+            return
+        answers = self._server.answers
+        answers.add_always(more)
+        if more > 0 and answers.count - more > answers.bytes_max and not self.at_member:
+            self._transport.abort()
 
     def cut(self) -> None:
         """Close at once, whatever is under way; a stream's ``then`` is called."""

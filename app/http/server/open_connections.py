@@ -44,7 +44,8 @@ class OpenConnections:
             connection.share = self.admit(ip)
         if connection.share is None:
             return b""
-        address = self._services.addresses.connect(ip, Frontend.HTTP, is_exempt=self._is_member(ip))
+        connection.at_member = self._is_member(ip)
+        address = self._services.addresses.connect(ip, Frontend.HTTP, is_exempt=connection.at_member)
         if address is None:
             self._refused()
             return self._too_many_of_address

@@ -130,6 +130,7 @@ class HttpServer:
         self._forms = CallPool("http-form", FORM_THREADS, room)
         self.soon, self.sends = loop.call_soon, TurnSends(loop.call_soon)
         self.stats: HttpStats = services.http
+        self.answers = services.answers
         self._forwarder = LoopForwarder(services, loop)
         services.forwarder.attach(self._forwarder)
         self._beat_sender = BeatSender(services, self._forwarder)
@@ -323,7 +324,7 @@ class HttpServer:
         self, connection: HttpConnection, request: Request, caller: Caller, read: dict[str, Any] | None = None
     ) -> Reply | None:
         pool = self._pool_of(request, caller)
-        run = WsgiRun(self._app, connection, request, self._loop.call_soon_threadsafe)
+        run = WsgiRun(self._app, connection, request, self._loop.call_soon_threadsafe, self.answers)
         environ = make_environ(connection, request, self._address, caller)
         if self._limits_writes:
             environ[ADDRESS] = connection.address

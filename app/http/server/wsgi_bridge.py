@@ -9,12 +9,14 @@ from typing import Any
 
 from app.auth.login_limits import LoginWait
 from app.auth.member_calls import CLIENT, Caller
-from app.http.api.answers import INTERNAL_ERROR
+from app.http.api.answers import INTERNAL_ERROR, error_reply
 from app.http.api.call import AGAIN_MS, CALLER, LOGIN_WAIT, MEMBER_CERTIFICATE, Reply
 from app.http.input.forms import unescape
 from app.http.server.connection import UNREAD_S, HttpConnection
 from app.http.server.reply_head import status_line
 from app.http.server.request_reader import Request, path_of
+from app.limits.answer_budget import LARGE_ANSWER_BYTES, AnswerBudget
+from app.naming.model.nacos_errors import TooManyRequests
 
 CHUNK_SENT_S = 4 * UNREAD_S
 """A thread waits no longer for the loop, which cuts off a client that reads nothing after ``UNREAD_S``."""
@@ -71,8 +73,12 @@ def make_environ(
 class WsgiRun:
     """One request that the application answers. ``run`` is called on a thread of a pool."""
 
-    def __init__(self, app: WsgiApp, connection: HttpConnection, request: Request, call_soon: CallSoon) -> None:
+    def __init__(
+        self, app: WsgiApp, connection: HttpConnection, request: Request, call_soon: CallSoon, answers: AnswerBudget
+    ) -> None:  # fmt: skip
+        """``answers``: counts a large answer until the connection has it."""
         self._app = app
+        self._answers = answers
         self._connection = connection
         self._request = request
         self._call_soon = call_soon
@@ -94,11 +100,35 @@ class WsgiRun:
         else:
             if self._is_stream():
                 self._stream(reply, result)
+            elif len(reply.body) > LARGE_ANSWER_BYTES:
+                self._reply_large(reply, environ[CALLER])
             else:
                 self._on_loop(self._connection.reply, reply)
         finally:
             if (close := getattr(result, "close", None)) is not None:
                 close()
+
+    def _reply_large(self, reply: Reply, caller: Caller) -> None:
+        """Have a large reply sent, or a refusal where there is no room for it; members are never refused."""
+        count, answers = len(reply.body), self._answers
+        if caller.is_member:
+            answers.add_always(count)
+        else:
+            try:
+                answers.claim(count)
+            except TooManyRequests as error:
+                refusal = error_reply(error)
+                self._status = str(refusal.status)
+                self._on_loop(self._connection.reply, refusal)
+                return
+
+        def send() -> None:
+            # The connection counts what its client does not take at once.
+            answers.give_back(count)
+            self._connection.reply(reply)
+
+        if not self._on_loop(send):
+            answers.give_back(count)
 
     def _start_response(self, status: str, headers: list[tuple[str, str]], exc_info: object = None) -> None:
         self._status, self._headers = status, headers

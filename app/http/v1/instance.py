@@ -41,11 +41,12 @@ from app.http.input.read_schemas import BeatRead, DeregisterRead, DetailRead, Li
 from app.http.shapes.described import Described
 from app.http.shapes.instance_shapes import BEAT_REPLY, INSTANCE, INSTANCE_LIST
 from app.http.v1.subscribers import subscribe
+from app.limits.answer_budget import LARGE_ANSWER_BYTES
 from app.naming.model.model import Instance
 from app.naming.records.record_keys import persistent_key, service_meta_key
 from app.naming.registry import operations
 from app.naming.registry.operations import Beat, DeregisterInstance, PatchInstance, RegisterInstance
-from app.naming.wire.service_info import QUICK_HOSTS_MAX, Variant, shown, unknown_service
+from app.naming.wire.service_info import HOST_BYTES, QUICK_HOSTS_MAX, Variant, echo_of, shown, unknown_service
 from distro.model.types import CAPABILITY_WRITES
 
 CODE_OK = 10_200
@@ -312,17 +313,23 @@ def answer_list(call: Call, services: Services, query: ListQuery) -> Answer:
     switches, agent = services.durable.switches, parse_agent(call.agent)
     pushed = subscribe(call, services, query, agent)
     cache_ms = switches.default_push_cache_millis if pushed else switches.default_cache_millis
-    variant = Variant(query.clusters, query.healthy_only, query.is_check, agent.java_since_1_0, query.env, cache_ms)
+    variant = Variant(query.clusters, query.healthy_only, query.is_check, agent.java_since_1_0, cache_ms)
     naming, now_ms = services.naming, services.wall_ms()
     answer = naming.quick_list_answer(query.namespace, query.service, variant)
     if answer is None:
         if call.on_loop and naming.service_view(query.namespace, query.service) is not None:
             return DECLINE
+        services.answers.check(naming.instance_count(query.namespace, query.service) * HOST_BYTES)
         answer = naming.list_answer(query.namespace, query.service, variant)
         if answer is None:
             return Reply(200, unknown_service(query.service, variant), JSON)
-    if answer.is_worth_gzip:
-        if "gzip" in (call.header("accept-encoding") or ""):
-            return Reply(200, answer.zipped(now_ms), JSON, _ZIPPED)
-        return Reply(200, answer.plain(now_ms), JSON, _VARIES)
-    return Reply(200, answer.plain(now_ms), JSON)
+    echo = echo_of(query.clusters, query.env)
+    varies = answer.is_worth_gzip(echo)
+    zips = varies and "gzip" in (call.header("accept-encoding") or "")
+    if answer.size > LARGE_ANSWER_BYTES:
+        services.answers.check(answer.zipped_size if zips else answer.size)
+    if zips:
+        return Reply(200, answer.zipped(now_ms, echo), JSON, _ZIPPED)
+    if varies:
+        return Reply(200, answer.plain(now_ms, echo), JSON, _VARIES)
+    return Reply(200, answer.plain(now_ms, echo), JSON)

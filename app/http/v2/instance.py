@@ -9,6 +9,7 @@ from app.http.shapes.described import BARE_OK, Described
 from app.http.shapes.instance_shapes import UPDATED, V2_INSTANCE, V2_LIST
 from app.http.v1 import instance, instance_batch
 from app.http.v2.envelope import require, result, result_route, wrapped
+from app.naming.wire.service_info import HOST_BYTES
 from app.naming.wire.service_json import service_json
 
 PATH = "/v2/ns/instance"
@@ -65,6 +66,7 @@ def list_instances(call: Call, services: Services) -> Answer:
     clusters = call.parameters.optional("clusterName") or query.clusters
     view = services.naming.service_view(query.namespace, query.service)
     cache_ms = services.durable.switches.default_cache_millis
+    services.answers.check(len(view.instances) * HOST_BYTES if view is not None else 0)
     return result(service_json(query.service, view, clusters, query.healthy_only, cache_ms, services.wall_ms()))
 
 

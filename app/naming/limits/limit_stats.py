@@ -31,6 +31,8 @@ class LimitStats:
     """New services refused near the bound of memory."""
     memory_instances: int = 0
     """New instances of known services refused near the bound of memory."""
+    answers_mb: int = 0
+    """Large answers refused, as too many bytes of answers were under way."""
 
     def cut_page(self, asked: int, allowed: int) -> int:
         """The entries of a page of which ``asked`` were wanted and ``allowed`` may be; one that is cut is counted."""

@@ -3,7 +3,7 @@
 from app.naming.model.switches import SwitchDomain
 from app.naming.push.udp_subscribers import Subscriber
 from app.naming.service import NamingService
-from app.naming.wire.service_info import Variant, unknown_service
+from app.naming.wire.service_info import Variant, echo_of, unknown_service
 
 
 def payload_of(naming: NamingService, subscriber: Subscriber, switches: SwitchDomain, now_ms: int) -> bytes:
@@ -13,8 +13,9 @@ def payload_of(naming: NamingService, subscriber: Subscriber, switches: SwitchDo
         healthy_only=False,
         is_check=False,
         java_agent=subscriber.java,
-        env="",
         cache_ms=switches.default_push_cache_millis,
     )
     answer = naming.list_answer(subscriber.namespace, subscriber.service, variant)
-    return unknown_service(subscriber.service, variant) if answer is None else answer.plain(now_ms)
+    if answer is None:
+        return unknown_service(subscriber.service, variant)
+    return answer.plain(now_ms, echo_of(subscriber.clusters, ""))

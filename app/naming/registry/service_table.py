@@ -294,6 +294,9 @@ class ServiceTable:
                 service = found
                 service.dropped = True
                 service.clusters = {one.instance.cluster_name for one in service.stored.values()}
+                service.clusters |= {
+                    one.cluster_name for one in (*service.persistent.values(), *service.retained.values())
+                }
                 service.clusters |= published_clusters(service)
             self.counts_held.add(namespace, 0, description_bytes(meta) - description_bytes(service.meta))
             service.meta = meta

@@ -1,20 +1,28 @@
 """Rendered lists of services, kept until the service changes: one cache class, and one cache for each renderer."""
 
 from threading import Lock
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, Self, TypeVar
 
 from app.naming.model.model import ServiceView
 
-ECHOED_CHARS_MAX = 256
-"""A list with longer texts of its query in it is not kept: hardly a second client sends the same."""
+SERVICE_PART = 8
+"""The part of a cache that the variants of one service may take, if they are several."""
+VARIANTS_MAX = 32
+"""Of one service: more than the combinations of clusters that a fleet asks for."""
+NO_CLUSTER = ","
+"""In place of clusters of which the service has none; no cluster has this name."""
 
 
 class ListVariant(Protocol):
     """The values that a renderer's list depends on, beside the service. Hashable."""
 
     @property
-    def echoed_chars(self) -> int:
-        """The length of the texts that the list repeats."""
+    def clusters(self) -> str:
+        """The names that a query asks for, with commas between; empty for all."""
+        ...
+
+    def of_clusters(self, clusters: str) -> Self:
+        """The variant with other clusters."""
         ...
 
 
@@ -33,32 +41,78 @@ V = TypeVar("V", bound=ListVariant)
 R = TypeVar("R", bound=RenderedList)
 
 
+def known_clusters(view: ServiceView, clusters: str) -> str:
+    """The clusters that a query asks for and that the service has, sorted; empty for all, ``NO_CLUSTER`` for none."""
+    known = view.clusters
+    if clusters in known and NO_CLUSTER not in clusters:
+        return clusters if len(known) > 1 else ""
+    asked = set(clusters.split(","))
+    asked.discard("")
+    if not asked:
+        return ""
+    found = asked.intersection(known)
+    if len(found) == len(known) > 0:
+        return ""
+    return ",".join(sorted(found)) if found else NO_CLUSTER
+
+
 class RenderedLists(Generic[V, R]):
-    """The latest list of each service and variant, bounded in bytes. Thread-safe: reads take no lock."""
+    """The latest list of each service and variant, bounded in bytes. Thread-safe: reads take no lock.
+
+    Queries that show the same instances share one list: unknown clusters, repetitions and their order make no variant.
+    """
 
     def __init__(self, bytes_max: int, list_bytes_max: int) -> None:
-        """``bytes_max``: of all lists; the oldest goes first. ``list_bytes_max``: a larger list is not kept."""
+        """``bytes_max``: of all lists; the oldest service goes first. ``list_bytes_max``: a larger list is not kept."""
         self._bytes_max = bytes_max
         self._list_bytes_max = list_bytes_max
+        self._service_bytes_max = bytes_max // SERVICE_PART
         self._lock = Lock()
-        self._kept: dict[tuple[str, str, V], R] = {}
-        """By namespace, full name and variant, in the order of rendering."""
+        self._kept: dict[tuple[str, str], tuple[tuple[V, R], ...]] = {}
+        """By namespace and full name, the service that was rendered last at the end, and so are the variants of one."""
         self.kept_bytes = 0
 
     def find(self, view: ServiceView, variant: V) -> R | None:
         """The list of a view, if it is kept."""
-        found = self._kept.get((view.namespace, view.full_name, variant))
-        return found if found is not None and found.revision == view.revision else None
+        kept = self._kept.get((view.namespace, view.full_name))
+        if kept is None:
+            return None
+        if variant.clusters:
+            variant = variant.of_clusters(known_clusters(view, variant.clusters))
+        for one, rendered in kept:
+            if one == variant:
+                return rendered if rendered.revision == view.revision else None
+        return None
 
-    def keep(self, namespace: str, full_name: str, variant: V, rendered: R | None) -> None:
-        """Keep a list in place of an older one, unless it is too large or echoes long texts; None drops the older."""
-        key = (namespace, full_name, variant)
+    def keep(self, view: ServiceView, variant: V, rendered: R) -> None:
+        """Keep a list in place of older ones, unless it is too large."""
+        service = (view.namespace, view.full_name)
+        if variant.clusters:
+            variant = variant.of_clusters(known_clusters(view, variant.clusters))
         with self._lock:
-            if (old := self._kept.pop(key, None)) is not None:
-                self.kept_bytes -= len(old)
-            if rendered is None or len(rendered) > self._list_bytes_max or variant.echoed_chars > ECHOED_CHARS_MAX:
-                return
-            self._kept[key] = rendered
-            self.kept_bytes += len(rendered)
+            before = self._take_out(service)
+            kept = tuple(pair for pair in before if pair[0] != variant and pair[1].revision >= rendered.revision)
+            if len(rendered) <= self._list_bytes_max:
+                kept = (*kept, (variant, rendered))
+            while len(kept) > VARIANTS_MAX or (len(kept) > 1 and _bytes_of(kept) > self._service_bytes_max):
+                kept = kept[1:]
+            if kept:
+                self._kept[service] = kept
+                self.kept_bytes += _bytes_of(kept)
             while self.kept_bytes > self._bytes_max:
-                self.kept_bytes -= len(self._kept.pop(next(iter(self._kept))))
+                self._take_out(next(iter(self._kept)))
+
+    def drop(self, namespace: str, full_name: str) -> None:
+        """Keep nothing of a service, which is gone."""
+        if (namespace, full_name) in self._kept:
+            with self._lock:
+                self._take_out((namespace, full_name))
+
+    def _take_out(self, service: tuple[str, str]) -> tuple[tuple[V, R], ...]:
+        found = self._kept.pop(service, ())
+        self.kept_bytes -= _bytes_of(found)
+        return found
+
+
+def _bytes_of(kept: tuple[tuple[ListVariant, RenderedList], ...]) -> int:
+    return sum([len(rendered) for _, rendered in kept])

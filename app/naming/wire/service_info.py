@@ -23,56 +23,74 @@ GZIP_LEVEL = 1
 """A list of 1,000 hosts: 250 KB become 14 KB in 1.5 ms; level 6 takes four times that for 9 KB."""
 QUICK_HOSTS_MAX = 500
 """A list of so many hosts is rendered, and compressed, in a millisecond or two."""
+HOST_BYTES = 250
+"""Of the JSON of a host with little metadata, from which the room for a list is reckoned before it is made."""
 _TIME_BYTES = 20
 
 
+NO_ECHO = b'"clusters":"","env":""'
+
+
 class Variant(NamedTuple):
-    """The values that a v1 list depends on, beside the service."""
+    """The values that a v1 list depends on, beside the service and the texts that it echoes."""
 
     clusters: str
     healthy_only: bool
     is_check: bool
     java_agent: bool
     """The client is a Java SDK since 1.0.0: names keep their group."""
-    env: str
     cache_ms: int
 
-    @property
-    def echoed_chars(self) -> int:
-        return len(self.clusters) + len(self.env)
+    def of_clusters(self, clusters: str) -> "Variant":
+        return self._replace(clusters=clusters)
+
+
+def echo_of(clusters: str, env: str) -> bytes:
+    """The JSON of the texts that a list repeats as they were asked for."""
+    return orjson.dumps({"clusters": clusters, "env": env})[1:-1] if clusters or env else NO_ECHO
 
 
 class ListAnswer:
-    """The v1 JSON of one state of a service and one variant, but for ``lastRefTime``."""
+    """The v1 JSON of one state of a service and one variant, but for ``lastRefTime`` and the echoed texts."""
 
-    __slots__ = ("_head", "_tail", "_zipped", "revision")
+    __slots__ = ("_end", "_head", "_middle", "_zipped", "revision", "size")
 
-    def __init__(self, revision: int, head: bytes, tail: bytes) -> None:
+    def __init__(self, revision: int, head: bytes, middle: bytes, end: bytes) -> None:
+        """``head``: before the time. ``middle``: from there to the echoed texts. ``end``: behind these."""
         self.revision = revision
         self._head = head
-        self._tail = tail
-        """Empty: the answer has no time in it."""
+        self._middle = middle
+        """Empty: the answer has no time in it, and echoes nothing."""
+        self._end = end
         self._zipped: ZippedHead | None = None
+        self.size = len(head) + len(middle) + len(end)
+        """The bytes of the answer without the texts that it echoes."""
 
     def __len__(self) -> int:
-        """The bytes that it takes up without its gzip, at the most."""
-        return len(self._head) + len(self._tail) + ANSWER_OVERHEAD_BYTES
+        """The bytes that it takes up, at the most: its gzip may be as long."""
+        return self.size + (len(self._head) if len(self._head) >= GZIP_FROM_BYTES else 0) + ANSWER_OVERHEAD_BYTES
 
     @property
-    def is_worth_gzip(self) -> bool:
+    def zipped_size(self) -> int:
+        """The bytes of its gzip, about; those of the answer as long as it is not compressed."""
+        return self.size if self._zipped is None else len(self._zipped.packed)
+
+    def is_worth_gzip(self, echo: bytes) -> bool:
         """Whether the answer is long enough for gzip, and its part after the time fits a stored block."""
-        return len(self._head) >= GZIP_FROM_BYTES and len(self._tail) + _TIME_BYTES <= STORED_BYTES_MAX
+        if len(self._head) < GZIP_FROM_BYTES:
+            return False
+        return _TIME_BYTES + len(self._middle) + len(echo) + len(self._end) <= STORED_BYTES_MAX
 
-    def plain(self, now_ms: int) -> bytes:
-        """The JSON, dated ``now_ms`` (wall time)."""
-        return b"%b%d%b" % (self._head, now_ms, self._tail) if self._tail else self._head
+    def plain(self, now_ms: int, echo: bytes = NO_ECHO) -> bytes:
+        """The JSON, dated ``now_ms`` (wall time), with the texts to echo as ``echo_of`` gives them."""
+        return b"%b%d%b%b%b" % (self._head, now_ms, self._middle, echo, self._end) if self._middle else self._head
 
-    def zipped(self, now_ms: int) -> bytes:
+    def zipped(self, now_ms: int, echo: bytes = NO_ECHO) -> bytes:
         """The gzip of ``plain``. Only for an answer that ``is_worth_gzip``."""
         zipped = self._zipped
         if zipped is None:
             zipped = self._zipped = ZippedHead.of(self._head, GZIP_LEVEL)
-        return zipped.with_end(b"%d%b" % (now_ms, self._tail))
+        return zipped.with_end(b"%d%b%b%b" % (now_ms, self._middle, echo, self._end))
 
 
 class ListAnswers:
@@ -93,7 +111,7 @@ class ListAnswers:
 
     def _render(self, view: ServiceView, variant: Variant) -> ListAnswer:
         rendered = ListAnswer(view.revision, *_render(view, variant))
-        self.lists.keep(view.namespace, view.full_name, variant, rendered)
+        self.lists.keep(view, variant, rendered)
         return rendered
 
 
@@ -102,29 +120,23 @@ def unknown_service(full_name: str, variant: Variant) -> bytes:
     return orjson.dumps({"name": full_name, "clusters": variant.clusters, "cacheMillis": variant.cache_ms, "hosts": []})
 
 
-def _render(view: ServiceView, variant: Variant) -> tuple[bytes, bytes]:
-    """The answer before and after the value of ``lastRefTime``; the second part is empty for an answer without it."""
+def _render(view: ServiceView, variant: Variant) -> tuple[bytes, bytes, bytes]:
+    """The parts of a ``ListAnswer``."""
     asked = {name for name in variant.clusters.split(",") if name}
     chosen = [one for one in view.instances if not asked or one.cluster_name in asked]
     if chosen and variant.is_check:
-        return b"{}", b""
+        return b"{}", b"", b""
     hosts = _hosts(chosen, view.protect_threshold, variant)
     before = {
         "dom": view.full_name if variant.java_agent else short_name_of(view.full_name),
         "name": view.full_name,
         "cacheMillis": variant.cache_ms,
     }
-    after: dict[str, Any] = {
-        "checksum": _digest(view, hosts),
-        "useSpecifiedURL": False,
-        "clusters": variant.clusters,
-        "env": variant.env,
-    }
-    if not chosen:
-        after["hosts"] = []
-    after["metadata"] = shown(view.metadata)
+    middle = b"," + orjson.dumps({"checksum": _digest(view, hosts), "useSpecifiedURL": False})[1:-1] + b","
+    end: dict[str, Any] = {} if chosen else {"hosts": []}
+    end["metadata"] = shown(view.metadata)
     begin = b'{"hosts":[' + b",".join(hosts) + b"]," if chosen else b"{"
-    return begin + orjson.dumps(before)[1:-1] + b',"lastRefTime":', b"," + orjson.dumps(after)[1:]
+    return begin + orjson.dumps(before)[1:-1] + b',"lastRefTime":', middle, b"," + orjson.dumps(end)[1:]
 
 
 def by_health(chosen: Sequence[Instance], protect_threshold: float) -> tuple[Sequence[Instance], Sequence[Instance]]:
@@ -189,5 +201,6 @@ def _digest(view: ServiceView, hosts: list[bytes]) -> str:
     """The ``checksum`` of an answer: it changes with the hosts. Clients compare it with an earlier one at most."""
     digest = hashlib.md5(usedforsecurity=False)
     digest.update(repr((view.full_name, view.clusters, view.protect_threshold, len(view.instances))).encode())
-    digest.update(b"".join(sorted(hosts)))  # each member has an order of its own
+    for one in sorted(hosts):  # each member has an order of its own
+        digest.update(one)
     return digest.hexdigest()

@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from typing import Any, TypeVar
 
 from app.auth.access_rules import READ, WRITE, Target, naming
+from app.limits.answer_budget import LARGE_ANSWER_BYTES
 from app.metrics.audit_trail import Actor, acting_as
 from app.naming.clients.client_model import ServiceKey
 from app.naming.clients.clients import CLUSTERS_CHARS_MAX
@@ -27,7 +28,7 @@ from app.ports.grpc_ports import RpcServices
 from app.rpc.sdk.service_messages import InfoVariant, ServiceInfos
 from app.rpc.sdk.subscriptions import GrpcSubscriptions
 from app.rpc.server.connections import Connection
-from app.rpc.server.dispatcher import GrpcRequest, GrpcRoute, WholeAnswer
+from app.rpc.server.dispatcher import GrpcRequest, GrpcRoute
 from app.rpc.server.grpc_messages import MESSAGE_BYTES_MAX
 from app.rpc.server.known_messages import KnownMessage
 from app.rpc.wire import payload as wire
@@ -35,9 +36,11 @@ from app.rpc.wire.payload import success
 
 T = TypeVar("T")
 REGISTER, DEREGISTER, BATCH = "registerInstance", "deregisterInstance", "batchRegisterInstance"
-REGISTERED = WholeAnswer(wire.encode_json("InstanceResponse", success(type=REGISTER)))
+REGISTERED = wire.encode_json("InstanceResponse", success(type=REGISTER))
 QUERY_ANSWER = "QueryServiceResponse"
 QUERY_HEAD = b'{"resultCode":200,"errorCode":0,"success":true,"serviceInfo":'
+SUBSCRIBE_ANSWER = "SubscribeServiceResponse"
+SUBSCRIBE_HEAD = b'{"resultCode":200,"errorCode":0,"message":"success","success":true,"serviceInfo":'
 INSTANCE_BYTES_MAX = 524_288
 """Of a request with one instance: its metadata may have 65,536 characters, each of them escaped."""
 BATCH_BYTES_PER_VALUE = 6
@@ -77,7 +80,7 @@ class NamingHandlers:
             ),
             "ServiceQueryRequest": GrpcRoute(self.query, QUERY_ANSWER, naming(READ), self.query_again),
             "ServiceListRequest": GrpcRoute(self.list, "ServiceListResponse", naming(READ, Target.GROUP)),
-            "SubscribeServiceRequest": GrpcRoute(self.subscribe, "SubscribeServiceResponse", naming(READ)),
+            "SubscribeServiceRequest": GrpcRoute(self.subscribe, SUBSCRIBE_ANSWER, naming(READ)),
         }
 
     def stop(self) -> None:
@@ -170,13 +173,13 @@ class NamingHandlers:
         if request.known is not None:
             request.known.memo = (key, variant)
         info = await self._infos.get(key, variant)
-        return QUERY_HEAD + info.json(self._infos.now_ms()) + b"}"
+        return self._infos.answer(info, QUERY_ANSWER, QUERY_HEAD, variant.clusters)
 
     def query_again(self, _connection: Connection, known: KnownMessage) -> bytes | None:
         """The answer to a query of a service whose present state is rendered, or None."""
-        if known.memo is None or (info := self._infos.kept(*known.memo)) is None:
+        if known.memo is None or (info := self._infos.kept(*known.memo)) is None or info.size > LARGE_ANSWER_BYTES:
             return None
-        return wire.encode(QUERY_ANSWER, QUERY_HEAD + info.json(self._infos.now_ms()) + b"}")
+        return self._infos.answer(info, QUERY_ANSWER, QUERY_HEAD, known.memo[1].clusters)
 
     async def subscribe(self, request: GrpcRequest) -> bytes:
         """Subscribe the connection to a service, or unsubscribe it; answer with the service's instances."""
@@ -192,8 +195,7 @@ class NamingHandlers:
             self._services.clients.unsubscribe(connection.id, *key)
             self._subscriptions.unsubscribe(connection.id, key)
         info = await self._infos.get(key, InfoVariant(clusters))
-        head = b'{"resultCode":200,"errorCode":0,"message":"success","success":true,"serviceInfo":'
-        return head + info.json(self._infos.now_ms()) + b"}"
+        return self._infos.answer(info, SUBSCRIBE_ANSWER, SUBSCRIBE_HEAD, clusters)
 
     async def list(self, request: GrpcRequest) -> Mapping[str, Any]:
         """A page of the sorted service names of a group; the first page is 1, and lower numbers mean it too."""

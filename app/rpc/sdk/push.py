@@ -7,12 +7,15 @@ from contextlib import suppress
 from dataclasses import replace
 
 from app.naming.clients.client_model import ServiceKey
+from app.naming.model.nacos_errors import TooManyRequests
 from app.naming.push.udp_subscribers import PushState
 from app.rpc.sdk.service_messages import InfoVariant, ServiceInfos, TooLarge
 from app.rpc.sdk.subscriptions import GrpcSubscriptions
 from app.rpc.server.connections import Connection, Connections
 
 LOG = logging.getLogger(__name__)
+NO_ROOM_MS = 200
+"""Until a push is tried again that had no room beside the answers under way."""
 WRITERS_PER_TURN = 8
 """Clients whose message begins to be written in one turn of the loop, at some 0.15 ms each."""
 
@@ -97,24 +100,28 @@ class GrpcPusher:
     async def take_pending(self, connection: Connection, key: ServiceKey) -> bytes | None:
         """The push of a service's present state to a client.
 
-        None when the client unsubscribed, has been shown the same, or the message is too large.
+        None when the client unsubscribed, has been shown the same, or the message is too large. One that has no room
+        waits for its client once more.
         """
         one = self._subscriptions.find(connection.id, key)
         if one is None:
             return None
         try:
             info = await self._infos.get(key, InfoVariant(one.clusters))
+            content = info.content(one.clusters)
+            if self._subscriptions.find(connection.id, key) is not one or not self._subscriptions.is_news(one, content):
+                return None
+            message = self._infos.push(info, one.clusters)
         except TooLarge as error:
             LOG.warning("a push to %s is left out: %s", connection.id, error)
             return None
-        if self._subscriptions.find(connection.id, key) is not one or not self._subscriptions.is_news(
-            one, info.content
-        ):
+        except TooManyRequests:
+            asyncio.get_running_loop().call_later(NO_ROOM_MS / 1_000, _wait_again, connection, key)
             return None
-        self._subscriptions.sent(one, info.request_id, info.content, self._now_ms())
+        self._subscriptions.sent(one, info.request_id, content, self._now_ms())
         self.on_pushed(*key)
         self._schedule()
-        return info.message(self._infos.now_ms())
+        return message
 
     def _turn(self) -> None:
         self._awake = False  # before both are read: a later event wakes again
@@ -155,3 +162,8 @@ class GrpcPusher:
                     await asyncio.sleep(0)
         finally:
             self._sending = None
+
+
+def _wait_again(connection: Connection, key: ServiceKey) -> None:
+    if not connection.is_gone:
+        connection.add_pending(key)

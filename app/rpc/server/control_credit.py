@@ -1,5 +1,7 @@
 """What a connection may cost beside its calls: a credit for frames that carry none, and bytes that are kept for it."""
 
+from typing import Protocol
+
 CREDIT_MAX = 1_000.0
 """Control frames at once: some 5 ms of this node."""
 CREDIT_PER_S = 50.0
@@ -10,6 +12,37 @@ OF_SENT_FRAME = 4.0
 """Given for each DATA frame that is sent, which the client may answer by WINDOW_UPDATE twice and a PING."""
 OF_RESET = 10.0
 """Of a stream whose call is not answered: it takes back what its message gave. Clients give up calls, but not all."""
+
+
+class Budget(Protocol):
+    """Bytes of answers, of all connections and ports."""
+
+    def add(self, count: int) -> bool:
+        """Count so many more, or fewer below 0; False, and nothing is counted, when there is no room."""
+        ...
+
+    def give_back(self, count: int) -> None:
+        """Count so many fewer."""
+        ...
+
+
+class CountedAnswer(bytes):
+    """The message of a large answer, counted in the budget for as long as anything refers to it.
+
+    All clients that get the same object share its cost: it counts once.
+    """
+
+    _budget: Budget
+
+    @classmethod
+    def of(cls, message: bytes, budget: Budget) -> "CountedAnswer":
+        """Wrap bytes that the budget has counted."""
+        made = cls(message)
+        made._budget = budget
+        return made
+
+    def __del__(self) -> None:
+        self._budget.give_back(len(self))
 
 
 class ControlCredit:
@@ -41,7 +74,7 @@ class KeptBytes:
 
     __slots__ = ("_bytes_max", "_whole", "count")
 
-    def __init__(self, bytes_max: int, whole: "KeptBytes | None" = None) -> None:
+    def __init__(self, bytes_max: int, whole: "KeptBytes | Budget | None" = None) -> None:
         self._bytes_max = bytes_max
         self._whole = whole
         self.count = 0

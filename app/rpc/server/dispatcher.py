@@ -11,6 +11,7 @@ import orjson
 from app.auth.access_control import AccessControl
 from app.auth.access_rules import PUBLIC, AccessRule, Action, Scope
 from app.auth.member_calls import Caller, Callers, Unidentified
+from app.limits.answer_budget import LARGE_ANSWER_BYTES, AnswerBudget
 from app.metrics.request_stats import OK, RequestStats
 from app.naming.clients.client_model import ClientInfo
 from app.naming.clients.clients import Clients
@@ -22,6 +23,7 @@ from app.process.open_files import CONNECTIONS_MAX
 from app.rpc.links.link import OWN_KIND_ABILITY
 from app.rpc.links.links import MEMBER_LABEL
 from app.rpc.server.connections import LABELS_CHARS_MAX, Connection, Connections
+from app.rpc.server.control_credit import CountedAnswer
 from app.rpc.server.grpc_messages import ANYBODYS_BYTES_MAX
 from app.rpc.server.known_messages import KnownMessage, KnownMessages
 from app.rpc.server.limits import LimitRule
@@ -50,14 +52,8 @@ class GrpcRequest(NamedTuple):
     """The message, where a handler may note something for its next time."""
 
 
-class WholeAnswer(bytes):
-    """A message as it goes over the wire, of an answer that is always the same."""
-
-    __slots__ = ()
-
-
 Handler = Callable[[GrpcRequest], Awaitable[Mapping[str, Any] | bytes]]
-"""Returns the fields of the answer, these as JSON, or a whole answer. Raises NacosError for a refusal."""
+"""Returns the fields of the answer, or its whole message. Raises NacosError for a refusal."""
 Quick = Callable[[Connection, KnownMessage], bytes | None]
 """Returns the message of the answer to what came before, from what is kept; None has the handler called. No effects."""
 
@@ -96,12 +92,13 @@ class Dispatcher:
     def __init__(
         self, connections: Connections, cluster: PeerDirectory, clients: Clients, rule: Callable[[], LimitRule],
         now_ms: Callable[[], int], connections_max: int = CONNECTIONS_MAX, access: AccessControl | None = None,
-        callers: Callers | None = None,
+        callers: Callers | None = None, answers: AnswerBudget | None = None,
     ) -> None:  # fmt: skip
         """``connections_max``: registered connections of all kinds; the rule file limits those of SDKs further.
 
-        ``callers``: tells who a member is; without it the address does.
+        ``callers``: tells who a member is; without it the address does. ``answers``: counts large ones.
         """
+        self.answers = answers or AnswerBudget()
         self._callers = callers or Callers(None, "", now_ms, cluster)
         self._connections_max = connections_max
         self._connections = connections
@@ -256,6 +253,10 @@ class Dispatcher:
         begun_s, code = perf_counter(), OK
         try:
             answer = await route.handler(request)
+            message = answer if isinstance(answer, bytes) else wire.encode_json(route.answer_type, answer)
+            if len(message) > LARGE_ANSWER_BYTES and type(message) is not CountedAnswer:
+                return self._counted(message, request.connection)
+            return message
         except ClientGone as error:
             code = wire.CLIENT_GONE
             return wire.error_response(code, error.text)
@@ -268,9 +269,18 @@ class Dispatcher:
             return wire.error_response(code, "internal error, see the server's log")
         finally:
             self.requests.of_loop("", kind).add(code, perf_counter() - begun_s)
-        if isinstance(answer, WholeAnswer):
-            return answer
-        return wire.encode(route.answer_type, answer if isinstance(answer, bytes) else orjson.dumps(answer))
+
+    def _counted(self, message: bytes, connection: Connection) -> CountedAnswer:
+        """A large message, counted as long as it is kept; what members ask for is never refused.
+
+        Raises:
+            TooManyRequests: it has no room.
+        """
+        if connection.is_member:
+            self.answers.add_always(len(message))
+        else:
+            self.answers.claim(len(message))
+        return CountedAnswer.of(message, self.answers)
 
     def _trace(self, connection: Connection, message: Payload) -> None:
         traced = self._rule().traced_ips
@@ -391,8 +401,8 @@ class Dispatcher:
                 self._clients.disconnect(client_id)
 
 
-HEALTHY = WholeAnswer(wire.encode_json("HealthCheckResponse", wire.success()))
+HEALTHY = wire.encode_json("HealthCheckResponse", wire.success())
 
 
-async def _healthy(_asked: GrpcRequest) -> WholeAnswer:
+async def _healthy(_asked: GrpcRequest) -> bytes:
     return HEALTHY

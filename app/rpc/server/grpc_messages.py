@@ -155,6 +155,6 @@ class MessageReader:
         return plain
 
 
-def framed(message: bytes) -> bytes:
-    """A message with its prefix, not packed."""
-    return b"\x00" + U32.pack(len(message)) + message
+def prefix_of(message: bytes) -> bytes:
+    """The prefix of a message that is not packed."""
+    return b"\x00" + U32.pack(len(message))

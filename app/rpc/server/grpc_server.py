@@ -28,9 +28,9 @@ CALLS_MAX = 4_096
 STREAMS_MAX = 256
 """Calls and streams of one connection at once."""
 KEPT_BYTES_MAX = 256 << 20
-"""Of requests in half and of replies that wait, of all connections of a port."""
+"""Of requests in half, of all connections of a port; replies that wait are of the budget for answers."""
 KEPT_MESSAGES_MAX = 4
-"""Of the largest: the same, of one connection."""
+"""Of the largest: requests in half of one connection, and as much of its replies that wait."""
 BACKLOG = 1_024
 SWEEP_S = 0.5
 SWEEPS = 8
@@ -56,6 +56,7 @@ class RpcServer:
         connections: Connections, dispatcher: Dispatcher, take_pending: TakePending, share: Share,
     ) -> None:  # fmt: skip
         """``certificate``: plain for None. ``share``: counts the sockets of this port, with a setup or without."""
+        self.answers = dispatcher.answers
         self._host = host
         self._port = port
         self._certificate = certificate

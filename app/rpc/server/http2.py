@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from app.rpc.server import header_blocks
-from app.rpc.server.control_credit import OF_MESSAGE, OF_RESET, OF_SENT_FRAME, ControlCredit, KeptBytes
+from app.rpc.server.control_credit import OF_MESSAGE, OF_RESET, OF_SENT_FRAME, ControlCredit, CountedAnswer, KeptBytes
 from app.rpc.server.grpc_messages import (
     INTERNAL,
     RESOURCE_EXHAUSTED,
@@ -36,7 +36,7 @@ from app.rpc.server.grpc_messages import (
     MessageFault,
     MessageReader,
     MessageSizes,
-    framed,
+    prefix_of,
 )
 from app.rpc.server.header_blocks import REPLY_HEAD, TRAILERS_OK, HeaderReader, MalformedBlock, RequestHead, trailers
 from app.rpc.server.http2_frames import (
@@ -79,7 +79,7 @@ from app.rpc.server.http2_frames import (
     unpadded,
     window_update,
 )
-from app.rpc.server.reply_queue import Outgoing, ReplyQueue
+from app.rpc.server.reply_queue import OUT_BYTES_MAX, Outgoing, ReplyQueue
 
 FRAMES_PER_STEP = 16
 """Read in one step: with their calls a millisecond or so."""
@@ -203,11 +203,12 @@ class Http2Server:
 
     def __init__(
         self, limits: Http2Limits, unary: bytes, bidi: bytes, kept: KeptBytes, now_s: float,
-        bounds: MessageSizes | None = None,
+        bounds: MessageSizes | None = None, kept_replies: KeptBytes | None = None,
     ) -> None:  # fmt: skip
-        """``unary``, ``bidi``: the paths of the two methods. ``kept``: counts the bytes of halves and of replies.
+        """``unary``, ``bidi``: the paths of the two methods. ``kept``: counts the bytes of halves.
 
-        ``bounds``: those of each message, tighter than ``limits``; None for none.
+        ``bounds``: those of each message, tighter than ``limits``; None for none. ``kept_replies``: counts the bytes of
+        replies; ``kept`` for None.
         """
         self._limits = limits
         self._bounds = bounds
@@ -224,7 +225,7 @@ class Http2Server:
         self._closed = array("i")
         """Streams that are closed, the latest last, those negative that this side closed: 300 bytes of an idle
         connection, of which a dict would take 4 KB."""
-        self._replies = ReplyQueue(kept)
+        self._replies = ReplyQueue(kept if kept_replies is None else kept_replies)
         self._last_id = 0
         self._window = CONNECTION_WINDOW
         self._stream_window = DEFAULT_WINDOW
@@ -786,7 +787,37 @@ class Http2Server:
             self._replies.frames_sent = 0
         out = b"".join(self._out)
         self._out.clear()
+        self._replies.room = OUT_BYTES_MAX
         return out
+
+    def go_on(self) -> bool:
+        """Frame more of the replies that wait, as ``take_output`` has made room; whether there are bytes to send."""
+        if self._replies.may_send:
+            self._flush()
+        return bool(self._out)
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether replies wait that may leave as soon as there is room for them."""
+        return self._replies.may_send
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as many bytes are to be sent as should be at once."""
+        return self._replies.room <= 0
+
+    @property
+    def sent_bytes(self) -> int:
+        """Of the contents of replies, in all, that had to wait."""
+        return self._replies.sent
+
+    def pause(self, paused: bool) -> None:
+        """Frame no replies while the socket takes none."""
+        self._replies.paused = paused
+
+    def drop_replies(self) -> None:
+        """Forget the replies that wait, as the connection is over."""
+        self._replies.clear()
 
     def reply(self, stream_id: int, message: bytes) -> None:
         """Answer a unary call; nothing when the client has given it up."""
@@ -795,7 +826,8 @@ class Http2Server:
             return
         size = len(message) + 5
         replies = self._replies
-        if size <= FRAME_BYTES_MAX and size <= replies.window and size <= stream.out.window and not replies:
+        fits = size <= FRAME_BYTES_MAX and size <= replies.window and size <= stream.out.window
+        if fits and not replies.bytes and not replies.paused:
             sid = U32.pack(stream_id)
             self._out += (
                 _HEAD_FRAME,
@@ -811,6 +843,7 @@ class Http2Server:
                 TRAILERS_OK,
             )
             replies.window -= size
+            replies.room -= size
             replies.frames_sent += 1
             self._finish(stream_id)
         else:
@@ -825,7 +858,10 @@ class Http2Server:
         if not stream.out.begun:
             stream.out.begun = True
             self._out.append(frame(HEADERS, END_HEADERS, stream_id, REPLY_HEAD))
-        if not self._replies.put(stream_id, stream.out, framed(message)):
+        prefix, replies = prefix_of(message), self._replies
+        is_shared = type(message) is CountedAnswer
+        fits = replies.put(stream_id, stream.out, prefix if is_shared else prefix + message)
+        if not fits or (is_shared and not replies.put(stream_id, stream.out, message)):
             self._end(ConnectionFault(Code.ENHANCE_YOUR_CALM, "too much waits for this client to read it"))
             return
         self._flush()
@@ -917,6 +953,7 @@ class Http2Server:
             self.ended = fault
             self._out.append(goaway(self._last_id, fault.code, fault.text))
             self._streams.clear()
+            self._replies.clear()
             self._kept.clear()
 
 

@@ -1,6 +1,6 @@
 """What waits to be sent on the streams of one connection, and the windows that the other side gives (RFC 9113, 5.2)."""
 
-from app.rpc.server.control_credit import KeptBytes
+from app.rpc.server.control_credit import CountedAnswer, KeptBytes
 from app.rpc.server.http2_frames import (
     DATA,
     DEFAULT_WINDOW,
@@ -12,6 +12,9 @@ from app.rpc.server.http2_frames import (
     frame,
 )
 
+OUT_BYTES_MAX = 32_768
+"""Framed at once: as much waits at most in the socket of a client that reads slowly, beside what the system takes."""
+
 
 class Outgoing:
     """Of one stream: its window, and what waits for it."""
@@ -21,7 +24,7 @@ class Outgoing:
     def __init__(self, window: int) -> None:
         self.window = window
         self.chunks: list[bytes] = []
-        """One or two: who writes to a stream waits until it is written."""
+        """Of a message or two: who writes to a stream waits until it is written."""
         self.at = 0
         """Bytes of the first chunk that are sent."""
         self.begun = False
@@ -31,9 +34,12 @@ class Outgoing:
 
 
 class ReplyQueue:
-    """Sends what the windows of the connection and of its streams allow, a frame of each stream in turn."""
+    """Sends what the windows of the connection and of its streams allow, a frame of each stream in turn.
 
-    __slots__ = ("_blocked", "_kept", "_ready", "bytes", "frames_sent", "window")
+    ``CountedAnswer`` counts itself, however many queues it is in; all else is counted here while it waits.
+    """
+
+    __slots__ = ("_blocked", "_kept", "_ready", "bytes", "frames_sent", "paused", "room", "sent", "window")
 
     def __init__(self, kept: KeptBytes) -> None:
         self.window = DEFAULT_WINDOW
@@ -41,6 +47,12 @@ class ReplyQueue:
         """DATA frames since this was read and set to 0."""
         self.bytes = 0
         """That wait."""
+        self.sent = 0
+        """Bytes of DATA frames in all."""
+        self.room = OUT_BYTES_MAX
+        """The bytes that may be framed until ``take_output``."""
+        self.paused = False
+        """The socket takes nothing more for now."""
         self._kept = kept
         self._ready: dict[int, Outgoing] = {}
         """The streams whose windows have room, in turn."""
@@ -56,7 +68,7 @@ class ReplyQueue:
 
     def put(self, stream_id: int, stream: Outgoing, chunk: bytes) -> bool:
         """Queue bytes of a stream; False when more are kept than may be."""
-        if not self._kept.add(len(chunk)):
+        if type(chunk) is not CountedAnswer and not self._kept.add(len(chunk)):
             return False
         self.bytes += len(chunk)
         stream.chunks.append(chunk)
@@ -75,10 +87,22 @@ class ReplyQueue:
         """Forget what a stream that was reset has to send."""
         stream = self._ready.pop(stream_id, None) or self._blocked.pop(stream_id, None)
         if stream is not None:
-            count = sum(map(len, stream.chunks)) - stream.at
-            self.bytes -= count
-            self._kept.add(-count)
+            self.bytes -= sum(map(len, stream.chunks)) - stream.at
+            for chunk in stream.chunks:
+                if type(chunk) is not CountedAnswer:
+                    self._kept.add(stream.at - len(chunk))
+                stream.at = 0
             stream.chunks.clear()
+
+    def clear(self) -> None:
+        """Forget all that waits, at the end of the connection."""
+        for stream_id in (*self._ready, *self._blocked):
+            self.drop(stream_id)
+
+    @property
+    def may_send(self) -> bool:
+        """Whether frames may leave now, once those before have been taken."""
+        return bool(self._ready) and self.window > 0 and not self.paused
 
     def widen(self, count: int) -> bool:
         """Widen the window of the connection; False when it were too wide."""
@@ -88,7 +112,7 @@ class ReplyQueue:
     def flush(self, out: list[bytes]) -> list[int]:
         """Append the frames that may be sent to ``out``; return the streams that ended."""
         ended: list[int] = []
-        while self._ready and self.window > 0:
+        while self._ready and self.window > 0 and self.room > 0 and not self.paused:
             stream_id, stream = next(iter(self._ready.items()))
             del self._ready[stream_id]
             self._send(stream_id, stream, out)
@@ -119,5 +143,8 @@ class ReplyQueue:
         self.window -= size
         stream.window -= size
         self.bytes -= size
-        self._kept.add(-size)
+        self.sent += size
+        self.room -= size
+        if type(chunk) is not CountedAnswer:
+            self._kept.add(-size)
         self.frames_sent += 1

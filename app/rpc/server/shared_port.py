@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any, Protocol
 
+from app.limits.answer_budget import AnswerBudget
 from app.process.turn_sends import TurnSends
 from app.rpc.server.client_stream import ClientStream, TakePending
 from app.rpc.server.connections import Connections
@@ -20,6 +21,8 @@ class Port(Protocol):
     take_pending: TakePending
     limits: Http2Limits
     on_cluster_port: bool
+    answers: AnswerBudget
+    """Of all ports."""
     kept: KeptBytes
     unpacked: UnpackedBytes
     kept_bytes_max: int

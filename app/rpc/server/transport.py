@@ -38,9 +38,14 @@ HALF_S = 30.0
 HALF_MAX_S = 120.0
 """For a request or message in half, whatever comes of it: 10 MiB over a slow line."""
 STALLED_S = 20.0
-"""For a client to read something of what waits for it."""
+"""For a client to read ``READ_BYTES_MIN`` of what waits for it, or all."""
+READ_BYTES_MIN = 65_536
+SHORT_STALLED_S = 3.0
+"""The same, while other answers need the room."""
 UNREGISTERED_S = 60.0
 """For a client without a setup, from its last call on: it connects anew when it has another."""
+UNSENT_BYTES_MAX = 1
+"""In the socket's buffer here, until nothing more is written: it is counted. uvloop's TLS takes 0 for always."""
 CLOSE_S = 1.0
 """For what was written last to leave."""
 METHODS = (REQUEST_METHOD.encode(), STREAM_METHOD.encode())
@@ -61,6 +66,7 @@ class RpcTransport(asyncio.Protocol):
         "_half",
         "_half_s",
         "_held",
+        "_in_socket",
         "_is_reading",
         "_is_turning",
         "_kept",
@@ -72,9 +78,10 @@ class RpcTransport(asyncio.Protocol):
         "_peer",
         "_pinged_s",
         "_port",
-        "_progress_s",
         "_read_s",
+        "_stalled_s",
         "_streams",
+        "_taken_bytes",
         "_transport",
     )
 
@@ -84,7 +91,8 @@ class RpcTransport(asyncio.Protocol):
         now_s = self._now_s()
         self._kept = KeptBytes(port.kept_bytes_max, port.kept)
         self._bounds = MessageBounds(port.dispatcher.bounds, port.unpacked, now_s)
-        self._machine = Http2Server(port.limits, *METHODS, self._kept, now_s, self._bounds)
+        replies = KeptBytes(port.kept_bytes_max, port.answers)
+        self._machine = Http2Server(port.limits, *METHODS, self._kept, now_s, self._bounds, replies)
         self._events: deque[Event] = deque()
         """What came and was not taken in this turn."""
         self._transport: asyncio.Transport | None = None
@@ -107,7 +115,11 @@ class RpcTransport(asyncio.Protocol):
         """When a header block was found in half."""
         self._half, self._half_s = 0, 0.0
         """The oldest stream with a request or message in half, and when it was found."""
-        self._opened_s = self._read_s = self._called_s = self._progress_s = now_s
+        self._in_socket = 0
+        """Bytes that the socket has not taken yet, as they are counted."""
+        self._stalled_s, self._taken_bytes = 0.0, 0
+        """Since when replies wait, 0 while none do, and the bytes that the client had taken by then."""
+        self._opened_s = self._read_s = self._called_s = now_s
         self._pinged_s = 0.0
 
     # --- asyncio ------------------------------------------------------------------------------------
@@ -121,6 +133,7 @@ class RpcTransport(asyncio.Protocol):
         if not self._port.opened(self) or (tls is not None and tls.selected_alpn_protocol() != "h2"):
             self._transport.abort()
             return
+        self._transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
         self._flush()
 
     def connection_lost(self, _error: Exception | None) -> None:
@@ -132,7 +145,9 @@ class RpcTransport(asyncio.Protocol):
             task.cancel()
         self._held.clear()
         self._events.clear()
+        self._machine.drop_replies()
         self._kept.clear()
+        self._count_in_socket(0)
         streams = [one for one in self._streams.values() if one is not None]
         self._streams.clear()
         for stream in streams:
@@ -149,18 +164,28 @@ class RpcTransport(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._can_write = False
-        self._progress_s = self._now_s()
+        self._machine.pause(True)
+        assert self._transport is not None
+        self._count_in_socket(self._transport.get_write_buffer_size())
         self._read_or_not()
 
     def resume_writing(self) -> None:
         self._can_write = True
-        self._progress_s = self._now_s()
+        self._machine.pause(False)
+        self._count_in_socket(0)
         self._go_on()
         self._flush()
         if self._is_turning:
             self._port.loop.call_soon(self._turn)
         else:
             self._read_or_not()
+
+    def _count_in_socket(self, count: int) -> None:
+        answers = self._port.answers
+        answers.add_always(count - self._in_socket)
+        self._in_socket = count
+        if answers.is_over and self._transport is not None and count:
+            self._transport.abort()
 
     # --- what comes ---------------------------------------------------------------------------------
 
@@ -179,6 +204,8 @@ class RpcTransport(asyncio.Protocol):
                     self._take(event)
                 if not events:
                     break
+            if machine.is_full:
+                self._flush()
             if not (events or machine.has_more):
                 break
             if self._now_s() - begun_s > TURN_S or not self._can_write:
@@ -353,10 +380,11 @@ class RpcTransport(asyncio.Protocol):
                     stream.wake()
 
     def _flush(self) -> None:
-        data = self._machine.take_output()
-        if data and self._transport is not None:
-            self._progress_s = self._now_s()
-            self._transport.write(data)
+        machine = self._machine
+        while self._transport is not None and machine.go_on():
+            self._transport.write(machine.take_output())
+            if (self._held or self._owes) and not machine.has_waiting:
+                self._go_on()
 
     # --- time ---------------------------------------------------------------------------------------
 
@@ -371,7 +399,7 @@ class RpcTransport(asyncio.Protocol):
             text = "a header block came in half"
         elif (machine.has_half and now_s - self._read_s > HALF_S) or self._has_old_half(now_s):
             text = "a request came in half"
-        elif (machine.is_blocked or not self._can_write) and now_s - self._progress_s > STALLED_S:
+        elif self._is_stalled(now_s):
             text = "replies are not read"
         elif self._client is None or not self._client.registered:
             if self._streams and now_s - self._opened_streams_s > START_S:
@@ -384,6 +412,23 @@ class RpcTransport(asyncio.Protocol):
             LOG.debug("%s is cut: %s", self._peer, text)
             machine.give_up(code, text)
             self._close()
+
+    def _is_stalled(self, now_s: float) -> bool:
+        """Whether the client takes too little of what waits for it; what else it sends or gets does not count."""
+        machine, transport = self._machine, self._transport
+        if transport is None or (self._can_write and not machine.is_blocked):
+            self._stalled_s = 0.0
+            return False
+        in_socket = transport.get_write_buffer_size()
+        self._count_in_socket(in_socket)
+        taken = machine.sent_bytes - in_socket
+        if not self._stalled_s:
+            self._stalled_s, self._taken_bytes = now_s, taken
+        elif now_s - self._stalled_s > (SHORT_STALLED_S if self._port.answers.is_short else STALLED_S):
+            if taken - self._taken_bytes < READ_BYTES_MIN:
+                return True
+            self._stalled_s, self._taken_bytes = now_s, taken
+        return False
 
     def _has_old_block(self, now_s: float) -> bool:
         if not self._machine.in_block:

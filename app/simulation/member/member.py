@@ -21,6 +21,7 @@ from app.http.api.call import Services
 from app.http.api.dump_lines import Dumps
 from app.http.api.parse_memo import WriteMemo
 from app.http.api.stats import HttpStats
+from app.limits.answer_budget import AnswerBudget
 from app.limits.client_addresses import AddressTable
 from app.limits.connection_room import ConnectionRoom
 from app.metrics.instruments import Instruments
@@ -388,6 +389,7 @@ class SimMember:
             tls=build_tls(self.membership._settings, clock.monotonic_ms),
             addresses=AddressTable(),
             room=ConnectionRoom(),
+            answers=AnswerBudget(),
             instruments=Instruments.of(QUIET, clock.wall_ms),
             metrics=nothing,
             wall_ms=clock.wall_ms,

@@ -13,7 +13,7 @@ from app.dns.service_addresses import answered_for, some_answered_for
 from app.naming.wire.service_info import Variant
 from tests.support.dns_zone import CLIENT, GROUP, TTL_S, DnsBed, is_truncated, reasons, records
 
-LIST = Variant("", True, False, True, "", 0)
+LIST = Variant("", True, False, True, 0)
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ BEAT = Beat(NAME, "10.0.0.1", 80)
 OWNER = "10.0.0.9:8848"
 INTERVAL = {"preserved.heart.beat.interval": "2500"}
 CHANGED, TAKEN = InstancesChanged(DATUM_KEY, Origin.LOCAL), InstancesChanged(DATUM_KEY, Origin.PEER)
-VARIANT = Variant("", False, False, False, "", 3_000)
+VARIANT = Variant("", False, False, False, 3_000)
 
 
 class Bed:

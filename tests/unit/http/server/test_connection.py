@@ -7,13 +7,13 @@ import weakref
 import pytest
 
 from app.http.api.call import Reply
-from app.http.server.connection import CONTINUE, REPLY_BYTES_HIGH, SOON_BYTES_MAX, HttpConnection
+from app.http.server.connection import CONTINUE, OUT_BYTES_MAX, SOON_BYTES_MAX, HttpConnection
 from app.http.server.request_queue import PIPELINED_MAX
 from tests.support.wire import DATE, FakeServer, Wire, chunked, request
 
 POST = request("/hot", "POST", b"a=1&b=2")
 CHUNKED = request("/hot", "PUT", b"", "Transfer-Encoding: chunked") + chunked(b"a=1", b"&b=2")
-LARGE = b"x" * (REPLY_BYTES_HIGH + 1)
+LARGE = b"x" * (OUT_BYTES_MAX + 1)
 
 
 @pytest.fixture
@@ -228,7 +228,7 @@ def test_many_small_answers_count_too(wire: Wire) -> None:
     wire.server.bodies[b"/x"] = b"x" * 1_000
     wire.transport.client_reads = False
     wire.send(request("/x") * 5_000)
-    assert len(wire.transport.unread) < 2 * REPLY_BYTES_HIGH
+    assert len(wire.transport.unread) < 2 * OUT_BYTES_MAX
     wire.transport.client_reads = True
     wire.read()
     assert wire.bodies() == [b"x" * 1_000] * 5_000

@@ -3,7 +3,7 @@
 import pytest
 
 from app.http.api.call import Reply
-from app.http.server.connection import IDLE_S, LINGER_S, REPLY_BYTES_HIGH, UNREAD_BYTES_MIN, UNREAD_S
+from app.http.server.connection import IDLE_S, LINGER_S, OUT_BYTES_MAX, SHORT_UNREAD_S, UNREAD_BYTES_MIN, UNREAD_S
 from app.http.server.request_reader import (
     BODY_BYTES_PER_S,
     BODY_S,
@@ -15,7 +15,7 @@ from app.http.server.request_reader import (
 )
 from tests.support.wire import FakeServer, Wire, chunked, request
 
-LARGE = b"x" * (4 * REPLY_BYTES_HIGH)
+LARGE = b"x" * (16 * OUT_BYTES_MAX)
 BEAT_PERIOD_S = 5
 UPLOAD = request("/hot", "PUT", b"", "Transfer-Encoding: chunked")
 
@@ -318,12 +318,12 @@ def test_who_reads_a_byte_now_and_then_is_cut_off(wire: Wire) -> None:
 
 
 def test_a_late_answer_to_who_reads_slowly_starts_the_time_anew(wire: Wire) -> None:
-    wire.server.bodies |= {b"/most": b"x" * (REPLY_BYTES_HIGH - 10_000), b"/rest": b"y" * 50_000}
+    wire.server.bodies[b"/most"] = b"x" * (OUT_BYTES_MAX - 10_000)
     wire.transport.client_reads = False
-    wire.send(request("/most"), request("/rest") + request("/pool"))
+    wire.send(request("/most") + request("/pool"))
     assert wire.busy
     wire.go(UNREAD_S - 1)
-    wire.read(UNREAD_BYTES_MIN)
+    wire.read(10_000)
     wire.answer(Reply(200, LARGE))
     wire.go(UNREAD_S)
     assert wire.is_open
@@ -333,14 +333,53 @@ def test_a_late_answer_to_who_reads_slowly_starts_the_time_anew(wire: Wire) -> N
 
 @pytest.mark.parametrize("end", ["Connection: close", "Connection: keep-alive"])
 def test_an_end_that_is_not_read_comes_all_the_same(wire: Wire, end: str) -> None:
-    """Fewer unread bytes than would block further answers, so that no other limit applies."""
     wire.server.bodies[b"/some"] = b"x" * 1_000
     wire.transport.client_reads = False
     wire.send(request("/some", "GET", b"", end))
-    wire.go(IDLE_S + UNREAD_S)
-    assert wire.is_open is (end == "Connection: keep-alive")
-    wire.go(2)
+    wire.go(UNREAD_S)
+    assert wire.is_open
+    wire.go(1)
     assert not wire.is_open
+
+
+def test_who_reads_nothing_is_cut_off_sooner_while_others_need_the_room(wire: Wire) -> None:
+    wire.server.bodies[b"/large"] = LARGE
+    member = Wire(wire.server)
+    member.connection.at_member = True
+    for one in (wire, member):
+        one.transport.client_reads = False
+        one.send(request("/large"))
+    assert wire.server.answers.count == len(wire.transport.unread) + len(member.transport.unread)
+    wire.server.answers.add_always(wire.server.answers.large_max)
+    for one in (wire, member):
+        one.go(SHORT_UNREAD_S + 1)
+    assert (wire.is_open, member.is_open) == (False, True)
+    member.transport.abort()
+    member.transport.turn()
+    assert wire.server.answers.count == wire.server.answers.large_max
+
+
+def test_short_answers_that_are_not_read_end_their_connection_when_the_budget_is_used_up(wire: Wire) -> None:
+    wire.server.bodies[b"/some"] = b"x" * 1_000
+    wire.server.answers.add_always(wire.server.answers.bytes_max + 1)
+    wire.send(request("/some"))
+    assert wire.is_open, "it reads"
+    wire.transport.client_reads = False
+    wire.send(request("/some"))
+    assert not wire.is_open
+    assert wire.server.answers.count == wire.server.answers.bytes_max + 1
+
+
+def test_what_is_read_is_counted_no_more(wire: Wire) -> None:
+    wire.server.bodies[b"/large"] = LARGE
+    wire.transport.client_reads = False
+    wire.send(request("/large"))
+    wire.read(len(LARGE) // 2)
+    wire.go(1)
+    assert wire.server.answers.count == len(wire.transport.unread) < len(LARGE)
+    wire.read()
+    assert wire.server.answers.count == 0
+    assert wire.is_open
 
 
 def test_an_end_that_is_read_late_is_read_to_its_end(wire: Wire) -> None:

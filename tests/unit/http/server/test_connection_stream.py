@@ -3,11 +3,11 @@
 import pytest
 
 from app.http.api.call import Reply
-from app.http.server.connection import REPLY_BYTES_HIGH, UNREAD_S
+from app.http.server.connection import OUT_BYTES_MAX, UNREAD_S
 from tests.support.wire import DATE, FakeServer, Wire, replies_of, request
 
 HEAD = Reply(200, b"", head=b"HTTP/1.1 200 OK\r\nContent-Type: text/x\r\n")
-PART = b"x" * REPLY_BYTES_HIGH
+PART = b"x" * OUT_BYTES_MAX
 
 
 class Streamed:
@@ -93,12 +93,14 @@ def test_a_part_waits_until_the_client_has_taken_enough() -> None:
     streamed.wire.transport.client_reads = False
     streamed.part(PART)
     assert streamed.taken == 0
-    streamed.wire.read(REPLY_BYTES_HIGH // 2)
+    streamed.wire.read(OUT_BYTES_MAX // 2)
     assert streamed.taken == 0
     streamed.wire.read()
     assert streamed.taken == 1
     streamed.wire.go(10 * UNREAD_S)
     streamed.part(b"two")
+    assert streamed.taken == 1
+    streamed.wire.read()
     assert streamed.taken == 2
     streamed.end()
     streamed.wire.read()

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from app.http.server.connection import REPLY_BYTES_HIGH
+from app.http.server.connection import OUT_BYTES_MAX
 from app.http.server.wsgi_bridge import WsgiRun, make_environ
 from tests.support.processes import eventually
 from tests.support.wire import Wire, request
 
-PART = b"x" * (REPLY_BYTES_HIGH + 1)
+PART = b"x" * (OUT_BYTES_MAX + 1)
 
 
 def environ_of(sent: bytes) -> dict[str, Any]:
@@ -118,7 +118,9 @@ def run(app: Any, sent: bytes, on_loop: Any = call_now) -> Wire:
     wire = Wire()
     wire.send(sent)
     asked = wire.server.asked[0]
-    WsgiRun(app, wire.connection, asked, on_loop).run(make_environ(wire.connection, asked, ("", 0)))
+    WsgiRun(app, wire.connection, asked, on_loop, wire.server.answers).run(
+        make_environ(wire.connection, asked, ("", 0))
+    )
     wire.transport.turn()
     return wire
 
@@ -206,7 +208,7 @@ def test_a_stream_that_nobody_reads_any_more_ends() -> None:
             yield b"one"
 
     parts = Parts(endless())
-    run = WsgiRun(answering("200 OK", [], parts), wire.connection, wire.server.asked[0], call_now)
+    run = WsgiRun(answering("200 OK", [], parts), wire.connection, wire.server.asked[0], call_now, wire.server.answers)
     run.run(make_environ(wire.connection, wire.server.asked[0], ("", 0)))
     assert (parts.made, parts.closed) == (4, 1)
 
@@ -217,7 +219,7 @@ def test_a_stream_waits_for_its_reader(end: str) -> None:
     wire.transport.client_reads = False
     wire.send(POOLED)
     parts = Parts([PART] * 3)
-    run = WsgiRun(answering("200 OK", [], parts), wire.connection, wire.server.asked[0], call_now)
+    run = WsgiRun(answering("200 OK", [], parts), wire.connection, wire.server.asked[0], call_now, wire.server.answers)
     with ThreadPoolExecutor(1) as pool:
         ended = pool.submit(run.run, make_environ(wire.connection, wire.server.asked[0], ("", 0)))
         eventually(lambda: parts.made == 1 and wire.connection._waiting_to_write)

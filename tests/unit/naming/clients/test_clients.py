@@ -362,7 +362,7 @@ def test_both_sides_see_one_service(bed: Bed) -> None:
     bed.naming.register(ONE)
     bed.clients.register(bed.connect(), TWO)
     assert [ip for ip, *_ in bed.seen()] == ["10.0.0.1", "10.0.0.2"]
-    answer = bed.naming.list_answer(*KEY, Variant("", False, False, True, "", 10_000))
+    answer = bed.naming.list_answer(*KEY, Variant("", False, False, True, 10_000))
     assert answer is not None
     assert b'"ip":"10.0.0.2"' in answer.plain(1)
     assert bed.naming.instance_count(*KEY) == 2

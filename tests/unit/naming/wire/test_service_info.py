@@ -11,9 +11,11 @@ from app.naming.model.model import Instance, ServiceView
 from app.naming.wire.checksum import checksum
 from app.naming.wire.service_info import (
     GZIP_FROM_BYTES,
+    NO_ECHO,
     QUICK_HOSTS_MAX,
     ListAnswers,
     Variant,
+    echo_of,
     unknown_service,
 )
 from distro.model.types import NO_VERSION
@@ -35,13 +37,14 @@ def view(*instances: Instance, threshold: float = 0.0, **fields: Any) -> Service
 
 def variant(**fields: Any) -> Variant:
     flags = dict.fromkeys(("healthy_only", "is_check", "java_agent"), False)
-    return Variant(**{"clusters": "", "env": "", "cache_ms": 3000} | flags | fields)
+    return Variant(**{"clusters": "", "cache_ms": 3000} | flags | fields)
 
 
 def answer(of: ServiceView | None, **fields: Any) -> Any:
     if of is None:
         return json.loads(unknown_service(NAME, variant(**fields)))
-    return json.loads(ListAnswers().get(of, variant(**fields)).plain(NOW_MS))
+    echo = echo_of(fields.get("clusters", ""), fields.pop("env", ""))
+    return json.loads(ListAnswers().get(of, variant(**fields)).plain(NOW_MS, echo))
 
 
 def shown(of: ServiceView, **fields: Any) -> list[tuple[str, bool]]:
@@ -49,7 +52,7 @@ def shown(of: ServiceView, **fields: Any) -> list[tuple[str, bool]]:
 
 
 def test_an_unknown_service_is_shape_a() -> None:
-    found = unknown_service(NAME, variant(clusters="c1", env="e"))
+    found = unknown_service(NAME, variant(clusters="c1"))
     assert found == b'{"name":"DEFAULT_GROUP@@orders","clusters":"c1","cacheMillis":3000,"hosts":[]}'
 
 
@@ -155,21 +158,29 @@ def test_metadata_that_looks_like_the_date_is_left_alone() -> None:
 
 def test_the_bytes_of_kept_answers_are_bounded_and_the_oldest_goes_first() -> None:
     found = view(*[instance(f"10.0.0.{last}") for last in range(100)])
+    services = [replace(found, full_name=f"{NAME}-{number}") for number in range(50)]
     size = len(ListAnswers().get(found, variant()))
     answers = ListAnswers(bytes_max=6 * size)
-    for number in range(50):
-        answers.get(found, variant(env=str(number)))
-    assert answers.lists.find(found, variant(env="49")) is not None
-    kept = [number for number in range(50) if answers.lists.find(found, variant(env=str(number))) is not None]
+    for one in services:
+        answers.get(one, variant())
+    kept = [number for number, one in enumerate(services) if answers.lists.find(one, variant()) is not None]
     assert kept == list(range(50 - len(kept), 50))
     assert 4 <= len(kept) <= 6
 
 
-def test_long_texts_to_echo_are_not_kept() -> None:
-    answers, found = ListAnswers(), view(instance())
-    asked = variant(env="e" * 300)
-    assert json.loads(answers.get(found, asked).plain(NOW_MS))["env"] == "e" * 300
-    assert answers.lists.find(found, asked) is None
+def test_texts_to_echo_make_no_other_list() -> None:
+    answers, found = ListAnswers(), replace(view(instance()), clusters=("DEFAULT",))
+    first = answers.get(found, variant())
+    for clusters in ("DEFAULT", "NONE,DEFAULT", "DEFAULT,DEFAULT", ",", "x" * 300 + ",DEFAULT"):
+        assert answers.get(found, variant(clusters=clusters)) is first
+    assert answer(found, clusters="NONE,DEFAULT", env='e"')["env"] == 'e"'
+    assert answer(found, clusters="NONE,DEFAULT")["clusters"] == "NONE,DEFAULT"
+
+
+def test_a_list_that_may_be_compressed_counts_twice() -> None:
+    found = view(*[instance(f"10.0.0.{last}") for last in range(200)])
+    one = ListAnswers().get(found, variant())
+    assert 2 * len(one.plain(NOW_MS)) < len(one) < 2 * len(one.plain(NOW_MS)) + 1_000
 
 
 def test_an_answer_of_an_older_state_is_not_given() -> None:
@@ -210,7 +221,7 @@ def test_an_answer_of_a_quarter_of_all_bytes_is_kept_and_no_larger_one() -> None
 def test_long_answers_go_out_compressed() -> None:
     answers = ListAnswers()
     long = answers.get(view(*[instance(f"10.0.0.{last}") for last in range(200)]), variant())
-    assert long.is_worth_gzip
+    assert long.is_worth_gzip(NO_ECHO)
     packed = long.zipped(NOW_MS)
     assert len(packed) < len(long.plain(NOW_MS)) // 8
     assert gzip.decompress(packed) == long.plain(NOW_MS)
@@ -219,12 +230,12 @@ def test_long_answers_go_out_compressed() -> None:
     assert long._zipped is head, "the beginning is compressed once"
     short = answers.get(replace(view(instance()), full_name="G@@b"), variant())
     assert len(short.plain(NOW_MS)) < GZIP_FROM_BYTES
-    assert not short.is_worth_gzip
+    assert not short.is_worth_gzip(NO_ECHO)
 
 
 def test_an_answer_with_an_end_that_no_block_holds_is_not_compressed() -> None:
     found = view(*[instance(f"10.0.0.{last}") for last in range(50)], metadata={"k": "v" * 70_000})
-    assert not ListAnswers().get(found, variant()).is_worth_gzip
+    assert not ListAnswers().get(found, variant()).is_worth_gzip(NO_ECHO)
 
 
 def test_a_large_answer_is_made_by_one_of_those_that_want_it() -> None:

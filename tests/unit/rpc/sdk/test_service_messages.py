@@ -8,12 +8,16 @@ from typing import Any
 import orjson
 import pytest
 
+from app.limits.answer_budget import AnswerBudget
 from app.naming.model.keys import DEFAULT_NAMESPACE
+from app.naming.model.nacos_errors import TooManyRequests
 from app.naming.registry.operations import RegisterInstance
+from app.naming.wire.rendered import SERVICE_PART
 from app.rpc.sdk import service_messages
 from app.rpc.sdk.service_messages import KEPT_BYTES_MAX, InfoVariant, ServiceInfo, ServiceInfos, TooLarge
 from app.rpc.wire import payload as wire
 from tests.support.fake_node import FakeNode
+from tests.support.loops import SkippingLoop, run_loop, until
 
 KEY = (DEFAULT_NAMESPACE, "G@@a")
 
@@ -24,6 +28,7 @@ class Infos:
     def __init__(self, bytes_max: int = 1 << 20, kept_bytes_max: int = KEPT_BYTES_MAX) -> None:
         self.fake_node = FakeNode()
         self.wall_ms = 1_000
+        self.answers = AnswerBudget()
         numbers = count(1)
         self.shown = ServiceInfos(
             self.fake_node.naming,
@@ -32,6 +37,7 @@ class Infos:
             lambda: str(next(numbers)),
             bytes_max,
             kept_bytes_max,
+            self.answers,
         )
 
     def register(self, port: int, **more: Any) -> None:
@@ -41,7 +47,7 @@ class Infos:
         return asyncio.run(self.shown.get(KEY, variant))
 
     def info(self, variant: InfoVariant = InfoVariant()) -> dict[str, Any]:  # noqa: B008
-        shown: dict[str, Any] = orjson.loads(self.get(variant).json(self.shown.now_ms()))
+        shown: dict[str, Any] = orjson.loads(self.get(variant).json(self.shown.now_ms(), variant.clusters))
         return shown
 
 
@@ -110,15 +116,39 @@ def test_what_has_not_changed_is_made_once() -> None:
 def test_the_kept_answers_have_a_bound() -> None:
     other = Infos()
     other.register(80)
-    infos = Infos(kept_bytes_max=4 * len(other.get()))
-    infos.register(80)
+    infos = Infos(kept_bytes_max=30 * len(other.get()))
+    for number in range(10):
+        infos.register(80 + number, cluster=f"C{number}")
     first = infos.get()
-    for number in range(20):
+    for number in range(10):
         infos.get(InfoVariant(f"C{number}"))
-    kept = infos.shown._infos
-    assert kept.kept_bytes <= 4 * len(first)
-    assert kept.kept_bytes == sum(map(len, kept._kept.values()))
+    assert infos.shown._infos.kept_bytes <= 30 * len(other.get()) // SERVICE_PART
     assert infos.get() is not first
+
+
+def test_clusters_that_the_service_does_not_have_make_no_other_list() -> None:
+    infos = Infos()
+    for cluster in ("A", "B", "C"):
+        infos.register(80, cluster=cluster)
+    first = infos.get(InfoVariant("A,B"))
+    for clusters in ("B,A", "A,A,B", "NONE,B,A", ",A,,B,"):
+        assert infos.get(InfoVariant(clusters)) is first
+        assert infos.info(InfoVariant(clusters))["clusters"] == clusters
+    assert infos.get(InfoVariant("C,B,A")) is infos.get()
+    assert infos.get(InfoVariant("NONE")) is infos.get(InfoVariant("x" * 2_000)) is not infos.get()
+    assert infos.info(InfoVariant("NONE"))["hosts"] == []
+
+
+def test_those_who_ask_at_once_for_unknown_clusters_wait_for_one_list() -> None:
+    infos = Infos()
+    for port in range(1, 200):
+        infos.register(port)
+
+    async def main() -> set[int]:
+        asked = [infos.shown.get(KEY, InfoVariant(f"none-{number},DEFAULT")) for number in range(20)]
+        return {id(one) for one in await asyncio.gather(*asked)}
+
+    assert len(asyncio.run(main())) == 1
 
 
 def test_the_content_is_that_of_the_instances_whatever_their_order() -> None:
@@ -128,23 +158,65 @@ def test_the_content_is_that_of_the_instances_whatever_their_order() -> None:
     one.register(81)
     for port in (81, 80):
         other.register(port)
-    assert one.get().content == other.get().content != alone.content
-    assert one.get(InfoVariant("DEFAULT")).content != one.get().content, "it shows the clusters that were asked for"
-    assert one.get(InfoVariant("NONE")).content != Infos().get().content
+    assert one.get().content("") == other.get().content("") != alone.content("")
+    assert one.get().content("DEFAULT") != one.get().content(""), "it shows the clusters that were asked for"
+    assert one.get(InfoVariant("NONE")).content("NONE") != Infos().get().content("")
 
 
 def test_the_push_names_a_request_and_is_shared_for_a_moment() -> None:
     infos = Infos()
     infos.register(80)
-    shown = infos.get()
-    message = wire.decode(shown.message(2_000))
-    assert message.type == "NotifySubscriberRequest"
-    assert message.json().keys() == {"headers", "requestId", "serviceInfo", "module"}
-    assert (message.json()["headers"], message.json()["module"]) == ({}, "naming")
-    assert message.json()["requestId"] == shown.request_id
-    assert message.json()["serviceInfo"]["lastRefTime"] == 2_000
-    assert shown.message(2_001) is shown.message(2_000)
-    assert wire.decode(shown.message(3_000)).json()["serviceInfo"]["lastRefTime"] == 3_000
+    info, infos.wall_ms = infos.get(), 2_000
+
+    async def main(_loop: SkippingLoop) -> None:
+        first = infos.shown.push(info, "")
+        message = wire.decode(first)
+        assert message.type == "NotifySubscriberRequest"
+        assert message.json().keys() == {"headers", "requestId", "serviceInfo", "module"}
+        assert (message.json()["headers"], message.json()["module"]) == ({}, "naming")
+        assert message.json()["requestId"] == info.request_id
+        assert message.json()["serviceInfo"]["lastRefTime"] == 2_000
+        infos.wall_ms = 3_000
+        assert infos.shown.push(info, "") is first
+        assert wire.decode(infos.shown.push(info, "DEFAULT")).json()["serviceInfo"]["clusters"] == "DEFAULT"
+        await until(lambda: infos.shown.push(info, "") is not first)
+        assert wire.decode(infos.shown.push(info, "")).json()["serviceInfo"]["lastRefTime"] == 3_000
+
+    run_loop(main)
+
+
+def test_a_large_message_is_counted_once_while_anybody_has_it_and_refused_without_room() -> None:
+    infos = Infos()
+    for port in range(1, 1_000):
+        infos.register(port)
+    info, answers = infos.get(), infos.answers
+
+    async def main(_loop: SkippingLoop) -> None:
+        query = ("QueryServiceResponse", b'{"serviceInfo":', "")
+        held = [infos.shown.answer(info, *query) for _ in range(100)]
+        assert answers.count == len(held[0]) > 200_000
+        answers.add_always(answers.large_max)
+        with pytest.raises(TooManyRequests, match=r"rollcall\.limit\.answersMb=64"):
+            infos.shown.push(info, "")
+        answers.give_back(answers.large_max)
+        await until(lambda: not infos.shown._shared)
+        assert answers.count == len(held[0])
+        held.clear()
+        assert answers.count == 0
+
+    run_loop(main)
+
+
+def test_a_list_has_room_while_it_is_made_or_is_not_made() -> None:
+    infos = Infos()
+    for port in range(1, 1_000):
+        infos.register(port)
+    infos.answers.add_always(infos.answers.large_max)
+    with pytest.raises(TooManyRequests):
+        infos.get()
+    infos.answers.give_back(infos.answers.large_max)
+    infos.get()
+    assert infos.answers.count == 0
 
 
 def test_what_no_message_can_hold_is_refused() -> None:

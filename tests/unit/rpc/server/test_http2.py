@@ -214,7 +214,8 @@ class TestWindows:
         client = ByHand()
         client.send(client.call(1, b"x"))
         client.server.reply(1, bytes(70_000))
-        client.send(window(0, 1 << 20), setting(4, 100))
+        client.send(window(0, 1 << 20))
+        client.send(setting(4, 100))
         before = len(client.answered(1).content)
         assert before == 65_535
         client.send(window(1, 60_000))

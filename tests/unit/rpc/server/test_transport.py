@@ -67,7 +67,7 @@ class Served(Host):
     async def __aexit__(self, *_: object) -> None:
         await self.server.stop()
         await self.server.stop()
-        assert (self.server.kept.count, self.share.count) == (0, 0)
+        assert (self.server.kept.count, self.server.answers.count, self.share.count) == (0, 0, 0)
 
     async def _echo(self, request: GrpcRequest) -> Mapping[str, Any]:
         return wire.success(text=request.fields.text("text", chars_max=MESSAGE_BYTES_MAX))
@@ -421,11 +421,13 @@ def test_replies_that_nobody_reads_hold_further_calls_and_end_the_connection_in_
             await until(lambda: one._held and one._machine.streams == 51 and not one._machine.has_half)
             waiting = one._machine.waiting_bytes
             assert waiting < transport.WAITING_BYTES_MAX + 2 * len(message)
-            assert served.server.kept.count == waiting + sum(len(call.message) for call in one._held)
-            one.check(asyncio.get_running_loop().time() + transport.STALLED_S + 1)
+            assert served.server.kept.count == sum(len(call.message) for call in one._held)
+            assert served.server.answers.count == waiting
+            for later_s in (0, transport.STALLED_S + 1):
+                one.check(asyncio.get_running_loop().time() + later_s)
             await until(lambda: not served.transports)
             client.writer.close()
-            assert served.server.kept.count == 0
+            assert (served.server.kept.count, served.server.answers.count) == (0, 0)
 
     run(main)
 
@@ -512,7 +514,8 @@ def test_calls_that_wait_for_their_client_to_read_have_a_bound_and_may_be_given_
             before = served.server.kept.count
             client.writer.write(frame("RST_STREAM", 0, 27, bytes(4)))
             await until(lambda: held not in one._held)
-            assert served.server.kept.count == one._machine.waiting_bytes + sum(len(x.message) for x in one._held)
+            assert served.server.kept.count == sum(len(x.message) for x in one._held)
+            assert served.server.answers.count == one._machine.waiting_bytes
             assert served.server.kept.count <= max(before, served.server.kept_bytes_max)
             wide = (1 << 30).to_bytes(4, "big")
             client.writer.write(frame("SETTINGS", 0, 0, b"\0\4" + wide) + frame("WINDOW_UPDATE", 0, 0, wide))

@@ -1,0 +1,156 @@
+"""The bytes of answers that are being made, wait, or are not read yet: one budget for all ports of a node."""
+
+from threading import Lock
+from types import TracebackType
+from typing import Self
+
+from app.naming.limits.admission import PREFIX
+from app.naming.limits.limit_stats import LimitStats
+from app.naming.model.nacos_errors import TooManyRequests
+
+MIB = 1 << 20
+DEFAULT_MB = 64
+"""Without a setting: a dozen lists of 15,000 instances at a time."""
+MEMORY_PART = 8
+"""The part of the bound of memory that answers take without a setting, if that is less."""
+LARGE_ANSWER_BYTES = 16_384
+"""A longer answer needs room before it is made. Beats, health checks and lists of 50 instances are shorter."""
+RETRY_S = 1.0
+"""When a client may ask again. Whoever reads nothing is cut off within seconds while there is little room."""
+
+
+def answers_bytes(setting_mb: int, memory_bytes: int) -> int:
+    """The size of the budget: as it is set (MiB), or by the bound of memory (0: none)."""
+    return setting_mb * MIB or part_of_memory(DEFAULT_MB * MIB, memory_bytes)
+
+
+def part_of_memory(bytes_max: int, memory_bytes: int) -> int:
+    """``bytes_max``, or an eighth of the bound of memory (0: none) if that is less."""
+    return min(bytes_max, memory_bytes // MEMORY_PART) if memory_bytes else bytes_max
+
+
+class AnswerBudget:
+    """Counts bytes of answers to clients and members. Thread-safe.
+
+    Large answers get three quarters of the budget: short ones pass while large ones are refused. A single answer that
+    is larger passes while no other is under way. Answers to members are counted and never refused: few threads make
+    them.
+    """
+
+    def __init__(self, bytes_max: int = DEFAULT_MB * MIB, stats: LimitStats | None = None) -> None:
+        self.bytes_max = bytes_max
+        self.large_max = bytes_max * 3 // 4
+        self.stats = stats or LimitStats()
+        self.count = 0
+        """Under way now. Read without the lock."""
+        self._lock = Lock()
+
+    @property
+    def is_short(self) -> bool:
+        """Whether clients that do not read should make room: half of what large answers may take is taken."""
+        return self.count * 2 > self.large_max
+
+    @property
+    def is_over(self) -> bool:
+        """Whether twice the budget is taken, by short answers that are not read."""
+        return self.count > 2 * self.bytes_max
+
+    def check(self, count: int) -> None:
+        """Refuse an answer of ``count`` bytes, which is about to be made on the event loop, when it has no room.
+
+        Raises:
+            TooManyRequests: it would not fit beside what is under way.
+        """
+        if count > LARGE_ANSWER_BYTES and self.count and self.count + count > self.large_max:
+            self.refuse()
+
+    def claim(self, count: int) -> None:
+        """Count an answer that is about to be made; ``give_back`` ends that.
+
+        Raises:
+            TooManyRequests: as ``check``.
+        """
+        if not self.take(count):
+            self.refuse()
+
+    def take(self, count: int) -> bool:
+        """Count a large answer; False, and nothing is counted, when it has no room."""
+        with self._lock:
+            if self.count and self.count + count > self.large_max:
+                return False
+            self.count += count
+            return True
+
+    def add(self, count: int) -> bool:
+        """Count short answers that a client has not read; False, and nothing is counted, when the budget is used up.
+
+        Below 0: so many bytes less.
+        """
+        with self._lock:
+            if count > 0 and self.count > self.bytes_max:
+                return False
+            self.count += count
+            return True
+
+    def add_always(self, count: int) -> None:
+        """Count what is there whatever the budget says."""
+        with self._lock:
+            self.count += count
+
+    def give_back(self, count: int) -> None:
+        """Count so many bytes less."""
+        with self._lock:
+            self.count -= count
+
+    def refuse(self) -> None:
+        """Count a refusal, and refuse.
+
+        Raises:
+            TooManyRequests: always.
+        """
+        self.stats.answers_mb += 1
+        raise TooManyRequests(
+            f"too many bytes of answers are under way ({PREFIX}answersMb={self.bytes_max // MIB}), please try again "
+            "later or at another server",
+            RETRY_S,
+        )
+
+    def counters(self) -> dict[str, int]:
+        """The bytes under way and the budget, under names of metrics in snake_case."""
+        return {"answers_bytes": self.count, "answers_bytes_max": self.bytes_max}
+
+
+class AnswerRoom:
+    """The room of one answer while it is made in steps, at the end of which it is given back."""
+
+    __slots__ = ("_budget", "_count")
+
+    def __init__(self, budget: AnswerBudget, count: int) -> None:
+        """``count``: the bytes it will take, as far as they are known.
+
+        Raises:
+            TooManyRequests: they have no room.
+        """
+        self._budget = budget
+        self._count = count if count > LARGE_ANSWER_BYTES else 0
+        if self._count:
+            budget.claim(count)
+
+    def grow(self, count: int) -> None:
+        """Take room for ``count`` bytes in all.
+
+        Raises:
+            TooManyRequests: they have no room.
+        """
+        if count > self._count and count > LARGE_ANSWER_BYTES:
+            self._budget.check(count - self._count)
+            self._budget.add_always(count - self._count)
+            self._count = count
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self._budget.give_back(self._count)

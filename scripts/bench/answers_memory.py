@@ -1,0 +1,116 @@
+"""How much memory do answers take that nobody reads? A service of 20,000 instances, and clients that ask and wait.
+
+For each attack of ``scripts/chaos/unread_answers.py`` a standalone node of its own: its RSS above that before the
+attack, at the most while the clients wait, and a while after they have gone. Beside it a client that reads asks for a
+short list, which must be answered, and for the large one, which may be refused while there is no room.
+
+    python -m scripts.bench.answers_memory
+    python -m scripts.bench.answers_memory --rollcall ../before/.venv/bin/rollcall --attacks "closed windows"
+    python -m scripts.bench.answers_memory --instances 1000 --set rollcall.limit.answersMb=32
+"""
+
+import argparse
+import collections
+import http.client
+import json
+import tempfile
+import time
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import quote
+
+from scripts.chaos.unread_answers import ATTACKS, ClusteredFleet, attacked
+from scripts.support.arguments import add_rollcall, names_of
+from scripts.support.bulk_register import register_all
+from scripts.support.member_processes import CONTEXT_PATH, MemberProcess
+
+LOOK_S = 0.1
+SHORT = ClusteredFleet(2, 3)
+TIMEOUT_S = 30.0
+
+
+@dataclass
+class Beside:
+    """What a client got that reads."""
+
+    short: collections.Counter[int] = field(default_factory=collections.Counter)
+    large: collections.Counter[int] = field(default_factory=collections.Counter)
+    slowest_ms: float = 0.0
+    """Of the short lists."""
+
+    def ask(self, address: str, large: str) -> None:
+        begun_s = time.perf_counter()
+        self.short[status_of(address, SHORT.name(1))] += 1
+        self.slowest_ms = max(self.slowest_ms, (time.perf_counter() - begun_s) * 1_000)
+        self.large[status_of(address, large)] += 1
+
+
+def status_of(address: str, service: str) -> int:
+    """The status of the answer to a list query, which is read whole."""
+    with closing(http.client.HTTPConnection(address, timeout=TIMEOUT_S)) as connection:
+        connection.request("GET", f"{CONTEXT_PATH}/v1/ns/instance/list?serviceName={quote(service)}")
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status
+
+
+def rss_mb(pid: int) -> float:
+    """The memory of a process that is in use."""
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) / 1024
+
+
+def measure(name: str, member: MemberProcess, options: argparse.Namespace) -> dict[str, object]:
+    """Attack a node that runs; return its memory above the start."""
+    attack, connections = ATTACKS[name]
+    large = ClusteredFleet(1, options.instances)
+    register_all(SHORT, lambda _: member.address, 1)
+    register_all(large, lambda _: member.address, 1)
+    pid = member.pids()[1]
+    start_mb, most_mb, beside = rss_mb(pid), 0.0, Beside()
+    end_s = time.monotonic() + options.seconds
+    with attacked(attack, member.address, large.name(0), connections):
+        while time.monotonic() < end_s:
+            beside.ask(member.address, large.name(0))
+            most_mb = max(most_mb, rss_mb(pid))
+            time.sleep(LOOK_S)
+    time.sleep(options.after)
+    return {
+        "attack": name,
+        "connections": connections,
+        "start_mb": round(start_mb),
+        "above_during_mb": round(most_mb - start_mb),
+        "above_after_mb": round(rss_mb(pid) - start_mb),
+        "short_lists": dict(beside.short),
+        "short_slowest_ms": round(beside.slowest_ms),
+        "large_lists": dict(beside.large),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--attacks", type=names_of(ATTACKS), default=list(ATTACKS), help="with commas between")
+    parser.add_argument("--instances", type=int, default=20_000, help="of the large service")
+    parser.add_argument("--seconds", type=float, default=15.0, help="for which the clients wait")
+    parser.add_argument("--after", type=float, default=60.0, help="seconds from their end to the last look")
+    parser.add_argument("--port", type=int, default=18_848)
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of the node")
+    add_rollcall(parser)
+    options = parser.parse_args()
+    settings = dict(one.split("=", 1) for one in options.set)
+    for name in options.attacks:
+        with tempfile.TemporaryDirectory() as folder:
+            member = MemberProcess(
+                options.port, Path(folder), "", settings | {"nacos.standalone": "true"}, options.rollcall
+            )
+            member.start()
+            try:
+                member.wait_ready()
+                print(json.dumps(measure(name, member, options)), flush=True)
+            finally:
+                member.kill_all()
+
+
+if __name__ == "__main__":
+    main()
