@@ -62,6 +62,5 @@ class CutServer(HttpServer):
 
     def join(self) -> None:
         """Wait for the threads of calls after ``stop``. Not on the loop."""
-        for pool in (self._people, self._readers, self._peers):
-            pool.join()
+        self._pools.join()
         self._forwarder.fetchers.shutdown()

@@ -4,21 +4,14 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from itertools import islice
 from time import perf_counter
-from typing import Any
 
 from app.auth.member_calls import CLIENT, Caller, Unidentified
-from app.http.api.answers import error_reply, text_reply
+from app.http.api.answers import error_reply
 from app.http.api.audited import AGENT_CHARS_MAX
 from app.http.api.browsers import OwnHosts
 from app.http.api.call import (
-    ADDRESS,
-    AGAIN_MS,
-    LOGIN_WAIT,
-    READ,
-    ROUTE,
     ROUTES,
     Answer,
     Decline,
@@ -38,32 +31,25 @@ from app.http.forward.beat_sender import BeatSender
 from app.http.forward.datum_sender import DatumSender
 from app.http.forward.on_loop import LoopForwarder
 from app.http.input.forms import MULTIPART, unescape
-from app.http.server.call_pool import CallPool
 from app.http.server.connection import HttpConnection
 from app.http.server.header_block import HeaderBlock
 from app.http.server.held_replies import HeldReplies
 from app.http.server.live_streams import LiveStreams
 from app.http.server.loop_call import LoopCall
 from app.http.server.open_connections import OpenConnections
-from app.http.server.pool_choice import LOOP_FORM_BYTES_MAX, PoolChoice, PoolKind
+from app.http.server.pool_calls import REFUSED, PoolCalls, log_access
+from app.http.server.pool_choice import LOOP_FORM_BYTES_MAX
 from app.http.server.repeatable import repeatable
 from app.http.server.reply_head import date_line
 from app.http.server.request_memo import RequestMemo
 from app.http.server.request_reader import CLIENT_BODY_BYTES_MAX, Request, path_of
-from app.http.server.wsgi_bridge import WsgiApp, WsgiRun, make_environ
+from app.http.server.wsgi_bridge import WsgiApp
 from app.metrics.audit_trail import Actor
-from app.metrics.request_stats import NO_ROUTE, RequestStats, RouteStats
+from app.metrics.request_stats import RequestStats, RouteStats
 from app.naming.model.nacos_errors import TooManyRequests
 from app.process.turn_sends import TurnSends
 from distro.timing.clock import boot_s
 
-QUEUED_PER_THREAD = 8
-"""Calls that may wait for a pool, for each of its threads."""
-PEER_THREADS = 8
-FORM_THREADS = 2
-READ_THREADS = 4
-"""Few, as reads compute and do not wait: more at a time gain nothing, and between two turns of the loop each may
-compute for a switch interval. With a thread each, eight clients on cold pages made the p99 of beats 150 to 700 ms."""
 DISTRO_PATH = "/v1/ns/distro/"
 CONTENT_TYPE = "content-type"
 MEMBER_BODY_BYTES_MAX = 8 * 1024 * 1024
@@ -77,9 +63,6 @@ BODIES_BYTES_MAX = 128 * 1024 * 1024
 SWEEP_S = 1.0
 CHECKED_PER_TURN = 1_000
 """Connections whose times are checked in a row, in a third of a millisecond."""
-POOL_FULL = text_reply(503, "too many requests are under way, please try another server")
-REFUSED = 429
-"""From this status on an answer is this node's will: a limit or a failure, and no fault of the request."""
 WAITED_S = 1.0
 """After this process stood still, what is read for so long may have waited in its sockets."""
 
@@ -103,7 +86,6 @@ class HttpServer:
 
         ``awake_s``: a clock that shows a pause of the process, a sleep of the machine too (the loop's does not).
         """
-        self._app = app
         self._services = services
         self._loop = loop
         self.connections = OpenConnections(services, connections_max)
@@ -121,13 +103,7 @@ class HttpServer:
         self._access_log = services.instruments.access_log
         self._distro_path = (settings.context_path + DISTRO_PATH).encode()
         self._own_hosts = OwnHosts(services.cluster, settings.guards.http_hosts)
-        self._address = (settings.host or "0.0.0.0", settings.port)
-        self._choice = PoolChoice(settings.context_path)
-        room = settings.http_threads * (1 + QUEUED_PER_THREAD)
-        self._people = CallPool("http-people", settings.http_threads, room)
-        self._readers = CallPool("http-read", min(READ_THREADS, settings.http_threads), room)
-        self._peers = CallPool("http-peer", PEER_THREADS, PEER_THREADS * (1 + QUEUED_PER_THREAD))
-        self._forms = CallPool("http-form", FORM_THREADS, room)
+        self._pools = PoolCalls(app, services, loop)
         self.soon, self.sends = loop.call_soon, TurnSends(loop.call_soon)
         self.stats: HttpStats = services.http
         self.answers = services.answers
@@ -137,7 +113,7 @@ class HttpServer:
         self._datum_sender = DatumSender(services, self._forwarder)
         services.small_sends.attach(self._datum_sender)
         self._held = HeldReplies(loop)
-        self._live = LiveStreams(loop, self._readers.put)
+        self._live = LiveStreams(loop, self._pools.put_read)
         self._lag = LagMeter(self.stats, self._counted.loop_lag)
         self.draining = False
         self.now_s = loop.time()
@@ -210,8 +186,7 @@ class HttpServer:
         self._live.end()
         for connection in self.connections:
             connection.cut()
-        for pool in (self._people, self._readers, self._peers, self._forms):
-            pool.stop()
+        self._pools.stop()
         self._beat_sender.stop()
         self._services.small_sends.attach(None)
         self._datum_sender.close()
@@ -237,12 +212,12 @@ class HttpServer:
                     return unidentified_reply(found)
                 caller = found
             if found_hot is None:
-                return self._answer_in_pool(connection, request, caller)
+                return self._pools.answer(connection, request, caller)
             hot = found_hot
         begun_s = perf_counter()
         row, stats = hot
         if request.body and not row.for_members and _is_slow(request):
-            return self._answer_in_pool(connection, request, caller)
+            return self._pools.answer(connection, request, caller)
         call = LoopCall(
             row.method,
             row.path,
@@ -265,7 +240,7 @@ class HttpServer:
             if self._counts:
                 stats.add(answer.status, perf_counter() - begun_s)
             if self._access_log.on:
-                self._log_access(connection, request, answer, begun_s)
+                log_access(self._access_log, connection, request, answer, begun_s)
             if answer.status >= REFUSED and row.is_beat:
                 self._services.refusals.note()
             return answer
@@ -279,7 +254,7 @@ class HttpServer:
             return self._live.begin(connection, answer)
         if row.is_client_write and call.address is not None:
             call.address.give_back()  # the pool counts it
-        return self._answer_in_pool(connection, request, caller, answer.read if isinstance(answer, Decline) else None)
+        return self._pools.answer(connection, request, caller, answer.read if isinstance(answer, Decline) else None)
 
     def _caller_of(self, connection: HttpConnection, request: Request) -> Caller | Unidentified:
         block = request.block
@@ -306,7 +281,7 @@ class HttpServer:
 
         def done(answer: Answer) -> None:
             if type(answer) is not Reply:
-                pooled = self._answer_in_pool(connection, request, call.caller)
+                pooled = self._pools.answer(connection, request, call.caller)
                 if pooled is None:
                     return
                 answer = pooled
@@ -315,73 +290,10 @@ class HttpServer:
             if answer.status >= REFUSED and row.is_beat:
                 self._services.refusals.note()
             if self._access_log.on:
-                self._log_access(connection, request, answer, begun_s)
+                log_access(self._access_log, connection, request, answer, begun_s)
             connection.reply(answer, together=True)  # the owner answers those of several clients at once
 
         self._forwarder.forward(call, to, lambda: run_hot(row, call, self._services), done)
-
-    def _answer_in_pool(
-        self, connection: HttpConnection, request: Request, caller: Caller, read: dict[str, Any] | None = None
-    ) -> Reply | None:
-        pool = self._pool_of(request, caller)
-        run = WsgiRun(self._app, connection, request, self._loop.call_soon_threadsafe, self.answers)
-        environ = make_environ(connection, request, self._address, caller)
-        if self._limits_writes:
-            environ[ADDRESS] = connection.address
-        environ[READ] = read
-        begun_s = perf_counter()
-
-        def work() -> None:
-            run.run(environ)
-            if (after_ms := environ.pop(AGAIN_MS, None)) is not None:
-                with suppress(RuntimeError):  # the loop has ended, and the connection with it
-                    self._loop.call_soon_threadsafe(self._loop.call_later, after_ms / 1_000, again)
-                return
-            route: Route | None = environ.get(ROUTE)
-            if run.status >= REFUSED and route is not None and route.is_beat:
-                self._services.refusals.note()
-            if self._counts:
-                method, path = (environ["REQUEST_METHOD"], NO_ROUTE) if route is None else (route.method, route.path)
-                self._counted.count(method, path, run.status, perf_counter() - begun_s)
-            if self._access_log.on:
-                self._log_access(connection, request, Reply(run.status, b""), begun_s)
-
-        def again() -> None:
-            environ["wsgi.input"].seek(0)
-            if connection.is_gone:
-                self._services.access.give_up(environ[LOGIN_WAIT])
-                connection.reply(POOL_FULL)  # which gives back what its body occupied
-            elif not pool.put(work):
-                self._services.access.give_up(environ[LOGIN_WAIT])
-                connection.reply(POOL_FULL)
-
-        self.stats.pooled += 1  # before its thread runs, as the call may read it
-        if pool.put(work):
-            return None
-        self.stats.pooled -= 1
-        self.stats.pool_full += 1
-        if request.target.partition(b"?")[0].endswith(b"/beat"):
-            self._services.refusals.note()
-        if self._counts:
-            self._counted.count(request.method.decode("latin-1"), NO_ROUTE, 503, 0.0)
-        return POOL_FULL
-
-    def _log_access(self, connection: HttpConnection, request: Request, reply: Reply, begun_s: float) -> None:
-        agent = request.block.named.get("user-agent", "")
-        taken_s = perf_counter() - begun_s
-        count = len(reply.body)
-        self._access_log.add(connection.remote_ip, request.method, request.target, reply.status, count, taken_s, agent)
-
-    def _pool_of(self, request: Request, caller: Caller) -> CallPool:
-        match self._choice.kind_of(request, caller):
-            case PoolKind.PEERS:
-                return self._peers
-            case PoolKind.FORMS:
-                return self._forms
-            case PoolKind.READERS:
-                return self._readers
-            case PoolKind.PEOPLE:
-                return self._people
 
     # --- time ----------------------------------------------------------------------------------------
 
