@@ -101,7 +101,7 @@ INPUTS: dict[str, Input] = {
         lambda: http_call("PUT", "/v1/ns/instance/beat", b"serviceName=a&beat=" + KEYS[:480_000] + b"}")
     ),
     "logins": Input(
-        lambda: http_call("POST", "/v1/auth/users/login", b"username=a&password=" + b"%41" * 2_800_000),
+        lambda: http_call("POST", "/v1/auth/users/login", b"username=a&password=" + b"%41" * 2_790_000),
         at_once=LOGINS_AT_ONCE,
         settings=auth_settings(),
     ),
