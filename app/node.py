@@ -937,6 +937,7 @@ def build_background(
         engine.address_clients.tick,
         engine.tls.watch.tick,
         domain.limits.memory.tick,
+        domain.limits.answers.tick,
         machine.tick,
         domain.count_history.tick,
     ]

@@ -7,6 +7,7 @@ from typing import Self
 from app.naming.limits.admission import PREFIX
 from app.naming.limits.limit_stats import LimitStats
 from app.naming.model.nacos_errors import TooManyRequests
+from app.process.memory_bound import trim_memory
 
 MIB = 1 << 20
 DEFAULT_MB = 64
@@ -15,6 +16,9 @@ MEMORY_PART = 8
 """The part of the bound of memory that answers take without a setting, if that is less."""
 LARGE_ANSWER_BYTES = 16_384
 """A longer answer needs room before it is made. Beats, health checks and lists of 50 instances are shorter."""
+TRIM_MS = 10_000
+TRIM_FROM_BYTES = 16 * MIB
+"""Of large answers: the C library keeps what they took, and a hundred megabytes beside it."""
 RETRY_S = 1.0
 """When a client may ask again. Whoever reads nothing is cut off within seconds while there is little room."""
 
@@ -44,6 +48,8 @@ class AnswerBudget:
         self.count = 0
         """Under way now. Read without the lock."""
         self._lock = Lock()
+        self._made = 0
+        """Bytes of large answers since memory was given back, about."""
 
     @property
     def is_short(self) -> bool:
@@ -61,7 +67,10 @@ class AnswerBudget:
         Raises:
             TooManyRequests: it would not fit beside what is under way.
         """
-        if count > LARGE_ANSWER_BYTES and self.count and self.count + count > self.large_max:
+        if count <= LARGE_ANSWER_BYTES:
+            return
+        self._made += count
+        if self.count and self.count + count > self.large_max:
             self.refuse()
 
     def claim(self, count: int) -> None:
@@ -79,6 +88,7 @@ class AnswerBudget:
             if self.count and self.count + count > self.large_max:
                 return False
             self.count += count
+            self._made += count
             return True
 
     def add(self, count: int) -> bool:
@@ -114,6 +124,13 @@ class AnswerBudget:
             "later or at another server",
             RETRY_S,
         )
+
+    def tick(self, now_ms: int) -> int:
+        """Give memory back to the system when large answers are over; return when to come again (monotonic ms)."""
+        if self._made > TRIM_FROM_BYTES and self.count < MIB:
+            self._made = 0
+            trim_memory()
+        return now_ms + TRIM_MS
 
     def counters(self) -> dict[str, int]:
         """The bytes under way and the budget, under names of metrics in snake_case."""

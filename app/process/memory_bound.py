@@ -1,8 +1,10 @@
 """The memory of this process against its bound, looked at each second: what is to be refused near it."""
 
+import ctypes
 import logging
 import resource
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 LOG = logging.getLogger(__name__)
@@ -57,6 +59,12 @@ def resident_bytes(statm: Path = STATM) -> int:
         return int(statm.read_text(encoding="ascii").split()[1]) * resource.getpagesize()
     except (OSError, ValueError, IndexError):
         return 0
+
+
+def trim_memory() -> None:
+    """Have the C library give free memory back to the system, where it can: glibc keeps what large objects took."""
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 class MemoryWatch:

@@ -4,15 +4,19 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from app.limits import answer_budget
 from app.limits.answer_budget import (
     DEFAULT_MB,
     LARGE_ANSWER_BYTES,
     MIB,
+    TRIM_FROM_BYTES,
+    TRIM_MS,
     AnswerBudget,
     AnswerRoom,
     answers_bytes,
 )
 from app.naming.model.nacos_errors import TooManyRequests
+from app.process.memory_bound import trim_memory
 from app.rpc.server.control_credit import CountedAnswer
 
 
@@ -99,3 +103,24 @@ def test_threads_lose_no_count(budget: AnswerBudget) -> None:
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(work, range(4)))
     assert budget.count == 0
+
+
+def test_memory_is_given_back_when_large_answers_are_over(
+    budget: AnswerBudget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trims: list[None] = []
+    monkeypatch.setattr(answer_budget, "trim_memory", lambda: trims.append(None))
+    assert budget.tick(5) == 5 + TRIM_MS
+    for _ in range(TRIM_FROM_BYTES // MIB + 1):
+        budget.check(MIB)
+    budget.claim(MIB)
+    budget.tick(5)
+    assert not trims, "one is under way"
+    budget.give_back(MIB)
+    for _ in range(3):
+        budget.tick(5)
+    assert len(trims) == 1
+
+
+def test_memory_is_given_back_where_the_library_can() -> None:
+    trim_memory()
