@@ -525,10 +525,12 @@ def build_engine(settings: Settings, clock: Clock, domain: Domain, tls: NodeTls)
         members.answers_itself,
     )
     bodies, digests = LargeBodies(config.body_bytes_max), DigestAnswers(components, receiver, protocol, stats)
+    runtime = DistroRuntime(EngineParts(protocol, receiver, mailbox, components, cluster, clock, config, now_s))
+    runtime.after_pause.on_change = cluster.note_behind
     return Engine(
         stats=stats,
         protocol=protocol,
-        runtime=DistroRuntime(EngineParts(protocol, receiver, mailbox, components, cluster, clock, config, now_s)),
+        runtime=runtime,
         components=components,
         cluster=cluster,
         lookup=build_lookup(settings),
@@ -793,6 +795,9 @@ def build_dns(
 
     def serves() -> bool:
         # As HTTP answers lists: an operator's status may allow reads, or nothing.
+        cluster.check_pause()
+        if cluster.is_behind:
+            return False
         return cluster.state() is UP and is_served(domain.durable.overridden_status or UP_TEXT, is_read=True)
 
     own_host, _ = split_address(settings.self_address)

@@ -86,6 +86,10 @@ class Membership:
         self._views: dict[str, tuple[str, ...]] = {}
         """The members that carry keys, as each listed peer told last."""
         self.draining = False
+        self.is_behind = False
+        """This process stood still, and has not compared its data with a peer's since (R9). Each read asks."""
+        self.check_pause: Callable[[], None] = lambda: None
+        """Notices that this process stood still, before what came meanwhile is answered. On the loop's thread."""
         self.waiting_beats: Callable[[str], Mapping[str, Mapping[str, int]]] = lambda _peer: {}
         """The beats that could not be sent to a peer so far, as ages in ms by datum and instance key (R12)."""
         self.beats_wait_ms: Callable[[str], int] = lambda _peer: 0
@@ -110,6 +114,14 @@ class Membership:
         """Join the runtime, which is made with this object, with a first list. Called once, by the node."""
         self._runtime = runtime
         self.take_list(members)
+
+    def note_behind(self, is_behind: bool) -> None:
+        self.is_behind = is_behind
+
+    def stood_still(self) -> None:
+        """Compare with a peer before reads are answered, as this process stood still (R9). Returns at once."""
+        if self._runtime is not None:
+            self._runtime.after_pause.begin()
 
     def take_list(self, addresses: tuple[str, ...]) -> None:
         """Take a new member list."""

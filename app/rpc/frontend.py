@@ -88,6 +88,7 @@ class GrpcFrontend:
         )
         self.subscriptions = GrpcSubscriptions()
         self._pusher = GrpcPusher(self.subscriptions, self._infos, self.connections, now_ms)
+        self._pusher.waits = lambda: services.cluster.is_behind
         self.dispatcher.on_answer = self._pusher.answered
         self.dispatcher.on_gone = self.subscriptions.forget
         self._naming = NamingHandlers(services, self.subscriptions, self._infos)

@@ -45,6 +45,10 @@ class Forward:
     """Keys of the durable records that the write changes: they are fetched before it is answered here."""
 
 
+BEHIND_TEXT = "server is back after it stood still and compares its data, please try another server!"
+"""The text of the 503 for a read before this node has compared its data with a peer's (R9)."""
+
+
 def not_serving_text(status: str) -> str:
     """The text of the 503 of a member that does not serve; it means that nothing was executed.
 

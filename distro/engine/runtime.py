@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Mapping
 from functools import partial
 
+from distro.engine.catch_up import CatchUp
 from distro.engine.local_actions import LocalActions
 from distro.engine.mailbox import Event, PeerWorker
 from distro.engine.peer_call_runner import EngineParts, PeerCallRunner
@@ -42,6 +43,7 @@ class DistroRuntime:
         self._report_workers: dict[str, PeerWorker] = {}
         self._local_actions = LocalActions(parts.protocol, parts.components)
         self._calls = PeerCallRunner(parts)
+        self.after_pause = CatchUp(parts)
         self._local: PeerWorker | None = None
         self._finished: list[PeerWorker] = []
         """Those of members that left, which may still make a call."""
@@ -91,6 +93,7 @@ class DistroRuntime:
 
     def halt(self) -> None:
         """End the thread that owns the protocol: nothing more is sent or told, as at the end of a killed process."""
+        self.after_pause.stop()
         self._mailbox.close()
         if self._thread.ident is not None:
             self._thread.join()
@@ -102,6 +105,7 @@ class DistroRuntime:
         """
         end_s = monotonic_s() + timeout_s
         self._local_actions.stop()
+        self.after_pause.stop()
         if self._thread.is_alive():
             self._draining = True
             self._mailbox.put(lambda _protocol, _now_ms: None, urgent=True)
@@ -118,6 +122,7 @@ class DistroRuntime:
         for worker in workers:
             worker.finish()
         ended = [worker.join(max(end_s - monotonic_s(), 0.1)) for worker in workers]
+        ended.append(self.after_pause.join(max(end_s - monotonic_s(), 0.1)))
         return all(ended) and not self._thread.is_alive()
 
     def _tell_hand_over(self, *, is_over: bool) -> None:

@@ -46,6 +46,8 @@ class Kind(Enum):
     """An ephemeral instance was removed, and is listed."""
     FORGOTTEN = "forgotten"
     """An ephemeral instance was registered and beat, and is not listed."""
+    STALE = "stale"
+    """A member that stood still answered with what it knew before."""
     DURABLE = "durable"
     """A persistent instance is not as its last acknowledged word says."""
     WRONG = "wrong"
@@ -67,6 +69,8 @@ class Times:
     killed_s: float = 0.0
     killed: frozenset[int] = frozenset()
     """The members that were killed during the fault, and when: just before the first of them."""
+    paused: frozenset[int] = frozenset()
+    """The members that stood still from the cut to the heal."""
 
     def together(self, one: int, other: int) -> bool:
         """Whether two members reached each other during the fault."""
@@ -138,6 +142,8 @@ def check(history: History, times: Times) -> Found:
             keys = by_service[sample.service]
             _check_lasting(history, times, sample, sample.hosts, [key for key in keys if key in history.lasting], found)
             for key in keys:
+                if sample.member in times.paused:
+                    _check_after_pause(history, times, sample, sample.hosts, key, found)
                 if key not in history.lasting:
                     _check_words(history, times, sample, sample.hosts, key, found)
     for service, text in differing(history.last).items():
@@ -227,6 +233,25 @@ def _check_words(
         found.note(Kind.UNSEEN, key, sample.begun_s, text)
     if _is_settled(last, times, sample):
         found.note(_kind(key, mark, allowed), key, sample.begun_s, text)
+
+
+def _check_after_pause(
+    history: History, times: Times, sample: Sample, hosts: Mapping[str, Seen], key: Key, found: Found
+) -> None:
+    """A member that goes on knows at once of all that was said elsewhere until shortly before it went on."""
+    if not times.healed_s < sample.ended_s <= times.healed_s + SETTLE_S:
+        return
+    words = [word for word in history.words[key] if word.begun_s <= sample.ended_s]
+    known = [word for word in words if word.ended_s <= times.healed_s - ORDER_S]
+    seen = hosts.get(key.ip)
+    mark = seen.mark if seen is not None else None
+    if not known or mark in allowed_marks(words, known, times):
+        return
+    beats = history.beats.get(key, ())
+    if mark is None and not key.durable and not beat_all_the_time(beats, sample, known[-1].ended_s, lambda _beat: True):
+        return
+    if not _is_unordered(beats, known[-1], times):
+        found.note(Kind.STALE, key, sample.begun_s, f"{_where(sample)} lists {mark}" + _tell_words(known))
 
 
 def _is_left(words: Sequence[Word], mark: str | None, member: int) -> bool:

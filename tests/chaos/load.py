@@ -332,6 +332,11 @@ class Load:
                     await asyncio.sleep(SAMPLE_S / 10)
             await asyncio.sleep(max(began_s + SAMPLE_S - time.monotonic(), 0))
 
+    async def read_all(self, member: int) -> None:
+        """Ask a member for all lists at once, and wait for its answers."""
+        reads = (self._read_one(member, service, CLIENT_TIMEOUT_S) for service in self._services)
+        self.history.samples += await asyncio.gather(*reads)
+
     async def _read_one(self, member: int, service: str, timeout_s: float) -> Sample:
         begun_s = time.monotonic()
         hosts: dict[str, Seen] | None = None

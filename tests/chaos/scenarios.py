@@ -176,12 +176,16 @@ async def isolated_killed(world: World) -> None:
 
 @scenario()
 async def pause(world: World) -> None:
-    """One member stands still for a while."""
+    """One member stands still for a while; reads wait in its sockets."""
     world.cut({0}, {1, 2})
+    world.paused = frozenset({0})
     world.cluster.members[0].signal(signal.SIGSTOP)
     await asyncio.sleep(world.pace.pause_s)
+    waiting = asyncio.ensure_future(world.load.read_all(0))
+    await asyncio.sleep(0.5)
     world.cluster.members[0].signal(signal.SIGCONT)
     world.healed()
+    await waiting
 
 
 # --- machines -----------------------------------------------------------------------------------------

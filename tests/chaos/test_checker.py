@@ -348,6 +348,23 @@ def test_a_word_of_the_moment_before_all_that_knew_of_it_were_killed() -> None:
 # --- words of persistent instances ----------------------------------------------------------------------
 
 
+def test_a_member_that_goes_on_lists_what_it_knew_before() -> None:
+    def story(shown: str | None, at_s: float = HEALED_S + 0.1, paused: int = 0) -> Story:
+        times = Times(CUT_S, HEALED_S, APART.sides, paused=frozenset({paused}))
+        removed = Story(times=times).said("m0", 1, 50.0).beat(1, 55.0, 115.0).said(None, 1, 120.0)
+        return removed.saw(0, at_s, shown)
+
+    assert story("m0").kinds() == {Kind.STALE}
+    assert story(None).kinds() == set()
+    assert story("m0", paused=1).kinds() == set()
+    assert story("m0", HEALED_S - 10.0).kinds() == set()
+    late = Story(times=Times(CUT_S, HEALED_S, APART.sides, paused=frozenset({0})))
+    late.said("m0", 1, 50.0).beat(1, 55.0, 120.0).said(None, 1, HEALED_S - ORDER_S + 0.1)
+    assert late.saw(0, HEALED_S + 0.1, "m0").kinds() == set(), "it was removed just before"
+    new = Story(times=Times(CUT_S, HEALED_S, APART.sides, paused=frozenset({0}))).said("m1", 2, 115.0)
+    assert new.beat(2, 120.0, 130.0).saw(0, HEALED_S + 0.1, None).kinds() == {Kind.STALE}
+
+
 def test_a_persistent_instance_is_lost() -> None:
     assert durable().said("m1", 1, 110.0).saw(2, SETTLED_S, None).kinds() == {Kind.DURABLE}
     assert durable().said("m1", 1, 110.0).saw(2, SETTLED_S, "m1").kinds() == set()

@@ -65,6 +65,8 @@ class World:
     healed_s: float = 0.0
     killed_s: float = 0.0
     killed: frozenset[int] = frozenset()
+    paused: frozenset[int] = frozenset()
+    """The members that stand still from the cut to the heal."""
 
     def kill(self, members: Collection[Member]) -> None:
         """Kill members, all in one moment, as far as that goes."""
@@ -205,7 +207,7 @@ def _result(world: World) -> Result:
     history = world.load.history
     words = [word for said in history.words.values() for word in said if word.ended_s >= world.cut_s]
     return Result(
-        check(history, Times(world.cut_s, world.healed_s, world.sides, world.killed_s, world.killed)),
+        check(history, Times(world.cut_s, world.healed_s, world.sides, world.killed_s, world.killed, world.paused)),
         agreed_after_s(history, world.healed_s),
         len(words),
         sum(word.outcome is Outcome.REFUSED for word in words),

@@ -83,8 +83,16 @@ class StubCluster:
     """When a call of a member with this clock was sent, in monotonic ms; others are sent now."""
     over: set[str] = field(default_factory=set)
     """The deadlines of calls that are too late."""
+    is_behind: bool = False
+    """Whether it stood still, and has not compared with a peer since."""
+    pauses: int = 0
+    """How often it stood still."""
+    check_pause: Callable[[], None] = lambda: None
     on_look_up: Callable[[], None] = lambda: None
     """Called each time that the owner of a key is looked up, before it is returned."""
+
+    def stood_still(self) -> None:
+        self.pauses += 1
 
     def responsible(self, tag: str) -> bool:
         return self.owner == self.self_address

@@ -28,7 +28,7 @@ from app.naming.model.switches import is_served
 from app.naming.records.durable_service import DurableService
 from app.ports.http_ports import Cluster
 from app.writes.call_deadline import TOO_LATE
-from app.writes.ownership import durable_owner, not_serving_text
+from app.writes.ownership import BEHIND_TEXT, durable_owner, not_serving_text
 from distro.model.errors import CodecError, NotInitialized
 from distro.model.types import CAPABILITY_CLIENTS_ONLY, MemberState
 
@@ -40,6 +40,7 @@ _BELOW_OPERATOR = tuple(f"{path}/{part}/" for path in NAMING for part in ("opera
 INTERNAL_ERROR = Reply(500, b"caused: internal error, see the server's log")
 _TOO_LATE = Reply(503, TOO_LATE.encode(), None)
 _STOOD_STILL = Reply(503, b"server is back after it stood still, please try again later!", None)
+BEHIND = Reply(503, BEHIND_TEXT.encode(), None)
 _UP = MemberState.UP
 """Python 3.11 needs ten times as long to look a member up in its class."""
 RETRY_AFTER = "Retry-After"
@@ -147,10 +148,13 @@ def refuse_unless_up(call: Call, services: Services) -> Reply | None:
 def _refusal_of(call: Call, services: Services) -> Reply | None:
     if limited := _limited(call, services):
         return limited
+    is_read = call.method in ("GET", "HEAD")
+    if services.cluster.is_behind and is_read and not is_peer(call.agent) and not call.path.startswith(_BELOW_OPERATOR):
+        return BEHIND
     status = server_status(services)
     if call.path in DRAIN_PATHS and services.cluster.draining:
         return None  # or it could not be taken back
-    if is_served(status, is_read=call.method in ("GET", "HEAD")) or is_peer(call.agent):
+    if is_served(status, is_read=is_read) or is_peer(call.agent):
         return None
     # An operator who set the status must be able to look and to set it back, without a member's agent string.
     if call.path.startswith(_BELOW_OPERATOR) and services.cluster.state() is _UP:
@@ -168,8 +172,12 @@ def refuses_beats(cluster: Cluster, durable: DurableService, context_path: str) 
 
 
 def is_open(services: Services) -> bool:
-    """Whether no naming call can be refused now: UP, no limited paths. Spares hot calls ``refuse_unless_up``."""
-    return services.cluster.state() is _UP and not services.durable.limits_calls
+    """Whether no naming call can be refused now: UP, not behind, no limited paths.
+
+    Spares hot calls ``refuse_unless_up``.
+    """
+    cluster = services.cluster
+    return cluster.state() is _UP and not services.durable.limits_calls and not cluster.is_behind
 
 
 def _limited(call: Call, services: Services) -> Reply | None:

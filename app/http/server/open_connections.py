@@ -1,6 +1,9 @@
 """The connections of the HTTP port: which are open, and who may have one more."""
 
+import socket
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
 
 from app.http.api.answers import error_reply
 from app.http.api.call import Services
@@ -11,6 +14,16 @@ from app.limits.connection_room import Share
 from app.naming.model.nacos_errors import TooManyRequests
 
 RETRY_S = 5
+UNACKED_AT, INFO_BYTES = 24, 104
+"""Where ``tcp_info`` has ``tcpi_unacked``, of a listening socket the connections that wait. Source: linux/tcp.h."""
+
+
+def waiting_connections(listening: socket.socket) -> int:
+    """Return how many connections wait to be accepted; 0 where the system does not tell."""
+    info = b""
+    with suppress(OSError, AttributeError):
+        info = listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, INFO_BYTES)
+    return int.from_bytes(info[UNACKED_AT : UNACKED_AT + 4], sys.byteorder)
 
 
 class OpenConnections:

@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
+import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from time import perf_counter
 
@@ -36,7 +37,7 @@ from app.http.server.header_block import HeaderBlock
 from app.http.server.held_replies import HeldReplies
 from app.http.server.live_streams import LiveStreams
 from app.http.server.loop_call import LoopCall
-from app.http.server.open_connections import OpenConnections
+from app.http.server.open_connections import OpenConnections, waiting_connections
 from app.http.server.pool_calls import REFUSED, PoolCalls, log_access
 from app.http.server.pool_choice import LOOP_FORM_BYTES_MAX
 from app.http.server.repeatable import repeatable
@@ -65,6 +66,8 @@ CHECKED_PER_TURN = 1_000
 """Connections whose times are checked in a row, in a third of a millisecond."""
 WAITED_S = 1.0
 """After this process stood still, what is read for so long may have waited in its sockets."""
+WAITED_S_MAX = 15.0
+"""The same while connections wait to be accepted, as the loop accepts a few in a turn."""
 
 log = logging.getLogger(__name__)
 
@@ -115,12 +118,15 @@ class HttpServer:
         self._held = HeldReplies(loop)
         self._live = LiveStreams(loop, self._pools.put_read)
         self._lag = LagMeter(self.stats, self._counted.loop_lag)
+        self.listening: Sequence[socket.socket] = ()
+        """The sockets of which connections are accepted."""
         self.draining = False
         self.now_s = loop.time()
         self._awake_s = awake_s
         self._ran_s = awake_s()
-        self._waited_until_s = 0.0
+        self._waited_until_s = self._waited_until_max_s = 0.0
         self._pause_s = settings.distro.pause_ms / 1_000
+        services.cluster.check_pause = self.check_pause
         self.date = b""
         self._sweep()
         self._measure_lag(self.now_s)
@@ -314,10 +320,18 @@ class HttpServer:
     def _measure_lag(self, expected_s: float) -> None:
         self.check_pause()
         self._ran_s = self._awake_s()
-        if self.stats.stood_still and self._ran_s >= self._waited_until_s:
-            self.stats.stood_still = False
+        if self.stats.stood_still:
+            self._wait_for_sockets()
         due_s = self._lag.next_s(expected_s, self._loop.time())
         self._loop.call_at(due_s, self._measure_lag, due_s)
+
+    def _wait_for_sockets(self) -> None:
+        """Let writes be executed again once what waited in the sockets is worked off."""
+        now_s = self._ran_s
+        if any(map(waiting_connections, self.listening)):
+            self._waited_until_s = min(now_s + WAITED_S, self._waited_until_max_s)
+        if now_s >= self._waited_until_s:
+            self.stats.stood_still = False
 
     def check_pause(self) -> None:
         """R13: notice that this process stood still, before anything that came meanwhile is executed."""
@@ -326,9 +340,11 @@ class HttpServer:
             return
         self._ran_s = now_s
         if not self.stats.stood_still:
-            log.warning("this process stood still; writes and beats that waited are refused")
+            log.warning("this process stood still; calls that waited are refused")
         self.stats.stood_still = True
         self._waited_until_s = now_s + WAITED_S
+        self._waited_until_max_s = now_s + WAITED_S_MAX
+        self._services.cluster.stood_still()
 
 
 def _is_slow(request: Request) -> bool:

@@ -88,6 +88,7 @@ class LoopWorker(Worker):
         await self._start(services.loop_frontends)
         server = HttpServer(self.wsgi, services, self.loop, self.cfg.worker_connections)
         listening = await self._listen(server, services)
+        server.listening = [one.sock for one in self.sockets]
         ended = asyncio.Event()
         for number in STOP_SIGNALS:
             handler = signal.getsignal(number)

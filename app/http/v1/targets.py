@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from app.auth.access_rules import METRICS
-from app.http.api.answers import filter_error, text_reply
+from app.http.api.answers import BEHIND, filter_error, text_reply
 from app.http.api.call import Answer, Call, Reply, Services, route
 from app.http.shapes.described import ERROR_TEXT, FILTER_ERROR, Described
 from app.http.shapes.instance_shapes import TARGETS
@@ -65,6 +65,8 @@ def _names(services: Services, namespace: str) -> list[str]:
 def _answer(call: Call, services: Services, keys: list[tuple[str, str]]) -> Reply:
     if not services.settings.told.discovery:
         return filter_error(call, 404, "No message available", services.wall_ms())
+    if services.cluster.is_behind:
+        return BEHIND
     count = sum(services.naming.instance_count(namespace, service) for namespace, service in keys)
     if count > TARGETS_MAX:
         text = f"{count} targets are more than {TARGETS_MAX}: ask for {PATH}/namespaceId/... or a service in it"

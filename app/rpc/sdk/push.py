@@ -16,6 +16,8 @@ from app.rpc.server.connections import Connection, Connections
 LOG = logging.getLogger(__name__)
 NO_ROOM_MS = 200
 """Until a push is tried again that had no room beside the answers under way."""
+WAIT_MS = 50
+"""From one look to the next whether pushes may go on."""
 WRITERS_PER_TURN = 8
 """Clients whose message begins to be written in one turn of the loop, at some 0.15 ms each."""
 
@@ -34,6 +36,8 @@ class GrpcPusher:
         self._infos = infos
         self._connections = connections
         self._now_ms = monotonic_ms
+        self.waits: Callable[[], bool] = lambda: False
+        """Whether nothing is to be pushed now, as what this node holds may be of before a pause (R9)."""
         self.on_pushed: Callable[[str, str], None] = lambda _namespace, _service: None
         """Called on the loop when a client is sent what a service is now."""
         self._changed: dict[ServiceKey, None] = {}
@@ -137,6 +141,10 @@ class GrpcPusher:
     def _tick(self) -> None:
         self._timer = None
         if self._loop is None:
+            return
+        if self.waits():
+            self._timer_ms = self._now_ms() + WAIT_MS
+            self._timer = self._loop.call_later(WAIT_MS / 1_000, self._tick)
             return
         self._subscriptions.tick(self._now_ms())
         self._schedule()

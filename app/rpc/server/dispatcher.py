@@ -31,6 +31,7 @@ from app.rpc.server.message_bounds import TypeBounds
 from app.rpc.server.user_check import check_rights, session_of, token_of
 from app.rpc.wire import payload as wire
 from app.rpc.wire.payload import Payload, PayloadError
+from app.writes.ownership import BEHIND_TEXT
 from distro.model.types import MemberState
 
 LOG = logging.getLogger(__name__)
@@ -79,6 +80,11 @@ class GrpcRoute:
     def structure_max(self, body: bytes) -> int:
         """The most commas and brackets in a request with this body."""
         return max(JSON_VALUES_MAX, len(body) // self.bytes_per_value if self.bytes_per_value else 0)
+
+    @property
+    def is_client_read(self) -> bool:
+        """Whether a call is answered with what this node holds."""
+        return self.access.action is Action.READ and self.access.scope is Scope.NAMING
 
     @property
     def is_client_write(self) -> bool:
@@ -141,10 +147,12 @@ class Dispatcher:
         What it lets out of the checks of ``answer`` lets every message through, or would have kept this one from being
         known.
         """
+        cluster = self._cluster
+        cluster.check_pause()
         known = self._known.get(data)
         if known is None or (quick := known.route.quick) is None:
             return None
-        if not connection.registered or self._access is not None or self._cluster.state() is not _UP:
+        if not connection.registered or self._access is not None or cluster.state() is not _UP or cluster.is_behind:
             return None
         if self._rule().traced_ips:
             return None
@@ -200,6 +208,8 @@ class Dispatcher:
         except NacosError as error:
             self.on_refused("access.refused", kind, connection.remote_ip, error.text)
             return wire.encode_json(route.answer_type, wire.failure(error.status, error.text))
+        if self._cluster.is_behind and route.is_client_read:
+            return wire.error_response(Unavailable.status, BEHIND_TEXT)
         if route.is_client_write and connection.address is not None and not connection.is_member:
             try:
                 connection.address.take()

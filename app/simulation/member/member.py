@@ -400,8 +400,7 @@ class SimMember:
         self.membership.beats_wait_ms = lambda peer: beats.wait_ms(peer, clock.monotonic_ms())
         self.membership.take_beats = self._take_beats
         self.membership.refusals.refuses_all = lambda: refuses_beats(self.membership, self.durable, "")
-        self.http_stats = services.http
-        self.http = HttpFrontend(self, services, SimLoop(self))
+        self.http_stats, self.http = services.http, HttpFrontend(self, services, SimLoop(self))
 
     def _take_beats(self, key: str, ages_ms: Mapping[str, int]) -> None:
         parsed = parse_datum_key(key)

@@ -294,7 +294,7 @@ def _writer(member: SimMember, key: str) -> str | None:
     return version.writer if version is not None else None
 
 
-# --- R18, and what a member refuses by its own will
+# --- what a member refuses by its own will
 
 
 def members_refuse_beats(seed: int, member_class: type[SimMember]) -> World:

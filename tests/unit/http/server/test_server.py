@@ -1,6 +1,7 @@
 """The server behind the connections: answers on the loop or in a pool, and limits over all connections."""
 
 import logging
+import socket
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import contextmanager
@@ -518,6 +519,7 @@ def test_what_waited_while_the_process_stood_still_is_not_executed(noticed_by: s
             late = one.connect()
             late.send(request(REGISTER.replace("10.0.0.1", "10.0.0.2"), "POST"))
             assert late.statuses() == [503]
+            assert one.node.cluster.pauses == 1, "its data is compared with a peer's"
             late.send(request(LIST))
             assert b'"ip":"10.0.0.1"' in late.bodies()[1]
             for _ in range(30):
@@ -525,6 +527,28 @@ def test_what_waited_while_the_process_stood_still_is_not_executed(noticed_by: s
                 await turns(3)
             late.send(request(REGISTER.replace("10.0.0.1", "10.0.0.3"), "POST"))
             assert late.statuses() == [503, 200, 200]
+
+    run_loop(main)
+
+
+def test_what_waits_to_be_accepted_is_not_executed_later_either() -> None:
+    async def main(loop: SkippingLoop) -> None:
+        with served() as one, socket.create_server(("127.0.0.1", 0)) as listening:
+            one.server.listening = [listening]
+            with socket.create_connection(listening.getsockname()):
+                loop.skip(40.0)
+                for _ in range(60):
+                    loop.skip(0.05)
+                    await turns(3)
+                wire = one.connect()
+                wire.send(request(REGISTER, "POST"))
+                assert wire.statuses() == [503]
+                listening.accept()[0].close()
+                for _ in range(30):
+                    loop.skip(0.05)
+                    await turns(3)
+                wire.send(request(REGISTER, "POST"))
+                assert wire.statuses() == [503, 200]
 
     run_loop(main)
 

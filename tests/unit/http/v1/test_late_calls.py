@@ -56,6 +56,33 @@ def test_a_call_with_a_deadline_is_not_refused_because_this_process_stood_still(
     assert client.post(INSTANCE, query_string=EPHEMERAL, headers=FORWARDED).data == b"ok"
 
 
+READS = (
+    f"{INSTANCE}/list?serviceName=a",
+    f"{INSTANCE}?serviceName=a&ip=10.0.0.1&port=80",
+    "/nacos/v1/ns/api/list?serviceName=a",
+    "/nacos/v2/ns/instance/list?serviceName=a",
+    "/nacos/v1/ns/service/list?pageNo=1&pageSize=9",
+    "/nacos/v1/ns/catalog/services?pageNo=1&pageSize=9",
+    "/nacos/v1/ns/service?serviceName=a",
+    "/nacos/v1/ns/INSTANCE/list",
+)
+
+
+@pytest.mark.parametrize("target", READS)
+def test_no_read_is_answered_before_this_node_has_caught_up(client: FlaskClient, node: FakeNode, target: str) -> None:
+    client.post(INSTANCE, query_string=EPHEMERAL)
+    node.cluster.is_behind = True
+    for answer in (client.get(target), client.head(target)):
+        assert answer.status_code == 503
+    assert client.get(target).data.startswith(b"server is ")
+    assert client.get("/nacos/v1/ns/operator/metrics").status_code == 200
+    assert client.get("/nacos/v1/console/health/readiness").status_code == 200
+    assert client.put(f"{INSTANCE}/beat", query_string=EPHEMERAL).status_code == 200
+    assert client.get(target, headers={"User-Agent": "Nacos-Server:1.4.8"}).status_code != 503, "a member's"
+    node.cluster.is_behind = False
+    assert client.get(target).status_code != 503
+
+
 def test_reads_are_answered_after_a_pause(client: FlaskClient, node: FakeNode) -> None:
     client.post(INSTANCE, query_string=EPHEMERAL)
     node.http.stood_still = True

@@ -111,3 +111,8 @@ def test_it_is_off_unless_it_is_set(path: str) -> None:
 
     answer = create_app(FakeNode()).test_client().get(PATH + path)  # type: ignore[arg-type]
     assert (answer.status_code, answer.get_json()["status"]) == (404, 404)
+
+
+def test_no_target_of_before_a_pause_is_told(node: FakeNode, client: FlaskClient) -> None:
+    for node.cluster.is_behind, status in ((True, 503), (False, 200)):
+        assert client.get(PATH).status_code == status

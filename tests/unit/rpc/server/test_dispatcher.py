@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
@@ -13,7 +13,7 @@ from app.limits.client_addresses import AddressTable
 from app.naming.clients.client_model import ClientInfo
 from app.naming.model.nacos_errors import ClientGone, InvalidParam, Unavailable
 from app.rpc.server.connections import LABELS_CHARS_MAX, Connection, Connections
-from app.rpc.server.dispatcher import Dispatcher, GrpcRequest, GrpcRoute
+from app.rpc.server.dispatcher import HEALTHY, Dispatcher, GrpcRequest, GrpcRoute
 from app.rpc.server.limits import LimitRule
 from app.rpc.wire import payload as wire
 from distro.model.types import MemberState
@@ -110,6 +110,21 @@ class TestCalls:
         host.set_up(connection)
         assert host.ask(connection, "XRequest", b"{")["errorCode"] == 502
         assert host.ask(connection, "XRequest")["@type"] == "XResponse"
+
+    def test_no_read_is_answered_before_this_node_has_caught_up(self) -> None:
+        host, pauses = Host(), list[int]()
+        host.cluster.check_pause = lambda: pauses.append(1)
+        writes = GrpcRoute(route({}).handler, "XResponse", naming(WRITE))
+        reads = replace(writes, access=naming(READ), quick=lambda *_: HEALTHY)
+        host.dispatcher.add({"ReadRequest": reads, "WriteRequest": writes})
+        connection = host.connect()
+        host.set_up(connection)
+        for is_behind, expected in ((False, "XResponse"), (True, "ErrorResponse"), (False, "HealthCheckResponse")):
+            host.cluster.is_behind = is_behind
+            assert host.ask(connection, "ReadRequest")["@type"] == expected
+            assert host.ask(connection, "WriteRequest")["@type"] == "XResponse"
+            assert host.ask(connection, "HealthCheckRequest")["@type"] == "HealthCheckResponse"
+        assert len(pauses) == 9, "each call may be the first one after a pause"
 
     def test_a_health_check_of_an_unknown_connection_fails_in_a_way_that_sdks_take_for_a_failure(self) -> None:
         host = Host()
