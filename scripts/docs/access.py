@@ -10,7 +10,7 @@ from app.rpc.members.handlers import MemberHandlers
 from app.rpc.sdk.naming import NamingHandlers
 from app.rpc.sdk.rebalancer import Rebalancer
 from app.rpc.server.connections import Connections
-from app.rpc.server.dispatcher import GrpcRoute
+from app.rpc.server.grpc_routes import GrpcRoute
 
 ROOT = Path(__file__).resolve().parents[2]
 assert blueprints.MODULES, "their import fills the table of routes"

@@ -15,7 +15,7 @@ from app.naming.model.keys import datum_key
 from app.naming.model.meta import ServiceMeta, description_bytes, metadata_bytes
 from app.naming.model.model import NOT_DUE_MS, Instance, Publication, Service, ServiceSnapshot, StoredInstance
 from app.naming.model.similar_names import SimilarNames, check_new_namespace
-from app.naming.registry.union import published_clusters, view_of
+from app.naming.registry.union import clusters_of, view_of
 from distro.model.types import NO_VERSION
 
 T = TypeVar("T")
@@ -293,11 +293,7 @@ class ServiceTable:
                     return
                 service = found
                 service.dropped = True
-                service.clusters = {one.instance.cluster_name for one in service.stored.values()}
-                service.clusters |= {
-                    one.cluster_name for one in (*service.persistent.values(), *service.retained.values())
-                }
-                service.clusters |= published_clusters(service)
+                service.clusters = clusters_of(service)
             self.counts_held.add(namespace, 0, description_bytes(meta) - description_bytes(service.meta))
             service.meta = meta
             service.revision += 1

@@ -40,10 +40,14 @@ def published_count(service: Service) -> int:
     return sum([len(one.instances) for one in list((service.published or {}).values())])
 
 
-def published_clusters(service: Service) -> set[str]:
-    """The cluster names of all published instances."""
-    publications = list((service.published or {}).values())
-    return {instance.cluster_name for one in publications for instance in one.instances.values()}
+def clusters_of(service: Service) -> set[str]:
+    """Return the cluster names of all instances of a service, however they came."""
+    published = [
+        one for publication in list((service.published or {}).values()) for one in publication.instances.values()
+    ]
+    stored = [one.instance for one in service.stored.values()]
+    held = (*service.persistent.values(), *service.retained.values())
+    return {one.cluster_name for one in (*published, *stored, *held)}
 
 
 def union(service: Service) -> tuple[Instance, ...]:

@@ -10,8 +10,8 @@ from app.naming.model.nacos_errors import InvalidParam, NoRight
 from app.ports.grpc_ports import PeerDirectory
 from app.replication.client_receiver import ClientReceiver
 from app.replication.client_type import CLIENTS
-from app.rpc.server.dispatcher import GrpcRequest, GrpcRoute
 from app.rpc.server.grpc_messages import MESSAGE_BYTES_MAX
+from app.rpc.server.grpc_routes import GrpcRequest, GrpcRoute
 from app.rpc.wire import payload as wire
 from app.rpc.wire.distro_payload import (
     HANDLE_FAILED,

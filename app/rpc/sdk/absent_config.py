@@ -5,7 +5,7 @@ from typing import Any
 
 from app.auth.access_rules import LOGGED_IN
 from app.process.config_call_log import ConfigCallLog
-from app.rpc.server.dispatcher import GrpcRequest, GrpcRoute
+from app.rpc.server.grpc_routes import GrpcRequest, GrpcRoute
 from app.rpc.wire.payload import FAILED, failure, success
 
 CONFIG_NOT_FOUND = 300

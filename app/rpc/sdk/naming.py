@@ -28,8 +28,8 @@ from app.ports.grpc_ports import RpcServices
 from app.rpc.sdk.service_messages import InfoVariant, ServiceInfos
 from app.rpc.sdk.subscriptions import GrpcSubscriptions
 from app.rpc.server.connections import Connection
-from app.rpc.server.dispatcher import GrpcRequest, GrpcRoute
 from app.rpc.server.grpc_messages import MESSAGE_BYTES_MAX
+from app.rpc.server.grpc_routes import GrpcRequest, GrpcRoute
 from app.rpc.server.known_messages import KnownMessage
 from app.rpc.wire import payload as wire
 from app.rpc.wire.payload import success

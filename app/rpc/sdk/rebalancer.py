@@ -12,7 +12,7 @@ from app.naming.model.value_limits import INT_MAX
 from app.ports.grpc_ports import RpcServices
 from app.rpc.sdk.balance import MemberLoad, Move, count_to_keep, moves, parse_load, summary
 from app.rpc.server.connections import Connection, Connections
-from app.rpc.server.dispatcher import GrpcRequest, GrpcRoute
+from app.rpc.server.grpc_routes import GrpcRequest, GrpcRoute
 from app.rpc.wire.payload import SUCCESS, success
 from distro.model.types import MemberState
 

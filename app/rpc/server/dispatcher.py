@@ -1,15 +1,13 @@
 """Messages to handlers: the checks before a call, in Nacos's order, the setup of connections, answers to refusals."""
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from time import perf_counter
-from typing import Any, NamedTuple
 
 import orjson
 
 from app.auth.access_control import AccessControl
-from app.auth.access_rules import PUBLIC, AccessRule, Action, Scope
+from app.auth.access_rules import PUBLIC
 from app.auth.member_calls import Caller, Callers, Unidentified
 from app.limits.answer_budget import LARGE_ANSWER_BYTES, AnswerBudget
 from app.metrics.request_stats import OK, RequestStats
@@ -17,15 +15,14 @@ from app.naming.clients.client_model import ClientInfo
 from app.naming.clients.clients import Clients
 from app.naming.model.json_fields import Fields
 from app.naming.model.nacos_errors import ClientGone, InvalidParam, NacosError, TooManyRequests, Unavailable
-from app.naming.model.value_limits import JSON_VALUES_MAX
 from app.ports.grpc_ports import PeerDirectory
 from app.process.open_files import CONNECTIONS_MAX
 from app.rpc.links.link import OWN_KIND_ABILITY
 from app.rpc.links.links import MEMBER_LABEL
 from app.rpc.server.connections import LABELS_CHARS_MAX, Connection, Connections
 from app.rpc.server.control_credit import CountedAnswer
-from app.rpc.server.grpc_messages import ANYBODYS_BYTES_MAX
-from app.rpc.server.known_messages import KnownMessage, KnownMessages
+from app.rpc.server.grpc_routes import GrpcRequest, GrpcRoute
+from app.rpc.server.known_messages import KnownMessages
 from app.rpc.server.limits import LimitRule
 from app.rpc.server.message_bounds import TypeBounds
 from app.rpc.server.user_check import check_rights, session_of, token_of
@@ -40,56 +37,6 @@ TRACED_BYTES_MAX = 1_000
 TYPE_CHARS_MAX = 200
 HEALTH_CHECK = "HealthCheckRequest"
 SERVER_ABILITIES = {"supportPersistentInstanceByGrpc": True}
-
-
-class GrpcRequest(NamedTuple):
-    """One call of a registered client: its connection and JSON fields."""
-
-    connection: Connection
-    fields: Fields
-    token: str = ""
-    """The user's; empty while users are not asked for."""
-    known: KnownMessage | None = None
-    """The message, where a handler may note something for its next time."""
-
-
-Handler = Callable[[GrpcRequest], Awaitable[Mapping[str, Any] | bytes]]
-"""Returns the fields of the answer, or its whole message. Raises NacosError for a refusal."""
-Quick = Callable[[Connection, KnownMessage], bytes | None]
-"""Returns the message of the answer to what came before, from what is kept; None has the handler called. No effects."""
-
-
-@dataclass(frozen=True, slots=True)
-class GrpcRoute:
-    """The handler of a type of request, the type of its answer, and who may call it."""
-
-    handler: Handler
-    answer_type: str
-    access: AccessRule
-    quick: Quick | None = None
-    bytes_max: int = ANYBODYS_BYTES_MAX
-    """Of a request; the port may take less."""
-    bytes_per_value: int = 0
-    """At the least, in requests with many values: a long one may have more than ``JSON_VALUES_MAX`` of them."""
-
-    @property
-    def members_only(self) -> bool:
-        """Whether calls are refused that do not come over the cluster port from a listed member's address."""
-        return self.access.scope is Scope.MEMBERS
-
-    def structure_max(self, body: bytes) -> int:
-        """The most commas and brackets in a request with this body."""
-        return max(JSON_VALUES_MAX, len(body) // self.bytes_per_value if self.bytes_per_value else 0)
-
-    @property
-    def is_client_read(self) -> bool:
-        """Whether a call is answered with what this node holds."""
-        return self.access.action is Action.READ and self.access.scope is Scope.NAMING
-
-    @property
-    def is_client_write(self) -> bool:
-        """Whether a call counts against the writes of the client's address."""
-        return self.access.action is Action.WRITE and self.access.scope in (Scope.NAMING, Scope.ADMIN)
 
 
 class Dispatcher:

@@ -6,7 +6,7 @@ from app.naming.model.json_fields import Fields
 from app.rpc.wire.payload import Payload
 
 if TYPE_CHECKING:
-    from app.rpc.server.dispatcher import GrpcRoute
+    from app.rpc.server.grpc_routes import GrpcRoute
 
 MESSAGE_BYTES_MAX = 1_024
 """A longer one is read each time: a registration has some 500 bytes."""

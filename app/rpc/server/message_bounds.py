@@ -13,7 +13,7 @@ from app.rpc.server.user_check import session_of
 from app.rpc.wire.payload import Payload, begin_of
 
 if TYPE_CHECKING:
-    from app.rpc.server.dispatcher import GrpcRoute
+    from app.rpc.server.grpc_routes import GrpcRoute
 
 WINDOW_S = 10.0
 UNPAID_BYTES_MAX = 8 << 20

@@ -9,7 +9,7 @@ from app.naming.model.json_fields import Fields
 from app.process.config_call_log import ConfigCallLog
 from app.rpc.sdk.absent_config import AbsentConfigHandlers
 from app.rpc.server.connections import Connections
-from app.rpc.server.dispatcher import GrpcRequest
+from app.rpc.server.grpc_routes import GrpcRequest
 
 
 def ask(kind: str) -> tuple[str, dict[str, Any], ConfigCallLog]:

@@ -13,7 +13,8 @@ from app.limits.client_addresses import AddressTable
 from app.naming.clients.client_model import ClientInfo
 from app.naming.model.nacos_errors import ClientGone, InvalidParam, Unavailable
 from app.rpc.server.connections import LABELS_CHARS_MAX, Connection, Connections
-from app.rpc.server.dispatcher import HEALTHY, Dispatcher, GrpcRequest, GrpcRoute
+from app.rpc.server.dispatcher import HEALTHY, Dispatcher
+from app.rpc.server.grpc_routes import GrpcRequest, GrpcRoute
 from app.rpc.server.limits import LimitRule
 from app.rpc.wire import payload as wire
 from distro.model.types import MemberState

@@ -2,7 +2,7 @@
 
 from app.auth.access_rules import PUBLIC
 from app.naming.model.json_fields import Fields
-from app.rpc.server.dispatcher import GrpcRequest, GrpcRoute
+from app.rpc.server.grpc_routes import GrpcRequest, GrpcRoute
 from app.rpc.server.known_messages import MESSAGE_BYTES_MAX, KnownMessages
 from app.rpc.wire.payload import Payload
 

@@ -12,8 +12,9 @@ from grpc import aio
 from app.auth.access_rules import MEMBERS, READ, WRITE, naming
 from app.naming.model.value_limits import JSON_VALUES_MAX
 from app.rpc.server import message_bounds
-from app.rpc.server.dispatcher import Dispatcher, GrpcRequest, GrpcRoute
+from app.rpc.server.dispatcher import Dispatcher
 from app.rpc.server.grpc_messages import ANYBODYS_BYTES_MAX, PACKED_BYTES_MAX
+from app.rpc.server.grpc_routes import GrpcRequest, GrpcRoute
 from app.rpc.server.limits import LimitRule
 from app.rpc.server.message_bounds import UNPAID_BYTES_MAX, WINDOW_S, UnpackedBytes
 from app.rpc.wire import payload as wire

@@ -19,7 +19,7 @@ from app.config.settings import RpcPort, SettingError
 from app.limits.connection_room import ConnectionRoom
 from app.rpc.server import grpc_server, transport
 from app.rpc.server.connections import Connection
-from app.rpc.server.dispatcher import GrpcRequest, GrpcRoute
+from app.rpc.server.grpc_routes import GrpcRequest, GrpcRoute
 from app.rpc.server.grpc_server import KEPT_MESSAGES_MAX, RpcServer
 from app.rpc.server.http2_frames import Code
 from app.rpc.wire import payload as wire

@@ -1,0 +1,62 @@
+"""The requests that a gRPC port answers: the handler of each type, who may call it, and how large it may be."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from app.auth.access_rules import AccessRule, Action, Scope
+from app.naming.model.json_fields import Fields
+from app.naming.model.value_limits import JSON_VALUES_MAX
+from app.rpc.server.connections import Connection
+from app.rpc.server.grpc_messages import ANYBODYS_BYTES_MAX
+from app.rpc.server.known_messages import KnownMessage
+
+
+class GrpcRequest(NamedTuple):
+    """One call of a registered client: its connection and JSON fields."""
+
+    connection: Connection
+    fields: Fields
+    token: str = ""
+    """The user's; empty while users are not asked for."""
+    known: KnownMessage | None = None
+    """The message, where a handler may note something for its next time."""
+
+
+Handler = Callable[[GrpcRequest], Awaitable[Mapping[str, Any] | bytes]]
+"""Returns the fields of the answer, or its whole message. Raises NacosError for a refusal."""
+Quick = Callable[[Connection, KnownMessage], bytes | None]
+"""Returns the message of the answer to what came before, from what is kept; None has the handler called. No effects."""
+
+
+@dataclass(frozen=True, slots=True)
+class GrpcRoute:
+    """The handler of a type of request, the type of its answer, and who may call it."""
+
+    handler: Handler
+    answer_type: str
+    access: AccessRule
+    quick: Quick | None = None
+    bytes_max: int = ANYBODYS_BYTES_MAX
+    """Of a request; the port may take less."""
+    bytes_per_value: int = 0
+    """At the least, in requests with many values: a long one may have more than ``JSON_VALUES_MAX`` of them."""
+
+    @property
+    def members_only(self) -> bool:
+        """Whether calls are refused that do not come over the cluster port from a listed member's address."""
+        return self.access.scope is Scope.MEMBERS
+
+    def structure_max(self, body: bytes) -> int:
+        """The most commas and brackets in a request with this body."""
+        return max(JSON_VALUES_MAX, len(body) // self.bytes_per_value if self.bytes_per_value else 0)
+
+    @property
+    def is_client_read(self) -> bool:
+        """Whether a call is answered with what this node holds."""
+        return self.access.action is Action.READ and self.access.scope is Scope.NAMING
+
+    @property
+    def is_client_write(self) -> bool:
+        """Whether a call counts against the writes of the client's address."""
+        return self.access.action is Action.WRITE and self.access.scope in (Scope.NAMING, Scope.ADMIN)
