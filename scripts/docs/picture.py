@@ -50,7 +50,7 @@ WAY = (
     Step("app.node:subscribe", "send", "handlers only enqueue; the client has its ok"),
     Step("distro.engine.mailbox:Mailbox.sync", "_sync", "the key waits for the engine's thread"),
     Step("distro.engine.runtime:DistroRuntime._turn", "tick", "that thread wakes"),
-    Step("distro.protocol.protocol:DistroProtocol.tick", "_next_action", "one action for each idle peer"),
+    Step("distro.protocol.protocol:DistroProtocol._tick", "_next_action", "one action for each idle peer"),
     Step(
         "distro.engine.peer_call_runner:PeerCallRunner.sync_at_once",
         "start_small_sync",

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping
 from time import perf_counter
+from typing import Any
 
 import orjson
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from app.naming.model.meta import NO_META, ServiceMeta
 from app.naming.model.model import Instance, Publication, Service, ServiceView
-from app.naming.registry.union import published_clusters, published_count, view_of
+from app.naming.registry.union import clusters_of, published_count, view_of
 from distro.model.types import NO_VERSION
 
 ONE, TWO, THREE = (Instance("10.1.0.1", port) for port in (1, 2, 3))
@@ -17,7 +17,7 @@ def publication(*instances: Instance, at_ms: int = 0) -> Publication:
 def service_of(**publications: Publication) -> Service:
     service = Service("public", "G@@orders", 0)
     service.published = publications
-    service.clusters = published_clusters(service)
+    service.clusters = clusters_of(service)
     return service
 
 
