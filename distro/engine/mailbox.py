@@ -87,9 +87,9 @@ class Mailbox:
             if not self._leave_keys:
                 self._condition.notify()
 
-    def claim(self, key: DistroKey) -> None:
-        """The key seems to be ours, and has another writer (R2)."""
-        self.put(lambda protocol, _now_ms: protocol.claim_later(key))
+    def claim(self, key: DistroKey, source: str | None = None) -> None:
+        """The key seems to be ours, and has another writer (R2); ``source``: it was fetched from this peer (R16)."""
+        self.put(lambda protocol, now_ms: protocol.claim_later(key, now_ms, source))
 
     def fetch(self, peer: str, keys: list[DistroKey]) -> None:
         """The peer has a state of these keys that this member lacks."""

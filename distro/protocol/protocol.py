@@ -54,6 +54,8 @@ WAITING_MAX = 250
 """Keys that one report names as waiting for its receiver."""
 FORGOTTEN_MAX = 1_000
 """Keys that one action forgets."""
+PASSED_ON_MAX = 100_000
+"""Keys with states of other writers that are passed on; beyond it the peers wait for the claim of the oldest."""
 CALL_LOST_MS = 10_000
 """So long after its deadline a call is given up, though its end was not told."""
 ALL_TYPES = ""
@@ -97,6 +99,8 @@ class DistroProtocol:
         self._reporting: set[str] = set()
         """The peers to which a report is under way."""
         self._claims = Claims(config.claim_interval_ms, now_ms)
+        self._passed_on: dict[DistroKey, Version] = {}
+        """The states of other writers that peers may get from this member, until it claims their keys (R16)."""
         self._finishing: FinishLoad | None = None
         self._forgetting: dict[DistroKey, None] = {}
         """Keys to be forgotten, in the order of verify rounds, until that is done: no round names them meanwhile."""
@@ -156,9 +160,23 @@ class DistroProtocol:
                     self.stats.sync_dropped += 1
                     trace.not_counted += 1
 
-    def claim_later(self, key: DistroKey) -> None:
-        """Claim the key once the view is steady, if it is ours and has another writer then (R2)."""
+    def claim_later(self, key: DistroKey, now_ms: int, source: str | None = None) -> None:
+        """Claim the key once the view is steady, if it is ours and has another writer then (R2).
+
+        ``source``: the peer that its state was fetched from. The others get that state now, as it is: only ownership
+        waits for a steady view, and no reader (R16).
+        """
         self._claims.later(key)
+        version = self._components[key.resource_type].store.version(key.key)
+        if source is None or version is None:
+            return
+        self._passed_on.pop(key, None)  # the latest last
+        self._passed_on[key] = version
+        while len(self._passed_on) > PASSED_ON_MAX:
+            del self._passed_on[next(iter(self._passed_on))]
+        for peer, queue in self._queues.items():
+            if peer != source and queue.reachable and self._is_own_kind(peer):
+                queue.tasks.add(key, now_ms)
 
     def fetch(self, peer: str, keys: Iterable[DistroKey]) -> None:
         """Query the peer for these keys, of which it has a state that this node lacks."""
@@ -486,6 +504,8 @@ class DistroProtocol:
         """
         self._claims.on_done(unfinished=unfinished)
         self._claims.refused(refused, now_ms)
+        for key in claimed:
+            self._passed_on.pop(key, None)
         if claimed:
             self.on_claimed(claimed)
             self.stats.claims += len(claimed)
@@ -727,9 +747,11 @@ class DistroProtocol:
         return self.mapper if MemberKind.NACOS_1 in component.taken_by else self.own_mapper
 
     def may_send(self, resource_type: str, peer: str, name: str, version: Version) -> bool:
-        """Whether this node sends the key to the peer: its own, or one of a member that cannot (R12). Any thread."""
+        """Whether this node sends the key to the peer: its own, or one that it passes on (R12, R16). Any thread."""
         is_relayed = version.writer.partition("~")[0] in self._relayed.get(peer, ())
-        return is_relayed or self.speaks_for(resource_type, name, version)
+        if is_relayed or self.speaks_for(resource_type, name, version):
+            return True
+        return self._passed_on.get(DistroKey(resource_type, name)) == version
 
     def speaks_for(self, resource_type: str, name: str, version: Version) -> bool:
         """Whether this run, or of types owned by writers any run of this member, wrote the version. Any thread."""
@@ -751,6 +773,7 @@ class DistroProtocol:
         if own != self.own_mapper.servers:
             self.own_mapper = replace(self.own_mapper, servers=own)
             self._claims.recheck_all()
+            self._compare_now(now_ms)
         self.view_id = self._view_id()
         if (is_unlisted := self.members.is_unlisted) != self.is_unlisted:
             self.is_unlisted = is_unlisted
@@ -768,6 +791,13 @@ class DistroProtocol:
                 self.traces[peer].log_unreachable(peer)
                 self.traces[peer].drop()
                 self.stats.sync_dropped += queue.on_unreachable()
+
+    def _compare_now(self, now_ms: int) -> None:
+        """R16: begin a round with each peer: only by this view does this member name the keys that it owns now."""
+        for peer, queue in self._queues.items():
+            if queue.reachable and self._compares_digests(peer):
+                queue.verify_due_ms = now_ms
+                queue.agreed.clear()  # these rounds may follow each other too soon to count as two (R6)
 
     def _view_id(self) -> str:
         text = f"{','.join(self.mapper.servers)} {','.join(self.own_mapper.servers)}"

@@ -45,8 +45,8 @@ class VerifyScope:
     """Members of which the source passes on what they wrote (R12)."""
     is_whole: bool
     """All differences are among these keys."""
-    may_forget: bool
-    """The source has the same view, so that what it does not name it does not have."""
+    same_view: bool
+    """Both take the same member for each key's owner: what the source owns and does not name it does not have."""
 
 
 class ReceiverEvents(Protocol):
@@ -55,8 +55,11 @@ class ReceiverEvents(Protocol):
     def sync(self, key: DistroKey) -> None:
         """This node made a new state of the key, which is to be sent."""
 
-    def claim(self, key: DistroKey) -> None:
-        """This node is responsible for the key, whose state has another writer (R2)."""
+    def claim(self, key: DistroKey, source: str | None = None) -> None:
+        """This node is responsible for the key, whose state has another writer (R2).
+
+        ``source``: the peer that the state was fetched from; the others are to have it, too (R16).
+        """
 
     def fetch(self, peer: str, keys: list[DistroKey]) -> None:
         """The peer has a state of these keys that this node lacks."""
@@ -255,14 +258,14 @@ class DistroReceiver:
                         self._tell(key, sender, datum, stored, decision, "applied")
                         self.applied.note(key, datum.version, sender, begun_s, self.applied.time_s(now_ms))
                         if is_owner:
-                            once_stored.append(partial(self._events.claim, key))
+                            once_stored.append(partial(self._events.claim, key, sender if fetched else None))
                         return None
                 case Resolution.FETCH:
                     self._tell(key, sender, datum, stored, decision, "to be fetched")
                     self._events.fetch(sender, [key])
                     return NO_VERSION
                 case Resolution.MERGE:
-                    merged = self._merge(component, key, datum, now_ms, once_stored)
+                    merged = self._merge(component, key, sender, datum, now_ms, once_stored)
                     self._tell(key, sender, datum, stored, decision, MERGED[merged])
                     self.applied.note(key, datum.version, sender, begun_s, self.applied.time_s(now_ms))
                     return None
@@ -322,7 +325,7 @@ class DistroReceiver:
             once_stored.append(partial(self._events.sync, key))
 
     def _merge(
-        self, component: Component, key: DistroKey, datum: Datum, now_ms: int, once_stored: OnceStored
+        self, component: Component, key: DistroKey, sender: str, datum: Datum, now_ms: int, once_stored: OnceStored
     ) -> Merged:
         self._stats.received_merged += 1
         merged = component.store.merge(datum, now_ms)
@@ -330,7 +333,7 @@ class DistroReceiver:
             case Merged.MADE:
                 once_stored.append(partial(self._events.sync, key))
             case Merged.TAKEN:
-                once_stored.append(partial(self._events.claim, key))
+                once_stored.append(partial(self._events.claim, key, sender))
             case Merged.NOTHING:
                 pass
         return merged
@@ -433,11 +436,14 @@ class DistroReceiver:
         if component.on_verified is not None:
             component.on_verified(equal, now_ms)
         for name, stored in paced(self._held(component, scope)):
-            if name in versions or mapper.map_srv(component.store.tag(name)) != source:
+            if name in versions:
                 continue
+            is_source_owner = mapper.map_srv(component.store.tag(name)) == source
             if not component.store.is_forgettable(name, now_ms):
-                newer[name] = stored
-            elif scope is None or scope.may_forget:
+                # R16: by another view no member may name a key that the source does not know.
+                if is_source_owner or (scope is not None and not scope.same_view):
+                    newer[name] = stored
+            elif is_source_owner and (scope is None or scope.same_view):
                 component.store.forget(name, now_ms)
                 self._stats.forgotten += 1
                 self.observer.forgot(DistroKey(resource_type, name), "its owner names it no more")

@@ -84,7 +84,7 @@ class DigestAnswers:
             listed.pending,
             relayed,
             listed.is_whole,
-            may_forget=same_view or component.owned_by_writer,
+            same_view=same_view or component.owned_by_writer,
         )
         received = self._receiver.verify(name, source, listed.versions, now_ms, scope)
         differing = {key: version for key, version in listed.versions.items() if _differs(component, key, listed)}

@@ -12,7 +12,7 @@ from app.replication.instance_list_type import INSTANCE_LIST
 from app.simulation.member.member import SimMember
 from app.simulation.scenarios.rules import change_often
 from app.simulation.scenarios.rules_10_to_17 import members_restart_apart
-from app.simulation.scenarios.rules_of_words import removals_are_late, words_are_repeated
+from app.simulation.scenarios.rules_of_words import removals_are_late, sides_speak, words_are_repeated
 from app.simulation.scenarios.scenarios import live_randomly, steady_world
 from app.simulation.world import faults
 from app.simulation.world.sim_clients import SimClient
@@ -284,6 +284,12 @@ def test_what_is_said_in_the_name_of_a_run_splits_no_key(seed: int, epochs: int,
 def test_what_is_deregistered_on_one_side_soon_after_a_word_on_the_other_is_listed_by_nobody(seed: int) -> None:
     """Registered at one member at 34.6 s, deregistered at another at 35.0 s, healed at 40 s: it was listed to 64 s."""
     removals_are_late(seed, SimMember)
+
+
+@pytest.mark.parametrize("seed", [1, 7, 25, 31])
+def test_after_a_heal_all_lists_agree_before_the_side_that_waits_has_keys_again(seed: int) -> None:
+    """What one side alone had was named by nobody for a round, and what the owner had fetched waited for its claim."""
+    sides_speak(seed, SimMember)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -172,8 +172,8 @@ class SimMailbox(ReceiverEvents):
         self._keys[key] = None
         self._wake()
 
-    def claim(self, key: DistroKey) -> None:
-        self.put(lambda protocol, _now_ms: protocol.claim_later(key))
+    def claim(self, key: DistroKey, source: str | None = None) -> None:
+        self.put(lambda protocol, now_ms: protocol.claim_later(key, now_ms, source))
 
     def fetch(self, peer: str, keys: list[DistroKey]) -> None:
         self.put(lambda protocol, _now_ms: protocol.fetch(peer, keys))

@@ -141,6 +141,13 @@ CASES = (
         without_10_to_17.RefusalsAreSilence,
     ),
     RuleCase(
+        "exchange",
+        "R16, only ownership waits",
+        rules_of_words.sides_speak,
+        SimMember,
+        without_10_to_17.ExchangesLater,
+    ),
+    RuleCase(
         "hand-over",
         "R17, clients are handed over",
         rules_10_to_17.clients_are_sent_away,

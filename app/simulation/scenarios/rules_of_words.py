@@ -2,14 +2,18 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from app.simulation.member.member import SimMember
 from app.simulation.scenarios.rules_10_to_17 import down_ms, found_ms
 from app.simulation.scenarios.scenarios import steady_world
 from app.simulation.world.invariants import Invariant
+from app.simulation.world.operators import live_durably
 from app.simulation.world.sim_clients import SimClient
 from app.simulation.world.world import World
 
+CUT_MS = 40_000
+"""Longer than an instance lives that nobody hears of."""
 SAID_MS = 1_000
 """A word that meets no fault is said and answered in so long."""
 AGREE_MS = 3_000
@@ -36,6 +40,45 @@ def say_at(client: SimClient, members: list[str], say: Callable[[], None]) -> No
     """Have a client say something to one of these members."""
     client.members = members
     say()
+
+
+def lists_of(member: SimMember) -> dict[str, dict[str, Any]]:
+    """All that a member lists of each service that has instances, as readers see it."""
+    found: dict[str, dict[str, Any]] = {}
+    for service in member.registry.table.services():
+        ones = [*(stored.instance for stored in service.stored.values()), *service.persistent.values()]
+        if ones:
+            found[service.full_name] = {
+                one.key: (one.ephemeral, one.healthy, one.enabled, one.weight, one.metadata) for one in ones
+            }
+    return found
+
+
+def sides_speak(seed: int, member_class: type[SimMember]) -> World:
+    """Both sides of a long cut register, change and remove instances, of known and of new services.
+
+    All members give the same lists a short time after the heal, long before the side that waits has keys again.
+    """
+    world = steady_world(seed, member_class)
+    world.checker.looking = False
+    member = world.any_member()
+    rest = part_members(world, member)
+    live_durably(world, 8, CUT_MS - 5_000)
+    clients = [world.add_client(f"DEFAULT_GROUP@@new{number % 10}") for number in range(20)]
+    for client in (*clients, *world.sample(world.clients[: -len(clients)], 10)):
+        before, after = in_turn(world, member, rest)
+        world.after(world.between(0, CUT_MS - 2_000), partial(say_at, client, before, client.appear))
+        if world.chance(0.3):
+            world.after(world.between(0, CUT_MS - 2_000), partial(say_at, client, after, client.disappear))
+    world.run(CUT_MS)
+    world.heal()
+    world.run(AGREE_MS)
+    first, *others = world.running()
+    for one in others:
+        if lists_of(one) != lists_of(first):
+            text = f"{one.address} and {first.address} give other lists {AGREE_MS} ms after the heal"
+            raise world.checker.broken(text, Invariant.AGREEMENT)
+    return world
 
 
 def words_are_repeated(seed: int, member_class: type[SimMember]) -> World:

@@ -16,7 +16,9 @@ from app.simulation.scenarios.without import CopiesProveLife, LateCopiesCount, U
 from distro.engine.peer_sends import PeerSends
 from distro.members.members import MemberList
 from distro.members.peer_state import PeerState
-from distro.model.types import Claim, Datum, HeardOf, LocalAction, Merged, PeerReport
+from distro.model.types import Action, Claim, DataCall, Datum, HeardOf, LocalAction, Merged, PeerReport
+from distro.protocol.protocol import DistroProtocol
+from distro.protocol.tasks import PeerQueue
 from distro.receive.receive import DistroReceiver
 from distro.receive.version_check import VersionCheck
 
@@ -275,6 +277,22 @@ class RefusalsAreSilence(SimMember):
 
     def ask_gate(self) -> HealthCheckGate:
         return replace(super().ask_gate(), refused_ms=NEVER_MS)
+
+
+class ExchangesLaterProtocol(DistroProtocol):
+    def _next_action(self, peer: str, queue: PeerQueue, now_ms: int) -> DataCall | None:
+        waits = self.members.own_rejoin_delay_ms(now_ms) or self.members.rejoin_delay_for(peer, now_ms)
+        return None if waits else super()._next_action(peer, queue, now_ms)
+
+    def tick(self, now_ms: int, ran_ms: int = 0) -> tuple[list[Action], int]:
+        actions, due_ms = super().tick(now_ms, ran_ms)
+        return actions, max(due_ms, now_ms + 50)  # what waits is due all the time
+
+
+class ExchangesLater(SimMember):
+    """R16 off: members exchange nothing with a peer while one of the two waits."""
+
+    protocol_class = ExchangesLaterProtocol
 
 
 # --- R17

@@ -22,7 +22,7 @@ class Told:
     def __init__(self) -> None:
         self.calls: list[tuple[object, ...]] = []
 
-    def claim_later(self, key: DistroKey) -> None:
+    def claim_later(self, key: DistroKey, _now_ms: int, _source: str | None = None) -> None:
         self.calls.append(("claim", key))
 
     def fetch(self, peer: str, keys: list[DistroKey]) -> None:

@@ -353,7 +353,7 @@ def test_contested_keys_are_claimed_at_most_once_in_a_while(pair: Engine) -> Non
     key = pair.copy(name, Version(4, 2, OTHER))
     claimed_ms = []
     for epoch in (4, 6, 8):
-        pair.protocol.claim_later(DistroKey(INSTANCE_LIST, key))
+        pair.protocol.claim_later(DistroKey(INSTANCE_LIST, key), 0)
         calls = pair.tick(10_000)
         while not isinstance(calls[0], SyncData):
             pair.verify_all(calls)
@@ -367,11 +367,23 @@ def test_contested_keys_are_claimed_at_most_once_in_a_while(pair: Engine) -> Non
     assert [after - before for before, after in pairwise(claimed_ms)] == [CONFIG.claim_interval_ms] * 2
 
 
+def test_what_the_owner_fetched_is_passed_on_before_its_claim(engine: Engine) -> None:
+    """R16: only ownership waits. The peer that it came from has it."""
+    engine.verify_all(engine.tick(CONFIG.verify_interval_ms))
+    engine.protocol.leave(engine.now_ms)  # so that nothing is claimed
+    key, version = engine.copy(engine.service_of(SELF), Version(4, 2, OTHER)), Version(4, 2, OTHER)
+    assert not engine.protocol.may_send(INSTANCE_LIST, C, key, version)
+    engine.protocol.claim_later(DistroKey(INSTANCE_LIST, key), engine.now_ms, B)
+    assert sent(engine.tick()) == {C: (key,)}
+    assert engine.protocol.may_send(INSTANCE_LIST, C, key, version)
+    assert not engine.protocol.may_send(INSTANCE_LIST, C, key, Version(4, 3, OTHER)), "that one is its writer's to send"
+
+
 def test_who_leaves_claims_nothing(pair: Engine) -> None:
     pair.tick(CONFIG.report_interval_ms)
     pair.protocol.leave(pair.now_ms)
     key = pair.copy(pair.service_of(SELF), Version(4, 2, OTHER))
-    pair.protocol.claim_later(DistroKey(INSTANCE_LIST, key))
+    pair.protocol.claim_later(DistroKey(INSTANCE_LIST, key), 0)
     pair.verify_all(pair.tick(CONFIG.verify_interval_ms))
     assert pair.registry.version(key) == Version(4, 2, OTHER)
 

@@ -246,5 +246,7 @@ def test_the_view_has_another_name_when_it_changes() -> None:
     before = engine.protocol.view_id
     engine.leave(C)
     assert engine.protocol.view_id != before
+    rounds = [one for one in engine.tick() if isinstance(one, Compare)]
+    assert [one.peer for one in rounds] == [B], "a round begins with the view: only now are its keys named (R16)"
     assert Comparing(B, C).protocol.view_id == before
     assert SELF in engine.protocol.mapper.servers

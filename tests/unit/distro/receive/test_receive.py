@@ -17,7 +17,7 @@ from distro.model.errors import NotInitialized
 from distro.model.monitor import DistroStats
 from distro.model.ports import Component
 from distro.model.types import NO_VERSION, VERSION_NUMBER_MAX, Datum, DistroKey, Received, Version
-from distro.receive.receive import RESTORE_MS, RESTORES_MAX, DistroReceiver, ReceiverEvents
+from distro.receive.receive import RESTORE_MS, RESTORES_MAX, DistroReceiver, ReceiverEvents, VerifyScope
 from distro.receive.version_check import ACCEPTED_MAX, ASKED_HEAD_ROOM, HEAD_ROOM
 
 SELF, B, C = "10.0.0.1:8848", "10.0.0.2:8848", "10.0.0.3:8848"
@@ -33,13 +33,16 @@ class Events(ReceiverEvents):
 
     synced: list[str] = field(default_factory=list)
     claimed: list[str] = field(default_factory=list)
+    passed_on: list[tuple[str, str]] = field(default_factory=list)
     fetched: list[tuple[str, str]] = field(default_factory=list)
 
     def sync(self, key: DistroKey) -> None:
         self.synced.append(key.key)
 
-    def claim(self, key: DistroKey) -> None:
+    def claim(self, key: DistroKey, source: str | None = None) -> None:
         self.claimed.append(key.key)
+        if source is not None:
+            self.passed_on.append((source, key.key))
 
     def fetch(self, peer: str, keys: list[DistroKey]) -> None:
         self.fetched += [(peer, key.key) for key in keys]
@@ -181,7 +184,7 @@ def test_the_owner_takes_what_says_the_same_and_claims_it_in_time(member: Member
     same = datum(NAMES[SELF], Version(9, 0, OTHER), 80, said=ours)
     member.receive(B, same, fetched=True)
     assert member.summary(same.key) == (Version(9, 0, OTHER), [80])
-    assert member.events == Events(claimed=[same.key])
+    assert member.events == Events(claimed=[same.key], passed_on=[(B, same.key)])
 
 
 def test_the_owner_claims_a_key_that_it_first_hears_of_from_another(member: Member) -> None:
@@ -189,6 +192,24 @@ def test_the_owner_claims_a_key_that_it_first_hears_of_from_another(member: Memb
     member.receive(B, new)
     assert member.summary(new.key) == (Version(1, 0, OTHER), [80])
     assert member.events == Events(claimed=[new.key])
+
+
+def test_what_the_owner_fetches_and_did_not_know_is_passed_on(member: Member) -> None:
+    """R16: its claim may have to wait for a steady view, and the other members not."""
+    new = datum(NAMES[SELF], Version(1, 0, OTHER), 80)
+    member.receive(B, new, fetched=True)
+    assert member.events == Events(claimed=[new.key], passed_on=[(B, new.key)])
+
+
+@pytest.mark.parametrize("same_view", [True, False])
+def test_with_another_view_an_answer_names_all_keys_that_the_source_did_not(member: Member, same_view: bool) -> None:
+    """R16: right after a heal nobody may take a member for the owner of a key that one side alone has."""
+    for service in NAMES.values():
+        member.register(service, 80)
+    keys = {owner: datum_key("public", service) for owner, service in NAMES.items()}
+    scope = VerifyScope(list(keys.values()), frozenset(), (), is_whole=True, same_view=same_view)
+    received = member.receiver.verify(INSTANCE_LIST, B, {}, 0, scope)
+    assert received.refused.keys() == ({keys[B]} if same_view else set(keys.values()))
 
 
 def test_real_nacos_overwrites_its_own_keys_and_ours_are_merged(member: Member) -> None:

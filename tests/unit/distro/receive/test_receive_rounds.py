@@ -83,7 +83,8 @@ def test_what_a_merge_made_is_sent_and_what_it_took_is_claimed(merged: Merged, s
         one.store.put(key, Version(1, 0, ME))
     one.receive(B, *(Datum(key, Version(1, 4, OTHER), None) for key in keys), fetched=True)
     assert one.counts() == (2, 0, 0, 2)
-    assert one.events == Events(synced=keys[:synced], claimed=keys[:claimed])
+    taken = keys[:claimed]
+    assert one.events == Events(synced=keys[:synced], claimed=taken, passed_on=[(B, key) for key in taken])
 
 
 def test_a_late_state_is_fetched_unless_it_answers_a_query() -> None:

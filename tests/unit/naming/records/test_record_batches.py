@@ -190,7 +190,7 @@ class Looking(NoEvents):
         self.claimed: dict[str, Version | None] = {}
         self.synced: dict[str, Version | None] = {}
 
-    def claim(self, key: DistroKey) -> None:
+    def claim(self, key: DistroKey, source: str | None = None) -> None:
         self.claimed[key.key] = self._records.version(key.key)
 
     def sync(self, key: DistroKey) -> None:
