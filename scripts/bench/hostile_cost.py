@@ -196,7 +196,7 @@ def node(options: argparse.Namespace, settings: Mapping[str, str]) -> Iterator[t
         member.start()
         try:
             member.wait_ready()
-            token = make_first_administrator(member.address, None) if settings else ""
+            token = make_first_administrator(member.address, member.data, None) if settings else ""
             yield member.pids()[-1], token
         finally:
             member.kill_all()
