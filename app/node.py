@@ -367,12 +367,7 @@ def build_domain(settings: Settings, clock: Clock) -> Domain:
         writer=writer,
         notify=notify,
         registry=registry,
-        naming=NamingService(
-            registry,
-            clock.monotonic_ms,
-            notify.publish,
-            part_of_memory(ANSWERS_BYTES_MAX, limits.memory.bound_bytes),
-        ),
+        naming=build_naming(registry, clock, notify, limits),
         clients=clients,
         record_file=record_file,
         records=records,
@@ -384,6 +379,12 @@ def build_domain(settings: Settings, clock: Clock) -> Domain:
         warm_store=WarmStore(settings.data_dir, codec, registry.datums, clock.wall_ms),
         count_history=CountHistory(registry.table.totals, clock.wall_ms),
     )
+
+
+def build_naming(registry: Registry, clock: Clock, notify: NotifyCenter, limits: Limits) -> NamingService:
+    """Make the operations on services; the lists that they keep take a part of the bound of memory."""
+    kept_bytes_max = part_of_memory(ANSWERS_BYTES_MAX, limits.memory.bound_bytes)
+    return NamingService(registry, clock.monotonic_ms, notify.publish, kept_bytes_max)
 
 
 def count_engine(domain: Domain, engine: Engine) -> Counters:

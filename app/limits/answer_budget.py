@@ -134,7 +134,7 @@ class AnswerBudget:
 
     def counters(self) -> dict[str, int]:
         """The bytes under way and the budget, under names of metrics in snake_case."""
-        return {"answers_bytes": self.count, "answers_bytes_max": self.bytes_max}
+        return {"answers_bytes": self.count, "answers_bound_bytes": self.bytes_max}
 
 
 class AnswerRoom:

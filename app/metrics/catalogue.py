@@ -170,7 +170,7 @@ COUNTERS: dict[str, CounterInfo] = {
     "limit_memory_used_bytes": _gauge("limit_memory_used_bytes", "Memory in use, as its bound counts it."),
     "limit_memory_bound_bytes": _gauge("limit_memory_bound_bytes", "The bound of memory; 0 without one."),
     "answers_bytes": _gauge("answers_bytes", "Bytes of answers that are being made, wait, or are not read yet."),
-    "answers_bytes_max": _gauge("answers_bytes_max", "The most bytes of answers that may be under way."),
+    "answers_bound_bytes": _gauge("answers_bound_bytes", "The most bytes of answers that may be under way."),
     "tls_certificate_ends_s": _gauge(
         "tls_certificate_end_timestamp_seconds", "When the certificate in use ends that ends first; 0 without one."
     ),

@@ -65,7 +65,7 @@ def test_what_has_to_be_is_counted_whatever_there_is(budget: AnswerBudget) -> No
     assert budget.is_over
     budget.give_back(8 * MIB)
     assert (budget.is_short, budget.is_over) == (False, False)
-    assert budget.counters() == {"answers_bytes": MIB, "answers_bytes_max": 4 * MIB}
+    assert budget.counters() == {"answers_bytes": MIB, "answers_bound_bytes": 4 * MIB}
 
 
 def test_shared_bytes_count_once_and_as_long_as_anybody_has_them(budget: AnswerBudget) -> None:
