@@ -24,7 +24,7 @@ SHOWN_MAX = 5
 HEAD = (
     f"{'scenario':16}"
     + "".join(f"{kind.value:>12}" for kind in Kind)
-    + f"{'agree s':>9}{'refused':>10}{'no answer':>11}{'20404':>7}{'late s':>8}"
+    + f"{'of':>6}{'agree s':>9}{'refused':>10}{'no answer':>11}{'20404':>7}{'late s':>8}"
 )
 
 
@@ -118,8 +118,8 @@ def _print(name: str, result: Result, verbose: bool) -> None:
     print(
         f"{name:16}"
         + "".join(f"{len(found):12}" for found in result.found.breaches.values())
-        + f"{agreed:>9}{result.refused:5}/{result.words:<4}{result.unanswered:11}{result.unknown_beats:7}"
-        + f"{result.late_s:8.1f}"
+        + f"{result.late_removals:6}{agreed:>9}{result.refused:5}/{result.words:<4}{result.unanswered:11}"
+        + f"{result.unknown_beats:7}{result.late_s:8.1f}"
         + (f"  {result.tracebacks} tracebacks" if result.tracebacks else ""),
         flush=True,
     )

@@ -20,6 +20,11 @@ SPREAD_S = 3.0
 ORDER_S = 1.0
 """Of what is said on two sides of a cut within so long of each other, members need not know which was later."""
 
+CLOCKS_S = 0.25
+"""Of a registration and a removal that are so far apart each member knows which was later: that clocks tell."""
+LATE_S = 3.0
+"""After the heal nobody lists such a removed instance, and all lists agree, in so long."""
+
 WARM_S = 5.0
 """Of ephemeral instances the last so many seconds may be lost when all members that know of them are killed."""
 SAME_S = 1.0
@@ -28,7 +33,7 @@ KILL_S = 1.0
 """It takes so long at most to kill the members."""
 
 
-Told = dict[str, Seen | str]
+Told = dict[str, Seen]
 
 
 class Kind(Enum):
@@ -52,6 +57,8 @@ class Kind(Enum):
     """A persistent instance is not as its last acknowledged word says."""
     WRONG = "wrong"
     """An ephemeral instance is listed with other metadata than the last acknowledged."""
+    LATE = "late dereg"
+    """An instance that was removed soon after its registration on the other side of a cut is listed."""
     DIFFERING = "differing"
     """Members list a service differently at the end."""
     NEVER_AGREED = "never"
@@ -146,6 +153,8 @@ def check(history: History, times: Times) -> Found:
                     _check_after_pause(history, times, sample, sample.hosts, key, found)
                 if key not in history.lasting:
                     _check_words(history, times, sample, sample.hosts, key, found)
+                if key in history.late:
+                    _check_late(history, times, sample, sample.hosts, key, found)
     for service, text in differing(history.last).items():
         found.note(Kind.DIFFERING, service, history.last[-1].ended_s, text)
     if agreed_after_s(history, times.healed_s) is None:
@@ -169,6 +178,22 @@ def _check_lasting(
         if seen is None or not seen.healthy:
             kind = Kind.MISSING if seen is None else Kind.UNHEALTHY
             found.note(kind, key, sample.begun_s, _where(sample) + _tell_beats(history.beats[key], sample))
+
+
+def _check_late(
+    history: History, times: Times, sample: Sample, hosts: Mapping[str, Seen], key: Key, found: Found
+) -> None:
+    if key.ip in hosts and sample.begun_s > times.healed_s + LATE_S and is_removed_late(history.words[key], times):
+        found.note(Kind.LATE, key, sample.begun_s, f"{_where(sample)} lists it{_tell_words(history.words[key])}")
+
+
+def is_removed_late(words: Sequence[Word], times: Times) -> bool:
+    """Whether the last words of a key are a registration and a removal on two sides, whose order the clocks tell."""
+    if len(words) < 2 or any(word.outcome is not Outcome.DONE for word in words[-2:]):
+        return False
+    said, removed = words[-2:]
+    is_ordered = removed.begun_s - said.ended_s >= CLOCKS_S
+    return said.mark is not None and removed.mark is None and is_ordered and times.apart(said, removed)
 
 
 def knower(history: History, times: Times, sample: Sample, key: Key) -> Callable[[Beat], bool]:
@@ -320,25 +345,21 @@ def differing(samples: Iterable[Sample]) -> dict[str, str]:
 def agreed_after_s(history: History, healed_s: float) -> float | None:
     """How long after the heal a member last gave a list that another one gave neither shortly before nor after.
 
-    None where they still differ at the end, or one gave none.
-
-    Without services whose instances come and go. Of persistent instances their health does not count: checks change it.
+    None where they still differ at the end, or one gave none. All that a list says counts: the instances with their
+    health, weight and metadata. Without services whose instances come and go: no two of their lists are of one time.
     """
     if {service for service in differing(history.last) if service not in history.churning}:
         return None
-    durable = {key.service for key in history.words if key.durable}
     members = {sample.member for sample in history.last if sample.hosts is not None}
     by_service: dict[str, dict[int, list[Sample]]] = defaultdict(lambda: {member: [] for member in members})
     for sample in history.samples:
         if sample.begun_s >= healed_s and sample.member in members and sample.service not in history.churning:
             by_service[sample.service][sample.member].append(sample)
     last_s = healed_s
-    for service, lists in by_service.items():
+    for lists in by_service.values():
         if not all(lists.values()):
             return None
-        told = {
-            member: [_told(one.hosts or {}, service in durable) for one in given] for member, given in lists.items()
-        }
+        told = {member: [dict(one.hosts or {}) for one in given] for member, given in lists.items()}
         for member, other in permutations(members, 2):
             last_s = max(last_s, _last_alone_s(lists[member], told[member], lists[other], told[other]))
     return last_s - healed_s
@@ -354,10 +375,6 @@ def _last_alone_s(mine: list[Sample], told: list[Told], others: list[Sample], to
         if one.hosts is None or what not in told_there[first:end]:
             last_s = one.ended_s
     return last_s
-
-
-def _told(hosts: Mapping[str, Seen], durable: bool) -> Told:
-    return {ip: seen.mark if durable else seen for ip, seen in hosts.items()}
 
 
 def _where(sample: Sample) -> str:

@@ -59,6 +59,8 @@ class Seen:
 
     mark: str
     healthy: bool
+    rest: str = ""
+    """Its weight, its metadata and whether it is enabled, as text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,5 +94,7 @@ class History:
     """Instances that beat from their registration to the end of the run."""
     connected: set[Key] = field(default_factory=set)
     """Instances that clients with connections publish: they live as long as the connection, and need no beats."""
+    late: set[Key] = field(default_factory=set)
+    """Instances that were registered through one side near the end of a cut, and soon removed through the other."""
     churning: set[str] = field(default_factory=set)
     """Services whose instances come and go until near the end of the run."""

@@ -22,6 +22,8 @@ SAMPLE_S = 0.5
 SAMPLE_TIMEOUT_S = 1.0
 CHURN_S = 0.1
 SAME_KEY_S = 4.0
+LATE_S = 4.0
+"""In so long near the end of a cut instances are registered through one side and removed through the other."""
 """From one word about an instance of two sides to the next: beats and removals are compared by time, to the second."""
 TRIES = 30
 RETRY_S = 0.2
@@ -50,6 +52,9 @@ class Amounts:
     connected_two_sided: int = 18
     """Instances of clients with connections that change, withdraw and move them."""
     connected_two_sided_services: int = 3
+    late: int = 40
+    """Instances that are registered on one side near the end of a cut, and soon removed on the other."""
+    late_services: int = 4
 
 
 class Load:
@@ -81,6 +86,7 @@ class Load:
         self._marks = 0
         self._ips = 0
         self._services: list[str] = []
+        self._late = [f"late-{number}" for number in range(amounts.late_services)]
         self._stopping = False
 
     # --- life -----------------------------------------------------------------------------------------
@@ -106,7 +112,7 @@ class Load:
         churning = [f"churn-{number}" for number in range(amounts.churn_services)]
         self.history.churning = set(churning)
         self._services = [*sorted({key.service for key in lasting}), *two_sided, *durable, *churning]
-        self._services += [*connected, *moving]
+        self._services += [*connected, *moving, *self._late]
         keys = [Key(two_sided[number % len(two_sided)], self._new_ip()) for number in range(amounts.two_sided)]
         keys += [Key(durable[number % len(durable)], ip, durable=True) for number, ip in enumerate(self._durable_ips)]
         for key in keys:
@@ -301,6 +307,20 @@ class Load:
             self._stop_beats(key)
             await self._write_until_done(key, None)
 
+    async def remove_late(self, sides: Sequence[Sequence[int]]) -> None:
+        """Register instances through one of two sides, and remove each through the other within the next second."""
+        keys = [Key(self._late[number % len(self._late)], self._new_ip()) for number in range(self._amounts.late)]
+        self.history.late.update(keys)
+        for number, key in enumerate(keys):
+            one, other = (sides[turn] for turn in (number % 2, 1 - number % 2))
+            self._begin(self._live_briefly(key, self._random.choice(one), self._random.choice(other)))
+            await asyncio.sleep(LATE_S / len(keys))
+
+    async def _live_briefly(self, key: Key, member: int, other: int) -> None:
+        if await self._write(key, member, self._new_mark()):
+            await asyncio.sleep(self._random.uniform(0.05, 1.0))
+            await self._write(key, other, None)
+
     async def _write_now_and_then(self, key: Key) -> None:
         """Write a key through any member while that is wanted; nothing that is refused is tried again."""
         await asyncio.sleep(self._random.uniform(0, SAME_KEY_S))
@@ -346,7 +366,7 @@ class Load:
             )
             if status == 200:
                 hosts = {
-                    one["ip"]: Seen((one.get("metadata") or {}).get("mark", ""), bool(one["healthy"]))
+                    one["ip"]: Seen((one.get("metadata") or {}).get("mark", ""), bool(one["healthy"]), _rest_of(one))
                     for one in json.loads(body)["hosts"]
                 }
         return Sample(member, service, begun_s, time.monotonic(), hosts)
@@ -362,3 +382,8 @@ class Load:
                         break
                 samples.append(sample)
         return samples
+
+
+def _rest_of(host: dict[str, object]) -> str:
+    """What a list says of an instance beside its address and health, as text."""
+    return json.dumps([host.get("weight"), host.get("metadata"), host.get("enabled")], sort_keys=True)

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from tests.chaos import wall_clock
 from tests.chaos.cluster import Cluster, Member
 from tests.chaos.http import call
+from tests.chaos.load import LATE_S
 from tests.chaos.network import Cut
 from tests.chaos.slow_link import SlowLink
 from tests.chaos.world import Scenario, World
@@ -43,7 +44,13 @@ def scenario(
 async def _apart(world: World, lasting_s: float, kind: Cut = Cut.DROP) -> None:
     world.cut({0}, {1, 2})
     world.network.split([0], [1, 2], kind)
-    await asyncio.sleep(lasting_s)
+    is_long = lasting_s >= world.pace.cut_s  # both sides have taken all keys over
+    if is_long:
+        await asyncio.sleep(lasting_s - LATE_S - 2.0)
+        await world.load.remove_late([[0], [1, 2]])
+        await asyncio.sleep(2.0)
+    else:
+        await asyncio.sleep(lasting_s)
     world.healed()
 
 

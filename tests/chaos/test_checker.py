@@ -6,7 +6,18 @@ from typing import Self
 
 import pytest
 
-from tests.chaos.checker import MERGE_S, ORDER_S, SETTLE_S, WARM_S, Kind, Times, agreed_after_s, check
+from tests.chaos.checker import (
+    CLOCKS_S,
+    LATE_S,
+    MERGE_S,
+    ORDER_S,
+    SETTLE_S,
+    WARM_S,
+    Kind,
+    Times,
+    agreed_after_s,
+    check,
+)
 from tests.chaos.history import Beat, History, Key, Outcome, Sample, Seen, Word
 
 CUT_S, HEALED_S = 100.0, 125.0
@@ -427,6 +438,44 @@ def test_members_that_change_their_lists_together_agree_all_the_time() -> None:
         at_s = 126.0 + number / 2
         story.saw(0, at_s, "m1" if number < 50 else None).saw(1, at_s, "m1" if number < 51 else None)
     assert agreed_after_s(story.history, HEALED_S) == 0.0
+
+
+@pytest.mark.parametrize("unlike", [Seen("m1", False, "1.0"), Seen("m1", True, "2.0"), Seen("m2", True, "1.0")])
+@pytest.mark.parametrize("key", [KEY, Key("orders", "10.0.0.1", durable=True)])
+def test_lists_agree_when_health_weight_and_metadata_do(unlike: Seen, key: Key) -> None:
+    story = Story(key=key).said("m1", 0, 80.0).ended_with("m1", "m1")
+    for member, at_s, seen in ((0, 126.0, unlike), (1, 126.0, Seen("m1", True, "1.0"))):
+        story.history.samples.append(Sample(member, "orders", at_s, at_s + TAKES_S, {key.ip: seen}))
+    for member in (0, 1):
+        story.history.samples.append(
+            Sample(member, "orders", 129.0, 129.0 + TAKES_S, {key.ip: Seen("m1", True, "1.0")})
+        )
+    assert agreed_after_s(story.history, HEALED_S) == pytest.approx(126.0 + TAKES_S - HEALED_S)
+
+
+# --- removed soon after the other side heard of it ------------------------------------------------------
+
+
+def late(after_s: float, member: int = 1, outcome: Outcome = DONE) -> Story:
+    """Registered at member 0 late in the cut, and removed so long after the answer."""
+    story = Story().said("m1", 0, 120.0).said(None, member, 120.0 + TAKES_S + after_s, outcome)
+    story.history.late.add(story.key)
+    return story
+
+
+def test_who_was_removed_late_is_listed_by_nobody_a_short_time_after_the_heal() -> None:
+    listed_s = HEALED_S + LATE_S + 0.1
+    assert late(0.4).saw(0, listed_s, None).saw(1, HEALED_S + 1, "m1").kinds() == set()
+    assert Kind.LATE in late(0.4).saw(0, listed_s, "m1").kinds()
+    assert Kind.LATE in late(CLOCKS_S + 0.01).saw(2, listed_s, "m1").kinds()
+
+
+@pytest.mark.parametrize(
+    "story", [late(CLOCKS_S - 0.01), late(0.4, member=0), late(0.4, outcome=UNKNOWN), late(0.4).said("m2", 0, 121.0)]
+)
+def test_a_late_removal_counts_where_it_is_known_to_be_the_last_word(story: Story) -> None:
+    """Not in doubt, not on the same side, not without an answer, not before another word."""
+    assert Kind.LATE not in story.saw(0, HEALED_S + LATE_S + 0.1, story.history.words[KEY][0].mark).kinds()
 
 
 # --- at random ------------------------------------------------------------------------------------------

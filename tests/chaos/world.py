@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.chaos.checker import SETTLE_S, Found, Times, agreed_after_s, check, differing
+from tests.chaos.checker import SETTLE_S, Found, Times, agreed_after_s, check, differing, is_removed_late
 from tests.chaos.cluster import Cluster, Member
 from tests.chaos.history import Outcome
 from tests.chaos.load import Amounts, Load
@@ -48,6 +48,7 @@ BRIEF_AMOUNTS = Amounts(
     connected=20,
     connected_services=4,
     connected_two_sided=9,
+    late=20,
 )
 
 
@@ -120,6 +121,8 @@ class Result:
     """Those without an answer in time."""
     unknown_beats: int
     """Beats of lasting instances that were answered with "unknown instance"."""
+    late_removals: int
+    """Instances that were registered through one side near the end of the cut, and soon removed through the other."""
     tracebacks: int
     """Unforeseen errors in the logs of all members."""
     late_s: float
@@ -206,13 +209,15 @@ async def _play(world: World, scenario: Scenario, ips: list[str]) -> Result:
 def _result(world: World) -> Result:
     history = world.load.history
     words = [word for said in history.words.values() for word in said if word.ended_s >= world.cut_s]
+    times = Times(world.cut_s, world.healed_s, world.sides, world.killed_s, world.killed, world.paused)
     return Result(
-        check(history, Times(world.cut_s, world.healed_s, world.sides, world.killed_s, world.killed, world.paused)),
+        check(history, times),
         agreed_after_s(history, world.healed_s),
         len(words),
         sum(word.outcome is Outcome.REFUSED for word in words),
         sum(word.outcome is Outcome.UNKNOWN for word in words),
         history.unknown_beats,
+        sum(is_removed_late(history.words[key], times) for key in history.late),
         sum(member.tracebacks() for member in world.cluster.members),
         world.load.late_s,
         world.cut_s,
