@@ -14,12 +14,12 @@ import requests
 from distro.model.errors import TransportError
 from distro.timing.clock import monotonic_s
 from distro.wire import peer_calls
+from distro.wire.call_trust import Question
 from distro.wire.peer_calls import (
     CHUNK_BYTES,
     CONNECT_TIMEOUT_S,
     CONNECTIONS,
     CONNECTIONS_OF_PEER,
-    Question,
     call_peer,
     peer_session,
 )
