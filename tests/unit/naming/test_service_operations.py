@@ -281,7 +281,7 @@ class TestReading:
         whole = bed.naming.list_answer(NAMESPACE, NAME, VARIANT)
         assert whole is not None
         assert bed.naming.quick_list_answer(NAMESPACE, NAME, VARIANT) is whole
-        assert bed.naming.quick_list_answer(NAMESPACE, NAME, replace_env(VARIANT)) is None
+        assert bed.naming.quick_list_answer(NAMESPACE, NAME, VARIANT._replace(healthy_only=True)) is None
 
     def test_services_by_namespace_and_group(self, bed: Bed) -> None:
         for namespace, name in (("public", "G@@b"), ("public", "G@@a"), ("public", "H@@a"), ("dev", "G@@a")):
@@ -296,7 +296,3 @@ class TestReading:
         assert bed.naming.snapshot("dev", "G@@b") is None
         names = {(one.namespace, one.full_name) for one in bed.naming.snapshots()}
         assert names == {("public", "G@@a"), ("public", "G@@b"), ("public", "H@@a"), ("dev", "G@@a")}
-
-
-def replace_env(variant: Variant) -> Variant:
-    return variant._replace(env="other")
