@@ -48,7 +48,7 @@ class Events(NoEvents):
     def __init__(self) -> None:
         self.claimed: list[str] = []
 
-    def claim(self, key: Any) -> None:
+    def claim(self, key: Any, _source: str | None = None) -> None:
         self.claimed.append(key.key)
 
 
