@@ -117,6 +117,11 @@ class WaitingCall(Generic[A]):
         """The owner that was asked last."""
         self._future: Future[A | None] = Future()
 
+    @property
+    def wants_change(self) -> bool:
+        """Whether the answer is to bring what the call changed: durable records are fetched by their keys instead."""
+        return not (self._to.durable or self.is_relayed)
+
     def find_owner(self) -> str:
         """Return who owns the call now."""
         owners, to = self._owners, self._to

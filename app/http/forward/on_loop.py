@@ -19,6 +19,8 @@ from app.http.api.call import (
     DECLINE,
     OK,
     RELAY,
+    SHORT_CHANGE,
+    WANTS_CHANGE,
     Answer,
     Call,
     Forward,
@@ -113,6 +115,9 @@ class LoopForwarder:
 
         def request_to(member: str, more: Mapping[str, str]) -> tuple[bytes, bool]:
             waiting.hop = member
+            # As for a call of the loop: the client sees its own write here at once.
+            if waiting.wants_change and CAPABILITY_WRITES in self._cluster.capabilities(member):
+                more = {**more, WANTS_CHANGE: SHORT_CHANGE}
             return waiting.request_to(member, more), False
 
         def done(answer: Answer) -> None:

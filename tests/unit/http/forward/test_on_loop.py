@@ -217,7 +217,8 @@ def test_nacos_gets_its_own_form_and_so_does_anybody_for_whose_answer_a_thread_w
         (found,) = server.received
         assert (found.method, found.target, found.body) == (method, f"/nacos/v1/ns/instance{query}", body)
         own = {"host": server.address, "content-length": str(len(body))}
-        assert found.headers == SENT_HEADERS | headers | own
+        wanted = {WANTS_CHANGE: SHORT_CHANGE} if own_kind else {}
+        assert found.headers == SENT_HEADERS | headers | own | wanted
 
     run_loop(main)
 
