@@ -40,7 +40,7 @@ class Session:
     generation: str
     end_ms: int
     token_id: str = ""
-    """That of its token; empty for one without."""
+    """The id of its token; empty for a session without one."""
 
 
 @dataclass(slots=True)

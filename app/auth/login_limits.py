@@ -44,9 +44,9 @@ CLEAN, DIRTY, OF_ADDRESS = _Lane(32, 1_000, 100), _Lane(8, 2_000, 500), _Lane(4,
 """The first two are of a user, and bound the guesses at one user to 12 a second at a member, two of which may come from
 addresses that guessed before. The third bounds the guesses from one address to one a second."""
 ONE = _Lane(1, 0, 0)
-"""Of a user and an address that guessed before."""
+"""The lane of a user and an address that guessed before."""
 BUSY = _Lane(64, 500, 10)
-"""Of all tries that found too many others being looked at."""
+"""The lane of all tries that found too many others being looked at."""
 BUSY_TIMES_MAX = 10
 
 
@@ -118,11 +118,11 @@ class LoginLimits:
         self._trusted: OrderedDict[str, int] = OrderedDict()
         """When a user logged in from an address, by ``_pair``."""
         self._lanes: dict[tuple[_Lane, str], tuple[int, int]] = {}
-        """Those in which tries wait: how many, and until when the last of them."""
+        """The lanes in which tries wait: how many tries, and until when the last of them waits."""
         self._waiting = 0
 
     def allows(self, user: str, ip: str) -> bool:
-        """Whether a try would be looked at now; counts none."""
+        """Return whether a try would be looked at now; counts none."""
         with self._lock:
             return not self._places(Attempt(user[: NAME_CHARS_MAX + 1], _network(ip)), self._now_ms())
 

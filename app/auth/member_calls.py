@@ -93,7 +93,7 @@ class MemberAddresses(Protocol):
         ...
 
     def has_any_of(self, remote_ip: str, is_one: Callable[[str], bool]) -> bool:
-        """Whether a member is listed at the address for which ``is_one`` is true."""
+        """Return whether a member is listed at the address for which ``is_one`` is true."""
         ...
 
 
@@ -158,7 +158,7 @@ class Callers:
         return self._takes_value(identity, header(identity.name), remote_ip, header(MEMBER))
 
     def may_be_member(self, method: str, target: str, header: Header, remote_ip: str, named: str | None = None) -> bool:
-        """Whether a call is a member's by all but time and body: one whose clock is off is to be told the time."""
+        """Return whether a call is a member's by all but time and body. One whose clock is off is told the time."""
         identity = self.identity
         if not self._members.is_heard(remote_ip):
             return False
@@ -190,7 +190,7 @@ class Callers:
         return self._by_value(identity, given, remote_ip, named or None, claims=True)
 
     def may_be_large_over_grpc(self, type_name: str, headers: Mapping[str, str], remote_ip: str, named: str) -> bool:
-        """Whether a message of a members' type may have the size of members' messages. Asked when its body is not here.
+        """Return whether a message may have the size of members' messages. Asked before its body is here.
 
         ``named``: as for ``caller_by_grpc``.
         """
@@ -223,7 +223,7 @@ class Callers:
         return Unidentified(403, f"{remote_ip} is not the address of a listed member")
 
     def _takes_value(self, identity: Identity, given: str | None, remote_ip: str, named: str | None) -> bool:
-        """Whether the secret itself is enough: at the address is a member that the operator names as real Nacos."""
+        """Return whether the secret itself is enough: a member that is named as real Nacos has the address."""
         if named is not None or not identity.is_value(given):
             return False  # real Nacos does not name itself
         return self._members.has_any_of(remote_ip, identity.nacos.has)

@@ -41,7 +41,7 @@ class _Callee:
 
     session: str
     is_nacos: bool
-    """Whether the operator names it as real Nacos."""
+    """The operator names it as real Nacos."""
     numbers: Iterator[int] = field(default_factory=lambda: count(1))
     key: int = 0
     """Which of our keys it knows."""
@@ -136,7 +136,7 @@ class MemberSigner:
         return True
 
     def _is_answered(self, peer: str, asker: str, headers: Mapping[str, str]) -> bool:
-        """Whether the peer has proven that it knows the secret; the log says, once a minute, when it has not."""
+        """Return whether the peer has proven that it knows the secret; the log says, once a minute, when it has not."""
         if self._take_clock(peer, asker, headers):
             return True
         callee, now_s = self._callee(peer), time.monotonic()

@@ -16,7 +16,7 @@ SECRET_BYTES = 32
 CHECK_MS, RETRY_MS = 1_000, 30_000
 """Between two looks while there is no administrator; while there is one, and where the file cannot be written."""
 WINDOW_MS, WRONG_MAX = 60_000, 10
-"""So many wrong tries in a window get the reason; further ones are told to wait. The right secret never waits."""
+"""Wrong tries in a window that get the reason; further ones are told to wait. The right secret never waits."""
 NEEDED = (
     f"the first administrator is made with the secret in the file {FIRST_ADMIN_FILE} of a member's data folder, "
     "as the parameter secret; rollcall admin on the machine of a member reads it by itself"

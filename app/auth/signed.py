@@ -134,7 +134,7 @@ def asker_of(sender: str) -> str:
 
 
 def is_question(made: Signature) -> bool:
-    """Whether a signed call asks nothing but whether this member knows the secret."""
+    """Return whether a signed call asks nothing but whether this member knows the secret."""
     return made.run == NO_CLOCK and "~" in made.sender
 
 

@@ -124,7 +124,7 @@ class NamedNacos:
     networks: tuple[IPv4Network | IPv6Network, ...] = ()
 
     def has(self, member: str) -> bool:
-        """Whether a member is named by its listed address, its host or the network of its IP address."""
+        """Return whether a member is named by its listed address, its host or the network of its IP address."""
         if not (self.addresses or self.hosts or self.networks):
             return False
         try:

@@ -17,7 +17,7 @@ PROVEN_S = 3_600.0
 UNPROVEN_FACTOR = 3
 """An address that may be forged gets this many times the bytes that it sent. Source: RFC 9000, 8.1."""
 HEADERS_BYTES = 28
-"""Of IP and UDP, with each datagram."""
+"""The headers of IP and UDP, in each datagram."""
 OTHERS = ""
 
 key_of = lru_cache(4_096)(caller_key)

@@ -18,7 +18,7 @@ LARGE_ANSWER_BYTES = 16_384
 """A longer answer needs room before it is made. Beats, health checks and lists of 50 instances are shorter."""
 TRIM_MS = 10_000
 TRIM_FROM_BYTES = 16 * MIB
-"""Of large answers: the C library keeps what they took, and a hundred megabytes beside it."""
+"""Large answers after which memory is given back: the C library keeps it, and a hundred megabytes beside it."""
 RETRY_S = 1.0
 """When a client may ask again. Whoever reads nothing is cut off within seconds while there is little room."""
 
@@ -53,12 +53,12 @@ class AnswerBudget:
 
     @property
     def is_short(self) -> bool:
-        """Whether clients that do not read should make room: half of what large answers may take is taken."""
+        """Return whether clients that do not read should make room: half of what large answers may take is taken."""
         return self.count * 2 > self.large_max
 
     @property
     def is_over(self) -> bool:
-        """Whether twice the budget is taken, by short answers that are not read."""
+        """Return whether twice the budget is taken, by short answers that are not read."""
         return self.count > 2 * self.bytes_max
 
     def check(self, count: int) -> None:

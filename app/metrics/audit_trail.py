@@ -29,10 +29,10 @@ VALUE_BYTES_MAX = 16_384
 """Of the values before and after: larger ones are left out."""
 SECRET_WORDS = ("password", "passwd", "pwd", "secret", "token", "hash", "salt", "authorization")
 OF_CLIENTS = ("instance.", "client.", "service.", "ownership.")
-"""What clients cause, and the node by itself, at any rate: it is in the audit log alone."""
+"""Events that clients or the node itself cause, at any rate. They are in the audit log alone."""
 HIDDEN = "***"
 KEY_CHARS_MAX = 512
-"""Of what was called: a stranger chooses it."""
+"""The longest name of a call in a line: a stranger chooses it."""
 DELETE = "\x7f"
 PLAIN_CHARS_MAX = 4_096
 """Longer lines are made with care, as those are that hold secrets."""

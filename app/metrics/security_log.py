@@ -25,7 +25,7 @@ OTHERS = "others"
 
 
 class Event(NamedTuple):
-    """What happened, and by whom: what makes events equal."""
+    """The kind of an event and its actor: events with the same are equal."""
 
     what: str
     address: str
@@ -57,7 +57,7 @@ class SecurityLog:
         self._equal: dict[Event, _Window] = {}
         """At most ``KIND_MAX`` for each kind: only what was written once has one."""
         self._begin_ms = wall_ms()
-        """Of the present window."""
+        """The begin of the present window."""
         path = settings.security_file or settings.audit_file.with_name("security.log")
         self._file = LineFile(
             "security", path, settings.security_file_bytes, settings.security_files, lost_line, self._end_windows
@@ -69,7 +69,7 @@ class SecurityLog:
         return self._file.stats
 
     def takes(self, event: Event) -> bool:
-        """Whether an event is to be written now; else it is counted."""
+        """Return whether an event is to be written now; else it is counted."""
         now_ms = self._wall_ms()
         event = event._replace(address=caller_key(event.address))
         with self._lock:

@@ -21,7 +21,7 @@ CLIENTS = CLIENT_KEY_PREFIX[:-1]
 """Source: Nacos 2.2.3 DistroClientDataProcessor."""
 EXPIRY_TICK_MS = 1_000
 VERSION_COUNTER_MAX = REVISION_MAX + 1
-"""That of a removal, which is one above the last state."""
+"""The counter of a removal, which is one above the last state."""
 
 
 def client_key(client_id: str) -> str:

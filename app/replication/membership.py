@@ -271,7 +271,7 @@ class Membership:
         return self.is_listed(remote_ip) or self._ips.is_of_parting(plain_ip(remote_ip))
 
     def has_any_of(self, remote_ip: str, is_one: Callable[[str], bool]) -> bool:
-        """Whether a member is listed at the address for which ``is_one`` is true."""
+        """Return whether a member is listed at the address for which ``is_one`` is true."""
         ip, peers = plain_ip(remote_ip), self._protocol.members.peers()
         return any(ip in self._ips.of(one.address) and is_one(one.address) for one in peers)
 

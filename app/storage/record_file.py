@@ -32,7 +32,7 @@ SET_ASIDE = (
     "CREATE TABLE IF NOT EXISTS set_aside"
     " (key, version, changed, value, changed_wall_ms, changed_here_ms, why TEXT, set_aside_ms INTEGER)"
 )
-"""Of rows that a start could not read, each column as it was: nothing that was stored is lost."""
+"""The table of rows that a start could not read, each column as it was: nothing that was stored is lost."""
 NAMED_MAX = 100
 """Rows set aside at one start that the log names; the table has all of them."""
 SELECT_ALL = "SELECT key, version, changed, value, changed_wall_ms, {} FROM record"
@@ -268,7 +268,7 @@ def _text(raw: bytes) -> str:
 
 
 def _condition(key: object) -> tuple[str, object]:
-    """What selects a row by its key, of whatever type, and the value to bind."""
+    """Return the condition that selects a row by its key, of whatever type, and the value to bind."""
     if isinstance(key, str):
         return "key = CAST(? AS TEXT)", key.encode("utf-8", "surrogateescape")
     return "key IS ?", key

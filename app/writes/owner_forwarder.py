@@ -119,7 +119,7 @@ class WaitingCall(Generic[A]):
 
     @property
     def wants_change(self) -> bool:
-        """Whether the answer is to bring what the call changed: durable records are fetched by their keys instead."""
+        """Return whether the answer is to bring the change; durable records are fetched by their keys instead."""
         return not (self._to.durable or self.is_relayed)
 
     def find_owner(self) -> str:

@@ -61,7 +61,7 @@ class MemberRuns:
         return address in self._ended or address == self._self_address or address in self._former
 
     def is_present(self, writer: str) -> bool:
-        """Whether it is the run in a peer's last answer. Called from any thread."""
+        """Return whether it is the run in a peer's last answer. Called from any thread."""
         return bool(writer) and self._writers.get(writer.partition("~")[0]) == writer
 
     def is_replaced(self, writer: str) -> bool:

@@ -125,7 +125,7 @@ class MemberList:
         return self.standalone or self.runs.is_known(writer)
 
     def answers_itself(self, writer: str) -> bool:
-        """Whether a version's ``writer`` is the present run of a peer that answers this node's calls. Any thread."""
+        """Return whether a version's ``writer`` is the present run of a peer that answers. Any thread."""
         peer = self._peers.get(writer.partition("~")[0])
         return peer is not None and peer.is_alive and not peer.failures and self.runs.is_present(writer)
 

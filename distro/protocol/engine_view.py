@@ -93,7 +93,7 @@ class EngineView(NamedTuple):
     peers: Mapping[str, PeerView]
 
     def steady(self, now_ms: int) -> bool:
-        """Whether keys may be claimed and beats checked (R2, R7, R9)."""
+        """Return whether keys may be claimed and beats checked (R2, R7, R9)."""
         return self.steady_from_ms is not None and now_ms >= self.steady_from_ms
 
     def pending(self) -> int:

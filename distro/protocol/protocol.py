@@ -747,7 +747,7 @@ class DistroProtocol:
         return self.mapper if MemberKind.NACOS_1 in component.taken_by else self.own_mapper
 
     def may_send(self, resource_type: str, peer: str, name: str, version: Version) -> bool:
-        """Whether this node sends the key to the peer: its own, or one that it passes on (R12, R16). Any thread."""
+        """Return whether this node sends the key to the peer: its own, or another writer's (R12, R16). Any thread."""
         is_relayed = version.writer.partition("~")[0] in self._relayed.get(peer, ())
         if is_relayed or self.speaks_for(resource_type, name, version):
             return True
@@ -804,7 +804,7 @@ class DistroProtocol:
         return hashlib.blake2b(text.encode(), digest_size=VIEW_ID_BYTES).hexdigest()
 
     def steady(self, now_ms: int) -> bool:
-        """Whether keys may be claimed and beats checked (R2, R7, R9)."""
+        """Return whether keys may be claimed and beats checked (R2, R7, R9)."""
         from_ms = self._steady_from_ms()
         return from_ms is not None and now_ms >= from_ms
 

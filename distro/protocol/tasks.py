@@ -139,7 +139,7 @@ A write that another member passed on may wait for the next send (R5), and that 
 STUCK_MS = 1_000
 """A call that has been under way for so long may not have arrived."""
 UNFIT_MS, UNFIT_MAX = 60_000, 1_000
-"""So long a key is set aside that is too large for a call, as each try moves all of it; so many of one peer at most."""
+"""The time for which keys too large for a call are set aside, as each try moves all of one; and how many keys."""
 REST_FACTOR = 2
 """After a long send comes a rest of this many times its duration: sends in a row take a third of the time."""
 REST_FROM_BYTES = 8 * 1024
@@ -247,7 +247,7 @@ class PeerQueue:
             del self.unfit[next(iter(self.unfit))]
 
     def is_aside(self, key: DistroKey, now_ms: int) -> bool:
-        """Whether a key was set aside, and its time is not over."""
+        """Return whether a key was set aside, and its time is not over."""
         return self.unfit.get(key, now_ms) > now_ms
 
     def fetch_ended(self, count: int, *, delivered: bool) -> None:

@@ -92,7 +92,7 @@ class VersionCheck:
             raise CodecError(f"field 'version' is too far above those known here: {version.to_text()}")
 
     def is_within(self, version: Version) -> bool:
-        """Whether other members may have taken a version of this epoch."""
+        """Return whether other members may have taken a version of this epoch."""
         return version.epoch <= min(self._known().epoch + ASKED_HEAD_ROOM, ACCEPTED_MAX)
 
     def accept(self, version: Version) -> None:

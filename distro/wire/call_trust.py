@@ -1,4 +1,4 @@
-"""What calls between members need so that each side trusts the other: signatures, proofs and TLS."""
+"""Trust between members that call each other: signatures, proofs and TLS."""
 
 import ssl
 from collections.abc import Callable, Mapping
@@ -6,12 +6,12 @@ from typing import NamedTuple, Protocol
 
 
 class Question(NamedTuple):
-    """What a peer is asked first on a new connection, so that it proves that it is the peer."""
+    """The first request on a new connection, whose answer proves that the peer is the peer."""
 
     target: str
     headers: Mapping[str, str]
     is_answered: Callable[[Mapping[str, str]], bool]
-    """Whether these headers of an answer, by names in lower case, have the proof."""
+    """Returns whether these headers of an answer, by names in lower case, have the proof."""
 
     def request(self, peer: str) -> bytes:
         """Return the request that asks it over HTTP."""
@@ -20,7 +20,7 @@ class Question(NamedTuple):
 
 
 class CallSigner(Protocol):
-    """What makes a call known for one of this member. Thread-safe."""
+    """Signs calls of this member, so that others know who calls. Thread-safe."""
 
     def headers(
         self, peer: str, method: str, target: str, body: bytes, headers: Mapping[str, str]
@@ -33,7 +33,7 @@ class CallSigner(Protocol):
         ...
 
     def question(self, peer: str, method: str = "GET", target: str = ..., body: bytes = b"") -> Question | None:
-        """What to ask the peer first on a new connection; None: nothing."""
+        """Return the question for the peer on a new connection; None if nothing is asked."""
 
 
 class PeerTls(Protocol):
@@ -44,7 +44,7 @@ class PeerTls(Protocol):
         ...
 
     def is_plain(self, host: str, port: int) -> bool:
-        """Whether the peer at an address is to be called plainly."""
+        """Return whether the peer at an address is to be called plainly."""
         ...
 
     def on_failure(self, host: str, port: int, error: Exception) -> bool:

@@ -33,7 +33,7 @@ MEMBER_HEADER = "Rollcall-Member"
 """Request header with the sender's address; only members of our own kind send it."""
 GZIP_FROM_BYTES = 1_024
 FRAME_BYTES = len(b"{}")
-"""Of a frame beside its entries and what parts them."""
+"""The bytes of a frame beside its entries and the commas between them."""
 SNAPSHOT_HEADER, SNAPSHOT_VERSIONS = "Rollcall-Snapshot", "versions"
 """Of an answer to who asks for all datums in pages: it has the versions of all keys, and no datums.
 

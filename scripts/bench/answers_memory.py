@@ -32,12 +32,12 @@ TIMEOUT_S = 30.0
 
 @dataclass
 class Beside:
-    """What a client got that reads."""
+    """The answers of a client that reads."""
 
     short: collections.Counter[int] = field(default_factory=collections.Counter)
     large: collections.Counter[int] = field(default_factory=collections.Counter)
     slowest_ms: float = 0.0
-    """Of the short lists."""
+    """The slowest of the short lists."""
 
     def ask(self, address: str, large: str) -> None:
         begun_s = time.perf_counter()

@@ -1,4 +1,4 @@
-"""What hostile messages cost a node: time of its event loop, the longest stop that others see, and memory.
+"""Measure the cost of hostile messages: time of a node's event loop, the longest stop that others see, and memory.
 
 Each input is sent to a node of its own, on so many connections at once, while another client beats. The CPU time is
 that of the loop's thread, less what it spends at rest. The longest stop is the longest wait of the other client.

@@ -21,7 +21,7 @@ RECORDS_TYPE = "rollcall.records"
 HIGH_EPOCHS = (999_999_999_999_999_998, 2**53, 2**53 - 1, 2**63, 10**30)
 HIGH_COUNTERS = (999_999_999_999_999, 2**53, 2**53 - 1, 2**63 - 1)
 STEPS = ((0, 1), (0, 1_000_000), (0, 999_999_999_999_999), (1, 0), (1_000_000, 0))
-"""What the epoch and the counter of a forged version of a run are above the real ones."""
+"""Steps from the real epoch and counter of a run to those of a forged version."""
 STRANGER = "10.99.99.99:8848~1"
 FORGED = "FORGED LINE"
 """Begins a line of a log only if somebody outside wrote it there."""

@@ -63,7 +63,7 @@ class Kept:
         self._corpus = Corpus(seed, [member.address for member in members])
         self._turn = seed
         self._expected: dict[str, tuple[bool, str]] = {}
-        """Of each record of an acknowledged write: whether it has a value, and the input."""
+        """Each record of an acknowledged write: whether it has a value, and the input."""
         self._clients: list[SdkClient] = []
         self.answers: collections.Counter[str] = collections.Counter()
         self.acknowledged: collections.Counter[str] = collections.Counter()
@@ -126,7 +126,7 @@ class Kept:
                 del self._expected[key]
 
     async def _call(self, at: int, shot: Shot) -> bool | None:
-        """Whether a call was acknowledged; None without an answer."""
+        """Return whether a call was acknowledged; None without an answer."""
         try:
             status, body = await asyncio.to_thread(call, self._members[at].address, shot)
         except (OSError, ValueError) as error:
@@ -176,7 +176,7 @@ class Kept:
                 del self._expected[key]
 
     async def _agreed(self) -> Held | None:
-        """What all members hold, once that is the same for all; None when it never was."""
+        """Return the records that all members hold, once they are the same; None when they never were."""
         deadline_s = time.monotonic() + AGREED_TIMEOUT_S
         while True:
             records = [await self._fetch(member, RECORDS_TYPE) for member in self._members]
@@ -203,7 +203,7 @@ class Kept:
         return await asyncio.to_thread(fetch, member.address, path, other)
 
     async def _check_refusals(self) -> None:
-        """Whether a member goes on refusing what others send it: that is sent again in each verify round."""
+        """Return whether a member goes on refusing what others send it: that is sent again in each verify round."""
         before = [(await self._metrics(member))["receivedFailed"] for member in self._members]
         await asyncio.sleep(ROUNDS_S)
         for member, count in zip(self._members, before, strict=True):

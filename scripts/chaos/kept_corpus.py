@@ -71,9 +71,9 @@ class KeyInput:
     request: str = ""
     fields: Mapping[str, Any] | None = None
     key: str = ""
-    """Of the durable record that an acknowledgement is about; empty for none, or where that depends on more."""
+    """The durable record that an acknowledgement is about; empty for none, or where that depends on more."""
     is_set: bool | None = False
-    """Whether the record has a value afterwards; None where that depends on what was there before."""
+    """The record has a value afterwards; None where that depends on the state before."""
 
 
 class Corpus:
@@ -130,7 +130,7 @@ class Corpus:
         return self._rng.choice((*[""] * 8, *PAIRS, json.dumps({self._name("k"): self._name("v")})))
 
     def _address(self) -> dict[str, str]:
-        """What names an instance, as HTTP's parameters."""
+        """Return the parameters of HTTP that name an instance."""
         rng = self._rng
         found = {
             "serviceName": self._name("s"),

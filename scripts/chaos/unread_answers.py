@@ -20,7 +20,7 @@ from scripts.support.member_processes import CONTEXT_PATH
 from tests.support.http2_client import BIDI, END_HEADERS, END_STREAM, MAGIC, UNARY, frame, prefixed
 
 CLUSTERS = 50
-"""Of the service: instance ``host`` is in cluster ``c<host modulo CLUSTERS>``."""
+"""Clusters of the service: instance ``host`` is in cluster ``c<host modulo CLUSTERS>``."""
 TIMEOUT_S = 60.0
 SMALL_RECEIVE_BYTES = 4_096
 NO_WINDOW = frame("SETTINGS", 0, 0, b"\0\4" + bytes(4))

@@ -163,7 +163,7 @@ def _refusal_of(call: Call, services: Services) -> Reply | None:
 
 
 def refuses_beats(cluster: Cluster, durable: DurableService, context_path: str) -> bool:
-    """Whether this node refuses the beats of clients now: by its state, an operator's status, or a limited path."""
+    """Return whether this node refuses beats of clients now: by its state, an operator's status, or a limited path."""
     if cluster.state() is not _UP or not is_served(durable.overridden_status or _UP.value, is_read=False):
         return True
     targets = [context_path + path for path in BEAT_PATHS]
@@ -172,7 +172,7 @@ def refuses_beats(cluster: Cluster, durable: DurableService, context_path: str) 
 
 
 def is_open(services: Services) -> bool:
-    """Whether no naming call can be refused now: UP, not behind, no limited paths.
+    """Return whether no naming call can be refused now: UP, not behind, no limited paths.
 
     Spares hot calls ``refuse_unless_up``.
     """

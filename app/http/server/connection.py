@@ -38,7 +38,7 @@ LINGER_S = 2.0
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 CLOSE = b"Connection: close\r\n"
 ASKS_AGAIN = HTTPStatus.UNAUTHORIZED
-"""Of the answer to a member's question: the call for which it connected follows."""
+"""The status of the answer to a member's question: the call for which it connected follows."""
 KEEP_ALIVE = b"Connection: keep-alive\r\n"
 CHUNKED = b"Transfer-Encoding: chunked\r\n"
 

@@ -23,7 +23,7 @@ BODY_S = 20.0
 BODY_BYTES_PER_S = 65_536
 """A body may take ``BODY_S``, and a second more for each ``BODY_BYTES_PER_S`` received."""
 CLIENT_BODY_BYTES_MAX = 512 * 1024
-"""Of a call of a client: metadata may have 64 KiB, and an escape makes three to nine bytes of a character."""
+"""The longest body of a client: metadata may have 64 KiB, and an escape makes three to nine bytes of a character."""
 LARGE_BODY_BYTES = 16_384
 """From here on a client's body is large, and finds less room beside others."""
 PART_BYTES_MIN = 4_096

@@ -54,13 +54,13 @@ from distro.timing.clock import boot_s
 DISTRO_PATH = "/v1/ns/distro/"
 CONTENT_TYPE = "content-type"
 MEMBER_BODY_BYTES_MAX = 8 * 1024 * 1024
-"""Of a call of a member, except those that bring datums."""
+"""The longest body of a member, except those that bring datums."""
 LOGIN_BODY_BYTES_MAX = 16 * 1024
-"""Of a call about users and their passwords, which anybody may make."""
+"""The longest body of a call about users and passwords, which anybody may make."""
 USERS_PATH, LOGIN_PAGE = b"/auth/", b"/console/login"
 """In the paths of such calls."""
 BODIES_BYTES_MAX = 128 * 1024 * 1024
-"""Of the bodies of all requests under way together, or twice the largest of a member; clients' large ones get half."""
+"""All bodies of requests under way, or twice the largest of a member; clients' large ones get half."""
 SWEEP_S = 1.0
 CHECKED_PER_TURN = 1_000
 """Connections whose times are checked in a row, in a third of a millisecond."""
@@ -348,7 +348,7 @@ class HttpServer:
 
 
 def _is_slow(request: Request) -> bool:
-    """Whether the body of a call takes longer to read than the event loop has for it."""
+    """Return whether the body of a call takes longer to read than the event loop has for it."""
     content_type = request.block.get(CONTENT_TYPE) or ""
     return len(request.body) > LOOP_FORM_BYTES_MAX or content_type[: len(MULTIPART)].lower() == MULTIPART
 

@@ -120,7 +120,7 @@ class Client:
         self.instances = 0
         """The number of instances in ``published``."""
         self.metadata_bytes = 0
-        """Of these."""
+        """The bytes of their metadata."""
         self.revision = 0
         """Rises with every change of a publication; peers of real Nacos compare it in verify rounds."""
         self.version = version

@@ -39,7 +39,7 @@ class BeatRefusals:
     def __init__(self, monotonic_ms: Callable[[], int]) -> None:
         self._now_ms = monotonic_ms
         self.refuses_all: Callable[[], bool] = lambda: False
-        """Whether this node refuses every beat now: by an operator's switch, or as it does not serve."""
+        """Returns whether this node refuses every beat now: by an operator's switch, or as it does not serve."""
         self._own = RefusalSpan()
         self._all_ms = NEVER_MS
         self._peers: dict[str, RefusalSpan] = {}

@@ -19,9 +19,9 @@ from app.naming.model.nacos_errors import LimitReached, TooManyRequests
 PREFIX = "rollcall.limit."
 BODY_SETTING = "rollcall.distro.bodyBytesMax"
 FRAME_BYTES = 1_024
-"""Of a record on its way beside its value and its key, which is named twice: versions and times."""
+"""A record on its way has these beside its value and its key, which is named twice: versions and times."""
 INSTANCE_BYTES = 420
-"""Of an instance on its way beside its metadata, to which a quarter is added, and twice the name of its service."""
+"""An instance on its way has these beside its metadata, plus a quarter, and twice the name of its service."""
 KEY_CHARS_SHOWN = 200
 MEMORY_RETRY_S = 30
 """When a client may ask again whose write was refused near the bound of memory."""
@@ -41,9 +41,9 @@ class NamingLimits:
     clusters_per_service: int = 0
     """With settings of their own, in the description of a service."""
     record_bytes: int = 0
-    """Of a durable record's value, as JSON."""
+    """The largest value of a durable record, as JSON."""
     body_bytes: int = 0
-    """Of all that members send each other in one call: no record or list may be larger."""
+    """The largest body that members send each other in one call: no record or list may be larger."""
     subscribers: int = 0
     """Subscriptions over UDP and gRPC together."""
 

@@ -1,4 +1,4 @@
-"""What an IP address is: the one reading of all its spellings, and the one way to write it before a port.
+"""IP addresses: the one reading of all its spellings, and the one way to write it before a port.
 
 An instance stays as its client wrote it. Whoever connects to it, names it in DNS or writes it before a port goes by the
 address that is read here.
@@ -54,7 +54,7 @@ def host_port(ip: str, port: object) -> str:
 
 
 def is_same_ip(one: str, other: str) -> bool:
-    """Whether two texts are the same address, or the same text."""
+    """Return whether two texts are the same address, or the same text."""
     return one == other or (":" in one and plain_ip(one) == plain_ip(other))
 
 

@@ -77,7 +77,7 @@ def skeleton(name: str) -> str:
 
 
 def is_plain(name: str) -> bool:
-    """Whether a name has nothing but printable ASCII, and no blanks."""
+    """Return whether a name has nothing but printable ASCII, and no blanks."""
     return name.isascii() and name.isprintable() and " " not in name
 
 

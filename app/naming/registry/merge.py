@@ -103,7 +103,7 @@ def is_removed_by(stored: StoredInstance, tombstone: Tombstone) -> bool:
 
 
 def _is_in_doubt(stored: StoredInstance, tombstone: Tombstone) -> bool:
-    """Whether a word and a removal of two members are so close that no clock tells which was later.
+    """Return whether a word and a removal of two members are so close that no clock tells which was later.
 
     Then the removal counts in a merge: an instance that lives registers again when its next beat is unknown, whereas
     nobody would remove one that is gone.

@@ -8,7 +8,7 @@ from app.naming.model.model import ServiceView
 SERVICE_PART = 8
 """The part of a cache that the variants of one service may take, if they are several."""
 VARIANTS_MAX = 32
-"""Of one service: more than the combinations of clusters that a fleet asks for."""
+"""Variants that are kept of one service: more than the combinations of clusters that a fleet asks for."""
 NO_CLUSTER = ","
 """In place of clusters of which the service has none; no cluster has this name."""
 
@@ -69,7 +69,7 @@ class RenderedLists(Generic[V, R]):
         self._service_bytes_max = bytes_max // SERVICE_PART
         self._lock = Lock()
         self._kept: dict[tuple[str, str], tuple[tuple[V, R], ...]] = {}
-        """By namespace and full name, the service that was rendered last at the end, and so are the variants of one."""
+        """Variants by namespace and full name, the service that was rendered last at the end, and so its variants."""
         self.kept_bytes = 0
 
     def find(self, view: ServiceView, variant: V) -> R | None:

@@ -24,7 +24,7 @@ GZIP_LEVEL = 1
 QUICK_HOSTS_MAX = 500
 """A list of so many hosts is rendered, and compressed, in a millisecond or two."""
 HOST_BYTES = 250
-"""Of the JSON of a host with little metadata, from which the room for a list is reckoned before it is made."""
+"""The JSON of a host with little metadata: the room for a list is reckoned from it before the list is made."""
 _TIME_BYTES = 20
 
 

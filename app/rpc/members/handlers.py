@@ -32,7 +32,7 @@ from distro.model.types import DataOperation
 SMALL_BYTES = 16_384
 """Content up to this is decoded on the event loop: under a millisecond's work."""
 REPORT_BYTES_MAX = 262_144
-"""Of a member's report about itself, which brings what real Nacos adds to it."""
+"""The longest report of a member about itself, with what real Nacos adds to it."""
 THREADS = 2
 Answer = Mapping[str, Any]
 T = TypeVar("T")

@@ -42,7 +42,7 @@ QUERY_HEAD = b'{"resultCode":200,"errorCode":0,"success":true,"serviceInfo":'
 SUBSCRIBE_ANSWER = "SubscribeServiceResponse"
 SUBSCRIBE_HEAD = b'{"resultCode":200,"errorCode":0,"message":"success","success":true,"serviceInfo":'
 INSTANCE_BYTES_MAX = 524_288
-"""Of a request with one instance: its metadata may have 65,536 characters, each of them escaped."""
+"""The longest request with one instance: its metadata may have 65,536 characters, each of them escaped."""
 BATCH_BYTES_PER_VALUE = 6
 """SDKs send some 20 for each comma and bracket; short instances with short metadata have 10."""
 BATCH_STEP = 64

@@ -37,7 +37,7 @@ class GrpcPusher:
         self._connections = connections
         self._now_ms = monotonic_ms
         self.waits: Callable[[], bool] = lambda: False
-        """Whether nothing is to be pushed now, as what this node holds may be of before a pause (R9)."""
+        """Returns whether pushes wait now, as this node may hold the state of before a pause (R9)."""
         self.on_pushed: Callable[[str, str], None] = lambda _namespace, _service: None
         """Called on the loop when a client is sent what a service is now."""
         self._changed: dict[ServiceKey, None] = {}

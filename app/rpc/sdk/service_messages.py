@@ -27,7 +27,7 @@ KEPT_BYTES_MAX = 128 * 1024 * 1024
 KEPT_OVERHEAD_BYTES = 500
 SHARED_MS = 50
 HOST_BYTES = 300
-"""Of the JSON of an instance with little metadata, from which the room for a list is reckoned before it is made."""
+"""The JSON of an instance with little metadata: the room for a list is reckoned from it before the list is made."""
 PUSH = "NotifySubscriberRequest"
 NO_REVISION = -1
 """Of a service that is not known."""

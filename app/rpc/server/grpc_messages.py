@@ -15,9 +15,9 @@ ANYBODYS_BYTES_MAX = 32_768
 BEGIN_BYTES = 8_192
 """The beginning of a longer message, by which its bound is found: it has the type, and a token among the headers."""
 MESSAGE_BYTES_MAX = 1 << 40
-"""Of a type whose messages may be as large as the port takes."""
+"""The bound of a type whose messages may be as large as the port takes."""
 PACKED_BYTES_MAX = 131_072
-"""Of any packed message, unpacked: under a millisecond's work. No SDK packs, and no member."""
+"""The bound of any packed message, unpacked: under a millisecond's work. No SDK packs, and no member."""
 
 
 class MessageFault(Exception):
@@ -39,7 +39,7 @@ class MessageSizes(Protocol):
         ...
 
     def may_unpack(self) -> bool:
-        """Whether messages of this address may still be unpacked."""
+        """Return whether messages of this address may still be unpacked."""
         ...
 
     def on_unpaid(self, count: int) -> None:
@@ -108,7 +108,7 @@ class MessageReader:
         return messages
 
     def _allows(self, length: int, begin: bytes, *, is_packed: bool) -> bool:
-        """Whether a message may be so long; False where more of its beginning must come to tell.
+        """Return whether a message may be so long; False where more of its beginning must come to tell.
 
         Raises:
             MessageFault: it may not.

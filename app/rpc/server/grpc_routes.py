@@ -38,13 +38,13 @@ class GrpcRoute:
     access: AccessRule
     quick: Quick | None = None
     bytes_max: int = ANYBODYS_BYTES_MAX
-    """Of a request; the port may take less."""
+    """The longest request; the port may take less."""
     bytes_per_value: int = 0
     """At the least, in requests with many values: a long one may have more than ``JSON_VALUES_MAX`` of them."""
 
     @property
     def members_only(self) -> bool:
-        """Whether calls are refused that do not come over the cluster port from a listed member's address."""
+        """Return whether calls are refused that do not come over the cluster port from a listed member's address."""
         return self.access.scope is Scope.MEMBERS
 
     def structure_max(self, body: bytes) -> int:
@@ -53,10 +53,10 @@ class GrpcRoute:
 
     @property
     def is_client_read(self) -> bool:
-        """Whether a call is answered with what this node holds."""
+        """Return whether a call is answered with what this node holds."""
         return self.access.action is Action.READ and self.access.scope is Scope.NAMING
 
     @property
     def is_client_write(self) -> bool:
-        """Whether a call counts against the writes of the client's address."""
+        """Return whether a call counts against the writes of the client's address."""
         return self.access.action is Action.WRITE and self.access.scope in (Scope.NAMING, Scope.ADMIN)

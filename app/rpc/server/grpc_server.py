@@ -28,9 +28,9 @@ CALLS_MAX = 4_096
 STREAMS_MAX = 256
 """Calls and streams of one connection at once."""
 KEPT_BYTES_MAX = 256 << 20
-"""Of requests in half, of all connections of a port; replies that wait are of the budget for answers."""
+"""Requests in half, of all connections of a port. The budget for answers has the replies that wait."""
 KEPT_MESSAGES_MAX = 4
-"""Of the largest: requests in half of one connection, and as much of its replies that wait."""
+"""Largest messages: requests in half of one connection, and as much of its replies that wait."""
 BACKLOG = 1_024
 SWEEP_S = 0.5
 SWEEPS = 8

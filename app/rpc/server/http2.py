@@ -798,17 +798,17 @@ class Http2Server:
 
     @property
     def has_waiting(self) -> bool:
-        """Whether replies wait that may leave as soon as there is room for them."""
+        """Return whether replies wait that may leave as soon as there is room for them."""
         return self._replies.may_send
 
     @property
     def is_full(self) -> bool:
-        """Whether as many bytes are to be sent as should be at once."""
+        """Return whether as many bytes are to be sent as should be at once."""
         return self._replies.room <= 0
 
     @property
     def sent_bytes(self) -> int:
-        """Of the contents of replies, in all, that had to wait."""
+        """The bytes of all replies that had to wait."""
         return self._replies.sent
 
     def pause(self, paused: bool) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 WINDOW_S = 10.0
 UNPAID_BYTES_MAX = 8 << 20
-"""Of one address in a window: some 25 ms of the event loop."""
+"""Unpaid bytes of one address in a window: some 25 ms of the event loop."""
 ADDRESSES_MAX = 4_096
 """Counted at a time; further addresses share one count."""
 OTHERS = ""
@@ -31,7 +31,7 @@ class UnpackedBytes:
         self._counts: dict[str, int] = {}
 
     def has_room(self, remote_ip: str, now_s: float) -> bool:
-        """Whether an address may have a further message unpacked."""
+        """Return whether an address may have a further message unpacked."""
         if not self._counts:
             return True
         if now_s - self._begin_s >= WINDOW_S:
@@ -105,7 +105,7 @@ class MessageBounds:
         return self._types.bytes_max(self.client, begin)
 
     def may_unpack(self) -> bool:
-        """Whether messages of this address may still be unpacked."""
+        """Return whether messages of this address may still be unpacked."""
         return self._unpacked.has_room(self.remote_ip, self.now_s)
 
     def on_unpaid(self, count: int) -> None:

@@ -24,7 +24,7 @@ class Outgoing:
     def __init__(self, window: int) -> None:
         self.window = window
         self.chunks: list[bytes] = []
-        """Of a message or two: who writes to a stream waits until it is written."""
+        """The replies of a stream, a message or two: its writer waits until they are written."""
         self.at = 0
         """Bytes of the first chunk that are sent."""
         self.begun = False
@@ -101,7 +101,7 @@ class ReplyQueue:
 
     @property
     def may_send(self) -> bool:
-        """Whether frames may leave now, once those before have been taken."""
+        """Return whether frames may leave now, once those before have been taken."""
         return bool(self._ready) and self.window > 0 and not self.paused
 
     def widen(self, count: int) -> bool:

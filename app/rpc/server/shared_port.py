@@ -22,7 +22,7 @@ class Port(Protocol):
     limits: Http2Limits
     on_cluster_port: bool
     answers: AnswerBudget
-    """Of all ports."""
+    """The budget of all ports."""
     kept: KeptBytes
     unpacked: UnpackedBytes
     kept_bytes_max: int

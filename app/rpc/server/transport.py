@@ -94,7 +94,7 @@ class RpcTransport(asyncio.Protocol):
         replies = KeptBytes(port.kept_bytes_max, port.answers)
         self._machine = Http2Server(port.limits, *METHODS, self._kept, now_s, self._bounds, replies)
         self._events: deque[Event] = deque()
-        """What came and was not taken in this turn."""
+        """Events that came and were not taken in this turn."""
         self._transport: asyncio.Transport | None = None
         self._closing: asyncio.TimerHandle | None = None
         self._peer = ""
@@ -414,7 +414,7 @@ class RpcTransport(asyncio.Protocol):
             self._close()
 
     def _is_stalled(self, now_s: float) -> bool:
-        """Whether the client takes too little of what waits for it; what else it sends or gets does not count."""
+        """Return whether the client takes too little of what waits for it; nothing else that it does counts."""
         machine, transport = self._machine, self._transport
         if transport is None or (self._can_write and not machine.is_blocked):
             self._stalled_s = 0.0

@@ -17,7 +17,7 @@ CUT_MS = 40_000
 SAID_MS = 1_000
 """A word that meets no fault is said and answered in so long."""
 AGREE_MS = 3_000
-"""So long after a heal all members give the same lists, whichever of them wait for their keys (R16)."""
+"""The time after a heal in which all members come to give the same lists, whoever waits for keys (R16)."""
 
 
 def part_members(world: World, member: SimMember) -> list[str]:
