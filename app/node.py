@@ -30,7 +30,7 @@ from app.dns.dns_frontend import DnsFrontend
 from app.dns.name_index import NameIndex
 from app.http.api.answers import refuses_beats, text_reply
 from app.http.api.beats import BeatCollector
-from app.http.api.call import Services
+from app.http.api.call import Reply, Services
 from app.http.api.dump_lines import Dumps
 from app.http.api.parse_memo import WriteMemo
 from app.http.api.stats import HttpStats
@@ -685,16 +685,14 @@ def build_frontends(
     instruments: Instruments,
 ) -> tuple[Services, GrpcFrontend | None]:
     """Make all that HTTP uses, and the gRPC frontend, None for none. ``counters`` gets those of all parts."""
-    waiting_max = max(1, settings.http_threads // 2)  # for other members; the other threads go on answering reads
-    forwarder = OwnerForwarder(engine.cluster, waiting_max, engine.replication.refresh, text_reply)
+    forwarder = build_forwarder(settings, engine)
     http, config_calls = HttpStats(), ConfigCallLog()
     access = build_access(settings, clock, domain, counters, lambda: engine.protocol.members.serving)
     counters.add(lambda: asdict(forwarder.stats) | asdict(http) | asdict(config_calls.stats))
     writes = MemberWrites(engine.cluster, domain.durable, forwarder, settings.context_path)
     grpc = build_grpc(settings, clock, domain, engine, counters, config_calls, writes, access, instruments)
-    ways: list[PushWay] = [("udp", push.states), *([("grpc", grpc.push_states)] if grpc else [])]
     dns = build_dns(settings, clock, domain, engine.cluster, counters)
-    operator = build_operator(domain, engine, clock, ways)
+    operator = build_operator(domain, engine, clock, push, grpc)
     http_services = Services(
         settings=settings,
         naming=domain.naming,
@@ -737,6 +735,11 @@ def build_frontends(
     )
     operator.drains.step = partial(step_at_all, http_services)
     return http_services, grpc
+
+
+def build_forwarder(settings: Settings, engine: Engine) -> OwnerForwarder[Reply]:
+    """Make what has calls of threads executed by their owners. Half of the threads go on answering reads."""
+    return OwnerForwarder(engine.cluster, max(1, settings.http_threads // 2), engine.replication.refresh, text_reply)
 
 
 def build_beats(clock: Clock, engine: Engine) -> BeatCollector:
@@ -817,9 +820,12 @@ class Operator:
     engine_page: EnginePage
 
 
-def build_operator(domain: Domain, engine: Engine, clock: Clock, push_states: list[PushWay]) -> Operator:
+def build_operator(
+    domain: Domain, engine: Engine, clock: Clock, push: UdpPusher, grpc: GrpcFrontend | None
+) -> Operator:
     """Make them, with the history that they read; the way to the peers is added later."""
     history = InstanceHistory()
+    push_states: list[PushWay] = [("udp", push.states), *([("grpc", grpc.push_states)] if grpc else [])]
 
     def note(key: str, instance_key: str, what: str) -> None:
         history.note(key, instance_key, what, clock.monotonic_ms())

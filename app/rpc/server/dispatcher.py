@@ -156,13 +156,8 @@ class Dispatcher:
         except NacosError as error:
             self.on_refused("access.refused", kind, connection.remote_ip, error.text)
             return wire.encode_json(route.answer_type, wire.failure(error.status, error.text))
-        if self._cluster.is_behind and route.is_client_read:
-            return wire.error_response(Unavailable.status, BEHIND_TEXT)
-        if route.is_client_write and connection.address is not None and not connection.is_member:
-            try:
-                connection.address.take()
-            except TooManyRequests as error:
-                return wire.error_response(error.status, error.text)
+        if (refusal := self._refusal_for_now(connection, route)) is not None:
+            return refusal
         if known is None:
             try:
                 fields = Fields(message.json(route.structure_max(message.body)))
@@ -182,6 +177,17 @@ class Dispatcher:
             return wire.encode_json(route.answer_type, wire.failure(error.status, error.text))
         connection.take_session(session)
         return await self._run(route, kind, GrpcRequest(connection, fields, token_of(message.headers)))
+
+    def _refusal_for_now(self, connection: Connection, route: GrpcRoute) -> bytes | None:
+        """Return the refusal of a read after a pause, or of a write beyond the address's rate; None for other calls."""
+        if self._cluster.is_behind and route.is_client_read:
+            return wire.error_response(Unavailable.status, BEHIND_TEXT)
+        if route.is_client_write and connection.address is not None and not connection.is_member:
+            try:
+                connection.address.take()
+            except TooManyRequests as error:
+                return wire.error_response(error.status, error.text)
+        return None
 
     def _refusal(self, connection: Connection, message: Payload) -> bytes | None:
         """The answer to a call for members from anybody else; None from a member."""

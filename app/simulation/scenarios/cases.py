@@ -40,7 +40,7 @@ CASES = (
         "coverage",
         "hand-over, take only what covers",
         rules.owner_dies_while_it_sends,
-        SimMember,
+        without.RoundsInTurn,
         without.NoCoverage,
     ),
     RuleCase("merge", "hand-over, owner merges", rules.sides_go_apart, SimMember, without.NoMerge),

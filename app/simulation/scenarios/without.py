@@ -286,7 +286,18 @@ class TrustingRegistry(WatchedRegistry):
         return True
 
 
-class NoCoverage(SimMember):
+class RoundsInTurnProtocol(DistroProtocol):
+    def _compare_now(self, now_ms: int) -> None:
+        pass
+
+
+class RoundsInTurn(SimMember):
+    """A change of the view begins no verify round: the next one in turn finds what a send missed."""
+
+    protocol_class = RoundsInTurnProtocol
+
+
+class NoCoverage(RoundsInTurn):
     """Another writer's higher version is taken, whatever it does not know of."""
 
     registry_class = TrustingRegistry

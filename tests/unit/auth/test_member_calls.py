@@ -341,11 +341,15 @@ class TestSizes:
             assert callers.may_be_member(call.method, target, header, remote_ip) is expected
             assert not callers.may_be_large(call.method, target, header, remote_ip)
 
-    def test_over_grpc_it_takes_the_secret_and_a_members_address(self, pair: IdentifiedPair) -> None:
-        callers, kind = pair.second.callers, "DistroDataRequest"
+    def test_over_grpc_it_takes_the_secret_and_the_address_of_a_named_member(self, pair: IdentifiedPair) -> None:
+        kind, named_ip = "DistroDataRequest", NACOS.partition(":")[0]
+        pair.second.set_up(OLD, nacos=NACOS)
+        pair.second.listed.add(NACOS)
         for headers, remote_ip, expected in (
-            ({}, pair.first.ip, False), ({HEADER: "wrong"}, pair.first.ip, False), ({HEADER: OLD}, STRANGER, False)
-        ):  # fmt: skip
-            assert callers.may_be_large_over_grpc(kind, headers, remote_ip, "") is expected
-        pair.second.listed[pair.first.address] = frozenset()
-        assert callers.may_be_large_over_grpc(kind, {HEADER: OLD}, pair.first.ip, "")
+            ({}, named_ip, False),
+            ({HEADER: "wrong"}, named_ip, False),
+            ({HEADER: OLD}, STRANGER, False),
+            ({HEADER: OLD}, pair.first.ip, False),
+            ({HEADER: OLD}, named_ip, True),
+        ):
+            assert pair.second.callers.may_be_large_over_grpc(kind, headers, remote_ip, "") is expected
