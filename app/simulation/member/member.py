@@ -395,12 +395,15 @@ class SimMember:
             wall_ms=clock.wall_ms,
             monotonic_ms=clock.monotonic_ms,
         )
-        beats = services.beats
-        self.membership.waiting_beats = lambda peer: beats.told_to(peer, clock.monotonic_ms())
-        self.membership.beats_wait_ms = lambda peer: beats.wait_ms(peer, clock.monotonic_ms())
-        self.membership.take_beats = self._take_beats
+        self._report_beats(services.beats)
         self.membership.refusals.refuses_all = lambda: refuses_beats(self.membership, self.durable, "")
         self.http_stats, self.http = services.http, HttpFrontend(self, services, SimLoop(self))
+
+    def _report_beats(self, beats: BeatCollector) -> None:
+        """Have reports tell peers of the beats that wait for them, and take those that peers tell of."""
+        self.membership.waiting_beats = lambda peer: beats.told_to(peer, self.clock.monotonic_ms())
+        self.membership.beats_wait_ms = lambda peer: beats.wait_ms(peer, self.clock.monotonic_ms())
+        self.membership.take_beats = self._take_beats
 
     def _take_beats(self, key: str, ages_ms: Mapping[str, int]) -> None:
         parsed = parse_datum_key(key)
