@@ -225,7 +225,9 @@ def one(port: int) -> dict[str, object]:
 @pytest.fixture
 def clustered() -> tuple[FakeNode, FlaskClient]:
     settings = make_settings(
-        nacos_core_auth_server_identity_key="Cluster-Key", nacos_core_auth_server_identity_value=SECRET
+        nacos_core_auth_server_identity_key="Cluster-Key",
+        nacos_core_auth_server_identity_value=SECRET,
+        rollcall_identity_nacosMembers="127.0.0.1",
     )
     node = FakeNode(settings=settings)
     node.cluster.standalone = False
