@@ -16,6 +16,7 @@ from cryptography import x509
 
 from app.audit.format.layout import read_night
 from app.cli import main as rollcall
+from app.http.server.request_reader import CLIENT_BODY_BYTES_MAX
 from tests.cluster.conftest import StartCluster
 from tests.support.certificates import Authority, https_settings, tls_settings
 from tests.support.client import CODE_OK, Client
@@ -106,7 +107,7 @@ def test_plain_http_is_told_what_the_port_speaks(node: HttpsNode) -> None:
 
 def test_a_kept_connection_takes_pipelined_requests_and_large_bodies(node: HttpsNode) -> None:
     head = b"GET /nacos/v1/console/health/readiness HTTP/1.1\r\nHost: x\r\n\r\n"
-    body = b"x" * 3_000_000  # more than the buffers of both sides hold
+    body = b"x" * CLIENT_BODY_BYTES_MAX
     large = b"POST /nacos/v1/ns/instance?serviceName=large&ip=1.1.1.1&port=1 HTTP/1.1\r\nHost: x\r\n"
     large += b"Content-Length: %d\r\n\r\n" % len(body)
     with opened_to(node) as opened, opened.makefile("rb") as answers:
