@@ -24,7 +24,7 @@ from app.http.input.params import (
 from app.naming.model.meta import ServiceMeta
 from app.naming.model.model import Instance, ServiceView
 from app.naming.model.nacos_errors import NacosError
-from app.naming.wire.service_info import ListAnswers, Variant
+from app.naming.wire.service_info import ListAnswers, Variant, echo_of
 from distro.model.types import NO_VERSION
 from tests.support.fake_node import FakeNode
 
@@ -132,25 +132,30 @@ variants = st.builds(
     healthy_only=st.booleans(),
     is_check=st.just(False),
     java_agent=st.booleans(),
-    env=unicode,
     cache_ms=st.just(3000),
 )
 
 
-@given(st.lists(instances, max_size=6), st.floats(0, 1), metadata_maps, variants, st.integers(0, 2**53))
+@given(st.lists(instances, max_size=6), st.floats(0, 1), metadata_maps, variants, unicode, st.integers(0, 2**53))
 def test_service_info_is_json_with_the_promised_hosts(
-    members: list[Instance], threshold: float, metadata: dict[str, str | None] | None, variant: Variant, now_ms: int
+    members: list[Instance],
+    threshold: float,
+    metadata: dict[str, str | None] | None,
+    variant: Variant,
+    env: str,
+    now_ms: int,
 ) -> None:
     view = ServiceView("ns", "G@@a", 1, NO_VERSION, tuple(members), (), ServiceMeta(threshold, metadata or {}))
     answer = ListAnswers().get(view, variant)
-    first = answer.plain(now_ms)
-    assert gzip.decompress(answer.zipped(now_ms)) == first
+    echo = echo_of(variant.clusters, env)
+    first = answer.plain(now_ms, echo)
+    assert gzip.decompress(answer.zipped(now_ms, echo)) == first
     found = json.loads(first)
     asked = {name for name in variant.clusters.split(",") if name}
     chosen = [one for one in members if not asked or one.cluster_name in asked]
     shown = [host["ip"] for host in found["hosts"]]
     assert found["lastRefTime"] == now_ms
-    assert (found["clusters"], found["env"]) == (variant.clusters, variant.env)
+    assert (found["clusters"], found["env"]) == (variant.clusters, env)
     if not variant.healthy_only or not any(one.healthy for one in chosen):
         assert sorted(shown) == sorted(one.ip for one in chosen if one.enabled)
     assert {one.ip for one in chosen if one.healthy and one.enabled} <= set(shown)
