@@ -117,5 +117,5 @@ class CatchUp:
 
     def _receive(self, resource_type: str, peer: str, datums: list[Datum]) -> int:
         now_ms = self._parts.clock.monotonic_ms()
-        self._parts.receiver.receive(resource_type, peer, datums, now_ms, fetched=True)
+        self._parts.receiver.receive(resource_type, peer, datums, now_ms, fetched=True, catching_up=True)
         return len(datums)

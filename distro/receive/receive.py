@@ -102,11 +102,20 @@ class DistroReceiver:
         """The keys of each member of real Nacos that it did not name in its last round. Replaced, never changed."""
 
     def receive(
-        self, resource_type: str, sender: str, datums: Iterable[Datum], now_ms: int, *, fetched: bool = False
+        self,
+        resource_type: str,
+        sender: str,
+        datums: Iterable[Datum],
+        now_ms: int,
+        *,
+        fetched: bool = False,
+        catching_up: bool = False,
     ) -> Received:
         """Take datums one by one; return which keys were refused and which failed, each alone.
 
         ``fetched``: the datums answer a query of this node, made just now, or come from a member that left the list.
+        ``catching_up``: they are all that one peer has, asked for after a pause. As in a load, the peer speaks for the
+        runs of other members (R10).
 
         Raises:
             NotInitialized: this node has not loaded yet (R7).
@@ -124,7 +133,9 @@ class DistroReceiver:
             key = DistroKey(resource_type, datum.key)
             try:
                 is_claimed = fetched and self._owns(key)
-                self._check.check(resource_type, datum, sender, fetched=fetched, is_claimed=is_claimed)
+                self._check.check(
+                    resource_type, datum, sender, loading=catching_up, fetched=fetched, is_claimed=is_claimed
+                )
                 if datum.base is None:
                     own = self._receive_one(key, sender, datum, now_ms, once_stored, fetched=fetched)
                 elif self._receive_delta(key, sender, datum, now_ms, once_stored):

@@ -5,9 +5,17 @@ from collections.abc import Mapping
 from app.http.api.browsers import is_of_browser
 from app.http.api.call import Route
 from app.http.api.parse_memo import PASSWORD
+from app.http.input.forms import MULTIPART
+from app.http.server.pool_choice import LOOP_FORM_BYTES_MAX
 from app.http.server.request import Request
 from app.http.server.request_memo import RequestFacts
 from app.metrics.request_stats import RouteStats
+
+
+def is_slow(request: Request) -> bool:
+    """Return whether the body of a call takes longer to read than the event loop has for it."""
+    content_type = request.block.get("content-type") or ""
+    return len(request.body) > LOOP_FORM_BYTES_MAX or content_type[: len(MULTIPART)].lower() == MULTIPART
 
 
 def repeatable(request: Request, hot: Mapping[tuple[bytes, bytes], tuple[Route, RouteStats]]) -> Request | None:
@@ -23,6 +31,6 @@ def repeatable(request: Request, hot: Mapping[tuple[bytes, bytes], tuple[Route, 
         return None
     path, _, query = request.target.partition(b"?")
     route = hot.get((request.method, path))
-    if route is None or route[0].for_members or is_of_browser(block.get):
+    if route is None or route[0].for_members or is_of_browser(block.get) or (request.body and is_slow(request)):
         return None
     return request._replace(facts=RequestFacts(route, query))

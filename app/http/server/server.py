@@ -31,7 +31,7 @@ from app.http.api.write_rate import count_write
 from app.http.forward.beat_sender import BeatSender
 from app.http.forward.datum_sender import DatumSender
 from app.http.forward.on_loop import LoopForwarder
-from app.http.input.forms import MULTIPART, unescape
+from app.http.input.forms import unescape
 from app.http.server.connection import HttpConnection
 from app.http.server.header_block import HeaderBlock
 from app.http.server.held_replies import HeldReplies
@@ -39,8 +39,7 @@ from app.http.server.live_streams import LiveStreams
 from app.http.server.loop_call import LoopCall
 from app.http.server.open_connections import OpenConnections, waiting_connections
 from app.http.server.pool_calls import REFUSED, PoolCalls, log_access
-from app.http.server.pool_choice import LOOP_FORM_BYTES_MAX
-from app.http.server.repeatable import repeatable
+from app.http.server.repeatable import is_slow, repeatable
 from app.http.server.reply_head import date_line
 from app.http.server.request_memo import RequestMemo
 from app.http.server.request_reader import CLIENT_BODY_BYTES_MAX, Request, path_of
@@ -52,7 +51,6 @@ from app.process.turn_sends import TurnSends
 from distro.timing.clock import boot_s
 
 DISTRO_PATH = "/v1/ns/distro/"
-CONTENT_TYPE = "content-type"
 MEMBER_BODY_BYTES_MAX = 8 * 1024 * 1024
 """The longest body of a member, except those that bring datums."""
 LOGIN_BODY_BYTES_MAX = 16 * 1024
@@ -222,7 +220,7 @@ class HttpServer:
             hot = found_hot
         begun_s = perf_counter()
         row, stats = hot
-        if request.body and not row.for_members and _is_slow(request):
+        if facts is None and request.body and not row.for_members and is_slow(request):
             return self._pools.answer(connection, request, caller)
         call = LoopCall(
             row.method,
@@ -345,12 +343,6 @@ class HttpServer:
         self._waited_until_s = now_s + WAITED_S
         self._waited_until_max_s = now_s + WAITED_S_MAX
         self._services.cluster.stood_still()
-
-
-def _is_slow(request: Request) -> bool:
-    """Return whether the body of a call takes longer to read than the event loop has for it."""
-    content_type = request.block.get(CONTENT_TYPE) or ""
-    return len(request.body) > LOOP_FORM_BYTES_MAX or content_type[: len(MULTIPART)].lower() == MULTIPART
 
 
 def count_routes(

@@ -46,7 +46,7 @@ from app.naming.model.model import Instance
 from app.naming.records.record_keys import persistent_key, service_meta_key
 from app.naming.registry import operations
 from app.naming.registry.operations import Beat, DeregisterInstance, PatchInstance, RegisterInstance
-from app.naming.wire.service_info import HOST_BYTES, QUICK_HOSTS_MAX, Variant, echo_of, shown, unknown_service
+from app.naming.wire.service_info import HOST_BYTES, NO_ECHO, QUICK_HOSTS_MAX, Variant, echo_of, shown, unknown_service
 from distro.model.types import CAPABILITY_WRITES
 
 CODE_OK = 10_200
@@ -323,7 +323,9 @@ def answer_list(call: Call, services: Services, query: ListQuery) -> Answer:
         answer = naming.list_answer(query.namespace, query.service, variant)
         if answer is None:
             return Reply(200, unknown_service(query.service, variant), JSON)
-    echo = echo_of(query.clusters, query.env)
+    echo = echo_of(query.clusters, query.env) if query.clusters or query.env else NO_ECHO
+    if not answer.is_long:
+        return Reply(200, answer.plain(now_ms, echo), JSON)
     varies = answer.is_worth_gzip(echo)
     zips = varies and "gzip" in (call.header("accept-encoding") or "")
     if answer.size > LARGE_ANSWER_BYTES:

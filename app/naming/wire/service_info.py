@@ -53,7 +53,7 @@ def echo_of(clusters: str, env: str) -> bytes:
 class ListAnswer:
     """The v1 JSON of one state of a service and one variant, but for ``lastRefTime`` and the echoed texts."""
 
-    __slots__ = ("_end", "_head", "_middle", "_zipped", "revision", "size")
+    __slots__ = ("_end", "_head", "_middle", "_tail", "_zipped", "is_long", "revision", "size")
 
     def __init__(self, revision: int, head: bytes, middle: bytes, end: bytes) -> None:
         """``head``: before the time. ``middle``: from there to the echoed texts. ``end``: behind these."""
@@ -62,13 +62,17 @@ class ListAnswer:
         self._middle = middle
         """Empty: the answer has no time in it, and echoes nothing."""
         self._end = end
+        self._tail = middle + NO_ECHO + end if middle else b""
+        """Both, where nothing is echoed, as in nearly all answers."""
         self._zipped: ZippedHead | None = None
+        self.is_long = len(head) >= GZIP_FROM_BYTES
+        """It may be worth gzip. Shorter ones are answered as they are."""
         self.size = len(head) + len(middle) + len(end)
         """The bytes of the answer without the texts that it echoes."""
 
     def __len__(self) -> int:
         """The bytes that it takes up, at the most: its gzip may be as long."""
-        return self.size + (len(self._head) if len(self._head) >= GZIP_FROM_BYTES else 0) + ANSWER_OVERHEAD_BYTES
+        return self.size + (len(self._head) if self.is_long else 0) + ANSWER_OVERHEAD_BYTES
 
     @property
     def zipped_size(self) -> int:
@@ -77,13 +81,15 @@ class ListAnswer:
 
     def is_worth_gzip(self, echo: bytes) -> bool:
         """Whether the answer is long enough for gzip, and its part after the time fits a stored block."""
-        if len(self._head) < GZIP_FROM_BYTES:
-            return False
-        return _TIME_BYTES + len(self._middle) + len(echo) + len(self._end) <= STORED_BYTES_MAX
+        return self.is_long and _TIME_BYTES + len(self._middle) + len(echo) + len(self._end) <= STORED_BYTES_MAX
 
     def plain(self, now_ms: int, echo: bytes = NO_ECHO) -> bytes:
         """The JSON, dated ``now_ms`` (wall time), with the texts to echo as ``echo_of`` gives them."""
-        return b"%b%d%b%b%b" % (self._head, now_ms, self._middle, echo, self._end) if self._middle else self._head
+        if not self._tail:
+            return self._head
+        if echo is NO_ECHO:
+            return b"%b%d%b" % (self._head, now_ms, self._tail)
+        return b"%b%d%b%b%b" % (self._head, now_ms, self._middle, echo, self._end)
 
     def zipped(self, now_ms: int, echo: bytes = NO_ECHO) -> bytes:
         """The gzip of ``plain``. Only for an answer that ``is_worth_gzip``."""

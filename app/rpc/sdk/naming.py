@@ -179,7 +179,7 @@ class NamingHandlers:
         """The answer to a query of a service whose present state is rendered, or None."""
         if known.memo is None or (info := self._infos.kept(*known.memo)) is None or info.size > LARGE_ANSWER_BYTES:
             return None
-        return self._infos.answer(info, QUERY_ANSWER, QUERY_HEAD, known.memo[1].clusters)
+        return wire.encode(QUERY_ANSWER, QUERY_HEAD + info.json(self._infos.now_ms(), known.memo[1].clusters) + b"}")
 
     async def subscribe(self, request: GrpcRequest) -> bytes:
         """Subscribe the connection to a service, or unsubscribe it; answer with the service's instances."""

@@ -60,7 +60,7 @@ class Hosts(NamedTuple):
 class ServiceInfo:
     """The JSON of one state of a service and one variant, but for ``lastRefTime`` and the echoed clusters."""
 
-    __slots__ = ("_after", "_before", "_content", "_middle", "request_id", "revision", "size")
+    __slots__ = ("_after", "_before", "_content", "_head", "_middle", "request_id", "revision", "size")
 
     def __init__(
         self, revision: int, before: bytes, middle: bytes, after: bytes, content: int, request_id: str
@@ -70,6 +70,8 @@ class ServiceInfo:
         self._content = content
         self._before = before
         self._middle = middle
+        self._head = before + b'""' + middle
+        """All before the time, where no clusters are echoed."""
         self._after = after
         self.request_id = request_id
         """Of the push of this state; the same to every client, so that they share its bytes."""
@@ -82,8 +84,9 @@ class ServiceInfo:
 
     def json(self, now_ms: int, clusters: str = "") -> bytes:
         """The JSON, dated ``now_ms`` (wall time), which echoes the clusters that were asked for."""
-        echo = orjson.dumps(clusters) if clusters else b'""'
-        return b"%b%b%b%d%b" % (self._before, echo, self._middle, now_ms, self._after)
+        if not clusters:
+            return b"%b%d%b" % (self._head, now_ms, self._after)
+        return b"%b%b%b%d%b" % (self._before, orjson.dumps(clusters), self._middle, now_ms, self._after)
 
     def __len__(self) -> int:
         return self.size + KEPT_OVERHEAD_BYTES

@@ -343,9 +343,16 @@ class NoMerge(SimMember):
 
 class NoFetchReceiver(DistroReceiver):
     def receive(
-        self, resource_type: str, sender: str, datums: Iterable[Datum], now_ms: int, *, fetched: bool = False
+        self,
+        resource_type: str,
+        sender: str,
+        datums: Iterable[Datum],
+        now_ms: int,
+        *,
+        fetched: bool = False,
+        catching_up: bool = False,
     ) -> Received:
-        return super().receive(resource_type, sender, datums, now_ms, fetched=True)
+        return super().receive(resource_type, sender, datums, now_ms, fetched=True, catching_up=catching_up)
 
 
 class LateCopiesCount(Undated):

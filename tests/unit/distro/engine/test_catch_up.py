@@ -73,8 +73,10 @@ class Bed:
         if not is_behind:
             self.caught_up.set()
 
-    def receive(self, _type: str, _peer: str, datums: list[Datum], _now_ms: int, *, fetched: bool) -> None:
-        assert fetched
+    def receive(
+        self, _type: str, _peer: str, datums: list[Datum], _now_ms: int, *, fetched: bool, catching_up: bool
+    ) -> None:
+        assert (fetched, catching_up) == (True, True)
         self.taken += [(one.key, one.version) for one in datums]
 
     def monotonic_ms(self) -> int:

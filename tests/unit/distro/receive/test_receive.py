@@ -419,6 +419,16 @@ def test_a_run_that_answers_is_asked_itself_for_what_another_tells_of_it() -> No
     assert member.summary(told.key) == (Version(1, 6, OTHER), [81])
 
 
+def test_after_a_pause_one_peer_tells_of_the_runs_of_all_others() -> None:
+    """A read is answered once one peer was asked, and must show what third members wrote meanwhile."""
+    member = Member(answers_itself={OTHER}.__contains__)
+    assert member.receive(B, datum(NAMES[B], Version(1, 5, OTHER), 80)) is None
+    told = datum(NAMES[B], Version(1, 6, OTHER), 81)
+    received = member.receiver.receive(INSTANCE_LIST, C, [told], 10, fetched=True, catching_up=True)
+    assert (received.failed, received.refused) == ({}, {})
+    assert member.summary(told.key) == (Version(1, 6, OTHER), [81])
+
+
 def test_an_owner_takes_what_it_fetched_whoever_wrote_it() -> None:
     """It claims what comes of it."""
     member = Member(answers_itself={OTHER}.__contains__)
