@@ -125,16 +125,15 @@ class DistroReceiver:
         refused: dict[str, Version] = {}
         failed: dict[str, str] = {}
         wanted: list[str] = []
-        ages_ms: dict[str, float | None] = {}
-        taken: dict[str, Version] = {}
+        taken, had = dict[str, Version](), dict[str, Version]()
 
         def take(datum: Datum, once_stored: OnceStored) -> None:
             self._stats.received_keys += 1
             key = DistroKey(resource_type, datum.key)
             try:
-                is_claimed = fetched and self._owns(key)
+                is_ours = fetched and self._owns(key)
                 self._check.check(
-                    resource_type, datum, sender, loading=catching_up, fetched=fetched, is_claimed=is_claimed
+                    resource_type, datum, sender, loading=catching_up, fetched=fetched, is_claimed=is_ours
                 )
                 if datum.base is None:
                     own = self._receive_one(key, sender, datum, now_ms, once_stored, fetched=fetched)
@@ -155,10 +154,7 @@ class DistroReceiver:
                 refused[datum.key] = own
                 return
             self._check.accept(datum.version)
-            if own is None:
-                taken[datum.key] = datum.version
-            else:
-                ages_ms[datum.key] = None
+            (taken if own is None else had)[datum.key] = datum.version
 
         for keys, why in take_in_groups(self._components[resource_type].store, datums, take):
             lost = [key for key in keys if key not in refused and key not in failed and key not in wanted]
@@ -166,8 +162,9 @@ class DistroReceiver:
             failed.update(dict.fromkeys(lost, why))
             for key in lost:
                 taken.pop(key, None)
-                ages_ms.pop(key, None)
-        return Received(refused, failed, tuple(wanted), ages_ms | self.applied.ages_ms(resource_type, taken, now_ms))
+                had.pop(key, None)
+        ages_ms = self.applied.ages_ms(resource_type, taken, now_ms)
+        return Received(refused, failed, tuple(wanted), dict.fromkeys(had) | ages_ms)
 
     def _owns(self, key: DistroKey) -> bool:
         mapper, component = self._mapper_of(key.resource_type), self._components[key.resource_type]
