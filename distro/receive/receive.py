@@ -122,8 +122,7 @@ class DistroReceiver:
         """
         if self.is_loading():
             raise NotInitialized("Distro protocol is not initialized")
-        refused: dict[str, Version] = {}
-        failed: dict[str, str] = {}
+        refused, failed = dict[str, Version](), dict[str, str]()
         wanted: list[str] = []
         taken, had = dict[str, Version](), dict[str, Version]()
 
@@ -131,10 +130,7 @@ class DistroReceiver:
             self._stats.received_keys += 1
             key = DistroKey(resource_type, datum.key)
             try:
-                is_ours = fetched and self._owns(key)
-                self._check.check(
-                    resource_type, datum, sender, loading=catching_up, fetched=fetched, is_claimed=is_ours
-                )
+                self._check_version(key, datum, sender, fetched=fetched, catching_up=catching_up)
                 if datum.base is None:
                     own = self._receive_one(key, sender, datum, now_ms, once_stored, fetched=fetched)
                 elif self._receive_delta(key, sender, datum, now_ms, once_stored):
@@ -165,6 +161,10 @@ class DistroReceiver:
                 had.pop(key, None)
         ages_ms = self.applied.ages_ms(resource_type, taken, now_ms)
         return Received(refused, failed, tuple(wanted), dict.fromkeys(had) | ages_ms)
+
+    def _check_version(self, key: DistroKey, datum: Datum, sender: str, *, fetched: bool, catching_up: bool) -> None:
+        is_claimed = fetched and self._owns(key)
+        self._check.check(key.resource_type, datum, sender, loading=catching_up, fetched=fetched, is_claimed=is_claimed)
 
     def _owns(self, key: DistroKey) -> bool:
         mapper, component = self._mapper_of(key.resource_type), self._components[key.resource_type]
