@@ -73,13 +73,15 @@ class AnswerBudget:
         if self.count and self.count + count > self.large_max:
             self.refuse()
 
-    def claim(self, count: int) -> None:
-        """Count an answer that is about to be made; ``give_back`` ends that.
+    def claim(self, count: int, *, is_for_member: bool = False) -> None:
+        """Count an answer that is about to be made; ``give_back`` ends that. One ``is_for_member`` is never refused.
 
         Raises:
             TooManyRequests: as ``check``.
         """
-        if not self.take(count):
+        if is_for_member:
+            self.add_always(count)
+        elif not self.take(count):
             self.refuse()
 
     def take(self, count: int) -> bool:

@@ -67,12 +67,13 @@ class CatchUp:
             pauses, peers = self._pauses, self._peers()
             if not peers:
                 LOG.warning("no member can be reached to compare with after a pause: reads go on")
-            if not peers or any(self._has_taken_all(peer) for peer in peers):
-                with self._lock:
-                    self._set(pauses != self._pauses)
+            elif any(self._has_taken_all(peer) for peer in peers):
                 LOG.info("after a pause, this member knows what its peers know")
             else:
                 self._stopped.wait(RETRY_S)
+                continue
+            with self._lock:
+                self._set(pauses != self._pauses)
 
     def _peers(self) -> list[str]:
         """The members to compare with: those that this node takes for alive, in any order."""

@@ -111,16 +111,13 @@ class WsgiRun:
     def _reply_large(self, reply: Reply, caller: Caller) -> None:
         """Have a large reply sent, or a refusal where there is no room for it; members are never refused."""
         count, answers = len(reply.body), self._answers
-        if caller.is_member:
-            answers.add_always(count)
-        else:
-            try:
-                answers.claim(count)
-            except TooManyRequests as error:
-                refusal = error_reply(error)
-                self._status = str(refusal.status)
-                self._on_loop(self._connection.reply, refusal)
-                return
+        try:
+            answers.claim(count, is_for_member=caller.is_member)
+        except TooManyRequests as error:
+            refusal = error_reply(error)
+            self._status = str(refusal.status)
+            self._on_loop(self._connection.reply, refusal)
+            return
 
         def send() -> None:
             # The connection counts what its client does not take at once.

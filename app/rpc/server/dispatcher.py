@@ -240,10 +240,7 @@ class Dispatcher:
         Raises:
             TooManyRequests: it has no room.
         """
-        if connection.is_member:
-            self.answers.add_always(len(message))
-        else:
-            self.answers.claim(len(message))
+        self.answers.claim(len(message), is_for_member=connection.is_member)
         return CountedAnswer.of(message, self.answers)
 
     def _trace(self, connection: Connection, message: Payload) -> None:
