@@ -20,7 +20,7 @@ WHOLE = {
     "distro/receive/receive.py": "the way of a datum that came: each decision, and what it does",
     "distro/model/types.py": "the values that the engine passes around: keys, members, answers, and the calls to make",
     "distro/protocol/protocol.py": "one thread's decisions: each event and each tick, over the same queues",
-    "app/naming/records/records.py": "one lock's steps: each change of a record, and its write to the disk",
+    "app/naming/records/records.py": "each change of a record, by a client or a peer, and what follows from it",
     "app/naming/registry/registry.py": "one lock's steps: each change of an instance list, local or a peer's",
     "app/simulation/member/member.py": "one process: what a start makes anew, and the events in place of its threads",
     "app/simulation/member/member_frontend.py": "the way of one call, from the network to its answer",

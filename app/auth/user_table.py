@@ -1,8 +1,8 @@
 """The users, roles and permissions of this member, kept in line with their records."""
 
 from app.auth.user_rights import Permission, Rights
+from app.naming.records.record import Record
 from app.naming.records.record_keys import PermissionKey, RoleKey, UserKey, parse_record_key
-from app.naming.records.records import Record
 from app.naming.records.user_records import ADMIN_ROLE, User, user_of
 
 _NOBODY = Rights(False, ())

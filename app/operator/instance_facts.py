@@ -11,8 +11,9 @@ from app.naming.model.keys import datum_key, instance_key
 from app.naming.model.meta import DEFAULT_CLUSTER_CONFIG, NO_META
 from app.naming.model.model import Service, StoredInstance
 from app.naming.push.udp_subscribers import PushState
+from app.naming.records.record import Record
 from app.naming.records.record_keys import persistent_key, record_tag
-from app.naming.records.records import Record, Records
+from app.naming.records.records import Records
 from app.naming.registry.registry import Registry
 from app.naming.registry.union import view_of
 from app.operator.instance_history import InstanceHistory

@@ -56,7 +56,7 @@ class HttpClientStore:
                 datums.append(Datum(key, self._version, snapshot))
         return datums
 
-    def grouped(self) -> AbstractContextManager[None]:
+    def grouped(self, keys: Collection[str]) -> AbstractContextManager[None]:
         return nullcontext()
 
     def is_covered(self, datum: Datum) -> bool:

@@ -107,7 +107,7 @@ class ClientStore:
         except NacosError as error:
             raise CodecError(error.text) from error
 
-    def grouped(self) -> AbstractContextManager[None]:
+    def grouped(self, keys: Collection[str]) -> AbstractContextManager[None]:
         return nullcontext()
 
     def is_covered(self, datum: Datum) -> bool:

@@ -33,7 +33,7 @@ class InstanceListStore:
         self.delta = registry.delta
         self.claim_delta = registry.claim_delta
 
-    def grouped(self) -> AbstractContextManager[None]:
+    def grouped(self, keys: Collection[str]) -> AbstractContextManager[None]:
         return nullcontext()
 
     def tag(self, key: str) -> str:

@@ -10,7 +10,6 @@ from app.config.settings import Settings
 from app.config.version import MEMBER_AGENT, NACOS_VERSION
 from app.lookup.member_ips import MemberIps
 from app.naming.health.beat_refusals import BeatRefusals
-from app.naming.model.switches import is_served
 from app.replication.reports import OWN_FIELD, RAFT_PORT_OFFSET, is_nacos_2, nacos_2_member, parse_report
 from distro.engine.runtime import DistroRuntime
 from distro.model.errors import RejectedError, TransportError
@@ -237,9 +236,9 @@ class Membership:
         if not self._protocol.members.serving:
             return "the data of the other members is being loaded"
         status = self.overridden_status() or _UP.value
-        if is_served(status, is_read=True):
-            return ""
-        return f"an operator set the status {status}; set the switch overriddenServerStatus to null to serve again"
+        if status != _UP.value:
+            return f"an operator set the status {status}; set the switch overriddenServerStatus to null to serve again"
+        return "the switch limitedUrlMap refuses beats" if self.refusals.refuses_all() else ""
 
     def _own_state(self) -> MemberState:
         if self._leaving:

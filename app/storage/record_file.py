@@ -15,8 +15,8 @@ import orjson
 from app.config.settings_keys import SettingError
 from app.naming.model.nacos_errors import InvalidParam, StorageError
 from app.naming.model.value_limits import WALL_MS_END
+from app.naming.records.record import Record
 from app.naming.records.record_values import check_record, without_secrets
-from app.naming.records.records import Record
 from app.storage.private_files import create_private
 from distro.model.errors import CodecError
 from distro.model.types import Version

@@ -71,8 +71,8 @@ class DistroStore(Protocol):
         """Today's datums of those keys that are known."""
         ...
 
-    def grouped(self) -> AbstractContextManager[None]:
-        """What ``apply`` and ``merge`` store within it becomes durable together, at its end, if it is kept on a disk.
+    def grouped(self, keys: Collection[str]) -> AbstractContextManager[None]:
+        """Store what ``apply`` and ``merge`` take of these keys within it together, at its end, if a disk keeps it.
 
         Raises:
             CodecError: at its end, the disk did not take it; nothing of it is stored.

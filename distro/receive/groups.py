@@ -22,7 +22,7 @@ def take_in_groups(
     for part in parts_of(paced(datums, STEP_STORED), STEP_STORED):
         once_stored: OnceStored = []
         try:
-            with store.grouped():
+            with store.grouped([datum.key for datum in part]):
                 for datum in part:
                     take(datum, once_stored)
         except CodecError as error:

@@ -11,8 +11,9 @@ from app.naming.model.events import Event, InstancesChanged, Origin
 from app.naming.model.keys import datum_key
 from app.naming.model.model import Instance, StoredInstance
 from app.naming.records.projection import Projection
+from app.naming.records.record import Record
 from app.naming.records.record_keys import service_meta_key
-from app.naming.records.records import Record, Records
+from app.naming.records.records import Records
 from app.naming.registry import service_table
 from app.naming.registry.merge import InstanceList
 from app.naming.registry.registry import Registry

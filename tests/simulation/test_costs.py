@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.naming.records.records import Record
+from app.naming.records.record import Record
 from app.simulation.member.costs import CostMeter, CostModel
 from app.simulation.member.disk import SimDisk
 from app.simulation.member.member import SimMember

@@ -51,7 +51,7 @@ class NamedStore:
     def highest_own(self) -> Version:
         return NO_VERSION
 
-    def grouped(self) -> AbstractContextManager[None]:
+    def grouped(self, keys: Collection[str]) -> AbstractContextManager[None]:
         return nullcontext()
 
     def tag(self, key: str) -> str:

@@ -1,11 +1,13 @@
 """Admission of durable writes: what a record adds, from the values before and after.
 
-Called while the records' lock is held, in which durable writes come one after the other.
+Called while a write has its turn: writes of one service, and of all namespaces, are admitted one after the other, so
+that their limits are exact. Writes of several services are admitted side by side: the limits of a namespace and of the
+node can be passed by as many instances as there are threads that write.
 """
 
 from app.naming.model.meta import ServiceMeta, description_bytes, metadata_bytes
 from app.naming.model.similar_names import SimilarNames, check_new_namespace
-from app.naming.records.records import Value
+from app.naming.records.record import Value
 from app.naming.registry.service_table import ServiceTable
 
 

@@ -13,6 +13,7 @@ from app.naming.model.nacos_errors import InvalidParam, NotFound
 from app.naming.model.switches import ENTRIES, SwitchDomain, from_json, update
 from app.naming.records.durable_admission import DurableAdmission
 from app.naming.records.projection import Projection
+from app.naming.records.record import Record, Value
 from app.naming.records.record_keys import (
     NAMESPACE_PREFIX,
     OF_USERS,
@@ -22,7 +23,7 @@ from app.naming.records.record_keys import (
     service_meta_key,
 )
 from app.naming.records.record_values import instance_of, value_of
-from app.naming.records.records import Record, Records, Value
+from app.naming.records.records import Records
 from app.naming.registry import operations
 from app.naming.registry.registry import Registry
 from app.naming.registry.shared import Shared

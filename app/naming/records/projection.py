@@ -8,6 +8,7 @@ from collections.abc import Callable
 from app.naming.model.events import Event, ServiceChanged
 from app.naming.model.meta import service_meta
 from app.naming.model.switches import SwitchDomain, from_json
+from app.naming.records.record import Record
 from app.naming.records.record_keys import (
     NamespaceKey,
     PermissionKey,
@@ -19,7 +20,6 @@ from app.naming.records.record_keys import (
     parse_record_key,
 )
 from app.naming.records.record_values import instance_of
-from app.naming.records.records import Record
 from app.naming.registry.registry import Registry
 
 STATUS_DELAY_MS = 1_000

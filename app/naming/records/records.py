@@ -7,15 +7,15 @@ instance lists.
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from threading import RLock
-from typing import Any, Protocol
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
+from threading import local
 
 from app.naming.model.contents import record_content
 from app.naming.model.nacos_errors import StorageError
-from app.naming.model.words import is_later_word
-from app.naming.records.record_keys import record_tag
+from app.naming.records.record import Record, RecordDisk, Value
+from app.naming.records.record_keys import NAMESPACE_PREFIX, record_tag
+from app.naming.records.write_order import GroupCommit, Turns
 from distro.model.digest import ChangedKeys
 from distro.model.errors import CodecError
 from distro.model.types import NO_VERSION, Datum, Merged, Version
@@ -28,60 +28,14 @@ SAID_AGAIN_MS = 1_000
 UNKNOWN_REMOVED_MAX = 10_000
 """Removals of keys that nobody knew: anybody may send any number of them."""
 
-Value = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """The state of one key. ``version`` orders states, ``changed`` is the version at which a client last set the value.
-
-    A claim and a health check raise ``version`` alone (R14): the side of a partition that took a key over, or checked
-    it, without a client's write must not win over a side that was written to.
-    """
-
-    key: str
-    version: Version
-    changed: Version
-    value: Value | None
-    """None for a removal."""
-    changed_wall_ms: int
-    """When the value was set, by the wall clock of the member that set it: shown, and to forget old removals."""
-    changed_ms: int | None = field(default=None, compare=False)
-    """That time by this member's monotonic clock; None where it is not known. It travels as an age."""
-
-    def is_later_than(self, other: "Record") -> bool:
-        """Whether this value was set after the other one (R14)."""
-        return is_later_word(self.changed, self.changed_ms, other.changed, other.changed_ms)
-
-    def covers(self, other: "Record") -> bool:
-        """Whether its change of the value is at least as late as the other record's (R3)."""
-        return self.changed >= other.changed and not other.is_later_than(self)
-
-
-class RecordDisk(Protocol):
-    """The disk behind the records. ``write`` returns when the records would survive the end of the process.
-
-    A record's ``changed_ms`` is kept by this member's wall clock, as the monotonic one may begin anew: ``offset_ms`` is
-    what the former is ahead of the latter.
-
-    Raises:
-        StorageError: the disk is full or broken; nothing was written.
-    """
-
-    def read_all(self, offset_ms: int) -> Iterator[Record]: ...
-
-    def write(self, records: list[Record], offset_ms: int) -> None: ...
-
-    def delete(self, keys: list[str]) -> None: ...
-
 
 class Records:
     """All durable records of this member, and the engine's DistroStore of them.
 
-    Readers take no lock; writers hold one during the disk's write.
-
-    On purpose: an answer may leave only when the record is on disk, and the order on disk must be the order of
-    versions. No read, beat or registration of an ephemeral instance waits for it.
+    Readers take no lock and see what is on disk. Writes of one tag, of all namespaces, and of all that concerns users,
+    come one after the other, each from its decision to the end of what follows from it (``Turns``); all others are
+    decided side by side and share the waits for the disk (``GroupCommit``). What follows from writes comes in the order
+    in which the disk took them, one at a time: ``on_change`` and ``on_written`` may read, and must write no record.
     """
 
     def __init__(
@@ -113,15 +67,15 @@ class Records:
         self._wall_ms = wall_ms
         self._monotonic_ms = monotonic_ms
         self._on_change = on_change
-        self._lock = RLock()
-        self._group: dict[str, Record] | None = None
-        """What peers sent, to be written together; None outside of a group. Under the lock."""
+        self._turns = Turns()
+        self._commits = GroupCommit(disk, self._offset_ms)
+        self._here = _Here()
         self._records: dict[str, Record] = {}
         self._highest_own = NO_VERSION
         self._alone = alone
         self._changed = ChangedKeys(kept=not alone)
         self.on_written: Callable[[str, Value | None, Value | None], None] = lambda _key, _before, _after: None
-        """Called, under the lock, for each record that a call changed here: key, value before, value after."""
+        """Called for each record that a call changed here, by its thread: key, value before, value after."""
         self._unknown_removed: deque[Record] = deque()
         """Removals of keys that were unknown, the oldest first."""
 
@@ -225,7 +179,7 @@ class Records:
             StorageError: the write failed; nothing changed.
             What ``check_write`` and ``check_size`` raise.
         """
-        with self._lock:
+        with self._turn_at(changes):
             self._check_write()
             written: list[Record] = []
             before: list[Value | None] = []
@@ -245,12 +199,14 @@ class Records:
                     written.append(replace(old, version=version, value=value))
                 else:
                     written.append(Record(key, version, version, value, self._wall_ms(), self._monotonic_ms()))
-            self._store(written)
-            for record, old_value in zip(written, before, strict=True):
-                if not by_check and record.value != old_value:
-                    self.on_written(record.key, old_value, record.value)
-            self._bound_unknown(written)
-            return [record.key for record in written]
+            with self._kept(written, self._check_write):
+                for record in written:
+                    self._on_change(record)
+                for record, old_value in zip(written, before, strict=True):
+                    if not by_check and record.value != old_value:
+                        self.on_written(record.key, old_value, record.value)
+        self._bound_unknown(written)
+        return [record.key for record in written]
 
     def _counts(self, old: Record | None) -> bool:
         """Whether a word that changes nothing is kept."""
@@ -263,75 +219,89 @@ class Records:
         first = NO_VERSION.next(self.writer)
         self._unknown_removed += [one for one in written if one.value is None and one.version == first]
         while len(self._unknown_removed) > UNKNOWN_REMOVED_MAX:
-            oldest = self._unknown_removed[0]
-            if self._records.get(oldest.key) is oldest:
-                try:
-                    self._disk.delete([oldest.key])
-                except StorageError:
-                    return  # with the next removal it is tried again
-                del self._records[oldest.key]
-                self._changed.note(oldest.key)
-            self._unknown_removed.popleft()
+            oldest = self._unknown_removed.popleft()
+            with self._turn_at([oldest.key]):
+                if self._records.get(oldest.key) is oldest and not self._delete([oldest.key]):
+                    self._unknown_removed.appendleft(oldest)  # with the next removal it is tried again
+                    return
 
-    def _store(self, records: list[Record]) -> None:
-        """Write to the disk, then to memory, and tell of the changes. The caller holds the lock."""
-        self._keep(records)
-        for record in records:
-            self._on_change(record)
-
-    def _keep(self, records: list[Record]) -> None:
-        if not records:
-            return
-        self._disk.write(records, self._offset_ms())
-        for record in records:
-            self._records[record.key] = record
-            self._changed.note(record.key)
-            if record.version.writer == self.writer:
-                self._highest_own = max(self._highest_own, record.version)
-
-    def _store_received(self, record: Record) -> None:
-        """``_store`` for what peers send: a disk that takes nothing fails the key, which is then sent again.
-
-        Raises:
-            CodecError: the disk did not take it; nothing changed.
-        """
-        if self._group is not None:
-            self._group[record.key] = record
-            return
-        try:
-            self._store([record])
-        except StorageError as error:
-            raise CodecError(error.text) from error
+    def _turn_at(self, keys: Iterable[str]) -> AbstractContextManager[None]:
+        """The turn of a write of these keys: no other write changes what it is decided by."""
+        return self._turns.at(map(_turn_name, keys))
 
     @contextmanager
-    def grouped(self) -> Iterator[None]:
-        """What one thread takes from peers within it is one write to the disk, at its end. Others wait meanwhile.
+    def _kept(self, records: list[Record], check: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """Write to the disk, then to memory; the body is what follows. The caller has the turn of the keys.
 
         Raises:
-            CodecError: at its end, the disk did not take it; nothing of it is stored.
+            As ``GroupCommit.written``; nothing changed.
         """
-        with self._lock:
-            self._group = {}
+        if not records:
+            yield
+            return
+        with self._commits.written(records, check):
+            for record in records:
+                self._records[record.key] = record
+                self._changed.note(record.key)
+                if record.version.writer == self.writer:
+                    self._highest_own = max(self._highest_own, record.version)
+            yield
+
+    def _delete(self, keys: list[str]) -> bool:
+        """Drop records, whose turn the caller has; False when the disk keeps them."""
+        try:
+            with self._commits.deleted(keys):
+                for key in keys:
+                    gone = self._records.pop(key)
+                    self._changed.note(key)
+                    if gone.value is not None:
+                        self._on_change(replace(gone, value=None))
+        except StorageError:
+            return False
+        return True
+
+    @contextmanager
+    def grouped(self, keys: Collection[str]) -> Iterator[None]:
+        """Make what this thread takes from peers of these keys one write to the disk, at the end of the body.
+
+        Other writes of their tags wait meanwhile.
+
+        Raises:
+            CodecError: the disk did not take it, at the end; nothing of it is stored.
+        """
+        with self._turn_at(keys):
+            self._here.group = {}
             try:
                 yield
-                self._end_group()
+                self._end_group(self._here.group)
             finally:
-                self._group = None
+                self._here.group = None
 
-    def _end_group(self) -> None:
-        found = list((self._group or {}).values())
+    def _in_group(self, key: str) -> AbstractContextManager[None]:
+        """The group of this thread, or one of this key alone: ``_take`` in the body."""
+        return self.grouped([key]) if self._here.group is None else nullcontext()
+
+    def _take(self, record: Record) -> None:
+        """Store what a peer sent at the end of this thread's group."""
+        assert self._here.group is not None
+        self._here.group[record.key] = record
+
+    def _end_group(self, group: dict[str, Record]) -> None:
+        """Store what a group holds. Where the disk does not take it, its keys fail, and are sent again."""
+        found = list(group.values())
+        group.clear()
         try:
-            self._store(found)
+            with self._kept(found):
+                for record in found:
+                    self._on_change(record)
         except StorageError as error:
             raise CodecError(error.text) from error
-        finally:
-            if self._group is not None:
-                self._group.clear()
 
     def _stored(self, key: str) -> Record | None:
-        """The record of a key, which is stored first if it came in this group. The caller holds the lock."""
-        if self._group is not None and key in self._group:
-            self._end_group()
+        """The record of a key, which is stored first if it came in this thread's group."""
+        group = self._here.group
+        if group and key in group:
+            self._end_group(group)
         return self._records.get(key)
 
     def apply(self, datum: Datum, expected: Version | None, now_ms: int) -> bool:
@@ -342,13 +312,13 @@ class Records:
         and the owner fetches it.
         """
         record: Record = datum.value
-        with self._lock:
+        with self._in_group(datum.key):
             stored = self._stored(datum.key)
             # One writer's states have one order, whatever is said of their words (R3).
             covers = stored is None or datum.version.has_had(stored.version) or record.covers(stored)
             if (stored.version if stored else None) != expected or not covers:
                 return False
-            self._store_received(replace(record, version=datum.version))
+            self._take(replace(record, version=datum.version))
             return True
 
     def is_covered(self, datum: Datum) -> bool:
@@ -363,10 +333,10 @@ class Records:
         Of two states of one change, which checks made, the one with the higher version wins.
         """
         other: Record = datum.value
-        with self._lock:
+        with self._in_group(datum.key):
             stored = self._stored(datum.key)
             if stored is None:
-                self._store_received(replace(other, version=datum.version))
+                self._take(replace(other, version=datum.version))
                 return Merged.TAKEN
             if stored.changed == other.changed:
                 best, rest = (other, stored) if datum.version > stored.version else (stored, other)
@@ -375,14 +345,14 @@ class Records:
             highest = max(stored.version, datum.version)
             if best.changed < rest.changed:  # by time, against the versions: it gets one above both
                 version = highest.next(self.writer)
-                self._store_received(replace(best, version=version, changed=version))
+                self._take(replace(best, version=version, changed=version))
                 return Merged.MADE
             if best is other and datum.version == highest:
-                self._store_received(replace(best, version=highest))
+                self._take(replace(best, version=highest))
                 return Merged.TAKEN
             if best is stored and stored.version == highest:
                 return Merged.NOTHING
-            self._store_received(replace(best, version=highest.next(self.writer)))
+            self._take(replace(best, version=highest.next(self.writer)))
             return Merged.MADE
 
     def reissue(self, datum: Datum, now_ms: int, *, restoring: bool) -> bool:
@@ -395,7 +365,7 @@ class Records:
             CodecError: the disk did not take it; nothing changed.
         """
         other: Record = datum.value
-        with self._lock:
+        with self._in_group(datum.key):
             stored = self._stored(datum.key)
             if datum.version.writer == self.writer and (stored is None or datum.version > stored.version):
                 version = datum.version.next_epoch(self.writer)
@@ -408,24 +378,24 @@ class Records:
                 if (stored.value, stored.changed) == (other.value, other.changed):
                     return False
             try:
-                self._keep([replace(stored, version=version)])
+                with self._kept([replace(stored, version=version)]):
+                    return True
             except StorageError as error:
                 raise CodecError(error.text) from error
-            return True
 
     def claim_all(self, keys: Collection[str], now_ms: int) -> list[str]:
         """Become the writer of records that another member wrote (R2), on disk in one step; return their keys.
 
         Readers see nothing of it. Records that the disk refuses are claimed later, or by their next change.
         """
-        with self._lock:
+        with self._turn_at(keys):
             found = [stored for key in keys if (stored := self._records.get(key)) is not None]
             others = [one for one in found if one.version.writer != self.writer]
             try:
-                self._keep([replace(one, version=one.version.next(self.writer)) for one in others])
+                with self._kept([replace(one, version=one.version.next(self.writer)) for one in others]):
+                    return [one.key for one in others]
             except StorageError:
                 return []
-            return [one.key for one in others]
 
     def is_forgettable(self, key: str, now_ms: int) -> bool:
         """Whether a record is a removal older than ``KEEP_REMOVED_MS`` (R6)."""
@@ -441,33 +411,29 @@ class Records:
         """
         if absent:
             return
-        with self._lock:
-            stored = self._records.get(key)
-            if stored is None:
-                return
-            try:
-                self._disk.delete([key])
-            except StorageError:
-                return
-            del self._records[key]
-            self._changed.note(key)
-            if stored.value is not None:
-                self._on_change(replace(stored, value=None))
+        with self._turn_at([key]):
+            if key in self._records:
+                self._delete([key])
 
     def forget_all(self, keys: Collection[str], now_ms: int) -> int:
         """Drop those of these records that are old removals, on disk in one step; return how many.
 
         Nobody is told, as readers saw none of them. What the disk keeps is dropped in a later verify round.
         """
-        with self._lock:
+        if not any(self.is_forgettable(key, now_ms) for key in keys):
+            return 0
+        with self._turn_at(keys):
             spent = [key for key in keys if self.is_forgettable(key, now_ms)]
-            if not spent:
-                return 0
-            try:
-                self._disk.delete(spent)
-            except StorageError:
-                return 0
-            for key in spent:
-                del self._records[key]
-                self._changed.note(key)
-            return len(spent)
+            return len(spent) if spent and self._delete(spent) else 0
+
+
+class _Here(local):
+    """What one thread is about to write."""
+
+    group: dict[str, Record] | None = None
+    """What it takes from peers, to be written together; None outside of a group."""
+
+
+def _turn_name(key: str) -> str:
+    """The name whose turn a write of this record takes: decisions look at other records of the same name."""
+    return NAMESPACE_PREFIX if key.startswith(NAMESPACE_PREFIX) else record_tag(key)

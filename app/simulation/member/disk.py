@@ -6,7 +6,8 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
-from app.naming.records.records import Record, Records, Value
+from app.naming.records.record import Record, Value
+from app.naming.records.records import Records
 from app.simulation.member.costs import CostMeter
 from app.simulation.member.memory_disk import MemoryDisk
 
@@ -58,7 +59,7 @@ class SimDisk(MemoryDisk):
 
 
 class DiskQueue:
-    """Those of one run that wait for the disk, one after the other, as behind the lock of the records."""
+    """Those of one run that wait for the disk, one after the other: the slowest order that there is."""
 
     def __init__(self, member: SimMember) -> None:
         self._member = member

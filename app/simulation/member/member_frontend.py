@@ -237,7 +237,7 @@ def parse_request(request: bytes, remote_ip: str) -> Call:
 
 
 class DiskTurn(Exception):
-    """A durable write has come to the lock of the records: it goes on when it has its turn at the disk."""
+    """A durable write waits for its turn, and goes on when the disk has had its time."""
 
 
 class HttpFrontend:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from app.naming.model.nacos_errors import StorageError
-from app.naming.records.records import Record
+from app.naming.records.record import Record
 
 
 class MemoryDisk:

@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 
 from app.naming.model.keys import DEFAULT_CLUSTER, DEFAULT_NAMESPACE, datum_key, instance_key
 from app.naming.model.model import Instance, StoredInstance
+from app.naming.records.record import Record
 from app.naming.records.record_keys import persistent_key
-from app.naming.records.records import Record
 from app.naming.registry.merge import InstanceList
 from app.replication.record_type import RECORDS
 from app.simulation.member.costs import CostModel

@@ -6,7 +6,8 @@ from typing import Any
 
 from app.naming.health.beat_check import HealthCheckGate
 from app.naming.model.model import NEVER_MS, StoredInstance, Tombstone
-from app.naming.records.records import Records, Value
+from app.naming.records.record import Value
+from app.naming.records.records import Records
 from app.naming.registry.operations import RegisterInstance, key_of
 from app.naming.registry.registry import Replaced
 from app.simulation.member.disk import WatchedRecords

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.naming.model.model import BEAT_INTERVAL_MS, DELETE_TIMEOUT_MS, Service, Tombstone
 from app.naming.model.value_limits import AGE_MARGIN_MS
-from app.naming.records.records import Record
+from app.naming.records.record import Record
 from app.simulation.member.member_frontend import Write, WriteKind
 from app.simulation.transcript.entry import What
 from app.simulation.world.digest_check import digest_from_scratch, told_by

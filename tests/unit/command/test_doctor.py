@@ -13,7 +13,7 @@ from app.command.machine_checks import machine_findings
 from app.command.member_checks import SeenMember, _of_member, _skew_s, _together
 from app.config.settings import Settings, read_settings
 from app.naming.model.keys import SERVICE_META_PREFIX
-from app.naming.records.records import Record
+from app.naming.records.record import Record
 from app.process.data_lock import DataLock
 from app.storage.record_file import RecordFile
 from app.storage.warm_log import ASIDE

@@ -251,9 +251,9 @@ def test_refused_beats_are_told_and_count_from_their_time(membership: Membership
 
 @pytest.mark.parametrize(
     ("status", "is_ready"),
-    [(None, True), ("", True), ("UP", True), ("READ_ONLY", True), ("WRITE_ONLY", False), ("DOWN", False)],
+    [(None, True), ("", True), ("UP", True), ("READ_ONLY", False), ("WRITE_ONLY", False), ("DOWN", False)],
 )
-def test_a_member_that_refuses_reads_by_a_switch_is_not_ready(
+def test_a_member_that_refuses_reads_or_beats_by_a_switch_is_not_ready(
     membership: Membership, status: str | None, is_ready: bool
 ) -> None:
     membership._protocol._load = None
@@ -261,6 +261,14 @@ def test_a_member_that_refuses_reads_by_a_switch_is_not_ready(
     membership.standalone, membership.overridden_status = True, lambda: status
     assert (membership.unready_reason() == "") is is_ready
     assert is_ready or status in membership.unready_reason()  # type: ignore[operator]
+
+
+def test_a_member_of_which_a_limited_path_refuses_beats_is_not_ready(membership: Membership) -> None:
+    membership._protocol._load = None
+    membership._protocol.members.serving = membership.standalone = True
+    assert membership.unready_reason() == ""
+    membership.refusals.refuses_all = lambda: True
+    assert membership.unready_reason() == "the switch limitedUrlMap refuses beats"
 
 
 def test_all_is_handed_over_when_no_view_has_this_member(membership: Membership) -> None:

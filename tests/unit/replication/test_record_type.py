@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from app.naming.model.value_limits import WORD_MARGIN_MS
+from app.naming.records.record import Record
 from app.naming.records.record_keys import namespace_key, persistent_key, service_meta_key
-from app.naming.records.records import KEEP_REMOVED_MS, Record, Records
+from app.naming.records.records import KEEP_REMOVED_MS, Records
 from app.replication.record_type import RECORDS, RecordCodec
 from app.simulation.member.memory_disk import MemoryDisk
 from distro.members.mapper import DistroMapper

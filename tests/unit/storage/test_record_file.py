@@ -11,8 +11,9 @@ import pytest
 
 from app.config.settings_keys import SettingError
 from app.naming.model.nacos_errors import InvalidParam, StorageError
+from app.naming.records.record import Record
 from app.naming.records.record_keys import namespace_key, service_meta_key
-from app.naming.records.records import Record, Records
+from app.naming.records.records import Records
 from app.storage.record_file import FILE_NAME, RecordFile, unread_records
 from distro.model.types import Version
 

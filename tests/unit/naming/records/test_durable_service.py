@@ -16,8 +16,9 @@ from app.naming.model.nacos_errors import InvalidParam, NotFound, StorageError
 from app.naming.model.switches import SwitchDomain
 from app.naming.records.durable_service import DurableService, Namespace
 from app.naming.records.projection import Projection
+from app.naming.records.record import Record
 from app.naming.records.record_keys import SWITCHES_KEY, namespace_key, persistent_key, service_meta_key
-from app.naming.records.records import SAID_AGAIN_MS, Record, Records
+from app.naming.records.records import SAID_AGAIN_MS, Records
 from app.naming.registry.operations import Beat, ChangeMetadata, DeregisterInstance, PatchInstance, RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.registry.union import view_of
@@ -346,14 +347,15 @@ def test_namespaces(member: Member) -> None:
 
 def test_a_namespace_that_is_removed_just_then_is_not_brought_back_by_its_change(member: Member) -> None:
     member.durable.create_namespace(Namespace("a", "n", ""))
-    inner = member.records._lock
+    turns = member.records._turns
+    inner = turns._lock
 
     def remove() -> None:
-        member.records._lock = inner
+        turns._lock = inner
         member.durable.remove_namespace("a")
-        member.records._lock = lock  # type: ignore[assignment]
+        turns._lock = lock  # type: ignore[assignment]
 
-    lock = member.records._lock = TakenFirst(inner, remove)  # type: ignore[assignment]
+    lock = turns._lock = TakenFirst(inner, remove)  # type: ignore[assignment]
     assert member.durable.update_namespace(Namespace("a", "new", ""))
     assert lock.was_taken
     with pytest.raises(NotFound):

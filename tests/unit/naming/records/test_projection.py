@@ -10,9 +10,9 @@ from app.naming.model.model import Instance
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.switches import SwitchDomain
 from app.naming.records.projection import STATUS_DELAY_MS, Projection
+from app.naming.records.record import Record
 from app.naming.records.record_keys import SWITCHES_KEY, namespace_key, persistent_key, service_meta_key
 from app.naming.records.record_values import check_record, instance_of, value_of
-from app.naming.records.records import Record
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
 from distro.model.types import NO_VERSION

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from app.naming.records.records import KEEP_REMOVED_MS, Record, Records
+from app.naming.records.record import Record
+from app.naming.records.records import KEEP_REMOVED_MS, Records
 from app.replication.record_type import RECORDS
 from app.simulation.member.memory_disk import MemoryDisk
 from distro.members.mapper import DistroMapper
@@ -110,7 +111,7 @@ def sent(key: str, counter: int, value: dict[str, int] | None) -> Datum:
 
 
 def apply_ten(held: Held, *, fail: bool = False) -> None:
-    with held.records.grouped():
+    with held.records.grouped(held.records.all_keys()):
         for number in range(10):
             held.records.apply(sent(f"k{number}", 5, {"x": -1}), Version(1, 4, OTHER), NOW_MS)
         if fail:
@@ -119,7 +120,7 @@ def apply_ten(held: Held, *, fail: bool = False) -> None:
 
 def test_what_a_peer_sends_together_is_one_write_and_is_told_when_it_is_durable(held: Held) -> None:
     datums = [sent(f"k{number}", 5, {"x": -number}) for number in range(100)]
-    with held.records.grouped():
+    with held.records.grouped(held.records.all_keys()):
         for datum in datums:
             assert held.records.apply(datum, Version(1, 4, OTHER), NOW_MS)
         assert held.told == []
@@ -141,7 +142,7 @@ def test_of_a_group_that_the_disk_does_not_take_nothing_is_stored(held: Held) ->
 
 
 def test_a_key_that_comes_twice_in_a_group_is_decided_by_its_last_state(held: Held) -> None:
-    with held.records.grouped():
+    with held.records.grouped(held.records.all_keys()):
         assert held.records.apply(sent("k1", 6, {"x": 6}), Version(1, 4, OTHER), NOW_MS)
         assert not held.records.apply(sent("k1", 5, {"x": 5}), Version(1, 4, OTHER), NOW_MS)
         held.records.merge(sent("k1", 5, {"x": 5}), NOW_MS)

@@ -10,9 +10,10 @@ from app.naming.model.events import Event
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.records.durable_service import DurableService
 from app.naming.records.projection import Projection
+from app.naming.records.record import Record
 from app.naming.records.record_keys import namespace_key, persistent_key, service_meta_key
 from app.naming.records.record_values import check_record
-from app.naming.records.records import Record, Records
+from app.naming.records.records import Records
 from app.naming.registry.operations import DeregisterInstance
 from app.naming.registry.registry import Registry
 from app.replication.record_type import RecordCodec

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from app.naming.model.nacos_errors import InvalidParam, StorageError
 from app.naming.records import records
+from app.naming.records.record import Record, Value
 from app.naming.records.record_keys import (
     NAMESPACE_PREFIX,
     SWITCHES_KEY,
@@ -21,7 +22,7 @@ from app.naming.records.record_keys import (
     record_tag,
     service_meta_key,
 )
-from app.naming.records.records import SAID_AGAIN_MS, Record, Records, Value
+from app.naming.records.records import SAID_AGAIN_MS, Records
 from app.simulation.member.memory_disk import MemoryDisk
 from distro.model.errors import CodecError
 from distro.model.types import NO_VERSION, Datum, Merged, Version

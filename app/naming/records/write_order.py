@@ -1,0 +1,179 @@
+"""The order of durable writes: whose turn it is to decide one, and which of them go to the disk together."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import copy_context
+from dataclasses import dataclass, field
+from threading import Event, Lock, get_ident
+
+from app.naming.model.nacos_errors import NacosError, StorageError
+from app.naming.records.record import Record, RecordDisk
+
+
+@dataclass(eq=False, slots=True)
+class _Turn:
+    names: frozenset[str]
+    ahead: int = 0
+    """In how many of its names an earlier turn has not ended."""
+    begins: Event = field(default_factory=Event)
+
+
+class Turns:
+    """Turns at names, each name's in the order in which they were asked for.
+
+    A turn at several names asks for all of them at once and waits for earlier turns alone, so that no two turns wait
+    for each other. Turns that share no name go on side by side.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._queues: dict[str, deque[_Turn]] = {}
+        """By name: the turn that has it, and behind it those that wait."""
+
+    @contextmanager
+    def at(self, names: Iterable[str]) -> Iterator[None]:
+        """Wait until all earlier turns at these names have ended; later ones wait for the end of the body."""
+        turn = _Turn(frozenset(names))
+        with self._lock:
+            for name in turn.names:
+                queue = self._queues.setdefault(name, deque())
+                turn.ahead += bool(queue)
+                queue.append(turn)
+            waits = turn.ahead > 0
+        if waits:
+            turn.begins.wait()
+        try:
+            yield
+        finally:
+            self._end(turn)
+
+    def _end(self, turn: _Turn) -> None:
+        with self._lock:
+            for name in turn.names:
+                queue = self._queues[name]
+                queue.popleft()
+                if not queue:
+                    del self._queues[name]
+                    continue
+                following = queue[0]
+                following.ahead -= 1
+                if following.ahead == 0:
+                    following.begins.set()
+
+
+@dataclass(eq=False, slots=True)
+class _Write:
+    records: list[Record]
+    check: Callable[[], None]
+    is_tried: bool = False
+    error: Exception | None = None
+    is_first: Event = field(default_factory=Event)
+
+    def may_go(self) -> bool:
+        """Whether it may still be done, by its check."""
+        try:
+            self.check()
+        except NacosError as error:
+            self.error = error
+        return self.error is None
+
+
+class GroupCommit:
+    """The line in front of the disk. Whoever comes first writes for all that stand behind, by one wait for the disk.
+
+    Each of them then goes on alone, in the order of the line: what a thread does with its write once that is durable,
+    as readers see it and others are told, comes before the same of all later writes. No lock is held meanwhile, so that
+    the line takes further writes. It is as long as there are threads that write.
+    """
+
+    def __init__(self, disk: RecordDisk, offset_ms: Callable[[], int]) -> None:
+        """``offset_ms``: what the wall clock is ahead of the monotonic one, as the disk wants it."""
+        self._disk = disk
+        self._offset_ms = offset_ms
+        self._lock = Lock()
+        self._line: deque[_Write] = deque()
+        self._first: int | None = None
+        """The thread whose write is first in line."""
+
+    @contextmanager
+    def written(self, records: list[Record], check: Callable[[], None]) -> Iterator[None]:
+        """Put records on the disk; the body is what follows from it.
+
+        ``check``: called in the caller's context just before the disk is, which may be later than this call; raises
+        when the write may not be done any more.
+
+        Raises:
+            StorageError: the disk took nothing of it.
+            What ``check`` raises, and ``write`` of these records.
+        """
+        write = _Write(records, check=_in_this_context(check))
+        with self._first_in_line(write):
+            if not write.is_tried:
+                self._try_line()
+            if write.error is not None:
+                raise write.error
+            yield
+
+    @contextmanager
+    def deleted(self, keys: list[str]) -> Iterator[None]:
+        """Take keys from the disk; the body is what follows from it.
+
+        Raises:
+            StorageError: the disk took nothing of it.
+        """
+        with self._first_in_line(_Write([], check=_nothing, is_tried=True)):
+            self._disk.delete(keys)
+            yield
+
+    @contextmanager
+    def _first_in_line(self, write: _Write) -> Iterator[None]:
+        if self._first == get_ident():
+            raise RuntimeError("what follows from a durable write must write no record: it would wait for itself")
+        with self._lock:
+            self._line.append(write)
+            waits = len(self._line) > 1
+        if waits:
+            write.is_first.wait()
+        self._first = get_ident()
+        try:
+            yield
+        finally:
+            self._first = None
+            with self._lock:
+                self._line.popleft()
+                following = self._line[0] if self._line else None
+            if following is not None:
+                following.is_first.set()
+
+    def _try_line(self) -> None:
+        """Write for all that stand in line and may still go."""
+        with self._lock:
+            group = [one for one in self._line if not one.is_tried]
+        for one in group:
+            one.is_tried = True
+        self._try([one for one in group if one.may_go()])
+
+    def _try(self, group: list[_Write]) -> None:
+        """Write a group; where one of its records cannot be written, the others do not fail with it."""
+        if not group:
+            return
+        try:
+            self._disk.write([record for one in group for record in one.records], self._offset_ms())
+        except Exception as error:
+            if len(group) > 1 and not isinstance(error, StorageError):
+                for one in group:
+                    self._try([one])
+                return
+            for one in group:
+                one.error = error
+
+
+def _in_this_context(check: Callable[[], None]) -> Callable[[], None]:
+    """Return the check as a call that any thread may make: it sees the context variables of this thread."""
+    context = copy_context()
+    return lambda: context.run(check)
+
+
+def _nothing() -> None:
+    """Check nothing."""
