@@ -20,7 +20,7 @@ from typing import Any
 
 import orjson
 
-from app.naming.model.keys import SERVICE_META_PREFIX
+from app.naming.model.keys import NAMESPACE_SPLITTER, SERVICE_META_PREFIX
 from app.naming.records.record_keys import PERSISTENT_PREFIX
 from distro.wire.http_agent import MEMBER_HEADER
 from scripts.chaos.hostile_calls import call, fetch
@@ -114,6 +114,11 @@ class Kept:
         is_taken = await (self._ask(at, one) if one.shot is None else self._call(at, one.shot))
         if one.key and (is_taken is None or one.is_set is None):
             self._expected.pop(one.key, None)  # nobody knows
+        if one.service and is_taken is not False:
+            if one.is_set is not False:
+                self._expected.pop(one.service, None)
+            if not one.key:
+                self._forget_instances(one.service)  # which of them it was about, nobody knows
         if not is_taken:
             return
         self.acknowledged[one.way] += 1
@@ -121,9 +126,13 @@ class Kept:
             return
         self._expected[one.key] = one.is_set, shown(one)
         if not one.is_set and one.key.startswith(SERVICE_META_PREFIX):  # with its persistent instances
-            instances = PERSISTENT_PREFIX + one.key.removeprefix(SERVICE_META_PREFIX) + "##"
-            for key in [key for key in self._expected if key.startswith(instances)]:
-                del self._expected[key]
+            self._forget_instances(one.key)
+
+    def _forget_instances(self, service: str) -> None:
+        """Expect nothing any more of the persistent instances of a service, by its description's key."""
+        instances = PERSISTENT_PREFIX + service.removeprefix(SERVICE_META_PREFIX) + NAMESPACE_SPLITTER
+        for key in [key for key in self._expected if key.startswith(instances)]:
+            del self._expected[key]
 
     async def _call(self, at: int, shot: Shot) -> bool | None:
         """Return whether a call was acknowledged; None without an answer."""

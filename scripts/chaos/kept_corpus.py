@@ -74,6 +74,9 @@ class KeyInput:
     """The durable record that an acknowledgement is about; empty for none, or where that depends on more."""
     is_set: bool | None = False
     """The record has a value afterwards; None where that depends on the state before."""
+    service: str = ""
+    """The key of the description of its service, for a persistent instance: with it the service is made. ``key`` may be
+    empty even so."""
 
 
 class Corpus:
@@ -175,8 +178,9 @@ class Corpus:
 
     def _of_instance(self, method: str, path: str, fields: dict[str, str]) -> KeyInput:
         flag = fields.get("ephemeral", "").strip(TRIMMED)
-        key = _persistent_key(fields) if flag and not lenient_bool(flag) and method != "PATCH" else ""
-        return self._call(method, path, fields, key=key, is_set=method != "DELETE")
+        is_kept = bool(flag) and not lenient_bool(flag) and method != "PATCH"
+        key, service = (_persistent_key(fields), _service_key(fields)) if is_kept else ("", "")
+        return self._call(method, path, fields, key=key, is_set=method != "DELETE", service=service)
 
     def _beat(self) -> KeyInput:
         fields = self._address()
@@ -188,7 +192,7 @@ class Corpus:
             fields["beat"] = json.dumps(beat | {"ephemeral": bool(self._rng.randrange(2))})
         path = self._rng.choice(("/v1/ns/instance/beat", "/v1/ns/api/beat", "/v2/ns/instance/beat"))
         # Of a persistent instance it may register what was removed before.
-        return self._call("PUT", path, fields, key=_persistent_key(fields), is_set=None)
+        return self._call("PUT", path, fields, key=_persistent_key(fields), is_set=None, service=_service_key(fields))
 
     def _batch(self) -> KeyInput:
         fields = {"serviceName": self._name("s"), "namespaceId": self._any_namespace(), "metadata": self._metadata()}
@@ -204,8 +208,7 @@ class Corpus:
             fields["groupName"] = self._name("g")
         fields["protectThreshold"] = rng.choice(("0", "0.5", "NaN", "-1", "2"))
         method, path = rng.choice(("POST", "PUT", "DELETE")), rng.choice(("/v1/ns/service", "/v2/ns/service"))
-        namespace, full_name = _names_of(fields)
-        return self._call(method, path, fields, key=service_meta_key(namespace, full_name), is_set=method != "DELETE")
+        return self._call(method, path, fields, key=_service_key(fields), is_set=method != "DELETE")
 
     def _cluster(self) -> KeyInput:
         fields = {"serviceName": f"s{self._rng.randrange(20)}", "clusterName": self._name("c"), "namespaceId": "public"}
@@ -254,7 +257,7 @@ class Corpus:
         instance["metadata"] = {self._name("k"): self._name("v")}
         message = {"type": kind, "namespace": fields["namespaceId"], "serviceName": fields["serviceName"]}
         message |= {"groupName": fields.get("groupName", DEFAULT_GROUP), "instance": instance}
-        key = ""
+        key, service = "", ""
         if (
             request.startswith("Persistent")
             and instance["clusterName"]
@@ -267,11 +270,11 @@ class Corpus:
                 "groupName": message["groupName"],
             }
             shown.pop("cluster", None)
-            key = _persistent_key(shown)
+            key, service = _persistent_key(shown), _service_key(shown)
         elif rng.randrange(3) == 0:
             request, message["type"] = "BatchInstanceRequest", "batchRegisterInstance"
             message["instances"] = [instance, instance | {"ip": self._name("h")}]
-        return KeyInput(f"{request} {kind}", None, request, message, key, kind == "registerInstance")
+        return KeyInput(f"{request} {kind}", None, request, message, key, kind == "registerInstance", service)
 
     def _datum(self) -> KeyInput:
         """A list or a record as a member sends it; its names are those of no other input."""
@@ -324,6 +327,11 @@ def _names_of(fields: Mapping[str, str]) -> tuple[str, str]:
     return namespace, compose_service_name(
         fields["serviceName"].strip(TRIMMED), group if group.strip() else DEFAULT_GROUP
     )
+
+
+def _service_key(fields: Mapping[str, str]) -> str:
+    """The key of the description of the service that parameters name."""
+    return service_meta_key(*_names_of(fields))
 
 
 def _persistent_key(fields: Mapping[str, str]) -> str:
