@@ -15,7 +15,7 @@ from app.naming.model.contents import record_content
 from app.naming.model.nacos_errors import StorageError
 from app.naming.records.record import Record, RecordDisk, Value
 from app.naming.records.record_keys import NAMESPACE_PREFIX, record_tag
-from app.naming.records.write_order import GroupCommit, Turns
+from app.naming.records.write_order import GroupCommit, WriteTurns
 from distro.model.digest import ChangedKeys
 from distro.model.errors import CodecError
 from distro.model.types import NO_VERSION, Datum, Merged, Version
@@ -33,7 +33,7 @@ class Records:
     """All durable records of this member, and the engine's DistroStore of them.
 
     Readers take no lock and see what is on disk. Writes of one tag, of all namespaces, and of all that concerns users,
-    come one after the other, each from its decision to the end of what follows from it (``Turns``); all others are
+    come one after the other, each from its decision to the end of what follows from it (``WriteTurns``); all others are
     decided side by side and share the waits for the disk (``GroupCommit``). What follows from writes comes in the order
     in which the disk took them, one at a time: ``on_change`` and ``on_written`` may read, and must write no record.
     """
@@ -67,7 +67,7 @@ class Records:
         self._wall_ms = wall_ms
         self._monotonic_ms = monotonic_ms
         self._on_change = on_change
-        self._turns = Turns()
+        self._turns = WriteTurns()
         self._commits = GroupCommit(disk, self._offset_ms)
         self._here = _Here()
         self._records: dict[str, Record] = {}

@@ -7,7 +7,7 @@ from contextvars import copy_context
 from dataclasses import dataclass, field
 from threading import Event, Lock, get_ident
 
-from app.naming.model.nacos_errors import NacosError, StorageError
+from app.naming.model.nacos_errors import StorageError
 from app.naming.records.record import Record, RecordDisk
 
 
@@ -19,11 +19,11 @@ class _Turn:
     begins: Event = field(default_factory=Event)
 
 
-class Turns:
-    """Turns at names, each name's in the order in which they were asked for.
+class WriteTurns:
+    """WriteTurns at names, each name's in the order in which they were asked for.
 
     A turn at several names asks for all of them at once and waits for earlier turns alone, so that no two turns wait
-    for each other. Turns that share no name go on side by side.
+    for each other. WriteTurns that share no name go on side by side.
     """
 
     def __init__(self) -> None:
@@ -74,8 +74,8 @@ class _Write:
         """Whether it may still be done, by its check."""
         try:
             self.check()
-        except NacosError as error:
-            self.error = error
+        except Exception as error:
+            self.error = error  # its own thread raises it
         return self.error is None
 
 

@@ -14,7 +14,7 @@ from app.naming.model.nacos_errors import InvalidParam, StorageError, Unavailabl
 from app.naming.records.record import Record, Value
 from app.naming.records.records import UNKNOWN_REMOVED_MAX, Records
 from app.naming.records.user_records import ADMIN_ROLE
-from app.naming.records.write_order import GroupCommit, Turns
+from app.naming.records.write_order import GroupCommit, WriteTurns
 from app.simulation.member.memory_disk import MemoryDisk
 from app.writes.call_deadline import check_call_deadline, executing_until
 from distro.model.errors import CodecError
@@ -275,7 +275,7 @@ def test_who_is_told_of_a_write_and_writes_gets_an_error_and_does_not_wait_for_i
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.frozensets(st.sampled_from("abcde"), max_size=4), min_size=2, max_size=12))
 def test_turns_of_any_names_all_end_and_no_name_is_had_twice_at_once(wanted: list[frozenset[str]]) -> None:
-    turns, had, lock = Turns(), set[str](), Lock()
+    turns, had, lock = WriteTurns(), set[str](), Lock()
 
     def take(names: frozenset[str]) -> None:
         with turns.at(names):
@@ -292,7 +292,7 @@ def test_turns_of_any_names_all_end_and_no_name_is_had_twice_at_once(wanted: lis
 
 
 def test_an_error_within_a_turn_ends_it() -> None:
-    turns = Turns()
+    turns = WriteTurns()
     with pytest.raises(ZeroDivisionError), turns.at(["a", "b"]):
         raise ZeroDivisionError
     with turns.at(["b", "a"]):
@@ -300,7 +300,7 @@ def test_an_error_within_a_turn_ends_it() -> None:
 
 
 def test_a_turn_is_not_overtaken_by_a_later_one_of_fewer_names(pool: ThreadPoolExecutor) -> None:
-    turns, order = Turns(), list[str]()
+    turns, order = WriteTurns(), list[str]()
     is_in, may_leave = Event(), Event()
 
     def hold() -> None:
