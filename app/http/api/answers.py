@@ -23,6 +23,7 @@ from app.http.api.call import (
     Reply,
     Services,
 )
+from app.naming.model.exact_json import exact_json
 from app.naming.model.nacos_errors import NacosError, TooManyRequests
 from app.naming.model.switches import is_served
 from app.naming.records.durable_service import DurableService
@@ -58,12 +59,12 @@ class PreparedRefusal(NacosError):
 
 
 def json_reply(value: Any) -> Reply:
-    return Reply(200, orjson.dumps(value), JSON)
+    return Reply(200, exact_json(value), JSON)
 
 
 def json_array_reply(values: Iterable[Any]) -> Reply:
     """The reply with a JSON array, each element encoded by itself: other threads run between two large ones."""
-    return Reply(200, b"[" + b",".join([orjson.dumps(value) for value in values]) + b"]", JSON)
+    return Reply(200, b"[" + b",".join([exact_json(value) for value in values]) + b"]", JSON)
 
 
 def rest_reply(data: Any) -> Reply:

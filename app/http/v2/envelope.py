@@ -14,6 +14,7 @@ from app.auth.access_rules import AccessRule
 from app.http.api.answers import later_reply
 from app.http.api.call import JSON, OK, Answer, Call, Endpoint, Reply, Services, route
 from app.http.shapes.described import Described
+from app.naming.model.exact_json import exact_json
 from app.naming.model.nacos_errors import (
     InstanceMissing,
     InvalidParam,
@@ -57,7 +58,7 @@ class ResultError(NacosError):
 
 def result(data: object) -> Reply:
     """The answer of a call that succeeded."""
-    return Reply(200, orjson.dumps({"code": 0, "message": "success", "data": data}), JSON)
+    return Reply(200, exact_json({"code": 0, "message": "success", "data": data}), JSON)
 
 
 def refusal(status: int, code: ResultCode, text: str) -> Reply:

@@ -22,6 +22,7 @@ from app.naming.clients.client_model import (
     is_persistent_id,
 )
 from app.naming.clients.withdrawals import TOLD_SERVICES_MAX
+from app.naming.model.exact_json import exact_json
 from app.naming.model.instance_check import check_instance
 from app.naming.model.json_fields import Fields, member_object, parse_json
 from app.naming.model.keys import (
@@ -99,7 +100,7 @@ def _names(part: list[tuple[ServiceKey, Publication]]) -> bytes:
 
 
 def _infos(part: Publication) -> bytes:
-    return b",".join([orjson.dumps(_info(one)) for one in part.instances.values()])
+    return b",".join([exact_json(_info(one)) for one in part.instances.values()])
 
 
 def _info(one: Instance) -> dict[str, Any]:

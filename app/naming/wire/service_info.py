@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from app.naming.model.exact_json import exact_json
 from app.naming.model.keys import short_name_of
 from app.naming.model.model import Instance, Metadata, ServiceView
 from app.naming.wire.rendered import RenderedLists
@@ -176,7 +177,7 @@ def _host(instance: Instance, healthy: bool, java: bool) -> bytes:
     if kept is not None and kept[0] is healthy and kept[1] is java:
         return kept[2]
     name = instance.service_name
-    made = orjson.dumps(
+    made = exact_json(
         {
             "ip": instance.ip,
             "port": instance.port,

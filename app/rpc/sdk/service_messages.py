@@ -9,6 +9,7 @@ import orjson
 
 from app.limits.answer_budget import LARGE_ANSWER_BYTES, AnswerBudget, AnswerRoom
 from app.naming.clients.client_model import ServiceKey
+from app.naming.model.exact_json import exact_json
 from app.naming.model.keys import group_of, short_name_of
 from app.naming.model.model import Instance, ServiceView
 from app.naming.model.nacos_errors import NacosError
@@ -243,7 +244,7 @@ async def _hosts(view: ServiceView, variant: InfoVariant, bytes_max: int, room: 
     protected = is_protected(view, chosen)
     hosts, content, size = [], 0, 0
     for index, one in enumerate(chosen):
-        text = orjson.dumps(instance_json(one, healthy=one.healthy or protected))
+        text = exact_json(instance_json(one, healthy=one.healthy or protected))
         hosts.append(text)
         content += hash(text)
         size += len(text)
