@@ -89,8 +89,10 @@ class ListAnswer:
         if not self._tail:
             return self._head
         if echo is NO_ECHO:
+            if self.is_long:  # a format would take a quarter more memory meanwhile, and twice the time
+                return b"".join((self._head, b"%d" % now_ms, self._tail))
             return b"%b%d%b" % (self._head, now_ms, self._tail)
-        return b"%b%d%b%b%b" % (self._head, now_ms, self._middle, echo, self._end)
+        return b"".join((self._head, b"%d" % now_ms, self._middle, echo, self._end))
 
     def zipped(self, now_ms: int, echo: bytes = NO_ECHO) -> bytes:
         """The gzip of ``plain``. Only for an answer that ``is_worth_gzip``."""
@@ -142,8 +144,18 @@ def _render(view: ServiceView, variant: Variant) -> tuple[bytes, bytes, bytes]:
     middle = b"," + orjson.dumps({"checksum": _digest(view, hosts), "useSpecifiedURL": False})[1:-1] + b","
     end: dict[str, Any] = {} if chosen else {"hosts": []}
     end["metadata"] = shown(view.metadata)
-    begin = b'{"hosts":[' + b",".join(hosts) + b"]," if chosen else b"{"
-    return begin + orjson.dumps(before)[1:-1] + b',"lastRefTime":', middle, b"," + orjson.dumps(end)[1:]
+    texts = orjson.dumps(before)[1:-1] + b',"lastRefTime":'
+    begin = joined(b'{"hosts":[', hosts, b"]," + texts) if chosen else b"{" + texts
+    return begin, middle, b"," + orjson.dumps(end)[1:]
+
+
+def joined(begin: bytes, items: list[bytes], end: bytes) -> bytes:
+    """The items with commas between and these texts around, copied once: they may be megabytes. Uses up ``items``."""
+    if not items:
+        return begin + end
+    items[0] = begin + items[0]
+    items[-1] += end
+    return b",".join(items)
 
 
 def by_health(chosen: Sequence[Instance], protect_threshold: float) -> tuple[Sequence[Instance], Sequence[Instance]]:

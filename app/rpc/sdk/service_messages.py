@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import orjson
@@ -15,6 +15,7 @@ from app.naming.model.model import Instance, ServiceView
 from app.naming.model.nacos_errors import NacosError
 from app.naming.service import NamingService
 from app.naming.wire.rendered import RenderedLists, known_clusters
+from app.naming.wire.service_info import joined
 from app.naming.wire.service_json import instance_json, is_protected
 from app.rpc.server.control_credit import CountedAnswer
 from app.rpc.wire import payload as wire
@@ -88,6 +89,10 @@ class ServiceInfo:
         if not clusters:
             return b"%b%d%b" % (self._head, now_ms, self._after)
         return b"%b%b%b%d%b" % (self._before, orjson.dumps(clusters), self._middle, now_ms, self._after)
+
+    def parts(self, now_ms: int, clusters: str = "") -> tuple[bytes, ...]:
+        """The parts of ``json``: the instances, which may be megabytes, are not copied."""
+        return self._before, orjson.dumps(clusters), self._middle, b"%d" % now_ms, self._after
 
     def __len__(self) -> int:
         return self.size + KEPT_OVERHEAD_BYTES
@@ -192,12 +197,12 @@ class ServiceInfos:
         if (found := self._shared.get(key)) is not None:
             return found
         is_large = info.size > LARGE_ANSWER_BYTES
-        if is_large:
-            self._answers.check(info.size)
-        made = wire.encode(kind, head + info.json(self.now_ms(), clusters) + b"}")
-        if is_large:
-            self._answers.claim(len(made))
-            made = CountedAnswer.of(made, self._answers)
+        # It is made, and then copied to the object that counts it.
+        with AnswerRoom(self._answers, 2 * info.size if is_large else 0):
+            made = wire.encode_parts(kind, (head, *info.parts(self.now_ms(), clusters), b"}"))
+            if is_large:
+                self._answers.add_always(len(made))
+                made = CountedAnswer.of(made, self._answers)
         if not self._shared:
             asyncio.get_running_loop().call_later(SHARED_MS / 1_000, self._shared.clear)
         self._shared[key] = made
@@ -208,7 +213,7 @@ class ServiceInfos:
         self._shown_ms = max(self._wall_ms(), self._shown_ms)
         return self._shown_ms
 
-    def _parts(self, full_name: str, hosts: Sequence[bytes], protected: bool) -> tuple[bytes, bytes, bytes]:
+    def _parts(self, full_name: str, hosts: list[bytes], protected: bool) -> tuple[bytes, bytes, bytes]:
         """The JSON before, between and after the values of ``clusters`` and ``lastRefTime``."""
         head = {"name": short_name_of(full_name), "groupName": group_of(full_name)}
         middle = {
@@ -219,7 +224,7 @@ class ServiceInfos:
             "valid": True,
         }
         before, between = orjson.dumps(head)[:-1] + b',"clusters":', b"," + orjson.dumps(middle)[1:-1]
-        return before, between + b',"lastRefTime":', b',"hosts":[' + b",".join(hosts) + b"]}"
+        return before, between + b',"lastRefTime":', joined(b',"hosts":[', hosts, b"]}")
 
 
 def _too_large(full_name: str) -> TooLarge:

@@ -3,7 +3,7 @@
 Shape: ``Payload {metadata = 2: {type = 3, headers = 7, clientIp = 8}, body = 3: {value = 2}}``, proto3, no package.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -67,6 +67,7 @@ def _message_class() -> Any:
 
 _PAYLOAD = _message_class()
 _METADATA_TAG = b"\x12"
+_BODY_TAG = b"\x12"
 
 
 class Payload(NamedTuple):
@@ -146,8 +147,15 @@ def encode(type_name: str, body: bytes, client_ip: str = "", headers: Mapping[st
         message.body.value = body
         return bytes(message.SerializeToString())
     # What protobuf would write, at a quarter of the cost: nearly all answers, and all pushes.
-    value = b"\x12" + _varint(len(body)) + body if body else b""
+    value = _BODY_TAG + _varint(len(body)) + body if body else b""
     return _metadata(type_name) + b"\x1a" + _varint(len(value)) + value
+
+
+def encode_parts(type_name: str, parts: Sequence[bytes]) -> bytes:
+    """As ``encode``, of a body in parts, which are copied once."""
+    size = sum(map(len, parts))
+    field = _BODY_TAG + _varint(size)
+    return b"".join((_metadata(type_name), b"\x1a", _varint(len(field) + size), field, *parts))
 
 
 @lru_cache(256)

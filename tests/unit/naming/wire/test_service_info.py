@@ -19,6 +19,7 @@ from app.naming.wire.service_info import (
     unknown_service,
 )
 from distro.model.types import NO_VERSION
+from tests.support.traced_memory import traced_peak
 
 NAME = "DEFAULT_GROUP@@orders"
 NOW_MS = 1_700_000_000_123
@@ -207,6 +208,18 @@ def test_the_bytes_of_a_host_are_those_kept_with_its_instance() -> None:
     one.keep_shown(True, False, b'{"kept":1}')
     assert answer(view(one))["hosts"] == [{"kept": 1}]
     assert answer(view(one), java_agent=True)["hosts"] != [{"kept": 1}]
+
+
+def test_a_list_is_copied_once_when_it_is_made_and_when_it_is_answered() -> None:
+    of, lists = view(*(instance(f"10.0.0.{number}") for number in range(1_000))), ListAnswers()
+    size = lists.get(of, variant()).size  # the texts of the hosts are kept with them from here on
+    with traced_peak() as peak_bytes:
+        made = ListAnswers().get(of, variant())
+    assert peak_bytes() < size + 100 * len(of.instances) + 10_000  # Python's join takes 80 bytes for each part
+    for echo in (NO_ECHO, echo_of("a", "")):
+        with traced_peak() as peak_bytes:
+            made.plain(NOW_MS, echo)
+        assert peak_bytes() < 1.1 * size
 
 
 def test_an_answer_of_a_quarter_of_all_bytes_is_kept_and_no_larger_one() -> None:

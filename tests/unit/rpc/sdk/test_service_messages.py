@@ -18,6 +18,7 @@ from app.rpc.sdk.service_messages import KEPT_BYTES_MAX, InfoVariant, ServiceInf
 from app.rpc.wire import payload as wire
 from tests.support.fake_node import FakeNode
 from tests.support.loops import SkippingLoop, run_loop, until
+from tests.support.traced_memory import traced_peak
 
 KEY = (DEFAULT_NAMESPACE, "G@@a")
 
@@ -205,6 +206,36 @@ def test_a_large_message_is_counted_once_while_anybody_has_it_and_refused_withou
         assert answers.count == 0
 
     run_loop(main)
+
+
+def test_a_large_message_is_copied_twice_at_most_while_it_is_made() -> None:
+    infos = Infos()
+    for port in range(1, 1_000):
+        infos.register(port)
+    info = infos.get()
+
+    async def main(_loop: SkippingLoop) -> None:
+        infos.shown.push(info, "DEFAULT")  # what is made once
+        with traced_peak() as peak_bytes:
+            infos.shown.push(info, "")
+        assert peak_bytes() < 2.1 * info.size
+        infos.answers.add_always(infos.answers.large_max - info.size * 3 // 2)
+        with pytest.raises(TooManyRequests):  # there is room for it, and none for both
+            infos.shown.push(info, "OTHER")
+
+    run_loop(main)
+
+
+def test_the_instances_of_a_list_take_their_size_while_it_is_made() -> None:
+    infos = Infos()
+    for port in range(1, 1_000):
+        infos.register(port)
+    infos.get()
+    infos.register(1_000)
+    with traced_peak() as peak_bytes:
+        info = infos.get()
+    # The text of each instance with the object that holds it, and the whole.
+    assert peak_bytes() < 2.5 * info.size
 
 
 def test_a_list_has_room_while_it_is_made_or_is_not_made() -> None:

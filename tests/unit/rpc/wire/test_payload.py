@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.rpc.wire import payload
-from app.rpc.wire.payload import Payload, PayloadError, decode, encode, error_response, success
+from app.rpc.wire.payload import Payload, PayloadError, decode, encode, encode_parts, error_response, success
 
 KNOWN = b'\x12$\x1a\x0fInstanceRequest:\x08\n\x03App\x12\x01xB\x071.2.3.4\x1a\t\x12\x07{"a":1}'
 """Field numbers by hand: metadata 2 (type 3, headers 7, clientIp 8), body 3 (value 2)."""
@@ -37,6 +37,11 @@ def test_what_is_written_by_hand_is_what_protobuf_writes(name: str, body: bytes)
     message = payload._PAYLOAD()
     message.metadata.type, message.body.value = name, body
     assert encode(name, body) == message.SerializeToString()
+
+
+@given(st.lists(st.binary(), min_size=1).filter(any))
+def test_a_message_in_parts_is_that_of_the_whole(parts: list[bytes]) -> None:
+    assert encode_parts("InstanceRequest", parts) == encode("InstanceRequest", b"".join(parts))
 
 
 @given(st.binary())

@@ -1,0 +1,17 @@
+"""The memory that Python takes while a block runs."""
+
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def traced_peak() -> Iterator[Callable[[], int]]:
+    """Give a function that returns the most bytes that were taken at once since the block began, until its end."""
+    tracemalloc.start()
+    most = 0
+    try:
+        yield lambda: most
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
