@@ -97,7 +97,7 @@ ROWS: dict[str, LimitRow] = {
         1 << 20,
         0,
         "Answers that are being made, wait, or are not read yet (MiB), over HTTP and gRPC together; a large one more "
-        "is refused. 0 is an eighth of the bound of memory, and at most 64.",
+        "is refused. 0 is an eighth of the bound of memory, and at most 48.",
     ),
 }
 """By field of ``LimitSettings``. Zero is no limit, where the purpose says nothing else."""

@@ -1,8 +1,9 @@
 """How much memory do answers take that nobody reads? A service of 20,000 instances, and clients that ask and wait.
 
 For each attack of ``scripts/chaos/unread_answers.py`` a standalone node of its own: its RSS above that before the
-attack, at the most while the clients wait, and a while after they have gone. Beside it a client that reads asks for a
-short list, which must be answered, and for the large one, which may be refused while there is no room.
+attack, at the most while the clients wait, as the kernel counts it, and a while after they have gone. The list itself
+is made for the first time during the attack. Beside it a client that reads asks for a short list, which must be
+answered, and for the large one, which may be refused while there is no room.
 
     python -m scripts.bench.answers_memory
     python -m scripts.bench.answers_memory --rollcall ../before/.venv/bin/rollcall --attacks "closed windows"
@@ -24,8 +25,9 @@ from scripts.chaos.unread_answers import ATTACKS, ClusteredFleet, attacked
 from scripts.support.arguments import add_rollcall, names_of
 from scripts.support.bulk_register import register_all
 from scripts.support.member_processes import CONTEXT_PATH, MemberProcess
+from scripts.support.process_memory import forget_peak, peak_mb, rss_mb
 
-LOOK_S = 0.1
+ASK_EACH_S = 0.1
 SHORT = ClusteredFleet(2, 3)
 TIMEOUT_S = 30.0
 
@@ -55,12 +57,6 @@ def status_of(address: str, service: str) -> int:
         return answer.status
 
 
-def rss_mb(pid: int) -> float:
-    """The memory of a process that is in use."""
-    lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) / 1024
-
-
 def measure(name: str, member: MemberProcess, options: argparse.Namespace) -> dict[str, object]:
     """Attack a node that runs; return its memory above the start."""
     attack, connections = ATTACKS[name]
@@ -68,13 +64,14 @@ def measure(name: str, member: MemberProcess, options: argparse.Namespace) -> di
     register_all(SHORT, lambda _: member.address, 1)
     register_all(large, lambda _: member.address, 1)
     pid = member.pids()[1]
-    start_mb, most_mb, beside = rss_mb(pid), 0.0, Beside()
+    start_mb, beside = rss_mb(pid), Beside()
+    forget_peak([pid])
     end_s = time.monotonic() + options.seconds
     with attacked(attack, member.address, large.name(0), connections):
         while time.monotonic() < end_s:
             beside.ask(member.address, large.name(0))
-            most_mb = max(most_mb, rss_mb(pid))
-            time.sleep(LOOK_S)
+            time.sleep(ASK_EACH_S)
+    most_mb = peak_mb([pid])
     time.sleep(options.after)
     return {
         "attack": name,

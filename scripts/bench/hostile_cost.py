@@ -26,9 +26,9 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from app.rpc.wire import payload as wire
-from scripts.bench.push import rss_mb
 from scripts.support.arguments import add_rollcall, names_of
 from scripts.support.member_processes import MemberProcess
+from scripts.support.process_memory import rss_mb
 from scripts.support.secured_members import auth_settings, make_first_administrator
 from tests.support.http2_client import BIDI, END_STREAM, MAGIC, ByHand, frame, prefixed
 

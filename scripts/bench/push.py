@@ -29,6 +29,7 @@ from urllib.parse import urlencode
 
 from scripts.bench.idle import cpu_s, pss_mb
 from scripts.support.member_processes import CONTEXT_PATH, MemberProcess, local_members
+from scripts.support.process_memory import rss_mb
 
 AGENT = "Nacos-Java-Client:v1.4.8"
 GROUP = "DEFAULT_GROUP@@"
@@ -156,12 +157,6 @@ def measure_latency(members: list[MemberProcess], options: argparse.Namespace) -
 
 
 # --- crowd ---------------------------------------------------------------------------------------
-
-
-def rss_mb(pid: int) -> float:
-    """The memory of one process, shared pages in full."""
-    lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) / 1024
 
 
 def costs(member: MemberProcess) -> dict[str, float]:

@@ -27,7 +27,15 @@ def budget() -> AnswerBudget:
 
 @pytest.mark.parametrize(
     ("setting_mb", "memory_mb", "expected_mb"),
-    [(0, 0, DEFAULT_MB), (0, 256, 32), (0, 512, 64), (0, 100_000, DEFAULT_MB), (7, 0, 7), (700, 512, 700)],
+    [
+        (0, 0, DEFAULT_MB),
+        (0, 256, 32),
+        (0, 384, 48),
+        (0, 512, DEFAULT_MB),
+        (0, 100_000, DEFAULT_MB),
+        (7, 0, 7),
+        (700, 512, 700),
+    ],
 )
 def test_the_size_is_that_of_the_setting_or_of_the_memory(setting_mb: int, memory_mb: int, expected_mb: int) -> None:
     assert answers_bytes(setting_mb, memory_mb * MIB) == expected_mb * MIB

@@ -197,7 +197,7 @@ def test_a_large_message_is_counted_once_while_anybody_has_it_and_refused_withou
         held = [infos.shown.answer(info, *query) for _ in range(100)]
         assert answers.count == len(held[0]) > 200_000
         answers.add_always(answers.large_max)
-        with pytest.raises(TooManyRequests, match=r"rollcall\.limit\.answersMb=64"):
+        with pytest.raises(TooManyRequests, match=r"rollcall\.limit\.answersMb=48"):
             infos.shown.push(info, "")
         answers.give_back(answers.large_max)
         await until(lambda: not infos.shown._shared)
