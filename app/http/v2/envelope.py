@@ -56,6 +56,10 @@ class ResultError(NacosError):
         self.code = code
 
 
+RESULT_BEGIN, RESULT_END = b'{"code":0,"message":"success","data":', b"}"
+"""The JSON around the data of a call that succeeded, as ``result`` makes it."""
+
+
 def result(data: object) -> Reply:
     """The answer of a call that succeeded."""
     return Reply(200, exact_json({"code": 0, "message": "success", "data": data}), JSON)

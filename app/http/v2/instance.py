@@ -1,14 +1,15 @@
 """Instances over HTTP v2: the operations of v1 with answers in the envelope."""
 
 from app.auth.access_rules import READ, WRITE, naming
-from app.http.api.call import Answer, Call, Services
+from app.http.api.call import JSON, Answer, Call, Reply, Services
 from app.http.input.params import check_numbers, parse_detail, parse_list
 from app.http.input.read_schemas import DeregisterRead, DetailRead, ListV2Read, PatchRead, RegisterRead
 from app.http.input.schemas import MetadataBatchSchema
 from app.http.shapes.described import BARE_OK, Described
 from app.http.shapes.instance_shapes import UPDATED, V2_INSTANCE, V2_LIST
 from app.http.v1 import instance, instance_batch
-from app.http.v2.envelope import require, result, result_route, wrapped
+from app.http.v2.envelope import RESULT_BEGIN, RESULT_END, require, result, result_route, wrapped
+from app.limits.answer_budget import AnswerRoom
 from app.naming.wire.service_info import HOST_BYTES
 from app.naming.wire.service_json import service_json
 
@@ -66,8 +67,10 @@ def list_instances(call: Call, services: Services) -> Answer:
     clusters = call.parameters.optional("clusterName") or query.clusters
     view = services.naming.service_view(query.namespace, query.service)
     cache_ms = services.durable.switches.default_cache_millis
-    services.answers.check(len(view.instances) * HOST_BYTES if view is not None else 0)
-    return result(service_json(query.service, view, clusters, query.healthy_only, cache_ms, services.wall_ms()))
+    asked = (query.service, view, clusters, query.healthy_only, cache_ms, services.wall_ms())
+    # The texts of the instances, and all of them together.
+    with AnswerRoom(services.answers, 2 * HOST_BYTES * len(view.instances) if view is not None else 0):
+        return Reply(200, service_json(*asked, RESULT_BEGIN, RESULT_END), JSON)
 
 
 @result_route(

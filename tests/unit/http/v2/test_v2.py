@@ -8,6 +8,7 @@ from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
 from app.http.api.call import Reply
+from app.naming.wire.service_info import HOST_BYTES
 from distro.model.types import MemberState
 from tests.support.fake_node import PEER, FakeNode
 
@@ -53,6 +54,18 @@ class TestInstance:
     def test_a_form_does_as_well(self, client: FlaskClient) -> None:
         assert data(client.post(f"{V2}/instance", data=ONE | {"groupName": "G1"})) == "ok"
         assert data(client.get(f"{V2}/instance", query_string=ONE | {"groupName": "G1"}))["serviceName"] == "G1@@orders"
+
+    def test_a_large_list_has_room_for_its_texts_and_for_the_whole_or_is_refused(
+        self, node: FakeNode, client: FlaskClient
+    ) -> None:
+        for number in range(100):
+            assert client.post(f"{V2}/instance", data=ONE | {"ip": f"10.0.0.{number}"}).status_code == 200
+        taken = node.answers.large_max - 100 * HOST_BYTES * 3 // 2
+        node.answers.add_always(taken)
+        assert client.get(f"{V2}/instance/list", query_string=SERVICE).status_code == 429
+        node.answers.give_back(taken)
+        assert len(data(client.get(f"{V2}/instance/list", query_string=SERVICE))["hosts"]) == 100
+        assert node.answers.count == 0
 
     def test_the_list(self, node: FakeNode, client: FlaskClient) -> None:
         client.post(f"{V2}/instance", data=ONE)
