@@ -61,7 +61,8 @@ class RequestStats:
 
     def of_loop(self, method: str, route: str) -> RouteStats:
         """The numbers of one route that the loop's thread adds to. Called before the loop answers, or by its thread."""
-        return self._on_loop.setdefault((_known(method), route), RouteStats())
+        key = (_known(method), route)
+        return self._on_loop.get(key) or self._on_loop.setdefault(key, RouteStats())
 
     def count(self, method: str, route: str, status: int, taken_s: float) -> None:
         """Count an answer of a thread. ``route``: a row's path, never a request's."""

@@ -1,7 +1,7 @@
 """The requests that a gRPC port answers: the handler of each type, who may call it, and how large it may be."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from app.auth.access_rules import AccessRule, Action, Scope
@@ -42,21 +42,21 @@ class GrpcRoute:
     bytes_per_value: int = 0
     """At the least, in requests with many values: a long one may have more than ``JSON_VALUES_MAX`` of them."""
 
-    @property
-    def members_only(self) -> bool:
-        """Return whether calls are refused that do not come over the cluster port from a listed member's address."""
-        return self.access.scope is Scope.MEMBERS
+    members_only: bool = field(init=False)
+    """Calls are refused that do not come over the cluster port from a listed member's address."""
+    is_client_read: bool = field(init=False)
+    """A call is answered with what this node holds."""
+    is_client_write: bool = field(init=False)
+    """A call counts against the writes of the client's address."""
+
+    def __post_init__(self) -> None:
+        # Each call asks for these, and Python 3.11 is slow to look a member up in its class.
+        action, scope = self.access.action, self.access.scope
+        object.__setattr__(self, "members_only", scope is Scope.MEMBERS)
+        object.__setattr__(self, "is_client_read", action is Action.READ and scope is Scope.NAMING)
+        is_write = action is Action.WRITE and scope in (Scope.NAMING, Scope.ADMIN)
+        object.__setattr__(self, "is_client_write", is_write)
 
     def structure_max(self, body: bytes) -> int:
         """The most commas and brackets in a request with this body."""
         return max(JSON_VALUES_MAX, len(body) // self.bytes_per_value if self.bytes_per_value else 0)
-
-    @property
-    def is_client_read(self) -> bool:
-        """Return whether a call is answered with what this node holds."""
-        return self.access.action is Action.READ and self.access.scope is Scope.NAMING
-
-    @property
-    def is_client_write(self) -> bool:
-        """Return whether a call counts against the writes of the client's address."""
-        return self.access.action is Action.WRITE and self.access.scope in (Scope.NAMING, Scope.ADMIN)
