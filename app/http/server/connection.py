@@ -227,8 +227,11 @@ class HttpConnection(asyncio.Protocol):
         out, server, request = self.out, self._server, self.current
         out.append(head)
         reader = self._reader
-        ends = reader.ended or (server.draining and reply.status != ASKS_AGAIN)
-        if not keep_alive or (ends and not self._queue.pending and self._refusal is None):
+        if not keep_alive or (
+            (reader.ended or (server.draining and reply.status != ASKS_AGAIN))
+            and not self._queue.pending
+            and self._refusal is None
+        ):
             out.append(CLOSE)
             reader.ended = True
         elif request is not None and request.block.connection:

@@ -73,6 +73,46 @@ log = logging.getLogger(__name__)
 class HttpServer:
     """Owns the connections and the pools. All calls come from the loop's thread."""
 
+    # Without these, Python 3.11 looks each method up anew: it does so for objects with over 29 attributes.
+    __slots__ = (
+        "_access_log",
+        "_awake_s",
+        "_beat_sender",
+        "_bodies_bytes",
+        "_bodies_bytes_max",
+        "_context_path",
+        "_counted",
+        "_counts",
+        "_datum_sender",
+        "_distro_path",
+        "_forwarder",
+        "_held",
+        "_hot",
+        "_lag",
+        "_limits_writes",
+        "_live",
+        "_loop",
+        "_own_hosts",
+        "_parsed",
+        "_pause_s",
+        "_pools",
+        "_ran_s",
+        "_services",
+        "_waited_until_max_s",
+        "_waited_until_s",
+        "answers",
+        "connections",
+        "date",
+        "draining",
+        "listening",
+        "now_s",
+        "repeated",
+        "sends",
+        "shapes",
+        "soon",
+        "stats",
+    )
+
     def __init__(
         self,
         app: WsgiApp,
@@ -156,10 +196,10 @@ class HttpServer:
         return of_members if services.callers.may_be_large(*call) else min(of_members, MEMBER_BODY_BYTES_MAX)
 
     def reserve(self, count: int, *, is_large: bool = False) -> bool:
-        bytes_max = self._bodies_bytes_max // 2 if is_large else self._bodies_bytes_max
-        if count > 0 and self._bodies_bytes + count > bytes_max:
+        held = self._bodies_bytes + count
+        if held > self._bodies_bytes_max >> is_large and count > 0:
             return False
-        self._bodies_bytes += count
+        self._bodies_bytes = held
         return True
 
     def refusal_of_page(self, block: HeaderBlock) -> str | None:
@@ -218,10 +258,10 @@ class HttpServer:
             if found_hot is None:
                 return self._pools.answer(connection, request, caller)
             hot = found_hot
+            if request.body and not hot[0].for_members and is_slow(request):
+                return self._pools.answer(connection, request, caller)
         begun_s = perf_counter()
         row, stats = hot
-        if facts is None and request.body and not row.for_members and is_slow(request):
-            return self._pools.answer(connection, request, caller)
         call = LoopCall(
             row.method,
             row.path,
@@ -245,7 +285,7 @@ class HttpServer:
                 stats.add(answer.status, perf_counter() - begun_s)
             if self._access_log.on:
                 log_access(self._access_log, connection, request, answer, begun_s)
-            if answer.status >= REFUSED and row.is_beat:
+            if row.is_beat and answer.status >= REFUSED:
                 self._services.refusals.note()
             return answer
         if isinstance(answer, Forward):
