@@ -17,15 +17,13 @@ class DrainedInstances:
     def __init__(self) -> None:
         self._lock = Lock()
         self._until_ms: OrderedDict[DrainedKey, int] = OrderedDict()
-
-    @property
-    def any(self) -> bool:
-        """Whether there are any: asked before each registration."""
-        return bool(self._until_ms)
+        self.any = False
+        """There are some. Each registration asks."""
 
     def add(self, key: DrainedKey, now_ms: int) -> None:
         """Ignore the beats of an instance from now on. Beyond ``DRAINED_MAX`` the oldest is forgotten."""
         with self._lock:
+            self.any = True
             self._until_ms[key] = now_ms + KEPT_MS
             self._until_ms.move_to_end(key)
             while len(self._until_ms) > DRAINED_MAX or next(iter(self._until_ms.values())) < now_ms:
@@ -38,7 +36,7 @@ class DrainedInstances:
             if until_ms is None:
                 return False
             if until_ms < now_ms:
-                del self._until_ms[key]
+                self._drop(key)
                 return False
             self._until_ms[key] = now_ms + KEPT_MS
             self._until_ms.move_to_end(key)
@@ -47,4 +45,8 @@ class DrainedInstances:
     def forget(self, key: DrainedKey) -> None:
         """Take the instance for an ordinary one: it was registered."""
         with self._lock:
-            self._until_ms.pop(key, None)
+            self._drop(key)
+
+    def _drop(self, key: DrainedKey) -> None:
+        self._until_ms.pop(key, None)
+        self.any = bool(self._until_ms)

@@ -178,7 +178,7 @@ def is_open(services: Services) -> bool:
     Spares hot calls ``refuse_unless_up``.
     """
     cluster = services.cluster
-    return cluster.state() is _UP and not services.durable.limits_calls and not cluster.is_behind
+    return cluster.state() is _UP and not services.durable.projection.limits_calls and not cluster.is_behind
 
 
 def _limited(call: Call, services: Services) -> Reply | None:

@@ -58,7 +58,8 @@ class DurableService:
         publish: Callable[[Event], None],
     ) -> None:
         self._records = records
-        self._projection = projection
+        self.projection = projection
+        """It knows whether calls may be refused: each asks."""
         self._registry = registry
         self._table = registry.table
         self._now_ms = monotonic_ms
@@ -69,17 +70,12 @@ class DurableService:
     @property
     def switches(self) -> SwitchDomain:
         """The switches in force on this member."""
-        return self._projection.switches
-
-    @property
-    def limits_calls(self) -> bool:
-        """Whether the switches may have calls refused: by limited paths, or a status that is or was set."""
-        return self._projection.limits_calls
+        return self.projection.switches
 
     @property
     def overridden_status(self) -> str | None:
         """The status set by an operator in place of this member's own; empty or None for none."""
-        return self._projection.overridden_status
+        return self.projection.overridden_status
 
     # --- services -------------------------------------------------------------------------------
 
@@ -316,7 +312,7 @@ class DurableService:
 
         def change(old: Value | None) -> Value:
             if old is None:
-                self._admission.namespace(namespace.id, len(self._projection.namespaces))
+                self._admission.namespace(namespace.id, len(self.projection.namespaces))
             return old or _namespace_value(namespace)
 
         return self._put(namespace_key(namespace.id), change)
@@ -369,11 +365,11 @@ class DurableService:
 
     def _set_switches(self, change: Callable[[SwitchDomain], SwitchDomain], here_only: bool) -> None:
         if here_only:
-            self._projection.override(change(self.switches))
+            self.projection.override(change(self.switches))
             return
         if not self._put(SWITCHES_KEY, lambda old: change(from_json(old or {}, SwitchDomain())).to_json()):
             # The record stays the same, but switches set on this member alone end here.
-            self._projection.override(from_json(self._records.value(SWITCHES_KEY) or {}, SwitchDomain()))
+            self.projection.override(from_json(self._records.value(SWITCHES_KEY) or {}, SwitchDomain()))
 
     def _put(self, key: str, change: Callable[[Value | None], Value | None]) -> bool:
         return self._put_all({key: change})
