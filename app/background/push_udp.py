@@ -201,7 +201,7 @@ class UdpPusher:
                 wait_s = self._turn(wait_s)
             except Exception:
                 LOG.exception("a push failed in an unforeseen way; pushing goes on")
-                wait_s = 0 if self._outbox else IDLE_S
+                wait_s = 0 if self._outbox or self._mailbox else IDLE_S
 
     def _turn(self, wait_s: float) -> float:
         """Wait, read acknowledgements and mailbox, send some of the due pushes; return how long to wait next (s)."""

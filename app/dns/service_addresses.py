@@ -17,7 +17,7 @@ from app.dns.resource_records import (
     srv_data,
     srv_weights,
 )
-from app.naming.model.ip_addresses import packed_ip
+from app.naming.model.ip_addresses import is_usual_ipv4, packed_ip
 from app.naming.model.model import Instance, ServiceView
 from app.naming.wire.service_info import by_health, shows_all_healthy
 
@@ -116,8 +116,8 @@ class ServiceAddresses:
         """Whether an instance has this address, healthy or not: its target may have been answered before."""
         if self._ips is None:
             self._ips = set(map(_IP, self.view.instances))
-            of_ipv6 = [packed_ip(one) for one in self._ips if ":" in one]
-            self._ips |= {str(ip_address(one)) for one in of_ipv6 if one is not None}
+            spelt = [packed_ip(one) for one in self._ips if not is_usual_ipv4(one)]
+            self._ips |= {str(ip_address(one)) for one in spelt if one is not None}
         return ip in self._ips
 
     def srv(self, count: int, room: int, at: int) -> tuple[int, int, bytes, bool]:

@@ -4,12 +4,17 @@ An instance stays as its client wrote it. Whoever connects to it, names it in DN
 address that is read here.
 """
 
+import re
 from ipaddress import AddressValueError, IPv4Address, IPv6Address, IPv6Network, ip_address
 from typing import cast
 
 Address = IPv4Address | IPv6Address
 CALLER_PREFIX_BITS = 64
 """One customer has at least so much of IPv6: its addresses below it count as one caller."""
+_NUMBER = "(?:0|[1-9][0-9]{0,2})"
+is_usual_ipv4 = re.compile(rf"{_NUMBER}(?:\.{_NUMBER}){{3}}").fullmatch
+"""Tells nearly all addresses, which need no reading to be written."""
+_DIGITS_AND_DOTS = re.compile(r"[0-9]{1,10}(?:\.[0-9]{1,10}){1,3}")
 _LOW_BITS = (1 << 32) - 1
 _COMPATIBLE = IPv6Network("::/96")
 _TRANSLATED = (IPv6Network("64:ff9b::/96"), IPv6Network("::ffff:0:0:0/96"))
@@ -21,12 +26,15 @@ _ISATAP = (0x0000_5EFE, 0x0200_5EFE)
 def read_ip(text: str) -> Address | None:
     """The address that a text is, whatever its case, zeros or brackets; None for a host name and all else.
 
-    An IPv4 address that is mapped into IPv6 is that IPv4 address. A zone stays.
+    An IPv4 address that is mapped into IPv6 is that IPv4 address. A zone stays. ``010.0.0.1`` and ``10.1`` are what
+    Java's clients take them for.
     """
     if text.startswith("[") and text.endswith("]"):
         text = text[1:-1]
         if ":" not in text:
             return None
+    if _DIGITS_AND_DOTS.fullmatch(text):
+        return _java_ipv4(text)
     try:
         found = ip_address(text)
     except (AddressValueError, ValueError):
@@ -35,9 +43,17 @@ def read_ip(text: str) -> Address | None:
     return found if mapped is None else mapped
 
 
+def _java_ipv4(text: str) -> IPv4Address | None:
+    """The address of numbers with dots: all are decimal, and the last one fills the bytes that are left."""
+    *heads, last = map(int, text.split("."))
+    if max(heads) > 0xFF or last >= 1 << 8 * (4 - len(heads)):
+        return None
+    return IPv4Address(bytes(heads) + last.to_bytes(4 - len(heads)))
+
+
 def plain_ip(text: str) -> str:
     """An address as all its spellings come to; any other text as it is."""
-    found = read_ip(text) if ":" in text else None
+    found = None if is_usual_ipv4(text) else read_ip(text)
     return text if found is None else str(found)
 
 
@@ -55,7 +71,7 @@ def host_port(ip: str, port: object) -> str:
 
 def is_same_ip(one: str, other: str) -> bool:
     """Return whether two texts are the same address, or the same text."""
-    return one == other or (":" in one and plain_ip(one) == plain_ip(other))
+    return one == other or plain_ip(one) == plain_ip(other)
 
 
 def caller_key(remote_ip: str) -> str:

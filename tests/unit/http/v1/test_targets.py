@@ -70,6 +70,8 @@ def test_of_names_that_make_one_label_the_label_itself_counts_or_the_first(node:
         ("[FE80:0::1]", "[fe80::1]:80"),
         ("2001:DB8::1", "[2001:db8::1]:80"),
         ("::ffff:10.0.0.1", "10.0.0.1:80"),
+        ("010.0.00.1", "10.0.0.1:80"),
+        ("10.1", "10.0.0.1:80"),
         ("fe80::1%eth0", "[fe80::1%eth0]:80"),
         ("host.example", "host.example:80"),
     ],
