@@ -1,7 +1,7 @@
 """Metadata of many instances of one service in one call."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from app.auth.access_rules import WRITE, naming
@@ -17,8 +17,7 @@ from app.http.shapes.instance_shapes import UPDATED
 from app.naming.model.flags import lenient_bool
 from app.naming.model.instance_check import check_metadata_size
 from app.naming.model.keys import DEFAULT_CLUSTER
-from app.naming.model.meta import metadata_bytes
-from app.naming.model.model import Instance
+from app.naming.model.model import Instance, instance_bytes
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.records.record_keys import persistent_key
 from app.naming.registry.operations import ChangeMetadata, changed_metadata
@@ -71,7 +70,7 @@ def _change(call: Call, services: Services, *, removes: bool) -> Answer:
     for one in targets:
         changed = changed_metadata(one.metadata, change)
         check_metadata_size(changed)
-        grown += metadata_bytes(changed) - metadata_bytes(one.metadata)
+        grown += instance_bytes(replace(one, metadata=changed)) - instance_bytes(one)
     services.naming.check_metadata(namespace, service, grown)
     if persistent:
         services.durable.set_metadata(namespace, service, persistent, change)

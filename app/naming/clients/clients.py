@@ -34,8 +34,7 @@ from app.naming.limits.admission import PREFIX
 from app.naming.limits.subscriber_tally import SubscriberTally
 from app.naming.model.events import ClientChanged, ClientDisconnect, Event, ServiceChanged, ServiceSubscribed
 from app.naming.model.keys import DEFAULT_NAMESPACE, check_namespace, check_service_chars, check_service_format
-from app.naming.model.meta import metadata_bytes
-from app.naming.model.model import Publication, Service
+from app.naming.model.model import Publication, Service, instance_bytes
 from app.naming.model.nacos_errors import ClientGone, InvalidParam, LimitReached, Unavailable
 from app.naming.model.value_limits import CLIENT_TEXTS_CHARS_MAX
 from app.naming.registry.operations import RegisterInstance
@@ -701,7 +700,7 @@ class Clients:
         for other in self._handed_over(key, over) if over or self._ended else ():
             theirs = other.published[key].instances
             found.update({one: theirs[one] for one in instances.keys() & theirs.keys()})
-        return Known(len(found), sum([metadata_bytes(one.metadata) for one in found.values()]))
+        return Known(len(found), sum(map(instance_bytes, found.values())))
 
     def _check_subscriptions(self, client: Client) -> None:
         allowed = self._bounds.subscriptions_per_client_max

@@ -22,6 +22,8 @@ FRAME_BYTES = 1_024
 """A record on its way has these beside its value and its key, which is named twice: versions and times."""
 INSTANCE_BYTES = 420
 """An instance on its way has these beside its metadata, plus a quarter, and twice the name of its service."""
+REMOVALS_SHARE = 16
+"""This part of a body is for the tombstones of a list, the others for its instances."""
 KEY_CHARS_SHOWN = 200
 MEMORY_RETRY_S = 30
 """When a client may ask again whose write was refused near the bound of memory."""
@@ -77,6 +79,15 @@ class Admission:
         self.stats = stats or LimitStats()
         self.pressure = MemoryPressure.NONE
         """Set each second by the watch of this process's memory."""
+
+    @property
+    def removals_bytes_max(self) -> int:
+        """The most bytes of the tombstones of one list; 0 for any number."""
+        return self.limits.body_bytes // REMOVALS_SHARE
+
+    @property
+    def _instances_bytes_max(self) -> int:
+        return self.limits.body_bytes - self.removals_bytes_max
 
     def check(
         self,
@@ -167,19 +178,19 @@ class Admission:
         Raises:
             LimitReached: members could not send the list in one call, nor load it.
         """
-        limit, size = self.limits.body_bytes, list_bytes(name_chars, instances, metadata_bytes)
+        limit, size = self._instances_bytes_max, list_bytes(name_chars, instances, metadata_bytes)
         if 0 < limit < size:
             self.stats.list_bytes += 1
             raise LimitReached(
-                f"refused by {BODY_SETTING}={limit}: the {instances} instances of {what} would have {size} bytes, "
-                f"{metadata_bytes} of them in their field 'metadata'"
+                f"refused by {BODY_SETTING}={self.limits.body_bytes}: the {instances} instances of {what} would have "
+                f"{size} bytes, {metadata_bytes} of them in their field 'metadata' and long names; {limit} are allowed"
             )
 
     def check_growth(self, full_name: str, service: Service | None, instances: int, metadata_bytes: int) -> None:
         """Refuse, as ``check_list`` does, a client's write that adds so much to the instance list of a service."""
         if service is not None:
             instances, metadata_bytes = instances + len(service.stored), metadata_bytes + service.stored_bytes
-        limit = self.limits.body_bytes
+        limit = self._instances_bytes_max
         if limit and list_bytes(len(full_name), instances, metadata_bytes) > limit:
             self.check_list(f"service {full_name}", len(full_name), instances, metadata_bytes)
 

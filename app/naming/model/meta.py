@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import orjson
+
 from app.naming.model.json_fields import FROM_RECORD, Fields
 from app.naming.model.keys import check_cluster_chars
 from app.naming.model.nacos_errors import InvalidParam
@@ -14,6 +16,8 @@ HTTP_STATUS_OK = 200
 STATUS_DIGITS_MAX = 9
 DEFAULT_PORT = 80
 TEXT_CHARS_MAX = 2_048
+USUAL_BYTES = 80
+"""Of names and of the JSON of metadata: so many are in the estimate of each instance (``INSTANCE_BYTES``)."""
 CONSUMER, PROVIDER = "CONSUMER.label.", "PROVIDER.label."
 
 
@@ -23,6 +27,16 @@ def metadata_bytes(metadata: Metadata | None) -> int:
         return 0
     text = "".join([*metadata, *filter(None, metadata.values())])
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def surplus_bytes(size: int, metadata: Metadata | None, ip: str, cluster: str, app: str | None) -> int:
+    """The bytes by which an instance on its way is larger than its metadata, of ``size`` bytes, tells.
+
+    They are those of long names, each of which is in up to three fields, of many short names of metadata, and of
+    characters that JSON escapes. Usually 0.
+    """
+    names = 3 * ((len(ip) if ip.isascii() else len(ip.encode())) + len(cluster)) + (len(app) if app else 0)
+    return max(names + (len(orjson.dumps(metadata)) if metadata else 0) - size * 5 // 4 - USUAL_BYTES, 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from app.naming.model.id_allocator import IdAllocator
 from app.naming.model.keys import DEFAULT_CLUSTER, SIMPLE_ID, datum_key, instance_key, simple_instance_id
-from app.naming.model.meta import NO_META, ServiceMeta, metadata_bytes
+from app.naming.model.meta import NO_META, ServiceMeta, metadata_bytes, surplus_bytes
 from app.naming.model.meta import NO_METADATA as NO_METADATA
 from app.naming.model.meta import Metadata as Metadata
 from distro.model.types import NO_VERSION, Version
@@ -208,6 +208,12 @@ class Change:
     alone: bool = False
 
 
+def instance_bytes(one: Instance) -> int:
+    """The bytes that count for an instance: those of its metadata, and the surplus that it has on its way."""
+    size = metadata_bytes(one.metadata)
+    return size + surplus_bytes(size, one.metadata, one.ip, one.cluster_name, one.app)
+
+
 @dataclass(frozen=True, slots=True)
 class Publication:
     """One client's instances of one service: one registered alone, or a batch.
@@ -227,7 +233,7 @@ class Publication:
     """Of all its instances together."""
 
     def __post_init__(self) -> None:
-        size = sum([metadata_bytes(one.metadata) for one in self.instances.values()])
+        size = sum(map(instance_bytes, self.instances.values()))
         object.__setattr__(self, "metadata_bytes", size)
 
     def says_the_same(self, other: "Publication") -> bool:
@@ -262,6 +268,7 @@ class Service:
         "stored",
         "stored_bytes",
         "tombstones",
+        "tombstones_free",
         "version",
         "view",
     )
@@ -272,8 +279,10 @@ class Service:
         self.key = datum_key(namespace, full_name)
         self.stored: dict[str, StoredInstance] = {}
         self.stored_bytes = 0
-        """Of the metadata of all instances in ``stored``."""
+        """The ``instance_bytes`` of all instances in ``stored``."""
         self.tombstones: dict[str, Tombstone] = {}
+        self.tombstones_free = 0
+        """How many more tombstones fit, before their bytes are counted again."""
         self.version: Version = NO_VERSION
         self.recent: list[str] | None = None
         """The instance keys of the last changes, one for each version; None while none is noted.

@@ -14,7 +14,7 @@ from app.naming.model.contents import list_content
 from app.naming.model.id_allocator import IdAllocator
 from app.naming.model.instance_check import check_metadata_size
 from app.naming.model.keys import parse_datum_key
-from app.naming.model.meta import metadata_bytes
+from app.naming.model.meta import metadata_bytes, surplus_bytes
 from app.naming.model.model import (
     DELETE_TIMEOUT_MS,
     NEVER_MS,
@@ -24,6 +24,7 @@ from app.naming.model.model import (
     Service,
     StoredInstance,
     Tombstone,
+    instance_bytes,
 )
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.value_limits import WORD_MARGIN_MS
@@ -46,6 +47,8 @@ TOMBSTONE_KEEP_MS_MAX = 3_600_000
 """A delete time-out may be of any length; a removal is not remembered for longer than this."""
 TOMBSTONES_PER_SERVICE_MAX = 100_000
 """Beyond it the oldest tombstone goes: a service that loses a thousand addresses a second for 90 s."""
+TOMBSTONE_BYTES, TOMBSTONE_BYTES_MAX = 96, 1_400
+"""Of one on its way: beside its key and its writer, and with the longest of both."""
 TOMBSTONES_PER_WAIT_MS = 16
 """The more tombstones, the longer until the next search for old ones: it takes a hundredth of the time at the most."""
 
@@ -133,12 +136,13 @@ class Registry:
                 self._put(service, key, old.instance, now_ms, 0, differs=True)
                 return _new_tuple(Replaced, (service.key, old.instance, key, True))
             size = metadata_bytes(command.metadata)
+            counted = size + surplus_bytes(size, command.metadata, command.ip, command.cluster, command.app)
             if old is None:
-                known, grown = None, size
-                self._admit(command, key, service, size)
+                known, grown = None, counted
+                self._admit(command, key, service, counted)
             else:
                 known = old.instance
-                grown = size - metadata_bytes(known.metadata)
+                grown = counted - instance_bytes(known)
                 self.table.admit(command.namespace, command.service, service, 0, grown)
                 if grown > 0:
                     self.table.admission.check_growth(command.service, service, 0, grown)
@@ -178,10 +182,11 @@ class Registry:
             if found is not None and key in found.stored:
                 return None
             size = metadata_bytes(command.metadata)
+            size += surplus_bytes(size, command.metadata, command.ip, command.cluster, None)
             self._admit(command, key, found, size)
             service = self.table.open(command.namespace, command.service, now_ms)
             instance = operations.instance_from_beat(command, service.id_allocator or service.ids(), self._shared)
-            return self._put(service, key, instance, now_ms, size)
+            return self._put(service, key, instance, now_ms)
 
     def patch(self, command: operations.PatchInstance, now_ms: int) -> str | None:
         """Change attributes of an instance; return the datum key when that changed something.
@@ -197,7 +202,7 @@ class Registry:
             if service is None or old is None:
                 raise InvalidParam("instance not found")
             patched = operations.patch(old.instance, command)
-            grown = metadata_bytes(patched.metadata) - metadata_bytes(old.instance.metadata)
+            grown = instance_bytes(patched) - instance_bytes(old.instance)
             self.table.admit(command.namespace, command.service, service, 0, grown)
             if grown > 0:
                 self.table.admission.check_growth(command.service, service, 0, grown)
@@ -304,7 +309,7 @@ class Registry:
         keep_ms = DELETE_TIMEOUT_MS + self._slack_ms
         service.tombstones.pop(key, None)  # the latest last
         service.tombstones[key] = Tombstone(service.version, now_ms, keep_ms, unknown=known is None or known.unknown)
-        bound_tombstones(service.tombstones)
+        self._bound_tombstones(service)
         service.expect(now_ms + keep_ms + 1)
         return service.key
 
@@ -338,6 +343,7 @@ class Registry:
             known = service.tombstones.copy()
             known.update({key: self._tombstone_of(stored, version, now_ms) for key, stored in gone.items()})
             bound_tombstones(known)
+            bound_tombstone_bytes(known, self.table.admission.removals_bytes_max)
             return known
 
         def empty(tombstones: dict[str, Tombstone] | None) -> bool:
@@ -347,6 +353,7 @@ class Registry:
             replaced.append(service.stored)
             self.table.count_stored(service, -len(service.stored), -service.stored_bytes)
             service.stored, service.retained, service.tombstones, service.id_allocator = {}, {}, tombstones, None
+            service.tombstones_free = 0
             service.due_ms = 0
             self.table.hide_if_dropped(service)
             return True
@@ -714,7 +721,7 @@ class Registry:
             return False
         clusters = {stored.instance.cluster_name for stored in value.stored.values()}
         shortest_timeout_ms = min((stored.shortest_timeout_ms for stored in value.stored.values()), default=NOT_DUE_MS)
-        size = sum([metadata_bytes(stored.instance.metadata) for stored in value.stored.values()])
+        size = sum([instance_bytes(stored.instance) for stored in value.stored.values()])
         known = self.table.find(key)
         replaced: list[dict[str, StoredInstance]] = []
 
@@ -734,6 +741,7 @@ class Registry:
             self.table.count_stored(service, len(value.stored) - len(service.stored), size - service.stored_bytes)
             self._retain(service, lost if service is known else {}, now_ms)
             service.version, service.stored, service.tombstones = version, value.stored, value.tombstones
+            service.tombstones_free = 0
             self._recent.forget(service)
             self._changed.note(service.key)
             service.clusters = service.clusters | clusters
@@ -810,7 +818,7 @@ class Registry:
         self._count(service, service.stored.pop(key, None), None)
         service.tombstones.pop(key, None)  # the latest last
         service.tombstones[key] = tombstone
-        bound_tombstones(service.tombstones)
+        self._bound_tombstones(service)
         service.expect(tombstone.at_ms + tombstone.keep_ms + 1)
 
     def _took(self, service: Service, version: Version, now_ms: int) -> None:
@@ -830,17 +838,17 @@ class Registry:
         service: Service | None,
         size: int,
     ) -> None:
-        """Refuse what an instance that is not stored would add beyond a limit, with ``size`` bytes of metadata."""
+        """Refuse what an instance that is not stored would add beyond a limit, with ``size`` bytes that count."""
         # One that is retained is still there for its client.
         old = service.retained.get(key) if service is not None else None
-        grown = size - (metadata_bytes(old.metadata) if old else 0)
+        grown = size - (instance_bytes(old) if old else 0)
         self.table.admit(command.namespace, command.service, service, 0 if old else 1, grown)
         self.table.admission.check_growth(command.service, service, 1, size)
 
     def _count(self, service: Service, old: StoredInstance | None, new: StoredInstance | None) -> None:
         """Count an instance of the list that came, went or was replaced."""
-        size = (metadata_bytes(new.instance.metadata) if new is not None else 0) - (
-            metadata_bytes(old.instance.metadata) if old is not None else 0
+        size = (instance_bytes(new.instance) if new is not None else 0) - (
+            instance_bytes(old.instance) if old is not None else 0
         )
         self.table.count_stored(service, (new is not None) - (old is not None), size)
 
@@ -856,7 +864,7 @@ class Registry:
     ) -> str | None:
         """Put an instance into a list, unless it is there already.
 
-        ``grown``: by how many bytes of metadata, and ``differs``: from the one that is there, where that is known.
+        ``grown``: by how many bytes that count, and ``differs``: from the one that is there, where that is known.
         """
         old = service.stored.get(key)
         if old is not None:
@@ -894,8 +902,15 @@ class Registry:
             service.id_allocator.give(stored.instance.instance_id)
         tombstone = self._tombstone_of(stored, service.version, now_ms, beat_ms)
         service.tombstones[key] = tombstone
-        bound_tombstones(service.tombstones)
+        self._bound_tombstones(service)
         service.expect(tombstone.at_ms + tombstone.keep_ms + 1)
+
+    def _bound_tombstones(self, service: Service) -> None:
+        """Drop the oldest tombstones beyond what is kept, after one was added."""
+        bound_tombstones(service.tombstones)
+        service.tombstones_free -= 1
+        if service.tombstones_free < 0:
+            service.tombstones_free = bound_tombstone_bytes(service.tombstones, self.table.admission.removals_bytes_max)
 
     def _tombstone_of(
         self, stored: StoredInstance, version: Version, now_ms: int, beat_ms: int | None = None
@@ -1022,3 +1037,24 @@ def free_in_steps(replaced: list[dict[str, StoredInstance]]) -> None:
         left = list(replaced.pop().values())
         while left:
             left.pop()
+
+
+def bound_tombstone_bytes(tombstones: dict[str, Tombstone], bytes_max: int) -> int:
+    """Drop the oldest ones beyond so many bytes, a few more at once; return how many more fit, whatever their keys.
+
+    No bound where it is 0.
+    """
+    if bytes_max == 0:
+        return TOMBSTONES_PER_SERVICE_MAX
+    sizes = [
+        (len(key) if key.isascii() else len(key.encode())) + len(one.version.writer) + TOMBSTONE_BYTES
+        for key, one in tombstones.items()
+    ]
+    size = sum(sizes)
+    if size > bytes_max:
+        for key, one_size in zip(list(tombstones), sizes, strict=True):
+            if size <= bytes_max * 7 // 8:
+                break
+            del tombstones[key]
+            size -= one_size
+    return (bytes_max - size) // TOMBSTONE_BYTES_MAX

@@ -1,6 +1,7 @@
 """Limits of what a member holds: what clients add is refused beyond them, by name; all else is taken."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -20,8 +21,9 @@ from app.naming.registry.operations import Beat, DeregisterInstance, PatchInstan
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
 from app.naming.wire.datum_codec import InstanceListCodec
+from app.replication.client_type import ClientCodec, client_key
 from app.simulation.member.memory_disk import MemoryDisk
-from distro.model.types import NO_VERSION, Version
+from distro.model.types import NO_VERSION, Datum, Version
 
 SERVICE = "G@@s"
 ONE = RegisterInstance(SERVICE, "10.0.0.1", 80)
@@ -53,6 +55,14 @@ class Bed:
 
     def count(self, service: str = SERVICE, namespace: str = "public") -> int:
         return self.naming.instance_count(namespace, service)
+
+
+def fill(write: Callable[[int], object]) -> None:
+    """Write for one port after the other, until that is refused."""
+    with suppress(LimitReached):
+        for port in range(10_000, 60_000):
+            write(port)
+        pytest.fail("nothing is refused")
 
 
 def at(port: int, **fields: object) -> RegisterInstance:
@@ -383,12 +393,25 @@ class TestRecords:
         assert bed.stats.clusters_per_service == 1
 
 
+SHAPES: Mapping[str, dict[str, object]] = {
+    "plain": {},
+    "long cluster": {"cluster": "c" * 512},
+    "long host": {"ip": "h" * 128},
+    "long host of another script": {"ip": "名" * 128},
+    "long app": {"app": "a" * 512},
+    "escaped": {"metadata": {"a": "\0" * 500}},
+    "quotes": {"metadata": {'"' * 50: "\\" * 50}},
+    "many short names": {"metadata": {chr(33 + at): "" for at in range(90)}},
+    "all": {"cluster": "c" * 512, "ip": "h" * 128, "app": "a" * 512, "metadata": {"a": "\n" * 500}},
+}
+
+
 class TestLists:
     """A list must fit into one call, as must what a client publishes."""
 
     @pytest.mark.parametrize("way", ["http", "beat", "grpc"])
     def test_a_list_of_many_or_of_much_metadata(self, way: str) -> None:
-        for metadata, allowed in (({"a": "x" * 3_000}, 4), ({}, 46)):
+        for metadata, allowed in (({"a": "x" * 3_000}, 4), ({}, 43)):
             bed = Bed(NamingLimits(body_bytes=20_000))
             client = bed.connect()
 
@@ -428,3 +451,37 @@ class TestLists:
         [datum] = bed.registry.datums(bed.registry.all_keys())
         size = len(InstanceListCodec(lambda: 1_700_000_000_000).encode(datum, 2_000, versioned=True))
         assert 40_000 < size < 65_536
+
+    @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+    def test_a_list_fits_with_its_removals_whatever_it_is_made_of(self, shape: dict[str, object]) -> None:
+        writer, limit = "192.168.100.100:18848~1a219b8eb7fd555", 200_000
+        bed = Bed(NamingLimits(body_bytes=limit), writer)
+        for port in range(10_000, 15_000):
+            bed.naming.deregister(DeregisterInstance(SERVICE, "h" * 128, port, cluster="c" * 512))
+        fill(lambda port: bed.naming.register(at(port, **shape)))
+        [datum] = bed.registry.datums(bed.registry.all_keys())
+        value = datum.value
+        assert len(value.tombstones) > 10
+        assert next(reversed(value.tombstones)).endswith("c"), "the latest are kept"
+        for one in value.stored.values():  # found unhealthy by a later run of another member: it carries two versions
+            one.client_version = Version(1, 100_000, writer)
+            one.changed_ms = one.beat_ms - 1
+        assert len(InstanceListCodec(lambda: 1_700_000_000_000).encode(datum, 2_000, versioned=True)) < limit
+        for one in value.stored.values():
+            bed.naming.deregister(
+                DeregisterInstance(SERVICE, one.instance.ip, one.instance.port, cluster=one.instance.cluster_name)
+            )
+        service = bed.registry.table.get("public", SERVICE)
+        assert service is not None
+        assert service.stored_bytes == 0, "what was counted is counted back"
+        assert bed.registry.table.counts_held.metadata_bytes == 0
+
+    @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+    def test_what_a_client_publishes_fits_whatever_it_is_made_of(self, shape: dict[str, object]) -> None:
+        bed = Bed(NamingLimits(body_bytes=200_000), "192.168.100.100:18848~1a219b8eb7fd555")
+        client = bed.connect()
+        fill(lambda port: bed.clients.register(client, at(port, **shape)._replace(service=f"G@@{port}")))
+        snapshot = bed.clients.snapshot(client)
+        assert snapshot is not None
+        datum = Datum(client_key(client), snapshot.version, snapshot)
+        assert len(ClientCodec().encode(datum, 2_000, versioned=True)) < 200_000
