@@ -25,9 +25,10 @@ REFUSED: tuple[Network, ...] = tuple(
         *("::/128", "::1/128", "fe80::/10", "ff00::/8"),
         # A network's own NAT64 (RFC 8215) reaches any IPv4 address, which may stand anywhere in the address.
         "64:ff9b:1::/48",
-        # The metadata services of clouds that are not link-local: Alibaba's, Oracle's, Azure's, and over IPv6 AWS's and
-        # Google's.
-        *("100.100.100.200/32", "192.0.0.192/32", "168.63.129.16/32", "fd00:ec2::254/128", "fd20:ce::254/128"),
+        # The metadata services of clouds that are not link-local: Alibaba's, Oracle's, Azure's, and over IPv6 AWS's,
+        # which gives out rights at several addresses, Google's, Oracle's and Scaleway's.
+        *("100.100.100.200/32", "192.0.0.192/32", "168.63.129.16/32", "fd00:ec2::/32", "fd20:ce::254/128"),
+        *("fd00:c1::a9fe:a9fe/128", "fd00:42::42/128"),
     )
 )
 

@@ -14,6 +14,8 @@ from app.naming.model.nacos_errors import InvalidParam
 
 PARAMETERS_MAX = 1_000
 PLAIN_PARAMETERS_MAX = 64
+PARTS_MAX, PART_HEADS_BYTES_MAX, CONTENT_TYPE_BYTES_MAX = 128, 8_192, 256
+"""Of a multipart form, which werkzeug reads: a part takes 40 us, and a byte of a part's head 0.6 us."""
 URLENCODED = "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data"
 FORM_METHODS = frozenset({"POST", "PUT", "DELETE", "PATCH"})
@@ -35,6 +37,7 @@ _SEPARATORS = frozenset(b"=&" * count + b"=" for count in range(PLAIN_PARAMETERS
 
 PIECE_BYTES = 32_768
 """Unescaped in one step: under 3 ms, even where no sign begins an escape."""
+_BLANK_LINE = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _STRAY = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 """A per cent sign that begins no escape, and so stands for itself."""
 
@@ -143,14 +146,38 @@ def _add_urlencoded(values: dict[str, str], raw: bytes) -> None:
 
 
 def _add_multipart(values: dict[str, str], content_type: str, body: bytes) -> None:
+    if len(content_type) > CONTENT_TYPE_BYTES_MAX:
+        raise InvalidParam(f"the Content-Type of the multipart form is over {CONTENT_TYPE_BYTES_MAX} bytes")
     mimetype, options = parse_options_header(content_type)
-    parser = FormDataParser(max_form_memory_size=len(body), max_form_parts=PARAMETERS_MAX, silent=False)
+    _check_parts(body, b"--" + options.get("boundary", "").encode())
+    parser = FormDataParser(max_form_memory_size=len(body), max_form_parts=PARTS_MAX, silent=False)
     try:
         _, form, _ = parser.parse(io.BytesIO(body), mimetype, len(body), options)
     except (ValueError, RequestEntityTooLarge):
         raise InvalidParam("the multipart form cannot be read") from None
     for name, value in form.items():
         values.setdefault(name, value)
+
+
+def _check_parts(body: bytes, delimiter: bytes) -> None:
+    """Refuse a multipart form that would take long to read, before it is read.
+
+    Raises:
+        InvalidParam: it has too many parts, too much in their heads, or text before the first one.
+    """
+    if body.count(delimiter) > PARTS_MAX + 1:  # one ends the form
+        raise InvalidParam(f"there are more than {PARTS_MAX} parts in the multipart form")
+    before, *parts = body.split(delimiter)
+    if before.strip():
+        raise InvalidParam("the multipart form cannot be read, it should begin with its boundary")
+    if sum([len(part) - len(_after_head(part)) for part in parts]) > PART_HEADS_BYTES_MAX:
+        raise InvalidParam(f"the heads in the multipart form are over {PART_HEADS_BYTES_MAX} bytes")
+
+
+def _after_head(part: bytes) -> bytes:
+    """What follows the first blank line of a part; nothing where there is none."""
+    found = _BLANK_LINE.search(part)
+    return b"" if found is None else part[found.end() :]
 
 
 def find_charset(name: str | None) -> str | None:

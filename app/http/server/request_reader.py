@@ -12,11 +12,9 @@ from app.http.server.request import Request as Request
 
 LINE_BYTES_MAX = 8_190
 """Of the request target. Full beats carry their metadata in it; Nacos has no room for more either (Tomcat, 8 KiB)."""
-HEADER_BYTES_MAX = 8_190
-HEADERS_MAX = 100
-HEAD_BYTES_MAX = 65_536
-FRAMING_RATIO_MAX = 2
-"""The framing of a body, sizes of chunks above all, may take so many times the body, and ``HEAD_BYTES_MAX`` more."""
+HEADER_BYTES_MAX, HEADERS_MAX, HEAD_BYTES_MAX = 8_190, 100, 65_536
+FRAMING_BYTES_MAX, BODY_BYTES_PER_FRAMING = 16_384, 32
+"""The framing of a body may take so much, and one more for so many of the body: a chunk takes 1 us, and has 5 bytes."""
 HEAD_S = 10.0
 """For the whole head, from its first byte."""
 BODY_S = 20.0
@@ -336,6 +334,8 @@ class RequestReader:
 
         The first piece is not counted, as whole requests may precede this one in it; the loop's buffer bounds it.
         """
+        if len(self._headers) > HEADERS_MAX:
+            return self._refuse(431, f"there are more than {HEADERS_MAX} headers")
         if self._more_bytes < 0:
             self._more_bytes = 0
             self._began_s = self._bounds.now_s
@@ -344,7 +344,7 @@ class RequestReader:
         if self.phase is HEAD:
             if self._more_bytes > HEAD_BYTES_MAX:
                 return self._refuse(431, f"the request's head is over {HEAD_BYTES_MAX} bytes")
-        elif self._more_bytes > HEAD_BYTES_MAX + FRAMING_RATIO_MAX * self._body_size:
+        elif self._more_bytes > FRAMING_BYTES_MAX + self._body_size + self._body_size // BODY_BYTES_PER_FRAMING:
             return self._refuse(400, "there is far more around the request's body than in it")
         return None
 

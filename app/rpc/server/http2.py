@@ -88,6 +88,10 @@ BLOCK_BYTES_MAX = 16_384
 CONTINUATIONS_MAX = 16
 SLOW_BLOCK_BYTES = 128
 """A larger header block is the last frame of its step: it may take 2 ms, a hundred times as long as others do."""
+STREAMS_PER_CREDIT = 16
+"""Whose windows a SETTINGS frame may change: each takes a third of a microsecond."""
+SMALL_PIECE_BYTES = 64
+"""Of DATA that completes no message: a smaller piece costs as much as a frame that carries nothing."""
 UNPAID_PER_CREDIT = 4_096
 """Bytes of messages that are packed too well: 10 KB may come to 10 MiB, which take 80 ms."""
 USUAL_BYTES_MAX = 8_192
@@ -586,8 +590,8 @@ class Http2Server:
             self._spend(reader.unpaid_bytes / UNPAID_PER_CREDIT)
             reader.unpaid_bytes = 0
             self._is_enough = True
-        if not messages:
-            self._spend(0.25)  # small pieces cost as much as whole messages do
+        if not messages:  # pieces cost as much as whole messages do
+            self._spend(1.0 if len(content) < SMALL_PIECE_BYTES else 0.25)
         if not self._kept.add(len(reader.kept) - before):
             self._kept.add(-before)
             reader.kept.clear()
@@ -683,19 +687,23 @@ class Http2Server:
         if len(content) % SETTING.size:
             raise ConnectionFault(Code.FRAME_SIZE_ERROR, "SETTINGS")
         self._spend(1.0 + len(content) / SETTING.size / 8)
+        window = self._stream_window
         for key, value in SETTING.iter_unpack(content):
             if key == INITIAL_WINDOW_SIZE:
-                self._change_windows(value)
+                if value > WINDOW_MAX:
+                    raise ConnectionFault(Code.FLOW_CONTROL_ERROR, "a window that is too wide")
+                window = value
             elif (key == ENABLE_PUSH and value > 1) or (
                 key == MAX_FRAME_SIZE and not FRAME_BYTES_MAX <= value < 1 << 24
             ):
                 raise ConnectionFault(Code.PROTOCOL_ERROR, f"setting {key} is {value}")
+        if window != self._stream_window:  # the last one counts: a frame has room for 2,730 of them
+            self._change_windows(window)
         self._out.append(frame(SETTINGS, ACK, 0))
         self._flush()
 
     def _change_windows(self, value: int) -> None:
-        if value > WINDOW_MAX:
-            raise ConnectionFault(Code.FLOW_CONTROL_ERROR, "a window that is too wide")
+        self._spend(len(self._streams) / STREAMS_PER_CREDIT)
         change, self._stream_window = value - self._stream_window, value
         for stream_id, one in self._streams.items():
             one.out.window += change

@@ -4,7 +4,7 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
-from app.http.input.forms import PARAMETERS_MAX
+from app.http.input.forms import PARAMETERS_MAX, PARTS_MAX
 from app.http.input.metadata import parse_metadata
 from app.http.input.params import (
     Parameters,
@@ -85,6 +85,35 @@ def test_multipart_form() -> None:
 def test_a_broken_multipart_form_is_refused(content_type: str) -> None:
     with pytest.raises(InvalidParam, match="multipart"):
         parameters(form=b"--XX nothing of the kind", content_type=content_type)
+
+
+def _part(name: str, head: str = "", value: str = "v") -> bytes:
+    return f'--XX\r\nContent-Disposition: form-data; name="{name}"{head}\r\n\r\n{value}\r\n'.encode()
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "words"),
+    [
+        (b"".join(_part(str(number)) for number in range(PARTS_MAX + 1)), "", "128 parts"),
+        (_part("a", "".join(f'; b{number}="\\\\"' for number in range(1_000))), "", "heads"),
+        (b"--XX\r\n" + b"X: y\r\n" * 2_000 + b"\r\nv\r\n", "", "heads"),
+        (b"--XX\r\n" + b"X: y\n" * 2_000, "", "heads"),
+        (b"a" * 9_000 + _part("a"), "", "begin"),
+        (_part("a"), "; x=y" * 60, "Content-Type"),
+    ],
+    ids=["parts", "attributes", "headers", "no end", "before", "type"],
+)
+def test_a_multipart_form_that_takes_long_to_read_is_refused(body: bytes, content_type: str, words: str) -> None:
+    """They held the interpreter for 6 to 230 ms."""
+    with pytest.raises(InvalidParam, match=words):
+        parameters(form=body + b"--XX--\r\n", content_type="multipart/form-data" + content_type + "; boundary=XX")
+
+
+def test_a_multipart_form_of_many_parts_is_read() -> None:
+    value = "x\r\n\r\n--X;=" * 5_000
+    body = b"".join(_part(f"p{number}", "\r\nContent-Type: text/plain") for number in range(60)) + _part("b", "", value)
+    found = parameters(form=b"\r\n" + body + b"--XX--\r\n", content_type="multipart/form-data; boundary=XX")
+    assert (found.get("p59"), found.get("b")) == ("v", value)
 
 
 def test_too_many_parameters_are_refused() -> None:

@@ -16,6 +16,7 @@ from app.rpc.server.http2 import (
     StreamOpened,
 )
 from app.rpc.server.http2_frames import Code
+from app.rpc.server.reply_queue import Outgoing, ReplyQueue
 from tests.support.http2_client import BIDI, END_HEADERS, END_STREAM, LIMITS, MAGIC, ByHand, echo, frame, prefixed
 
 SOME = int(CREDIT_MAX) + 200
@@ -28,6 +29,18 @@ def window(stream: int, count: int) -> bytes:
 
 def setting(key: int, value: int) -> bytes:
     return frame("SETTINGS", 0, 0, key.to_bytes(2, "big") + value.to_bytes(4, "big"))
+
+
+class CountedLooks(ReplyQueue):
+    """Notes the streams whose windows it looks at again."""
+
+    def __init__(self, kept: KeptBytes, looked: list[int]) -> None:
+        super().__init__(kept)
+        self._looked = looked
+
+    def look_again(self, stream_id: int, stream: Outgoing) -> None:
+        self._looked.append(stream_id)
+        super().look_again(stream_id, stream)
 
 
 class TestCalls:
@@ -292,6 +305,37 @@ class TestBounds:
         client = ByHand()
         client.send(client.opening(1), frame("RST_STREAM", 0, 1, bytes(4)), client.opening(3))
         client.send(one * SOME)
+        assert client.ended_with == Code.ENHANCE_YOUR_CALM
+
+    def test_a_frame_with_thousands_of_windows_changes_those_of_streams_once(self) -> None:
+        """A frame of 16 KB went through the windows of all streams 2,730 times: two seconds for 250 streams."""
+        client = ByHand(Http2Limits(1_000, 256, 10.0))
+        client.send(*(client.opening(stream, BIDI) for stream in range(1, 501, 2)))
+        looked: list[int] = []
+        client.server._replies = CountedLooks(client.kept, looked)
+        many = b"".join(b"\0\4" + (100 + one).to_bytes(4, "big") for one in range(2_730))
+        client.send(frame("SETTINGS", 0, 0, many))
+        assert (client.ended_with, len(looked)) == (None, 250)
+        client.server.reply(1, bytes(5_000))
+        client.send(window(0, 1 << 20))
+        assert len(client.answered(1).content) == 100 + 2_729
+
+    def test_changed_windows_of_many_streams_end_the_connection(self) -> None:
+        client = ByHand(Http2Limits(1_000, 256, 10.0))
+        client.send(*(client.opening(stream, BIDI) for stream in range(1, 501, 2)))
+        for number in range(100):
+            client.send(setting(4, 70_000 + number))
+        assert client.ended_with == Code.ENHANCE_YOUR_CALM
+
+    def test_a_window_that_is_too_wide_in_between_ends_the_connection(self) -> None:
+        client = ByHand()
+        client.send(frame("SETTINGS", 0, 0, b"\0\4\xff\xff\xff\xff" + b"\0\4\0\0\xff\xff"))
+        assert client.ended_with == Code.FLOW_CONTROL_ERROR
+
+    def test_a_flood_of_small_pieces_of_a_message_ends_the_connection(self) -> None:
+        client = ByHand()
+        message = prefixed(bytes(20_000))
+        client.send(client.opening(1), *(frame("DATA", 0, 1, message[at : at + 1]) for at in range(SOME)))
         assert client.ended_with == Code.ENHANCE_YOUR_CALM
 
     def test_the_same_frames_beside_calls_are_welcome(self) -> None:
