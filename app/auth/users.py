@@ -1,12 +1,13 @@
 """Users: the changes of users, roles and permissions. Each is on disk before it returns, and goes to the members."""
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from app.auth.user_table import UserTable
 from app.naming.model.events import Event, RecordChanged
 from app.naming.model.nacos_errors import InvalidParam, NacosError
+from app.naming.model.similar_names import is_plain, skeleton
 from app.naming.model.value_limits import WALL_MS_END
 from app.naming.records.record import Value
 from app.naming.records.record_keys import permission_key, role_key, user_key
@@ -50,8 +51,10 @@ class Users:
         self._publish = publish
 
     def create(self, name: str, password_hash: str) -> None:
-        """Create a user without roles."""
+        """Create a user without roles, whose name is plain or looks like no other user's."""
         check_name("username", name)
+        if not is_plain(name):
+            check_look("username", name, (one for one in self._table.users() if one != name))
         if len(self._table.users()) >= USERS_MAX:
             raise InvalidParam(f"there are {USERS_MAX} users, which is the most")
         made = self._value(name, password_hash)
@@ -131,6 +134,7 @@ class Users:
     def add_role(self, role: str, name: str) -> None:
         """Give a user a role."""
         check_name("role", role)
+        check_look("role", role, () if role == ADMIN_ROLE else (ADMIN_ROLE,))
         if role == ADMIN_ROLE:
             raise InvalidParam(f"role '{ADMIN_ROLE}' is not permitted to create!")
         self._check_known(name, f"user '{name}' not found!")
@@ -188,6 +192,17 @@ class Users:
     def _put(self, changes: Mapping[str, Callable[[Value | None], Value | None]]) -> None:
         for key in self._records.put_all(changes):
             self._publish(RecordChanged(key))
+
+
+def check_look(what: str, name: str, others: Iterable[str]) -> None:
+    """Refuse a name that people would take for one of the others.
+
+    Raises:
+        InvalidParam: the text names ``what`` and the other name.
+    """
+    look = skeleton(name)
+    if other := next((one for one in others if skeleton(one) == look), None):
+        raise InvalidParam(f"Parameter '{what}' is illegal: {name!a} looks like {other!a}")
 
 
 def _new_generation() -> str:

@@ -13,27 +13,29 @@ from app.naming.model.nacos_errors import InvalidParam
 SHOWN_CHARS_MAX = 200
 _LIKE_CAPITALS = {
     "A": "\u0410\u0391",
-    "B": "\u0412\u0392",
-    "C": "\u0421",
+    "B": "\u0412\u0392\u13f4\u15f7\ua4d0",
+    "C": "\u0421\u13df\u2ca4\ua4da",
     "E": "\u0415\u0395",
     "H": "\u041d\u0397",
-    "I": "\u0406\u0399",
+    "I": "\u0406\u0399\u2c92\ua4f2",
     "J": "\u0408",
     "K": "\u041a\u039a",
+    "L": "\u13de\u14aa\ua4e1",
     "M": "\u041c\u039c",
     "N": "\u039d",
     "O": "\u041e\u039f",
-    "P": "\u0420\u03a1",
+    "P": "\u0420\u03a1\u13e2\u146d\u2ca2\ua4d1",
     "S": "\u0405",
     "T": "\u0422\u03a4",
+    "U": "\u144c\ua4f4",
     "X": "\u0425\u03a7",
     "Y": "\u0423\u03a5",
     "Z": "\u0396",
 }
 _LIKE_SMALL = {
     "a": "\u0430\u03b1",
-    "b": "\u03b2",
-    "c": "\u0441",
+    "b": "\u03b2\u0185\u044c",
+    "c": "\u0441\u1d04",
     "d": "\u0501",
     "e": "\u0435\u03b5",
     "g": "\u0261",
@@ -41,22 +43,24 @@ _LIKE_SMALL = {
     "i": "\u0456\u03b9\u0131",
     "j": "\u0458",
     "k": "\u043a\u03ba",
-    "l": "\u04cf",
+    "l": "\u04cf\u01c0\u0269",
     "m": "\u043c",
     "n": "\u043f\u03b7\u0578",
-    "o": "\u043e\u03bf\u0585",
-    "p": "\u0440\u03c1",
+    "o": "\u043e\u03bf\u0585\u1d0f",
+    "p": "\u0440\u03c1\u2374",
     "q": "\u051b\u0566",
     "r": "\u0433",
-    "s": "\u0455",
+    "s": "\u0455\ua731",
     "t": "\u0442\u03c4",
-    "u": "\u03c5\u057d",
+    "u": "\u03c5\u057d\u1d1c\ua79f",
     "v": "\u0475\u03bd",
     "w": "\u051d",
     "x": "\u0445\u03c7",
     "y": "\u0443\u03b3",
 }
-"""Letters of Cyrillic, Greek and Armenian that look like a Latin one. Source: Unicode TS 39."""
+"""Letters of other scripts, Cyrillic and Greek above all, that look like a Latin one. Source: Unicode TS 39."""
+_LUNATE = str.maketrans("\u03f2\u03f9", "cC")
+"""Greek letters that look like a C, of which the normal form makes a sigma."""
 _CAPITALS, _SMALL = (
     str.maketrans({like: letter for letter, all_like in one.items() for like in all_like})
     for one in (_LIKE_CAPITALS, _LIKE_SMALL)
@@ -64,6 +68,10 @@ _CAPITALS, _SMALL = (
 _DIGITS = str.maketrans("10|i", "loll")
 """For the public namespace alone: elsewhere a digit at the end of a name tells two namespaces apart."""
 _ACCENTS = range(0x300, 0x370)
+_BLANK_LETTERS = frozenset(map(chr, (0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, *range(0x180B, 0x1810))))
+"""Fillers of Hangul, vowels of Khmer and a pattern of Braille that show nothing, and the signs that choose a variant of
+a letter in Mongolian."""
+_VARIANTS = (range(0xFE00, 0xFE10), range(0xE0100, 0xE01F0))
 
 
 @lru_cache(16_384)
@@ -71,7 +79,7 @@ def skeleton(name: str) -> str:
     """Return the text that all names share which look like this one."""
     if is_plain(name):
         return name.lower()
-    folded = unicodedata.normalize("NFKD", name).translate(_CAPITALS).casefold()
+    folded = unicodedata.normalize("NFKD", name.translate(_LUNATE)).translate(_CAPITALS).casefold()
     seen = ["-" if unicodedata.category(char) == "Pd" else char for char in folded if not _is_unseen(char)]
     return "".join(seen).translate(_SMALL)
 
@@ -82,7 +90,9 @@ def is_plain(name: str) -> bool:
 
 
 def _is_unseen(char: str) -> bool:
-    return unicodedata.category(char)[0] in "ZC" or ord(char) in _ACCENTS
+    if unicodedata.category(char)[0] in "ZC" or char in _BLANK_LETTERS:
+        return True
+    return ord(char) in _ACCENTS or any(ord(char) in variants for variants in _VARIANTS)
 
 
 class SimilarNames:

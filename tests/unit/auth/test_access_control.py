@@ -1,6 +1,7 @@
 """Whose a token is, and for how long."""
 
 import string
+from contextlib import suppress
 
 import jwt
 import pytest
@@ -182,6 +183,20 @@ def test_a_token_of_a_server_whose_clock_is_ahead_ends_with_a_revocation(node: F
         node.access.session(token)
 
 
+@pytest.mark.parametrize("what", ["password", "tokens", "made again"])
+def test_a_token_from_the_future_does_not_outlive_a_revocation_before_it_is_shown(node: FakeNode, what: str) -> None:
+    """Its server's clock is ahead by half a minute or more: it may have been made before the revocation."""
+    add_user(node, "bob")
+    node.later_ms += 120_000
+    ahead_s = node.wall_ms() // 1_000 + 30
+    token = nacos_token(node, "bob", iat=ahead_s, exp=ahead_s + 900)
+    assert node.access.session(token).user == "bob"
+    revoke(node, "bob", what)
+    node.later_ms += 3_000
+    with pytest.raises(AccessDenied, match=TOKEN_INVALID):
+        node.access.session(nacos_token(node, "bob", iat=ahead_s, exp=ahead_s + 901))
+
+
 @pytest.mark.parametrize("claims", [{"iat": 600}, {}, {"iat": "1"}, {"iat": 1.5}, {"iat": None}, {"iat": True}])
 def test_a_token_of_real_nacos_whose_begin_is_not_known_is_refused(node: FakeNode, claims: dict[str, object]) -> None:
     """It begins in the far future, by its end if by nothing else, or says what is no time."""
@@ -192,6 +207,20 @@ def test_a_token_of_real_nacos_whose_begin_is_not_known_is_refused(node: FakeNod
         claims = {"iat": now_s + 600}
     with pytest.raises(AccessDenied, match=TOKEN_INVALID):
         node.access.session(nacos_token(node, "bob", exp=now_s + node.settings.auth.token_ttl_s + 600, **claims))
+
+
+@pytest.mark.parametrize("claim", ["nbf", "exp", "iat", "sub", "gen", "jti", "iss", "aud"])
+@pytest.mark.parametrize("value", ["1e999", "-1e999", "1" * 400, "-1", "true", "null", "[]", "{}", '"1"', "0.5", "NaN"])
+def test_claims_of_any_type_are_read_or_refused(node: FakeNode, claim: str, value: str) -> None:
+    """Whoever has the key signs them; no member fails at them."""
+    assert node.settings.auth is not None
+    add_user(node, "bob")
+    now_s = node.wall_ms() // 1_000
+    claims = {"sub": '"bob"', "iat": f"{now_s}", "exp": f"{now_s + 600}"} | {claim: value}
+    payload = "{" + ",".join(f'"{name}":{text}' for name, text in claims.items()) + "}"
+    token = jwt.api_jws.encode(payload.encode(), node.settings.auth.token_key, "HS256")
+    with suppress(AccessDenied):
+        assert node.access.session(token).user == "bob"
 
 
 def test_a_revocation_holds_when_the_clock_goes_back(node: FakeNode) -> None:

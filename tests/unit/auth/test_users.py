@@ -137,3 +137,19 @@ def test_names_that_could_not_stand_in_a_key_or_a_line_are_refused(node: FakeNod
         node.users.create(name, HASH)
     with pytest.raises(InvalidParam):
         node.users.add_role(name, ADMIN)
+
+
+@pytest.mark.parametrize("name", ["\uff42ob", "b\u043eb", "bo\u0301b", "BO\u0392", "bob\u3164"], ids=ascii)
+def test_a_user_looks_like_no_other(node: FakeNode, name: str) -> None:
+    add_user(node, "bob")
+    with pytest.raises(InvalidParam, match="looks like 'bob'"):
+        node.users.create(name, HASH)
+    node.users.create("Bob", HASH)
+    node.users.create("\u0411\u043e\u0431", HASH)
+
+
+@pytest.mark.parametrize("role", ["role_admin", "ROLE_\u0410DMIN", "\uff32OLE_ADMIN"], ids=ascii)
+def test_no_role_looks_like_that_of_administrators(node: FakeNode, role: str) -> None:
+    add_user(node, "bob")
+    with pytest.raises(InvalidParam, match="looks like 'ROLE_ADMIN'"):
+        node.users.add_role(role, "bob")

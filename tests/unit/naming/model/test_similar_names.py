@@ -28,6 +28,10 @@ ALIKE = [
     "pub\u00adlic",
     "\u202epublic",
     "\ufeffpublic",
+    *("public\u115f", "public\u3164", "pub\uffa0lic", "public\u2800", "public\u17b4"),  # letters that show nothing
+    *("public\ufe0f", "p\u180bublic", "public\U000e0100"),  # variants
+    *("publi\u03f2", "PUBLI\u03f9", "\u2374ublic", "pu\u0184lic", "pu\u044clic", "publi\u1d04"),
+    *("\u146dublic", "\u13e2UBLIC", "\ua4d1\ua4f4\ua4d0\ua4e1\ua4f2\ua4da", "pub\u01c0ic", "p\u1d1cblic"),
     "pubIic",  # a capital I, the digit one
     "pub1ic",
     "pub|ic",
