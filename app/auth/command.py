@@ -99,17 +99,19 @@ def _make(settings: Settings, name: str, password: str) -> str:
 
 
 def _ask(settings: Settings, name: str, password: str) -> str:
-    """Have the running member make the first administrator, with the secret in its data folder."""
+    """Have the running member make the first administrator, with the secret in its data folder.
+
+    Where there is no secret, there is an administrator, as the member answers.
+    """
+    from app.auth.setup_secret import read_secret
+
     file = settings.data_dir / FIRST_ADMIN_FILE
-    try:
-        secret = file.read_text().strip()
-    except FileNotFoundError:
-        secret = ""  # there is an administrator, as the member answers
-    except OSError as error:
-        raise AdminError(f"the secret of the first administrator cannot be read: {file}: {error.strerror}") from None
+    secret = read_secret(file)
+    if secret is None and os.path.lexists(file):
+        raise AdminError(f"the secret of the first administrator cannot be read: {file}")
     host = ("::1" if ":" in settings.host else "127.0.0.1") if is_wildcard(settings.host) else settings.host
     url = f"{settings.scheme}://{join_address(host, settings.port)}{settings.context_path}{PATH}"
-    form = urlencode({"username": name, "password": password, "secret": secret}).encode()
+    form = urlencode({"username": name, "password": password, "secret": secret or ""}).encode()
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), *_https(settings))
     try:
         with opener.open(urllib.request.Request(url, form, method="POST"), timeout=TIMEOUT_S) as answer:

@@ -13,6 +13,7 @@ from app.config.auth_settings import FIRST_ADMIN_FILE
 from app.naming.model.nacos_errors import NoRight
 
 SECRET_BYTES = 32
+FILE_BYTES_MAX = 256
 CHECK_MS, RETRY_MS = 1_000, 30_000
 """Between two looks while there is no administrator; while there is one, and where the file cannot be written."""
 WINDOW_MS, WRONG_MAX = 60_000, 10
@@ -25,8 +26,23 @@ NEEDED = (
 log = logging.getLogger(__name__)
 
 
+def read_secret(path: Path) -> str | None:
+    """Return the secret in a file; None where there is no file that can be read. A pipe and a link to others hold none.
+
+    No more than a secret's length is read, and no pipe is waited for.
+    """
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+            return (file.read(FILE_BYTES_MAX) or b"").decode("utf-8", "replace").strip()
+    except OSError:
+        return None
+
+
 class SetupSecret:
-    """The file exists while there is no administrator. Thread-safe; ``tick`` is for one thread at a time."""
+    """The file exists while there is no administrator, and its secret counts only as long as the file holds it.
+
+    Thread-safe; ``tick`` is for one thread at a time.
+    """
 
     def __init__(
         self,
@@ -50,12 +66,15 @@ class SetupSecret:
         if self._has_admin():
             self.end()
             return now_ms + RETRY_MS
-        if not self.value:
+        if not self.value or not self._is_in_file():
+            if self.value:
+                log.warning("%s is gone or was changed: another secret is made", self.path)
+            self.value = ""
             value = secrets.token_urlsafe(SECRET_BYTES)
             try:
                 self._write(value)
             except OSError as error:
-                log.error("the secret of the first administrator cannot be written to %s: %s", self.path, error)
+                log.error("%s of the first administrator cannot be written: %s", self.path, error.strerror)
                 return now_ms + RETRY_MS
             self.value = value
         if not self._is_told and self._is_serving():
@@ -93,6 +112,10 @@ class SetupSecret:
             wait_ms = self._window_ms + WINDOW_MS - now_ms
             raise TooManyLogins("too many wrong secrets, please try again later", wait_ms // 1_000 + 1)
         raise NoRight(NEEDED)
+
+    def _is_in_file(self) -> bool:
+        """Return whether the file still holds the secret: whoever removes or changes it ends it."""
+        return read_secret(self.path) == self.value
 
     def _write(self, value: str) -> None:
         new = self.path.with_name(f"{FIRST_ADMIN_FILE}.new")

@@ -1,5 +1,6 @@
 """``rollcall admin``, with a node that does not run."""
 
+import os
 import io
 from pathlib import Path
 from urllib.parse import parse_qs
@@ -99,6 +100,21 @@ def test_a_member_that_runs_is_given_the_secret_of_its_data_folder(
     assert parse_qs(asked.body.decode()) == {"username": ["admin"], "password": [PASSWORD], "secret": ["the secret"]}
     output = capsys.readouterr()
     assert "the secret" not in output.out + output.err
+
+
+@pytest.mark.parametrize("what", ["a pipe", "no text", "large"])
+def test_a_file_that_holds_no_secret_is_not_waited_for_and_not_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], what: str
+) -> None:
+    monkeypatch.setenv("ROLLCALL_PASSWORD", PASSWORD)
+    file = tmp_path / FIRST_ADMIN_FILE
+    if what == "a pipe":
+        os.mkfifo(file)
+    else:
+        file.write_bytes(b"\xff\n" if what == "no text" else b"x" * 10_000_000)
+    with DataLock(tmp_path):
+        assert main(["admin", "--data", str(tmp_path), "--port", "1"]) == 1
+    assert "does not answer at" in capsys.readouterr().err
 
 
 def test_a_secret_that_cannot_be_read_is_said(

@@ -1,5 +1,6 @@
 """The secret of the first administrator: its file, when it comes and goes, and who gives the right one."""
 
+import os
 import stat
 from pathlib import Path
 
@@ -66,6 +67,44 @@ def test_a_link_in_its_place_leads_nowhere(bed: Bed, tmp_path: Path) -> None:
     bed.tick()
     assert not bed.path.is_symlink()
     assert other.read_text() == "kept"
+
+
+@pytest.mark.parametrize("what", ["gone", "changed", "longer", "no text", "a link", "a pipe"])
+def test_a_secret_ends_when_its_file_is_gone_or_changed(bed: Bed, tmp_path: Path, what: str) -> None:
+    bed.tick()
+    secret = bed.path.read_text().strip()
+    bed.path.unlink()
+    match what:
+        case "changed":
+            bed.path.write_text(secret[:-1] + "\n")
+        case "longer":
+            bed.path.write_text(secret + "x" * 100_000)
+        case "no text":
+            bed.path.write_bytes(b"\xff\0" * 50)
+        case "a link":
+            (tmp_path / "other").write_text(secret)
+            bed.path.symlink_to(tmp_path / "other")
+        case "a pipe":
+            os.mkfifo(bed.path)
+        case _:
+            pass
+    assert bed.tick() == CHECK_MS
+    assert not bed.is_right(secret)
+    assert bed.is_right(bed.path.read_text().strip())
+    assert not bed.path.is_symlink()
+
+
+def test_a_folder_in_its_place_leaves_no_secret(bed: Bed, caplog: pytest.LogCaptureFixture) -> None:
+    bed.tick()
+    secret = bed.path.read_text().strip()
+    bed.path.unlink()
+    bed.path.mkdir()
+    assert bed.tick() == RETRY_MS
+    assert not bed.is_right(secret)
+    assert "cannot be written: Is a directory" in caplog.text
+    bed.path.rmdir()
+    assert bed.tick() == CHECK_MS
+    assert bed.is_right(bed.path.read_text().strip())
 
 
 def test_it_ends_when_there_is_an_administrator(bed: Bed) -> None:
