@@ -1,7 +1,7 @@
 """``rollcall admin``, with a node that does not run."""
 
-import os
 import io
+import os
 from pathlib import Path
 from urllib.parse import parse_qs
 
