@@ -88,8 +88,8 @@ BLOCK_BYTES_MAX = 16_384
 CONTINUATIONS_MAX = 16
 SLOW_BLOCK_BYTES = 128
 """A larger header block is the last frame of its step: it may take 2 ms, a hundred times as long as others do."""
-STREAMS_PER_CREDIT = 16
-"""Whose windows a SETTINGS frame may change: each takes a third of a microsecond."""
+STREAMS_PER_CREDIT = 4
+"""Whose windows a SETTINGS frame changes: each takes a third of a microsecond, and 5 where it may send then."""
 SMALL_PIECE_BYTES = 64
 """Of DATA that completes no message: a smaller piece costs as much as a frame that carries nothing."""
 UNPAID_PER_CREDIT = 4_096

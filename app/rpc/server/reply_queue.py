@@ -15,6 +15,9 @@ from app.rpc.server.http2_frames import (
 OUT_BYTES_MAX = 32_768
 """Framed at once: as much waits at most in the socket of a client that reads slowly, beside what the system takes."""
 
+SMALL_PART_BYTES = 512
+"""A client that reads makes room for more than that at a time."""
+
 
 class Outgoing:
     """Of one stream: its window, and what waits for it."""
@@ -44,7 +47,7 @@ class ReplyQueue:
     def __init__(self, kept: KeptBytes) -> None:
         self.window = DEFAULT_WINDOW
         self.frames_sent = 0
-        """DATA frames since this was read and set to 0."""
+        """DATA frames since this was read and set to 0, without the small parts that windows of a byte make."""
         self.bytes = 0
         """That wait."""
         self.sent = 0
@@ -147,4 +150,4 @@ class ReplyQueue:
         self.room -= size
         if type(chunk) is not CountedAnswer:
             self._kept.add(-size)
-        self.frames_sent += 1
+        self.frames_sent += size >= SMALL_PART_BYTES or end == len(chunk)

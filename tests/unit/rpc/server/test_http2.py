@@ -327,6 +327,25 @@ class TestBounds:
             client.send(setting(4, 70_000 + number))
         assert client.ended_with == Code.ENHANCE_YOUR_CALM
 
+    @pytest.mark.parametrize("of", ["stream", "connection", "all"])
+    def test_windows_that_are_widened_by_a_byte_end_the_connection(self, of: str) -> None:
+        """Each has a frame sent, and was paid back for it fourfold."""
+        client = ByHand(kept=KeptBytes(1 << 20))
+        client.send(setting(4, 0 if of != "connection" else 1 << 20), client.call(1, b"x"))
+        client.server.reply(1, bytes(100_000))
+        for number in range(1, SOME):
+            frames = {"stream": window(1, 1), "connection": window(0, 1), "all": setting(4, number)}
+            client.send(frames[of])
+        assert client.ended_with == Code.ENHANCE_YOUR_CALM
+
+    def test_windows_that_are_widened_by_what_was_read_go_on(self) -> None:
+        client = ByHand(kept=KeptBytes(10 << 20))
+        client.send(setting(4, 1_000), client.call(1, b"x"))
+        client.server.reply(1, bytes(3_000_000))
+        for _ in range(2_999):
+            client.send(window(1, 1_000), window(0, 1_000))
+        assert client.ended_with is None
+
     def test_a_window_that_is_too_wide_in_between_ends_the_connection(self) -> None:
         client = ByHand()
         client.send(frame("SETTINGS", 0, 0, b"\0\4\xff\xff\xff\xff" + b"\0\4\0\0\xff\xff"))
