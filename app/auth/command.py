@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 from app.config import settings_keys as keys
 from app.config.addresses import is_wildcard, join_address
-from app.config.auth_settings import AUTH_ENABLED, FIRST_ADMIN_FILE
+from app.config.auth_settings import AUTH_ENABLED, FIRST_ADMIN_FILE, read_secret
 from app.config.client_config import PASSWORD_VARIABLE
 from app.config.settings import SettingError, Settings, read_settings
 from app.process.data_lock import DataLockError
@@ -103,8 +103,6 @@ def _ask(settings: Settings, name: str, password: str) -> str:
 
     Where there is no secret, there is an administrator, as the member answers.
     """
-    from app.auth.setup_secret import read_secret
-
     file = settings.data_dir / FIRST_ADMIN_FILE
     secret = read_secret(file)
     if secret is None and os.path.lexists(file):

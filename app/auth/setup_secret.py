@@ -9,11 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from app.auth.refusals import TooManyLogins
-from app.config.auth_settings import FIRST_ADMIN_FILE
+from app.config.auth_settings import FIRST_ADMIN_FILE, read_secret
 from app.naming.model.nacos_errors import NoRight
 
 SECRET_BYTES = 32
-FILE_BYTES_MAX = 256
 CHECK_MS, RETRY_MS = 1_000, 30_000
 """Between two looks while there is no administrator; while there is one, and where the file cannot be written."""
 WINDOW_MS, WRONG_MAX = 60_000, 10
@@ -24,18 +23,6 @@ NEEDED = (
 )
 
 log = logging.getLogger(__name__)
-
-
-def read_secret(path: Path) -> str | None:
-    """Return the secret in a file; None where there is no file that can be read. A pipe and a link to others hold none.
-
-    No more than a secret's length is read, and no pipe is waited for.
-    """
-    try:
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
-            return (file.read(FILE_BYTES_MAX) or b"").decode("utf-8", "replace").strip()
-    except OSError:
-        return None
 
 
 class SetupSecret:

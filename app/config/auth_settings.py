@@ -2,12 +2,15 @@
 
 import base64
 import binascii
+import os
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from app.config.settings_keys import FLAG, TEXT, Key, SettingError, whole
 
 FIRST_ADMIN_FILE = "first-admin.secret"
 """In the data folder: what the first administrator is made with, while there is none."""
+FIRST_ADMIN_BYTES_MAX = 256
 AUTH_ENABLED = Key(
     ("nacos.core.auth.enabled",), FLAG, "false", "Every call needs a user with the right to it; see security.md."
 )
@@ -78,3 +81,15 @@ def parse_token_key(text: str, origin: str) -> bytes:
     if len(set(key)) < DISTINCT_BYTES_MIN:
         raise refused("it is too simple, and should be random")
     return key
+
+
+def read_secret(path: Path) -> str | None:
+    """Return the secret in a file; None where there is no file that can be read. A pipe and a link to others hold none.
+
+    No more than a secret's length is read, and no pipe is waited for.
+    """
+    try:
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK | os.O_NOFOLLOW)) as file:
+            return (file.read(FIRST_ADMIN_BYTES_MAX) or b"").decode("utf-8", "replace").strip()
+    except OSError:
+        return None

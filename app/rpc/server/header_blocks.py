@@ -24,7 +24,7 @@ KEPT_BLOCKS = 8
 KEPT_BLOCK_BYTES = 64
 """A larger one is read each time: or what is kept of a connection would be what its client chooses."""
 BYTES_PER_CREDIT = 128
-FIELDS_PER_CREDIT = 8
+FIELDS_PER_CREDIT = 6
 RESIZED_PER_CREDIT = 16
 """What a block costs beside its frame, as 2 to 5 us are taken for a field and 0.2 us for a byte: a thousand frames of
 large blocks took two seconds. The last is of bytes, too, where a block begins with a change of the table's size, of
