@@ -99,9 +99,10 @@ def _part(name: str, head: str = "", value: str = "v") -> bytes:
         (b"--XX\r\n" + b"X: y\r\n" * 2_000 + b"\r\nv\r\n", "", "heads"),
         (b"--XX\r\n" + b"X: y\n" * 2_000, "", "heads"),
         (b"a" * 9_000 + _part("a"), "", "begin"),
+        (b"\r\n" * 9_000 + _part("a"), "", "begin"),
         (_part("a"), "; x=y" * 60, "Content-Type"),
     ],
-    ids=["parts", "attributes", "headers", "no end", "before", "type"],
+    ids=["parts", "attributes", "headers", "no end", "before", "blank lines", "type"],
 )
 def test_a_multipart_form_that_takes_long_to_read_is_refused(body: bytes, content_type: str, words: str) -> None:
     """They held the interpreter for 6 to 230 ms."""
