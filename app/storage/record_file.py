@@ -327,4 +327,9 @@ def _record(
         raise CodecError("its value is no object")
     check_record(key, stored)
     changed_ms = None if here_ms is None else here_ms - offset_ms
-    return Record(key, Version.from_text(version), Version.from_text(changed), stored, wall_ms, changed_ms)
+    record = Record(key, Version.from_text(version), Version.from_text(changed), stored, wall_ms, changed_ms)
+    if record.changed > record.version:
+        raise CodecError("its version is below that of its change")
+    if not record.version.has_room():
+        raise CodecError(f"its version leaves no room for later ones: {version[:80]}")
+    return record

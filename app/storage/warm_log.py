@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -135,6 +136,9 @@ class WarmStore:
             return [], 0
         try:
             with closing(sqlite3.connect(self._path)) as connection:
+                connection.text_factory = partial(
+                    str, encoding="utf-8", errors="surrogateescape"
+                )  # such a key is left out
                 alive = connection.execute("SELECT at_ms FROM alive").fetchone()
                 at = "at_ms" if _has_times(connection) else "NULL"
                 rows = connection.execute(f"SELECT key, body, {at} FROM datum").fetchall()
@@ -368,9 +372,11 @@ def decode_aged(codec: InstanceListCodec, key: str, body: Any, age_ms: int, now_
     Below 0 the clock went back, and when the clients said what is in it is not known: all that others say is later.
 
     Raises:
-        CodecError: names the field that is wrong.
+        CodecError: a field is wrong, it is only a part of a list, or its version has no successors.
     """
     datum = codec.decode(key, body, now_ms - max(age_ms, 0))
+    if datum.base is not None or not datum.version.has_room():
+        raise CodecError("it is no whole list, or its version leaves no room for later ones")
     if age_ms >= 0:
         return datum
     for one in datum.value.stored.values():

@@ -40,6 +40,10 @@ class Version:
             return False
         return self.counter >= other.counter if self.epoch == other.epoch else self.epoch > other.epoch
 
+    def has_room(self) -> bool:
+        """Whether it has successors that every member can read (R10)."""
+        return max(self.epoch, self.counter) <= ACCEPTED_MAX
+
     def to_text(self) -> str:
         """The wire form."""
         return f"{self.epoch}.{self.counter}.{self.writer}"
@@ -79,6 +83,8 @@ class Version:
 
 VERSION_NUMBER_MAX = 2**53
 """The highest epoch and counter (R10): far above all that members ever count to."""
+ACCEPTED_MAX = VERSION_NUMBER_MAX - 2**32
+"""The highest epoch and counter that are accepted at all, so that each has successors that every member can read."""
 VERSION_DIGITS_MAX = len(str(VERSION_NUMBER_MAX))
 WRITER_CHARS_MAX = 200
 NO_VERSION = Version(0, 0, "")

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from distro.model.errors import CodecError
 from distro.model.ports import Components
-from distro.model.types import NO_VERSION, VERSION_NUMBER_MAX, Datum, Version
+from distro.model.types import ACCEPTED_MAX, NO_VERSION, Datum, Version
 
 HEAD_ROOM = 2**20
 """How far the epoch and the counter of a version that a peer sends may be above all known here.
@@ -14,8 +14,6 @@ much: it may be the claim of a version that was just within this bound at that m
 """
 ASKED_HEAD_ROOM = 2**28
 """The same for versions that this member asked for, in a load or a query: it may have missed much, or know nothing."""
-ACCEPTED_MAX = VERSION_NUMBER_MAX - 2**32
-"""The highest epoch and counter that are accepted at all, so that each has successors that every member can read."""
 
 
 class NotGivenError(CodecError):

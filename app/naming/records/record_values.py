@@ -28,6 +28,8 @@ from app.naming.records.user_records import check_users_record
 from app.naming.registry.operations import clamp_weight
 
 NAMESPACE_TEXT_CHARS_MAX = 65_536
+LEVELS_MAX = 16
+"""Of objects and lists in a value: a description has four. JSON of some hundred levels can be read, but not written."""
 
 
 def check_record(key: str, value: Mapping[str, Any] | None) -> None:
@@ -36,6 +38,8 @@ def check_record(key: str, value: Mapping[str, Any] | None) -> None:
     Raises:
         InvalidParam: the key is of no kind of record, or the value does not fit its kind.
     """
+    if _is_deeper(value, LEVELS_MAX):
+        raise InvalidParam(f"the value of a record should have at most {LEVELS_MAX} levels of objects and lists")
     match parse_record_key(key):
         case ServiceMetaKey(namespace, name):
             check_namespace(namespace)
@@ -68,6 +72,14 @@ def check_record(key: str, value: Mapping[str, Any] | None) -> None:
                     fields.required(name, NAMESPACE_TEXT_CHARS_MAX)
         case None:
             raise InvalidParam(f"not the key of a durable record: {key[:200]!r}")
+
+
+def _is_deeper(value: object, levels: int) -> bool:
+    """Whether a value of JSON has more levels of objects and lists, fields that no kind of record has included."""
+    if not isinstance(value, Mapping | list):
+        return False
+    inner = value.values() if isinstance(value, Mapping) else value
+    return levels == 0 or any(_is_deeper(one, levels - 1) for one in inner)
 
 
 def without_secrets(key: str, value: Mapping[str, Any] | None) -> Mapping[str, Any] | None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from threading import local
 
 from app.naming.model.contents import record_content
-from app.naming.model.nacos_errors import StorageError
+from app.naming.model.nacos_errors import NacosError, StorageError
 from app.naming.records.record import Record, RecordDisk, Value
 from app.naming.records.record_keys import NAMESPACE_PREFIX, record_tag
 from app.naming.records.write_order import GroupCommit, WriteTurns
@@ -294,7 +294,7 @@ class Records:
             with self._kept(found):
                 for record in found:
                     self._on_change(record)
-        except StorageError as error:
+        except NacosError as error:
             raise CodecError(error.text) from error
 
     def _stored(self, key: str) -> Record | None:

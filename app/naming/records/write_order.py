@@ -30,12 +30,21 @@ class WriteTurns:
         self._lock = Lock()
         self._queues: dict[str, deque[_Turn]] = {}
         """By name: the turn that has it, and behind it those that wait."""
+        self._threads: set[int] = set()
+        """The threads that have a turn, or wait for one."""
 
     @contextmanager
     def at(self, names: Iterable[str]) -> Iterator[None]:
-        """Wait until all earlier turns at these names have ended; later ones wait for the end of the body."""
+        """Wait until all earlier turns at these names have ended; later ones wait for the end of the body.
+
+        Raises:
+            RuntimeError: this thread has a turn, and could wait for itself.
+        """
         turn = _Turn(frozenset(names))
         with self._lock:
+            if get_ident() in self._threads:
+                raise RuntimeError("what follows from a durable write must write no record: it would wait for itself")
+            self._threads.add(get_ident())
             for name in turn.names:
                 queue = self._queues.setdefault(name, deque())
                 turn.ahead += bool(queue)
@@ -50,6 +59,7 @@ class WriteTurns:
 
     def _end(self, turn: _Turn) -> None:
         with self._lock:
+            self._threads.discard(get_ident())
             for name in turn.names:
                 queue = self._queues[name]
                 queue.popleft()
@@ -67,16 +77,18 @@ class _Write:
     records: list[Record]
     check: Callable[[], None]
     is_tried: bool = False
+    is_written: bool = False
     error: Exception | None = None
     is_first: Event = field(default_factory=Event)
 
     def may_go(self) -> bool:
-        """Whether it may still be done, by its check."""
+        """Whether it may still be done, by its check: another thread's, whose errors are its own."""
         try:
             self.check()
         except Exception as error:
-            self.error = error  # its own thread raises it
-        return self.error is None
+            self.error = error
+            return False
+        return True
 
 
 class GroupCommit:
@@ -93,8 +105,6 @@ class GroupCommit:
         self._offset_ms = offset_ms
         self._lock = Lock()
         self._line: deque[_Write] = deque()
-        self._first: int | None = None
-        """The thread whose write is first in line."""
 
     @contextmanager
     def written(self, records: list[Record], check: Callable[[], None]) -> Iterator[None]:
@@ -111,8 +121,8 @@ class GroupCommit:
         with self._first_in_line(write):
             if not write.is_tried:
                 self._try_line()
-            if write.error is not None:
-                raise write.error
+            if not write.is_written:
+                raise write.error or StorageError("the write was broken off, as the thread that did it ended")
             yield
 
     @contextmanager
@@ -128,18 +138,14 @@ class GroupCommit:
 
     @contextmanager
     def _first_in_line(self, write: _Write) -> Iterator[None]:
-        if self._first == get_ident():
-            raise RuntimeError("what follows from a durable write must write no record: it would wait for itself")
         with self._lock:
             self._line.append(write)
             waits = len(self._line) > 1
         if waits:
             write.is_first.wait()
-        self._first = get_ident()
         try:
             yield
         finally:
-            self._first = None
             with self._lock:
                 self._line.popleft()
                 following = self._line[0] if self._line else None
@@ -167,6 +173,9 @@ class GroupCommit:
                 return
             for one in group:
                 one.error = error
+            return
+        for one in group:
+            one.is_written = True
 
 
 def _in_this_context(check: Callable[[], None]) -> Callable[[], None]:

@@ -130,7 +130,7 @@ def merge(ours: InstanceList, theirs: InstanceList, version: Version) -> Instanc
             stored[key] = one
         elif not (is_removed_by(one, found) or _is_in_doubt(one, found)):
             del tombstones[key]
-            stored[key] = one if one.client_version > found.version else _as_of(one, version)
+            stored[key] = one if one.client_version >= found.version else _as_of(one, version)
         elif one.client_version > found.version:
             tombstones[key] = Tombstone(version, found.at_ms, found.keep_ms)
     return InstanceList(stored, tombstones)

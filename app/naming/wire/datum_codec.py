@@ -374,6 +374,8 @@ def _decode_at(fields: Any, namespace: str, full_name: str, version: Version, no
     except InvalidParam as error:
         raise CodecError(error.text) from error
     client_version = Version.from_text(fields["said"]) if "said" in fields else version
+    if client_version > version:
+        raise CodecError("field 'said' of an instance is above its 'version'")
     beat_ms = now_ms - min(max(read.integer("beatAge", 0), 0), AGE_MS_MAX)
     confirmed_ms = beat_ms if read.flag("heard", False) else NEVER_MS
     changed_ms = now_ms - min(max(read.integer("saidAge", now_ms - beat_ms), 0), AGE_MS_MAX)

@@ -269,6 +269,9 @@ class TestDamaged:
             5,
             None,
             *map(zlib.compress, (b"[]", b'"version"', b"5", b"null")),
+            b'{"claimed":"1.1.a:1~1","version":"2.0.b:1~1","digest":"0123456789abcdef"}',
+            b'{"since":0,"version":"1.1.a:1~1","changed":[]}',
+            b'{"value":{"instanceList":[]},"version":"1.%d.a:1~1"}' % (2**53 - 1),
         ],
     )
     def test_one_list_that_cannot_be_read_is_left_out_alone(
@@ -285,6 +288,16 @@ class TestDamaged:
         with caplog.at_level(logging.WARNING):
             assert ips(second.load()) == [{"10.0.0.0"}, {"10.0.0.2"}]
         assert "is left out" in caplog.text
+        assert second.store.unread == 1
+
+    def test_one_key_that_is_no_text_is_left_out_alone(self, tmp_path: Path, first: Run) -> None:
+        first.store.close(first.now_ms)
+        with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection:
+            key = datum_key("public", SERVICES[1])
+            connection.execute("UPDATE datum SET key = CAST(x'ff61' AS TEXT) WHERE key = ?", (key,))
+            connection.commit()
+        second = Run(tmp_path, first.wall_ms)
+        assert ips(second.load()) == [{"10.0.0.0"}, {"10.0.0.2"}]
         assert second.store.unread == 1
 
     def test_a_folder_in_which_nothing_can_be_renamed(

@@ -3,9 +3,8 @@
 import pytest
 
 from distro.model.errors import CodecError
-from distro.model.types import Datum, Version
+from distro.model.types import ACCEPTED_MAX, Datum, Version
 from distro.receive.version_check import (
-    ACCEPTED_MAX,
     ASKED_HEAD_ROOM,
     HEAD_ROOM,
     NotGivenError,

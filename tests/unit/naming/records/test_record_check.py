@@ -91,6 +91,7 @@ def test_what_is_acknowledged_is_taken_by_members_and_read_at_a_start(tmp_path: 
         (namespace_key("a b"), None),
         (namespace_key("dev"), {"name": 1, "description": ""}),
         (namespace_key("dev"), {"name": "\ud800", "description": ""}),
+        (namespace_key("dev"), {"name": "", "description": "", "x": orjson.loads("[" * 300 + "]" * 300)}),
         ("rollcall.other.", {}),
     ],
 )

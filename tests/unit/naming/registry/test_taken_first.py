@@ -122,15 +122,11 @@ def test_a_record_is_changed_from_the_value_that_the_write_before_it_left() -> N
     """Neither of two writes at once is lost, and each has its own version."""
     records = Records(ME, MemoryDisk(), lambda: 0, lambda: 0, lambda _record: None)
     records.put_all({"k": lambda _: {"count": 0}})
-    turns = records._turns
-    inner = turns._lock
 
     def add_one() -> None:
-        turns._lock = inner
         records.put_all({"k": lambda value: {"count": (value or {})["count"] + 1}})
-        turns._lock = lock  # type: ignore[assignment]
 
-    lock = first(turns, add_one)
+    lock = first(records._turns, add_one)
     records.put_all({"k": lambda value: {"count": (value or {})["count"] + 1}})
     assert lock.was_taken
     assert records.value("k") == {"count": 2}

@@ -183,6 +183,12 @@ def test_the_fields_of_an_instance_and_its_ages() -> None:
     assert stored.changed_ms == NOW_MS - 700
 
 
+@pytest.mark.parametrize("said", [VERSION.next(VERSION.writer), Version(2**53, 0, "a:1~1")])
+def test_a_word_of_a_client_is_no_later_than_its_instance(said: Version) -> None:
+    with pytest.raises(CodecError, match="'said'"):
+        decode({"said": said.to_text()})
+
+
 @pytest.mark.parametrize(
     ("fields", "beat_age_ms", "said_age_ms"),
     [
