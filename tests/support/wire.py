@@ -116,6 +116,7 @@ class FakeServer:
     shapes: RequestMemo[Request] = field(default_factory=lambda: RequestMemo(lambda _request: None))
     turns: deque[Callable[[], None]] = field(default_factory=deque)
     """The functions to call in the loop's next turn."""
+    resting: int = 0
 
     def opened(self, connection: HttpConnection) -> bytes | None:
         if self.full:

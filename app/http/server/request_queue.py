@@ -16,6 +16,8 @@ from app.http.server.varied_requests import find_varied, note_varied
 PIPELINED_MAX = 64
 TURN_WORK = 1_024
 """For one connection in one turn of the loop, about a millisecond: it may send as fast as it can, and others wait."""
+TURN_WORK_OF_ALL, TURN_WORK_MIN = 8 * TURN_WORK, 64
+"""The same for all connections that have more than fits into a turn, and the least of one: others wait for them all."""
 REQUEST_WORK = 16
 FEED_BYTES = 4_096
 """Parsed in one step: it may be 200 requests, and when there are too many the rest is left as it is."""
@@ -33,6 +35,9 @@ class Turns(Bounds, Protocol):
     """The requests that came before to the byte."""
     shapes: RequestMemo[Request]
     """The shapes of requests that come with other metadata. A request may equal a shape: they are kept apart."""
+
+    resting: int
+    """Connections of which received bytes wait for the loop's next turn."""
 
     def soon(self, function: Callable[[], None]) -> object:
         """Have a function called in the loop's next turn."""
@@ -125,6 +130,7 @@ class RequestQueue:
             if self.pending:
                 self.rest()
             return
+        reader.work = self._work_begun()
         self._left = memoryview(data)
         self._going_on = True
         try:
@@ -184,7 +190,7 @@ class RequestQueue:
         if self._going_on:
             return  # a request of those below was answered at once, though not by ``answer`` itself
         pending, reader, self._going_on = self.pending, self.reader, True
-        reader.work = 0
+        reader.work = self._work_begun()
         try:
             while pending and not self.busy and not self.blocked and reader.work < TURN_WORK:
                 reader.work += REQUEST_WORK
@@ -204,6 +210,11 @@ class RequestQueue:
         else:
             self._answerer.flush()
 
+    def _work_begun(self) -> int:
+        """Return where the count of a turn's work begins: above 0 while many connections share the turn."""
+        share = TURN_WORK_OF_ALL // (self._server.resting or 1)
+        return 0 if share >= TURN_WORK else TURN_WORK - max(share, TURN_WORK_MIN)
+
     def _feed_left(self) -> None:
         """Parse received bytes, as far as this turn reaches."""
         reader = self.reader
@@ -220,11 +231,13 @@ class RequestQueue:
         """Go on in the loop's next turn, unless something else is waited for anyway."""
         if not (self.busy or self.blocked or self._resting):
             self._resting = True
+            self._server.resting += 1
             self.pause_reading()
             self._server.soon(self._on_turn)
 
     def _on_turn(self) -> None:
         self._resting = False
+        self._server.resting -= 1
         if self._closed:
             return
         if self._lingers and not self._transport.is_closing():

@@ -135,6 +135,7 @@ class HttpServer:
         self._parsed = ParseMemo()
         self.repeated = RequestMemo(lambda request: repeatable(request, self._hot))
         self.shapes = RequestMemo(lambda request: repeatable(request, self._hot))
+        self.resting = 0
         self._limits_writes = bool(services.addresses.writes_per_s)
         settings = services.settings
         self._context_path = settings.context_path

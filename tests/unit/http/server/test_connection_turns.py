@@ -47,6 +47,35 @@ def test_thousands_of_requests_at_once_leave_turns_to_others(wire: Wire) -> None
     assert wire.transport.reading
 
 
+def test_many_connections_share_a_turn() -> None:
+    """Forty of them had 64 requests each answered before anybody else had a turn."""
+    server = FakeServer()
+    wires = [Wire(server) for _ in range(40)]
+    for wire in wires:
+        arrive(wire, many())
+    assert server.resting == 40
+    while len(server.turns) == 40:
+        before = len(server.asked)
+        for _ in range(40):
+            server.turns.popleft()()
+        assert len(server.asked) - before <= 10 * TURN_WORK // REQUEST_WORK
+    while server.turns:
+        server.turns.popleft()()
+    assert [wire.bodies() for wire in wires] == [[b"/%05d" % number for number in range(MANY)]] * 40
+    assert server.resting == 0
+
+
+def test_connections_that_end_leave_the_turn_to_others() -> None:
+    server = FakeServer()
+    wires = [Wire(server) for _ in range(3)]
+    for wire in wires:
+        arrive(wire, many())
+        wire.connection.connection_lost(None)
+    while server.turns:
+        server.turns.popleft()()
+    assert server.resting == 0
+
+
 def test_requests_in_a_small_piece_leave_turns_too(wire: Wire) -> None:
     count = FEED_BYTES // len(SHORT % 0)
     arrive(wire, b"".join(SHORT % number for number in range(count)))
