@@ -41,8 +41,8 @@ class Version:
         return self.counter >= other.counter if self.epoch == other.epoch else self.epoch > other.epoch
 
     def has_room(self) -> bool:
-        """Whether it has successors that every member can read (R10)."""
-        return max(self.epoch, self.counter) <= ACCEPTED_MAX
+        """Whether a member that starts with it can go on from it: the others take it, and what it gives next (R10)."""
+        return self.epoch <= KEPT_EPOCH_MAX and self.counter <= ACCEPTED_MAX
 
     def to_text(self) -> str:
         """The wire form."""
@@ -85,6 +85,9 @@ VERSION_NUMBER_MAX = 2**53
 """The highest epoch and counter (R10): far above all that members ever count to."""
 ACCEPTED_MAX = VERSION_NUMBER_MAX - 2**32
 """The highest epoch and counter that are accepted at all, so that each has successors that every member can read."""
+KEPT_EPOCH_MAX = 2**36
+"""The highest epoch that a start takes from a file: a claim adds one. Above it nobody would follow within half an hour, as
+each fetch brings a member that knows low epochs alone at most 2^28 nearer."""
 VERSION_DIGITS_MAX = len(str(VERSION_NUMBER_MAX))
 WRITER_CHARS_MAX = 200
 NO_VERSION = Version(0, 0, "")

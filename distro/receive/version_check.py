@@ -63,7 +63,7 @@ class VersionCheck:
         Raises:
             NotGivenError: the writer is this run, which never gave this version.
             OthersWordError: the writer is a run that answers this member, and is not the sender.
-            CodecError: the writer is no member, or a number is too high.
+            CodecError: the writer is no member, and the datum is not claimed; or a number is too high.
         """
         version, writer = datum.version, datum.version.writer
         if version == NO_VERSION:  # from real Nacos, which has none (R8)
@@ -75,7 +75,7 @@ class VersionCheck:
             stored = store.version(datum.key)
             if version > (stored if stored is not None else store.highest_own()):
                 raise NotGivenError(f"field 'version' is of this run, which did not give it: {version.to_text()}")
-        elif not self._is_known_writer(writer):
+        elif not (is_claimed or self._is_known_writer(writer)):  # what is claimed is this run's from then on
             raise CodecError(f"field 'version' is of no member: {version.to_text()}")
         elif not (is_of_sender or loading or is_claimed) and self._answers_itself(writer):
             stored = store.version(datum.key)

@@ -166,6 +166,7 @@ class TestDamaged:
             ("version", "0.1.a:1~1"),
             ("version", f"1.{2**53 - 1}.a:1~1"),
             ("version", f"{2**53 - 1}.1.a:1~1"),
+            ("version", "1000000000000000.1.a:1~1"),
             ("version", b"1.1.a:1~1"),
             ("changed", ""),
             ("changed", "1.2.a:1~1"),

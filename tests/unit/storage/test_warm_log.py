@@ -272,6 +272,7 @@ class TestDamaged:
             b'{"claimed":"1.1.a:1~1","version":"2.0.b:1~1","digest":"0123456789abcdef"}',
             b'{"since":0,"version":"1.1.a:1~1","changed":[]}',
             b'{"value":{"instanceList":[]},"version":"1.%d.a:1~1"}' % (2**53 - 1),
+            b'{"value":{"instanceList":[]},"version":"1000000000000000.1.a:1~1"}',
         ],
     )
     def test_one_list_that_cannot_be_read_is_left_out_alone(

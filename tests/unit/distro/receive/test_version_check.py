@@ -34,6 +34,15 @@ class Checked:
         return True
 
 
+def test_what_a_member_wrote_that_left_is_taken_by_the_owner_alone_who_claims_it() -> None:
+    checked = Checked()
+    checked.versions = VersionCheck(ME, {"t": component(checked.store)}, lambda _: False, lambda _: False)
+    assert checked.is_taken(2, 1, fetched=True, is_claimed=True)
+    for how in ({}, {"fetched": True}, {"loading": True}):
+        assert not checked.is_taken(2, 1, **how)
+    assert not checked.is_taken(2**53, 1, fetched=True, is_claimed=True)
+
+
 @pytest.fixture
 def checked() -> Checked:
     return Checked()
