@@ -86,8 +86,8 @@ VERSION_NUMBER_MAX = 2**53
 ACCEPTED_MAX = VERSION_NUMBER_MAX - 2**32
 """The highest epoch and counter that are accepted at all, so that each has successors that every member can read."""
 KEPT_EPOCH_MAX = 2**36
-"""The highest epoch that a start takes from a file: a claim adds one. Above it nobody would follow within half an hour, as
-each fetch brings a member that knows low epochs alone at most 2^28 nearer."""
+"""The highest epoch that a start takes from a file: a claim adds one. Above it nobody would follow within half an hour,
+as each fetch brings a member that knows low epochs alone at most 2^28 nearer."""
 VERSION_DIGITS_MAX = len(str(VERSION_NUMBER_MAX))
 WRITER_CHARS_MAX = 200
 NO_VERSION = Version(0, 0, "")
