@@ -107,6 +107,7 @@ class HttpServer:
         "listening",
         "now_s",
         "repeated",
+        "resting",
         "sends",
         "shapes",
         "soon",
