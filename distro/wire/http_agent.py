@@ -42,6 +42,17 @@ Who is asked need not be known for a member of this release: a former one gives 
 PAGES_QUERY = "pages=true"
 
 
+def keys_body(keys: Sequence[str]) -> bytes:
+    """The body that asks for datums by key. Wire: ``{"keys": "k1,k2"}``, as in Nacos, which splits it at the commas.
+
+    Where a key has a comma itself, ``listed`` has them as an array besides, for members of our own kind.
+    """
+    body: dict[str, object] = {"keys": ",".join(keys)}
+    if any("," in key for key in keys):
+        body["listed"] = list(keys)
+    return orjson.dumps(body)
+
+
 class DistroHttpAgent:
     """DistroTransportAgent of one resource type. Thread-safe; connections to each peer are kept.
 
@@ -147,7 +158,7 @@ class DistroHttpAgent:
 
     def query(self, peer: str, keys: tuple[str, ...], timeout_ms: int) -> list[Datum]:
         """Return the peer's datums of these keys. Wire: GET with a body, as in Nacos."""
-        body = orjson.dumps({"keys": ",".join(keys)})
+        body = keys_body(keys)
         return self._datums(peer, self._call("GET", peer, "/distro/datum", timeout_ms, body, plain=True))
 
     def load(self, peer: str, timeout_ms: int) -> list[Datum] | Mapping[str, Version] | None:
@@ -169,7 +180,7 @@ class DistroHttpAgent:
 
     def page(self, peer: str, keys: Sequence[str], timeout_ms: int) -> Page:
         """Return the peer's datums of the first of these keys, which are of this type."""
-        body = orjson.dumps({"keys": ",".join(keys)})
+        body = keys_body(keys)
         answer = self._call("GET", peer, f"/distro/datum?{PAGES_QUERY}", timeout_ms, body, plain=True)
         made_ms = self._sent_ms(peer, answer.headers.get(CLOCK_HEADER))
         try:

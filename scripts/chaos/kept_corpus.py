@@ -214,7 +214,8 @@ class Corpus:
         fields = {"serviceName": f"s{self._rng.randrange(20)}", "clusterName": self._name("c"), "namespaceId": "public"}
         fields |= {"checkPort": self._rng.choice(PORTS), "useInstancePort4Check": self._rng.choice(FLAGS)}
         fields |= {"healthChecker": self._rng.choice(CHECKERS), "metadata": self._metadata()}
-        return self._call("PUT", "/v1/ns/cluster", fields)
+        # The service of an instance that is not kept gets a description with it.
+        return self._call("PUT", "/v1/ns/cluster", fields, key=_service_key(fields), is_set=None)
 
     def _health(self) -> KeyInput:
         fields = self._address() | {"healthy": self._rng.choice(FLAGS)}

@@ -1,6 +1,7 @@
 """Acknowledged means kept (R18): every way in, a restart of all, and data folders with records that nobody takes."""
 
 import contextlib
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -115,3 +116,31 @@ def test_members_keep_what_they_acknowledge_of_any_input(tmp_path: Path, seed: i
     run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
     assert run.returncode == 0, run.stdout[-6_000:] + run.stderr[-2_000:]
     assert "| restarts of all members | 2 |" in run.stdout
+
+
+def test_a_member_that_was_away_gets_what_came_meanwhile_in_a_namespace_with_a_comma(
+    make_cluster: StartCluster,
+) -> None:
+    """Members ask each other for keys by a text with commas between them, as Nacos does."""
+    cluster = make_cluster(3, FAST)
+    cluster.start()
+    away, *others = cluster.members
+    away.stop()
+    services = [f"s{number}" for number in range(6)]
+    for number, service in enumerate(services):
+        for ip, ephemeral in (("10.0.0.1", "true"), ("10.0.0.2", "false")):
+            asked = {"serviceName": service, "ip": ip, "port": "80", "namespaceId": "a,b", "ephemeral": ephemeral}
+            assert others[number % 2].client.call("POST", PATHS[0], **asked).body == OK
+
+    def listed(service: str) -> set[str]:
+        answer = away.client.call("GET", "/v1/ns/instance/list", serviceName=service, namespaceId="a,b")
+        return {one["ip"] for one in answer.json()["hosts"]}
+
+    for is_empty in (False, True):
+        if is_empty:
+            away.stop()
+            shutil.rmtree(away.data)
+        away.start()
+        away.wait_ready()
+        for service in services:
+            eventually(lambda service=service: listed(service) == {"10.0.0.1", "10.0.0.2"})  # type: ignore[misc]

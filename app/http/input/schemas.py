@@ -378,6 +378,7 @@ class KeysSchema(_Schema):
     """The body of GET ``/distro/datum``."""
 
     keys = fields.String(**filled("keys"))
+    listed = fields.List(fields.String())
 
 
 class MemberSchema(Schema):

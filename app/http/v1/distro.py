@@ -129,12 +129,14 @@ def put_beats(call: Call, services: Services) -> Answer:
 def get_datum(call: Call, services: Services) -> Answer:
     """The datums of the keys in the body; keys without one are left out. Shape of the body: ``{"keys": "k1,k2"}``.
 
+    Where a key has a comma, the body has the keys as an array besides: ``listed``.
     A Rollcall member that asks with ``pages=true`` gets the first of them, as many as a page holds.
     """
     body = json_text.loads_body(call.body, of_member=True)
     if not isinstance(body, dict):
         raise InvalidParam("the body should be a JSON object with 'keys'")
-    keys = [key for key in load(_KEYS, body)["keys"].split(",") if key]
+    asked = load(_KEYS, body)
+    keys = asked.get("listed") or [key for key in asked["keys"].split(",") if key]
     answer = services.replication.page if _asks_for_pages(call) else services.replication.datums
     return _datums(*answer(keys, call.headers, call.remote_ip))
 

@@ -34,7 +34,7 @@ from distro.model.types import (
 from distro.verify.comparison import Comparison
 from distro.wire.codec import decode_frame, decode_received, encode_frame, gunzip_if_gzip, gzip_body
 from distro.wire.deadlines import CLOCK_HEADER
-from distro.wire.http_agent import GZIP_FROM_BYTES, MEMBER_HEADER
+from distro.wire.http_agent import GZIP_FROM_BYTES, MEMBER_HEADER, keys_body
 
 if TYPE_CHECKING:
     from app.simulation.member.member import SimMember
@@ -261,7 +261,7 @@ class CallAgent:
             member.mailbox.put(lambda one, now_ms: one.on_query_done(action, outcome, versions, now_ms))
             done()
 
-        self._call(action, "GET", DATUM, _keys(action.keys), end)
+        self._call(action, "GET", DATUM, keys_body(action.keys), end)
 
     def refresh(self, peer: str, keys: tuple[str, ...], timeout_ms: int, done: Callable[[bool], None]) -> None:
         """As ``NodeReplication.refresh``: fetch what a peer has just written; ``done`` gets whether it came."""
@@ -281,7 +281,7 @@ class CallAgent:
 
             member.store(resource_type, receive)
 
-        self.call(peer, "GET", DATUM, _keys(keys), timeout_ms, end)
+        self.call(peer, "GET", DATUM, keys_body(keys), timeout_ms, end)
 
     def _load(self, action: Load, done: Done) -> None:
         member = self._member
@@ -344,10 +344,6 @@ def outcome_of(reply: Reply) -> tuple[Outcome, bytes]:
     if reply.status == 503:
         return Outcome.FAILED, _UNAVAILABLE
     return Outcome.REJECTED if 400 <= reply.status < 500 or reply.status == 501 else Outcome.FAILED, b""
-
-
-def _keys(keys: tuple[str, ...]) -> bytes:
-    return orjson.dumps({"keys": ",".join(keys)})
 
 
 def _received(outcome: Outcome, answer: bytes) -> Received:
