@@ -194,11 +194,15 @@ class MemberList:
         for peer in self._peers.values():
             peer.next_report_ms = now_ms
 
-    def on_report_done(self, address: str, outcome: Outcome, answer: PeerReport | None, now_ms: int) -> None:
-        """Note how a report of this node ended; ``answer`` is the peer's description of itself."""
+    def on_report_done(self, address: str, outcome: Outcome, answer: PeerReport | None, now_ms: int) -> bool:
+        """Note how a report of this node ended; ``answer`` is the peer's description of itself.
+
+        Return whether the peer answers again after reports that failed.
+        """
         peer = self._peers.get(address)
         if peer is None:
-            return
+            return False
+        failures = peer.failures
         peer.reporting_until_ms = 0
         if outcome in (Outcome.DELIVERED, Outcome.REJECTED):
             peer.unlisting = outcome is Outcome.REJECTED
@@ -215,6 +219,7 @@ class MemberList:
             self._on_failure(peer, outcome, now_ms)
         self._count_round(address, outcome, now_ms)
         self._update_view(now_ms)
+        return failures > peer.failures
 
     def on_report(self, report: PeerReport, now_ms: int) -> bool:
         """Take a peer's report; return False if the peer is not listed."""

@@ -215,7 +215,9 @@ class DistroProtocol:
     def on_report_done(self, peer: str, outcome: Outcome, answer: PeerReport | None, now_ms: int) -> None:
         """Note how a report of this node ended; ``answer`` is the peer's description of itself."""
         self._reporting.discard(peer)
-        self.members.on_report_done(peer, outcome, answer, now_ms)
+        answers_again = self.members.on_report_done(peer, outcome, answer, now_ms)
+        if answers_again and (queue := self._queues.get(peer)) is not None and queue.reachable:
+            queue.on_answering(now_ms)
         if answer is not None:
             self._pull(answer)
         self._follow_members(now_ms)

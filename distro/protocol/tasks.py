@@ -102,9 +102,10 @@ class DelayTasks:
         self._not_before_ms = 0
         return count
 
-    def resume(self) -> None:
-        """End the wait after a failed send."""
+    def resume(self, now_ms: int) -> None:
+        """End the wait after a failed send, and that of its keys."""
         self._not_before_ms = 0
+        self._again = {key: min(due_ms, now_ms) for key, due_ms in self._again.items()}
 
 
 class BackOff:
@@ -274,8 +275,14 @@ class PeerQueue:
         self.reachable = True
         self.verify_back_offs.clear()
         self.verify_due_ms = now_ms
-        self.tasks.resume()
+        self.tasks.resume(now_ms)
         self.back_off.succeeded()
+
+    def on_answering(self, now_ms: int) -> None:
+        """End all waits after failures (R16): the peer, which was reachable through others, answers again."""
+        self.tasks.resume(now_ms)
+        self.fetch_not_before_ms = min(self.fetch_not_before_ms, now_ms)
+        self.verify_again = dict.fromkeys(self.verify_again, now_ms)
 
     def on_unreachable(self) -> int:
         """Drop the keys to send and to fetch; return how many were to be sent."""

@@ -190,6 +190,23 @@ def test_failed_sends_are_repeated_with_back_off(pair: Engine) -> None:
     assert waits == [250, 500, 1_000, 2_000, 4_000, 5_000, 5_000]
 
 
+def test_what_failed_is_sent_at_once_when_the_peer_answers_again(pair: Engine) -> None:
+    """A peer that others still reach is never away: no round of its return sends what it lacks."""
+    key = pair.write(pair.service_of(SELF))
+    action = only(pair.tick())
+    for wait_ms in (250, 500, 1_000, 2_000):
+        pair.protocol.on_sync_done(action, Outcome.FAILED, Received(), pair.now_ms)
+        pair.protocol.on_report_done(B, Outcome.FAILED, None, pair.now_ms)
+        assert pair.protocol.members.is_reachable(B)
+        pair.now_ms += wait_ms
+        action = next(one for one in pair.protocol.tick(pair.now_ms)[0] if isinstance(one, SyncData))
+    pair.protocol.on_sync_done(action, Outcome.FAILED, Received(), pair.now_ms)
+    assert not [one for one in pair.protocol.tick(pair.now_ms)[0] if isinstance(one, SyncData)]
+    pair.hear(B)
+    sent_again = [one for one in pair.protocol.tick(pair.now_ms)[0] if isinstance(one, SyncData)]
+    assert [one.keys for one in sent_again] == [(key,)]
+
+
 def test_a_batch_that_is_rejected_goes_again_key_by_key(pair: Engine) -> None:
     """One bad key fails alone: the peer says that the request is wrong, not which part of it."""
     keys = {pair.write(f"DEFAULT_GROUP@@many{number}") for number in range(3)}

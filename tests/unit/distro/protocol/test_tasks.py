@@ -47,12 +47,13 @@ def test_keys_that_were_refused_together_leave_one_by_one() -> None:
     assert [tasks.pop_due(0, 10) for _ in range(3)] == [keys("a"), keys("b"), keys("c")]
 
 
-def test_a_peer_that_answers_again_ends_the_wait() -> None:
+def test_a_peer_that_answers_again_ends_the_wait_of_new_keys_and_of_those_that_failed() -> None:
     tasks = DelayTasks()
     tasks.add(*keys("a"), 0)
-    tasks.retry([], 5_000)
-    tasks.resume()
-    assert tasks.pop_due(1, 10) == keys("a")
+    tasks.retry(keys("b"), 5_000)
+    assert tasks.pop_due(1, 10) == []
+    tasks.resume(1)
+    assert tasks.pop_due(1, 10) == keys("b", "a")
 
 
 def test_back_off_doubles_to_its_bound_and_starts_over() -> None:
@@ -90,7 +91,7 @@ def test_after_the_end_of_a_wait_keys_are_due_from_the_beginning_of_time_on() ->
     tasks.add(*keys("a"), 0)
     assert tasks.next_due_ms() == 0
     tasks.retry([], 5_000)
-    tasks.resume()
+    tasks.resume(7)
     assert tasks.next_due_ms() == 0
 
 
