@@ -195,10 +195,7 @@ class MemberList:
             peer.next_report_ms = now_ms
 
     def on_report_done(self, address: str, outcome: Outcome, answer: PeerReport | None, now_ms: int) -> bool:
-        """Note how a report of this node ended; ``answer`` is the peer's description of itself.
-
-        Return whether the peer answers again after reports that failed.
-        """
+        """Note how a report ended; ``answer``: what the peer says of itself. Return whether it answers again now."""
         peer = self._peers.get(address)
         if peer is None:
             return False
