@@ -199,8 +199,7 @@ class MemberList:
         peer = self._peers.get(address)
         if peer is None:
             return False
-        failures = peer.failures
-        peer.reporting_until_ms = 0
+        failures, peer.reporting_until_ms = peer.failures, 0
         if outcome in (Outcome.DELIVERED, Outcome.REJECTED):
             peer.unlisting = outcome is Outcome.REJECTED
         if outcome is Outcome.DELIVERED and answer is not None:
@@ -390,8 +389,7 @@ class MemberList:
             view.add(self.self_address)
         new = tuple(sorted(view))
         if new != self.view:
-            self.view = new
-            self.view_since_ms = now_ms
+            self.view, self.view_since_ms = new, now_ms
 
     def _carries(self, address: str, peer: PeerState, now_ms: int) -> bool:
         """Whether an alive peer carries keys: no rejoin delay runs, and somebody can call it (R12)."""
