@@ -12,19 +12,16 @@ answered, and for the large one, which may be refused while there is no room.
 
 import argparse
 import collections
-import http.client
 import json
 import tempfile
 import time
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import quote
 
-from scripts.chaos.unread_answers import ATTACKS, ClusteredFleet, attacked
+from scripts.chaos.unread_answers import ATTACKS, ClusteredFleet, attacked, status_of
 from scripts.support.arguments import add_rollcall, names_of
 from scripts.support.bulk_register import register_all
-from scripts.support.member_processes import CONTEXT_PATH, MemberProcess
+from scripts.support.member_processes import MemberProcess
 from scripts.support.process_memory import forget_peak, peak_mb, rss_mb
 
 ASK_EACH_S = 0.1
@@ -46,15 +43,6 @@ class Beside:
         self.short[status_of(address, SHORT.name(1))] += 1
         self.slowest_ms = max(self.slowest_ms, (time.perf_counter() - begun_s) * 1_000)
         self.large[status_of(address, large)] += 1
-
-
-def status_of(address: str, service: str) -> int:
-    """The status of the answer to a list query, which is read whole."""
-    with closing(http.client.HTTPConnection(address, timeout=TIMEOUT_S)) as connection:
-        connection.request("GET", f"{CONTEXT_PATH}/v1/ns/instance/list?serviceName={quote(service)}")
-        answer = connection.getresponse()
-        answer.read()
-        return answer.status
 
 
 def measure(name: str, member: MemberProcess, options: argparse.Namespace) -> dict[str, object]:

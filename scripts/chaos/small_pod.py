@@ -15,16 +15,15 @@ import http.client
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from urllib.parse import urlencode
 
 from scripts.bench.hostile_cost import GRPC_OFFSET, INPUTS, send_at_once, send_wrong_logins
-from scripts.chaos.unread_answers import ATTACKS, ClusteredFleet, attacked
+from scripts.chaos.unread_answers import ATTACKS, ClusteredFleet, attacked, status_of
 from scripts.support.arguments import add_rollcall, names_of
 from scripts.support.bulk_register import register_all
-from scripts.support.member_processes import CONTEXT_PATH, MemberProcess, drill_folder
+from scripts.support.member_processes import MemberProcess, drill_folder
 from scripts.support.process_memory import forget_peak, peak_mb, rss_mb
 from scripts.support.secured_members import auth_settings, make_first_administrator
 from scripts.support.verdicts import Measured, table
@@ -107,15 +106,10 @@ class Pod:
 
     def _status_of(self, service: str) -> int:
         """The status of a list that is read whole; 0 without an answer."""
-        query = urlencode({"serviceName": service} | ({"accessToken": self._token} if self._token else {}))
-        with closing(http.client.HTTPConnection(self._member.address, timeout=TIMEOUT_S)) as connection:
-            try:
-                connection.request("GET", f"{CONTEXT_PATH}/v1/ns/instance/list?{query}")
-                answer = connection.getresponse()
-                answer.read()
-            except (OSError, http.client.HTTPException):
-                return 0
-            return answer.status
+        try:
+            return status_of(self._member.address, service, self._token)
+        except (OSError, http.client.HTTPException):
+            return 0
 
 
 @contextmanager

@@ -3,11 +3,12 @@
 Each attack returns the sockets that it has opened. As long as they are open, what the node answered waits.
 """
 
+import http.client
 import itertools
 import json
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from urllib.parse import urlencode
 
 from hpack import Encoder
@@ -22,6 +23,7 @@ from tests.support.http2_client import BIDI, END_HEADERS, END_STREAM, MAGIC, UNA
 CLUSTERS = 50
 """Clusters of the service: instance ``host`` is in cluster ``c<host modulo CLUSTERS>``."""
 TIMEOUT_S = 60.0
+READ_TIMEOUT_S = 30.0
 SMALL_RECEIVE_BYTES = 4_096
 NO_WINDOW = frame("SETTINGS", 0, 0, b"\0\4" + bytes(4))
 Attack = Callable[[str, str, int], list[socket.socket]]
@@ -141,3 +143,13 @@ def attacked(attack: Attack, address: str, service: str, connections: int) -> It
     finally:
         for one in opened:
             one.close()
+
+
+def status_of(address: str, service: str, token: str = "") -> int:
+    """The status of the answer to a list query, which is read whole. ``token``: a user's, where one is asked for."""
+    query = urlencode({"serviceName": service} | ({"accessToken": token} if token else {}))
+    with closing(http.client.HTTPConnection(address, timeout=READ_TIMEOUT_S)) as connection:
+        connection.request("GET", f"{CONTEXT_PATH}/v1/ns/instance/list?{query}")
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status

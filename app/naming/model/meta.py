@@ -17,7 +17,7 @@ STATUS_DIGITS_MAX = 9
 DEFAULT_PORT = 80
 TEXT_CHARS_MAX = 2_048
 USUAL_BYTES = 80
-"""Of names and of the JSON of metadata: so many are in the estimate of each instance (``INSTANCE_BYTES``)."""
+"""Bytes of names and of the JSON of metadata that the estimate of each instance (``INSTANCE_BYTES``) has already."""
 CONSUMER, PROVIDER = "CONSUMER.label.", "PROVIDER.label."
 
 

@@ -26,14 +26,14 @@ class Record:
     changed_wall_ms: int
     """When the value was set, by the wall clock of the member that set it: shown, and to forget old removals."""
     changed_ms: int | None = field(default=None, compare=False)
-    """That time by this member's monotonic clock; None where it is not known. It travels as an age."""
+    """The same time by this member's monotonic clock; None where it is not known. It travels as an age."""
 
     def is_later_than(self, other: "Record") -> bool:
-        """Whether this value was set after the other one (R14)."""
+        """Return whether this value was set after the other one (R14)."""
         return is_later_word(self.changed, self.changed_ms, other.changed, other.changed_ms)
 
     def covers(self, other: "Record") -> bool:
-        """Whether its change of the value is at least as late as the other record's (R3)."""
+        """Return whether its change of the value is at least as late as the other record's (R3)."""
         return self.changed >= other.changed and not other.is_later_than(self)
 
 

@@ -20,10 +20,10 @@ class _Turn:
 
 
 class WriteTurns:
-    """WriteTurns at names, each name's in the order in which they were asked for.
+    """Turns at names, each name's in the order in which they were asked for.
 
     A turn at several names asks for all of them at once and waits for earlier turns alone, so that no two turns wait
-    for each other. WriteTurns that share no name go on side by side.
+    for each other. Turns that share no name go on side by side.
     """
 
     def __init__(self) -> None:

@@ -19,6 +19,7 @@ from app.simulation.member.memory_disk import MemoryDisk
 from app.writes.call_deadline import check_call_deadline, executing_until
 from distro.model.errors import CodecError
 from distro.model.types import Datum, Version
+from tests.support.processes import eventually
 
 ME, OTHER = "a:1~1", "b:1~1"
 THREADS = 8
@@ -62,19 +63,23 @@ class Busy:
 
     def put(self, key: str, value: Value | None, *, is_over: Callable[[], bool] = lambda: False) -> "Future[list[str]]":
         """Set a record by a thread of its own; return once it stands in line, or waits for its turn."""
-        asked = len(self.records._commits._line) + waiting(self.records)
+        asked = in_line(self.records) + waiting(self.records)
 
         def write() -> list[str]:
             with executing_until(is_over):
                 return self.records.put_all({key: lambda _: value})
 
         future = self.pool.submit(write)
-        while len(self.records._commits._line) + waiting(self.records) == asked and not future.done():
-            pass  # the thread moves on by itself: nothing tells of the moment at which it waits
+        eventually(lambda: in_line(self.records) + waiting(self.records) != asked or future.done(), WAIT_S)
         return future
 
     def go_on(self) -> None:
         self.disk.may_go_on.set()
+
+
+def in_line(records: Records) -> int:
+    """How many writes stand in front of the disk."""
+    return len(records._commits._line)
 
 
 def waiting(records: Records) -> int:
@@ -97,7 +102,7 @@ def busy(pool: ThreadPoolExecutor) -> Iterator[Busy]:
 
 def test_what_comes_while_the_disk_writes_is_decided_and_shares_the_next_wait(busy: Busy) -> None:
     writes = [busy.put(f"k{number}", {"x": number}) for number in range(THREADS)]
-    assert len(busy.records._commits._line) == THREADS + 1, "all are decided while the disk is busy"
+    assert in_line(busy.records) == THREADS + 1, "all are decided while the disk is busy"
     assert busy.records.value("k0") is None, "no reader sees what is not durable"
     busy.go_on()
     assert [write.result(WAIT_S) for write in writes] == [[f"k{number}"] for number in range(THREADS)]
@@ -166,7 +171,7 @@ def test_no_lock_is_held_while_others_are_told_and_each_thread_tells_of_its_own(
     second = busy.put("second", {"x": 1})
     assert not busy.records._commits._lock.locked()
     assert not busy.records._turns._lock.locked()
-    assert len(busy.records._commits._line) == 2, "it is decided, and stands in line"
+    assert in_line(busy.records) == 2, "it is decided, and stands in line"
     may_return.set()
     assert second.result(WAIT_S) == ["second"]
     assert tellers["first"] != tellers["second"]
@@ -189,8 +194,7 @@ def test_a_peer_s_datum_waits_for_the_write_of_its_key_and_is_then_resolved_agai
     version = Version(2, 5, OTHER)
     datum = Datum("first", version, Record("first", version, version, {"x": 5}, 2_000))
     unexpected = busy.pool.submit(busy.records.apply, datum, None, 1_000)
-    while not waiting(busy.records):
-        pass
+    eventually(lambda: waiting(busy.records) == 1, WAIT_S)
     busy.go_on()
     assert not unexpected.result(WAIT_S), "what was expected, nothing, is no longer so"
     assert busy.records.apply(datum, Version(1, 0, ME), 1_000)
@@ -231,10 +235,7 @@ def test_of_two_first_administrators_at_once_one_is_made(busy: Busy) -> None:
     busy.records._on_change = table.on_record
     users = Users(busy.records, table, lambda: 1_000, lambda _event: None)
     made = [busy.pool.submit(users.create_first_admin, name, f"$argon2id$of-{name}") for name in ("ann", "bob")]
-    while (
-        len(busy.records._commits._line) + waiting(busy.records) < 3
-    ):  # the write in line, that behind it, and that which waits for its turn
-        pass
+    eventually(lambda: in_line(busy.records) + waiting(busy.records) == 3, WAIT_S)
     busy.go_on()
     errors = [one.exception(WAIT_S) for one in made]
     assert {type(error) for error in errors} == {type(None), AdminExists}
@@ -334,8 +335,7 @@ def test_a_turn_is_not_overtaken_by_a_later_one_of_fewer_names(pool: ThreadPoolE
             order.append(called)
 
     def queued(name: str, length: int) -> None:
-        while len(turns._queues.get(name, ())) < length:
-            pass
+        eventually(lambda: len(turns._queues.get(name, ())) == length, WAIT_S)
 
     holding = pool.submit(hold)
     assert is_in.wait(WAIT_S)
