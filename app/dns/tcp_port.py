@@ -35,7 +35,7 @@ class DnsConnection(asyncio.Protocol):
         self.queried_s = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
         self._transport.set_write_buffer_limits(UNREAD_BYTES_MAX)
         self._ip = (transport.get_extra_info("peername") or ("",))[0]
         self._port.opened(self)

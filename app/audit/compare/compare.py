@@ -74,8 +74,9 @@ class Difference:
 
 
 def is_seen(row: Row) -> bool:
-    """Whether clients see the row's instance; a datum is only replicated, and matters inside its member alone."""
-    return row.get("layer", Layer.BOTH) != Layer.DATUM
+    """Return whether clients see the row's instance; a datum is only replicated, and concerns its member alone."""
+    layer: str = row.get("layer", Layer.BOTH)
+    return layer != Layer.DATUM
 
 
 def compare(a: Side, b: Side, slice_rows_max: int = SLICE_ROWS_MAX) -> Iterator[Difference]:

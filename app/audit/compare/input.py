@@ -80,8 +80,9 @@ def parse_row(line: bytes) -> dict[str, Any] | None:
         return None
 
 
-def valid_row(row: Any) -> dict[str, Any] | None:
+def valid_row(value: object) -> dict[str, Any] | None:
     """The row of an instance or service; an empty one for another kind; None for what is no row or lacks a field."""
+    row: dict[str, Any] = value if isinstance(value, dict) else {}
     match row:
         case {"kind": RowKind.INSTANCE.value, "port": int(), "weight": int() | float(), "metadata": dict()}:
             whole = all(isinstance(row.get(name), str) for name in _TEXTS)

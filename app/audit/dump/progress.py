@@ -6,7 +6,7 @@ from typing import TextIO
 from tqdm import tqdm
 
 
-class _Bar(tqdm):
+class _Bar(tqdm):  # type: ignore[misc]  # tqdm comes without types
     monitor_interval = 0
     """No thread beside the bar."""
 

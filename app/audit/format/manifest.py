@@ -117,7 +117,7 @@ def decode_manifest(body: bytes) -> Manifest:
     try:
         manifest: Manifest = _MANIFEST.load(value)
     except ValidationError as error:
-        raise ManifestError(_first(error.normalized_messages())) from None
+        raise ManifestError(_first(error.messages)) from None
     return manifest
 
 

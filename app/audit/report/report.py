@@ -195,7 +195,7 @@ def _section(summary: Summary, row: Mapping[str, Any], extent: _Extent, is_open:
 
 def _group(summary: Summary, group: Mapping[str, Any], *, with_commands: bool) -> _Group:
     count, of = group.get("findings") or 0, group.get("instances")
-    finding_class = group.get("finding_class")
+    finding_class = str(group.get("finding_class"))
     percent = None
     if isinstance(of, int) and of > 0 and finding_class in OF_INSTANCES:
         percent = min(100, max(1, round(100 * count / of)))

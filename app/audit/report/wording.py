@@ -7,7 +7,7 @@ from typing import Any
 from app.audit.format.findings import FindingClass
 from app.audit.report.summary import Summary
 
-MEANINGS = {
+MEANINGS: dict[str, str] = {
     FindingClass.ABSENT_MEMBER: "The member did not answer in a round, or in both.",
     FindingClass.CORRUPT: "Rows that cannot be read, or a file that is not what the manifest says.",
     FindingClass.MEMBERSHIP: "Two members list different members, or the same in different states.",
@@ -31,11 +31,11 @@ MEANINGS = {
 """Each class's meaning. Their order is that of severity: what is unknown of a whole member first, then instances that
 clients do not find or find in vain, their values, what belongs to services and clients, and versions last.
 """
-BY_SEVERITY = tuple(MEANINGS)
+BY_SEVERITY = tuple(FindingClass(name) for name in MEANINGS)
 UNKNOWN = frozenset({FindingClass.ABSENT_MEMBER, FindingClass.CORRUPT})
 """Classes of a member that is not compared: what it holds is not known."""
 
-_OF_MEMBER = {
+_OF_MEMBER: dict[str, tuple[str, str]] = {
     FindingClass.ABSENT_MEMBER: ("did not answer", "did not answer"),
     FindingClass.CORRUPT: ("gave a damaged dump", "gave a damaged dump"),
     FindingClass.MEMBERSHIP: ("lists other members than {} other", "lists other members than {} others"),
@@ -87,19 +87,19 @@ class SickMember:
     nights_open: int
 
 
-def meaning_of(finding_class: object) -> str:
-    """What the class means; empty for a class that is not known here."""
-    return MEANINGS.get(finding_class, "")  # type: ignore[call-overload]
+def meaning_of(finding_class: str) -> str:
+    """Return what the class means; empty for a class that this version does not know."""
+    return MEANINGS.get(finding_class, "")
 
 
-def done_by(finding_class: object, count: int, of: object = None) -> str:
-    """What a member does that has ``count`` findings of a class; ``of``: so many instances the service has."""
-    one, many = _OF_MEMBER.get(finding_class, ("has {} finding", "has {} findings"))  # type: ignore[call-overload]
+def done_by(finding_class: str, count: int, of: object = None) -> str:
+    """Return what a member with ``count`` findings of a class does; ``of``: how many instances the service has."""
+    one, many = _OF_MEMBER.get(finding_class, ("has {} finding", "has {} findings"))
     if not isinstance(of, int) or finding_class not in OF_INSTANCES or finding_class == FindingClass.EXTRA:
-        return str((one if count == 1 else many).format(f"{count:,}"))
+        return (one if count == 1 else many).format(f"{count:,}")
     if finding_class == FindingClass.MISSING and count >= of > 0:
         return "lost its only instance" if count == 1 else f"lost all {count:,} instances"
-    return str((one if max(count, of) == 1 else many).format(f"{count:,} of {of:,}"))
+    return (one if max(count, of) == 1 else many).format(f"{count:,} of {of:,}")
 
 
 def sick_members(summary: Summary) -> list[SickMember]:
@@ -130,7 +130,7 @@ def _rank(found: tuple[str, Sequence[Mapping[str, Any]]]) -> tuple[Any, ...]:
 
 def _in_words(address: str, rows: Sequence[Mapping[str, Any]]) -> SickMember:
     """``rows``: those of ``Summary.by_member``, the worst class first."""
-    counts = [(row.get("finding_class"), row.get("findings") or 0) for row in rows]
+    counts = [(str(row.get("finding_class")), row.get("findings") or 0) for row in rows]
     said = [done_by(name, count) for name, count in counts[:CLASSES_IN_WORDS_MAX]]
     if rest := sum(count for _, count in counts[CLASSES_IN_WORDS_MAX:]):
         said.append(f"and has {rest:,} further {'finding' if rest == 1 else 'findings'}")

@@ -10,6 +10,7 @@ import ssl
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -59,7 +60,7 @@ class ServerConnection:
     def __init__(self, address: str, access: Access) -> None:
         self._base = access.context_path
         self._timeout_s = access.timeout_s
-        self._make = lambda: _connection(address, access)
+        self._make = partial(_connection, address, access)
         self._http = self._make()
         self.token = access.token
 

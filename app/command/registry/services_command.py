@@ -65,7 +65,7 @@ def _run(options: argparse.Namespace, client: RegistryClient) -> int:
 
 
 def _is_ill(row: Any) -> bool:
-    return row.get("ipCount") != row.get("healthyInstanceCount")
+    return bool(row.get("ipCount") != row.get("healthyInstanceCount"))
 
 
 def _state(row: Any) -> Cell:

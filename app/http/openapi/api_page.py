@@ -143,8 +143,8 @@ class _Resolver:
         self._document = document
 
     def follow(self, shape: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What a reference refers to; anything else as it is."""
-        found: Any = shape
+        """Return the schema that a reference names; any other schema as it is."""
+        found = shape
         while "$ref" in found:
             _, *names = found["$ref"].split("/")
             found = self._document

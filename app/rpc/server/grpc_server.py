@@ -104,7 +104,7 @@ class RpcServer:
     def _connection(self) -> RpcTransport:
         return RpcTransport(self)
 
-    def _accept_tls(self, listening: socket.socket, files: WatchedFiles[PortCertificate]) -> TlsAcceptor:
+    def _accept_tls(self, listening: socket.socket, files: WatchedFiles[PortCertificate]) -> TlsAcceptor[Share]:
         return TlsAcceptor(
             self.loop,
             listening,

@@ -125,7 +125,7 @@ class RpcTransport(asyncio.Protocol):
     # --- asyncio ------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's are of no such class
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
         tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
         host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
         self._bounds.remote_ip = host

@@ -5,6 +5,7 @@ import re
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from typing import Any
 
 from app.simulation.member.member import SimMember
 from app.simulation.member.sim_connections import ConnectedMember
@@ -104,7 +105,9 @@ def read_request(options: argparse.Namespace) -> SimRequest:
         raise OptionError(f"--scenario {scenario}: there is none; allowed: {', '.join([*MEANINGS, *RULES])}")
     if without:
         _check_pair(scenario, without)
-    given = {one.name: getattr(options, one.name, None) for one in fields(SimCourse) if one.name != "span_ms"}
+    given: dict[str, Any] = {
+        one.name: getattr(options, one.name, None) for one in fields(SimCourse) if one.name != "span_ms"
+    }
     given["seconds"] = options.seconds
     given = {name: value for name, value in given.items() if value is not None}
     for name in given:
@@ -125,7 +128,7 @@ def read_request(options: argparse.Namespace) -> SimRequest:
         scenario,
         without,
         _course(given if scenario == COURSE else {}),
-        LargeSizes(**(given if scenario == LARGE else {})),  # type: ignore[arg-type]
+        LargeSizes(**(given if scenario == LARGE else {})),
         words,
         selection,
         options.json,
@@ -152,15 +155,15 @@ def _check_pair(scenario: str, without: str) -> None:
         )
 
 
-def _course(given: dict[str, object]) -> SimCourse:
-    values: dict[str, object] = dict(given)
+def _course(given: dict[str, Any]) -> SimCourse:
+    values = dict(given)
     if "seconds" in values:
         seconds = values.pop("seconds")
         assert isinstance(seconds, int)
         values["span_ms"] = seconds * 1_000
     if "faults" in values:
         values["faults"] = _faults(str(values["faults"]))
-    return SimCourse(**values)  # type: ignore[arg-type]
+    return SimCourse(**values)
 
 
 def _faults(text: str) -> tuple[str, ...]:

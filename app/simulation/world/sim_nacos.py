@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -204,7 +205,7 @@ class SimNacos:
 
     def _sync(self, key: str) -> None:
         for peer in self._peers:
-            self.world.after(SYNC_DELAY_MS, lambda peer=peer: self._send(peer, key))  # type: ignore[misc]
+            self.world.after(SYNC_DELAY_MS, partial(self._send, peer, key))
 
     def _send(self, peer: str, key: str) -> None:
         def end(outcome: Outcome, reply: Reply | None) -> None:
