@@ -34,15 +34,16 @@ LOG = logging.getLogger(__name__)
 LIMIT_RULE_PATH = ("loader", "limitRule")
 """Below the data folder. Source: Nacos 2.0, below its home."""
 CONFIG_REQUESTS = "Config"
-"""With which the names of all requests for configurations begin."""
+"""The prefix of the types of all requests for configurations."""
 MOVE_S = 2.0
-"""How long clients that were asked to connect to another member have for it.
+"""The time that clients have to connect to another member after they were asked to.
 
-SDKs do so before they end the old connection. One that is cut meanwhile moves once more, from its new member (R17).
+SDKs do so before they end the old connection. A client that is cut off meanwhile moves once more, from its new member
+(R17).
 """
 MOVE_POLL_S = 0.02
 MOVED_MS = 10_000
-"""After the end of its connection to a drained node a client has published all at its new member."""
+"""The time after which a client whose connection to a drained node ended has published all at its new member."""
 
 
 class GrpcFrontend:
@@ -105,12 +106,12 @@ class GrpcFrontend:
         self._rounds: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._moving = False
-        """Clients were asked to connect to other members, as this node stops."""
+        """True once clients were asked to connect to other members, as this node stops."""
 
     def _make_servers(
         self, services: RpcServices, settings: RpcSettings, certificates: Mapping[int, WatchedFiles[PortCertificate]]
     ) -> list[RpcServer]:
-        """The servers of both ports."""
+        """Return the servers of both ports."""
         return [
             RpcServer(
                 services.settings.host,
@@ -129,7 +130,7 @@ class GrpcFrontend:
         ]
 
     def _answer_configs(self, services: RpcServices) -> None:
-        """Answer requests for configurations if it is set so, and take note of those that are not answered."""
+        """Answer requests for configurations if the settings say so; else have the first of each client logged."""
         if services.settings.config_absent:
             self.dispatcher.add(AbsentConfigHandlers(services.config_calls).routes())
 
@@ -144,20 +145,20 @@ class GrpcFrontend:
             self._pusher.changed(*parsed)
 
     def has_subscribers(self, namespace: str, service: str) -> bool:
-        """Whether a client subscribes to a service. Callable from any thread."""
+        """Return whether a client subscribes to a service. Callable from any thread."""
         return self._pusher.has((namespace, service))
 
     def trace_pushes(self, on_pushed: Callable[[str, str], None]) -> None:
-        """Have this called, on the loop, when a client is sent what a service is now: namespace, service."""
+        """Have ``on_pushed(namespace, service)`` called on the loop when the present state of a service is pushed."""
         self._pusher.on_pushed = on_pushed
 
     def push_states(self, namespace: str, service: str) -> list[PushState]:
-        """How far each client that subscribes to a service is with its changes. Callable from any thread."""
+        """Return how far each subscriber of a service has followed its changes. Callable from any thread."""
         agents = {one.id: one.agent for one in list(self.connections)}
         return [replace(one, agent=agents.get(one.who, "")) for one in self._pusher.states(namespace, service)]
 
     def counters(self) -> dict[str, int]:
-        """The number of connections, and the results of pushes since the start. Callable from any thread."""
+        """Return the number of connections, and the results of pushes since the start. Callable from any thread."""
         pushes = {f"rpc_pushes_{name}": count for name, count in asdict(self.subscriptions.stats).items()}
         return {
             "rpc_connections": len(self.connections),
@@ -191,9 +192,9 @@ class GrpcFrontend:
             self.dispatcher.reset(one, targets[number % len(targets)] if targets else None)
 
     def drain(self, enabled: bool) -> None:
-        """Send the clients to other members, evenly, and take no new ones; or take them again. From any thread.
+        """Send the clients to other members, evenly, and take no new ones; or take clients again. From any thread.
 
-        What a client published stays for ``MOVED_MS`` after its connection, as it publishes it at its new member first.
+        The instances of a client stay for ``MOVED_MS`` after its connection ended, until its new member has them.
         """
         loop = self._loop
         if loop is not None:
@@ -231,7 +232,7 @@ class GrpcFrontend:
         self._members.join()
 
     async def _let_clients_move(self) -> None:
-        """Wait until no client is left of those that were asked to go, for ``MOVE_S`` at most."""
+        """Wait until all clients that were asked to go are gone, for ``MOVE_S`` at most."""
         loop = asyncio.get_running_loop()
         end_s = loop.time() + MOVE_S
         while self._moving and self.connections.sdk_count and loop.time() < end_s:

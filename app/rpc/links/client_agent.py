@@ -30,7 +30,7 @@ from distro.wire.http_agent import DistroHttpAgent
 
 T = TypeVar("T")
 SIDE_BY_SIDE = 16
-"""Calls to one real Nacos at a time: each carries one client."""
+"""The most calls to one real Nacos at a time: each carries one client."""
 
 
 class ClientAgent:
@@ -63,7 +63,7 @@ class ClientAgent:
     # --- calls that hold no thread --------------------------------------------------------------
 
     def start_sync(self, peer: str, datums: list[Datum], timeout_ms: int, done: Done) -> None:
-        """Send the datums. A frame over a message's size goes over HTTP, and the caller waits for that."""
+        """Send the datums. A frame larger than a message may be goes over HTTP, and the caller waits for it."""
         if self._links.is_nacos(peer):
             self._links.begin(self._tell_each(peer, datums, timeout_ms / 1_000), done)
             return
@@ -207,11 +207,11 @@ class ClientAgent:
             raise TransportError(f"the client of {peer} cannot be read: {error}") from error
 
     def page(self, peer: str, keys: Sequence[str], timeout_ms: int) -> Page:
-        """Return the first of these clients of a peer of our own kind, which told their versions."""
+        """Return the first of these clients from a peer of our own kind, which sent their versions before."""
         return self._http.page(peer, keys, timeout_ms)
 
     def load(self, peer: str, timeout_ms: int) -> list[Datum] | Mapping[str, Version] | None:
-        """Return all clients that the peer has; of our own kind over HTTP, or the versions of all."""
+        """Return all clients of the peer; from a peer of our own kind over HTTP, which may give only their versions."""
         if not self._links.is_nacos(peer):
             return self._http.load(peer, timeout_ms)
         timeout_s = timeout_ms / 1_000
@@ -225,7 +225,7 @@ class ClientAgent:
 
 
 def _datum(peer: str, state: ClientState) -> Datum:
-    """The datum of a client from a real Nacos, which need not be the member that the client is connected to."""
+    """Return the datum of a client from a real Nacos, which need not be the member with the client's connection."""
     version = Version(1, 1, peer)
     return Datum(client_key(state.client_id), version, ClientSnapshot(version, None, state, unconfirmed=True))
 

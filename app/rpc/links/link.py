@@ -18,20 +18,20 @@ from distro.wire.call_trust import CallSigner
 LOG = logging.getLogger(__name__)
 SETUP_S = 5.0
 HEALTH_S = 5.0
-"""After so long without an answer the member gets a health check. Source: Nacos 2.2.3 RpcClient."""
+"""The time without an answer after which the member gets a health check. Source: Nacos 2.2.3 RpcClient."""
 HEALTH_TIMEOUT_S = 3.0
 NOT_NEGOTIATED_S = 0.1
-"""A member that does not acknowledge the setup counts as ready after this time. Source: Nacos 2.2.3 RpcClient."""
+"""The time after which a member that does not acknowledge the setup counts as ready. Source: Nacos 2.2.3 RpcClient."""
 PAUSE_FIRST_S, PAUSE_MAX_S = 0.1, 5.0
 CALLS_MAX = 256
 CHECK, CHECK_BODY = "ServerCheckRequest", wire.request_body(module="internal")
 OWN_KIND_ABILITY = "rollcall"
-"""Ability by which a member says that it is of our own kind."""
+"""The ability that marks a member of our own kind."""
 ENDED = "the member ended the connection"
 
 
 class LinkClosed(TransportError):
-    """There is no connection to the member now."""
+    """No connection to the member exists now."""
 
 
 class GrpcLink:
@@ -53,11 +53,11 @@ class GrpcLink:
         self._heard_s = 0.0
         self._under_way = 0
         self.is_own_kind = False
-        """Whether the member said so when this connection was set up."""
+        """True if the member said that it is of our own kind when this connection was set up."""
 
     @property
     def running(self) -> bool:
-        """Whether calls can be made. May be asked from any thread."""
+        """True while calls can be made. Callable from any thread."""
         return self._call is not None
 
     async def run(self) -> None:
@@ -92,7 +92,7 @@ class GrpcLink:
             TransportError: no answer in time, or another refusal.
         """
         call, channel = self._call, self._channel
-        # A call on a connection that broke would make another one, on which nobody has proven to be the member.
+        # A call on a broken connection would open another one, whose far end has not proven that it is the member.
         if call is None or channel is None or channel.get_state() is not grpc.ChannelConnectivity.READY:
             raise LinkClosed(f"no connection to {self.peer} for members' calls")
         if self._under_way >= CALLS_MAX:

@@ -24,9 +24,9 @@ from distro.wire.call_trust import CallSigner
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 MEMBER_LABEL = "rollcall-member"
-"""Label of a connection with the address of the member that connects; read by members of our own kind."""
+"""The label of a connection that has the connecting member's address; members of our own kind read it."""
 LATE_S = 1.0
-"""The loop ends a call by its deadline; the thread that waits for it waits so much longer."""
+"""The time that a thread waits beyond the deadline of its call: the loop ends the call by then."""
 
 
 class GrpcLinks:
@@ -124,17 +124,17 @@ class GrpcLinks:
     # --- calls -----------------------------------------------------------------------------------
 
     def is_running(self, peer: str) -> bool:
-        """Whether calls to the member can be made now."""
+        """Return whether calls to the member can be made now."""
         link = self._links.get(peer)
         return link is not None and link.running
 
     def is_nacos(self, peer: str) -> bool:
-        """Whether there is a connection to the member, and it is not of our kind."""
+        """Return whether a connection to the member exists, and the member is not of our kind."""
         link = self._links.get(peer)
         return link is not None and link.running and not link.is_own_kind
 
     async def request(self, peer: str, request_type: str, body: bytes, timeout_s: float) -> Payload:
-        """One call, on the loop.
+        """Make one call, on the loop.
 
         Raises:
             TransportError: as ``GrpcLink.request``.

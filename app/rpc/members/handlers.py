@@ -30,7 +30,7 @@ from distro.model.errors import CodecError, NotInitialized
 from distro.model.types import DataOperation
 
 SMALL_BYTES = 16_384
-"""Content up to this is decoded on the event loop: under a millisecond's work."""
+"""The largest content that is decoded on the event loop: under a millisecond's work."""
 REPORT_BYTES_MAX = 262_144
 """The longest report of a member about itself, with what real Nacos adds to it."""
 THREADS = 2

@@ -9,7 +9,7 @@ from app.rpc.server.grpc_routes import GrpcRequest, GrpcRoute
 from app.rpc.wire.payload import FAILED, failure, success
 
 CONFIG_NOT_FOUND = 300
-"""SDKs take it for "there is none", and go on without. Source: Nacos 2.2.3 ConfigQueryResponse."""
+"""The code by which SDKs learn that no such configuration exists. Source: Nacos 2.2.3 ConfigQueryResponse."""
 NO_PUBLICATIONS = "this is a naming server: configurations are neither published nor removed here"
 
 
@@ -20,7 +20,7 @@ class AbsentConfigHandlers:
         self._calls = calls
 
     def routes(self) -> Mapping[str, GrpcRoute]:
-        """The handlers by type of request."""
+        """Return the handlers by type of request."""
         return {
             "ConfigQueryRequest": GrpcRoute(self.query, "ConfigQueryResponse", LOGGED_IN),
             "ConfigBatchListenRequest": GrpcRoute(self.listen, "ConfigChangeBatchListenResponse", LOGGED_IN),
@@ -29,12 +29,12 @@ class AbsentConfigHandlers:
         }
 
     async def query(self, _asked: GrpcRequest) -> Mapping[str, Any]:
-        """There is no such configuration."""
+        """Answer that no such configuration exists."""
         self._calls.absent()
         return failure(CONFIG_NOT_FOUND, "config data not exist")
 
     async def listen(self, _asked: GrpcRequest) -> Mapping[str, Any]:
-        """Nothing has changed."""
+        """Answer that nothing has changed."""
         self._calls.absent()
         return success(changedConfigs=[])
 

@@ -8,7 +8,7 @@ from typing import Any
 from app.rpc.wire.payload import SUCCESS
 
 KEPT_PERCENT = 90
-"""A member keeps at least so many of its clients at a time: the other members have to bear the arrival of the rest.
+"""The share of its clients that a member keeps at a time: the other members have to bear the arrival of the rest.
 
 Source of this and of the arithmetic: Nacos 2.2.3 ServerLoaderController, ServerReloaderRequestHandler.
 """
@@ -29,7 +29,7 @@ class MemberLoad:
     """``load`` and ``cpu`` are texts as the member wrote them."""
 
     def fields(self) -> dict[str, str]:
-        """The JSON fields among members, and for operators: all texts."""
+        """Return the JSON fields, all texts, as members and operators read them."""
         return {
             "conCount": str(self.connections),
             "sdkConCount": str(self.sdk_connections),
@@ -48,7 +48,7 @@ class Move:
 
 
 def parse_load(address: str, answer: Mapping[str, Any]) -> MemberLoad | None:
-    """The load that a member answered; None for an answer without success or without counts."""
+    """Return the load in a member's answer; None for an answer without success or without counts."""
     fields = answer.get("loaderMetrics")
     if answer.get("resultCode") != SUCCESS or not isinstance(fields, Mapping):
         return None
@@ -60,7 +60,7 @@ def parse_load(address: str, answer: Mapping[str, Any]) -> MemberLoad | None:
 
 
 def summary(loads: Sequence[MemberLoad], member_count: int) -> dict[str, Any]:
-    """The loads as operators see them; ``completed`` when every member has told its load.
+    """Return the loads as operators see them; ``completed`` when every member has reported its load.
 
     Shape: detail (address, metric), memberCount, metricsCount, completed, and of SDK clients max, min, avg (a whole
     number), threshold, total.
@@ -81,12 +81,12 @@ def summary(loads: Sequence[MemberLoad], member_count: int) -> dict[str, Any]:
 
 
 def average_of(loads: Sequence[MemberLoad]) -> int:
-    """SDK clients per member, rounded down."""
+    """Return the SDK clients per member, rounded down."""
     return sum(one.sdk_connections for one in loads) // len(loads) if loads else 0
 
 
 def moves(loads: Sequence[MemberLoad], factor: float) -> list[Move]:
-    """The moves that even out the members: the fullest sends to the emptiest, the second to the second, and so on.
+    """Return the moves that even out the members: the fullest sends to the emptiest, the second to the second, etc.
 
     A member is full above ``average * (1 + factor)`` SDK clients, and empty below ``average * (1 - factor)``.
     """
@@ -102,5 +102,5 @@ def moves(loads: Sequence[MemberLoad], factor: float) -> list[Move]:
 
 
 def count_to_keep(sdk_connections: int, wanted: int) -> int:
-    """How many clients a member keeps for now on its way down to ``wanted``."""
+    """Return how many clients a member keeps for now on its way down to ``wanted``."""
     return max(wanted, sdk_connections * KEPT_PERCENT // 100)

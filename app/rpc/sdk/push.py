@@ -15,11 +15,11 @@ from app.rpc.server.connections import Connection, Connections
 
 LOG = logging.getLogger(__name__)
 NO_ROOM_MS = 200
-"""Until a push is tried again that had no room beside the answers under way."""
+"""The time until a push is tried again that had no room beside the answers under way."""
 WAIT_MS = 50
-"""From one look to the next whether pushes may go on."""
+"""The time between two checks whether pushes may go on."""
 WRITERS_PER_TURN = 8
-"""Clients whose message begins to be written in one turn of the loop, at some 0.15 ms each."""
+"""The most clients whose message begins to be written in one turn of the loop, at some 0.15 ms each."""
 
 
 class GrpcPusher:
@@ -37,9 +37,9 @@ class GrpcPusher:
         self._connections = connections
         self._now_ms = monotonic_ms
         self.waits: Callable[[], bool] = lambda: False
-        """Returns whether pushes wait now, as this node may hold the state of before a pause (R9)."""
+        """Returns whether pushes wait now, as this node may hold the state from before a pause (R9)."""
         self.on_pushed: Callable[[str, str], None] = lambda _namespace, _service: None
-        """Called on the loop when a client is sent what a service is now."""
+        """Called on the loop when the present state of a service is pushed to a client."""
         self._changed: dict[ServiceKey, None] = {}
         """Services changed since the last turn, each once: at most as many as have subscriptions."""
         self._subscribed: dict[tuple[str, ServiceKey], None] = {}
@@ -65,7 +65,7 @@ class GrpcPusher:
     # --- from any thread -------------------------------------------------------------------------
 
     def has(self, key: ServiceKey) -> bool:
-        """Whether a service has subscriptions here. From any thread."""
+        """Return whether a service has subscriptions here. From any thread."""
         return self._subscriptions.has(key)
 
     def changed(self, namespace: str, service: str) -> None:
@@ -75,12 +75,12 @@ class GrpcPusher:
             self._wake()
 
     def subscribed(self, key: ServiceKey, client_id: str) -> None:
-        """Push a service as it is to a client that subscribed for the first time."""
+        """Push the present state of a service to a client that subscribed for the first time."""
         self._subscribed[client_id, key] = None
         self._wake()
 
     def states(self, namespace: str, service: str) -> list[PushState]:
-        """How far each client that subscribes to a service is with its changes."""
+        """Return how far each subscriber of a service has followed its changes."""
         key = (namespace, service)
         is_new = key in self._changed
         found = self._subscriptions.states(key, self._now_ms())
@@ -102,9 +102,9 @@ class GrpcPusher:
             self._schedule()
 
     async def take_pending(self, connection: Connection, key: ServiceKey) -> bytes | None:
-        """The push of a service's present state to a client.
+        """Return the push of a service's present state to a client.
 
-        None when the client unsubscribed, has been shown the same, or the message is too large. One that has no room
+        None when the client unsubscribed, was shown the same before, or the message is too large. A push without room
         waits for its client once more.
         """
         one = self._subscriptions.find(connection.id, key)

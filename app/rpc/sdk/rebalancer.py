@@ -18,12 +18,12 @@ from distro.model.types import MemberState
 
 LOAD_REQUEST, RELOAD_REQUEST = "ServerLoaderInfoRequest", "ServerReloadRequest"
 CALL_MS_MAX = 3_000
-"""Of calls to other members, which are made at once. Source: Nacos 2.2.3, its time-out of calls."""
+"""The time-out of calls to other members, which are all made at once. Source: Nacos 2.2.3, its time-out of calls."""
 
 ADDRESS_CHARS_SHOWN = 100
 
 Redirect = tuple[str, int] | None
-"""The HTTP address of the member to connect to; None for any other."""
+"""The HTTP address of the member to connect to; None for any other member."""
 
 
 class Rebalancer:
@@ -37,7 +37,7 @@ class Rebalancer:
         monotonic_ms: Callable[[], int],
         send_away: Callable[[Connection], None],
     ) -> None:
-        """``send_away`` asks a client at once to leave; the connection check asks again, and ends it if it stays."""
+        """``send_away`` asks a client at once to leave; the connection check asks again, then ends the connection."""
         self._connections = connections
         self._local_port = local_port
         self._services = services
@@ -46,7 +46,7 @@ class Rebalancer:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def routes(self) -> Mapping[str, GrpcRoute]:
-        """The handlers of other members' requests, by type of request."""
+        """Return the handlers of other members' requests, by type of request."""
         return {
             LOAD_REQUEST: GrpcRoute(self.tell_load, "ServerLoaderInfoResponse", access=MEMBERS),
             RELOAD_REQUEST: GrpcRoute(self.shed, "ServerReloadResponse", access=MEMBERS),
@@ -62,7 +62,7 @@ class Rebalancer:
     # --- this node -------------------------------------------------------------------------------
 
     def current(self, ids: Set[str] | None = None) -> dict[str, Any]:
-        """All connections by id, or those of ``ids``. Source of the shape: Nacos 2.2.3 ServerLoaderController."""
+        """Return all connections, or ``ids``, by id. Source of the shape: Nacos 2.2.3 ServerLoaderController."""
         past_ms = self._services.wall_ms() - self._now_ms()
         return {one.id: self._shown(one, past_ms) for one in self._connections if ids is None or one.id in ids}
 
@@ -104,7 +104,7 @@ class Rebalancer:
         )
 
     def targets(self) -> list[tuple[str, int]]:
-        """The HTTP addresses of the members that serve, but this one, for the clients of a node that stops."""
+        """Return the HTTP addresses of the other members that serve, for the clients of a node that stops."""
         cluster = self._services.cluster
         serving = [one.address for one in cluster.members() if one.state is MemberState.UP]
         return [split_address(one) for one in serving if one != cluster.self_address]
@@ -112,13 +112,13 @@ class Rebalancer:
     # --- all members -----------------------------------------------------------------------------
 
     def cluster(self) -> dict[str, Any]:
-        """The load of each member, and how evenly clients are spread. Blocks: not for the event loop."""
+        """Return the load of each member, and how evenly clients are spread. Blocks: not for the event loop."""
         return summary(self._loads(), len(self._services.cluster.members()))
 
     def smart_reload(self, factor: float) -> bool:
         """Have the fullest members send clients to the emptiest; return whether all of them agreed. Blocks.
 
-        A member that does not tell its load takes no part.
+        A member that does not report its load takes no part.
         """
         to_make = moves(self._loads(), factor)
         own = self._services.cluster.self_address
@@ -130,7 +130,7 @@ class Rebalancer:
         return all(peer in answers and answers[peer].get("resultCode") == SUCCESS for peer in requests)
 
     def _loads(self) -> list[MemberLoad]:
-        """The loads of all members that tell theirs, by address."""
+        """Return the loads of all members that report theirs, by address."""
         own = self._services.cluster.self_address
         others = [
             one.address
@@ -157,7 +157,7 @@ class Rebalancer:
         return success(loaderMetrics=self._own_load().fields())
 
     async def shed(self, request: GrpcRequest) -> Mapping[str, Any]:
-        """Send the clients above ``reloadCount`` to a member; the message is "ignore" when there are none above it."""
+        """Send the clients above ``reloadCount`` to a member; answer "ignore" when this node has no more than that."""
         wanted = request.fields.whole("reloadCount", -1, 0, INT_MAX)
         if wanted < 0:
             raise InvalidParam("field 'reloadCount' is required")
@@ -178,7 +178,7 @@ class Rebalancer:
         return [one for one in self._connections if one.is_sdk]
 
     def is_member(self, redirect: Redirect) -> bool:
-        """Whether clients may be sent to this address now: members alone, or anyone could collect the clients."""
+        """Return whether clients may be sent to this address now: only to members, or anyone could collect clients."""
         if redirect is None:
             return True
         return join_address(*redirect) in {one.address for one in self._services.cluster.members()}

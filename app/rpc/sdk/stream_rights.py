@@ -13,15 +13,15 @@ from app.rpc.server.connections import Connection, Connections
 
 ROUND_S = 1.0
 SLICE = 256
-"""Connections that are looked at in one turn of the loop."""
+"""The connections that are checked in one turn of the loop."""
 RENEW_MS = 60_000
-"""A client that shows no newer token is asked to connect anew so long before its token ends.
+"""The time before the end of its token at which a client that shows no newer token is asked to connect anew.
 
-Client libraries log in again after nine tenths of the time, but tell a member nothing while they have nothing to say.
-They open the new connection, with the new token, before they end the old one: what they publish stays.
+Client libraries log in again after nine tenths of the time, but show a member the new token only with their next call.
+They open the new connection, with the new token, before they end the old one: their instances stay.
 """
 RENEW_SHARE = 20
-"""Of the time to live, where that makes less than ``RENEW_MS``: a twentieth."""
+"""The divisor of the time to live, where a twentieth of that is less than ``RENEW_MS``."""
 
 LOG = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ OnConnection = Callable[[Connection], None]
 
 
 class StreamRights:
-    """Looks at all connections in rounds. Used on the loop's thread only; does nothing while users are not asked for.
+    """Checks all connections in rounds. Used on the loop's thread only; does nothing while authentication is off.
 
     ``end``: ends a connection. ``renew``: asks its client to connect anew.
     """
@@ -49,7 +49,7 @@ class StreamRights:
         self._renew = renew
         self._rounds: asyncio.Task[None] | None = None
         self.ended = 0
-        """Streams that were ended since the start."""
+        """The number of streams that were ended since the start."""
 
     def start(self) -> None:
         """Begin the rounds. On the loop."""
@@ -70,7 +70,7 @@ class StreamRights:
                 LOG.exception("the check of the streams' rights failed in an unforeseen way")
 
     async def look(self) -> None:
-        """Look at each connection once."""
+        """Check each connection once."""
         for number, one in enumerate(self._connections):
             if number % SLICE == SLICE - 1:
                 await asyncio.sleep(0)
@@ -102,7 +102,7 @@ class StreamRights:
             raise AccessDenied(NOT_PERMITTED)
 
     def _held(self, one: Connection) -> Iterator[tuple[Action, Resource]]:
-        """What the client holds: services that it publishes, and those that it is subscribed to."""
+        """Yield the rights that the client needs: for services that it publishes, and for its subscriptions."""
         client = self._clients.client(one.id)
         if client is None:
             return

@@ -13,9 +13,9 @@ from app.naming.push.udp_subscribers import PushState
 
 ACK_MS = 5_000
 RETRY_MS = 1_000
-"""After a refusal, or an acknowledgement that did not come. Source of both: Nacos 2.2.3 PushConfig."""
+"""The time until the next try after a refusal or a missing acknowledgement. Source of both: Nacos 2.2.3 PushConfig."""
 SUBSCRIPTIONS_MAX = 10_000
-"""Of one client."""
+"""The most subscriptions of one client."""
 
 
 @dataclass(slots=True, eq=False)
@@ -26,11 +26,11 @@ class Subscription:
     key: ServiceKey
     clusters: str
     request_id: str = ""
-    """Of the push whose acknowledgement is waited for."""
+    """The id of the push that the client has not acknowledged yet."""
     content: int | None = None
-    """What the last push showed, as ``ServiceInfo.content``; None when the next one is sent whatever it shows."""
+    """The ``ServiceInfo.content`` that the last push showed; None when the next push is sent whatever it shows."""
     pushed_ms: int = 0
-    """When a push was sent last, and when one was acknowledged last (monotonic); 0 for never."""
+    """The time of the last push, and that of the last acknowledgement (monotonic); 0 for never."""
     answered_ms: int = 0
     sends: int = 0
     due_ms: int = 0
@@ -45,7 +45,7 @@ class GrpcPushStats:
     refused: int = 0
     timed_out: int = 0
     unchanged: int = 0
-    """Not sent: a change of the service left what the client was shown as it was."""
+    """Pushes that were not sent, as the service changed and the list that the client was shown did not."""
 
 
 class GrpcSubscriptions:
@@ -96,11 +96,11 @@ class GrpcSubscriptions:
             self._drop(known)
 
     def find(self, client_id: str, key: ServiceKey) -> Subscription | None:
-        """The client's subscription to a service, or None."""
+        """Return the client's subscription to a service, or None."""
         return self._clients.get(client_id, {}).get(key)
 
     def states(self, key: ServiceKey, now_ms: int) -> list[PushState]:
-        """How far each client that subscribes to a service is. Looks only, and so may be called from any thread."""
+        """Return how far each subscriber of a service has followed it. Only reads, so any thread may call it."""
         is_due = self._schedule.is_due(key)
         return [
             PushState(
@@ -115,7 +115,7 @@ class GrpcSubscriptions:
         ]
 
     def tick(self, now_ms: int) -> int | None:
-        """Make the pushes that are due ready, for ``ready`` to give them; return when to come again."""
+        """Move the pushes that are due to those that ``ready`` gives; return when to come again."""
         for one in self._schedule.take_due(now_ms):
             self._ready[one] = None
         overdue = self._schedule.take_overdue(now_ms)
@@ -129,7 +129,7 @@ class GrpcSubscriptions:
 
     @property
     def is_ready(self) -> bool:
-        """Whether ``ready`` has something to give."""
+        """True if ``ready`` has something to give."""
         return bool(self._ready)
 
     def ready(self) -> Iterator[Subscription]:
@@ -139,10 +139,10 @@ class GrpcSubscriptions:
             yield one
 
     def is_news(self, one: Subscription, content: int) -> bool:
-        """Whether a push that shows ``content`` is to be sent: not what the one before it showed. Counts what is not.
+        """Return whether ``content`` differs from what the last push showed, so that it is sent; count it if not.
 
-        A client that moves between members, or another source of the same instance, changes a service and nothing of
-        its list: thousands of those pushes would come when a member restarts.
+        A client that moves between members, or another source of the same instance, changes a service but not its
+        list: a restart of a member would cause thousands of such pushes.
         """
         if one.content == content:
             self.stats.unchanged += 1
@@ -150,7 +150,7 @@ class GrpcSubscriptions:
         return True
 
     def sent(self, one: Subscription, request_id: str, content: int, now_ms: int) -> None:
-        """Wait for the acknowledgement of a push that shows ``content``; an older one is waited for no more."""
+        """Wait for the acknowledgement of a push that shows ``content``, and no longer for that of an older push."""
         self.stats.sent += 1
         self._drop_request(one)
         one.request_id, one.content = request_id, content
@@ -159,7 +159,7 @@ class GrpcSubscriptions:
         self._schedule.sent(one, now_ms)
 
     def answered(self, client_id: str, request_id: str, went_well: bool, now_ms: int) -> bool:
-        """Take a client's answer to a request; False when that is no push that is waited for."""
+        """Take a client's answer to a request; return False unless it acknowledges a push that waits for it."""
         one = self._requests.get((client_id, request_id))
         if one is None:
             return False

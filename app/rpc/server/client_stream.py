@@ -12,18 +12,18 @@ from app.rpc.server.unary_step import begin
 
 LOG = logging.getLogger(__name__)
 GRACE_S = 1.0
-"""For a client to read what waits for it when its stream is ended."""
+"""The time that a client has to read the messages that wait for it when its stream is ended."""
 GO_ELSEWHERE = "this server ends the connection, please connect to another one"
 
 TakePending = Callable[[Connection, ServiceKey], Awaitable[bytes | None]]
-"""Returns the push message of a service with its current state; None when the client needs it no more."""
+"""Returns the push message of a service with its current state; None when the client no longer needs it."""
 
 
 class StreamWriter(Protocol):
     """The transport of a stream."""
 
     def can_send(self, stream_id: int) -> bool:
-        """Whether a message would leave now; else ``ClientStream.go_on`` is called when one would."""
+        """Return whether a message would leave now; else ``ClientStream.go_on`` is called when one would."""
         ...
 
     def send(self, stream_id: int, message: bytes) -> None: ...
@@ -31,12 +31,12 @@ class StreamWriter(Protocol):
     def end_stream(self, stream_id: int, status: int, text: str) -> None: ...
 
     def soon(self, stream: "ClientStream") -> None:
-        """Have ``go_on`` called in a turn of the loop to come."""
+        """Have ``go_on`` called in a later turn of the loop."""
         ...
 
 
 class ClientStream:
-    """Takes what waits in a client's connection, one message after the other. Used on the loop's thread."""
+    """Writes the messages that wait in a client's connection, one after the other. Used on the loop's thread."""
 
     __slots__ = (
         "_building",
@@ -65,7 +65,7 @@ class ClientStream:
 
     @property
     def has_news(self) -> bool:
-        """Whether something waits to be written, or the end."""
+        """True if a message waits to be written, or the stream is to end."""
         return self.ending or bool(self.connection.controls or self.connection.pending)
 
     def wake(self) -> None:
@@ -89,7 +89,7 @@ class ClientStream:
             self._writer.end_stream(self._id, UNAVAILABLE, GO_ELSEWHERE)
 
     def forget(self) -> None:
-        """The stream is over: drop what waits."""
+        """Drop the messages that wait, as the stream is over."""
         self.is_over = True
         if self._building is not None:
             self._building.cancel()
@@ -100,7 +100,7 @@ class ClientStream:
         self.connection.stream = None
 
     def go_on(self) -> None:
-        """Write what waits, until the client has to read."""
+        """Write the messages that wait, until the client has to read."""
         self._is_due = False
         connection = self.connection
         while not self.is_over and self._building is None and self._writer.can_send(self._id):

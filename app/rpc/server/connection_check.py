@@ -10,11 +10,11 @@ ROUND_MS = 3_000
 """Source of ``ROUND_MS``, ``IDLE_MS`` and ``ANSWER_MS``: Nacos 2.0 ConnectionManager."""
 IDLE_MS = 20_000
 ANSWER_MS = 1_000
-"""For the answers of all idle clients of a round, which are asked at once."""
+"""The time for the answers of all idle clients of a round, which are asked at once."""
 RESET_ROUNDS_MAX = 2
-"""A client that stays after a reset has its stream ended after so many more rounds."""
+"""The rounds after a reset until the stream of a client that stays is ended."""
 PAUSE_MS = 2_000
-"""A tick that is so late shows that this process was paused: answers may wait unread."""
+"""The delay of a tick that shows that this process was paused: answers may wait unread."""
 
 
 @dataclass(slots=True)
@@ -36,11 +36,11 @@ class ConnectionCheck:
         self._round_ms = now_ms + ROUND_MS
         self._due_ms = self._round_ms
         self._asked: dict[Connection, int] = {}
-        """When the client of each connection was asked; the answers are due at ``_answers_ms``."""
+        """The time at which the client of each connection was asked; the answers are due at ``_answers_ms``."""
         self._answers_ms = 0
 
     def tick(self, now_ms: int, connections: Collection[Connection], rule: LimitRule) -> tuple[Findings, int]:
-        """Return the findings of now, and the time of the next tick."""
+        """Return the present findings, and the time of the next tick."""
         findings = Findings()
         if now_ms - self._due_ms > PAUSE_MS:
             self._answers_ms = now_ms + ANSWER_MS

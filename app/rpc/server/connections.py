@@ -11,9 +11,9 @@ from app.limits.client_addresses import AddressTable, ClientAddress, Frontend
 from app.naming.clients.client_model import ServiceKey
 
 CONTROLS_MAX = 64
-"""Messages that wait for one client, beside its pending services."""
+"""The most messages that wait for one client, beside its pending services."""
 LABELS_CHARS_MAX = 4_096
-"""Of all labels of a client, which are kept as long as its connection."""
+"""The most characters of all labels of a client, which are kept as long as its connection."""
 
 
 class Stream(Protocol):
@@ -66,13 +66,13 @@ class Connection:
     """Rounds of the check since the client was first asked to connect elsewhere."""
     stream: Stream | None = None
     session: Session | None = None
-    """Of the user of the latest call; None before the first, and while users are not asked for."""
+    """The session of the user of the latest call; None before the first call, and while authentication is off."""
     rights_version: int = -1
     """The version of the users for which the rights to all that the client holds were checked last."""
     renewal_asked_ms: int = 0
     """The end of the session for which the client was asked to connect anew, with a new token."""
     address: ClientAddress | None = None
-    """That of the transport, from the setup on."""
+    """The transport's address with its counts, from the setup on."""
 
     def __post_init__(self) -> None:
         self.active_ms = self.opened_ms
@@ -84,13 +84,13 @@ class Connection:
         return not self.is_member
 
     def take_session(self, session: Session) -> None:
-        """Note the session of a call; what another user subscribed to is to be checked anew."""
+        """Note the session of a call; after a change of user the rights to all subscriptions are checked anew."""
         if self.session is not None and self.session.user != session.user:
             self.rights_version = -1
         self.session = session
 
     def offer(self, message: bytes) -> bool:
-        """Queue a message; False when ``CONTROLS_MAX`` wait already, as the client does not read."""
+        """Queue a message; return False when ``CONTROLS_MAX`` wait already, as the client does not read."""
         if len(self.controls) >= CONTROLS_MAX:
             return False
         self.controls.append(message)
@@ -137,11 +137,11 @@ class Connections:
         return iter(list(self._registered.values()))
 
     def count_of_ip(self, remote_ip: str) -> int:
-        """The number of registered SDK connections that come from ``remote_ip``."""
+        """Return the number of registered SDK connections that come from ``remote_ip``."""
         return self._per_ip.get(remote_ip, 0)
 
     def get(self, connection_id: str) -> Connection | None:
-        """The registered connection with an id."""
+        """Return the registered connection with an id, or None."""
         return self._registered.get(connection_id)
 
     def next_request_id(self) -> str:
@@ -155,7 +155,7 @@ class Connections:
         return Connection(f"{self._id_ms}_{host}_{port}", peer, on_cluster_port, self._now_ms())
 
     def take_address(self, connection: Connection) -> bool:
-        """Count a connection that is to be set up against its transport's address; False if that has as many as it may.
+        """Count a new connection against its transport's address; return False if that address is at its limit.
 
         Members' connections are not limited.
         """
@@ -165,7 +165,7 @@ class Connections:
         return connection.address is not None
 
     def give_address_back(self, connection: Connection) -> None:
-        """Count a connection no more that was refused at its setup."""
+        """Stop counting a connection that was refused at its setup."""
         if connection.address is not None:
             self._addresses.disconnect(connection.address, Frontend.GRPC)
             connection.address = None

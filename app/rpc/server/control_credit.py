@@ -1,21 +1,21 @@
-"""What a connection may cost beside its calls: a credit for frames that carry none, and bytes that are kept for it."""
+"""Bounds on the cost of a connection beside its calls: a credit for frames without a call, and bytes kept for it."""
 
 from typing import Protocol
 
 CREDIT_MAX = 1_000.0
-"""Control frames at once: some 5 ms of this node."""
+"""The most control frames at once: some 5 ms of this node."""
 CREDIT_PER_S = 50.0
-"""Quiet connections with PINGs to keep them alive live for ever."""
+"""The refill, which lets quiet connections with PINGs to keep them alive live for ever."""
 OF_MESSAGE = 8.0
-"""Given for each message that came: grpc-go adds a PING and a WINDOW_UPDATE to each call, and others an empty DATA."""
+"""The credit for each message that came: grpc-go adds a PING and a WINDOW_UPDATE to each call, others an empty DATA."""
 OF_SENT_FRAME = 4.0
-"""Given for each DATA frame that is sent, which the client may answer by WINDOW_UPDATE twice and a PING."""
+"""The credit for each DATA frame that is sent, which the client may answer with two WINDOW_UPDATEs and a PING."""
 OF_RESET = 10.0
-"""Of a stream whose call is not answered: it takes back what its message gave. Clients give up calls, but not all."""
+"""The cost of a reset before the call is answered: it takes back the message's credit. Clients give up few calls."""
 
 
 class Budget(Protocol):
-    """Bytes of answers, of all connections and ports."""
+    """The bytes of answers, of all connections and ports."""
 
     def add(self, count: int) -> bool:
         """Count so many more, or fewer below 0; False, and nothing is counted, when there is no room."""
@@ -46,7 +46,7 @@ class CountedAnswer(bytes):
 
 
 class ControlCredit:
-    """Refills by time, and by what is useful."""
+    """A credit that time and useful messages refill."""
 
     __slots__ = ("_at_s", "_left")
 
@@ -70,7 +70,7 @@ class ControlCredit:
 
 
 class KeptBytes:
-    """Bytes that are kept, of one connection or of all. Each of a connection counts in all, too."""
+    """The bytes that are kept, of one connection or of all. Each byte of a connection counts for all, too."""
 
     __slots__ = ("_bytes_max", "_whole", "count")
 
@@ -89,5 +89,5 @@ class KeptBytes:
         return True
 
     def clear(self) -> None:
-        """None of this connection is kept any more."""
+        """Stop counting the bytes of this connection, as none is kept any more."""
         self.add(-self.count)

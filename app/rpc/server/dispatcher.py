@@ -50,7 +50,7 @@ class Dispatcher:
     ) -> None:  # fmt: skip
         """``connections_max``: registered connections of all kinds; the rule file limits those of SDKs further.
 
-        ``callers``: tells who a member is; without it the address does. ``answers``: counts large ones.
+        ``callers``: identifies members; without it their addresses do. ``answers``: counts large answers.
         """
         self.answers = answers or AnswerBudget()
         self._callers = callers or Callers(None, "", now_ms, cluster)
@@ -66,17 +66,17 @@ class Dispatcher:
         self.on_gone: Callable[[str], None] = lambda _client_id: None
         """Called with the client id of each registered connection that ended."""
         self.on_no_handler: Callable[[str, str], None] = lambda _kind, _remote_ip: None
-        """Called with the type and the address of each call of a type that nothing here answers."""
+        """Called with the type and the address of each call whose type has no handler here."""
         self.on_refused: Callable[[str, str, str, str], None] = lambda _what, _kind, _remote_ip, _why: None
-        """Called for each refusal: of whom (``access.refused``, ``member.refused``), type, address, and why."""
+        """Called for each refusal with its event (``access.refused``, ``member.refused``), type, address and reason."""
         self.requests = RequestStats()
-        """The answers of handlers by type of request and code; of the node, which may put its own here."""
+        """Counts of the handlers' answers by type of request and code; the node may put its own object here."""
         self.leaving = False
-        """This node stops: clients whose connections end go to other members, and nothing of them is removed (R17)."""
+        """True while this node stops: clients whose connections end go to other members and keep their data (R17)."""
         self.draining = False
-        """An operator drains this node: what a client published is removed a while after its connection's end."""
+        """True while an operator drains this node: a client's data are removed a while after its connection's end."""
         self._moved_ms: dict[str, int] = {}
-        """When the connections of such clients ended, the latest last."""
+        """The end of the connection of each such client, the latest last."""
         self._routes: dict[str, GrpcRoute] = {
             HEALTH_CHECK: GrpcRoute(_healthy, "HealthCheckResponse", PUBLIC, lambda *_: HEALTHY)
         }
@@ -90,10 +90,10 @@ class Dispatcher:
     # --- calls -----------------------------------------------------------------------------------
 
     def answer_at_once(self, connection: Connection, data: bytes) -> bytes | None:
-        """Return the answer to a call that is nothing but usual and came before; None for ``answer`` to be called.
+        """Return the answer to a plain call whose bytes came before; None when ``answer`` is to be called.
 
-        What it lets out of the checks of ``answer`` lets every message through, or would have kept this one from being
-        known.
+        The checks of ``answer`` that are left out here let every message pass, or would have kept this message from
+        being known.
         """
         cluster = self._cluster
         cluster.check_pause()
@@ -150,7 +150,7 @@ class Dispatcher:
         # Checked at each call: member lists change, at one member before the other.
         if route.members_only and (refusal := self._refusal(connection, message)):
             return refusal
-        # Nothing is read of a call whose caller may not make it, or makes too many.
+        # The body of a call is not read when the caller may not make it, or makes too many.
         try:
             session = None if self._access is None else session_of(self._access, route.access, message.headers)
         except NacosError as error:
@@ -190,7 +190,7 @@ class Dispatcher:
         return None
 
     def _refusal(self, connection: Connection, message: Payload) -> bytes | None:
-        """The answer to a call for members from anybody else; None from a member."""
+        """Return the refusal of a call for members from anybody else; None for a call from a member."""
         caller = self._caller_of(connection, message)
         if isinstance(caller, Unidentified):
             self.on_refused("member.refused", message.type, connection.remote_ip, caller.text)
@@ -207,7 +207,7 @@ class Dispatcher:
         )
 
     def _clock(self, connection: Connection, message: Payload) -> Mapping[str, str]:
-        """The headers that tell a member this one's clock, before the setup, which cannot be made again with it."""
+        """Return the headers with this node's clock; a member needs it before its setup, which cannot be repeated."""
         if not connection.on_cluster_port or not message.headers:
             return {}
         caller = self._caller_of(connection, message)
@@ -235,7 +235,7 @@ class Dispatcher:
             self.requests.of_loop("", kind).add(code, perf_counter() - begun_s)
 
     def _counted(self, message: bytes, connection: Connection) -> CountedAnswer:
-        """A large message, counted as long as it is kept; what members ask for is never refused.
+        """Count a large message as long as it is kept; answers to members are never refused.
 
         Raises:
             TooManyRequests: it has no room.
@@ -251,7 +251,7 @@ class Dispatcher:
     # --- streams ---------------------------------------------------------------------------------
 
     def take(self, connection: Connection, data: bytes) -> bool:
-        """Take a message of a client's stream; False ends the stream. Invalid messages are answered with an error."""
+        """Take a message of a client's stream; return False to end it. Invalid messages are answered with an error."""
         try:
             message = wire.decode(data)
             kind = message.type
@@ -329,7 +329,7 @@ class Dispatcher:
     # --- requests of ours ------------------------------------------------------------------------
 
     def reset(self, connection: Connection, redirect: tuple[str, int] | None = None) -> None:
-        """Ask a client to connect to another member, to the HTTP address ``redirect`` if that is given."""
+        """Ask a client to connect to another member, at the HTTP address ``redirect`` if that is given."""
         fields = {"requestId": self._connections.next_request_id(), "connectionId": connection.id}
         if redirect is not None:
             fields |= {"serverIp": redirect[0], "serverPort": str(redirect[1])}
@@ -343,7 +343,7 @@ class Dispatcher:
         connection.offer(wire.encode(kind, wire.request_body(**fields, module="internal")))
 
     def ended(self, connection: Connection) -> None:
-        """Remove a connection whose stream ended, and with it all that its client published, unless this node stops."""
+        """Remove a connection whose stream ended, and all that its client published, unless this node stops."""
         if self._connections.forget(connection):
             if self.draining and not self.leaving:
                 self._moved_ms[connection.id] = self._now_ms()

@@ -9,11 +9,11 @@ PREFIX_BYTES = 5
 OK, UNKNOWN, RESOURCE_EXHAUSTED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE = 0, 2, 8, 12, 13, 14
 """Values of ``grpc-status`` that are used here."""
 RATIO = 16
-"""To which messages of use are packed; JSON is to a tenth."""
+"""The ratio up to which useful messages are packed; JSON shrinks to a tenth."""
 ANYBODYS_BYTES_MAX = 32_768
-"""A message up to this is taken from anybody; a longer one depends on its type and its sender."""
+"""The largest message that is taken from anybody; the bound of a longer one depends on its type and its sender."""
 BEGIN_BYTES = 8_192
-"""The beginning of a longer message, by which its bound is found: it has the type, and a token among the headers."""
+"""The length of the beginning that shows the bound of a longer message: it has the type, and a token in the headers."""
 MESSAGE_BYTES_MAX = 1 << 40
 """The bound of a type whose messages may be as large as the port takes."""
 PACKED_BYTES_MAX = 131_072
@@ -43,7 +43,7 @@ class MessageSizes(Protocol):
         ...
 
     def on_unpaid(self, count: int) -> None:
-        """Take note of bytes of a packed message beyond ``RATIO`` of what came."""
+        """Take note of the bytes of a packed message beyond ``RATIO`` times the bytes that came."""
         ...
 
 
@@ -53,7 +53,7 @@ class MessageReader:
     __slots__ = ("_bounds", "_bytes_max", "_encoding", "_is_allowed", "_wanted", "kept", "unpaid_bytes")
 
     def __init__(self, encoding: bytes, bytes_max: int, bounds: MessageSizes | None = None) -> None:
-        """``encoding``: that of packed messages. ``bytes_max``: of one message, as it comes and unpacked.
+        """``encoding``: that of packed messages. ``bytes_max``: the bound of one message, both packed and unpacked.
 
         ``bounds``: the tighter bounds of each message; None for ``bytes_max`` alone.
         """
@@ -61,13 +61,13 @@ class MessageReader:
         self._bytes_max = bytes_max
         self._bounds = bounds
         self._is_allowed = False
-        """The message that comes may have the length that its prefix says."""
+        """True if the message that is coming may have the length that its prefix says."""
         self.kept = bytearray()
-        """Of a message that is not whole."""
+        """The bytes of a message that is not whole yet."""
         self._wanted = PREFIX_BYTES
-        """Bytes at which there is something to do."""
+        """The number of kept bytes at which there is something to do."""
         self.unpaid_bytes = 0
-        """Of packed messages, what is beyond ``RATIO`` of what came, since this was read and set to 0."""
+        """The bytes of packed messages beyond ``RATIO`` times those that came, since this was read and set to 0."""
 
     def feed(self, data: bytes) -> list[bytes]:
         """Take bytes; return the messages that they complete.
@@ -108,7 +108,7 @@ class MessageReader:
         return messages
 
     def _allows(self, length: int, begin: bytes, *, is_packed: bool) -> bool:
-        """Return whether a message may be so long; False where more of its beginning must come to tell.
+        """Return whether a message may be so long; False if more of its beginning must come first.
 
         Raises:
             MessageFault: it may not.
@@ -126,7 +126,7 @@ class MessageReader:
         return True
 
     def _unpacked(self, message: bytes) -> bytes:
-        """The bytes of a packed message, unpacked in steps: no more than its type and its sender allow."""
+        """Return the bytes of a packed message, unpacked in steps: no more than its type and its sender allow."""
         bounds, bytes_max = self._bounds, self._bytes_max
         if self._encoding != b"gzip":
             raise MessageFault(INTERNAL, "a packed message without a known grpc-encoding")
@@ -157,5 +157,5 @@ class MessageReader:
 
 
 def prefix_of(message: bytes) -> bytes:
-    """The prefix of a message that is not packed."""
+    """Return the prefix of a message that is not packed."""
     return b"\x00" + U32.pack(len(message))

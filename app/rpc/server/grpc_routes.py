@@ -18,15 +18,15 @@ class GrpcRequest(NamedTuple):
     connection: Connection
     fields: Fields
     token: str = ""
-    """The user's; empty while users are not asked for."""
+    """The user's token; empty while authentication is off."""
     known: KnownMessage | None = None
-    """The message, where a handler may note something for its next time."""
+    """The message, on which a handler may note something for the next time that it comes."""
 
 
 Handler = Callable[[GrpcRequest], Awaitable[Mapping[str, Any] | bytes]]
 """Returns the fields of the answer, or its whole message. Raises NacosError for a refusal."""
 Quick = Callable[[Connection, KnownMessage], bytes | None]
-"""Returns the message of the answer to what came before, from what is kept; None has the handler called. No effects."""
+"""Returns the kept answer to a message that came before; None if the handler must be called. It has no effects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +38,16 @@ class GrpcRoute:
     access: AccessRule
     quick: Quick | None = None
     bytes_max: int = ANYBODYS_BYTES_MAX
-    """The longest request; the port may take less."""
+    """The size of the longest request; the port may take less."""
     bytes_per_value: int = 0
-    """At the least, in requests with many values: a long one may have more than ``JSON_VALUES_MAX`` of them."""
+    """The fewest bytes per value in requests with many values: a long one may have more than ``JSON_VALUES_MAX``."""
 
     members_only: bool = field(init=False)
-    """Calls are refused that do not come over the cluster port from a listed member's address."""
+    """True if calls must come over the cluster port from a listed member's address; others are refused."""
     is_client_read: bool = field(init=False)
-    """A call is answered with what this node holds."""
+    """True if the answer shows data that this node holds."""
     is_client_write: bool = field(init=False)
-    """A call counts against the writes of the client's address."""
+    """True if a call counts against the writes of the client's address."""
 
     def __post_init__(self) -> None:
         # Each call asks for these, and Python 3.11 is slow to look a member up in its class.
@@ -58,5 +58,5 @@ class GrpcRoute:
         object.__setattr__(self, "is_client_write", is_write)
 
     def structure_max(self, body: bytes) -> int:
-        """The most commas and brackets in a request with this body."""
+        """Return the most commas and brackets that a request with this body may have."""
         return max(JSON_VALUES_MAX, len(body) // self.bytes_per_value if self.bytes_per_value else 0)

@@ -24,26 +24,26 @@ from app.tls.watched import WatchedFiles
 
 LOG = logging.getLogger(__name__)
 CALLS_MAX = 4_096
-"""Calls that wait for something at once, of all connections of a port."""
+"""The most calls that wait for something at once, of all connections of a port."""
 STREAMS_MAX = 256
-"""Calls and streams of one connection at once."""
+"""The most calls and streams of one connection at once."""
 KEPT_BYTES_MAX = 256 << 20
-"""Requests in half, of all connections of a port. The budget for answers has the replies that wait."""
+"""The bytes of incomplete requests, of all connections of a port. Replies that wait count in the budget for answers."""
 KEPT_MESSAGES_MAX = 4
-"""Largest messages: requests in half of one connection, and as much of its replies that wait."""
+"""The bound of one connection, in largest messages: for its incomplete requests, and again for replies that wait."""
 BACKLOG = 1_024
 SWEEP_S = 0.5
 SWEEPS = 8
-"""In which all connections are checked once."""
+"""The number of sweeps in which all connections are checked once."""
 GREETINGS_MAX = 2_048
-"""Clients of TLS that are connected and have not sent a whole greeting."""
+"""The most TLS clients that are connected and have not sent a whole greeting."""
 DRAIN_POLL_S = 0.01
 STREAMS_PER_LOOK = 4
-"""Streams that are written between two looks at the clock."""
+"""The streams that are written between two looks at the clock."""
 
 
 class Listening(Protocol):
-    """What takes the connections of a socket."""
+    """The acceptor of a socket's connections."""
 
     def close(self) -> None: ...
 
@@ -55,7 +55,7 @@ class RpcServer:
         self, host: str, port: RpcPort, certificate: WatchedFiles[PortCertificate] | None, on_cluster_port: bool,
         connections: Connections, dispatcher: Dispatcher, take_pending: TakePending, share: Share,
     ) -> None:  # fmt: skip
-        """``certificate``: plain for None. ``share``: counts the sockets of this port, with a setup or without."""
+        """``certificate``: None for a plain port. ``share``: counts the port's sockets, with a setup or without."""
         self.answers = dispatcher.answers
         self._host = host
         self._port = port
@@ -72,7 +72,7 @@ class RpcServer:
         self.keep_alive_timeout_s = port.keep_alive_timeout_ms / 1_000
         self._share = share
         self._transports: dict[RpcTransport, None] = {}
-        """In the order in which they are checked."""
+        """The transports in the order in which they are checked."""
         self._calls = 0
         self._due: deque[ClientStream] = deque()
         """Streams that have something to write."""
@@ -116,7 +116,7 @@ class RpcServer:
         )
 
     async def _sockets(self) -> list[socket.socket]:
-        """Listening sockets for each address of the host, as ``create_server`` makes them."""
+        """Return listening sockets for each address of the host, as ``create_server`` makes them."""
         found = await self.loop.getaddrinfo(
             self._host or None, self._port.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )  # fmt: skip
@@ -141,8 +141,8 @@ class RpcServer:
     async def stop(self) -> None:
         """Take no new connections and calls; end the calls under way after ``GRACE_S``. May be called twice.
 
-        Clients are told twice: first that they shall call elsewhere, then, as calls may be on their way, from which on
-        none is taken.
+        Clients are told twice: first to call elsewhere, then, as calls may be on their way, from which call on none is
+        taken.
         """
         if not self._listening:
             return
@@ -167,14 +167,14 @@ class RpcServer:
     # --- of the connections -------------------------------------------------------------------------
 
     def _admit(self, _remote_ip: str) -> Share | None:
-        """Count a connection more; None when there are too many, and one is to be closed."""
+        """Count one more connection; return None when there are too many, so that it is to be closed."""
         if self._share.take():
             return self._share
         self._share.refused += 1
         return None
 
     def opened(self, transport: RpcTransport) -> bool:
-        # Those of TLS are counted from their first byte on, as handshakes keep descriptors too.
+        # Connections with TLS are counted when they are accepted, as handshakes hold descriptors too.
         if self._certificate is None and self._admit("") is None:
             return False
         if not self._listening:
@@ -202,7 +202,7 @@ class RpcServer:
             self.loop.call_soon(self._write)
 
     def _write(self) -> None:
-        """Write what waits on streams for ``TURN_S``; the rest has its turn after others."""
+        """Write the waiting messages of streams for ``TURN_S``; the rest has its turn after others."""
         begun_s, due = self.loop.time(), self._due
         while due:
             for _ in range(min(STREAMS_PER_LOOK, len(due))):
@@ -217,7 +217,7 @@ class RpcServer:
             self.loop.call_soon(self._write)
 
     def _sweep(self) -> None:
-        """Check a part of the connections: for time that is up, and for silent clients."""
+        """Check a part of the connections for deadlines that have passed, and for silent clients."""
         self._sweeping = self.loop.call_later(SWEEP_S, self._sweep)
         now_s = self.loop.time()
         for one in [one for one, _ in zip(self._transports, range(len(self._transports) // SWEEPS + 1), strict=False)]:

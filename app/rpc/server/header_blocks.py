@@ -15,60 +15,60 @@ from app.rpc.server.control_credit import ControlCredit
 from app.rpc.server.http2_frames import Code, ConnectionFault
 
 TABLE_BYTES = 4_096
-"""Of the table of a connection: what nobody has to announce."""
+"""The size of a connection's table: the default, which needs no announcement."""
 LIST_BYTES_MAX = 16_384
-"""Of the fields of one block, unpacked: each counts 32 beside its name and value. SDKs send some 400; a user's
-token is in the message, not here. It also bounds a block that names a large entry of the table again and again."""
+"""The most bytes of the fields of one block, unpacked: each field counts 32 beside its name and value. SDKs send some
+400; a user's token is in the message, not here. It also bounds a block that names a large table entry repeatedly."""
 KEPT_BLOCKS = 8
-"""Blocks of one connection whose meaning is kept. A client has one for each method, with a time limit and without."""
+"""The blocks of a connection whose meaning is kept. A client has one for each method, with a time limit and without."""
 KEPT_BLOCK_BYTES = 64
-"""A larger one is read each time: or what is kept of a connection would be what its client chooses."""
+"""The largest block that is kept. A larger one is read each time, or clients would choose how much is kept of them."""
 BYTES_PER_CREDIT = 128
 FIELDS_PER_CREDIT = 6
 RESIZED_PER_CREDIT = 16
-"""What a block costs beside its frame, as 2 to 5 us are taken for a field and 0.2 us for a byte: a thousand frames of
-large blocks took two seconds. The last is of bytes, too, where a block begins with a change of the table's size, of
-which it may have thousands."""
+"""The cost of a block beside its frame, as a field takes 2 to 5 us and a byte 0.2 us: a thousand frames of large
+blocks took two seconds. The last counts bytes, too, of a block that begins with a change of the table's size, of which
+it may have thousands."""
 STATIC_ENTRIES = 61
-"""Of the table that all have (RFC 7541, appendix A). The latest that was added comes behind them."""
+"""The entries of the static table (RFC 7541, appendix A). The latest entry that was added comes behind them."""
 TIME_LIMIT = b"grpc-timeout"
 TIME_LIMIT_BYTES_MAX = 32
-"""A longer one, of which gRPC knows none, is a field like others."""
+"""The longest time limit. A longer one, which gRPC does not know, is a field like others."""
 CONNECTION_FIELDS = frozenset(
     (b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade")
 )  # fmt: skip
-"""Of HTTP/1.1, without a meaning here, and thus refused."""
+"""Fields of HTTP/1.1 that mean nothing here, and so are refused."""
 PSEUDO = frozenset((b":method", b":scheme", b":path", b":authority"))
 REQUIRED = frozenset((b":method", b":scheme", b":path"))
 STATUS_TEXT_BYTES_MAX = 1_024
 
 
 class RequestHead(NamedTuple):
-    """What the first block of a stream says."""
+    """The fields of the first block of a stream."""
 
     path: bytes
     is_grpc: bool
-    """A POST of a content type of gRPC."""
+    """True for a POST with a content type of gRPC."""
     encoding: bytes
-    """Of the messages that are marked as packed; empty for none."""
+    """The encoding of messages that are marked as packed; empty for none."""
     content_length: int
-    """-1 where none is given."""
+    """The length that the client announced; -1 for none."""
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is a call of gRPC with nothing to look at in its messages but their bytes."""
+        """True for a gRPC call in a known encoding and without an announced length: only its messages' bytes matter."""
         return self.is_grpc and self.content_length == -1 and self.encoding in (b"", b"identity", b"gzip")
 
 
 class MalformedBlock(Exception):
-    """The fields of a block break a rule; the table is as it should be."""
+    """The fields of a block break a rule; the table stays valid."""
 
 
 class _WatchedTable(HeaderTable):
     """A table that counts its changes, and knows which of its entries are time limits.
 
-    Its entries are the last that were added, as one that is too large empties it: so the number of an entry is that of
-    the changes when it was added, and never means another one.
+    It always holds the entries that were added last, as one that is too large empties it: so the number of an entry is
+    the count of changes when it was added, and never means another entry.
     """
 
     changes = 0
@@ -77,7 +77,7 @@ class _WatchedTable(HeaderTable):
         super().__init__()
         self.maxsize = TABLE_BYTES
         self.time_limits: set[int] = set()
-        """The numbers of entries with a short time limit; some are gone."""
+        """The numbers of entries with a short time limit; some of these entries are gone."""
 
     def add(self, name: bytes, value: bytes) -> None:
         self.changes += 1
@@ -93,7 +93,7 @@ class HeaderReader:
     """Reads the blocks of one connection, in their order.
 
     Two blocks mean the same if they name the same entries of the tables, whatever numbers these have by then, and
-    differ in time limits alone: grpc-go sends another one with each call, and adds it to the table. Such a block is
+    differ in time limits alone: grpc-go sends another limit with each call, and adds it to the table. Such a block is
     read here, and all others by ``hpack``.
     """
 
@@ -105,12 +105,12 @@ class HeaderReader:
         self._decoder = Decoder(max_header_list_size=LIST_BYTES_MAX)
         self._table = self._decoder.header_table = _WatchedTable()
         self._heads: dict[tuple[int, ...], RequestHead] = {}
-        """By the numbers of their entries: those of the static table negative, 0 for a time limit."""
+        """The heads by the numbers of their entries: negative for the static table, 0 for a time limit."""
         self._added: bytes | None = None
         """The time limit that the block ``find`` found adds to the table."""
 
     def request(self, block: bytes) -> RequestHead:
-        """The head of a request.
+        """Return the head of a request.
 
         Raises:
             ConnectionFault: the block cannot be unpacked, or is too large when it is; there were too many before.
@@ -123,7 +123,7 @@ class HeaderReader:
         key = self._key(block)
         fields = self._fields(block)
         head = read_head(fields)
-        # Half: so that with other time limits it is no larger than a block may be.
+        # Half of the bound, so that with other time limits the block is no larger than a block may be.
         if key is not None and sum([len(one) + len(two) + 32 for one, two in fields]) <= LIST_BYTES_MAX // 2:
             self._heads[key] = head
             if len(self._heads) > KEPT_BLOCKS:  # entries that went out of the table have other numbers when back
@@ -131,17 +131,17 @@ class HeaderReader:
         return head
 
     def find(self, block: bytes) -> RequestHead | None:
-        """The head of a request that is known from another block; ``take`` follows if that is used."""
+        """Return the head of a request that is known from another block; ``take`` must follow if it is used."""
         key = self._key(block)
         return None if key is None else self._heads.get(key)
 
     def take(self) -> None:
-        """The block that ``find`` found is read."""
+        """Count the block that ``find`` found as read."""
         if self._added is not None:
             self._table.add(TIME_LIMIT, self._added)
 
     def _key(self, block: bytes) -> tuple[int, ...] | None:
-        """The numbers of the entries that a block names, None for one that says more than these and a time limit."""
+        """Return the numbers of the entries that a block names; None if it has more than these and a time limit."""
         table, key, at, size = self._table, list[int](), 0, len(block)
         self._added = None
         if size > KEPT_BLOCK_BYTES:
@@ -202,7 +202,7 @@ class HeaderReader:
             _check_field(name, value)
 
     def skip(self, block: bytes) -> None:
-        """Read a block that nobody wants, for the table's sake.
+        """Read a block whose fields do not matter, to keep the table right.
 
         Raises:
             ConnectionFault: as ``request``.
@@ -226,7 +226,7 @@ class HeaderReader:
 
 
 def read_head(fields: list[tuple[bytes, bytes]]) -> RequestHead:
-    """Return what the fields of a request's first block say.
+    """Return the head of a request from the fields of its first block.
 
     Raises:
         MalformedBlock: they break a rule.
@@ -266,7 +266,7 @@ def _check_field(name: bytes, value: bytes) -> None:
 
 
 def _literal(name: bytes, value: bytes) -> bytes:
-    """A field that no table holds, and that goes into none."""
+    """Return a field that no table holds, and that goes into none."""
     return b"\x00" + _length(len(name)) + name + _length(len(value)) + value
 
 
@@ -282,16 +282,16 @@ def _length(count: int) -> bytes:
 
 
 STATUS_200 = b"\x88"
-"""Entry 8 of the table that all have."""
+"""Entry 8 of the static table."""
 REPLY_HEAD = STATUS_200 + _literal(b"content-type", b"application/grpc")
 TRAILERS_OK = _literal(b"grpc-status", b"0")
 UNSUPPORTED_HEAD = _literal(b":status", b"415") + _literal(b"content-type", b"text/plain;charset=UTF-8")
-"""Of the reply to what is no gRPC."""
+"""The header block of the reply to a request that is not gRPC."""
 ACCEPTED_ENCODINGS = _literal(b"grpc-accept-encoding", b"identity,gzip")
 
 
 def trailers(status: int, text: str = "") -> bytes:
-    """The block that ends a call. ``text`` is cut at ``STATUS_TEXT_BYTES_MAX``."""
+    """Return the block that ends a call. ``text`` is cut at ``STATUS_TEXT_BYTES_MAX``."""
     if not status and not text:
         return TRAILERS_OK
     block = _literal(b"grpc-status", str(status).encode())

@@ -19,7 +19,7 @@ closed                  WINDOW_UPDATE, RST_STREAM          closed: they were und
 closed by the client    DATA; HEADERS                      STREAM_CLOSED for the stream; for the connection
 closed by this side     DATA, HEADERS                      closed: passed over
 
-Source: RFC 9113; gRPC over HTTP/2 (grpc/doc/PROTOCOL-HTTP2.md). What is no gRPC gets 415, once the request is whole.
+Source: RFC 9113; gRPC over HTTP/2 (grpc/doc/PROTOCOL-HTTP2.md). A request that is not gRPC gets 415 once it is whole.
 """
 
 from array import array
@@ -82,30 +82,31 @@ from app.rpc.server.http2_frames import (
 from app.rpc.server.reply_queue import OUT_BYTES_MAX, Outgoing, ReplyQueue
 
 FRAMES_PER_STEP = 16
-"""Read in one step: with their calls a millisecond or so."""
+"""The frames that are read in one step: with their calls a millisecond or so."""
 BLOCK_BYTES_MAX = 16_384
-"""Of a header block, packed."""
+"""The most bytes of a header block, packed."""
 CONTINUATIONS_MAX = 16
 SLOW_BLOCK_BYTES = 128
-"""A larger header block is the last frame of its step: it may take 2 ms, a hundred times as long as others do."""
+"""The size above which a header block is the last frame of its step: it may take 2 ms, a hundred times the usual."""
 STREAMS_PER_CREDIT = 4
-"""Whose windows a SETTINGS frame changes: each takes a third of a microsecond, and 5 where it may send then."""
+"""The streams for each credit whose windows a SETTINGS frame changes: each takes a third of a microsecond, and 5 if the
+stream may send then."""
 SMALL_PIECE_BYTES = 64
-"""Of DATA that completes no message: a smaller piece costs as much as a frame that carries nothing."""
+"""The size below which DATA that completes no message costs as much as a frame that carries nothing."""
 UNPAID_PER_CREDIT = 4_096
-"""Bytes of messages that are packed too well: 10 KB may come to 10 MiB, which take 80 ms."""
+"""The bytes of messages that are packed too well for each credit: 10 KB may unpack to 10 MiB, which take 80 ms."""
 USUAL_BYTES_MAX = 8_192
-"""Of the DATA of a call that is taken in one go."""
+"""The most DATA of a call that is taken in one go."""
 CLOSED_KEPT = 64
-"""The latest streams that are closed, of which is known who closed them."""
+"""The closed streams, the latest, for which it is remembered which side closed them."""
 CLOSED_AT_ONCE = 16
-"""That are forgotten at once."""
+"""The number of closed streams that are forgotten at once."""
 STREAM_WINDOW = 1 << 18
 CONNECTION_WINDOW = 1 << 20
-"""What a client may send ahead. Both are widened as it is read, so that none is ever used up: what is kept has bounds
-of its own, and who sends faster than this side reads waits for the socket."""
+"""The bytes that a client may send ahead. Both windows are widened as these are read, so that neither is ever used up:
+kept bytes have bounds of their own, and a client that sends faster than this side reads waits for the socket."""
 PINGS_TOO_SOON_MAX = 2
-"""PINGs sooner than is permitted, with no message between them. Source: grpcio, ``grpc.http2.max_ping_strikes``."""
+"""The most PINGs that come too soon, with no message between them. Source: grpcio, ``grpc.http2.max_ping_strikes``."""
 OWN_PING = b"rollcall"
 
 
@@ -115,9 +116,9 @@ class Http2Limits:
 
     message_bytes_max: int
     streams_max: int
-    """At once, of one connection."""
+    """The most streams of one connection at once."""
     ping_interval_s: float
-    """Between two PINGs of a client without a message between them."""
+    """The shortest time between two PINGs of a client without a message between them."""
 
 
 class CallReceived(NamedTuple):
@@ -151,7 +152,7 @@ Event = CallReceived | StreamOpened | MessageReceived | StreamDone
 
 
 class _Stream:
-    """What is known of one stream that is not closed."""
+    """The state of one stream that is not closed."""
 
     __slots__ = ("half_closed", "head", "held", "is_bidi", "is_over", "message", "out", "reader", "received", "window")
 
@@ -159,14 +160,14 @@ class _Stream:
         self.head = head
         self.is_bidi = is_bidi
         self.reader = reader
-        """None where the content does not count: of what is no call of ours."""
+        """The reader of the content; None for a request that is no call of ours, whose content does not count."""
         self.half_closed = False
         self.is_over = False
-        """Its last frame is queued."""
+        """True once its last frame is queued."""
         self.message: bytes | None = None
-        """Of a unary call."""
+        """The message of a unary call, once it is whole."""
         self.held = 0
-        """Its bytes, where it is whole and its call is not."""
+        """The bytes of that message, while the message is whole and its call is not."""
         self.received = 0
         self.window = STREAM_WINDOW
         self.out = Outgoing(window)
@@ -209,7 +210,7 @@ class Http2Server:
         self, limits: Http2Limits, unary: bytes, bidi: bytes, kept: KeptBytes, now_s: float,
         bounds: MessageSizes | None = None, kept_replies: KeptBytes | None = None,
     ) -> None:  # fmt: skip
-        """``unary``, ``bidi``: the paths of the two methods. ``kept``: counts the bytes of halves.
+        """``unary``, ``bidi``: the paths of the two methods. ``kept``: counts the bytes of incomplete requests.
 
         ``bounds``: those of each message, tighter than ``limits``; None for none. ``kept_replies``: counts the bytes of
         replies; ``kept`` for None.
@@ -227,8 +228,8 @@ class Http2Server:
         self._reader = HeaderReader(self._credit)
         self._streams: dict[int, _Stream] = {}
         self._closed = array("i")
-        """Streams that are closed, the latest last, those negative that this side closed: 300 bytes of an idle
-        connection, of which a dict would take 4 KB."""
+        """The streams that are closed, the latest last, negative if this side closed them: 300 bytes of an idle
+        connection, where a dict would take 4 KB."""
         self._replies = ReplyQueue(kept if kept_replies is None else kept_replies)
         self._last_id = 0
         self._window = CONNECTION_WINDOW
@@ -237,17 +238,17 @@ class Http2Server:
         """A header block that is not whole: stream, flags, parts."""
         self._take = Http2Server._take_preface  # unbound, or this object would refer to itself
         self._is_enough = False
-        """The last frame took long."""
+        """True if the last frame took long."""
         self._pinged_s = -1e9
         self._pings_too_soon = 0
         self._refuses_from = STREAM_MAX + 1
         self.began = False
-        """The client's preface and its first SETTINGS came."""
+        """True once the client's preface and its first SETTINGS came."""
         self.acknowledged = False
-        """The client took note of our SETTINGS."""
+        """True once the client acknowledged our SETTINGS."""
         self.ping_answered = True
         self.ended: ConnectionFault | None = None
-        """Why the connection is over, once it is; its GOAWAY is among the bytes to send."""
+        """The reason why the connection is over, once it is; its GOAWAY is among the bytes to send."""
         own = {
             MAX_CONCURRENT_STREAMS: limits.streams_max,
             INITIAL_WINDOW_SIZE: STREAM_WINDOW,
@@ -265,7 +266,7 @@ class Http2Server:
         self._at = 0
 
     def step(self, frames_max: int = FRAMES_PER_STEP) -> list[Event]:
-        """Read up to ``frames_max`` frames; return what they brought, nothing when all is read."""
+        """Read up to ``frames_max`` frames; return their events, none when all is read."""
         events: list[Event] = []
         if self.ended is None:
             self._is_enough = False
@@ -283,7 +284,7 @@ class Http2Server:
 
     @property
     def has_more(self) -> bool:
-        """Whether a further ``step`` would read something."""
+        """True if a further ``step`` would read something."""
         if self.ended is not None:
             return False
         left = len(self._buffer) - self._at
@@ -296,7 +297,7 @@ class Http2Server:
 
     @property
     def has_half(self) -> bool:
-        """Whether a frame, a header block or a request came in half."""
+        """True while a frame, a header block or a request is incomplete."""
         return (
             not self.began
             or self._block is not None
@@ -306,7 +307,7 @@ class Http2Server:
 
     @property
     def oldest_half(self) -> int:
-        """The oldest stream of which a request or message came in half; 0 for none."""
+        """The oldest stream with an incomplete request or message; 0 for none."""
         for stream_id, one in self._streams.items():
             if not one.half_closed and (not one.is_bidi or (one.reader is not None and one.reader.kept)):
                 return stream_id
@@ -314,7 +315,7 @@ class Http2Server:
 
     @property
     def in_block(self) -> bool:
-        """Whether a header block came in half."""
+        """True while a header block is incomplete."""
         return self._block is not None
 
     def _take_preface(self, events: list[Event]) -> bool:
@@ -558,14 +559,14 @@ class Http2Server:
             stream.window = STREAM_WINDOW
 
     def _hold(self, stream_id: int, stream: _Stream, message: bytes) -> None:
-        """Keep the message of a unary call until the client says that it is all."""
+        """Keep the message of a unary call until the client ends its side of the stream."""
         if self._kept.add(len(message)):
             stream.held = len(message)
         else:
             self._refuse(stream_id, stream, RESOURCE_EXHAUSTED, "too many requests are under way in half")
 
     def _on_late_data(self, stream_id: int) -> None:
-        """DATA for a stream that is closed, or was never open."""
+        """Handle DATA for a stream that is closed, or was never open."""
         if not stream_id or stream_id > self._last_id:
             raise ConnectionFault(Code.PROTOCOL_ERROR, "DATA on an idle stream")
         self._spend()
@@ -613,7 +614,7 @@ class Http2Server:
                 return
 
     def _half_closed(self, stream_id: int, stream: _Stream, events: list[Event]) -> None:
-        """The client has sent all of a stream."""
+        """Take note that the client has sent all of a stream."""
         stream.half_closed = True
         head = stream.head
         if head.content_length not in (-1, stream.received):
@@ -764,12 +765,12 @@ class Http2Server:
 
     @property
     def is_blocked(self) -> bool:
-        """Whether replies wait for windows."""
+        """True while replies wait for windows."""
         return len(self._replies) > 0
 
     @property
     def waiting_bytes(self) -> int:
-        """Of replies that wait for windows."""
+        """The bytes of replies that wait for windows."""
         return self._replies.bytes
 
     @property
@@ -778,16 +779,16 @@ class Http2Server:
         return len(self._streams)
 
     def waits(self, stream_id: int) -> bool:
-        """Whether a message of this stream waits for windows."""
+        """Return whether a message of this stream waits for windows."""
         return self._replies.waits(stream_id)
 
     @property
     def has_output(self) -> bool:
-        """Whether there are bytes to send."""
+        """True if there are bytes to send."""
         return bool(self._out)
 
     def take_output(self) -> bytes:
-        """The bytes to send, once."""
+        """Return the bytes to send, once."""
         if sent := self._replies.frames_sent:
             self._credit.give(OF_SENT_FRAME * sent)
             self._pings_too_soon = 0
@@ -799,19 +800,19 @@ class Http2Server:
         return out
 
     def go_on(self) -> bool:
-        """Frame more of the replies that wait, as ``take_output`` has made room; whether there are bytes to send."""
+        """Frame more of the replies that wait, as ``take_output`` made room; return whether there are bytes to send."""
         if self._replies.may_send:
             self._flush()
         return bool(self._out)
 
     @property
     def has_waiting(self) -> bool:
-        """Return whether replies wait that may leave as soon as there is room for them."""
+        """True if replies wait that may leave as soon as there is room for them."""
         return self._replies.may_send
 
     @property
     def is_full(self) -> bool:
-        """Return whether as many bytes are to be sent as should be at once."""
+        """True if as many bytes are to be sent as should be at once."""
         return self._replies.room <= 0
 
     @property
@@ -828,7 +829,7 @@ class Http2Server:
         self._replies.clear()
 
     def reply(self, stream_id: int, message: bytes) -> None:
-        """Answer a unary call; nothing when the client has given it up."""
+        """Answer a unary call; do nothing if the client has given it up."""
         stream = self._streams.get(stream_id)
         if stream is None:
             return
@@ -859,7 +860,7 @@ class Http2Server:
             self.end(stream_id)
 
     def send(self, stream_id: int, message: bytes) -> None:
-        """Send a message on a stream; nothing when that is closed."""
+        """Send a message on a stream; do nothing if that is closed."""
         stream = self._streams.get(stream_id)
         if stream is None or stream.is_over or self.ended is not None:
             return
@@ -875,7 +876,7 @@ class Http2Server:
         self._flush()
 
     def end(self, stream_id: int, status: int = 0, text: str = "", more: bytes = b"") -> None:
-        """End a stream or call behind what waits on it; nothing when it is closed. ``more``: further fields."""
+        """End a stream or call behind the replies that wait on it, if it is open. ``more``: further fields."""
         stream = self._streams.get(stream_id)
         if stream is None or stream.is_over or self.ended is not None:
             return
@@ -892,12 +893,12 @@ class Http2Server:
         self._finish(stream_id)
 
     def ping(self) -> None:
-        """Ask whether the other side is there; ``ping_answered`` tells."""
+        """Ask whether the other side is there; ``ping_answered`` becomes true with its answer."""
         self.ping_answered = False
         self._out.append(frame(PING, 0, 0, OWN_PING))
 
     def leave(self, *, finally_: bool = False) -> None:
-        """Tell the client to make new calls elsewhere; ``finally_``: and that none is taken any more from now on."""
+        """Tell the client to make new calls elsewhere; with ``finally_`` also that none is taken from now on."""
         if self.ended is not None:
             return
         if finally_:
@@ -909,7 +910,7 @@ class Http2Server:
         self._end(ConnectionFault(code, text))
 
     def _refuse(self, stream_id: int, stream: _Stream, status: int, text: str) -> None:
-        """End a call before all of it came; what comes of it still is passed over."""
+        """End a call before all of it came; the rest of it is ignored."""
         self._forget_half(stream)
         stream.reader = stream.message = None
         self.end(stream_id, status, text)
@@ -920,7 +921,7 @@ class Http2Server:
                 self._finish(stream_id)
 
     def _finish(self, stream_id: int) -> None:
-        """All of a stream is sent."""
+        """Close a stream of which all is sent."""
         stream = self._streams.get(stream_id)
         if stream is None:
             return
@@ -951,7 +952,7 @@ class Http2Server:
             del closed[:CLOSED_AT_ONCE]
 
     def _closed_by_us(self, stream_id: int) -> bool | None:
-        """Whether this side closed a stream; None for one that is not known to be closed."""
+        """Return whether this side closed a stream; None for a stream that is not known to be closed."""
         if stream_id in self._closed:
             return False
         return True if -stream_id in self._closed else None

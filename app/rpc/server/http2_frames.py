@@ -4,33 +4,33 @@ from enum import IntEnum
 from struct import Struct
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-"""With which each client begins."""
+"""The bytes with which each client begins."""
 HEAD_BYTES = 9
 FRAME_BYTES_MAX = 16_384
-"""Of the content of one frame, both ways: the value that nobody has to announce."""
+"""The most bytes of the content of one frame, both ways: the default, which needs no announcement."""
 WINDOW_MAX = (1 << 31) - 1
 STREAM_MAX = (1 << 31) - 1
 DEFAULT_WINDOW = 65_535
-"""Of a connection and of each stream, before anybody says another."""
+"""The window of a connection and of each stream, until one side announces another."""
 
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
-"""The kinds of frames. Others are passed over."""
+"""The kinds of frames. Others are ignored."""
 END_STREAM = ACK = 0x1
 END_HEADERS = 0x4
 PADDED = 0x8
 PRIORITIZED = 0x20
 
 ENABLE_PUSH, MAX_CONCURRENT_STREAMS, INITIAL_WINDOW_SIZE, MAX_FRAME_SIZE, MAX_HEADER_LIST_SIZE = range(2, 7)
-"""The settings that are known. Others are passed over."""
+"""The settings that are known. Others are ignored."""
 
 HEAD = Struct(">HBBBL")
-"""Of a frame: length in two parts, kind, flags, stream."""
+"""The head of a frame: length in two parts, kind, flags, stream."""
 SETTING = Struct(">HL")
 U32 = Struct(">L")
 
 
 class Code(IntEnum):
-    """Why a stream or a connection ends."""
+    """The reason why a stream or a connection ends."""
 
     NO_ERROR = 0
     PROTOCOL_ERROR = 1
@@ -63,7 +63,7 @@ class StreamFault(Exception):
 
 
 def frame(kind: int, flags: int, stream_id: int, content: bytes = b"") -> bytes:
-    """A frame. ``content``: at most ``FRAME_BYTES_MAX`` bytes."""
+    """Return a frame. ``content``: at most ``FRAME_BYTES_MAX`` bytes."""
     length = len(content)
     return HEAD.pack(length >> 8, length & 0xFF, kind, flags, stream_id) + content
 
@@ -85,7 +85,7 @@ def goaway(last_stream_id: int, code: Code, text: str = "") -> bytes:
 
 
 def unpadded(content: bytes) -> bytes:
-    """The content of a padded frame without its padding.
+    """Return the content of a padded frame without its padding.
 
     Raises:
         ConnectionFault: more padding than content.

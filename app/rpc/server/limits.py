@@ -27,16 +27,16 @@ class LimitRule:
     """
 
     total: int = NO_LIMIT
-    """For all SDK connections; members' connections are not counted."""
+    """The limit for all SDK connections; members' connections are not counted."""
     ip_default: int = NO_LIMIT
     per_ip: Mapping[str, int] = field(default_factory=dict)
     per_app: Mapping[str, int] = field(default_factory=dict)
-    """By the client's application, for an address that is not in ``per_ip``."""
+    """The limits by the client's application, for an address that is not in ``per_ip``."""
     traced_ips: frozenset[str] = frozenset()
-    """Messages of clients with these addresses are logged."""
+    """The addresses of clients whose messages are logged."""
 
     def of_client(self, remote_ip: str, app: str) -> int | None:
-        """The most connections from ``remote_ip`` with this client's application; None without a limit."""
+        """Return the most connections from ``remote_ip`` with this client's application; None without a limit."""
         own = self.per_ip.get(remote_ip, NO_LIMIT)
         if own >= 0:
             return own
@@ -46,14 +46,14 @@ class LimitRule:
         return self.ip_default if self.ip_default > 0 else None
 
     def refuses(self, connection: Connection, of_ip: int, of_all: int) -> bool:
-        """Whether a new connection is over a limit, given the connections of its address and of all SDKs."""
+        """Return whether a new connection is over a limit, given the connections of its address and of all SDKs."""
         if not connection.is_sdk:
             return False
         allowed = self.of_client(connection.remote_ip, connection.app)
         return (allowed is not None and of_ip >= allowed) or 0 < self.total <= of_all
 
     def surplus(self, connections: Iterable[Connection]) -> list[Connection]:
-        """The connections above the limits: the latest of an address, or of all."""
+        """Return the connections above the limits: the latest of an address, or of all."""
         if self.total <= 0 and self.ip_default <= 0 and not self.per_ip and not self.per_app:
             return []
         found, kept = [], 0
@@ -115,7 +115,7 @@ class LimitWatch:
         self._path = path
         self._seen: tuple[int, ...] | None = None
         self.rule = LimitRule()
-        """Read from any thread."""
+        """The present rule. Read from any thread."""
 
     def tick(self, now_ms: int) -> int:
         """Check the file for a change. If it cannot be read, the rule stays, and a warning is logged."""

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 WINDOW_S = 10.0
 UNPAID_BYTES_MAX = 8 << 20
-"""Unpaid bytes of one address in a window: some 25 ms of the event loop."""
+"""The most unpaid bytes of one address in a window: some 25 ms of the event loop."""
 ADDRESSES_MAX = 4_096
-"""Counted at a time; further addresses share one count."""
+"""The addresses that are counted at a time; further addresses share one count."""
 OTHERS = ""
 
 
 class UnpackedBytes:
-    """The bytes that packed messages of each address came to within a window, beyond what messages of use come to."""
+    """The bytes to which packed messages of each address grew within a window, beyond those of useful messages."""
 
     def __init__(self) -> None:
         self._begin_s = 0.0
@@ -55,7 +55,7 @@ class TypeBounds:
     """The bounds of messages by their types: large only where a type needs it, and its sender may make the call."""
 
     def __init__(self, routes: Mapping[str, "GrpcRoute"], callers: Callers, access: AccessControl | None) -> None:
-        """``access``: None while users are not asked for."""
+        """``access``: None while authentication is off."""
         self._routes = routes
         self._callers = callers
         self._access = access
@@ -95,7 +95,7 @@ class MessageBounds:
         self._types = types
         self._unpacked = unpacked
         self.now_s = now_s
-        """When bytes came last. Set by the owner."""
+        """The time when bytes came last. Set by the owner."""
         self.remote_ip = ""
         self.client: Connection | None = None
         """The client's data, once it made a call."""

@@ -1,4 +1,4 @@
-"""What waits to be sent on the streams of one connection, and the windows that the other side gives (RFC 9113, 5.2)."""
+"""The replies that wait on the streams of one connection, and the windows that the other side gives (RFC 9113, 5.2)."""
 
 from app.rpc.server.control_credit import CountedAnswer, KeptBytes
 from app.rpc.server.http2_frames import (
@@ -13,14 +13,14 @@ from app.rpc.server.http2_frames import (
 )
 
 OUT_BYTES_MAX = 32_768
-"""Framed at once: as much waits at most in the socket of a client that reads slowly, beside what the system takes."""
+"""The most bytes that are framed at once: no more wait in the socket of a slow client, beside the system's buffer."""
 
 SMALL_PART_BYTES = 512
-"""A client that reads makes room for more than that at a time."""
+"""The size of a small part: a client that reads makes room for more than this at a time."""
 
 
 class Outgoing:
-    """Of one stream: its window, and what waits for it."""
+    """The output of one stream: its window, and the bytes that wait for it."""
 
     __slots__ = ("at", "begun", "chunks", "last", "window")
 
@@ -29,9 +29,9 @@ class Outgoing:
         self.chunks: list[bytes] = []
         """The replies of a stream, a message or two: its writer waits until they are written."""
         self.at = 0
-        """Bytes of the first chunk that are sent."""
+        """The number of bytes of the first chunk that are sent."""
         self.begun = False
-        """The block of headers is sent."""
+        """True once the block of headers is sent."""
         self.last: bytes | None = None
         """The block that ends the stream once all chunks are sent; empty: the last DATA frame ends it."""
 
@@ -47,15 +47,15 @@ class ReplyQueue:
     def __init__(self, kept: KeptBytes) -> None:
         self.window = DEFAULT_WINDOW
         self.frames_sent = 0
-        """DATA frames since this was read and set to 0, without the small parts that windows of a byte make."""
+        """The DATA frames since this was read and set to 0, without the small parts that tiny windows cause."""
         self.bytes = 0
-        """That wait."""
+        """The number of bytes that wait."""
         self.sent = 0
-        """Bytes of DATA frames in all."""
+        """The bytes of DATA frames in all."""
         self.room = OUT_BYTES_MAX
         """The bytes that may be framed until ``take_output``."""
         self.paused = False
-        """The socket takes nothing more for now."""
+        """True while the socket takes nothing more."""
         self._kept = kept
         self._ready: dict[int, Outgoing] = {}
         """The streams whose windows have room, in turn."""
@@ -70,7 +70,7 @@ class ReplyQueue:
         return stream_id in self._ready or stream_id in self._blocked
 
     def put(self, stream_id: int, stream: Outgoing, chunk: bytes) -> bool:
-        """Queue bytes of a stream; False when more are kept than may be."""
+        """Queue bytes of a stream; return False when more are kept than may be."""
         if type(chunk) is not CountedAnswer and not self._kept.add(len(chunk)):
             return False
         self.bytes += len(chunk)
@@ -80,14 +80,14 @@ class ReplyQueue:
         return True
 
     def look_again(self, stream_id: int, stream: Outgoing) -> None:
-        """The window of a stream has changed."""
+        """Sort a stream anew, as its window has changed."""
         if self.waits(stream_id):
             self._ready.pop(stream_id, None)
             self._blocked.pop(stream_id, None)
             self._place(stream_id, stream)
 
     def drop(self, stream_id: int) -> None:
-        """Forget what a stream that was reset has to send."""
+        """Forget the replies of a stream that was reset."""
         stream = self._ready.pop(stream_id, None) or self._blocked.pop(stream_id, None)
         if stream is not None:
             self.bytes -= sum(map(len, stream.chunks)) - stream.at
@@ -104,11 +104,11 @@ class ReplyQueue:
 
     @property
     def may_send(self) -> bool:
-        """Return whether frames may leave now, once those before have been taken."""
+        """True if frames may leave now, once those before have been taken."""
         return bool(self._ready) and self.window > 0 and not self.paused
 
     def widen(self, count: int) -> bool:
-        """Widen the window of the connection; False when it were too wide."""
+        """Widen the window of the connection; return False if it would become too wide."""
         self.window += count
         return self.window <= WINDOW_MAX
 
@@ -131,7 +131,7 @@ class ReplyQueue:
         (self._ready if stream.window > 0 else self._blocked)[stream_id] = stream
 
     def _send(self, stream_id: int, stream: Outgoing, out: list[bytes]) -> None:
-        """Send one frame of a stream; both windows have room."""
+        """Send one frame of a stream, given that both windows have room."""
         chunk = stream.chunks[0]
         size = min(len(chunk) - stream.at, FRAME_BYTES_MAX, self.window, stream.window)
         end = stream.at + size

@@ -1,4 +1,4 @@
-"""What the connections of one gRPC port share, as they see it."""
+"""The resources that the connections of one gRPC port share, as they see them."""
 
 import asyncio
 from typing import Any, Protocol
@@ -14,7 +14,7 @@ from app.rpc.server.message_bounds import UnpackedBytes
 
 
 class Port(Protocol):
-    """What all connections of a port share."""
+    """The resources that all connections of a port share."""
 
     connections: Connections
     dispatcher: Dispatcher
@@ -26,24 +26,24 @@ class Port(Protocol):
     kept: KeptBytes
     unpacked: UnpackedBytes
     kept_bytes_max: int
-    """Of one connection."""
+    """The most bytes that are kept for one connection."""
     keep_alive_s: float
     keep_alive_timeout_s: float
     loop: asyncio.AbstractEventLoop
     sends: TurnSends
 
     def opened(self, transport: Any) -> bool:
-        """Whether there is room for a connection more."""
+        """Return whether there is room for one more connection."""
         ...
 
     def closed(self, transport: Any) -> None: ...
 
     def begin_call(self) -> bool:
-        """Count a call that waits; False when there are too many."""
+        """Count a call that waits; return False when there are too many."""
         ...
 
     def end_call(self) -> None: ...
 
     def soon(self, stream: ClientStream) -> None:
-        """Have ``go_on`` called in a turn of the loop to come."""
+        """Have ``go_on`` called in a later turn of the loop."""
         ...

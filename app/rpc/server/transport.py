@@ -1,4 +1,4 @@
-"""The socket of one gRPC connection: what comes is read in short turns, and each turn writes once."""
+"""The socket of one gRPC connection: it reads in short turns, and writes once in each turn."""
 
 import asyncio
 import logging
@@ -26,28 +26,29 @@ from app.rpc.wire.payload import REQUEST_METHOD, STREAM_METHOD
 
 LOG = logging.getLogger(__name__)
 TURN_S = 0.002
-"""For what came on one connection; then others have their turn. uvloop hands over 256 KB, some 1,500 calls."""
+"""The time for the bytes of one connection; then others have their turn. uvloop hands over 256 KB, some 1,500 calls."""
 WAITING_BYTES_MAX = 1 << 18
-"""Of replies that wait for a client to read them; more of its calls are answered when it has read."""
+"""The most bytes of replies that wait for a client to read them; its next calls are answered when it has read."""
 START_S = 10.0
-"""For a client's preface and SETTINGS, for our SETTINGS to be acknowledged, and for a stream's setup."""
+"""The time for a client's preface and SETTINGS, for its acknowledgement of our SETTINGS, and for a stream's setup."""
 EVENTS_PER_LOOK = 16
-"""Events that are taken between two looks at the clock: a frame may hold thousands of messages of a stream."""
+"""The events that are taken between two looks at the clock: a frame may hold thousands of messages of a stream."""
 HALF_S = 30.0
-"""For a frame, a header block or a request that came in half to become whole, as long as nothing more comes of it."""
+"""The time for an incomplete frame, header block or request to become whole, while nothing more of it comes."""
 HALF_MAX_S = 120.0
-"""For a request or message in half, whatever comes of it: 10 MiB over a slow line."""
+"""The time for an incomplete request or message, whatever comes of it: 10 MiB over a slow line."""
 STALLED_S = 20.0
-"""For a client to read ``READ_BYTES_MIN`` of what waits for it, or all."""
+"""The time for a client to read ``READ_BYTES_MIN`` of the replies that wait for it, or all."""
 READ_BYTES_MIN = 65_536
 SHORT_STALLED_S = 3.0
 """The same, while other answers need the room."""
 UNREGISTERED_S = 60.0
-"""For a client without a setup, from its last call on: it connects anew when it has another."""
+"""The time for a client without a setup, from its last call on: it connects anew when it has another."""
 UNSENT_BYTES_MAX = 1
-"""In the socket's buffer here, until nothing more is written: it is counted. uvloop's TLS takes 0 for always."""
+"""The bytes in the socket's buffer here above which nothing more is written, as these are counted. With 0, uvloop's
+TLS would never stop."""
 CLOSE_S = 1.0
-"""For what was written last to leave."""
+"""The time for the last bytes to leave."""
 METHODS = (REQUEST_METHOD.encode(), STREAM_METHOD.encode())
 
 
@@ -94,7 +95,7 @@ class RpcTransport(asyncio.Protocol):
         replies = KeptBytes(port.kept_bytes_max, port.answers)
         self._machine = Http2Server(port.limits, *METHODS, self._kept, now_s, self._bounds, replies)
         self._events: deque[Event] = deque()
-        """Events that came and were not taken in this turn."""
+        """The events that came and were not taken in this turn."""
         self._transport: asyncio.Transport | None = None
         self._closing: asyncio.TimerHandle | None = None
         self._peer = ""
@@ -103,22 +104,22 @@ class RpcTransport(asyncio.Protocol):
         """The streams for messages both ways; None before the first message of one."""
         self._opened_streams_s = 0.0
         self._calls: dict[int, asyncio.Task[bytes]] = {}
-        """Calls that wait for something."""
+        """The calls that wait for something."""
         self._held: list[CallReceived] = []
-        """Calls that wait for the client to read."""
+        """The calls that wait for the client to read."""
         self._is_reading = True
         self._can_write = True
         self._is_turning = False
         self._owes = False
-        """A stream has messages that could not be sent."""
+        """True if a stream has messages that could not be sent."""
         self._block_s = 0.0
-        """When a header block was found in half."""
+        """The time when an incomplete header block was found."""
         self._half, self._half_s = 0, 0.0
-        """The oldest stream with a request or message in half, and when it was found."""
+        """The oldest stream with an incomplete request or message, and when it was found."""
         self._in_socket = 0
-        """Bytes that the socket has not taken yet, as they are counted."""
+        """The bytes that the socket has not taken yet, as they are counted."""
         self._stalled_s, self._taken_bytes = 0.0, 0
-        """Since when replies wait, 0 while none do, and the bytes that the client had taken by then."""
+        """The time since which replies wait, 0 while none do, and the bytes that the client had taken by then."""
         self._opened_s = self._read_s = self._called_s = now_s
         self._pinged_s = 0.0
 
@@ -190,7 +191,7 @@ class RpcTransport(asyncio.Protocol):
     # --- what comes ---------------------------------------------------------------------------------
 
     def _turn(self) -> None:
-        """Work off what came for ``TURN_S``; the rest has its turn after others."""
+        """Handle the bytes that came for ``TURN_S``; the rest has its turn after other connections."""
         self._is_turning = False
         machine, begun_s, events = self._machine, self._now_s(), self._events
         while self._transport is not None:
@@ -247,7 +248,7 @@ class RpcTransport(asyncio.Protocol):
 
     @property
     def _is_read(self) -> bool:
-        """Whether the client reads what is sent, or little waits for that."""
+        """True if the client reads its replies, or few of them wait."""
         return self._can_write and self._machine.waiting_bytes <= WAITING_BYTES_MAX
 
     def _hold(self, call: CallReceived) -> None:
@@ -258,7 +259,7 @@ class RpcTransport(asyncio.Protocol):
             self._machine.end(call.stream_id, RESOURCE_EXHAUSTED, "too much waits for this client to read it")
 
     def _client_of(self) -> Connection:
-        """The client's data: another stream of the transport may have ended those before."""
+        """Return the client's data, made anew if another stream of the transport ended those before."""
         client = self._client
         if client is None or client.is_gone:
             client = self._client = self._port.connections.opened(self._peer, self._port.on_cluster_port)
@@ -282,7 +283,7 @@ class RpcTransport(asyncio.Protocol):
             self._machine.reply(call.stream_id, reply)
 
     def _call_handler(self, client: Connection, call: CallReceived) -> bytes | None:
-        """The answer of a handler; None while it waits for something."""
+        """Return the answer of a handler; None while it waits for something."""
         stream_id, kept = call.stream_id, 0
 
         def wait_for(task: asyncio.Task[bytes]) -> None:
@@ -368,7 +369,7 @@ class RpcTransport(asyncio.Protocol):
         self._port.soon(stream)
 
     def _go_on(self) -> None:
-        """Do what waited for the client to read."""
+        """Go on with calls and streams that waited for the client to read."""
         while self._held and self._is_read:
             call = self._held.pop(0)
             self._kept.add(-len(call.message))
@@ -389,7 +390,7 @@ class RpcTransport(asyncio.Protocol):
     # --- time ---------------------------------------------------------------------------------------
 
     def check(self, now_s: float) -> None:
-        """End the connection when something takes too long; ping a silent one. Called about once a second."""
+        """End the connection if something takes too long; ping a silent client. Called about once a second."""
         machine, text = self._machine, ""
         code = Code.ENHANCE_YOUR_CALM
         if not (machine.began and machine.acknowledged):
@@ -414,7 +415,7 @@ class RpcTransport(asyncio.Protocol):
             self._close()
 
     def _is_stalled(self, now_s: float) -> bool:
-        """Return whether the client takes too little of what waits for it; nothing else that it does counts."""
+        """Return whether the client reads its replies too slowly; nothing else that it does counts."""
         machine, transport = self._machine, self._transport
         if transport is None or (self._can_write and not machine.is_blocked):
             self._stalled_s = 0.0
@@ -460,21 +461,21 @@ class RpcTransport(asyncio.Protocol):
     # --- the end ------------------------------------------------------------------------------------
 
     def leave(self, *, finally_: bool) -> None:
-        """Tell the client to make its calls elsewhere; ``finally_``: and that no more are taken."""
+        """Tell the client to make its calls elsewhere; with ``finally_`` also that no more are taken."""
         self._machine.leave(finally_=finally_)
         self._flush()
 
     @property
     def is_idle(self) -> bool:
-        """Whether no call or stream is open."""
+        """True if no call or stream is open."""
         return self._machine.streams == 0
 
     def end(self) -> None:
-        """Close the connection; what was written before is sent, if the client reads."""
+        """Close the connection after the bytes that were written before, if the client reads them."""
         self._close()
 
     def cut(self) -> None:
-        """Close the connection; what was written before may be lost."""
+        """Close the connection; bytes that were written before may be lost."""
         if self._transport is not None:
             self._transport.abort()
 

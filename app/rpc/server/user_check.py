@@ -1,4 +1,4 @@
-"""The users of clients' requests: whose token a request brings, and whether that user may make it."""
+"""The users of clients' requests: the user of a request's token, and that user's right to make the request."""
 
 from collections.abc import Callable, Mapping
 
@@ -18,7 +18,7 @@ SameText = Callable[[str], str]
 
 
 def token_of(headers: Mapping[str, str]) -> str:
-    """The token among a request's headers, empty for none."""
+    """Return the token in a request's headers, empty for none."""
     if token := headers.get(TOKEN):
         return token
     given = headers.get(AUTHORIZATION, "")
@@ -26,10 +26,10 @@ def token_of(headers: Mapping[str, str]) -> str:
 
 
 def session_of(control: AccessControl, access: AccessRule, headers: Mapping[str, str]) -> Session | None:
-    """The session of the user of a request, by its headers alone; None where no user is asked for.
+    """Return the session of a request's user, by its headers alone; None where the request needs no user.
 
     Raises:
-        AccessDenied: the request is of nobody.
+        AccessDenied: the request names no valid user.
     """
     if not control.enabled or access.scope in (Scope.PUBLIC, Scope.MEMBERS, Scope.RECENT_MEMBERS):
         return None
@@ -45,7 +45,7 @@ def check_rights(control: AccessControl, session: Session, access: AccessRule, k
 
     Raises:
         AccessDenied: the user has no right to it.
-        InvalidParam: a name in it is no text.
+        InvalidParam: a name in it is not a text.
     """
     try:
         control.check(session, access, resource_of(access.target, kind, fields))
@@ -55,10 +55,10 @@ def check_rights(control: AccessControl, session: Session, access: AccessRule, k
 
 
 def resource_of(target: Target, kind: str, fields: Fields) -> Resource:
-    """What a request is about, read as its handler reads it.
+    """Return the resource that a request is about, read as its handler reads it.
 
     Raises:
-        InvalidParam: a name is no text.
+        InvalidParam: a name is not a text.
     """
     read: SameText = (lambda text: text.strip(TRIMMED)) if kind == PERSISTENT else str
     namespace = read(fields.text("namespace", DEFAULT_NAMESPACE)) or DEFAULT_NAMESPACE

@@ -35,13 +35,13 @@ class DistroCall(NamedTuple):
     resource_key: str
     content: bytes
     deadline: str
-    """When a call of a member of our own kind is too late (R13); empty for none."""
+    """The deadline of a call of a member of our own kind (R13); empty for none."""
 
 
 def encode_request(
     operation: DataOperation, peer: str, resource_key: str, content: bytes | None, deadline: str = ""
 ) -> bytes:
-    """The JSON of a request; ``content`` None leaves it out, and so does an empty ``deadline``."""
+    """Return the JSON of a request; ``content`` None leaves it out, and so does an empty ``deadline``."""
     key = {"resourceKey": resource_key, "resourceType": CLIENTS, "targetServer": peer}
     data: dict[str, Any] = {"distroKey": key, "type": operation.value}
     if content is not None:
@@ -77,12 +77,12 @@ def decode_request(fields: Fields) -> DistroCall:
 
 
 def packed(body: bytes) -> bytes:
-    """The content of a call to a member of our own kind: gzip when it is long."""
+    """Return the content of a call to a member of our own kind: gzip when it is long."""
     return gzip_body(body) if len(body) >= GZIP_FROM_BYTES else body
 
 
 def success(content: bytes | None = None, resource_key: str = "") -> dict[str, Any]:
-    """The fields of the answer to a call that succeeded, with ``content`` if there is any."""
+    """Return the fields of the answer to a call that succeeded, with ``content`` if there is any."""
     if content is None:
         return wire.success()
     key = {"resourceKey": resource_key, "resourceType": CLIENTS}
@@ -94,15 +94,15 @@ def failure(text: str) -> dict[str, Any]:
 
 
 def is_success(answer: Payload) -> bool:
-    """Whether the peer's answer is a success: by its result code alone, as in real Nacos."""
+    """Return whether the peer's answer is a success, by its result code alone, as in real Nacos."""
     return answer.type == RESPONSE and answer.json().get("resultCode") == wire.SUCCESS
 
 
 def content_of(answer: Payload) -> bytes:
-    """The data in an answer; empty when there is none.
+    """Return the data in an answer; empty when there is none.
 
     Raises:
-        TransportError: the peer failed, or answered what cannot be read.
+        TransportError: the peer failed, or its answer cannot be read.
     """
     if not is_success(answer):
         raise TransportError(f"the peer answers {answer.type} {answer.body[:200]!r}")

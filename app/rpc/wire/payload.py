@@ -22,7 +22,7 @@ FAILED = 500
 """The two result codes; the error codes below say what failed."""
 STARTING = 300
 UNREGISTERED = 301
-"""The SDK connects again."""
+"""The code that makes the SDK connect again."""
 NO_HANDLER = 302
 INVALID = 400
 FORBIDDEN = 403
@@ -30,11 +30,11 @@ UNREADABLE = 502
 CLIENT_GONE = -401
 
 HEADROOM_BYTES = 4_096
-"""Of a message, for what goes around the JSON of its content."""
+"""The room in a message for the envelope around the JSON of its content."""
 
 
 class PayloadError(Exception):
-    """The bytes are no payload, or its body is no JSON object; the text says which."""
+    """The bytes are not a payload, or its body is not a JSON object; the text says which."""
 
 
 def _message_class() -> Any:
@@ -80,9 +80,9 @@ class Payload(NamedTuple):
     headers: Mapping[str, str] = MappingProxyType({})
 
     def json(self, structure_max: int = JSON_VALUES_MAX) -> dict[str, Any]:
-        """The body; an empty one is an empty object.
+        """Return the body; an empty one is an empty object.
 
-        ``structure_max``: of commas and opening brackets, which are counted before anything is parsed.
+        ``structure_max``: the most commas and opening brackets, which are counted before anything is parsed.
 
         Raises:
             PayloadError: not JSON, not an object, or too many values.
@@ -102,7 +102,7 @@ def decode(data: bytes) -> Payload:
     """Read a message.
 
     Raises:
-        PayloadError: the bytes are no such message.
+        PayloadError: the bytes are not such a message.
     """
     try:
         message = _PAYLOAD.FromString(data)
@@ -113,7 +113,7 @@ def decode(data: bytes) -> Payload:
 
 
 def begin_of(data: bytes) -> Payload | None:
-    """The type and the headers of a message of which the beginning is here; None where they are not at its beginning.
+    """Return the type and the headers in the beginning of a message; None if they are not there.
 
     Every implementation writes fields in the order of their numbers, so that they come before the body.
     """
@@ -138,7 +138,7 @@ def begin_of(data: bytes) -> Payload | None:
 
 
 def encode(type_name: str, body: bytes, client_ip: str = "", headers: Mapping[str, str] | None = None) -> bytes:
-    """The bytes of a message; ``body`` is the JSON of an object."""
+    """Return the bytes of a message; ``body`` is the JSON of an object."""
     if client_ip or headers:
         message = _PAYLOAD()
         message.metadata.type = type_name
@@ -152,7 +152,7 @@ def encode(type_name: str, body: bytes, client_ip: str = "", headers: Mapping[st
 
 
 def encode_parts(type_name: str, parts: Sequence[bytes]) -> bytes:
-    """As ``encode``, of a body in parts, which are copied once."""
+    """Return the bytes of a message as ``encode`` does, from a body in parts, which are copied once."""
     size = sum(map(len, parts))
     field = _BODY_TAG + _varint(size)
     return b"".join((_metadata(type_name), b"\x1a", _varint(len(field) + size), field, *parts))
@@ -160,7 +160,7 @@ def encode_parts(type_name: str, parts: Sequence[bytes]) -> bytes:
 
 @lru_cache(256)
 def _metadata(type_name: str) -> bytes:
-    """The field of a message that holds nothing but a type."""
+    """Return the metadata field that holds only a type."""
     name = type_name.encode()
     field = b"\x1a" + _varint(len(name)) + name if name else b""
     return b"\x12" + _varint(len(field)) + field
@@ -192,16 +192,16 @@ def request_body(**fields: Any) -> bytes:
 
 
 def success(**more: Any) -> dict[str, Any]:
-    """The fields that every answer has, and more; None among these is left out: SDKs take no nulls."""
+    """Return the fields that every answer has, and ``more``, without its None values: SDKs take no nulls."""
     base = {"resultCode": SUCCESS, "errorCode": 0, "success": True}
     return base | {name: value for name, value in more.items() if value is not None}
 
 
 def failure(code: int, text: str) -> dict[str, Any]:
-    """The fields of the answer to a call that failed."""
+    """Return the fields of the answer to a call that failed."""
     return {"resultCode": FAILED, "errorCode": code, "message": text, "success": False}
 
 
 def error_response(code: int, text: str, headers: Mapping[str, str] | None = None) -> bytes:
-    """The message that answers a failed call whose request type has no answer type of its own."""
+    """Return the message that answers a failed call whose request type has no answer type of its own."""
     return encode("ErrorResponse", orjson.dumps(failure(code, text)), headers=headers)
