@@ -1,1 +1,1 @@
-"""The audit: dumps of all members at about one moment, and the check that compares them."""
+"""The audit: dumps of all members at about the same moment, and the check that compares them."""

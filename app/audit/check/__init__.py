@@ -1,1 +1,1 @@
-"""The nightly check: the dumps of all members compared on Spark, and their differences told as findings."""
+"""The nightly check: it compares the dumps of all members on Spark, and reports their differences as findings."""

@@ -31,7 +31,7 @@ from app.audit.format.layout import Night, NoDump, read_night
 from app.audit.report.summary import Summary
 
 EXPLAINED_MAX = 50_000
-"""The most suspects that are explained: of a member that is behind by millions, so many tell as much as all."""
+"""The most suspects that are explained: for a member that is behind by millions, so many show as much as all."""
 ROWS_PER_PARTITION = 1_500_000
 """Rows in a partition of the one shuffle: some 100 MB of hashes and masks."""
 
@@ -41,7 +41,7 @@ EXPLAINED = (explain_instances, explain_services, explain_owners, explain_double
 
 
 class CannotJudge(Exception):
-    """A night can be given no verdict; the text says why."""
+    """A night cannot be judged; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +166,9 @@ def _explained(
     suspects: DataFrame,
     count: int,
 ) -> Compared:
-    """The findings of the suspects: of all, or of a sample where they are too many.
+    """Return the findings of the suspects: of all, or of a sample where they are too many.
 
-    A sample in which nothing lasts is no proof that the members agree: then all are explained.
+    A sample without a lasting finding does not prove that the members agree: then all are explained.
     """
     if count == 0:
         return Compared(evidence, _findings(spark, rows, None, counted, evidence), counted, None, 0)
@@ -191,7 +191,7 @@ def _explained(
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """Which suspects are explained: one of so many by their hash, or all; with or without those that may last."""
+    """A sample of the suspects: one of so many by their hash, or all; with or without those that may last."""
 
     one_of: int
     with_all_that_may_last: bool = False
@@ -213,7 +213,7 @@ class _Sample:
 
 
 def _samples(count: int, may_last: int) -> list[_Sample]:
-    """The samples to explain, in order, until one is proof enough."""
+    """Return the samples to explain, in order, until one is proof enough."""
     if count <= EXPLAINED_MAX:
         return [_Sample(1)]
     if may_last <= EXPLAINED_MAX:
@@ -222,10 +222,10 @@ def _samples(count: int, may_last: int) -> list[_Sample]:
 
 
 def _look_closer(spark: SparkSession, dumps: str, evidence: Evidence, keys: DataFrame) -> DataFrame:
-    """The rows of the suspect keys and of their services, persisted.
+    """Return the rows of the suspect keys and of their services, persisted.
 
-    The expressions that explain these few rows are large: to compile them takes longer than to interpret them, and one
-    method of Java does not hold them.
+    The expressions that explain these few rows are large: compiling them takes longer than interpreting them, and they
+    do not fit into one method of Java.
     """
     closer = _rows_with(read_rows_of(spark, dumps, evidence, keys), keys)
     if closer.select("key").distinct().count() < keys.count():

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from app.audit.check.results import Results
 
 SHUFFLE_PARTITIONS = 8
-"""The number of partitions until the rows are counted."""
+"""The number of partitions before the rows are counted."""
 CAUSE_CHARS_MAX = 500
 _DESCRIPTION = (
     "Compare the dumps that `rollcall dump` took of all members of a cluster, and tell whether they agree. "
@@ -134,7 +134,7 @@ def _submit(options: argparse.Namespace, results: "Results") -> int:
 
 
 def _rows(options: argparse.Namespace) -> int | None:
-    """The rows of the night by its manifests; None where they cannot be read, which the check itself will tell."""
+    """Return the rows of the night by its manifests; None if they cannot be read, which the check will report."""
     from app.audit.format.layout import NoDump, read_night
 
     try:
@@ -145,7 +145,7 @@ def _rows(options: argparse.Namespace) -> int | None:
 
 
 def _night(options: argparse.Namespace, results: "Results", spark: "SparkSession") -> int:
-    """Check and conclude the night, then put old months together: whatever becomes of them, the verdict is out."""
+    """Check and conclude the night, then compact old months: the verdict is out whether or not that succeeds."""
     summary = _compare(options, results, spark)
     code = _conclude(options, results, summary)
     if options.compact_after and summary.night:
@@ -154,7 +154,7 @@ def _night(options: argparse.Namespace, results: "Results", spark: "SparkSession
 
 
 def _conclude(options: argparse.Namespace, results: "Results", summary: Summary) -> int:
-    """Publish the night, tell the verdict and return its exit code."""
+    """Publish the night, report the verdict and return its exit code."""
     from app.audit.check.results import NotWritable
 
     try:
@@ -228,7 +228,7 @@ def _publish(options: argparse.Namespace, results: "Results", summary: Summary) 
 
 
 def _remove_old(options: argparse.Namespace, results: "Results", night: str) -> None:
-    """Remove old nights, and what checks left that were cut off; the night itself is published, whatever fails here."""
+    """Remove old nights and the files of interrupted checks; a failure here does not unpublish the night."""
     from app.audit.format.commits import BadCommit
 
     try:
@@ -286,7 +286,7 @@ def _reason(error: OSError | ImportError) -> str:
 
 
 def _without_verdict(options: argparse.Namespace, reason: str) -> Summary:
-    """The unjudged summary with a reason; of the night asked for, else of the latest night with a dump."""
+    """Return the unjudged summary with a reason, for the night asked for, else for the latest night with a dump."""
     night = options.night
     if night is None:
         try:

@@ -1,8 +1,8 @@
-"""Compaction: the small files of a month's nights put together into one file for each table.
+"""Compaction: the small files of a month's nights merged into one file for each table.
 
-A month is put together once its last night is old enough. Every step leaves each night with the same rows: the files of
-the month are written first, then the commit of one night after another names them in place of its own, and files that
-no night names any more are removed last. Findings as JSON stay by night.
+A month is merged once its last night is old enough. Every step leaves each night with the same rows: the files of the
+month are written first, then the commit of one night after another names them in place of its own, and files that no
+night names any more are removed last. Findings as JSON stay by night.
 """
 
 import math
@@ -35,10 +35,10 @@ FILE_BYTES = 128 << 20
 
 
 def compact(spark: SparkSession, results: Results, older_than: str) -> list[str]:
-    """Put the months together whose last day is before ``older_than``; return those of which a table changed.
+    """Merge the months whose last day is before ``older_than``; return those of which a table changed.
 
     Raises:
-        BadCommit: a night's summary cannot be gone by.
+        BadCommit: a night's summary cannot be used.
         OSError: a file cannot be read or written.
     """
     months: dict[str, dict[str, Committed]] = {}
@@ -58,7 +58,7 @@ def _last_day(night: str) -> str:
 
 
 def _compact_month(spark: SparkSession, results: Results, month: str, commits: Mapping[str, Committed]) -> bool:
-    """Whether there was anything to put together."""
+    """Merge the files of a month; return whether there was anything to merge."""
     run = f"run={results.now:%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:8]}"
     output = Output(results.filesystem, results.root, results.uri, run)
     together: dict[str, NightTable] = {}
@@ -82,7 +82,7 @@ def _compact_month(spark: SparkSession, results: Results, month: str, commits: M
 
 
 def _are_together(files: Mapping[TableFile, list[str]]) -> bool:
-    """Whether a table's files are a single one, or those of one compaction."""
+    """Return whether a table has only one file, or only files of one compaction."""
     folders = {file.path.rpartition("/")[0] for file in files}
     return len(files) <= 1 or (len(folders) == 1 and "/month=" in next(iter(folders)))
 

@@ -26,9 +26,9 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """The numbers of the members of one kind; ``telling``: without those of releases that give no records and clients.
+    """The numbers of the members of one kind; ``telling``: those whose release gives records and clients.
 
-    Where no manifest says that its member gives them, all may.
+    Where no manifest says that its member gives them, all members may.
     """
 
     members: tuple[int, ...]
@@ -49,7 +49,7 @@ class Evidence:
     """The name of each compared member's folder, by address; without those that hold nothing."""
     files: tuple[File, ...]
     empty: frozenset[int] = frozenset()
-    """Numbers of the members that answered and hold nothing: they lost all, and have no say in what is right."""
+    """Numbers of the members that answered and hold nothing: they lost all, and their state counts for nothing."""
     families: Mapping[str, "Family"] = field(default_factory=dict)
     """The compared members by their kind."""
     findings: list[dict[str, Any]] = field(default_factory=list)
@@ -73,7 +73,7 @@ class Evidence:
 
 
 def finding(finding_class: FindingClass, lasting: bool, member: str, **values: Any) -> dict[str, Any]:
-    """A finding with the given columns; of the others, the texts of its key are empty and the rest is null."""
+    """Return a finding with the given columns; the other texts of its key are empty, and the rest is null."""
     return dict.fromkeys(FINDING_FIELDS) | {
         "finding_class": finding_class.value,
         "lasting": lasting,
@@ -88,12 +88,12 @@ def finding(finding_class: FindingClass, lasting: bool, member: str, **values: A
 
 
 def in_round(path: str) -> str:
-    """A file's path from ``taken_at=`` on, which is the same in Spark and fsspec: their schemes and slashes differ."""
+    """Return a file's path from ``taken_at=`` on, equal in Spark and fsspec, whose schemes and slashes differ."""
     return path[path.index("taken_at=") :]
 
 
 def files_of(night: Night) -> list[File]:
-    """Every file that the manifests of a night name."""
+    """Return every file that the manifests of a night name."""
     return [
         File(member.address, one.manifest.round, f"{one.folder}/{part.path}", part)
         for one in night.rounds
@@ -182,7 +182,7 @@ def miscounted(evidence: Evidence, counted: Mapping[str, int]) -> list[dict[str,
 
 
 def unknown_fields(where: str, names: Set[str]) -> list[str]:
-    """One note that names the fields unknown here; none when all are known."""
+    """Return one note that names the fields unknown here; none when all are known."""
     unknown = sorted(names - FIELDS.keys())
     return [f"{where} has fields that are unknown here and are not compared: {', '.join(unknown)}"] if unknown else []
 
@@ -199,7 +199,7 @@ def _absent(address: str, dumps: list[MemberDump | None]) -> dict[str, Any] | No
     error = next((one.error for one in missing if one and one.error), "it is in no manifest of that round")
     if len(missing) < len(dumps):
         error = f"in one round only: {error}"
-    # In one round only too: nothing says what the member holds, so the members cannot be said to agree.
+    # In one round only too: without the member's state nobody can say that the members agree.
     return finding(FindingClass.ABSENT_MEMBER, True, address, detail=error)
 
 
@@ -217,7 +217,7 @@ def _membership(night: Night, addresses: list[str]) -> list[dict[str, Any]]:
 
 
 def _views_differ(round_: Round, one: str, other: str) -> tuple[str, str, str] | None:
-    """How the member lists of two members differ in a round; None when they agree, or a member told no list.
+    """Return how the lists of two members differ in a round; None if they agree, or if a member gave no list.
 
     Shape: entries that only ``one`` lists, entries that only ``other`` lists, and both in a sentence.
     """

@@ -14,7 +14,7 @@ from app.audit.format.rows import CORRUPT, FIELDS, Layer, RowKind
 from app.naming.model.keys import GROUP_SPLITTER
 
 STALE_SLACK_MS = 5_000
-"""A member that removes silent instances late by less than this is no finding."""
+"""The delay in removing silent instances below which a member gets no finding."""
 WORD_MEMBERS = 31
 """The members of one mask: each has a bit for each of two rounds in one 64-bit number, whose sign stays free."""
 ROW_SCHEMA = ", ".join(f"{name} {kind}" for name, kind in FIELDS.items()) + f", {CORRUPT} string"
@@ -25,7 +25,7 @@ _SPARK_SCHEMES = {"s3": "s3a", "gcs": "gs"}
 
 
 def spark_path(uri_or_path: str, root_uri: str) -> str:
-    """A path of the file system of ``root_uri`` in the form that Spark takes."""
+    """Return a path of the file system of ``root_uri`` in the form that Spark takes."""
     filesystem, _ = open_root(root_uri)
     if is_local(filesystem):
         return f"file://{uri_or_path}"
@@ -35,13 +35,13 @@ def spark_path(uri_or_path: str, root_uri: str) -> str:
 
 
 def small_frame(spark: SparkSession, rows: list[dict[str, Any]], schema: str) -> DataFrame:
-    """A frame of a few rows of the driver's; made of one text, so that no Python is started for it."""
+    """Return a frame of a few rows of the driver, made from one text, so that Spark starts no Python for it."""
     text = F.lit(orjson.dumps(rows).decode())
     return spark.range(1).select(F.inline(F.from_json(text, f"array<struct<{schema}>>")))
 
 
 def read_rows(spark: SparkSession, root_uri: str, evidence: Evidence) -> DataFrame:
-    """The rows of all compared members.
+    """Return the rows of all compared members.
 
     Columns: those of ``rows.FIELDS``, of which ``metadata`` is JSON with sorted keys; ``number`` of the member,
     ``round`` (1, 2), ``bit`` and ``word`` (see ``bit_of``); ``bad`` for a line that is no row, with ``file`` and
@@ -79,10 +79,10 @@ def _read(spark: SparkSession, root_uri: str, evidence: Evidence) -> DataFrame:
 
 
 def read_rows_of(spark: SparkSession, root_uri: str, evidence: Evidence, services: DataFrame) -> DataFrame:
-    """The rows of the services whose keys are in column ``key``, and a few others; columns as of ``read_rows``.
+    """Return the rows of the services whose keys are in column ``key``, and a few others; columns as of ``read_rows``.
 
-    Of JSON, most of the work of reading is to parse it: only lines are parsed in which a plain search finds the names
-    of such a service, or no names. The search takes the first name in a line; a writer that puts metadata before the
+    Parsing is most of the work of reading JSON, so only lines are parsed in which a plain search finds the names of
+    such a service, or no names. The search takes the first name in a line; a writer that puts metadata before the
     names may mislead it.
     """
     if not evidence.files or any(file.part.is_parquet for file in evidence.files):
@@ -94,7 +94,7 @@ def read_rows_of(spark: SparkSession, root_uri: str, evidence: Evidence, service
     )
     wanted = services.select(F.col("key").alias("said"), F.lit(True).alias("wanted"))
     found = lines.join(wanted, "said", "left").where(F.col("wanted") | F.col("said").isNull())
-    # Kept, as the optimizer would else parse every line to see which are no rows before it looks which are wanted.
+    # Kept, or the optimizer would parse every line to find those that are no rows before it picks the wanted ones.
     found = found.select("value", "taken_at", "member", "file").persist()
     row = F.from_json("value", ROW_SCHEMA, {"columnNameOfCorruptRecord": CORRUPT})
     parsed = found.select("taken_at", "member", "file", row.alias("row")).select("taken_at", "member", "file", "row.*")
@@ -102,12 +102,12 @@ def read_rows_of(spark: SparkSession, root_uri: str, evidence: Evidence, service
 
 
 def service_key(namespace: Column, service: Column) -> Column:
-    """The key of a service's own row, in which the columns of instances are null and change no hash."""
+    """Return the key of a service's own row, whose columns of instances are null and change no hash."""
     return F.xxhash64(F.lit(RowKind.SERVICE.value), namespace, service)
 
 
 def _service_key_in(line: Column) -> Column:
-    """The key of the service that a line names, found without parsing; null when that cannot tell the names."""
+    """Return the key of the service that a line names, found without parsing; null where that does not work."""
     plain = r'"%s":"([^"\\]+)"'
     namespace, service = (F.regexp_extract(line, plain % name, 1) for name in ("namespace", "service"))
     return F.when((namespace != "") & (service != ""), service_key(namespace, service))
@@ -144,15 +144,16 @@ def _numbered(frame: DataFrame, evidence: Evidence) -> DataFrame:
 
 
 def bit_of(number: int, round_number: int) -> int:
-    """The bit of a member in a mask of members and rounds, by the member's number; round 1 or 2.
+    """Return the bit of a member in a mask of members and rounds, by the member's number; round 1 or 2.
 
-    A mask has ``WORD_MEMBERS`` members; of more there is one for each word, which is the number divided by that.
+    A mask has ``WORD_MEMBERS`` members. With more members there are several masks: the number divided by
+    ``WORD_MEMBERS`` is the word of a member's mask.
     """
     return 1 << (number % WORD_MEMBERS + (round_number - 1) * WORD_MEMBERS)
 
 
 def one_of(column: Column, values: dict[str, int]) -> Column:
-    """The number of a column's text in ``values``; null for any other text."""
+    """Return the number of a column's text in ``values``; null for any other text."""
     if not values:
         return F.lit(None).cast("long")
     cases: Any = F
@@ -163,7 +164,7 @@ def one_of(column: Column, values: dict[str, int]) -> Column:
 
 
 def is_bad() -> Column:
-    """Whether a line is no row: not JSON, a value of another type, or without a field that its kind needs."""
+    """Return whether a line is no row: not JSON, a value of another type, or without a field that its kind needs."""
     kind = F.col("kind")
     layers = [layer.value for layer in Layer]
 
@@ -183,7 +184,7 @@ def is_bad() -> Column:
 
 
 def seen() -> Column:
-    """Whether clients see the row's instance: not that of a datum, which is replicated only."""
+    """Return whether clients see the row's instance; an instance of a datum is only replicated."""
     return F.col("layer") != Layer.DATUM.value
 
 
@@ -196,22 +197,22 @@ def is_instance() -> Column:
 
 
 def short_name(full_name: Column) -> Column:
-    """A service's name without its group, and without a group that was put before it twice."""
+    """Return a service's name without its group, even if the group was put before it twice."""
     return F.substring_index(full_name, GROUP_SPLITTER, -1)
 
 
 def path_in_round(path: str) -> Column:
-    """A file's path from ``taken_at=`` on, as of ``evidence.in_round``; ``path`` names a column."""
+    """Return a file's path from ``taken_at=`` on, as ``evidence.in_round`` does; ``path`` names a column."""
     return F.regexp_extract(path, r"(taken_at=.*)$", 1)
 
 
 def is_stale() -> Column:
-    """Whether the owner has gone without a beat for longer than it may keep the instance."""
+    """Return whether the owner has had no beat for longer than it may keep the instance."""
     return F.coalesce(F.col("beat_age_ms") > F.col("delete_timeout_ms") + STALE_SLACK_MS, F.lit(False))
 
 
 def metadata_text() -> Column:
-    """A map of metadata as JSON with sorted keys; null for null, which of an instance is empty metadata."""
+    """Return a map of metadata as JSON with sorted keys; null for null, which means empty metadata of an instance."""
     entries = F.sort_array(F.map_entries("metadata"))
     text = F.when(F.size("metadata") == 0, "{}").otherwise(F.to_json(F.map_from_entries(entries)))
     return F.when(F.col("metadata").isNull() & is_instance(), "{}").when(F.col("metadata").isNotNull(), text)

@@ -20,7 +20,7 @@ COMPARED = {
     FindingClass.METADATA: "metadata",
     FindingClass.ENABLED: "enabled",
 }
-"""Class to the column in which members must agree."""
+"""The column in which members must agree, by class."""
 INSTANCE = ("namespace", "service", "cluster", "ip", "port", "ephemeral")
 OF_INSTANCE = (*INSTANCE, "owner", "silent_ms")
 ABSENT = "'absent'"
@@ -28,7 +28,7 @@ ROUNDS = (1, 2)
 
 
 def explain_instances(rows: DataFrame, evidence: Evidence) -> DataFrame:
-    """Findings of single instances, with the columns of ``FINDING_FIELDS``; those of their history are null."""
+    """Return the findings of single instances, with the columns of ``FINDING_FIELDS``; their history is null."""
     entry = F.struct(
         "number",
         "round",
@@ -65,7 +65,7 @@ def explain_instances(rows: DataFrame, evidence: Evidence) -> DataFrame:
 
 
 def newest(entries: str) -> str:
-    """SQL of the entry with the highest version, ``epoch.counter.writer``; of several that of the first member."""
+    """Return SQL of the entry with the highest version, ``epoch.counter.writer``; of several the first member's."""
     number = "try_cast(split_part(e.version, '.', {}) AS bigint)"
     versions = ", ".join(f"'n{part}', {number.format(part)}" for part in (1, 2))
     return f"array_max(transform({entries}, e -> named_struct({versions}, 'first', -e.number, 'entry', e))).entry"
@@ -80,7 +80,7 @@ def _candidate(
     found_version: str = "NULL",
     expected_version: str = "NULL",
 ) -> str:
-    """SQL of a candidate: a finding of one round. It lasts if both rounds have it with the same versions and values.
+    """Return SQL of a candidate: a finding of one round, which lasts if both have it with equal versions and values.
 
     ``finding_class``: a class, or an SQL expression ``CASE ... END`` of one; ``number`` and ``reference``: SQL of
     members' numbers; the other arguments: SQL of texts.
@@ -98,17 +98,17 @@ def _candidate(
 
 
 def _candidates(r: int) -> str:
-    """SQL of the array of all candidates of an instance in round ``r``."""
+    """Return SQL of the array of all candidates of an instance in round ``r``."""
     values = [_values(r, finding_class, column) for finding_class, column in COMPARED.items()]
     return f"concat({', '.join([_missing(r), _extra(r), *values, _behind(r), _drift(r), _stale(r), _twice(r)])})"
 
 
 def _wanted(r: int) -> str:
-    """SQL of whether members should have an instance.
+    """Return SQL of whether members should have an instance.
 
-    They should if its owner has it; without an owner if at least half of them have it. An owner against most members,
-    two of them at least, has lost it: its word alone is no reason to have the others remove what they hold. A member
-    that holds nothing at all has lost everything, and no say, be it the owner or not.
+    They should if its owner has it, or without an owner if at least half of them have it. An owner that lacks it, while
+    most members and at least two have it, has lost it: the owner alone is no reason for the others to remove it. A
+    member that holds nothing at all has lost everything and does not count, even if it is the owner.
     """
     voted = f"size(has_{r}) * 2 >= size(voters)"
     lost = f"size(has_{r}) >= 2 AND size(has_{r}) * 2 > size(voters)"
@@ -137,14 +137,14 @@ def _extra(r: int) -> str:
 
 
 def _most(r: int, column: str) -> str:
-    """SQL of a row with the value that most members have; of values with as many votes, that of the first member."""
+    """Return SQL of a row with the value that most members have; with equal votes, that of the first member."""
     alike = f"size(filter(seen_{r}, o -> o.{column} <=> e.{column}))"
     votes = f"transform(seen_{r}, e -> named_struct('votes', {alike}, 'first', -e.number, 'entry', e))"
     return f"array_max({votes}).entry"
 
 
 def _values(r: int, finding_class: FindingClass, column: str) -> str:
-    """SQL of candidates: members whose value departs from the owner's or, without it, from that of most members."""
+    """Return SQL of candidates: members whose value departs from the owner's or, without it, from most members'."""
     reference = f"coalesce(owned_{r}[0], most_{column}_{r})"
     silent = f"coalesce(e.version = {reference}.version, false)"
 
@@ -165,7 +165,7 @@ def _values(r: int, finding_class: FindingClass, column: str) -> str:
 
 
 def _behind(r: int) -> str:
-    """SQL of candidates: members with the values of the highest version under a lower one."""
+    """Return SQL of candidates: members with the values of the highest version under a lower one."""
     last = f"newest_{r}"
     alike = " AND ".join(f"e.{column} <=> {last}.{column}" for column in COMPARED.values())
     one = _candidate(
@@ -181,7 +181,7 @@ def _behind(r: int) -> str:
 
 
 def _drift(r: int) -> str:
-    """SQL of candidates: members whose datum, which they replicate, is not the view that their clients see."""
+    """Return SQL of candidates: members whose replicated datum differs from the view that their clients see."""
 
     def text(layer: Layer) -> str:
         row = f"filter(entries, e -> e.round = {r} AND e.number = m AND e.layer = '{layer}')[0]"
@@ -203,16 +203,16 @@ def _twice(r: int) -> str:
 
 
 def _text(entry: str, *, health: bool = True) -> str:
-    """SQL of an instance's values in one text; null when there is no instance."""
+    """Return SQL of an instance's values in one text; null when there is no instance."""
     names = ("healthy", "enabled", "weight", "metadata") if health else ("enabled", "weight", "metadata")
     parts = ", ' ', ".join(f"'{name}=', {entry}.{name}" for name in names)
     return f"concat({parts})"
 
 
 def _judge(found: DataFrame) -> DataFrame:
-    """One row for each finding, in column ``one``; ``lasting`` when the candidates of both rounds are equal.
+    """Return one row for each finding, in column ``one``; ``lasting`` when the candidates of both rounds are equal.
 
-    Of candidates that differ, or that one round alone has, the second round's is kept, else the first round's.
+    Of two different candidates, the second round's is kept; a candidate of one round alone is kept, too.
     """
 
     def not_in(others: str) -> str:
@@ -220,7 +220,7 @@ def _judge(found: DataFrame) -> DataFrame:
 
     both = found.selectExpr("*", "array_intersect(found_1, found_2) AS both")
     late = f"concat(filter(found_2, {not_in('both')}), filter(found_1, {not_in('concat(both, found_2)')}))"
-    # A version that catches up is the ordinary course of a change.
+    # A version that catches up is normal during a change.
     late = f"array_distinct(filter({late}, c -> c.finding_class <> '{FindingClass.BEHIND}'))"
     struct = "named_struct('lasting', {}, 'one', c)"
     judged = both.selectExpr(
@@ -232,7 +232,7 @@ def _judge(found: DataFrame) -> DataFrame:
 
 
 def _named(judged: DataFrame, addresses: tuple[str, ...]) -> DataFrame:
-    """Rows of ``_judge`` as findings, with the addresses of members in place of their numbers."""
+    """Return rows of ``_judge`` as findings, with the addresses of members in place of their numbers."""
     silent = "concat('not heard of for ', CAST(silent_ms / 1000 AS bigint), ' s')"
     columns = {
         "finding_class": "one.finding_class",
@@ -248,12 +248,12 @@ def _named(judged: DataFrame, addresses: tuple[str, ...]) -> DataFrame:
 
 
 def owner_number(addresses: tuple[str, ...]) -> Column:
-    """The number of the member that a row names as owner; null for an owner that is none of ``addresses``."""
+    """Return the number of the member that a row names as owner; null for an owner outside ``addresses``."""
     return one_of(F.col("owner"), {address: number for number, address in enumerate(addresses)}).cast("int")
 
 
 def findings_of(frame: DataFrame, addresses: tuple[str, ...], columns: Mapping[str, str]) -> DataFrame:
-    """Rows as findings, by an SQL expression for each column, in which ``names`` is the array of members' addresses.
+    """Return rows as findings, by an SQL expression for each column, where ``names`` has the members' addresses.
 
     A column without an expression is empty if it is a text of the key, else null.
     """

@@ -14,9 +14,9 @@ NOBODY = "CAST(array() AS array<int>)"
 
 
 def explain_owners(rows: DataFrame, evidence: Evidence) -> DataFrame:
-    """OWNER findings: services that several members, or none of those named as owner, claim to own.
+    """Return OWNER findings: services that several members claim to own, or none of those named as owner.
 
-    Also those of which one member claims to be the owner and another one names a third.
+    Also services that one member claims to own while another member names a third one.
     """
     services = (
         rows.where(is_service())
@@ -63,7 +63,7 @@ def explain_owners(rows: DataFrame, evidence: Evidence) -> DataFrame:
 
 
 def _disputing(r: int) -> str:
-    """SQL of the sorted numbers of the members that disagree on a service's owner in round ``r``; empty if none do."""
+    """Return SQL of the sorted numbers of the members that disagree on a service's owner in round ``r``."""
     entries = f"filter(entries, e -> e.round = {r})"
     has = f"sort_array(array_distinct(transform({entries}, e -> e.number)))"
     named = f"array_distinct(filter(transform({entries}, e -> e.owner), o -> o IS NOT NULL))"
@@ -79,9 +79,9 @@ def _disputing(r: int) -> str:
 
 
 def explain_services(rows: DataFrame, evidence: Evidence) -> DataFrame:
-    """SERVICE findings: services without instances that only some members have; BEHIND ones of their versions.
+    """Return SERVICE findings, services without instances that only some members have, and BEHIND ones of versions.
 
-    What has instances that differ is told of these.
+    A service whose instances differ has findings of these instances instead.
     """
     service = F.when(is_service(), F.struct("round", "number", "version"))
     services = (
@@ -134,7 +134,7 @@ def explain_services(rows: DataFrame, evidence: Evidence) -> DataFrame:
 
 
 def _departing(r: int) -> str:
-    """SQL of what departs in a service's own rows in round ``r``: members against most of them, or older versions."""
+    """Return SQL of departures in a service's own rows in round ``r``: from most members, or by an older version."""
 
     def one(finding_class: FindingClass, number: str, reference: str, found: str, expected: str) -> str:
         return (
@@ -157,7 +157,7 @@ def _departing(r: int) -> str:
 
 
 def explain_doubles(rows: DataFrame, evidence: Evidence) -> DataFrame:
-    """DUPLICATE findings: one address in services of the same name in several groups, one for each after the first."""
+    """Return DUPLICATE findings: one address in services of one name in several groups, for each after the first."""
     address = ("namespace", "name", "cluster", "ip", "port")
     keys = (
         rows.where(is_instance() & seen())
@@ -187,7 +187,7 @@ def explain_doubles(rows: DataFrame, evidence: Evidence) -> DataFrame:
 
 
 def _holding_both(r: int) -> str:
-    """SQL of the sorted numbers of members that show an address in ``service`` and in a service sorted before it."""
+    """Return SQL of the sorted numbers of members that show an address in ``service`` and in an earlier service."""
 
     def numbers(comparison: str) -> str:
         return f"transform(filter(entries, e -> e.round = {r} AND e.service {comparison} service), e -> e.number)"
@@ -196,7 +196,7 @@ def _holding_both(r: int) -> str:
 
 
 def explain_bad_rows(rows: DataFrame, evidence: Evidence) -> DataFrame:
-    """CORRUPT findings: one for each file with lines that are no rows."""
+    """Return CORRUPT findings: one for each file with lines that are no rows."""
     files = (
         rows.where("bad")
         .groupBy("number", path_in_round("file").alias("path"))

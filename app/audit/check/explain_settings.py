@@ -1,6 +1,6 @@
-"""The closer look at what belongs to no instance: settings of services, records of the cluster, clients over gRPC.
+"""The closer look beyond instances: settings of services, records of the cluster, clients over gRPC.
 
-They are compared among members of one kind: real Nacos keeps its own switches, and tells no revision of a client.
+They are compared among members of one kind: real Nacos keeps its own switches, and shows no revision of a client.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -16,9 +16,9 @@ KEY = ("finding_class", "namespace", "service", "name", "family")
 
 
 def explain_settings(rows: DataFrame, evidence: Evidence) -> DataFrame:
-    """SETTINGS, RECORD and CLIENT findings: members whose value is not that of most members, or of a client's own.
+    """Return SETTINGS, RECORD and CLIENT findings: members whose value is not that of most, or of the client's member.
 
-    A record or client that a member lacks is one, too. What most members lack is told of those that have it.
+    A record or client that a member lacks is a finding, too. If most members lack it, those that have it get one.
     """
     found = rows.where(
         (is_service() & F.col("protect_threshold").isNotNull())
@@ -90,7 +90,7 @@ def _class() -> Column:
 
 
 def _family(evidence: Evidence) -> Column:
-    """The kind of the row's member; null for the record or client of a member that is compared with no other one."""
+    """Return the kind of the row's member; null for the record or client of a member that has none to compare with."""
     settings, others = (
         {
             str(number): place
@@ -104,7 +104,7 @@ def _family(evidence: Evidence) -> Column:
 
 
 def _members(evidence: Evidence) -> str:
-    """SQL of the numbers of the members that give records and clients, of the kind ``family``."""
+    """Return SQL of the numbers of the members that give records and clients, of the kind ``family``."""
     cases = " ".join(
         f"WHEN {place} THEN array({', '.join(map(str, family.telling))})"
         for place, family in enumerate(evidence.families.values())
@@ -113,7 +113,7 @@ def _members(evidence: Evidence) -> str:
 
 
 def _value() -> Column:
-    """All that is compared, in one text."""
+    """Return all compared values in one text."""
     settings = F.concat(
         F.lit("protectThreshold="),
         F.col("protect_threshold").cast("string"),
@@ -130,9 +130,9 @@ def _value() -> Column:
 
 
 def _reference(r: int) -> str:
-    """SQL of the entry that is right: the one of a client's own member, else one with the value that most have.
+    """Return SQL of the right entry: that of a client's own member, else one with the value that most members have.
 
-    Of values with as many votes the newest one is right.
+    With equal votes the newest value is right.
     """
     of_owner = f"filter(of_{r}, e -> e.number = owner)[0]"
     alike = f"size(filter(of_{r}, o -> o.value = e.value))"
@@ -141,9 +141,9 @@ def _reference(r: int) -> str:
 
 
 def _departing(r: int) -> str:
-    """SQL of the members that depart in round ``r``.
+    """Return SQL of the members that depart in round ``r``.
 
-    A client that its own member lacks is not there any more; a service's settings are not compared where it is lacking.
+    A client that its own member lacks is gone; a service's settings are not compared at members that lack the service.
     """
     reference, lacking = f"reference_{r}", f"array_except(everyone, has_{r})"
 

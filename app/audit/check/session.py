@@ -19,27 +19,28 @@ if TYPE_CHECKING:
 
 MASTER = "local[*]"
 FEW_ROWS = 200_000
-"""The most rows for which it takes longer to compile an expression than to interpret it, and one task is enough."""
+"""The most rows for which compiling an expression takes longer than interpreting it, and one task is enough."""
 MEMORY_FEW_ROWS_MIB = 768
 MEMORY_MIN_MIB = 1024
 MEMORY_MAX_MIB = 8 * 1024
 """Bounds of the driver's default memory, half of the machine's. With a local master the driver does all the work."""
 BYTES_PER_ROW = 200
-"""Memory for each row, with which shuffles and what is explained of them do not go to disk."""
+"""The memory for each row with which shuffles and explained rows stay off the disk."""
 
 _LOG4J = Path(__file__).with_name("log4j2.properties")
 _LOG4J_OPTION = "-Dlog4j2.configurationFile="
 _FIXED = {
-    # Rows hold times as numbers; what Spark itself makes of a time must not depend on the machine.
+    # Rows hold times as numbers; the times that Spark itself makes must not depend on the machine.
     "spark.sql.session.timeZone": "UTC",
-    # A night is a text: 2026-11-21 would else come back as a date, and a folder named 0012 as 12.
+    # A night is a text: otherwise 2026-11-21 would come back as a date, and a folder named 0012 as 12.
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
     "spark.sql.adaptive.enabled": "true",
 }
 _COMPILED = "-XX:-DontCompileHugeMethods"
-"""For the main comparison Spark generates one method beyond 8,000 bytes, which Java would else only interpret."""
+"""An option for the main comparison, for which Spark generates a method beyond 8,000 bytes: Java only interprets such
+methods without it."""
 _QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -Xshare:auto -XX:ReservedCodeCacheSize=128m"
-"""For a few rows most of the time is that of starting: no second compiler, no threads of a collector."""
+"""Options for few rows, where the start takes most of the time: no second compiler, no threads of a collector."""
 _MEMORY = re.compile(r"[1-9]\d*[kmgt]", re.IGNORECASE)
 
 
@@ -53,7 +54,7 @@ NO_CONNECT = (
 
 
 class NoSpark(Exception):
-    """No session can be had; the text says why, and names a missing package to install."""
+    """No session can be opened; the text says why, and names a missing package to install."""
 
 
 def open_session(
@@ -107,7 +108,7 @@ def open_session(
 
 
 def asks_for_connect(environ: Mapping[str, str], master: str | None, remote: str | None) -> str | None:
-    """What asks for a session of Spark Connect: an option, a variable or Spark's defaults; None when nothing does."""
+    """Return the option, variable or default that asks for a session of Spark Connect; None for none."""
     if remote:
         return "--remote"
     if master and master.startswith("sc://"):
@@ -127,12 +128,12 @@ def asks_for_connect(environ: Mapping[str, str], master: str | None, remote: str
 
 
 def is_connect(spark: "SparkSession") -> bool:
-    """Whether a session that somebody else made is one of Spark Connect."""
+    """Return whether a session that somebody else made is one of Spark Connect."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 def spark_environ(environ: Mapping[str, str], java_home: Path, *, is_local: bool) -> dict[str, str]:
-    """The environment variables to set before Spark starts; a local address or log that the operator chose stays."""
+    """Return the variables to set before Spark starts; a local address or log that the operator chose stays."""
     changes = {
         "JAVA_HOME": str(java_home),
         "PYSPARK_PYTHON": sys.executable,
@@ -140,7 +141,7 @@ def spark_environ(environ: Mapping[str, str], java_home: Path, *, is_local: bool
     }
     named = {"SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME"} & environ.keys()
     if is_local and not named:
-        # The name of the machine may lead anywhere, or nowhere.
+        # The machine's name may resolve to any address, or to none.
         changes["SPARK_LOCAL_IP"] = "127.0.0.1"
     options = environ.get("SPARK_SUBMIT_OPTS", "")
     folder = environ.get("SPARK_CONF_DIR")
@@ -155,7 +156,7 @@ def _is_few(rows: int | None) -> bool:
 
 
 def default_memory_mib(rows: int | None = None) -> int:
-    """Half of the memory that this process may use, from ``MEMORY_MIN_MIB`` to ``MEMORY_MAX_MIB``; less for few rows.
+    """Return half of the memory that this process may use, within the bounds above; less for few rows.
 
     ``rows``: how many will be read; None where that is not known.
     """
@@ -170,7 +171,7 @@ def default_memory_mib(rows: int | None = None) -> int:
 
 
 def group_limit(groups: Path, root: Path) -> int | None:
-    """The least memory limit, in bytes, of a process's control group (version 2) and its parents; None without one."""
+    """Return the least memory limit, in bytes, of a process's control group (version 2) and its parents, or None."""
     try:
         own = next(line for line in groups.read_text().splitlines() if line.startswith("0::/"))
     except (OSError, StopIteration):

@@ -1,6 +1,6 @@
 """The summary of a night's findings: counts by class, member, pair and service, and groups of findings.
 
-Spark counts and groups; what comes to the driver is bounded, in rows and in characters, however much was found.
+Spark counts and groups; the driver gets a bounded number of rows and characters, however much was found.
 """
 
 from collections import Counter
@@ -55,7 +55,7 @@ SAMPLE = (
 """The columns of a finding in ``samples`` of its group."""
 VALUES = frozenset({"found", "expected"})
 BEFORE_CHARS = 20
-"""Characters of a cut value before the place in which it differs."""
+"""The characters of a cut value that are kept before the first difference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +71,11 @@ class Compared:
     closer: DataFrame | None
     suspects: int
     sampled: bool = False
-    """Of many suspects some are explained: counts of findings are the least that there are, and nothing is closed."""
+    """True if only a sample of the suspects was explained: counts of findings are minimums, and no fault is closed."""
 
 
 def in_files(frame: DataFrame, rows: int) -> DataFrame:
-    """The frame in one partition, and so one file, up to ``FEW_ROWS`` rows; a larger frame unchanged."""
+    """Return the frame in one partition, and so one file, up to ``FEW_ROWS`` rows; a larger frame unchanged."""
     return frame.coalesce(1) if rows <= FEW_ROWS else frame
 
 
@@ -122,13 +122,13 @@ def summarize(spark: SparkSession, dumps: str, results: Results, night: Night, c
 
 
 def _suppressed(findings: DataFrame) -> dict[str, int]:
-    """The suppressed findings by class, which are in no group."""
+    """Return the suppressed findings by class, which are in no group."""
     counted = findings.where(is_suppressed()).groupBy("finding_class").count().orderBy("finding_class")
     return {row["finding_class"]: row["count"] for row in counted.collect()}
 
 
 def place(uri: str) -> str:
-    """Where a folder is, as a command takes it: the whole path on this machine, or the URI without credentials."""
+    """Return a folder as a command takes it: the whole path on this machine, or the URI without credentials."""
     parts = urlsplit(uri)
     if parts.netloc:
         return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
@@ -137,20 +137,20 @@ def place(uri: str) -> str:
 
 
 def _rows(frame: DataFrame) -> list[dict[str, Any]]:
-    """The rows of a frame that is bounded, their names cut to ``NAME_CHARS_MAX``."""
+    """Return the rows of a bounded frame, their names cut to ``NAME_CHARS_MAX``."""
     texts = {name for name, kind in frame.dtypes if kind == "string"} - VALUES
     bounded = frame.select(*[_cut(name, NAME_CHARS_MAX) if name in texts else name for name in frame.columns])
     return [row.asDict(recursive=True) for row in bounded.collect()]
 
 
 def _cut(name: str, chars_max: int) -> Column:
-    """A text column, in which a longer text ends in an ellipsis."""
+    """Return a text column in which a longer text ends in an ellipsis."""
     start = F.concat(F.substring(name, 1, chars_max - 1), F.lit("…"))
     return F.when(F.length(name) > chars_max, start).otherwise(F.col(name)).alias(name)
 
 
 def _value(name: str) -> Column:
-    """A value of a finding, cut to ``VALUE_CHARS_MAX``, and at its start where both values have much in common."""
+    """Return a value of a finding, cut to ``VALUE_CHARS_MAX``, and at its start if both values begin alike."""
     chars_max = VALUE_CHARS_MAX
     step = "start + shiftleft(1, power)"
     # The longest common start, found by halves: values may have a million characters.
@@ -169,7 +169,7 @@ def _value(name: str) -> Column:
 
 
 def _services(findings: DataFrame, closer: DataFrame | None) -> DataFrame:
-    """The per-service summary: services with findings, each with the largest number of instances at a member."""
+    """Return the per-service summary: services with findings, each with the largest number of instances at a member."""
     services = (
         findings.where("service != ''")
         .groupBy("namespace", "service")
@@ -184,14 +184,14 @@ def _services(findings: DataFrame, closer: DataFrame | None) -> DataFrame:
 
 
 def _by_pair(findings: DataFrame) -> list[dict[str, Any]]:
-    """Lasting findings by pair of members, by address; of more than ``PAIRS_MAX`` pairs those with most of them."""
+    """Return lasting findings by pair of members, by address; at most the ``PAIRS_MAX`` pairs with most findings."""
     pairs = findings.where("lasting").groupBy("member", "reference").agg(F.count(F.lit(1)).alias("findings"))
     most = pairs.orderBy(F.col("findings").desc(), "member", "reference").limit(PAIRS_MAX)
     return _rows(most.orderBy("member", "reference"))
 
 
 def _examples(findings: DataFrame) -> list[dict[str, Any]]:
-    """The first findings: lasting ones, among them those that are open for longest."""
+    """Return the first findings: lasting ones, those that have been open for longest first."""
     first = F.col("lasting").desc(), F.col("nights_open").desc()
     names = ("finding_class", "namespace", "service", "ip", "port", "member")
     examples = findings.orderBy(*first, *names).limit(EXAMPLES_MAX)
@@ -199,7 +199,7 @@ def _examples(findings: DataFrame) -> list[dict[str, Any]]:
 
 
 def _counts() -> dict[str, Column]:
-    """Counts over findings, and since when they are open."""
+    """Return counts over findings, and since when they are open."""
     return {
         "findings": F.count(F.lit(1)),
         "new": F.count_if(F.col("nights_open") == 1),
@@ -214,19 +214,19 @@ def _named(columns: Mapping[str, Column], *without: str) -> list[Column]:
 
 
 def _groups(findings: DataFrame, services: DataFrame) -> DataFrame:
-    """The findings by ``GROUP``, counted, with the instances of the service."""
+    """Return the findings by ``GROUP``, counted, with the instances of the service."""
     of_service = services.select("namespace", "service", "instances")
     return findings.groupBy(*GROUP).agg(*_named(_counts())).join(of_service, ["namespace", "service"], "left")
 
 
 def _severity() -> Column:
-    """The place of a class among all, the worst first."""
+    """Return the place of a class among all, the worst first."""
     ranked = F.array(*[F.lit(one.value) for one in BY_SEVERITY])
     return F.array_position(ranked, F.col("finding_class"))
 
 
 def _by_class(groups: DataFrame) -> DataFrame:
-    """The classes found, lasting and late ones apart: the worst first."""
+    """Return the classes found, lasting and late ones apart, the worst first."""
     summed = {"findings": F.sum("findings"), "new": F.sum("new"), "groups": F.count(F.lit(1))}
     has_service = F.col("service") != ""
     distinct = {
@@ -240,7 +240,7 @@ def _by_class(groups: DataFrame) -> DataFrame:
 
 
 def _by_member(findings: DataFrame) -> DataFrame:
-    """Lasting findings by member and class; a dispute counts at each member that takes part in it."""
+    """Return lasting findings by member and class; a dispute counts at each member that takes part in it."""
     concerned = F.expr(
         f"CASE finding_class WHEN '{FindingClass.MEMBERSHIP}' THEN array(member, reference) "
         f"WHEN '{FindingClass.OWNER}' THEN coalesce(split(found, ', '), array(member)) ELSE array(member) END"
@@ -254,7 +254,7 @@ def _by_member(findings: DataFrame) -> DataFrame:
 
 
 def _largest(groups: DataFrame) -> DataFrame:
-    """The groups to show of each class: services of which all instances are concerned, then those with most of them.
+    """Return the groups to show of each class: services with a finding for every instance first, then those with most.
 
     Shape: the columns of ``_groups`` and ``place``, which counts from 1 in each class.
     """
@@ -267,7 +267,7 @@ def _largest(groups: DataFrame) -> DataFrame:
 
 
 def _with_samples(groups: DataFrame, findings: DataFrame) -> DataFrame:
-    """The groups in the order of ``Summary.groups``, each with its first findings as ``samples``."""
+    """Return the groups in the order of ``Summary.groups``, each with its first findings as ``samples``."""
     wanted = F.broadcast(groups.withColumnsRenamed({name: f"group_{name}" for name in groups.columns}))
     of_group = [F.col(name).eqNullSafe(F.col(f"group_{name}")) for name in GROUP]
     of_groups = findings.join(wanted, reduce(Column.__and__, of_group))
@@ -284,14 +284,14 @@ def _with_samples(groups: DataFrame, findings: DataFrame) -> DataFrame:
 
 
 def _sampled(name: str) -> Column:
-    """A column of a sample, cut."""
+    """Return a column of a sample, cut."""
     if name in VALUES:
         return _value(name)
     return _cut(name, VALUE_CHARS_MAX) if FINDING_FIELDS[name] == "string" else F.col(name)
 
 
 def verdict_line(summary: Summary) -> str:
-    """The verdict in one line: findings by class or ``agreed``, the size of the comparison, and the night."""
+    """Return the verdict in one line: findings by class or ``agreed``, the size of the comparison, and the night."""
     late = f"; {sum(summary.late.values())} late" if summary.late else ""
     late += f"; {sum(summary.suppressed.values())} suppressed" if summary.suppressed else ""
     of_all = f" of {len(summary.members)}" if summary.compared < len(summary.members) else ""
@@ -307,7 +307,7 @@ def verdict_line(summary: Summary) -> str:
 
 
 def _members(night: Night) -> list[dict[str, Any]]:
-    """Each member's state, kind, version, counts and error in the last round whose manifest names it, by address."""
+    """Return each member's state, kind, version, counts and error in the last round that names it, by address."""
     members: dict[str, dict[str, Any]] = {}
     for one in night.rounds:
         for dump in one.manifest.members:

@@ -16,7 +16,7 @@ FILE_BYTES_MAX = 256 * 1024
 ENTRIES_MAX = 200
 TEXT_CHARS_MAX = 300
 STARS_MAX = 5
-"""In one pattern: the time that a text takes to match grows with their number."""
+"""The most stars in one pattern: the time that a text takes to match grows with their number."""
 DAYS_AHEAD_MAX = 366
 PATTERNS = ("namespace", "service", "ip", "member")
 _PREFIX = "suppressed until "
@@ -47,10 +47,10 @@ class Suppression:
 
 
 def read_suppressions(path: str | None, night: str) -> list[Suppression]:
-    """The entries of a file, those that have ended too; none without a file.
+    """Return the entries of a file, including those that have ended; none without a file.
 
     Raises:
-        BadSuppressions: it cannot be read, or an entry is not as it should be.
+        BadSuppressions: the file cannot be read, or an entry is invalid.
     """
     if path is None:
         return []
@@ -107,7 +107,7 @@ def _pattern(where: str, value: dict[str, Any], field: str) -> str:
 
 
 def suppressed(findings: DataFrame, entries: Sequence[Suppression]) -> DataFrame:
-    """The findings; a lasting one that matches an entry is no longer, and its ``detail`` says by which, and why."""
+    """Return the findings; those that match an entry no longer last, and their ``detail`` names the entry and why."""
     if not entries:
         return findings
     by = F.lit(None).cast("string")
@@ -131,23 +131,23 @@ def suppressed(findings: DataFrame, entries: Sequence[Suppression]) -> DataFrame
 
 
 def _expression(pattern: str) -> str:
-    """The pattern as a regular expression of Java's for the whole text."""
+    """Return the pattern as a regular expression of Java for the whole text."""
     signs = {"*": ".*", "?": "."}
     return r"(?s)\A" + "".join(signs.get(one) or (one if one.isalnum() else f"\\{one}") for one in pattern) + r"\z"
 
 
 def is_suppressed() -> Column:
-    """Whether a finding is suppressed. Only those of one round are not lasting either, and say so in other words."""
+    """Return whether a finding is suppressed, rather than not lasting because only one round has it."""
     return ~F.col("lasting") & F.coalesce(F.col("detail").startswith(_PREFIX), F.lit(False))
 
 
 def open_again(findings: DataFrame) -> DataFrame:
-    """The findings with suppressed ones as lasting: their faults are open, and healed only when nothing finds them."""
+    """Return the findings with suppressed ones as lasting: their faults stay open until nothing finds them."""
     return findings.withColumn("lasting", F.col("lasting") | is_suppressed())
 
 
 def notes_on(findings: DataFrame, entries: Sequence[Suppression], night: str) -> list[str]:
-    """A text on each entry: how much it suppresses, or that it has ended, or matches nothing."""
+    """Return a text on each entry: how much it suppresses, or that it has ended, or matches nothing."""
     if not entries:
         return []
     number = F.regexp_extract("detail", rf"^{_PREFIX}\S+ by entry (\d+): ", 1).cast("int")

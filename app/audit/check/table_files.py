@@ -1,4 +1,4 @@
-"""Writing a table's files with Spark, and telling what was written: the rows, bytes and hash of each."""
+"""Writing a table's files with Spark, and recording the rows, bytes and hash of each."""
 
 import hashlib
 from typing import Any
@@ -21,15 +21,15 @@ class Output:
         self.filesystem, self.root, self.uri, self.run = filesystem, root, uri, run
 
     def write(self, table: str, frame: DataFrame, folder: str) -> NightTable:
-        """Write the frame's rows into a folder of this run's, and return what is to be committed.
+        """Write the frame's rows into a folder of this run; return the table to commit.
 
         Raises:
-            OSError: the files are not those that were written, as another program took some away.
+            OSError: files that were written are missing, as another program removed some.
         """
         observed = Observation(table)
         counted = frame.observe(observed, F.count(F.lit(1)).alias("rows"))
         if table == FINDINGS_JSON:
-            # Not in a folder of the run's, so that whoever looks for findings_json/night=D/*.json finds them.
+            # Not in a folder of the run, so that a reader of findings_json/night=D/*.json finds them.
             named = _NO_MARKER | {"mapreduce.output.basename": self.run}
             target = spark_path(folder, self.uri)
             counted.write.mode("append").options(**named).json(target, ignoreNullFields=False)
@@ -48,7 +48,7 @@ class Output:
         return NightTable(rows, tuple(self._file(path, lines[path]) for path in written))
 
     def own_files(self, folder: str) -> list[str]:
-        """All files of this run in a folder, those that are not whole and checksums too."""
+        """Return all files of this run in a folder, including incomplete ones and checksums."""
         self.filesystem.invalidate_cache()
         found = self.filesystem.find(folder) if self.filesystem.exists(folder) else []
         return sorted(path for path in found if self.run in path)

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def read_table(spark: "SparkSession", uri: str, table: str, nights: Iterable[str] | None = None) -> "DataFrame":
-    """The rows of ``findings``, ``services`` or ``faults`` of all nights, or of some; ``night`` is their first column.
+    """Return the rows of ``findings``, ``services`` or ``faults`` of all nights, or of some; ``night`` comes first.
 
-    Each night is there whole or not at all, as it was when this was called. A night that is checked again meanwhile
-    takes its files with it: Spark then fails, and does not leave them out.
+    Each night is there whole or not at all, as of this call. If a night is checked again meanwhile, its files are
+    removed: Spark then fails, and does not leave them out.
 
     Raises:
         ValueError: there is no such table, or a night's ``summary.json`` is damaged or of a newer release.
@@ -29,7 +29,7 @@ def read_table(spark: "SparkSession", uri: str, table: str, nights: Iterable[str
 
 
 def frame_of(spark: "SparkSession", uri: str, table: str, commits: Mapping[str, Committed]) -> "DataFrame":
-    """The rows of a table that these commits name."""
+    """Return the rows of a table that these commits name."""
     from pyspark.sql import DataFrame
     from pyspark.sql import functions as F
 
@@ -37,7 +37,7 @@ def frame_of(spark: "SparkSession", uri: str, table: str, commits: Mapping[str, 
     schema = schema_of(table)
     alike: dict[tuple[str, ...], list[TableFile]] = {}
     for file, nights in nights_by_file(commits, table).items():
-        # A night's own file has no other rows; that of a month may have rows of nights that are elsewhere now, or gone.
+        # A night's own file has only its rows; that of a month may have rows of nights that have moved or are gone.
         alike.setdefault(tuple(nights) if _is_of_month(file) else (), []).append(file)
     reader = spark.read.schema(schema).option("recursiveFileLookup", "true").option("ignoreMissingFiles", "false")
     frames = []
@@ -48,7 +48,7 @@ def frame_of(spark: "SparkSession", uri: str, table: str, commits: Mapping[str, 
 
 
 def schema_of(table: str) -> str:
-    """The columns of a table as Spark reads them from a text."""
+    """Return the columns of a table as Spark reads them from a text."""
     return ", ".join(f"{name} {kind}" for name, kind in TABLE_FIELDS[table].items())
 
 

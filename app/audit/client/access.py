@@ -45,21 +45,21 @@ class Access:
     scheme: str = "http"
     context_path: str = CONTEXT_PATH
     timeout_s: float = TIMEOUT_S
-    """The time for a connection, and for each wait for more of an answer."""
+    """The time-out of a connection, and of each wait for more of an answer."""
     retries: int = 3
-    """Further tries for one member in one round, for all its calls together."""
+    """The number of further tries for one member in one round, for all its calls together."""
     user: str = ""
     password: str = field(default="", repr=False)
     token: str = field(default="", repr=False)
-    """A token that was got before; with one there is no login."""
+    """A token from an earlier login; with one there is no login."""
     identity: tuple[str, str] | None = field(default=None, repr=False)
-    """Name and value of the header by which real Nacos knows its members."""
+    """The name and value of the header by which real Nacos recognizes its members."""
     ca: str = ""
-    """The file with the certificates (PEM) by which members' are checked; empty for those that the Web trusts."""
+    """The file of the CA certificates (PEM) for the members; empty for those that the Web trusts."""
 
 
 def duration_s(text: str) -> float:
-    """Seconds of ``15s``, ``500ms``, ``2m``, ``1h`` or a plain number; for argparse."""
+    """Return the seconds of ``15s``, ``500ms``, ``2m``, ``1h`` or a plain number; for argparse."""
     match = _DURATION.fullmatch(text)
     if match is None:
         raise argparse.ArgumentTypeError(f"{text!r} is no duration such as 15s, 500ms or 2m")
@@ -67,17 +67,17 @@ def duration_s(text: str) -> float:
 
 
 def positive_duration_s(text: str) -> float:
-    """Seconds of a duration as ``duration_s`` reads it, which must be over 0; for argparse."""
+    """Return the seconds of a duration as ``duration_s`` reads it, which must be over 0; for argparse."""
     if not (seconds := duration_s(text)):
         raise argparse.ArgumentTypeError("a time-out should be more than 0")
     return seconds
 
 
 def parse_member(text: str) -> str:
-    """The address of ``host[:port]``, with its port.
+    """Return the address of ``host[:port]``, with its port.
 
     Raises:
-        AccessError: the text is no address.
+        AccessError: the text is not an address.
     """
     try:
         return join_address(*split_address(text.strip()))
@@ -86,10 +86,10 @@ def parse_member(text: str) -> str:
 
 
 def parse_members(text: str) -> tuple[str, ...]:
-    """The addresses of a comma list, each once.
+    """Return the addresses of a comma-separated list, each once.
 
     Raises:
-        AccessError: an entry is no address, or the list has no entry.
+        AccessError: an entry is not an address, or the list is empty.
     """
     found = dict.fromkeys(parse_member(part) for part in text.split(",") if part.strip())
     if not found:
@@ -98,10 +98,10 @@ def parse_members(text: str) -> tuple[str, ...]:
 
 
 def parse_url(text: str) -> tuple[str, str, str | None]:
-    """Scheme, address and context path (None where the URL has none) of ``[http[s]://]host[:port][/path]``.
+    """Return scheme, address and context path (None where the URL has none) of ``[http[s]://]host[:port][/path]``.
 
     Raises:
-        AccessError: the text is no such URL.
+        AccessError: the text is not such a URL.
     """
     wrong = f"{text!r} is no URL of a member, such as http://10.0.0.7:8848/nacos"
     try:
@@ -115,7 +115,7 @@ def parse_url(text: str) -> tuple[str, str, str | None]:
 
 
 def add_member_options(parser: argparse.ArgumentParser) -> None:
-    """Add the two options of which one names the members; ``members_of`` reads it."""
+    """Add the two options that name the members, one of which is given; ``members_of`` reads them."""
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--members", metavar="HOST:PORT,...", help="the members, all of them, each may begin https://")
     where.add_argument(
@@ -127,9 +127,9 @@ def add_member_options(parser: argparse.ArgumentParser) -> None:
 
 
 def members_of(options: argparse.Namespace) -> tuple[Access, tuple[str, ...], str]:
-    """The access, the members that are named, and the address of the one whose list is to be asked.
+    """Return the access, the named members, and the address of the member to ask for its list.
 
-    With ``--members`` that address is empty, with ``--from-cluster`` no member is named.
+    With ``--members`` that address is empty; with ``--from-cluster`` no member is named.
 
     Raises:
         AccessError: an address or option cannot be used.
@@ -148,10 +148,10 @@ def members_of(options: argparse.Namespace) -> tuple[Access, tuple[str, ...], st
 
 
 def client_config(options: argparse.Namespace) -> ClientConfig:
-    """What environment and configuration file say, with the profile and for the server that the options name.
+    """Return the configuration of environment and file, with the profile and for the server that the options name.
 
     Raises:
-        AccessError: it cannot be used.
+        AccessError: the configuration cannot be used.
     """
     server = getattr(options, "server", None) or getattr(options, "from_cluster", None)
     try:
@@ -167,7 +167,7 @@ def add_server_options(parser: argparse.ArgumentParser) -> None:
 
 
 def server_of(options: argparse.Namespace) -> str:
-    """The URL of the server to ask: that of the options, the configured one, or the one of this machine.
+    """Return the URL of the server to ask: that of the options, the configured one, or the one of this machine.
 
     Raises:
         AccessError: the configuration cannot be used.
@@ -176,7 +176,7 @@ def server_of(options: argparse.Namespace) -> str:
 
 
 def namespace_of(options: argparse.Namespace) -> str:
-    """The namespace of the options, the configured one, or the public one.
+    """Return the namespace of the options, the configured one, or the public one.
 
     Raises:
         AccessError: the configuration cannot be used.
@@ -218,9 +218,9 @@ def add_call_options(parser: argparse.ArgumentParser, timeout_s: float) -> "argp
 
 
 def access_of(options: argparse.Namespace, scheme: str = "http", context_path: str | None = None) -> Access:
-    """The access that the options of ``add_access_options`` describe; ``--context-path`` goes before ``context_path``.
+    """Return the access that the options of ``add_access_options`` describe; ``--context-path`` takes precedence.
 
-    ``--ca`` means HTTPS, whatever ``scheme`` is. Credentials that no option gives are those of the configuration.
+    ``--ca`` means HTTPS, whatever ``scheme`` is. Credentials that no option gives come from the configuration.
 
     ``scheme`` and ``context_path``: those of a member's URL, where the command takes one.
 
@@ -244,7 +244,7 @@ def access_of(options: argparse.Namespace, scheme: str = "http", context_path: s
 
 
 def _credentials(options: argparse.Namespace, config: ClientConfig) -> tuple[str, str, str]:
-    """User, password and token: those of the options, else those of the configuration, in which a token goes first."""
+    """Return user, password and token from the options, else from the configuration, where a token takes precedence."""
     if options.token_file:
         if options.user:
             raise AccessError("--token-file and --user are two ways to say who calls: give one")
@@ -284,14 +284,14 @@ def _first_line(what: str, path: str) -> str:
 
 
 def _checked_token(text: str, source: str) -> str:
-    """A token, which is sent in a header. Its text is a secret, and is not repeated."""
+    """Return a token if it can be sent in a header. Its text is a secret, and no message repeats it."""
     if not text.isascii() or not text.isprintable() or not text or " " in text:
         raise AccessError(f"the token of {source} is none: it should be one word, as a login gives it")
     return text
 
 
 def _certificates(path: str) -> str:
-    """The path, if the file holds certificates: the library would name neither it nor the fault."""
+    """Return the path if the file holds certificates: the library would name neither the path nor the fault."""
     if path:
         try:
             ssl.create_default_context(cafile=path)
@@ -318,5 +318,5 @@ def _normal_path(path: str) -> str:
 
 
 def names_of(text: Iterable[str]) -> tuple[str, ...]:
-    """The names in comma lists, each once, in their order."""
+    """Return the names in comma-separated lists, each once, in their order."""
     return tuple(dict.fromkeys(name.strip() for part in text for name in part.split(",") if name.strip()))

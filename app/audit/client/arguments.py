@@ -1,4 +1,4 @@
-"""Arguments that the audit's commands share: a number of days, the date of a night, and who hears of it."""
+"""Arguments that the audit's commands share: a number of days, the date of a night, and the recipient of alerts."""
 
 import argparse
 import re
@@ -11,14 +11,14 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 def days_argument(text: str) -> int:
-    """The number of days to keep, from 1 to ``KEEP_DAYS_MAX``; for argparse."""
+    """Return the number of days to keep, from 1 to ``KEEP_DAYS_MAX``; for argparse."""
     if not (text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= KEEP_DAYS_MAX):
         raise argparse.ArgumentTypeError(f"{text!r} is no number of days from 1 to {KEEP_DAYS_MAX}")
     return int(text)
 
 
 def night_argument(text: str) -> str:
-    """The date of a night, such as ``2026-11-21``, as it was given; for argparse."""
+    """Return the date of a night, such as ``2026-11-21``, as it was given; for argparse."""
     try:
         if not _DATE.fullmatch(text):
             raise ValueError
@@ -29,7 +29,7 @@ def night_argument(text: str) -> str:
 
 
 def add_alert_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that name who hears of it, and how."""
+    """Add the options for the recipient of alerts and the format of their bodies."""
     parser.add_argument("--alert-url", metavar="URL", help="POST there what is not agreed, and once when that is over")
     parser.add_argument("--alert-format", choices=ALERT_FORMATS, default=ALERT_FORMATS[0], help="of the body (json)")
     parser.add_argument(
@@ -42,7 +42,7 @@ def add_alert_options(parser: argparse.ArgumentParser) -> None:
 
 
 def cluster_argument(text: str) -> str:
-    """The name of a cluster, which is a label's value in Alertmanager; for argparse."""
+    """Return the name of a cluster, which is a label's value in Alertmanager; for argparse."""
     if not text.strip() or not text.isprintable() or len(text) > CLUSTER_CHARS_MAX:
         raise argparse.ArgumentTypeError(f"a name should have 1 to {CLUSTER_CHARS_MAX} printable characters")
     return text.strip()

@@ -18,10 +18,10 @@ from app.config.version import NACOS_VERSION, __version__
 T = TypeVar("T")
 AGENT = f"Rollcall-Audit:v{__version__}"
 PEER_AGENT = f"Nacos-Server:v{NACOS_VERSION}"
-"""User-Agent of calls that real Nacos takes from its members only, and answers while it is not UP."""
+"""The User-Agent of calls that real Nacos takes from its members only, and answers while it is not UP."""
 LOGIN_PATH = "/v1/auth/login"
 BODY_BYTES_MAX = 512 * 1024 * 1024
-"""The largest answer. All instance lists of a real Nacos come in one: 400 bytes an instance, so a million instances."""
+"""The largest answer. All instance lists of a real Nacos come in one, at 400 bytes an instance: a million instances."""
 LINE_BYTES_MAX = 16 * 1024 * 1024
 PIECE_BYTES = 65_536
 ANSWER_S_MAX = 300.0
@@ -34,9 +34,9 @@ _NO_LOGIN = {404, 405, 501}
 
 
 class CallError(Exception):
-    """A call brought no answer, or an answer that cannot be used; the text says which.
+    """A call got no answer, or an answer that cannot be used; the text says which.
 
-    ``passing``: a further try may succeed. ``retry_after_s``: the time for which the member asks to wait before it.
+    ``passing``: true if a further try may succeed. ``retry_after_s``: the wait before it that the member asks for.
     """
 
     passing = True
@@ -56,7 +56,7 @@ class Refused(CallError):
 
 
 class Unusable(CallError):
-    """A call that would fail again: its answer cannot be read here or is too large, or the dump was ended."""
+    """A call that would fail again: its answer cannot be read here or is too large, or the dump was stopped."""
 
     passing = False
 
@@ -116,14 +116,14 @@ class MemberClient:
         self._base = f"{access.scheme}://{address}{access.context_path}"
         self._token: str | None = access.token or None
         self._session = requests.Session()
-        # No proxy and no netrc of the environment: a member is asked itself, with what was given for it.
+        # No proxy and no netrc of the environment: the member itself is asked, with the credentials given for it.
         self._session.trust_env = False
         self._session.verify = access.ca or True
         self._adapter = HTTPAdapter()
         self._session.mount(f"{access.scheme}://", self._adapter)
 
     def close(self) -> None:
-        """Close the connections now: urllib3 does so only when nothing, no error either, refers to them."""
+        """Close the connections now: urllib3 does so only when nothing refers to them, not even an error."""
         pools = self._adapter.poolmanager.pools
         for key in pools.keys():  # noqa: SIM118, as it is no mapping that can be iterated
             if (pool := pools.get(key)) is not None:
@@ -134,10 +134,10 @@ class MemberClient:
         """Wait for so many seconds.
 
         Raises:
-            Unusable: the dump was ended meanwhile.
+            Unusable: the dump was stopped meanwhile.
         """
         if self._patience.stop.wait(seconds):
-            raise Unusable("the dump was ended")
+            raise Unusable("the dump was stopped")
 
     def get(
         self,
@@ -162,7 +162,7 @@ class MemberClient:
                     raise
 
     def post(self, path: str, parameters: Mapping[str, str | int]) -> Answer:
-        """Return the answer to a POST with ``parameters`` as its query, which must do no harm when it comes twice.
+        """Return the answer to a POST with ``parameters`` as its query; it must be safe to send it twice.
 
         Raises:
             CallError: as ``get``.
@@ -180,7 +180,7 @@ class MemberClient:
     def lines(
         self, path: str, content_type: str, parameters: Mapping[str, str | int] | None = None
     ) -> Iterator[Iterator[bytes]]:
-        """Give the lines of a streamed answer, as they come, without line ends. A last line without an end is left out.
+        """Give the lines of a streamed answer as they come, without line ends. An incomplete last line is left out.
 
         The call is not tried again.
 
@@ -213,7 +213,7 @@ class MemberClient:
         return self._send(method, path, params=query, data=body, headers=headers)
 
     def _headers(self, agent: str, has_json: bool, *, with_identity: bool) -> dict[str, str]:
-        """The headers of a call. Only real Nacos asks for the identity, and only some of its paths do."""
+        """Return the headers of a call. Only real Nacos asks for the identity, and only on some of its paths."""
         headers = {"User-Agent": agent, "Client-Version": NACOS_VERSION, "Accept-Encoding": "gzip"}
         if has_json:
             headers["Content-Type"] = "application/json;charset=UTF-8"
@@ -222,7 +222,7 @@ class MemberClient:
         return headers
 
     def _send(self, method: str, path: str, **rest: Any) -> requests.Response:
-        """The head of an answer with status 200."""
+        """Return the head of an answer with status 200."""
         timeout_s = self._access.timeout_s
         try:
             response = self._session.request(
@@ -242,7 +242,7 @@ class MemberClient:
             raise Refused(path, response.status_code, text.decode("utf-8", "replace"), retry_after_s)
 
     def _whole(self, path: str, response: requests.Response, bytes_max: int) -> Answer:
-        """The whole answer, its body read to the end."""
+        """Return the whole answer, its body read to the end."""
         with contextlib.closing(response):
             return Answer(self._read(path, response, bytes_max), response.headers, path)
 
@@ -259,10 +259,10 @@ class MemberClient:
     def _pieces(self, path: str, response: requests.Response, seconds_max: float) -> Iterator[bytes]:
         deadline_s = time.monotonic() + seconds_max
         try:
-            # Each piece as it comes: a read that waits for a full one would not see that time runs out.
+            # Each piece as it comes: a read that waits for a full piece would not notice the deadline.
             while piece := response.raw.read1(PIECE_BYTES, decode_content=True):
                 if self._patience.stop.is_set():
-                    raise Unusable("the dump was ended")
+                    raise Unusable("the dump was stopped")
                 if time.monotonic() > deadline_s:
                     raise CallError(f"{path}: the answer took over {seconds_max:g} s")
                 yield piece
@@ -272,7 +272,7 @@ class MemberClient:
     # --- credentials -------------------------------------------------------------------------------
 
     def _with_login(self, call: Callable[[], T]) -> T:
-        """The result of ``call``, made after a login where a user was given; a token that ran out is replaced once."""
+        """Return the result of ``call``, after a login if a user was given; an expired token is replaced once."""
         if not self._access.user:
             return call()
         fresh = self._token is None
@@ -318,7 +318,7 @@ def _lines(path: str, pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _why(error: BaseException, timeout_s: float) -> str:
-    """A failure in a few words."""
+    """Return a failure in a few words."""
     if isinstance(error, requests.ConnectTimeout):
         return f"no connection within {timeout_s:g} s"
     if isinstance(error, requests.Timeout | ReadTimeoutError):

@@ -1,1 +1,1 @@
-"""The difference of two members, live and without Spark."""
+"""The differences between two members, live and without Spark."""

@@ -1,4 +1,4 @@
-"""``rollcall compare``: the differences of two members, running ones or of a dump.
+"""``rollcall compare``: the differences between two members, running ones or those of a dump.
 
 Exit codes: 0 same, 1 different, 2 they could not be compared, with the reason in a line on stderr.
 """
@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
         _say(str(error))
         return NOT_COMPARED
     except BrokenPipeError:
-        # The reader, such as head, has what it wanted; what is left in the buffer goes nowhere, and without complaint.
+        # The reader, such as head, has enough; the rest of the buffer is dropped without complaint.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DIFFERENT
     for note in reading.notes[:NOTES_MAX]:
@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
 def _differences(
     options: argparse.Namespace, reading: "Reading", stack: contextlib.ExitStack
 ) -> "tuple[str, str, Iterator[Difference]]":
-    """The addresses of both members, and their differences; keep ``stack``, which holds their rows, open meanwhile."""
+    """Return the addresses of both members, and their differences; ``stack`` holds the rows and must stay open."""
     from app.audit.compare.input import CannotCompare
 
     if options.dumps is None:
@@ -133,10 +133,10 @@ def _of_dump(options: argparse.Namespace, reading: "Reading") -> "tuple[str, str
 
 
 def _lasting(differences: "Iterator[Difference]") -> "Iterator[Difference]":
-    """Those that both rounds tell alike.
+    """Yield the differences that both rounds have alike.
 
     Raises:
-        CannotCompare: there was one round, so nobody knows.
+        CannotCompare: there was only one round, so nobody knows which ones last.
     """
     from app.audit.compare.input import CannotCompare
 

@@ -1,6 +1,6 @@
 """The differences of two members, from their rows, in one process and bounded memory.
 
-Values decide, as in the nightly check: a difference is shown with its versions, and other versions alone are no
+Values decide, as in the nightly check: a difference is shown with its versions, and different versions alone are no
 difference. Fields about the member itself (the age of a beat, the client kind) are not compared; nor is a service
 without instances that only one member has, as each member forgets such a service at its own time.
 
@@ -68,7 +68,7 @@ class Difference:
 
     @property
     def key(self) -> tuple[str, str, str, str, int, bool, str]:
-        """The service and instance that differ, and the class: the order in which differences come."""
+        """The sort key: the service and instance that differ, and the class."""
         instance = (self.cluster, self.ip, self.port or 0, bool(self.ephemeral))
         return (self.namespace, self.service, *instance, self.finding_class.value)
 
@@ -89,7 +89,7 @@ def compare(a: Side, b: Side, slice_rows_max: int = SLICE_ROWS_MAX) -> Iterator[
 
 
 def _differing(a: Side, b: Side) -> tuple[list[ServiceKey], dict[ServiceKey, int]]:
-    """Services that differ, in order, and the number of rows of each."""
+    """Return the services that differ, in order, and the number of rows of each."""
     balance: dict[ServiceKey, int] = {}
     counts: dict[ServiceKey, int] = {}
     for side, sign in ((a, 1), (b, -1)):
@@ -188,7 +188,7 @@ def _by_instance(rows: list[Row]) -> dict[InstanceKey, list[Row]]:
 
 
 def _presence(row: Row, lacking: Side) -> FindingClass:
-    """EXTRA, left over, when the member that lacks the instance is its owner, else MISSING."""
+    """Return EXTRA (left over) if the member that lacks the instance is its owner, else MISSING."""
     return FindingClass.EXTRA if row.get("owner") == lacking.address else FindingClass.MISSING
 
 
@@ -207,12 +207,12 @@ def _beyond(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _drift(rows: list[Row]) -> str:
-    """The instance's values in the datum and in the view of one member, as text; empty when they are the same."""
+    """Return the instance's values in the datum and in the view of one member, as text; empty if they are equal."""
     by_layer = {row.get("layer", Layer.BOTH): row for row in rows}
     datum, view = by_layer.get(Layer.DATUM), by_layer.get(Layer.VIEW)
     if datum is None and view is None:
         return ""
-    # Without the health: it is the view's, and a datum has the one of its last change.
+    # Without the health: the view decides it, and a datum has the health as of its last change.
     texts = [ABSENT if row is None else _text(row, with_health=False) for row in (datum, view)]
     return "" if texts[0] == texts[1] else f"datum: {texts[0]}, view: {texts[1]}"
 
@@ -222,7 +222,7 @@ def _times(rows: list[Row]) -> str:
 
 
 def _text(row: Row, with_health: bool = True) -> str:
-    """The values of an instance as text, such as ``healthy weight 1.0``."""
+    """Return the values of an instance as text, such as ``healthy weight 1.0``."""
     parts = ["healthy" if row["healthy"] else "unhealthy"] if with_health else []
     if not row["enabled"]:
         parts.append("disabled")

@@ -1,4 +1,4 @@
-"""The rows of a comparison: those of a round of a dump, or those just taken of a running member."""
+"""The rows of a comparison, from a round of a dump or just taken from a running member."""
 
 import contextlib
 import gzip
@@ -32,22 +32,22 @@ class CannotCompare(Exception):
 class Reading:
     """Parses gzip files of lines into the rows to compare; ``notes`` names each file with lines that are no rows, once.
 
-    ``service``, a full name, and ``namespace`` bound the comparison; None is no bound.
+    ``service``, a full name, and ``namespace`` restrict the comparison; None stands for all.
     """
 
     service: str | None
     namespace: str | None
     has_rows: bool = False
-    """Whether a row of this service and namespace was read."""
+    """True once a row of this service and namespace was read."""
     notes: list[str] = field(default_factory=list)
 
     @classmethod
     def of(cls, service: str | None, namespace: str | None) -> "Reading":
-        """A reading of one service, by its full name or its short one in the default group; of all for None."""
+        """Return a reading of one service, by its full name or a short name in the default group; of all for None."""
         return cls(compose_service_name(service, DEFAULT_GROUP) if service else None, namespace)
 
     def rows(self, raw: IO[bytes], where: str) -> Iterator[Row]:
-        """The rows of a gzip file of lines, or of a Parquet file; ``where`` names it."""
+        """Yield the rows of a gzip file of lines, or of a Parquet file; ``where`` names the file."""
         bad = 0
         for row in self._parquet_rows(raw) if where.endswith(".parquet") else self._json_rows(raw, where):
             if row is None:
@@ -73,7 +73,7 @@ class Reading:
 
 
 def parse_row(line: bytes) -> dict[str, Any] | None:
-    """The row in a line; an empty one for an unknown kind; None when the line is no row or lacks a field."""
+    """Return the row in a line; an empty one for an unknown kind; None if the line is no row or lacks a field."""
     try:
         return valid_row(orjson.loads(line))
     except orjson.JSONDecodeError:
@@ -81,7 +81,7 @@ def parse_row(line: bytes) -> dict[str, Any] | None:
 
 
 def valid_row(value: object) -> dict[str, Any] | None:
-    """The row of an instance or service; an empty one for another kind; None for what is no row or lacks a field."""
+    """Return the row of an instance or service; an empty one for another kind; None for no row or an incomplete one."""
     row: dict[str, Any] = value if isinstance(value, dict) else {}
     match row:
         case {"kind": RowKind.INSTANCE.value, "port": int(), "weight": int() | float(), "metadata": dict()}:
@@ -100,7 +100,7 @@ def valid_row(value: object) -> dict[str, Any] | None:
 
 
 def sides_of_night(uri: str, night: Night, a: str, b: str, reading: Reading) -> list[tuple[Side, Side]]:
-    """The sides of both members, one pair for each round of the night in which both were dumped.
+    """Return the sides of both members, one pair for each round of the night in which both were dumped.
 
     Raises:
         CannotCompare: there is no such round; the text says why.
@@ -117,7 +117,7 @@ def sides_of_night(uri: str, night: Night, a: str, b: str, reading: Reading) -> 
 
 
 def _side_of_round(uri: str, one: Round, address: str, reading: Reading) -> Side:
-    """The side of a member whose rows are those of one round.
+    """Return the side of a member with the rows of one round.
 
     Raises:
         CannotCompare: the member is not in the manifest, or gave no dump.
@@ -153,14 +153,14 @@ def _opened(filesystem: Any, path: str) -> Iterator[IO[bytes]]:
 
 
 def _lines(packed: gzip.GzipFile, where: str, service: str | None) -> Iterator[bytes]:
-    """Lines without their ends, of ``LINE_BYTES_MAX`` at most; with ``service``, only lines that hold this name."""
+    """Yield lines without their ends, of ``LINE_BYTES_MAX`` at most; with ``service``, only lines with this name."""
     named = None if service is None else orjson.dumps(service)
     rest = b""
     while piece := packed.read(PIECE_BYTES):
         whole, _, rest = (rest + piece).rpartition(b"\n")
         if len(rest) > LINE_BYTES_MAX:
             raise CannotCompare(f"{where} has a line of over {LINE_BYTES_MAX} bytes")
-        # To look for a name in a million bytes at once is far quicker than to make rows of them.
+        # Searching a million bytes at once for a name is far quicker than parsing them into rows.
         if whole and named is None:
             yield from whole.split(b"\n")
         elif named is not None and named in whole:
@@ -170,7 +170,7 @@ def _lines(packed: gzip.GzipFile, where: str, service: str | None) -> Iterator[b
 
 
 def _check_part(filesystem: Any, path: str, part: Part) -> None:
-    """Check the sha256 of a part: a file that is not the one of the manifest says nothing about the member."""
+    """Check the sha256 of a part: a file that the manifest does not name says nothing about the member."""
     digest = hashlib.sha256()
     with _opened(filesystem, path) as raw:
         while piece := raw.read(PIECE_BYTES):
@@ -183,14 +183,14 @@ def _check_part(filesystem: Any, path: str, part: Part) -> None:
 
 
 def spool_writer(spool: IO[bytes]) -> gzip.GzipFile:
-    """A writer of gzip lines to ``spool``, which is emptied first: an earlier attempt may have left lines in it."""
+    """Return a writer of gzip lines to ``spool``, which is emptied first: an earlier attempt may have left lines."""
     spool.seek(0)
     spool.truncate()
     return gzip.GzipFile(fileobj=spool, mode="wb", compresslevel=1, mtime=0)
 
 
 def side_of_spool(address: str, spool: IO[bytes], reading: Reading) -> Side:
-    """The side of a member whose lines a ``spool_writer`` put into ``spool``; each reading starts at its beginning."""
+    """Return the side of a member whose lines are in ``spool``; each reading starts at its beginning."""
 
     def rows() -> Iterator[Row]:
         spool.seek(0)

@@ -1,4 +1,4 @@
-"""The differences of two running members: asked at the same time, and once more when they differ."""
+"""The differences between two running members, which are asked at the same time, and once more if they differ."""
 
 import contextlib
 import tempfile
@@ -34,7 +34,7 @@ def name_members(options: Namespace) -> None:
 
     Raises:
         AccessError: the configuration cannot be used.
-        CannotCompare: one member alone is named, no server is configured, or its cluster has not two members.
+        CannotCompare: only one member is named, no server is configured, or its cluster does not have two members.
     """
     if options.b is not None:
         return
@@ -58,11 +58,11 @@ def live_differences(
     """Ask both members; return the addresses that they give themselves, and the differences.
 
     Their rows lie in temporary files, which ``stack`` holds. Members that differ are asked again after the gap, and
-    each difference is told as lasting or late; with a gap of 0 they are not asked again.
+    each difference is marked as lasting or late; with a gap of 0 they are not asked again.
 
     Raises:
         AccessError: an address or option cannot be used.
-        CannotCompare: a member did not answer, or both are one.
+        CannotCompare: a member did not answer, or both addresses are one member.
     """
     asked = (_asked(options.a, options), _asked(options.b, options))
     first = _taken(asked, reading, stack)
@@ -93,7 +93,7 @@ def _taken(asked: tuple[Asked, Asked], reading: Reading, stack: contextlib.ExitS
             spool = stack.enter_context(tempfile.TemporaryFile(prefix="rollcall-"))  # noqa: SIM115 (the stack closes it)
             futures.append((one, spool, pool.submit(_take, one, spool, stop)))
         try:
-            # What a member calls itself is what the others call its owner.
+            # Other members name an owner by the address that it gives itself.
             a, b = (side_of_spool(future.result() or one.address, spool, reading) for one, spool, future in futures)
         except BaseException:
             stop.set()

@@ -1,4 +1,4 @@
-"""The differences of two members as text: lines of JSON, or a table for a terminal."""
+"""The differences between two members as text: lines of JSON, or a table for a terminal."""
 
 import json
 import unicodedata
@@ -10,14 +10,14 @@ from typing import Any
 from app.audit.compare.compare import Difference
 
 TABLE_ROWS_MAX = 1_000
-"""Rows of a table, which are held until all are known: a column is as wide as its widest cell."""
+"""The most rows of a table, which are held until all are known: a column is as wide as its widest cell."""
 CELL_WIDTH_MAX = 60
 WIDE = "WF"
 NOT_LASTING = " (late)"
 
 
 def json_line(difference: Difference, a: str, b: str) -> str:
-    """One difference as a line of JSON. ``a`` and ``b`` are the members' addresses."""
+    """Return one difference as a line of JSON. ``a`` and ``b`` are the members' addresses."""
     value = {
         "finding_class": difference.finding_class.value,
         "lasting": difference.lasting,
@@ -34,7 +34,7 @@ def json_line(difference: Difference, a: str, b: str) -> str:
 
 
 def ascii_line(value: Any) -> str:
-    """A line of JSON in ASCII: what is not, and could drive a terminal or turn its text around, is escaped."""
+    """Return a line of JSON in ASCII: other characters, which could control a terminal, are escaped."""
     return json.dumps(value, separators=(",", ":"))
 
 
@@ -62,7 +62,7 @@ class Tally:
         return self.by_class.total()
 
     def text(self) -> str:
-        """The counts in words.
+        """Return the counts in words.
 
         Shape: ``3 differences in 2 services: MISSING 2, WEIGHT 1; 1 of them not alike in both rounds``.
         """
@@ -74,7 +74,7 @@ class Tally:
 
 
 def table(differences: Iterable[Difference], a: str, b: str) -> Iterator[str]:
-    """Lines of a table; differences beyond ``TABLE_ROWS_MAX`` are only counted, in its last line. Empty without any."""
+    """Yield the lines of a table; its last line counts differences beyond ``TABLE_ROWS_MAX``. No lines without any."""
     rows: list[list[str]] = []
     more = 0
     for one in differences:
@@ -90,7 +90,7 @@ def table(differences: Iterable[Difference], a: str, b: str) -> Iterator[str]:
 
 
 def aligned(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Lines of a table with this head; a column that is empty in all rows is left out, and long cells are cut."""
+    """Yield the lines of a table with this head; columns that are empty in all rows are left out, long cells cut."""
     shown = [[_cell(cell) for cell in row] for row in rows]
     columns = [index for index in range(len(head)) if any(row[index] for row in shown)]
     widths = [max(_width(row[index]) for row in [head, *shown]) for index in columns]
@@ -115,7 +115,7 @@ def _cells(one: Difference) -> list[str]:
 
 
 def _cell(text: str) -> str:
-    """The text in one line of bounded width; unprintable characters, which a terminal might obey, become escapes."""
+    """Return the text in one line of bounded width; characters that might control a terminal are escaped."""
     text = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
     if _width(text) <= CELL_WIDTH_MAX:
         return text

@@ -1,1 +1,1 @@
-"""The state of every member, of any kind, taken twice into one store."""
+"""The dump: the state of every member, of any kind, taken twice into one store."""

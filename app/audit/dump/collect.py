@@ -44,29 +44,29 @@ class Dumped:
     manifests: list[Manifest] = field(default_factory=list)
 
     def absent(self) -> list[tuple[int, MemberDump]]:
-        """The members that did not answer, each with the number of its round."""
+        """Return the members that did not answer, each with the number of its round."""
         return [
             (one.round, member) for one in self.manifests for member in one.members if member.state is DumpState.ABSENT
         ]
 
     def is_empty(self) -> bool:
-        """Whether no member was dumped in any round."""
+        """Return whether no member was dumped in any round."""
         return len(self.absent()) == sum(len(one.members) for one in self.manifests)
 
 
 def listed_members(address: str, access: Access) -> tuple[str, ...]:
-    """The addresses that a member lists, whatever their state.
+    """Return the addresses that a member lists, whatever their state.
 
     Raises:
         CallError: the member does not answer, or lists no member.
-        AccessError: there is an identity, which would go to whatever addresses the member lists.
+        AccessError: an identity is given, which would be sent to any address that the member lists.
     """
     if access.identity:
         raise AccessError("--identity goes to members that you name: list them with --members")
     with closing(MemberClient(address, access, Patience(access.retries, Event()))) as client:
         members = read_nodes(client).members
     if not members:
-        raise CallError("it tells no list of members")
+        raise CallError("it returned no list of members")
     return tuple(dict.fromkeys(one.address for one in members))
 
 
@@ -120,9 +120,9 @@ def _take_round(plan: Plan, store: Store, folder: str, progress: ProgressBar) ->
 def _dump_member(
     address: str, plan: Plan, store: Store, folder: str, name: str, progress: ProgressBar, stop: Event
 ) -> MemberDump:
-    """One member's part of a round, after as many tries as it takes; a member that fails is ABSENT, not an error.
+    """Return one member's part of a round, after as many tries as needed; a member that fails is ABSENT, not an error.
 
-    ``address`` is the one that the member gives itself, empty when it gives none.
+    ``address`` is the one that the member gives itself, empty if it gives none.
 
     Raises:
         StoreError: the rows cannot be written.
@@ -176,10 +176,10 @@ class _Counter:
 
 
 def _by_own_address(given: Sequence[str], dumps: Sequence[MemberDump], known: dict[str, str]) -> list[MemberDump]:
-    """The members' parts under the addresses by which members name each other: owners in rows are named so.
+    """Return the members' parts under the addresses by which members name each other, as rows name owners so.
 
-    ``known``: own addresses by given ones, of earlier rounds too, for a member that is absent now. Members that name
-    themselves alike keep the addresses by which they were asked.
+    ``known``: own addresses by given ones, also from earlier rounds, for a member that is absent now. Members that
+    give themselves the same address keep the addresses at which they were asked.
     """
     known.update({address: dump.address for address, dump in zip(given, dumps, strict=True) if dump.address})
     own = [known.get(address, address) for address in given]

@@ -94,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _format(options: argparse.Namespace) -> PartFormat:
-    """The format of the files.
+    """Return the format of the files.
 
     Raises:
         StoreError: Parquet is asked for, and this Python cannot write it.
@@ -109,7 +109,7 @@ def _format(options: argparse.Namespace) -> PartFormat:
 
 
 def _tell(options: argparse.Namespace, plan: "Plan", store: "Store", dumped: "Dumped") -> None:
-    """Print the folder of the dump on standard output, or all as JSON; counts and absent members on standard error."""
+    """Print the folder of the dump, or all as JSON, to standard output; counts and absent members to standard error."""
     for manifest in dumped.manifests:
         there = [one for one in manifest.members if not one.error]
         print(
@@ -124,7 +124,7 @@ def _tell(options: argparse.Namespace, plan: "Plan", store: "Store", dumped: "Du
 
 
 def _rounds(dumped: "Dumped") -> list[dict[str, Any]]:
-    """The rounds of a dump. Shape: round, takenAt, members: address, state, kind, version, counts, error."""
+    """Return the rounds of a dump. Shape: round, takenAt, members: address, state, kind, version, counts, error."""
     return [
         {
             "round": manifest.round,

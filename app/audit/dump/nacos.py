@@ -1,4 +1,4 @@
-"""Calls to real Nacos, and to others that speak its API: their members, namespaces, services and instances."""
+"""Calls to real Nacos and other servers with its API: their members, namespaces, services and instances."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from app.audit.format.rows import ClientKind, instance_row
 from app.naming.model.keys import DEFAULT_CLUSTER, DEFAULT_GROUP, DEFAULT_NAMESPACE, GROUP_SPLITTER, short_name_of
 
 SERVICES_PAGE = 10_000
-"""Services asked for in one page, some 150 bytes each: hardly ever more than one page, and so of one moment."""
+"""The services of one page, some 150 bytes each: hardly ever more than one page, and so of one moment."""
 INSTANCES_PAGE = 10_000
 PAGES_MAX = 10_000
 NAME_PASSES = 2
@@ -20,7 +20,7 @@ DELETE_TIMEOUT = "preserved.ip.delete.timeout"
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """The members that a member lists, and its own address and release; empty where the member does not tell it."""
+    """The members that a member lists, and its own address and release; empty where the member does not give them."""
 
     members: tuple[Seen, ...] = ()
     address: str = ""
@@ -48,7 +48,7 @@ class Found:
 
     @property
     def values(self) -> tuple[float, bool, Mapping[str, str | None]]:
-        """The values that a registration sets: not the health, which a member finds out."""
+        """The values that a registration sets: without the health, which a member determines."""
         return self.weight, self.enabled, self.metadata
 
 
@@ -60,7 +60,7 @@ ShownService = dict[str, list[Found]]
 
 
 def read_nodes(client: MemberClient) -> Nodes:
-    """The member list of a member, and its own address and release.
+    """Return the member list of a member, and its own address and release.
 
     Raises:
         CallError: no answer. A call that the member refuses leaves its part empty.
@@ -100,7 +100,7 @@ def _version(node: Mapping[str, Any]) -> str:
 
 
 def asked(client: MemberClient, path: str, parameters: Mapping[str, str | int] | None = None) -> Any:
-    """The JSON of an answer; None where the member refuses the call or answers no JSON."""
+    """Return the JSON of an answer; None if the member refuses the call or its answer is not JSON."""
     try:
         answer = client.get(path, parameters)
     except Refused as error:
@@ -117,20 +117,20 @@ def asked(client: MemberClient, path: str, parameters: Mapping[str, str | int] |
 
 
 def listed_namespaces(client: MemberClient) -> list[dict[str, Any]]:
-    """The namespaces that a member lists, as it shows them; none where it refuses the call."""
+    """Return the namespaces that a member lists, as it shows them; none if it refuses the call."""
     listed = _data(client, "/v1/console/namespaces")
     return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
 
 
 def namespace_ids(listed: Iterable[Mapping[str, Any]], wanted: Iterable[str]) -> tuple[str, ...]:
-    """The ids of the public namespace, of those ``wanted``, and of those that the member lists, each once."""
+    """Return the ids of the public namespace, of those ``wanted``, and of those that the member lists, each once."""
     # The public one is listed without an id.
     names = [str(one["namespace"]) if one.get("namespace") else DEFAULT_NAMESPACE for one in listed]
     return tuple(dict.fromkeys([DEFAULT_NAMESPACE, *wanted, *names]))
 
 
 def read_names(client: MemberClient, namespace: str) -> tuple[str, ...]:
-    """The full names of a namespace's services, sorted.
+    """Return the full names of a namespace's services, sorted.
 
     Raises:
         CallError: no answer, or one of another shape.
@@ -148,7 +148,7 @@ def read_names(client: MemberClient, namespace: str) -> tuple[str, ...]:
             found.update(dict.fromkeys(_full_name(one) for one in listed))
             if not listed or len(found) >= count:
                 break
-        # What came and went between two pages moved others past them: then once more.
+        # Services that came or went between two pages moved others past them: then once more.
         if len(found) >= count:
             break
     return tuple(sorted(found))
@@ -162,10 +162,10 @@ def _full_name(listed: Any) -> str:
 
 
 def read_shown(client: MemberClient, namespace: str, names: Iterable[str]) -> dict[str, ShownService]:
-    """The services that the member tells in one answer, with their clusters and instances, by full name.
+    """Return the services that the member gives in one answer, with their clusters and instances, by full name.
 
-    Shape of the answer: serviceName, groupName, clusterMap {name: {hosts}}; health is ``valid``, and whether an
-    instance is ephemeral is not told. Source: Nacos 1.4.1 CatalogController.listDetail.
+    Shape of the answer: serviceName, groupName, clusterMap {name: {hosts}}; health is ``valid``, and the kind of an
+    instance, ephemeral or not, is missing. Source: Nacos 1.4.1 CatalogController.listDetail.
     """
     wanted = set(names)
     if not wanted:
@@ -194,9 +194,9 @@ def _hosts(cluster: str, value: Any) -> Iterator[Found]:
 
 
 def read_service(client: MemberClient, namespace: str, name: str, clusters: Iterable[str] = ()) -> ShownService | None:
-    """A service with every instance that it has in its clusters; None when there is no such service (any more).
+    """Return a service with every instance of its clusters; None if the service does not exist (any more).
 
-    ``clusters``: their names; the member is asked for them when there are none.
+    ``clusters``: their names; the member is asked for them if none is given.
 
     Raises:
         CallError: no answer, or one of another shape.
@@ -220,7 +220,7 @@ def read_service(client: MemberClient, namespace: str, name: str, clusters: Iter
 
 
 def _read_without_clusters(client: MemberClient, namespace: str, name: str) -> ShownService:
-    """A service of a member that names no clusters, and answers all instances whichever cluster it is asked for.
+    """Return a service of a member that names no clusters, and gives all instances whichever cluster it is asked for.
 
     Source: r-nacos 0.8.8.
     """
@@ -260,7 +260,7 @@ def _cluster_instances(client: MemberClient, namespace: str, name: str, cluster:
 
 
 def service_parameters(namespace: str, name: str) -> dict[str, str | int]:
-    """The parameters of a call about one service."""
+    """Return the parameters of a call about one service."""
     return {"namespaceId": namespace, "serviceName": name, "groupName": name.partition(GROUP_SPLITTER)[0]}
 
 
@@ -281,7 +281,7 @@ def _unless_unknown(client: MemberClient, path: str, parameters: Mapping[str, st
 
 
 def read_instance(value: Mapping[str, Any], ephemeral: bool | None = True) -> Found:
-    """An instance in the JSON of a datum or of the catalog; ``ephemeral`` is its kind where the JSON does not name it.
+    """Return the instance in the JSON of a datum or the catalog; ``ephemeral`` is its kind if the JSON has none.
 
     Raises:
         CallError: the JSON has no ip or port.
@@ -310,7 +310,7 @@ def read_instance(value: Mapping[str, Any], ephemeral: bool | None = True) -> Fo
 
 
 def found_row(namespace: str, service: str, found: Found, client: ClientKind | None, **rest: Any) -> dict[str, Any]:
-    """The row of an instance. ``client``: its kind if it is ephemeral; ``rest``: as of ``instance_row``."""
+    """Return the row of an instance. ``client``: its kind if it is ephemeral; ``rest``: as of ``instance_row``."""
     ephemeral = found.ephemeral is not False
     return instance_row(
         namespace=namespace,
@@ -344,7 +344,7 @@ def _weight(value: Any) -> float:
 
 
 def _text(value: Any) -> str | None:
-    """A metadata value as the text that Java's members make of it."""
+    """Return a metadata value as the text that members in Java make of it."""
     if value is None or isinstance(value, str):
         return value
     return str(value).lower() if isinstance(value, bool) else str(value)

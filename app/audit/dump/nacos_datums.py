@@ -1,4 +1,4 @@
-"""A real Nacos 1.x member: the datums that it replicates, held against the services that its clients see."""
+"""A real Nacos 1.x member: the datums that it replicates, compared with the services that its clients see."""
 
 import email.utils
 import time
@@ -28,7 +28,7 @@ from distro.members.mapper import DistroMapper
 
 DATUMS_PATH, DATUM_PATH = "/v1/ns/distro/datums", "/v1/ns/distro/datum"
 CARRIES_KEYS = {"UP", "SUSPICIOUS"}
-"""States of members among which real Nacos spreads its keys. Source: Nacos 1.4.1 DistroMapper.onEvent."""
+"""The states of members among which real Nacos spreads its keys. Source: Nacos 1.4.1 DistroMapper.onEvent."""
 KEYS_AT_ONCE = 100
 LOOKS_AGAIN = 3
 LOOK_AGAIN_S = 0.5
@@ -38,7 +38,7 @@ Nacos stores a datum first, and another thread shows it: milliseconds later, und
 """
 
 Key = tuple[str, str]
-"""Namespace and full name of a service."""
+"""The namespace and full name of a service."""
 EmitRow = Callable[[dict[str, Any]], None]
 
 
@@ -51,7 +51,7 @@ class Datums:
 
 
 def read_datums(client: MemberClient) -> Datums | None:
-    """All instance lists of a member that replicates by datums; None for a member that does not.
+    """Return all instance lists of a member that replicates by datums; None for a member that does not.
 
     Raises:
         CallError: no answer, or one of another shape.
@@ -88,7 +88,7 @@ def _decode(answer: Answer) -> Datums:
 
 
 def _clock_ms(answer: Answer) -> int:
-    """The time (wall ms) of an answer by the member's own clock; by ours if the answer has no Date header.
+    """Return the time (wall ms) of an answer by the member's own clock; by ours if the answer has no Date header.
 
     It is cut to the second: the age of a beat may be up to one second too small, never too large.
     """
@@ -104,9 +104,9 @@ def _clock_ms(answer: Answer) -> int:
 def take_datums(
     client: MemberClient, nodes: Nodes, datums: Datums, namespaces: Sequence[str], emit_row: EmitRow
 ) -> None:
-    """Emit rows of both layers: one for an instance that is the same in datum and view, else one for each that has it.
+    """Emit rows of both layers: one row for an instance that is equal in datum and view, else one for each layer.
 
-    In a row of both layers, health is the view's: a datum's is that of the moment at which it was made.
+    In a row of both layers, health is the view's: a datum has the health of the moment at which it was made.
 
     Raises:
         CallError: the member did not answer, or answered wrongly.
@@ -174,7 +174,7 @@ def _look_again(
 
 
 def _with_clusters_of(client: MemberClient, key: Key, datum: Iterable[Found], view: ShownService) -> ShownService:
-    """The view with the clusters that only the datum names, as they may be new."""
+    """Return the view with the clusters that only the datum names, as they may be new."""
     missing = {one.cluster for one in datum} - view.keys()
     if missing and (found := read_service(client, *key, clusters=sorted(missing))) is not None:
         view.update(found)
@@ -193,7 +193,7 @@ def _instances(view: ShownService | None) -> list[Found]:
 
 
 def _pairs(datum: Iterable[Found], view: Iterable[Found]) -> Iterator[tuple[Found | None, Found | None]]:
-    """Pairs of an instance in datum and view, by cluster, ip and port; None on the side that lacks the instance.
+    """Yield pairs of an instance in datum and view, by cluster, ip and port; None on the side that lacks it.
 
     An instance that is twice on one side is in two pairs.
     """

@@ -1,4 +1,4 @@
-"""What real Nacos keeps beside instances, as rows: settings of services, switches, namespaces, clients over gRPC."""
+"""Rows of real Nacos beside instances: settings of services, switches, namespaces, clients over gRPC."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -11,9 +11,9 @@ CLIENTS_MAX = 1_000_000
 _DEFAULT_CHECKER = {"type": "TCP"}
 _DEFAULT_PORT = 80
 _NOT_SHARED = {"checksum", "name", "masters"}
-"""Fields of Nacos's switches that are no switches, or are this member's own."""
+"""Fields of Nacos's switches that are no switches, or belong to this member alone."""
 _OF_ADDRESS = ("#true", "#false")
-"""The ends of ids of clients over HTTP. Source: Nacos 2.2.3 IpPortBasedClient."""
+"""The ends of the ids of clients over HTTP. Source: Nacos 2.2.3 IpPortBasedClient."""
 
 
 class SettingsReader:
@@ -24,7 +24,7 @@ class SettingsReader:
         self._answers = True
 
     def read(self, namespace: str, service: str) -> ServiceSettings | None:
-        """The settings of a service; None where the member does not tell them, or has no such service any more.
+        """Return the settings of a service; None if the member does not give them, or has no such service any more.
 
         Source of the shape: Nacos 1.4.1 CatalogController.serviceDetail.
 
@@ -61,7 +61,7 @@ class SettingsReader:
 
 
 def _cluster(value: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The settings of a cluster; None for those of every cluster that nobody configured."""
+    """Return the settings of a cluster; None for the defaults of a cluster that nobody configured."""
     checker = value.get("healthChecker") or _DEFAULT_CHECKER
     port, by_instance = value.get("defaultCheckPort", _DEFAULT_PORT), value.get("useIPPort4Check") is not False
     metadata = value.get("metadata") or {}
@@ -71,7 +71,7 @@ def _cluster(value: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def read_records(client: MemberClient, namespaces: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The rows of the switches and of the namespaces that were created, of those that the member lists.
+    """Yield the rows of the switches, and of the created namespaces among those that the member lists.
 
     Raises:
         CallError: no answer. A call that the member refuses leaves its part out.
@@ -88,10 +88,10 @@ def read_records(client: MemberClient, namespaces: Iterable[Mapping[str, Any]]) 
 
 
 def read_clients(client: MemberClient) -> list[dict[str, Any]] | None:
-    """The rows of the clients over gRPC that publish instances, connected here or elsewhere; None without that call.
+    """Return the rows of the gRPC clients that publish instances, connected here or elsewhere; None without that call.
 
-    Real Nacos tells neither their revision nor their member, and lists those that only subscribe where they are
-    connected. Source: Nacos 2.2.3 ClientControllerV2.
+    Real Nacos shows neither their revision nor their member, and lists clients that only subscribe at the member to
+    which they are connected. Source: Nacos 2.2.3 ClientControllerV2.
 
     Raises:
         CallError: no answer.

@@ -34,12 +34,12 @@ class RowFile(Protocol):
 
 
 class JsonFile:
-    """A gzip file of JSON lines that goes to the function ``take``. The same rows are the same bytes."""
+    """A gzip file of JSON lines that goes to the function ``take``. The same rows make the same bytes."""
 
     def __init__(self, take: Callable[[bytes], int]) -> None:
         self.rows = self.plain_bytes = 0
         self.unknown: set[str] = set()
-        # Without name and time: the same rows are the same file.
+        # Without name and time: the same rows make the same file.
         self._gzip = GzipFile(filename="", mode="wb", compresslevel=GZIP_LEVEL, fileobj=_Sink(take), mtime=0)
 
     def write(self, line: bytes, row: Mapping[str, Any]) -> None:
@@ -67,7 +67,7 @@ class _Sink:
 class PartWriter:
     """Writes the rows of one member to files of bounded size, in the folder ``name`` in a round's folder.
 
-    Of Parquet one row group is held in memory, some ``columns.GROUP_BYTES``; of JSON gzip's own buffers.
+    For Parquet one row group is held in memory, some ``columns.GROUP_BYTES``; for JSON only gzip's own buffers.
 
     Raises (each call): StoreError.
     """
@@ -170,7 +170,7 @@ class _OpenPart:
 
 
 def row_file(part_format: PartFormat, take: Callable[[bytes], int]) -> RowFile:
-    """A file of rows whose bytes go to ``take``."""
+    """Return a file of rows whose bytes go to ``take``."""
     if part_format is PartFormat.JSON:
         return JsonFile(take)
     from app.audit.format.columns import ColumnFile  # which imports pyarrow

@@ -8,11 +8,11 @@ from tqdm import tqdm
 
 class _Bar(tqdm):  # type: ignore[misc]  # tqdm comes without types
     monitor_interval = 0
-    """No thread beside the bar."""
+    """The setting by which tqdm starts no thread beside the bar."""
 
 
 class ProgressBar:
-    """Rows of a round so far, and how many members are done. Thread-safe.
+    """A bar of the rows of a round so far, and of the members that are done. Thread-safe.
 
     ``wanted`` None: on a terminal only.
     """

@@ -1,4 +1,4 @@
-"""One member's state as rows, from Rollcall, Nacos 1.x or others: the calls that a member answers tell its kind."""
+"""One member's state as rows, from Rollcall, Nacos 1.x or others: the calls that a member answers show its kind."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +25,7 @@ from app.audit.format.rows import EXTRA_KINDS, FORMAT, RowKind, encode_row, serv
 DUMP_PATH = "/v1/ns/operator/dump"
 NDJSON = "application/x-ndjson"
 _NOT_OURS = {400, 401, 403, 404, 405, 500, 501}
-"""Statuses by which members of another kind answer a path that they do not know, or that asks for a login or right."""
+"""Statuses of members of another kind for a path that they do not know, or that needs a login or a right."""
 
 Emit = Callable[[bytes, Mapping[str, Any]], object]
 """Takes one row, as a line with its end, and parsed."""
@@ -34,7 +34,7 @@ Emit = Callable[[bytes, Mapping[str, Any]], object]
 def take(client: MemberClient, namespaces: Sequence[str], emit: Emit) -> MemberDump:
     """Give all rows of a member to ``emit``; return its address, kind, release, member list and counts of rows.
 
-    After a failure some of the rows have been given. ``address`` is empty where the member does not tell its own; times
+    After a failure some of the rows have been given. ``address`` is empty if the member does not give its own; times
     and parts are not set. ``namespaces``: more ids to ask for, as real Nacos may not list them.
 
     Raises:
@@ -96,7 +96,7 @@ class _Counted:
 def _take_ours(
     client: MemberClient, emit: Emit, parameters: Mapping[str, str | int] | None = None
 ) -> MemberDump | None:
-    """The dump of a Rollcall member, its rows given to ``emit``; None for another kind. Shape: see docs/wire.md."""
+    """Return the dump of a Rollcall member, its rows given to ``emit``; None for another kind. Shape: docs/wire.md."""
     try:
         with client.lines(DUMP_PATH, NDJSON, parameters) as lines:
             return _read_dump(lines, emit)
@@ -154,7 +154,7 @@ def _object(line: bytes) -> dict[str, Any]:
 
 
 def _datums_of(client: MemberClient, nodes: Nodes) -> Datums | None:
-    """The datums of a Nacos 1.x member, else None: Nacos 2.x up to 2.1 would answer those from before its upgrade."""
+    """Return the datums of Nacos 1.x, else None: Nacos 2.x up to 2.1 would give those from before its upgrade."""
     if nodes.version and not nodes.version.startswith("1."):
         return None
     return read_datums(client)

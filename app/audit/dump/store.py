@@ -18,7 +18,7 @@ class StoreError(Exception):
 
 @contextlib.contextmanager
 def writing(path: str) -> Iterator[None]:
-    """Turn whatever a file system raises into a StoreError that names ``path``."""
+    """Turn any error of a file system into a StoreError that names ``path``."""
     try:
         yield
     except Exception as error:  # file systems are plug-ins, and each raises errors of its own
@@ -43,7 +43,7 @@ class Store:
         self.uri = uri
 
     def shown(self, path: str) -> str:
-        """A path as the user would name it."""
+        """Return a path as the user would name it."""
         with writing(path):
             return path if is_local(self.filesystem) else str(self.filesystem.unstrip_protocol(path))
 
@@ -72,7 +72,7 @@ class Store:
 
 
 def first_kept(night: str, keep_days: int) -> date:
-    """The oldest night to keep: ``keep_days`` days before ``night``."""
+    """Return the oldest night to keep: ``keep_days`` days before ``night``."""
     day = date.fromisoformat(night)
     return day - timedelta(days=min(keep_days, (day - date.min).days))
 

@@ -1,7 +1,7 @@
 """Parquet files of rows: written while the rows come, and read without Spark.
 
-A Parquet file has a checksum in each page, which its readers verify while they read; its footer names every page.
-Whoever knows the hash of the footer so needs no second pass over the file to know that it is whole.
+A Parquet file has a checksum in each page, which its readers verify while they read; its footer names every page. So a
+reader that knows the hash of the footer needs no second pass over the file to know that it is whole.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -18,10 +18,10 @@ from app.audit.format.rows import CORRUPT, FIELDS, METADATA, canonical
 BATCH_ROWS = 2_000
 """Rows that wait as Python objects, some 2 KB each, before they become columns."""
 BATCH_BYTES = 8 * 1024 * 1024
-"""As many bytes of JSON, when rows are large."""
+"""The bytes of JSON that wait likewise, if rows are large."""
 GROUP_ROWS = 100_000
 GROUP_BYTES = 32 * 1024 * 1024
-"""The most of a row group, which waits in memory as Arrow columns."""
+"""The most bytes of a row group, which waits in memory as Arrow columns."""
 READ_ROWS = 10_000
 CORRUPT_CHARS_MAX = 1_000
 
@@ -42,7 +42,7 @@ Row = Mapping[str, Any]
 
 
 def batch_of(rows: Sequence[tuple[bytes, Row]]) -> tuple[pa.RecordBatch, set[str]]:
-    """The rows, each with its line, as columns; of one whose values do not fit, the line alone, in ``_corrupt``.
+    """Return the rows, each with its line, as columns; a row with unfit values has only its line, in ``_corrupt``.
 
     Fields that are unknown here are left out: their names are returned.
     """
@@ -83,12 +83,12 @@ def _batch(rows: Sequence[Row], there: Collection[str]) -> pa.RecordBatch:
 
 
 def rows_of_parquet(raw: IO[bytes], service: str | None = None) -> Iterator[dict[str, Any] | None]:
-    """The rows of a Parquet file, as they would be in JSON; None for a line that is no row.
+    """Yield the rows of a Parquet file, as they would be in JSON; None for a line that is no row.
 
     ``service``: only the rows of this service, by its full name.
 
     Raises:
-        OSError: a page is not what its checksum says, or the file is no Parquet file of rows.
+        OSError: a page does not match its checksum, or the file is not a Parquet file of rows.
     """
     try:
         file = pq.ParquetFile(raw, page_checksum_verification=True)
@@ -118,7 +118,7 @@ class ColumnFile:
         self.rows = self.plain_bytes = 0
         self.unknown: set[str] = set()
         self._sink = _PieceSink(take)
-        # No statistics: nobody skips rows by them, and they take more than the rows of a small part.
+        # No statistics: no reader skips rows by them, and they take more bytes than the rows of a small part.
         self._writer = pq.ParquetWriter(
             self._sink, SCHEMA, compression="zstd", write_page_checksum=True, write_statistics=False, store_schema=False
         )
@@ -139,7 +139,7 @@ class ColumnFile:
                 self._end_group()
 
     def close(self) -> tuple[int, str]:
-        """Write what waits and the footer; return the footer's number of bytes and its sha256."""
+        """Write the rows that wait and the footer; return the footer's number of bytes and its sha256."""
         self._to_columns()
         self._end_group()
         self._sink.hash = sha256()
@@ -185,4 +185,4 @@ class _PieceSink:
         """Do nothing: each write goes through at once."""
 
     def close(self) -> None:
-        """Do nothing: the file belongs to whoever made it."""
+        """Do nothing: the file belongs to its maker."""

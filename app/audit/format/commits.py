@@ -1,7 +1,7 @@
 """The tables of the nights: their columns, and the part of a night's ``summary.json`` that names their files.
 
-That file is the commit of a night. A table's rows of the night are those, with the night in their column ``night``, in
-the files that it names; what else lies beside them is of a check that was cut off, or of an earlier one.
+That file is the commit of a night. A table's rows of the night are those in the files that it names, with the night in
+their column ``night``; any other files beside them belong to a check that was cut off, or to an earlier one.
 """
 
 import json
@@ -16,9 +16,9 @@ from app.audit.format.findings import FINDING_FIELDS, SERVICE_FIELDS
 REPORTS = "reports"
 SUMMARY = "summary.json"
 SCHEMA_VERSION = 1
-"""Raised by a change that a reader of earlier files cannot read over; a column that is added is none."""
+"""The version, which rises with a change that breaks readers of earlier files; an added column does not."""
 NIGHTS_AT_ONCE = 64
-"""Commits read together, and held in memory as text."""
+"""The commits that are read together, and held in memory as text."""
 
 FAULT_KEY = (
     "finding_class",
@@ -44,9 +44,9 @@ FAULT_FIELDS: dict[str, str] = {
 }
 """Columns of the faults that are open after a night, and of those that it closed.
 
-``closed_night`` is null while the fault is open. ``ended`` tells how it closed: ``healed``, or ``left`` when one of its
-members is none of the cluster any more. A fault whose members were not compared, or whose class was not looked for,
-stays open with an earlier ``last_seen``.
+``closed_night`` is null while the fault is open. ``ended`` says how it closed: ``healed``, or ``left`` when one of its
+members has left the cluster. A fault whose members were not compared, or whose class was not looked for, stays open
+with an earlier ``last_seen``.
 """
 TABLE_FIELDS: dict[str, dict[str, str]] = {
     name: {"night": "string"} | fields
@@ -60,7 +60,7 @@ _RUN = re.compile(r"run=(\d{8}T\d{6}Z)-[0-9a-f]{8}")
 
 
 class BadCommit(ValueError):
-    """A night's ``summary.json`` cannot be gone by; the text names the file and says why."""
+    """A night's ``summary.json`` cannot be used; the text names the file and says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +91,16 @@ def summary_path(root: str, night: str) -> str:
 
 
 def with_tables(summary: bytes, tables: Mapping[str, NightTable]) -> bytes:
-    """The JSON of a summary with these tables, in the place of any that it has."""
+    """Return the JSON of a summary with these tables, in place of any that it has."""
     value = json.loads(summary) | {"tables": {name: asdict(table) for name, table in tables.items()}}
     return json.dumps(value, indent=2, ensure_ascii=False).encode() + b"\n"
 
 
 def decode_tables(body: bytes, path: str) -> Committed:
-    """The tables of a night's summary; none when the night was not judged.
+    """Return the tables of a night's summary; none if the night was not judged.
 
     Raises:
-        BadCommit: the bytes are no summary, or the tables are of a newer schema.
+        BadCommit: the bytes are not a summary, or the tables are of a newer schema.
     """
     try:
         return {str(name): _table(one) for name, one in json.loads(body).get("tables", {}).items()}
@@ -121,10 +121,10 @@ def _table(value: Mapping[str, Any]) -> NightTable:
 
 
 def committed(filesystem: Any, root: str, nights: Iterable[str] | None = None) -> dict[str, Committed]:
-    """The tables of each night, oldest first; of all nights, or of those of ``nights`` that there are.
+    """Return the tables of each night, oldest first; of all nights, or of those in ``nights`` that exist.
 
     Raises:
-        BadCommit: a night's summary cannot be gone by.
+        BadCommit: a night's summary cannot be used.
         OSError: a file cannot be read.
     """
     there = dated_folders(filesystem, f"{root}/{REPORTS}", "night")
@@ -138,10 +138,10 @@ def committed(filesystem: Any, root: str, nights: Iterable[str] | None = None) -
 
 
 def read_each(filesystem: Any, paths: list[str]) -> dict[str, bytes]:
-    """The bytes of files by path, all at once where the file system can; a missing file is left out.
+    """Return the bytes of files by path, all at once where the file system can; a missing file is left out.
 
     Raises:
-        OSError: a file is there and cannot be read.
+        OSError: a file exists and cannot be read.
     """
     found = {}
     for path, body in filesystem.cat(paths, on_error="return").items() if paths else ():
@@ -154,7 +154,7 @@ def read_each(filesystem: Any, paths: list[str]) -> dict[str, bytes]:
 
 
 def nights_by_file(commits: Mapping[str, Committed], table: str) -> dict[TableFile, list[str]]:
-    """The files of a table, each with the nights whose rows are read from it."""
+    """Return the files of a table, each with the nights whose rows are read from it."""
     found: dict[TableFile, list[str]] = {}
     for night, tables in commits.items():
         for file in tables[table].files if table in tables else ():
@@ -163,6 +163,6 @@ def nights_by_file(commits: Mapping[str, Committed], table: str) -> dict[TableFi
 
 
 def began(path: str) -> str | None:
-    """When the run that wrote a file began, as ``20261121T031500Z``; None for a file of nobody's."""
+    """Return when the run that wrote a file began, as ``20261121T031500Z``; None for a file that no run wrote."""
     match = _RUN.search(path)
     return match[1] if match else None

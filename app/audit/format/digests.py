@@ -1,7 +1,7 @@
-"""Digests of what a member holds: of instances, of services, and of buckets of services, for the watch.
+"""Digests of a member's state: of instances, of services, and of buckets of services, for the watch.
 
-A digest is a sum, so the order in which a member holds its instances does not matter. Values that clients see make it;
-versions, owners and the ages of beats do not, as not every kind of member tells them.
+A digest is a sum, so the order in which a member holds its instances does not matter. It covers the values that clients
+see, without versions, owners and the ages of beats, which not every kind of member gives.
 """
 
 from collections.abc import Mapping
@@ -11,19 +11,19 @@ from typing import Any
 import orjson
 
 DIGEST_FORMAT = 1
-"""The version of the digests: members and readers of another one cannot be compared with each other."""
+"""The version of the digests: digests of two versions cannot be compared."""
 BUCKETS = 256
 _DIGESTED = ("namespace", "service", "cluster", "ip", "port", "ephemeral", "healthy", "enabled")
 _SUM = (1 << 64) - 1
 
 
 def bucket_of(namespace: str, service: str) -> int:
-    """The bucket of a service, by its full name."""
+    """Return the bucket of a service, by its full name."""
     return blake2b(f"{namespace}\0{service}".encode(), digest_size=1).digest()[0]
 
 
 def instance_digest(row: Mapping[str, Any]) -> int:
-    """The digest of one instance with the service that it is in, by the fields of its row (see ``rows``)."""
+    """Return the digest of one instance with the service that it is in, by the fields of its row (see ``rows``)."""
     values = [row[name] for name in _DIGESTED]
     values += float(row["weight"]), row["metadata"] or {}
     text = orjson.dumps(values, option=orjson.OPT_SORT_KEYS)
@@ -31,5 +31,5 @@ def instance_digest(row: Mapping[str, Any]) -> int:
 
 
 def digest_text(total: int) -> str:
-    """A sum of digests as 16 hexadecimal digits."""
+    """Return a sum of digests as 16 hexadecimal digits."""
     return f"{total & _SUM:016x}"

@@ -17,7 +17,7 @@ def open_root(uri: str) -> tuple[Any, str]:
 
 
 def is_local(filesystem: Any) -> bool:
-    """Whether a file system's paths are those of this machine."""
+    """Return whether a file system's paths are those of this machine."""
     return bool({"file", "local"} & _protocols(filesystem))
 
 
@@ -35,7 +35,7 @@ def check_writable(filesystem: Any, folder: str) -> None:
 
 
 def write_whole(filesystem: Any, path: str, body: bytes) -> None:
-    """Write a file in one step: a reader meets the earlier file or none until then, and never a part of the new one."""
+    """Write a file in one step: a reader finds the earlier file or none until then, never a part of the new one."""
     if not _RENAMING & _protocols(filesystem):
         filesystem.pipe_file(path, body)
         return
@@ -53,7 +53,7 @@ def write_whole(filesystem: Any, path: str, body: bytes) -> None:
 
 
 def dated_folders(filesystem: Any, parent: str, key: str) -> list[str]:
-    """The dates of the subfolders ``key=2026-11-21`` of ``parent``, oldest first; none when ``parent`` is missing."""
+    """Return the dates of the subfolders ``key=2026-11-21`` of ``parent``, oldest first; none without ``parent``."""
     if not filesystem.isdir(parent):
         return []
     names = (path.rstrip("/").rpartition("/")[2] for path in filesystem.ls(parent, detail=False))

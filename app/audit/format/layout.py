@@ -2,8 +2,8 @@
 
 A part: ``dump_date=2026-11-21/taken_at=20261121T031500.000Z/member=10.0.0.7_8848/part-00000.jsonl.gz``.
 
-The root is a folder or any URI of fsspec (``s3://``, ``hdfs://``, ``memory://``). Names hold no colon, which Hadoop's
-paths do not take.
+The root is a folder or any URI of fsspec (``s3://``, ``hdfs://``, ``memory://``). Names have no colon, as Hadoop's
+paths do not allow one.
 """
 
 import re
@@ -43,7 +43,7 @@ class Night:
 
 
 def taken_at_text(wall_ms: int) -> str:
-    """The name of a moment in folders and manifests, in UTC: ``20261121T031500.000Z``."""
+    """Return the name of a moment in folders and manifests, in UTC: ``20261121T031500.000Z``."""
     moment = datetime.fromtimestamp(wall_ms / 1000, UTC)
     return f"{moment:%Y%m%dT%H%M%S}.{wall_ms % 1000:03d}Z"
 
@@ -53,7 +53,7 @@ def round_folder(root: str, dump_date: str, taken_at: str) -> str:
 
 
 def member_folders(addresses: Iterable[str]) -> dict[str, str]:
-    """Folder names by member address, no two alike: ``member=10.0.0.7_8848`` for ``10.0.0.7:8848``."""
+    """Return folder names by member address, no two alike: ``member=10.0.0.7_8848`` for ``10.0.0.7:8848``."""
     folders: dict[str, str] = {}
     for address in addresses:
         name = wanted = "member=" + _UNSAFE.sub("_", address)
@@ -66,7 +66,7 @@ def member_folders(addresses: Iterable[str]) -> dict[str, str]:
 
 
 def nights(uri: str) -> list[str]:
-    """The dates of the nights that have a folder under a dump's root, oldest first."""
+    """Return the dates of the nights that have a folder under a dump's root, oldest first."""
     return dated_folders(*open_root(uri), "dump_date")
 
 

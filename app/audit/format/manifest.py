@@ -17,7 +17,7 @@ ROUNDS = 2
 
 
 class ManifestError(Exception):
-    """The file is no manifest that this version can read; the text names the field."""
+    """The file is not a manifest that this version can read; the text names the field."""
 
 
 class DumpState(StrEnum):
@@ -73,9 +73,9 @@ class MemberDump:
     members: list[Seen] = field(default_factory=list)
     parts: list[Part] = field(default_factory=list)
     tells: list[str] = field(default_factory=list)
-    """Kinds of rows that it gives beside services and instances: ``record``, ``client``."""
+    """Kinds of rows that the member gives beside services and instances: ``record``, ``client``."""
     unknown_fields: list[str] = field(default_factory=list)
-    """Names of fields of its rows that are unknown here, and were left out."""
+    """Names of fields of the member's rows that are unknown here, and were left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def decode_manifest(body: bytes) -> Manifest:
 
 
 def _first(messages: Any, path: str = "") -> str:
-    """The first of marshmallow's messages, with the path of its field."""
+    """Return the first of marshmallow's messages, with the path of its field."""
     if isinstance(messages, dict):
         name, rest = next(iter(messages.items()))
         return _first(rest, path if name == "_schema" else f"{path}.{name}" if path else str(name))

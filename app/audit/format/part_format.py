@@ -5,7 +5,7 @@ from importlib.util import find_spec
 
 
 class PartFormat(StrEnum):
-    """The format of a dump's files. Parquet is a tenth of the work for the check, and takes the package pyarrow."""
+    """The format of a dump's files. Parquet is a tenth of the work for the check, and needs the package pyarrow."""
 
     PARQUET = "parquet"
     JSON = "json"
@@ -27,5 +27,5 @@ class PartFormat(StrEnum):
 
 
 def has_parquet() -> bool:
-    """Whether this Python can write Parquet."""
+    """Return whether this Python can write Parquet."""
     return find_spec("pyarrow") is not None

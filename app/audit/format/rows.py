@@ -16,7 +16,7 @@ Shape, record: ``{"kind": "record", "namespace": "", "service": "", "name": "nam
 Shape, client: ``{"kind": "client", "namespace": "", "service": "", "name": "1795230900000_10.0.0.9_5123",
 "revision": 4, "owner": "10.0.0.7:8848", "instances": 3}``, one for each client over gRPC that publishes instances.
 
-A row has no field for a value that the member does not tell.
+A row has no field for a value that the member does not give.
 """
 
 import hashlib
@@ -31,16 +31,16 @@ METADATA = "metadata"
 CORRUPT = "_corrupt"
 """The column of a line that is no row, beside those of ``FIELDS``."""
 FORMAT = 1
-"""The version of rows and manifest. A reader refuses any other version, and names and ignores unknown fields."""
+"""The version of rows and manifest. A reader refuses any other version; it ignores unknown fields and names them."""
 
 
 class RowKind(StrEnum):
     INSTANCE = "instance"
     SERVICE = "service"
     RECORD = "record"
-    """A durable record of the whole cluster; the manifest names the members that tell theirs."""
+    """A durable record of the whole cluster; the manifest names the members that give theirs."""
     CLIENT = "client"
-    """A client over gRPC; the manifest names the members that tell theirs."""
+    """A client over gRPC; the manifest names the members that give theirs."""
 
 
 EXTRA_KINDS = frozenset({RowKind.RECORD, RowKind.CLIENT})
@@ -98,24 +98,24 @@ FIELDS: dict[str, str] = {
 
 ``service`` is the full name (group@@name); ``owner`` the address of the responsible member, as the dumped member sees
 it, or of the member that a client is connected to; ``version`` that of the instance's last change, or of the service's
-list; ``beat_age_ms`` the time since the instance was last heard of, which only its owner tells. ``selector``,
+list; ``beat_age_ms`` the time since the instance's last beat, which only its owner gives. ``selector``,
 ``clusters`` and ``value`` are JSON with sorted keys, as of ``canonical``.
 """
 
 
 def canonical(value: Any) -> str:
-    """A value as JSON in which equal values are equal texts: sorted keys, no white space."""
+    """Return a value as JSON in which equal values are equal texts: sorted keys, no white space."""
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
 
 
 def secret_hash(value: Any) -> str:
-    """The hash that stands in a dump for a value with a secret in it."""
+    """Return the hash that replaces a value with a secret in a dump."""
     return "sha256:" + hashlib.sha256(canonical(value).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceSettings:
-    """A service's own values, as they stand in its row."""
+    """A service's own values, as its row has them."""
 
     metadata: Mapping[str, str | None] | None
     protect_threshold: float
@@ -132,9 +132,9 @@ class ServiceSettings:
         clusters: Mapping[str, Any],
         version: str | None = None,
     ) -> "ServiceSettings":
-        """The settings of a service by Nacos's JSON of its selector and, by name, of its clusters.
+        """Return the settings of a service from Nacos's JSON of its selector and, by name, of its clusters.
 
-        A password of a checker is replaced by a hash. Of a selector its type and expression are kept.
+        A hash replaces the password of a checker. The type and expression of a selector are kept.
         """
         shown = {name: _without_secrets(one) for name, one in clusters.items()}
         kept: dict[str, Any] = {"type": "none"}
@@ -143,7 +143,7 @@ class ServiceSettings:
         return cls(metadata, protect_threshold, canonical(kept), canonical(shown), version)
 
     def fields(self) -> dict[str, Any]:
-        """The settings as fields of a service's row."""
+        """Return the settings as fields of a service's row."""
         told = {
             "metadata": self.metadata or {},
             "protect_threshold": float(self.protect_threshold),
@@ -179,7 +179,7 @@ def instance_row(
     delete_timeout_ms: int | None = None,
     client: ClientKind | None = None,
 ) -> dict[str, Any]:
-    """One instance as a row."""
+    """Return one instance as a row."""
     row: dict[str, Any] = {
         "kind": RowKind.INSTANCE.value,
         "layer": layer.value,
@@ -212,7 +212,7 @@ def service_row(
     instances: int | None = None,
     settings: ServiceSettings | None = None,
 ) -> dict[str, Any]:
-    """One service as a row; ``instances`` is how many of its instances the member's clients see."""
+    """Return one service as a row; ``instances`` is how many of its instances the member's clients see."""
     row: dict[str, Any] = {"kind": RowKind.SERVICE.value, "namespace": namespace, "service": service}
     optional: dict[str, Any] = {"version": version, "owner": owner, "instances": instances}
     row |= {name: value for name, value in optional.items() if value is not None}
@@ -220,7 +220,7 @@ def service_row(
 
 
 def record_row(name: str, value: Any, version: str | None = None) -> dict[str, Any]:
-    """One record of the whole cluster as a row; ``name``: its kind, and its id in that."""
+    """Return one record of the whole cluster as a row; ``name``: its kind, and its id within that kind."""
     row = {"kind": RowKind.RECORD.value, "namespace": "", "service": "", "name": name, "value": canonical(value)}
     return row | ({"version": version} if version is not None else {})
 
@@ -228,12 +228,12 @@ def record_row(name: str, value: Any, version: str | None = None) -> dict[str, A
 def client_row(
     client_id: str, revision: int | None = None, owner: str | None = None, instances: int | None = None
 ) -> dict[str, Any]:
-    """One client over gRPC as a row; ``owner``: the member that it is connected to."""
+    """Return one client over gRPC as a row; ``owner``: the member that it is connected to."""
     row = {"kind": RowKind.CLIENT.value, "namespace": "", "service": "", "name": client_id}
     optional = {"revision": revision, "owner": owner, "instances": instances}
     return row | {name: value for name, value in optional.items() if value is not None}
 
 
 def encode_row(row: Mapping[str, Any]) -> bytes:
-    """The row as a line of JSON, with its line end."""
+    """Return the row as a line of JSON, with its line end."""
     return orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)

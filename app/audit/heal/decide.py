@@ -1,8 +1,8 @@
-"""What is right where members hold a service differently, by the rules of replication: pure, from what they told.
+"""The right state of a service that members hold differently, by the rules of replication: pure, from their answers.
 
-The state of a key's owner is right, as in every verify round, but for what the owner lost: an instance that most
-members have and of which the owner knows nothing comes back to it. Who is right is the owner's matter in the end: it
-has the removals, which are not told here.
+The state of a key's owner is right, as in every verify round, except for what the owner lost: an instance that most
+members have and that the owner does not know returns to it. In the end the owner decides: it knows the removals, which
+the answers do not contain.
 """
 
 from collections import Counter
@@ -20,7 +20,7 @@ from app.naming.model.keys import instance_key
 ABSENT = "absent"
 STALE_SLACK_MS = 5_000
 NAMED_MAX = 100
-"""Durable instances that one call may name."""
+"""The most durable instances that one call may name."""
 _COMPARED = (
     (FindingClass.HEALTH, "healthy"),
     (FindingClass.ENABLED, "enabled"),
@@ -38,7 +38,7 @@ EMPTY = "the owner's list goes to all, until all agree to forget it (R6)"
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """One member's state that is not the right one. ``what``: the instance or the setting, empty for the service."""
+    """A member's state that is not the right one. ``what``: the instance or the setting, empty for the service."""
 
     finding_class: FindingClass
     what: str
@@ -52,31 +52,31 @@ class Departure:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Where the members depart from what is right, and how it comes about."""
+    """The departures of the members from the right state, and the way to reach that state."""
 
     owner: str | None = None
-    """The member that all take for responsible; None when they do not agree on one."""
+    """The member that all name as responsible; None if they do not agree on one."""
     departures: tuple[Departure, ...] = ()
     source: str = ""
-    """The member from which the owner takes what it lost; empty when it lost nothing."""
+    """The member from which the owner fetches the instances that it lost; empty if it lost none."""
     instances: tuple[str, ...] = ()
-    """The keys of durable instances of which their owner knows nothing."""
+    """The keys of durable instances that their owner does not know."""
     blocked: str = ""
-    """Why nothing can be exchanged, and what to do instead; empty when it can."""
+    """The reason why nothing can be exchanged, and what to do instead; empty if an exchange is possible."""
     notes: tuple[str, ...] = ()
-    """What no exchange heals, and what to do instead."""
+    """Differences that no exchange heals, and what to do about them."""
 
 
 @dataclass(slots=True)
 class _Lost:
-    """What owners do not have, though it is to be theirs."""
+    """The instances that owners should have and do not know."""
 
     listed: list[InstanceKey] = field(default_factory=list)
     durable: list[InstanceKey] = field(default_factory=list)
 
 
 def decide(held: Sequence[Held]) -> Decision:
-    """Compare what members hold. Each of them is of our kind, and at least one knows the service."""
+    """Compare the members' states. Each member is of our kind, and at least one knows the service."""
     named = sorted({one.owner for one in held if one.owner is not None})
     notes = tuple(_notes(held))
     if len(named) != 1:
@@ -99,7 +99,7 @@ def decide(held: Sequence[Held]) -> Decision:
 
 
 def lasting(first: Iterable[Departure], second: Iterable[Departure]) -> tuple[Departure, ...]:
-    """Those of ``second`` that ``first`` has, with the same values and versions."""
+    """Return the departures of ``second`` that ``first`` has with the same values and versions."""
     before = set(first)
     return tuple(one for one in second if one in before)
 
@@ -145,7 +145,7 @@ def _of_instance(key: InstanceKey, held: Sequence[Held], owner: Held, lost: _Los
 
 
 def _decider(rows: Mapping[str, Row], owner: Held) -> str:
-    """The member whose word counts for an instance: of durable ones it may be another than that of the list."""
+    """Return the member that decides on an instance; for a durable one it may differ from the list's owner."""
     named = {row.owner for row in rows.values() if row.owner is not None}
     return named.pop() if len(named) == 1 else owner.address
 
@@ -153,7 +153,7 @@ def _decider(rows: Mapping[str, Row], owner: Held) -> str:
 def _is_lost(
     key: InstanceKey, rows: Mapping[str, Row], held: Sequence[Held], owner: Held, lost: _Lost
 ) -> tuple[bool, str]:
-    """Whether an instance that its owner does not have is to be there, and by which rule."""
+    """Return whether an instance that its owner lacks should exist, and by which rule."""
     if not key[3]:
         lost.durable.append(key)
         return True, DURABLE
@@ -166,7 +166,7 @@ def _is_lost(
 
 
 def _most(rows: Mapping[str, Row]) -> str:
-    """The first member that has the values that most have."""
+    """Return the first member with the values that most members have."""
     texts = {address: row_text(row) for address, row in rows.items()}
     votes = Counter(texts.values())
     return max(texts, key=lambda address: votes[texts[address]])
@@ -187,7 +187,7 @@ def _values(what: str, member: str, row: Row, right: Row, rule: str) -> Iterator
 
 
 def _source(held: Sequence[Held], owner: Held, lost: Sequence[InstanceKey]) -> str:
-    """The member that has most of what the owner lost, and of those the one with the least that is to go."""
+    """Return the member with most of the lost instances, and among those the one with fewest instances to remove."""
     if not lost:
         return ""
     wanted = set(lost)
@@ -214,7 +214,7 @@ def _of_service(held: Sequence[Held], owner: Held, *, has_instances: bool, diffe
 
 
 def _of_settings(held: Sequence[Held], owner: Held) -> Iterator[Departure]:
-    """Settings that are not the owner's, of members that tell theirs."""
+    """Yield the settings that differ from the owner's, of members that give theirs."""
     for one in held:
         if one is owner or not (one.settings and owner.settings):
             continue
@@ -265,14 +265,14 @@ def _some(keys: Sequence[InstanceKey]) -> str:
 
 
 def instance_text(key: InstanceKey) -> str:
-    """An instance in a word."""
+    """Return an instance in one word."""
     cluster, ip, port, ephemeral = key
     host = f"[{ip}]" if ":" in ip else ip
     return f"{host}:{port}#{cluster}{'' if ephemeral else ' durable'}"
 
 
 def row_text(row: Row) -> str:
-    """The values of an instance in a line."""
+    """Return the values of an instance in one line."""
     parts = ["healthy" if row.healthy else "unhealthy", *([] if row.enabled else ["disabled"]), f"weight {row.weight}"]
     return " ".join([*parts, *([_json(row.metadata)] if row.metadata else [])])
 

@@ -1,4 +1,4 @@
-"""A heal as text: what each member holds, what is right and why, as a table or as lines of JSON."""
+"""A heal as text: each member's state, the right state and the reason, as a table or as lines of JSON."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -8,11 +8,11 @@ from app.audit.heal.decide import Departure
 from app.audit.heal.healing import Look
 
 ROWS_MAX = 200
-"""Departures of a table; more are counted. JSON has all."""
+"""The most departures in a table; further ones are counted. JSON has all."""
 
 
 def state_lines(title: str, look: Look) -> Iterator[str]:
-    """A table of the members: how much of the service each holds, in which version, and who it says owns it."""
+    """Yield a table of the members: their instances of the service, its version, and the owner that they name."""
     rows = []
     for address, one in look.held.items():
         healthy = sum(row.healthy for row in one.instances.values())
@@ -27,7 +27,7 @@ def state_lines(title: str, look: Look) -> Iterator[str]:
 
 
 def departure_lines(departures: Sequence[Departure]) -> Iterator[str]:
-    """A table of what departs from what is right."""
+    """Yield a table of the departures from the right state."""
     rows = [
         [
             one.finding_class.value,
@@ -52,7 +52,7 @@ def departure_lines(departures: Sequence[Departure]) -> Iterator[str]:
 
 
 def json_state(stage: str, look: Look) -> Iterator[str]:
-    """Lines of JSON: one for each member, and one for each departure."""
+    """Yield lines of JSON: one for each member, and one for each departure."""
     for address, one in look.held.items():
         value = {
             "stage": stage,
@@ -69,6 +69,6 @@ def json_state(stage: str, look: Look) -> Iterator[str]:
 
 
 def json_departures(stage: str, departures: Sequence[Departure]) -> Iterator[str]:
-    """Lines of JSON, one for each departure."""
+    """Yield lines of JSON, one for each departure."""
     for one in departures:
         yield ascii_line({"stage": stage, **asdict(one)})

@@ -12,7 +12,7 @@ from app.audit.heal.decide import Decision, Departure, decide, lasting
 from app.audit.heal.reading import Answered, Held, NoAnswer, OtherKind, Wanted, ask_to_heal, read_member
 
 ASK_AGAIN_S = 6.0
-"""A fetch or a send may be lost; members refuse what comes oftener than each 2 s."""
+"""The time until members are asked again, as a fetch or a send may be lost; they refuse calls less than 2 s apart."""
 LOOK_AGAIN_S = 1.0
 MEMBERS_MAX = 64
 
@@ -25,18 +25,18 @@ class CannotHeal(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What all members answered at about one moment, and what follows from that."""
+    """The answers of all members at about the same moment, and the decision that follows."""
 
     held: Mapping[str, Held]
-    """By the address at which the member was asked."""
+    """The states by the address at which the member was asked."""
     absent: Mapping[str, str]
-    """Members that did not answer, with the reason."""
+    """The members that did not answer, with the reason."""
     decision: Decision
 
 
 @dataclass(slots=True)
 class Course:
-    """What was seen and done. ``left``: what departs at the end; ``late``: what departed, but not for long."""
+    """The record of a heal. ``left``: departures that remain at the end; ``late``: departures that did not last."""
 
     before: Look
     after: Look | None = None
@@ -44,7 +44,7 @@ class Course:
     left: tuple[Departure, ...] = ()
     late: tuple[Departure, ...] = ()
     refused: dict[str, str] = field(default_factory=dict)
-    """Members that refused to exchange, with the reason."""
+    """The members that refused to exchange, with the reason."""
 
 
 class Healing:
@@ -64,10 +64,10 @@ class Healing:
         self._stop = stop
 
     def look(self) -> Look:
-        """Ask all members what they hold.
+        """Ask all members for their states.
 
         Raises:
-            CannotHeal: too few answered, one is of another kind or was named twice, or nobody knows the service.
+            CannotHeal: too few answered, one is of another kind or was named twice, or no member knows the service.
         """
         answers = self._of_all(
             self._addresses, lambda address: read_member(address, self._access, self._wanted, self._stop)
@@ -118,7 +118,7 @@ class Healing:
             previous = now
 
     def _ask(self, look: Look) -> dict[str, str]:
-        """Have the owner take and send what it is to, then the others; return the refusals by address."""
+        """Have the owner fetch and send its part, then the others; return the refusals by address."""
         decision = look.decision
         owners = [address for address, one in look.held.items() if one.address == decision.owner]
         others = [address for address in look.held if address not in owners]

@@ -1,4 +1,4 @@
-"""What one running member holds of a service, and the call by which it exchanges the service with the others."""
+"""One running member's state of a service, and the call that has it exchange the service with the others."""
 
 import contextlib
 from collections.abc import Mapping
@@ -16,11 +16,11 @@ from app.audit.format.rows import RowKind
 
 HEAL_PATH = "/v1/ns/operator/heal"
 ROWS_MAX = 500_000
-"""Of one member; all rows of a service are held at once."""
+"""The most rows of one member; all rows of a service are held at once."""
 _SETTINGS = ("metadata", "protect_threshold", "selector", "clusters")
 
 InstanceKey = tuple[str, str, int, bool]
-"""Cluster, ip, port, and whether the instance is ephemeral."""
+"""The cluster, ip and port of an instance, and true if it is ephemeral."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +48,15 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What one Rollcall member holds of the service. ``address`` is the one by which the members name it."""
+    """One Rollcall member's state of the service. ``address`` is the one by which the members name it."""
 
     address: str
     is_known: bool = False
-    """The member lists the service."""
+    """True if the member lists the service."""
     version: str | None = None
-    """Of its instance list."""
+    """The version of its instance list."""
     owner: str | None = None
-    """The member that it takes for responsible."""
+    """The member that it names as responsible."""
     instances: Mapping[InstanceKey, Row] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     """The service's own values, by their names in its row."""
@@ -83,7 +83,7 @@ Answered = Held | NoAnswer | OtherKind
 
 
 def read_member(asked: str, access: Access, wanted: Wanted, stop: Event) -> Answered:
-    """Ask a member what it holds of the service; what fails is tried again as often as ``access`` says."""
+    """Ask a member for its state of the service; failed calls are tried again as often as ``access`` says."""
     patience = Patience(access.retries, stop)
     with contextlib.closing(MemberClient(asked, access, patience)) as client:
         while True:
@@ -168,16 +168,16 @@ def _whole(row: Mapping[str, Any], name: str) -> int | None:
 
 
 def _settings(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The service's own values by name; a member of an earlier release tells none."""
+    """Return the service's own values by name; a member of an earlier release gives none."""
     return {name: row[name] for name in _SETTINGS if name in row}
 
 
 def ask_to_heal(
     asked: str, access: Access, wanted: Wanted, stop: Event, source: str = "", instances: tuple[str, ...] = ()
 ) -> str:
-    """Have a member exchange the service with the others; return why it did not, empty when it began.
+    """Have a member exchange the service with the others; return why it refused, empty if it began.
 
-    ``source``: the member from which it takes the instances of which it knows nothing. ``instances``: keys of durable
+    ``source``: the member from which it fetches the instances that it does not know. ``instances``: keys of durable
     instances that it may not know.
     """
     parameters: dict[str, str | int] = {"namespaceId": wanted.namespace, "serviceName": wanted.service}

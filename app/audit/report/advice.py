@@ -1,4 +1,4 @@
-"""What an operator does about a verdict: a few steps in words, with command lines for this very night."""
+"""The advice to an operator about a verdict: a few steps in words, with command lines for this very night."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ _REASONS = (
     (r"Spark failed|the check failed", "The check itself failed; its log says more. The dump may be sound."),
     (r"ended by a signal", "The check was ended, as by its time-out. Give it more time or memory."),
 )
-"""Reasons of a night without a verdict, and what may be done; the first that is found in the text."""
+"""Reasons of a night without a verdict, and what to do; the first one found in the text applies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +30,11 @@ class Step:
     text: str
     command: str | None = None
     is_folded: bool = False
-    """Whether the command is long, and shown when it is asked for."""
+    """True if the command is long, and shown only on request."""
 
 
 def steps_for(summary: Summary, earlier: Sequence[Summary]) -> list[Step]:
-    """What to do about the verdict, in order; nothing about members that agree."""
+    """Return the steps to take about the verdict, in order; none if the members agree."""
     match summary.verdict:
         case Verdict.AGREED:
             return []
@@ -59,7 +59,7 @@ def _when_unjudged(summary: Summary, last: Summary | None) -> list[Step]:
 
 
 def _on_members(summary: Summary) -> list[Step]:
-    """What to do about members as a whole: absent ones, damaged dumps, lists that differ."""
+    """Return the steps about members as a whole: absent ones, damaged dumps, member lists that differ."""
     steps = []
     absent, damaged = (_members_with(summary, one) for one in (FindingClass.ABSENT_MEMBER, FindingClass.CORRUPT))
     again = shell.dump(summary, summary.night)
@@ -88,7 +88,7 @@ def _listed(addresses: Sequence[str]) -> str:
 
 
 def _on_services(summary: Summary) -> list[Step]:
-    """What to do about the worst finding in a service, and about all that are like it."""
+    """Return the steps about the worst finding in a service, and about all findings of its kind."""
     of_services = [one for one in summary.groups if one.get("lasting") and one.get("service")]
     if not of_services:
         return []

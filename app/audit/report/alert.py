@@ -1,4 +1,4 @@
-"""The delivery of an alert: posted to a URL of the operator's, again after failures that may pass."""
+"""The delivery of an alert: posted to the operator's URL, again after failures that may pass."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ from app.config.version import __version__
 ALERTMANAGER_PATH = "/api/v2/alerts"
 
 TIMEOUT_S = 10.0
-"""The time for the connection, and again for the answer."""
+"""The time-out of the connection, and again of the answer."""
 
 BACK_OFF_S = (1.0, 4.0)
-"""Waits before the second and the third try, which is the last."""
+"""The waits before the second and the third try, which is the last."""
 
 RETRY_AFTER_MAX_S = 30.0
 
@@ -51,9 +51,9 @@ def post(
 ) -> Delivery:
     """Post the alert, again after failures that may pass; return whether it was taken with a status of 2xx.
 
-    For Alertmanager its own URL is enough: the path of its API is added. Redirects are not followed, as they would turn
-    the POST into a GET. User and password in the URL are sent as basic authentication. ``stop``: once set, there are no
-    more tries.
+    For Alertmanager its base URL is enough: the path of its API is added. Redirects are not followed, as they would
+    turn the POST into a GET. User and password in the URL are sent as basic authentication. ``stop``: once set, there
+    are no more tries.
     """
     try:
         where = _origin(url)
@@ -75,7 +75,7 @@ def post(
 
 
 def _origin(url: str) -> str:
-    """Scheme, host and port: the rest of a web hook's address is often its secret."""
+    """Return scheme, host and port: the rest of a web hook's address is often its secret."""
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ValueError
@@ -84,7 +84,7 @@ def _origin(url: str) -> str:
 
 
 def _api_url(url: str) -> str:
-    """The URL with the path of Alertmanager's API at its end, also behind a prefix of the operator's."""
+    """Return the URL with the path of Alertmanager's API at its end, also behind the operator's prefix."""
     parts = urlsplit(url)
     path = parts.path.rstrip("/")
     return urlunsplit(parts._replace(path=path if path.endswith(ALERTMANAGER_PATH) else path + ALERTMANAGER_PATH))
@@ -106,7 +106,7 @@ def _try(session: requests.Session, url: str, body: Body, timeout_s: float) -> _
 
 
 def _failure_of(error: Exception, timeout_s: float) -> _Failure:
-    """The failure in our words: the library's own hold the whole URL."""
+    """Return the failure in our words: the library's text holds the whole URL."""
     match error:
         case requests.exceptions.ConnectTimeout():
             return _Failure(f"could not be reached within {timeout_s:g} s")

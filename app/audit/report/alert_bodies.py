@@ -11,15 +11,15 @@ import orjson
 from app.audit.report.summary import Summary, Verdict
 
 EXAMPLES_MAX = 20
-"""Findings in an alert; the report has more."""
+"""The most findings in an alert; the report has more."""
 NOTES_MAX = 10
 LINE_CHARS_MAX = 300
-"""Of a line in a message for people: values may be of any length."""
+"""The most characters of a line in a message for people: values may be of any length."""
 SLACK_HEADER_MAX = 150
 SLACK_SECTION_MAX = 3_000
 """Source: Slack, Block Kit reference, header and section block."""
 NIGHT_LASTS_S = 26 * 3_600.0
-"""An alert of a nightly check is open until the next night's, and for as long as that one may take."""
+"""The time that an alert of a nightly check stays open: until the next night's check, and for its duration."""
 UNJUDGED = "UNJUDGED"
 """The name under which a round without a verdict is open, beside the classes of findings."""
 _FENCE = "```"
@@ -39,19 +39,19 @@ class AlertSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """What is told: a summary, and the classes that were open at the last alert and are not any more."""
+    """The content of an alert: a summary, and the classes that were open at the last alert and no longer are."""
 
     summary: Summary
     source: AlertSource = AlertSource.CHECK
     cluster: str = "rollcall"
-    """The operator's name for the cluster, for those who hear of several."""
+    """The operator's name for the cluster, for recipients with several clusters."""
     ended: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
-    """The classes that were open, and of which a summary without a verdict tells nothing: they stay open."""
+    """The classes that were open and about which a summary without a verdict says nothing: they stay open."""
     since: str = ""
-    """Since when the ones of earlier were open, ISO 8601; empty when that is not known."""
+    """The time since which the earlier classes were open, ISO 8601; empty if unknown."""
     lasts_s: float = NIGHT_LASTS_S
-    """For how long Alertmanager takes it as open when nothing more comes."""
+    """The time for which Alertmanager takes the alert as open if no other follows."""
 
     @property
     def is_resolved(self) -> bool:
@@ -70,7 +70,7 @@ class Body:
 
 
 def open_classes(summary: Summary) -> tuple[str, ...]:
-    """The classes of the lasting findings, sorted; ``UNJUDGED`` for a summary without a verdict; none when agreed."""
+    """Return the classes of the lasting findings, sorted; ``UNJUDGED`` without a verdict; none if members agree."""
     match summary.verdict:
         case Verdict.AGREED:
             return ()
@@ -81,7 +81,7 @@ def open_classes(summary: Summary) -> tuple[str, ...]:
 
 
 def body_of(alert: Alert, form: AlertFormat) -> Body:
-    """The alert as the body of a POST."""
+    """Return the alert as the body of a POST."""
     match form:
         case AlertFormat.JSON:
             return Body(orjson.dumps(_summary(alert)), "application/json")
@@ -95,8 +95,9 @@ def body_of(alert: Alert, form: AlertFormat) -> Body:
 
 
 def _summary(alert: Alert) -> dict[str, Any]:
-    """Shape: that of ``summary.json`` with at most ``EXAMPLES_MAX`` examples and groups; of the watch also ``source``,
-    and of an agreed one ``resolved``, the classes that are open no more."""
+    """Return the shape of ``summary.json`` with at most ``EXAMPLES_MAX`` examples and groups.
+
+    A summary of the watch also has ``source``, and an agreed one ``resolved``, the classes that are no longer open."""
     summary = alert.summary
     value = asdict(summary) | {"examples": summary.examples[:EXAMPLES_MAX], "groups": summary.groups[:EXAMPLES_MAX]}
     if alert.source is not AlertSource.CHECK:
@@ -108,7 +109,7 @@ def _summary(alert: Alert) -> dict[str, Any]:
 
 
 def _lines(alert: Alert) -> list[str]:
-    """The verdict, the examples and the notes, a line each."""
+    """Return the verdict, the examples and the notes, a line each."""
     summary = alert.summary
     lines = [summary.line]
     if alert.is_resolved and alert.ended:
@@ -122,7 +123,7 @@ def _lines(alert: Alert) -> list[str]:
 
 
 def told(finding: Mapping[str, Any]) -> str:
-    """The finding in one line: class, service, instance, the member that departs, and both values."""
+    """Return the finding in one line: class, service, instance, the member that departs, and both values."""
     ip, port = finding.get("ip"), finding.get("port")
     host = f"[{ip}]" if ip and ":" in str(ip) else ip
     where = " ".join(
@@ -146,14 +147,14 @@ def told(finding: Mapping[str, Any]) -> str:
 
 
 def one_line(text: str, chars_max: int = LINE_CHARS_MAX) -> str:
-    """The text in one line of at most so many characters; unprintable ones, which a terminal might obey, escaped."""
+    """Return the text in one line of at most so many characters; those that might control a terminal are escaped."""
     cut = text if len(text) <= chars_max else f"{text[: chars_max - 1]}…"
     plain = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in cut)
     return plain if len(plain) <= chars_max else f"{plain[: chars_max - 1]}…"
 
 
 def _slack(alert: Alert) -> dict[str, Any]:
-    """Shape: of an incoming web hook: ``text``, shown in notifications, and ``blocks``."""
+    """Return the body for an incoming web hook. Shape: ``text``, shown in notifications, and ``blocks``."""
     first, *rest = _lines(alert)
     header = one_line(alert.headline, SLACK_HEADER_MAX)
     blocks: list[dict[str, Any]] = [
@@ -178,7 +179,7 @@ def _section(text: str) -> dict[str, Any]:
 
 
 def _escaped(text: str) -> str:
-    """Source: Slack, formatting text: these three, so that nothing in a value is a mention or a link."""
+    """Escape the three characters of a mention or link, as values may have them. Source: Slack, formatting text."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -186,9 +187,9 @@ def _escaped(text: str) -> str:
 
 
 def _alertmanager(alert: Alert) -> list[dict[str, Any]]:
-    """Shape: of POST /api/v2/alerts, one alert for each class; those that ended have an ``endsAt`` that has passed.
+    """Return the body for POST /api/v2/alerts, one alert for each class; ended ones have an ``endsAt`` in the past.
 
-    Labels hold nothing that changes while a class is open: they are what Alertmanager knows an alert by.
+    Labels hold nothing that changes while a class is open: Alertmanager identifies an alert by them.
     """
     now = _moment(alert.summary.checked_at) or datetime.now(UTC)
     alerts = []

@@ -1,4 +1,4 @@
-"""Which alerts are open: told and not yet told to be over, kept in a file from one check to the next."""
+"""The open alerts: sent and not yet resolved, kept in a file from one check to the next."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -15,26 +15,26 @@ _CLASSES_MAX = 100
 
 @dataclass(frozen=True, slots=True)
 class OpenAlerts:
-    """The classes that were told and are not over, since when, and by what the last message can be known again."""
+    """The classes that were reported and are still open, since when, and the identity of the last message."""
 
     classes: tuple[str, ...] = ()
     since: str = ""
     told: str = ""
-    """What was told last; empty when that did not arrive."""
+    """The identity of the last message; empty if that did not arrive."""
 
 
 class AlertFile:
     """The file of the open alerts, in a folder or at a URI of fsspec."""
 
     def __init__(self, folder: str, name: str = STATE_NAME) -> None:
-        """Raises ImportError or ValueError: this machine cannot reach such a URI."""
+        """Open the folder; raise ImportError or ValueError if this machine cannot reach such a URI."""
         from app.audit.format.file_systems import open_root
 
         self._filesystem, self._root = open_root(folder)
         self._name = name
 
     def read(self) -> OpenAlerts | None:
-        """What an earlier check left; None when there is no such file, or none that can be read."""
+        """Return the alerts that an earlier check left; None if the file does not exist or cannot be read."""
         try:
             value = json.loads(self._filesystem.cat_file(f"{self._root}/{self._name}"))
         except (OSError, ValueError):
@@ -42,7 +42,7 @@ class AlertFile:
         return _decoded(value)
 
     def write(self, value: OpenAlerts) -> None:
-        """Raises OSError: the folder takes no files."""
+        """Write the file; raise OSError if the folder takes no files."""
         from app.audit.format.file_systems import write_whole
 
         self._filesystem.makedirs(self._root, exist_ok=True)
@@ -58,7 +58,7 @@ def _decoded(value: Any) -> OpenAlerts | None:
 
 @dataclass(frozen=True, slots=True)
 class Recipient:
-    """Who hears of it, and how."""
+    """The recipient of alerts, and the form in which they are sent."""
 
     url: str
     form: AlertFormat = AlertFormat.JSON
@@ -68,18 +68,18 @@ class Recipient:
 
 
 class Alerts:
-    """Tells the recipient what is open, and once that it is over: again at the next summary if that did not arrive."""
+    """Sends the recipient the open alerts, and once their end: again at the next summary if that did not arrive."""
 
     def __init__(self, recipient: Recipient, file: AlertFile | None, stop: Event | None = None) -> None:
-        """``file``: None keeps what is open in memory only."""
+        """``file``: None keeps the open alerts in memory only."""
         self._recipient, self._file, self._stop = recipient, file, stop
         self._open = file.read() if file else None
 
     def tell(self, summary: Summary, before: Summary | None = None, told: str = "") -> Delivery | None:
-        """Post what the summary opens or ends; None when there is nothing to tell.
+        """Post the alerts that the summary opens or ends; return None if there is nothing to send.
 
-        ``before``: the summary of the last night, for what is open where no file tells. ``told``: what the message is
-        known by; one that arrived is not sent again, except to Alertmanager, which would else take it for over.
+        ``before``: the summary of the last night, for the open alerts if no file has them. ``told``: the identity of
+        the message; one that arrived is not sent again, except to Alertmanager, which would take the alert as resolved.
 
         Raises:
             OSError: the message was sent, and the file of the open alerts cannot be written.

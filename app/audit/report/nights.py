@@ -21,7 +21,7 @@ class NightPoint:
 
 @dataclass(frozen=True, slots=True)
 class AgreedRun:
-    """Nights that agreed, one after the other. ``without_verdict``: nights among them that nobody judged."""
+    """Nights that agreed, one after the other. ``without_verdict``: nights among them that were not judged."""
 
     nights: int
     first: str
@@ -29,7 +29,7 @@ class AgreedRun:
 
 
 def agreed_run(summary: Summary, earlier: Sequence[Summary]) -> AgreedRun:
-    """The run of agreed nights that ends with this one, which agreed; a night without a verdict does not end it."""
+    """Return the run of agreed nights up to this one, which agreed; a night without a verdict does not end the run."""
     first, count = summary.night, 1
     for one in sorted(earlier, key=lambda one: one.night, reverse=True):
         if one.verdict is Verdict.DIVERGENT:
@@ -42,13 +42,13 @@ def agreed_run(summary: Summary, earlier: Sequence[Summary]) -> AgreedRun:
 
 
 def last_judged(summary: Summary, earlier: Sequence[Summary]) -> Summary | None:
-    """The last night before this one that has a verdict."""
+    """Return the last night before this one that has a verdict."""
     judged = [one for one in earlier if one.verdict is not Verdict.UNJUDGED and one.night != summary.night]
     return max(judged, key=lambda one: one.night, default=None)
 
 
 def points(summary: Summary, earlier: Sequence[Summary]) -> list[NightPoint]:
-    """Every night up to this one, oldest first, at most ``TREND_NIGHTS_MAX``; empty when it is not known which it is.
+    """Return every night up to this one, oldest first, at most ``TREND_NIGHTS_MAX``; empty if its date is unknown.
 
     A night without a summary was not judged, like one whose verdict says so.
     """
@@ -68,7 +68,7 @@ def _point(night: date, summary: Summary | None) -> NightPoint:
 
 
 def date_of(text: str) -> date | None:
-    """The date of an ISO text; None for any other text."""
+    """Return the date of an ISO text; None for any other text."""
     try:
         return date.fromisoformat(text)
     except ValueError:

@@ -8,7 +8,7 @@ from app.audit.report.svg import FONT_SIZE, Drawing, number, plain, ticks, width
 
 LABEL_CHARS_MAX = 30
 SERIES_MAX = 7
-"""Classes that have a colour of their own in the trend; all further classes share one."""
+"""The number of classes with a colour of their own in the trend; all further classes share one."""
 
 OTHERS = "other classes"
 _WIDTH = 400
@@ -48,7 +48,7 @@ NARROW = TrendSize(350, 300, 4)
 
 
 def shorten(text: str, chars_max: int = LABEL_CHARS_MAX) -> str:
-    """The text, its middle left out if it is over ``chars_max`` long: names of one kind differ at their ends."""
+    """Return the text without its middle if it is over ``chars_max`` long: names of one kind differ at their ends."""
     if len(text) <= chars_max:
         return text
     tail = (chars_max - 1) // 2
@@ -87,7 +87,7 @@ def _counted(row: Bar, unit: tuple[str, str]) -> str:
 
 
 def _fitting(label: str) -> str:
-    """The label, short enough for the room of labels, however wide its letters are."""
+    """Return the label, short enough for the room of labels, however wide its letters are."""
     chars_max = LABEL_CHARS_MAX
     while width_of(short := shorten(label, chars_max)) > _LABELS_MAX and chars_max > 3:
         chars_max -= 1
@@ -122,7 +122,7 @@ def draw_trend(name: str, title: str, nights: Sequence[NightPoint], size: TrendS
 
 
 def series_of(nights: Sequence[NightPoint]) -> list[tuple[str, list[int]]]:
-    """The counts of each class by night, the class with most findings first; the last may be ``OTHERS``, a sum."""
+    """Return the counts of each class by night, the class with most findings first; the last may sum up ``OTHERS``."""
     totals: dict[str, int] = {}
     for night in nights:
         for name, count in night.findings.items():
@@ -168,7 +168,7 @@ class _Trend:
         return self._drawing.markup()
 
     def _x(self, place: int) -> float:
-        """The middle of a night's bar."""
+        """Return the middle of a night's bar."""
         return self._left + self._step * (place + 0.5)
 
     def _gaps(self, top: float, bottom: float) -> None:
@@ -195,7 +195,7 @@ class _Trend:
                     self._drawing.rect(self._x(place) - self._bar / 2, y, self._bar, height, f"series-{colour}", hint)
 
     def _late(self, top: float, bottom: float) -> None:
-        """A line over the judged nights, which ends at a night without a verdict and begins anew after it."""
+        """Draw a line over the judged nights, which ends at a night without a verdict and begins anew after it."""
         scale, steps, is_drawn = (bottom - top) / self._lower[-1], "", False
         for place, night in enumerate(self._nights):
             if night.is_judged:
@@ -208,7 +208,7 @@ class _Trend:
                 self._drawing.circle(self._x(place), y, 2.5, "late", f"{night.night}: {night.late:,} late")
 
     def _dates(self, bottom: float) -> None:
-        """Dates below some nights, counted from the newest, which so has its own."""
+        """Draw dates below some nights, counted from the newest, so that the newest has one."""
         count = len(self._nights)
         step = max(1, -(-count // self._size.dates_max))
         for place in range((count - 1) % step, count, step):

@@ -24,7 +24,7 @@ BARS_MAX = 12
 NOTES_MAX = 100
 MEMBERS_MAX = 100
 OPEN_GROUPS_MAX = 15
-"""Groups up to which all classes are unfolded."""
+"""The number of groups up to which all classes are unfolded."""
 PAGE_BYTES_MAX = 1_000_000
 
 _VERDICTS = {
@@ -56,14 +56,14 @@ _EXTENTS = (
     _Extent(0, 3, 0),
     _Extent(0, 1, 0),
 )
-"""The first of these with which a page is within ``PAGE_BYTES_MAX`` is taken."""
+"""The extents, of which the first is taken that keeps the page within ``PAGE_BYTES_MAX``."""
 
 
 def render(summary: Summary, earlier: Sequence[Summary]) -> str:
     """Return the page of a night; ``earlier`` are the nights before it, in any order.
 
-    The page is held to ``PAGE_BYTES_MAX`` bytes of UTF-8: where much was found, and its texts are long, hints are cut,
-    then left out, and then fewer groups are shown.
+    The page has at most ``PAGE_BYTES_MAX`` bytes of UTF-8: with many findings and long texts, hints are cut, then left
+    out, and then fewer groups are shown.
     """
     values = _values(summary, earlier)
     page = ""
@@ -76,7 +76,7 @@ def render(summary: Summary, earlier: Sequence[Summary]) -> str:
 
 
 def _values(summary: Summary, earlier: Sequence[Summary]) -> dict[str, Any]:
-    """The variables of the template but for the groups of findings."""
+    """Return the variables of the template without the groups of findings."""
     sign, word = _VERDICTS[summary.verdict]
     sick = sick_members(summary)
     return {
@@ -118,12 +118,12 @@ def _environment(shown: Shown) -> Environment:
 
 
 def _count(value: object) -> str:
-    """The number with commas; empty for a value that is no number."""
+    """Return the number with commas; empty for a value that is not a number."""
     return f"{value:,}" if isinstance(value, int | float) else ""
 
 
 def _moment(text: str) -> str:
-    """A moment, ISO 8601 or as in the names of a dump's folders, for people: ``2026-11-21 03:15:00 UTC``."""
+    """Return a moment for people, ``2026-11-21 03:15:00 UTC``, from ISO 8601 or the name of a dump's folder."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -140,11 +140,11 @@ class _Group:
 
     service: str
     namespace: str
-    """Empty for the public one."""
+    """The namespace; empty for the public one."""
     member: object
     words: str
     percent: int | None
-    """Of the instances of the service, those concerned."""
+    """The share of the service's instances that have a finding."""
     new: int
     first_seen: str
     nights: int
@@ -167,7 +167,7 @@ class _Section:
 
 
 def _sections(summary: Summary, extent: _Extent) -> list[_Section]:
-    """The lasting findings by class, the worst first; of many, this one and the largest are unfolded."""
+    """Return the lasting findings by class, the worst first; of many, the worst and the largest are unfolded."""
     rows = [row for row in summary.by_class if row.get("lasting")]
     total = sum(row.get("groups") or 0 for row in rows)
     most = max((row.get("findings") or 0 for row in rows), default=0)
@@ -178,7 +178,7 @@ def _sections(summary: Summary, extent: _Extent) -> list[_Section]:
 
 
 def _late(summary: Summary, extent: _Extent) -> list[_Section]:
-    """The late findings by class."""
+    """Return the late findings by class."""
     few = replace(extent, groups=min(extent.groups, GROUPS_LATE_MAX), commands=0)
     return [_section(summary, row, few, False) for row in summary.by_class if not row.get("lasting")]
 
@@ -221,13 +221,13 @@ def _group(summary: Summary, group: Mapping[str, Any], *, with_commands: bool) -
 
 
 def _service(finding: Mapping[str, Any]) -> str:
-    """The finding's service, with its namespace unless that is the public one."""
+    """Return the finding's service, with its namespace unless that is the public one."""
     namespace, service = finding.get("namespace") or "public", finding.get("service") or ""
     return service if namespace == "public" or not service else f"{namespace}: {service}"
 
 
 def _instance(finding: Mapping[str, Any]) -> str:
-    """Address and cluster of the finding's instance, without the default cluster; empty if it is about no instance."""
+    """Return address and cluster of the finding's instance, without the default cluster; empty without an instance."""
     ip, port, cluster = finding.get("ip"), finding.get("port"), finding.get("cluster")
     if not ip:
         return ""
@@ -240,7 +240,7 @@ def _instance(finding: Mapping[str, Any]) -> str:
 
 
 def _plots(summary: Summary) -> list[tuple[str, Markup]]:
-    """The plots of tonight, with their titles; without those that show no difference."""
+    """Return the plots of tonight, with their titles, without plots that show no difference."""
     names = _short_addresses(summary)
     two = [one for one in summary.by_pair if one.get("reference") not in (None, one.get("member"))]
     by_pair = [Bar(_pair(one, names), one.get("findings") or 0, whole=_pair(one, {})) for one in two]
@@ -256,7 +256,7 @@ def _plots(summary: Summary) -> list[tuple[str, Markup]]:
 
 
 def _bars(name: str, title: str, rows: Iterable[Bar]) -> Markup | None:
-    """The plot of the ``BARS_MAX`` highest bars; None when there are not two of different lengths."""
+    """Return the plot of the ``BARS_MAX`` highest bars; None unless two have different lengths."""
     ranked = sorted((row for row in rows if row.count or row.late), key=lambda row: (-row.count, -row.late))[:BARS_MAX]
     if len({(row.count, row.late) for row in ranked}) < 2:
         return None
@@ -264,7 +264,7 @@ def _bars(name: str, title: str, rows: Iterable[Bar]) -> Markup | None:
 
 
 def _trends(summary: Summary, earlier: Sequence[Summary]) -> list[tuple[str, Markup]]:
-    """The trend by the class of its figure, for wide and for narrow screens; empty when it would show nothing."""
+    """Return the trend by the class of its figure, for wide and for narrow screens; empty if it would show nothing."""
     nights = points(summary, earlier)
     if len(nights) < 2 or not any(sum(night.findings.values()) or night.late for night in nights):
         return []
@@ -276,7 +276,7 @@ def _trends(summary: Summary, earlier: Sequence[Summary]) -> list[tuple[str, Mar
 
 
 def _short_addresses(summary: Summary) -> dict[str, str]:
-    """The members' addresses without the ending that all have in common, by full address."""
+    """Return the members' addresses without the ending that all have in common, by full address."""
     found = {one.get(part) for one in summary.by_pair for part in ("member", "reference")}
     found |= {one.get("address") for one in summary.members}
     short = {str(address): str(address) for address in found if address}
@@ -290,6 +290,6 @@ def _short_addresses(summary: Summary) -> dict[str, str]:
 
 
 def _pair(pair: Mapping[str, Any], names: Mapping[str, str]) -> str:
-    """The pair in words, by the names given for its addresses."""
+    """Return the pair in words, by the names given for its addresses."""
     member, reference = (names.get(str(one), one) for one in (pair.get("member"), pair.get("reference")))
     return f"{member} against {reference}"

@@ -1,4 +1,4 @@
-"""Command lines for an operator to copy: their arguments come from strangers, and none of them is more than a text."""
+"""Command lines for an operator to copy: their arguments come from strangers, so each is quoted as a mere text."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from app.audit.report.summary import NAME_CHARS_MAX, Summary
 
 PUBLIC = "public"
 MEMBERS_MAX = 100
-"""Members of a command line; of more members it has none."""
+"""The most members that a command line names; with more it names none."""
 HEALABLE = (
     FindingClass.MISSING,
     FindingClass.EXTRA,
@@ -26,10 +26,10 @@ HEALABLE = (
 
 
 def command(*words: str, **options: object) -> str | None:
-    """The command line of these words and ``--options``; None when no text of it may go to a shell.
+    """Return the command line of these words and ``--options``; None if a text in it must not go to a shell.
 
-    An option of ``True`` stands alone; those of None and "" are left out. Characters that are not printable could do
-    something to the terminal in which the line is pasted, quoted or not; a text that was cut names something else.
+    An option of ``True`` has no value; options of None and "" are left out. Unprintable characters could control the
+    terminal in which the line is pasted, quoted or not; a text that was cut names something else.
     """
     said = list(words)
     for name, value in options.items():
@@ -37,7 +37,7 @@ def command(*words: str, **options: object) -> str | None:
             said.append(f"--{name.replace('_', '-')}")
         elif value:
             text = str(value)
-            # A name that begins with a dash would be taken for an option.
+            # A name that begins with a dash would be read as an option.
             said += [f"--{name}={text}"] if text.startswith("-") else [f"--{name}", text]
     if any(not word.isprintable() or len(word) >= NAME_CHARS_MAX for word in said):
         return None
@@ -47,7 +47,7 @@ def command(*words: str, **options: object) -> str | None:
 
 
 def heal(summary: Summary, of: Mapping[str, Any], *, dry_run: bool = True) -> str | None:
-    """The command that heals the service of a finding at all members; None where no member could take it."""
+    """Return the command that heals the service of a finding at all members; None if no member could take it."""
     if not of.get("service") or not can_heal(summary):
         return None
     members = members_of(summary, dumped_only=True)
@@ -55,13 +55,13 @@ def heal(summary: Summary, of: Mapping[str, Any], *, dry_run: bool = True) -> st
 
 
 def can_heal(summary: Summary) -> bool:
-    """Whether all members that were dumped are Rollcall's."""
+    """Return whether all members that were dumped are Rollcall members."""
     kinds = {one.get("kind") for one in summary.members if one.get("state") == "dumped"}
     return kinds == {"rollcall"}
 
 
 def compare(summary: Summary, group: Mapping[str, Any]) -> str | None:
-    """The command that shows a finding as the dump has it; None for a finding of no two members and no service."""
+    """Return the command that shows a finding as the dump has it; None without two members and a service."""
     samples: Sequence[Mapping[str, Any]] = group.get("samples") or ()
     member, reference = group.get("member"), samples[0].get("reference") if samples else None
     if not (member and reference and summary.dumps and group.get("service")) or member == reference:
@@ -71,7 +71,7 @@ def compare(summary: Summary, group: Mapping[str, Any]) -> str | None:
 
 
 def dump(summary: Summary, night: str) -> str | None:
-    """The command that takes the dump of a night again, of the members and to the folder of ``summary``."""
+    """Return the command that takes the dump of a night again, with the members and the folder of ``summary``."""
     members = members_of(summary)
     if not members or not summary.dumps:
         return None
@@ -79,14 +79,14 @@ def dump(summary: Summary, night: str) -> str | None:
 
 
 def check(summary: Summary, night: str) -> str | None:
-    """The command that checks a night again, with the folders of ``summary``."""
+    """Return the command that checks a night again, with the folders of ``summary``."""
     if not summary.dumps or not summary.results:
         return None
     return command("rollcall", "check", dumps=summary.dumps, out=summary.results, night=night)
 
 
 def members_of(summary: Summary, *, dumped_only: bool = False) -> str:
-    """The addresses of all members, with commas; empty when there are too many of them, or one is no address."""
+    """Return the addresses of all members, with commas; empty if they are too many, or one is not an address."""
     chosen = [one for one in summary.members if one.get("state") == "dumped" or not dumped_only]
     addresses = [str(one.get("address") or "") for one in chosen]
     if len(addresses) > MEMBERS_MAX or any(not one or "," in one for one in addresses):
@@ -103,7 +103,7 @@ def _service(of: Mapping[str, Any]) -> dict[str, object]:
 
 
 def all_findings(summary: Summary) -> list[tuple[str, str]]:
-    """Ways to see all findings of the night. Shape: tool, command line; empty when their folder is not known."""
+    """Return ways to see all findings of the night. Shape: tool, command line; empty if their folder is unknown."""
     if not summary.results:
         return []
     lines = f"{summary.results}/findings_json/night={summary.night}"  # by night, also when its tables are of a month
@@ -122,10 +122,10 @@ def all_findings(summary: Summary) -> list[tuple[str, str]]:
 
 
 def heal_all(summary: Summary) -> str | None:
-    """The command that writes a file with one heal for each service with a finding that a heal can mend.
+    """Return the command that writes a file with one heal for each service with a finding that a heal can mend.
 
-    None where findings are not on this machine. Names with control characters are left out of the file; jq quotes all
-    others, and as no line is sorted or cut behind it, a name stays inside its quotes.
+    None if the findings are not on this machine. Names with control characters are left out of the file; jq quotes all
+    others, and as nothing sorts or cuts lines after it, a name stays inside its quotes.
     """
     members = members_of(summary, dumped_only=True)
     if not members or not summary.results or "://" in summary.results or not can_heal(summary):

@@ -11,7 +11,7 @@ from app.audit.report.plots import shorten
 
 VALUE_CHARS_MAX = 60
 ADDRESS_CHARS_MAX = 46
-"""Characters of an address that is never broken over lines: an IPv6 one with its port has at most 47."""
+"""The most characters of an address that is never broken over lines: an IPv6 one with its port has at most 47."""
 
 _OPTION = re.compile(r"(?<= )(--[a-z-]+)")
 
@@ -26,18 +26,18 @@ class Shown:
     hint_chars_max: int
 
     def short(self, value: object, chars_max: int = VALUE_CHARS_MAX) -> str | Markup:
-        """The value as text, cut in its middle when it is long; empty for None."""
+        """Return the value as text, cut in its middle if it is long; empty for None."""
         text = "" if value is None else str(value)
         return text if len(text) <= chars_max else self._cut(shorten(text, chars_max), text)
 
     def address(self, value: object) -> Markup:
-        """An address of a member or an instance, in one piece."""
+        """Return an address of a member or an instance, in one piece."""
         return Markup('<span class="address">{}</span>').format(self.short(value, ADDRESS_CHARS_MAX))
 
     def values(self, finding: Mapping[str, Any]) -> list[tuple[str, str | Markup, object]]:
-        """The found and the expected value of a finding; long values from where they begin to differ.
+        """Return the found and the expected value of a finding; long values from where they begin to differ.
 
-        Shape: (heading, value, version or None), without what is neither known nor has a version.
+        Shape: (heading, value, version or None), without entries that have neither value nor version.
         """
         found, expected = str(finding.get("found") or ""), str(finding.get("expected") or "")
         start = 0
@@ -50,7 +50,7 @@ class Shown:
         return [(name, self._part(text, start), version) for name, text, version in told if text or version]
 
     def _part(self, text: str, start: int) -> str | Markup:
-        """The text from place ``start`` on, cut at its end."""
+        """Return the text from place ``start`` on, cut at its end."""
         shown = text[start : start + VALUE_CHARS_MAX]
         if shown == text:
             return text
@@ -58,7 +58,7 @@ class Shown:
         return self._cut(f"{'…' if start else ''}{shown}{end}", text)
 
     def _cut(self, text: str, whole: str) -> str | Markup:
-        """``text``, with as much of ``whole`` as a hint may hold."""
+        """Return ``text``, with as much of ``whole`` as a hint may hold."""
         if not self.hint_chars_max:
             return text
         hint = whole
@@ -68,6 +68,6 @@ class Shown:
 
 
 def command_line(text: str) -> Markup:
-    """A command line that is broken between its arguments, and a list of members between these."""
+    """Return a command line that may be broken between its arguments, and between the members in a list."""
     whole_options = _OPTION.sub(r'<span class="word">\1</span>', str(escape(text)))
     return Markup(whole_options.replace(",", ",<wbr>"))

@@ -14,14 +14,14 @@ SERVICES_MAX = 50
 PAIRS_MAX = 1_000
 BY_MEMBER_MAX = 1_000
 GROUPS_MAX = 30
-"""Groups of lasting findings kept of one class."""
+"""The most groups of lasting findings that are kept for one class."""
 GROUPS_LATE_MAX = 10
 SAMPLES_MAX = 3
-"""Findings kept of one group."""
+"""The most findings that are kept for one group."""
 NAME_CHARS_MAX = 1_000
-"""Characters of a name, and of any text that is not a value, in a summary; a longer one ends in an ellipsis."""
+"""The most characters of a name, or any text but a value, in a summary; a longer one ends in an ellipsis."""
 VALUE_CHARS_MAX = 500
-"""Characters of a value, which begin shortly before the place in which it differs."""
+"""The most characters of a value, which begin shortly before the first difference."""
 
 
 class Verdict(StrEnum):
@@ -53,16 +53,16 @@ class Summary:
     compared: int = 0
     """The number of members that were compared: those that answered in both rounds, and whose files are sound."""
     sampled: bool = False
-    """So many keys differ that only some were explained: counts of findings are the least that there are."""
+    """True if so many keys differ that only a sample was explained: counts of findings are minimums."""
     rows: int = 0
-    """Rows read, of all members and rounds."""
+    """The number of rows read, of all members and rounds."""
     services: int = 0
     instances: int = 0
     """``services`` and ``instances`` count distinct ones, of all members together."""
     findings: dict[str, int] = field(default_factory=dict)
     late: dict[str, int] = field(default_factory=dict)
     suppressed: dict[str, int] = field(default_factory=dict)
-    """Findings by class that the operator knows of, and that change no verdict until a date."""
+    """Known findings by class, which change no verdict until a date that the operator set."""
     by_pair: list[dict[str, Any]] = field(default_factory=list)
     """Lasting findings by pair of members. Shape: member, reference (may be null), findings."""
     by_service: list[dict[str, Any]] = field(default_factory=list)
@@ -85,21 +85,21 @@ class Summary:
     known), first_seen, since, nights_open, and under ``samples`` up to ``SAMPLES_MAX`` of the findings.
     """
     dumps: str = ""
-    """Where the dumps lie, and under ``results`` the findings of all nights: paths, or URIs without credentials."""
+    """The location of the dumps; ``results`` is that of all findings. Both are paths, or URIs without credentials."""
     results: str = ""
     error: dict[str, Any] | None = None
-    """What Spark failed of, in a night without a verdict. Shape: condition (may be null), message, parameters."""
+    """The failure of Spark in a night without a verdict. Shape: condition (may be null), message, parameters."""
     notes: list[str] = field(default_factory=list)
     """Further texts for the operator, such as on a folder of a dump that was cut off, or on an unknown field."""
 
 
 def unjudged(night: str, reason: str) -> Summary:
-    """The summary of a night without a verdict; ``night`` may be empty when not even that is known."""
+    """Return the summary of a night without a verdict; ``night`` may be empty if not even that is known."""
     return Summary(night, Verdict.UNJUDGED, f"could not judge: {reason}", checked_at=now_text())
 
 
 def now_text() -> str:
-    """This moment, ISO 8601, UTC."""
+    """Return this moment, ISO 8601, UTC."""
     return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
@@ -111,7 +111,7 @@ def decode_summary(body: bytes) -> Summary:
     """Read a summary that this program wrote; a field that it does not know is left out.
 
     Raises:
-        ValueError: the bytes are no summary.
+        ValueError: the bytes are not a summary.
     """
     value = json.loads(body)
     if not isinstance(value, dict):

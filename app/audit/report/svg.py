@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 FONT_SIZE = 11
 LETTER_WIDTH = 0.62 * FONT_SIZE
-"""The width of a letter of the page's fonts, on average and a little more; a wide one (CJK) takes 1.8 of it."""
+"""The width of a letter of the page's fonts, a little above the average; a wide letter (CJK) takes 1.8 of it."""
 WIDE = 1.8
 _SPACE = re.compile(r"\s+")
 
@@ -16,8 +16,8 @@ _SPACE = re.compile(r"\s+")
 class Drawing:
     """An ``<svg>`` element that is drawn from left to right and from top to bottom, in units of a pixel.
 
-    ``name`` is in each of its ids, so that the drawings of a page share none; ``title`` names it, ``text`` tells it in
-    words.
+    ``name`` is in each of its ids, so that the drawings of a page share none; ``title`` names it, ``text`` describes it
+    in words.
     """
 
     def __init__(self, name: str, title: str, text: str, width: float, height: float) -> None:
@@ -35,7 +35,7 @@ class Drawing:
             told.text = plain(words)
 
     def rect(self, x: float, y: float, width: float, height: float, colour: str, hint: str = "") -> None:
-        """A rectangle; ``hint`` is shown where a pointer rests on it."""
+        """Draw a rectangle; ``hint`` is shown when the pointer rests on it."""
         sides = {"x": x, "y": y, "width": width, "height": height}
         self._add("rect", {key: number(side) for key, side in sides.items()} | {"fill": f"var(--{colour})"}, hint)
 
@@ -44,7 +44,7 @@ class Drawing:
         self._add("line", {key: number(end) for key, end in ends.items()} | {"stroke": f"var(--{colour})"})
 
     def path(self, steps: str, colour: str, width: float = 1.5) -> None:
-        """A line along ``steps``, in the words of SVG's paths."""
+        """Draw a line along ``steps``, in the syntax of SVG paths."""
         self._add("path", {"d": steps, "fill": "none", "stroke": f"var(--{colour})", "stroke-width": str(width)})
 
     def circle(self, x: float, y: float, radius: float, colour: str, hint: str = "") -> None:
@@ -54,14 +54,14 @@ class Drawing:
     def text(
         self, x: float, y: float, words: str, *, anchor: str = "start", colour: str = "ink", hint: str = ""
     ) -> None:
-        """A line of text whose letters stand on ``y``; ``anchor``: start, middle or end of it is at ``x``."""
+        """Draw a line of text with its baseline at ``y``; its start, middle or end (``anchor``) is at ``x``."""
         given = {"x": number(x), "y": number(y), "fill": f"var(--{colour})"}
         if anchor != "start":
             given["text-anchor"] = anchor
         self._add("text", given, hint, plain(words))
 
     def markup(self) -> str:
-        """The element as text."""
+        """Return the element as text."""
         return ElementTree.tostring(self._root, encoding="unicode", short_empty_elements=True)
 
     def _add(self, tag: str, attributes: dict[str, str], hint: str = "", words: str | None = None) -> None:
@@ -75,23 +75,23 @@ class Drawing:
 
 
 def plain(text: object) -> str:
-    """The text as a drawing may hold it: without control characters and marks that turn the direction of writing."""
+    """Return the text without characters unfit for a drawing: controls, and marks that change the writing direction."""
     spaced = _SPACE.sub(" ", str(text))
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in spaced)
 
 
 def number(value: float) -> str:
-    """The number to a tenth, without a fraction of zero."""
+    """Return the number to a tenth, without a fraction of zero."""
     return f"{value:.1f}".removesuffix(".0")
 
 
 def width_of(text: str) -> float:
-    """About how wide the text is."""
+    """Return roughly how wide the text is."""
     return LETTER_WIDTH * sum(WIDE if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)
 
 
 def ticks(highest: int, count_max: int) -> list[int]:
-    """Whole numbers from 0 to at least ``highest``, at most ``count_max`` steps of 1, 2 or 5 times a power of ten."""
+    """Return numbers from 0 to at least ``highest``, at most ``count_max`` steps of 1, 2 or 5 times a power of ten."""
     step = next(step for step in _steps() if math.ceil(highest / step) <= count_max)
     return list(range(0, max(1, math.ceil(highest / step)) * step + 1, step))
 

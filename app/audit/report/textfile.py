@@ -10,10 +10,10 @@ from app.audit.report.summary import Summary, Verdict
 
 
 def write(path: str, summary: Summary) -> None:
-    """Write the metrics, all of them or none: a reader never meets half a file.
+    """Write the metrics, all of them or none: a reader never sees half a file.
 
-    A night that was not judged has no counts, as none is known: an alert on counts is silent, an alert on the verdict
-    is not. The exporter reads files whose name ends in ``.prom``.
+    A night that was not judged has no counts, as none is known: an alert on counts stays silent, an alert on the
+    verdict fires. The exporter reads files whose name ends in ``.prom``.
 
     Raises:
         OSError: the file cannot be written; the earlier file is then still there.
@@ -22,7 +22,7 @@ def write(path: str, summary: Summary) -> None:
 
 
 def registry_of(summary: Summary) -> CollectorRegistry:
-    """The metrics of a summary. Each verdict has a series, and each class in a judged night: none ever goes missing."""
+    """Return the metrics of a summary, with a series for each verdict, and in a judged night for each class."""
     registry = CollectorRegistry()
     verdict = Gauge("rollcall_check_verdict", "1 for the verdict of the last check", ["verdict"], registry=registry)
     for one in Verdict:

@@ -28,12 +28,12 @@ MEANINGS: dict[str, str] = {
     FindingClass.DUPLICATE: "One address twice in a service, or in services of one name in several groups.",
     FindingClass.BEHIND: "The member has the same values under an earlier version, and is not brought up to date.",
 }
-"""Each class's meaning. Their order is that of severity: what is unknown of a whole member first, then instances that
-clients do not find or find in vain, their values, what belongs to services and clients, and versions last.
+"""Each class's meaning, ordered by severity: whole members without a known state first, then instances that clients
+cannot find or cannot reach, their values, settings of services and clients, and versions last.
 """
 BY_SEVERITY = tuple(FindingClass(name) for name in MEANINGS)
 UNKNOWN = frozenset({FindingClass.ABSENT_MEMBER, FindingClass.CORRUPT})
-"""Classes of a member that is not compared: what it holds is not known."""
+"""Classes of a member that is not compared, as its state is not known."""
 
 _OF_MEMBER: dict[str, tuple[str, str]] = {
     FindingClass.ABSENT_MEMBER: ("did not answer", "did not answer"),
@@ -56,7 +56,7 @@ _OF_MEMBER: dict[str, tuple[str, str]] = {
     FindingClass.DUPLICATE: ("has {} address twice", "has {} addresses twice"),
     FindingClass.BEHIND: ("is behind on {} version", "is behind on {} versions"),
 }
-"""What a member does, for one finding and for several."""
+"""The words for a member's findings of a class, for one finding and for several."""
 OF_INSTANCES = frozenset(
     {
         FindingClass.MISSING,
@@ -71,7 +71,7 @@ OF_INSTANCES = frozenset(
         FindingClass.BEHIND,
     }
 )
-"""Classes with one finding for each instance and member, whose number so is a share of the service's instances."""
+"""Classes with one finding for each instance and member, so that their number is a share of the service's instances."""
 CLASSES_IN_WORDS_MAX = 3
 
 
@@ -103,7 +103,7 @@ def done_by(finding_class: str, count: int, of: object = None) -> str:
 
 
 def sick_members(summary: Summary) -> list[SickMember]:
-    """The members with lasting findings, those first with the worst class and with most findings."""
+    """Return the members with lasting findings, those with the worst class and with most findings first."""
     by_member: dict[str, list[Mapping[str, Any]]] = {}
     for row in summary.by_member:
         by_member.setdefault(str(row.get("member")), []).append(row)
@@ -113,7 +113,7 @@ def sick_members(summary: Summary) -> list[SickMember]:
 
 
 def _is_excused(row: Mapping[str, Any], summary: Summary) -> bool:
-    """Whether others depart in their lists from more members: of three, two agree, and each differs from the third."""
+    """Return whether another member's list differs from more lists: of three, two agree, and the third differs."""
     if row.get("finding_class") != FindingClass.MEMBERSHIP:
         return False
     most = max(

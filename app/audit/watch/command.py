@@ -1,4 +1,4 @@
-"""``rollcall watch-agreement``: whether the members agree, every few minutes, without Spark and Java."""
+"""``rollcall watch-agreement``: a check every few minutes that the members agree, without Spark and Java."""
 
 import argparse
 import os
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 PERIOD_S_MIN = 1.0
 ROUNDS_OPEN = 3
-"""For so many periods Alertmanager takes an alert as open when the watch tells it nothing more."""
+"""The number of periods for which Alertmanager takes an alert as open if the watch sends no other."""
 CAUSE_CHARS_MAX = 500
 
 
@@ -65,7 +65,7 @@ def _period_s(text: str) -> float:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Watch, and return the exit code: of the verdict with ``--once``, else 0 when it is ended by a signal."""
+    """Watch, and return the exit code: of the verdict with ``--once``, else 0 after a signal ended the watch."""
     from app.audit.watch.periods import every
 
     stop = Event()
@@ -85,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
 
 @contextmanager
 def _ended_by_signals(stop: Event) -> Iterator[None]:
-    """SIGTERM and the keyboard set ``stop``."""
+    """Have SIGTERM and the keyboard set ``stop``."""
     before = {one: signal.signal(one, lambda *_: stop.set()) for one in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
@@ -95,10 +95,10 @@ def _ended_by_signals(stop: Event) -> Iterator[None]:
 
 
 class Watch:
-    """The rounds of a watch, each of which tells its outcome; none of them raises, whatever goes wrong in it."""
+    """The rounds of a watch, each of which reports its outcome; no round raises, whatever goes wrong in it."""
 
     def __init__(self, options: argparse.Namespace, stop: Event) -> None:
-        """Raises AccessError: an address or option cannot be used."""
+        """Read the options; raise AccessError if an address or option cannot be used."""
         self._options, self._stop = options, stop
         self._access, self._addresses, self._url_address = members_of(options)
         self._alerts = self._alerts_of() if options.alert_url else None
@@ -118,7 +118,7 @@ class Watch:
         return Alerts(recipient, file, self._stop)
 
     def round(self) -> "RoundOutcome | None":
-        """Hold one round and tell its outcome; None when it was ended before that was known."""
+        """Run one round and report its outcome; return None if it was stopped before that was known."""
         from app.audit.watch.rounds import Stopped, no_verdict
 
         try:

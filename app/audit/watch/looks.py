@@ -1,7 +1,7 @@
-"""Two looks at all members: which services differ for good, and which are only in motion.
+"""Two looks at all members, to tell services that differ for good from those in motion.
 
 Two members are never read at quite the same moment, so a change under way looks like a difference. A service differs
-for good when it does so at both looks and no member's digest of it changed between them.
+for good if it differs at both looks and no member's digest of it changed between them.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -16,25 +16,25 @@ from app.audit.watch.readers import BUCKETS_AT_ONCE, DigestReader, Digests, Memb
 T = TypeVar("T")
 MEMBERS_AT_ONCE = 16
 DIFFERING_MAX = 10_000
-"""Services that differ and are remembered from one look to the next; of more, so many are looked at again."""
+"""The most differing services that are remembered from one look to the next; further ones are not looked at again."""
 
 Told = Mapping[str, str | None]
-"""A service's digest by member; None of a member that has no such service."""
+"""A service's digest by member; None for a member that has no such service."""
 
 
 @dataclass(slots=True)
 class Group:
-    """The members of a round, asked at the same time. Who fails is out of it, with the reason in ``absent``."""
+    """The members of a round, asked at the same time. A member that fails is out of it; ``absent`` has the reason."""
 
     readers: dict[str, DigestReader]
     absent: dict[str, str] = field(default_factory=dict)
 
     def here(self) -> list[str]:
-        """The members that answered whenever they were asked."""
+        """Return the members that have always answered."""
         return [address for address in self.readers if address not in self.absent]
 
     def each(self, ask: Callable[[str, DigestReader], T]) -> dict[str, T]:
-        """The answers of all members that are here, by address; one that does not answer is absent from now on."""
+        """Return the answers of all present members by address; one that does not answer is absent from now on."""
         answers: dict[str, T] = {}
         if not (here := self.here()):
             return answers
@@ -52,14 +52,14 @@ class Group:
 
 
 def differing_buckets(looks: Mapping[str, MemberLook]) -> list[int]:
-    """The buckets of which not all members have the same digest."""
+    """Return the buckets of which not all members have the same digest."""
     return [number for number in range(BUCKETS) if len({look.buckets[number] for look in looks.values()}) > 1]
 
 
 def differing_services(group: Group, looks: Mapping[str, MemberLook], buckets: Sequence[int]) -> dict[ServiceKey, Told]:
-    """The services in these buckets of which not all members have the same digest, at most ``DIFFERING_MAX``.
+    """Return the services in these buckets of which not all members have the same digest, at most ``DIFFERING_MAX``.
 
-    Some buckets at a time are read of all members, so that no more than these services are held.
+    A few buckets at a time are read from all members, so that only their services are held.
     """
     found: dict[ServiceKey, Told] = {}
     for start in range(0, len(buckets), BUCKETS_AT_ONCE):
@@ -90,11 +90,11 @@ class TwoLooks:
     lasting: Mapping[ServiceKey, Told] = field(default_factory=dict)
     in_motion: tuple[ServiceKey, ...] = ()
     is_cut: bool = False
-    """More services differed than are remembered."""
+    """True if more services differed than are remembered."""
 
 
 def look_twice(group: Group, pause: Callable[[], None]) -> TwoLooks:
-    """Look at all members, and when they differ a second time after ``pause``."""
+    """Look at all members, and if they differ, a second time after ``pause``."""
     first = group.looks()
     if not (buckets := differing_buckets(first)):
         return TwoLooks(first)

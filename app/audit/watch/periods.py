@@ -8,7 +8,7 @@ from threading import Event
 def every(period_s: float, stop: Event, clock: Callable[[], float], run: Callable[[], object]) -> None:
     """Call ``run`` now and at each period after now, until ``stop`` is set.
 
-    The times do not drift: they count from the first. Those that fall into a call that takes long are left out.
+    The times do not drift: they count from the first. Times that fall into a long call are left out.
     """
     began_s = clock()
     while not stop.is_set():

@@ -1,4 +1,4 @@
-"""One member's digests: asked of a Rollcall member, made here from the rows of members of other kinds."""
+"""One member's digests: a Rollcall member gives them, for other kinds they are computed here from the rows."""
 
 import contextlib
 from collections.abc import Collection, Mapping, Sequence
@@ -15,23 +15,23 @@ from app.audit.format.rows import ClientKind, RowKind
 
 DIGEST_PATH = "/v1/ns/operator/digest"
 BUCKETS_AT_ONCE = 64
-"""Asked for in one call: a quarter of the services, some 80 bytes each."""
+"""The buckets of one call: a quarter of the services, some 80 bytes each."""
 ROWS_MAX = 50_000
-"""Instances of one service that are read, some 600 bytes each: those of all members are held at a time."""
+"""The most instances of one service that are read, some 600 bytes each: those of all members are held at a time."""
 _UNKNOWN = {400, 401, 403, 404, 405, 500, 501}
-"""Statuses by which members of other kinds, and of earlier releases, answer a path that they do not know."""
+"""Statuses of members of other kinds, and of earlier releases, for a path that they do not know."""
 
 ServiceKey = tuple[str, str]
-"""Namespace and full name."""
+"""The namespace and full name of a service."""
 Digests = Mapping[ServiceKey, str]
 
 
 @dataclass(frozen=True, slots=True)
 class MemberLook:
-    """What one member holds at one moment. ``held``: all its services, of members that tell no digests."""
+    """One member's state at one moment. ``held``: all its services, for members that give no digests."""
 
     address: str
-    """That it gives itself; empty where it gives none."""
+    """The address that the member gives itself; empty if it gives none."""
     kind: str
     services: int
     instances: int
@@ -51,10 +51,10 @@ class DigestReader:
         self._client.close()
 
     def look(self) -> MemberLook:
-        """The digests of all buckets.
+        """Return the digests of all buckets.
 
         Raises:
-            CallError: the member did not answer, or wrongly.
+            CallError: the member did not answer, or answered wrongly.
         """
         answer = self._ask({})
         if answer is None:
@@ -66,10 +66,10 @@ class DigestReader:
         return MemberLook(str(answer.get("address") or ""), "rollcall", services, instances, tuple(buckets))
 
     def services(self, look: MemberLook, buckets: Collection[int]) -> Digests:
-        """The digests of the services with instances in these buckets, at most ``BUCKETS_AT_ONCE`` of them.
+        """Return the digests of the services with instances in these buckets, at most ``BUCKETS_AT_ONCE`` buckets.
 
         Raises:
-            CallError: the member did not answer, or wrongly.
+            CallError: the member did not answer, or answered wrongly.
         """
         if look.held is not None:
             return {key: one for key, one in look.held.items() if bucket_of(*key) in buckets}
@@ -87,10 +87,10 @@ class DigestReader:
         return found
 
     def rows(self, key: ServiceKey) -> list[Row]:
-        """The rows of one service's instances, with their values.
+        """Return the rows of one service's instances, with their values.
 
         Raises:
-            CallError: the member did not answer, or wrongly, or the service has more than ``ROWS_MAX`` instances.
+            CallError: the member did not answer, or answered wrongly, or the service has over ``ROWS_MAX`` instances.
         """
         namespace, name = key
         rows: list[Row] = []
@@ -109,7 +109,7 @@ class DigestReader:
         return [found_row(namespace, name, one, ClientKind.HTTP) for one in found]
 
     def _ask(self, parameters: Mapping[str, str | int]) -> dict[str, Any] | None:
-        """The answer's object; None of a member that does not know the call."""
+        """Return the answer's object; None from a member that does not know the call."""
         try:
             answer = self._client.get(DIGEST_PATH, parameters)
         except Refused as error:
@@ -126,7 +126,7 @@ class DigestReader:
         return value
 
     def _made_here(self) -> MemberLook:
-        """The digests of a member that makes none, after as many tries as it takes."""
+        """Compute the digests of a member that gives none, after as many tries as needed."""
         while True:
             try:
                 return self._taken()
@@ -135,7 +135,7 @@ class DigestReader:
                     raise
 
     def _taken(self) -> MemberLook:
-        """Memory: some 200 bytes for each service, besides what ``take`` needs."""
+        """Compute the digests in one try. Memory: some 200 bytes for each service, besides the needs of ``take``."""
         totals: dict[ServiceKey, int] = {}
         instances = 0
 

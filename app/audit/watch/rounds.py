@@ -20,7 +20,7 @@ from app.audit.watch.looks import DIFFERING_MAX, Group, Told, TwoLooks, look_twi
 from app.audit.watch.readers import DigestReader, ServiceKey
 
 NAMED_MAX = 20
-"""Services that differ and are read, to name what in them does; further ones are counted."""
+"""The most differing services that are read to name their differences; further ones are counted."""
 DIFFERENT = "DIFFERENT"
 """The class of a service whose digests differ and whose instances were not read, or agree by now."""
 VALUE_CHARS_MAX = 300
@@ -33,7 +33,7 @@ class Stopped(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RoundPlan:
-    """What a round asks. ``gap_s``: from the end of the first look to the second."""
+    """The options of a round. ``gap_s``: from the end of the first look to the second."""
 
     access: Access
     gap_s: float
@@ -46,13 +46,13 @@ class RoundOutcome:
 
     summary: Summary
     lasting: int = 0
-    """Services that differ for good."""
+    """The number of services that differ for good."""
     in_motion: int = 0
-    """Services that differed at both looks and changed between them: nothing is known of them."""
+    """The number of services that differed at both looks and changed between them: nothing is known of them."""
 
     @property
     def told(self) -> str:
-        """By what the same outcome is known again in a later round."""
+        """The identity of the outcome, by which a later round recognizes the same one."""
         keys = [f"{one.get('finding_class')} {one.get('service')} {one.get('member')}" for one in self.summary.examples]
         return f"{self.summary.verdict.value} {self.lasting} {_hash_of(sorted(keys))}"
 
@@ -88,7 +88,7 @@ def run_round(plan: RoundPlan, addresses: Sequence[str], stop: Event) -> RoundOu
 
 
 def no_verdict(reason: str) -> RoundOutcome:
-    """The outcome of a round that could not be held."""
+    """Return the outcome of a round that could not be run."""
     now = now_text()
     return RoundOutcome(Summary(now, Verdict.UNJUDGED, f"could not judge: {one_line(reason)}", checked_at=now))
 
@@ -129,7 +129,7 @@ def _outcome(group: Group, looked: TwoLooks, began: str) -> RoundOutcome:
 
 
 def _why_not(group: Group, looked: TwoLooks) -> str | None:
-    """Why nobody can say whether the members agree; None when it can be said."""
+    """Return why nobody can say whether the members agree; None if that can be said."""
     here = group.here()
     if len(here) < MEMBERS_MIN:
         reasons = "; ".join(f"{address}: {text}" for address, text in sorted(group.absent.items()))
@@ -143,7 +143,7 @@ def _why_not(group: Group, looked: TwoLooks) -> str | None:
 
 
 def _member(group: Group, looked: TwoLooks, address: str) -> dict[str, Any]:
-    """Shape: as in the summary of a night."""
+    """Return a member's row. Shape: as in the summary of a night."""
     look = looked.looks.get(address)
     is_absent = address in group.absent
     return {
@@ -158,7 +158,7 @@ def _member(group: Group, looked: TwoLooks, address: str) -> dict[str, Any]:
 
 
 def _named(group: Group, looked: TwoLooks, key: ServiceKey, told: Told) -> Iterator[dict[str, Any]]:
-    """What differs in a service, each member against the first of the most that are alike; at most a few."""
+    """Yield the differences in a service, of each member from the first member of the largest group that agrees."""
     rows = _rows_of(group, key)
     most = Counter(told[address] for address in rows).most_common(1)
     if not most:
@@ -188,7 +188,7 @@ def _named(group: Group, looked: TwoLooks, key: ServiceKey, told: Told) -> Itera
 
 
 def _rows_of(group: Group, key: ServiceKey) -> Mapping[str, list[Row]]:
-    """The rows of one service at each member that tells them; who does not is not absent for that."""
+    """Return the rows of one service at each member that gives them; a member that does not is still not absent."""
     absent = dict(group.absent)
     rows = group.each(lambda address, reader: reader.rows(key))
     group.absent.clear()
@@ -221,7 +221,7 @@ def _unnamed(key: ServiceKey, told: Told) -> dict[str, Any]:
 
 
 def _line(outcome: RoundOutcome) -> str:
-    """The verdict in one line, as that of a night."""
+    """Return the verdict in one line, like that of a night."""
     summary = outcome.summary
     of_all = f" of {len(summary.members)}" if summary.compared < len(summary.members) else ""
     size = f"{summary.compared}{of_all} members, {summary.instances:,} instances of {summary.services:,} services"

@@ -19,7 +19,7 @@ def write_metrics(path: str, outcome: RoundOutcome) -> None:
 
 
 def metrics_of(outcome: RoundOutcome) -> CollectorRegistry:
-    """The metrics of a round; one without a verdict has no counts, as none is known."""
+    """Return the metrics of a round; one without a verdict has no counts, as none is known."""
     registry, summary = CollectorRegistry(), outcome.summary
     verdict = Gauge("rollcall_watch_verdict", "1 for the verdict of the last round", ["verdict"], registry=registry)
     for one in Verdict:
