@@ -1,4 +1,4 @@
-"""What the work of a member costs in virtual time, so that a scan of many keys, or a disk, shows in its ticks."""
+"""The cost of a member's work in virtual time, so that a scan of many keys, or a disk, shows in its ticks."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from distro.model.types import Datum, Merged, Version
 
 @dataclass(frozen=True, slots=True)
 class CostModel:
-    """µs of one thread, as measured on a machine of two cores to the nearest power of two or so.
+    """Costs in µs of one thread, measured on a machine of two cores, rounded to about a power of two.
 
-    What is counted are the calls that the real code makes of its stores and disk, not what it is supposed to do: a scan
-    that comes into a tick makes the tick long here, too.
+    The model counts the calls that the real code makes to its stores and disk, not those that it is supposed to make:
+    a scan that slips into a tick makes the tick long here, too.
     """
 
     step_us: float = 0.01
-    """Of each key in a list of all keys, which is made in one call of C."""
+    """The cost of each key in a list of all keys, which is made in one call of C."""
     scan_us: float = 0.25
-    """Of each key in a copy of all versions."""
+    """The cost of each key in a copy of all versions."""
     look_us: float = 0.5
-    """Of one key that is looked up: its version, what decides its owner, whether it may be forgotten."""
+    """The cost of one key that is looked up: its version, the values that decide its owner, if it may be forgotten."""
     read_us: float = 2.0
-    """Of one datum that is read, to be sent or compared."""
+    """The cost of one datum that is read, to be sent or compared."""
     change_us: float = 16.0
-    """Of one datum that is replaced, merged, claimed or dropped in memory."""
+    """The cost of one datum that is replaced, merged, claimed or dropped in memory."""
     transaction_us: float = 4_000.0
-    """Of one transaction on disk, however many records it has."""
+    """The cost of one transaction on disk, however many records it has."""
     record_us: float = 16.0
-    """Of one record in it."""
+    """The cost of one record in a transaction."""
 
 
 class CostMeter:
-    """Adds up what the calls of one member cost; read before and after something, it says what that took."""
+    """Adds up the costs of one member's calls; the difference of two readings is the cost of the work between them."""
 
     def __init__(self, model: CostModel) -> None:
         self.model = model
@@ -46,7 +46,7 @@ class CostMeter:
 
 
 class CostedStore:
-    """A store whose calls cost time: the DistroStore of one resource type, and all else that it has."""
+    """A store whose calls cost time: the DistroStore of one resource type, with all its other attributes."""
 
     def __init__(self, store: DistroStore, meter: CostMeter) -> None:
         self._store = store

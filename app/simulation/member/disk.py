@@ -1,4 +1,4 @@
-"""The disk of a simulated member: outlives the member's runs, takes time, can be full, and loses what is under way."""
+"""The disk of a simulated member: it outlives the member's runs, takes time, can be full, and loses pending writes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from app.simulation.member.member import SimMember
 
 COST_MS_MAX = 5
-"""Of one write on a disk that is well."""
+"""The longest time of one write on a healthy disk."""
 
 
 class SimDisk(MemoryDisk):
@@ -25,9 +25,9 @@ class SimDisk(MemoryDisk):
         super().__init__()
         self.cost_ms_max = COST_MS_MAX
         self.refused = 0
-        """Writes that found it full."""
+        """The number of writes that found the disk full."""
         self.meter: CostMeter | None = None
-        """What its transactions are charged to; None: they cost what ``DiskQueue`` draws alone."""
+        """The meter that its transactions are charged to; with None they cost only what ``DiskQueue`` draws."""
 
     def write(self, records: list[Record], offset_ms: int) -> None:
         self._count()
@@ -59,7 +59,7 @@ class SimDisk(MemoryDisk):
 
 
 class DiskQueue:
-    """Those of one run that wait for the disk, one after the other: the slowest order that there is."""
+    """The writes of one run that wait for the disk, one after the other: the slowest possible order."""
 
     def __init__(self, member: SimMember) -> None:
         self._member = member
@@ -70,7 +70,7 @@ class DiskQueue:
         return bool(self._jobs)
 
     def put(self, begin: Callable[[], None], finish: Callable[[], None]) -> None:
-        """Call ``begin`` when it is its turn, and ``finish``, which writes, when the disk has had its time."""
+        """Call ``begin`` when the write has its turn, and ``finish``, which writes, when the disk has had its time."""
         self._jobs.append((begin, finish))
         if len(self._jobs) == 1:
             self._begin()
@@ -89,7 +89,7 @@ class DiskQueue:
             self._begin()
 
     def crash(self) -> None:
-        """The process ends: what is under way reached the disk, or is lost; what waited is lost."""
+        """End the process: the write under way reached the disk or is lost; waiting writes are lost."""
         if not self._jobs:
             return
         world = self._member.world
@@ -102,7 +102,7 @@ class DiskQueue:
 
 
 class WatchedRecords(Records):
-    """Records that tell of each client's word."""
+    """Records that report each client's write."""
 
     on_word: Callable[[Record], None]
 

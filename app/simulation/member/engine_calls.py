@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 Done = Callable[[], None]
 End = Callable[[Outcome, bytes, int], None]
-"""Gets the outcome of a call, the answer's body, and when the answer was made, in ms by the caller's clock."""
+"""Gets the outcome of a call, the answer's body, and the time of the answer, in ms by the caller's clock."""
 DATUM, DATUMS, CHECKSUM = "/v1/ns/distro/datum", "/v1/ns/distro/datums", "/v1/ns/distro/checksum"
 DIGEST = "/v1/ns/distro/digest"
 REPORT = "/v1/core/cluster/report"
@@ -54,7 +54,7 @@ class CallAgent:
         self._member = member
 
     def execute(self, action: Call, done: Done) -> None:
-        """Make the call; ``done`` when it ended, after the protocol's event was put."""
+        """Make the call; call ``done`` when it ended, after the protocol's event was put."""
         if self._member.world.tracing:
             self._tell(action)
         match action:
@@ -111,7 +111,7 @@ class CallAgent:
         query: str = "",
         about: About = NOTHING_SAID,
     ) -> None:
-        """Call a peer; ``end`` gets the outcome, by the rules of ``DistroHttpAgent.call``."""
+        """Call a peer; ``end`` gets the outcome by the rules of ``DistroHttpAgent.call``."""
         member = self._member
         headers = {MEMBER_HEADER.lower(): member.address, "user-agent": MEMBER_AGENT}
         if path != REPORT:
@@ -218,7 +218,7 @@ class CallAgent:
         self._call(action, "PUT", CHECKSUM, orjson.dumps(summary), end, query)
 
     def _compare(self, action: Compare, done: Done) -> None:
-        """As ``DistroRuntime._compare``, with a call for each message."""
+        """Compare digests as ``DistroRuntime._compare`` does, with a call for each message."""
         member = self._member
         comparison = Comparison(action, member.components, member.protocol, member.clock.monotonic_ms())
 
@@ -264,7 +264,7 @@ class CallAgent:
         self._call(action, "GET", DATUM, keys_body(action.keys), end)
 
     def refresh(self, peer: str, keys: tuple[str, ...], timeout_ms: int, done: Callable[[bool], None]) -> None:
-        """As ``NodeReplication.refresh``: fetch what a peer has just written; ``done`` gets whether it came."""
+        """Fetch a peer's latest writes, as ``NodeReplication.refresh`` does; ``done`` gets whether they came."""
         member = self._member
         resource_type = member.type_of(keys[0])
 
@@ -319,7 +319,7 @@ class CallAgent:
 
 
 def about_of(action: Call) -> About:
-    """What a call of the engine says; nothing for a report, of which there are many."""
+    """Return what a call of the engine says; nothing for a report, of which there are many."""
     match action:
         case SyncData(_, _, keys):
             return f"sends {named(keys)}", keys[:KEYS_MAX]
@@ -334,11 +334,11 @@ def about_of(action: Call) -> About:
 
 
 _UNAVAILABLE = b"503"
-"""Stands for the answer of a member that loads: only a load tells it from a failure."""
+"""A stand-in for the answer of a member that loads: only a load distinguishes it from a failure."""
 
 
 def outcome_of(reply: Reply) -> tuple[Outcome, bytes]:
-    """The outcome of a call, and the body of its answer."""
+    """Return the outcome of a call, and the body of its answer."""
     if reply.status == 200:
         return Outcome.DELIVERED, reply.body
     if reply.status == 503:
@@ -356,5 +356,5 @@ def _received(outcome: Outcome, answer: bytes) -> Received:
 
 
 def nacos_report(peer: str) -> PeerReport:
-    """What ``Membership.report`` makes of the answer of real Nacos 1.4."""
+    """Return the report that ``Membership.report`` makes of the answer of real Nacos 1.4."""
     return PeerReport(peer, MemberState.UP, frozenset(), {"version": "1.4.1"})

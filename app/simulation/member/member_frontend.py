@@ -1,7 +1,7 @@
 """The HTTP frontend of a simulated member: the real endpoints, forwarder and sender of beats on virtual time.
 
-A call is answered, passed on to its owner or left to a pool as by ``HttpServer``; in place of sockets is the simulated
-network, in place of the pool's threads the queue of the disk.
+A call is answered, forwarded to its owner or left to a pool, as in ``HttpServer``; the simulated network replaces the
+sockets, and the queue of the disk replaces the pool's threads.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ if TYPE_CHECKING:
 
 CONTEXT = "/nacos"
 SEQUENCE = "sequence"
-"""Parameter that no endpoint knows: which call of the world's clients it is."""
+"""A parameter that no endpoint knows: the number of the call among those of the world's clients."""
 ROWS = {(row.method, row.path): row for row in ROUTES}
 Respond = Callable[[Reply], None]
 
 
 class Answered(enum.Enum):
-    """What a client reads in an answer."""
+    """A client's reading of an answer."""
 
     OK = "ok"
     UNKNOWN = "20404"
@@ -85,7 +85,7 @@ class WriteKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """What a client asks for, as one call: ``sequence`` tells it from all others of the world.
+    """A client's request, as one call: ``sequence`` distinguishes it from all others of the world.
 
     ``revision`` marks the attributes of a registration.
     """
@@ -108,20 +108,20 @@ class Write:
 
     @property
     def key(self) -> str:
-        """The datum or the record that it is about."""
+        """The key of the datum or record that it is about."""
         if self.ephemeral:
             return self.datum_key
         return persistent_key(DEFAULT_NAMESPACE, self.service, self.instance_key)
 
     @property
     def text(self) -> str:
-        """What it asks for, in words."""
+        """The request in words."""
         revision = f", revision {self.revision}" if self.kind is WriteKind.REGISTER else ""
         where = self.datum_key if self.ephemeral else self.service
         return f"{self.kind.name.lower()} {self.instance_key} of {where}{revision}"
 
     def call(self) -> Call:
-        """The call of Nacos's API."""
+        """Return the call of Nacos's API."""
         method, path = self.kind.value
         fields: dict[str, Any] = {
             SEQUENCE: self.sequence,
@@ -137,7 +137,7 @@ class Write:
 
 
 def read_answer(reply: Reply) -> Answered:
-    """What the answer to a client's write says; an answer that no client should get is a fault of the test."""
+    """Return a client's reading of the answer to its write; an answer that no client should get fails the test."""
     if reply.status >= 500:
         return Answered.UNAVAILABLE
     assert reply.status == 200, (reply.status, reply.body)
@@ -176,7 +176,7 @@ class SimTimer:
 
 
 class SimForwarder(LoopForwarder):
-    """The real forwarder: what it sends goes over the simulated network, and the answers come back from there."""
+    """The real forwarder, whose requests and answers go over the simulated network."""
 
     def __init__(self, member: SimMember, services: Services, loop: Any) -> None:
         super().__init__(services, loop)
@@ -226,7 +226,7 @@ class SimForwarder(LoopForwarder):
 
 
 def parse_request(request: bytes, remote_ip: str) -> Call:
-    """The call in the bytes of a request."""
+    """Return the call in the bytes of a request."""
     head, _, body = request.partition(b"\r\n\r\n")
     first, *lines = head.decode("latin-1").split("\r\n")
     method, target, _ = first.split(" ")
@@ -241,7 +241,7 @@ class DiskTurn(Exception):
 
 
 class HttpFrontend:
-    """What a member answers to clients and peers."""
+    """The answers of a member to clients and peers."""
 
     def __init__(self, member: SimMember, services: Services, loop: SimLoop) -> None:
         self._member = member
@@ -289,7 +289,7 @@ class HttpFrontend:
             self._in_pool(row, call, respond)
 
     def _run(self, row: Route, call: Call, *, on_loop: bool = False) -> Answer:
-        """Run an endpoint; what it executed is told to the checker."""
+        """Run an endpoint, and tell the checker what it executed."""
         call.on_loop = on_loop
         write = self._member.world.write_of(call)
         before = self._member.revision_of(write) if write is not None else None
@@ -334,7 +334,7 @@ class HttpFrontend:
             OwnerCall(self._member, self.forwarder, call, outcome, lambda: self._try(row, call, respond), respond).ask()
 
     def _try(self, row: Route, call: Call, respond: Respond) -> Reply | Forward | None:
-        """Run an endpoint; None: it waits for the disk, and responds later."""
+        """Run an endpoint; return None if it waits for the disk, and responds later."""
         try:
             self._member.waits_for_disk = True
             answer = self._run(row, call)
@@ -383,7 +383,7 @@ def _whole(reply: Reply) -> Reply:
 
 
 class OwnerCall(WaitingCall[Reply]):
-    """A call that a thread would wait for in ``OwnerForwarder``: asked again until its owner or this member answers."""
+    """A call for which a thread would wait in ``OwnerForwarder``: repeated until its owner or this member answers."""
 
     def __init__(
         self,
@@ -437,12 +437,12 @@ class OwnerCall(WaitingCall[Reply]):
 
 
 class SimOwnerForwarder:
-    """In place of ``OwnerForwarder``, whose threads are ``OwnerCall``s."""
+    """The stand-in for ``OwnerForwarder``, with ``OwnerCall``s in place of threads."""
 
     def __init__(self) -> None:
         self.stats = ForwardStats()
 
 
 def stood_still_ms() -> int:
-    """For how long after a pause what is read may have waited."""
+    """Return how long, after a pause, the calls that are read may have waited."""
     return round(WAITED_S * 1_000)

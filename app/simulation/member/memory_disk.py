@@ -1,4 +1,4 @@
-"""A RecordDisk without a disk, that can be told to be full."""
+"""A RecordDisk without a disk, which a test can fill up."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,7 +12,7 @@ class MemoryDisk:
 
     def __init__(self) -> None:
         self.records: dict[str, Record] = {}
-        """Each ``changed_ms`` by the wall clock."""
+        """The records, with ``changed_ms`` by the wall clock."""
         self.full = False
 
     def read_all(self, offset_ms: int) -> Iterator[Record]:

@@ -1,4 +1,4 @@
-"""Members that hold connections, the clients behind these, and what must hold of them on every member at quiet."""
+"""Members that hold connections, their clients, and the invariants that every member must keep at quiet."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ConnectedMember(SimMember):
     def _build(self) -> None:
         self.dropped: list[str] = []
         self.verify_failed: list[tuple[str, str]] = []
-        """The clients of this member that a peer did not hold as they were, with that peer."""
+        """The clients of this member of which a peer had another state, with that peer."""
         super()._build()
         config, clock = self.config, self.clock
         self.connections = self.clients_class(
@@ -87,12 +87,12 @@ class ConnectedMember(SimMember):
         return [one for one in found if one is not None and one.native]
 
     def published(self) -> dict[str, tuple[Version, dict[Any, Any]]]:
-        """The clients that ever published something, each with its version and what it says."""
+        """Return the clients that ever published something, each with its version and instances."""
         found = [self.connections.client(one) for one in self.connections.ids()]
         return {one.client_id: (one.version, dict(one.published)) for one in found if one is not None and one.revision}
 
     def shown(self) -> dict[str, list[tuple[Any, ...]]]:
-        """What readers see, by service."""
+        """Return the instances that readers see, by service."""
         views = {name: self.naming.service_view("public", name) for name in SERVICES}
         return {
             name: sorted((one.key, one.weight, one.healthy, one.instance_id) for one in view.instances)
@@ -102,7 +102,7 @@ class ConnectedMember(SimMember):
 
 
 class SimConnections:
-    """SDKs of 2.x: each holds one connection to one member, changes what it publishes, and leaves or is cut off."""
+    """SDKs of 2.x: each holds one connection to one member, changes its instances, and leaves or is cut off."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -113,7 +113,7 @@ class SimConnections:
         return [one for one in self._world.running() if isinstance(one, ConnectedMember)]
 
     def connect(self, member: ConnectedMember | None = None, *, publishes: bool = True) -> str | None:
-        """Open a connection, and maybe publish something; None when the member takes none."""
+        """Open a connection, and maybe publish something; return None if the member takes no connection."""
         world = self._world
         if member is None:
             serving = [one for one in self.members() if one.serving]
@@ -163,7 +163,7 @@ class SimConnections:
             member.connections.deregister(client_id, "public", service)
 
     def end(self, member: ConnectedMember, client_id: str) -> None:
-        """The connection is over. Its member learns of it at once, when it runs."""
+        """End a connection. Its member learns of it at once if it runs."""
         if member.serving and member.connections.disconnect(client_id):
             self._world.trace(client_id, f"is gone from {member.address}")
             self.ended.add(client_id)
@@ -185,7 +185,7 @@ class SimConnections:
         world.after(at_ms, begin)
 
     def are_handed_over(self) -> bool:
-        """Whether a member keeps a client of a run that is over until that is back elsewhere."""
+        """Return whether a member still keeps clients of a run that is over until they are back elsewhere."""
         return any(
             member.protocol.members.runs.is_handing_over(version.writer)
             for member in self.members()
@@ -195,7 +195,7 @@ class SimConnections:
     # --- what must hold ---------------------------------------------------------------------------
 
     def check_quiet(self) -> None:
-        """All members hold the clients that are connected somewhere, as their members hold them, and nothing else."""
+        """Check that all members hold exactly the connected clients, each as its own member holds it."""
         expected: dict[str, Any] = {}
         for member in self.members():
             expected |= {one.client_id: (one.version, dict(one.published)) for one in member.native() if one.revision}
@@ -217,5 +217,5 @@ class SimConnections:
         return Broken(text, Invariant.AGREEMENT)
 
     def copies(self, client_id: str) -> Iterator[ConnectedMember]:
-        """The members that hold a client, its own too."""
+        """Yield the members that hold a client, including its own."""
         return (one for one in self.members() if one.connections.client(client_id) is not None)

@@ -1,1 +1,1 @@
-"""What worlds go through, and members that lack one rule each."""
+"""Scenarios of worlds, and members that lack one rule each."""

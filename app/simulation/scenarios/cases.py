@@ -10,17 +10,17 @@ from app.simulation.scenarios.rules import Trial
 
 @dataclass(frozen=True, slots=True)
 class RuleCase:
-    """One rule, and nothing else that would repair what it prevents."""
+    """One rule, in a world where nothing else would repair the faults that it prevents."""
 
     name: str
     """One word, for a command line."""
     rule: str
-    """As replication.md calls it: a number, if it has one, and what it says."""
+    """The rule as replication.md names it: its number, if it has one, and its text."""
     trial: Trial
     with_rule: type[SimMember]
     without_rule: type[SimMember]
     seeds: int = 6
-    """In how many of the first seeds the world breaks at least once without the rule."""
+    """The number of first seeds in which the world breaks at least once without the rule."""
 
 
 CASES = (

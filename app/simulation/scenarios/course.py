@@ -1,4 +1,4 @@
-"""A course of events that is put together from options: sizes, a length, and the kinds of faults that may happen."""
+"""A course of events built from options: sizes, a length, and the kinds of faults that may happen."""
 
 from dataclasses import dataclass
 
@@ -9,25 +9,25 @@ from app.simulation.world.operators import live_durably
 from app.simulation.world.world import World, settle_ms
 
 SETTLE_MS = 12_000
-"""From the start of the members to the first fault."""
+"""The time from the start of the members to the first fault."""
 FAULT_EVERY_MS = 6_000
-"""On average one fault begins in so long."""
+"""The average time from the begin of one fault to that of the next."""
 
 
 @dataclass(frozen=True, slots=True)
 class SimCourse:
-    """What the world of a seed is made of. Its chance, which the seed gives, decides all else."""
+    """The ingredients of a seed's world. Its chance, which the seed determines, decides all else."""
 
     members: int = 3
     span_ms: int = 60_000
-    """From the first fault to the heal."""
+    """The time from the first fault to the heal."""
     services: int = 4
     instances: int = 12
-    """Clients, each with one instance, spread over the services."""
+    """The number of clients, each with one instance, spread over the services."""
     records: int = 2
-    """Persistent instances."""
+    """The number of persistent instances."""
     writes: int = 24
-    """Changes after the first registrations: other attributes, a deregistration, a client that dies or comes back."""
+    """The number of changes after the first registrations: other attributes, a client that leaves, dies or returns."""
     faults: tuple[str, ...] = tuple(faults.NAMED)
     """Names of kinds in ``faults.NAMED``."""
 

@@ -1,4 +1,4 @@
-"""Members that hold very many keys: what one of them does for all of its keys must not hold up its engine's thread."""
+"""Members that hold very many keys: work over all keys must not hold up the engine's thread."""
 
 from dataclasses import dataclass, replace
 
@@ -19,12 +19,12 @@ TICK_MS_MAX = 50
 COSTS = CostModel()
 NEVER_MS = 1 << 40
 INSTANCE_MS_MAX = 3_600_000
-"""Nobody beats here, and nothing may expire meanwhile."""
+"""A time so long that nothing expires meanwhile, as no client beats here."""
 
 
 @dataclass(frozen=True, slots=True)
 class LargeSizes:
-    """How much the members hold."""
+    """The sizes of the members' data."""
 
     members: int = 3
     services: int = 100_000
@@ -41,7 +41,7 @@ def grow(
 ) -> World:
     """Fill members; one dies, its keys are taken over, it comes back and loads all; no tick may be long meanwhile.
 
-    ``rounds``: with verify rounds; without them what else a tick does is seen alone.
+    ``rounds``: with verify rounds; without them only the other work of a tick shows.
     """
     config = DistroConfig() if rounds else replace(DistroConfig(), verify_interval_ms=NEVER_MS)
     costed = type(f"Costed{member_class.__name__}", (member_class,), {"costs": COSTS})

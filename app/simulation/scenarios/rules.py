@@ -141,7 +141,7 @@ def owner_dies(seed: int, member_class: type[SimMember]) -> World:
 
 
 def owner_dies_while_it_sends(seed: int, member_class: type[SimMember]) -> World:
-    """What an owner took last reached one of the others only; the other one may become the new owner.
+    """The last writes of an owner reached only one of the others; the other one may become the new owner.
 
     Bound: the owner is seen to be gone, its keys are claimed and sent.
     """
@@ -163,7 +163,7 @@ def owner_dies_while_it_sends(seed: int, member_class: type[SimMember]) -> World
 
 
 def copies_come_late(seed: int, member_class: type[SimMember]) -> World:
-    """What a member sent before it left arrives once more when its services have a new owner, and fewer instances."""
+    """A member's last sends arrive again after it left, when its services have a new owner and fewer instances."""
     world = steady_world(seed, member_class)
     member = world.any_member()
     world.network.add(Weather(duplicates=0.9, late_ms_max=9_000))

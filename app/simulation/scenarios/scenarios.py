@@ -1,4 +1,4 @@
-"""What the worlds of the tests go through."""
+"""The scenarios of the tests' worlds."""
 
 from collections.abc import Callable
 from functools import partial
@@ -13,16 +13,16 @@ from distro.members.member_runs import HANDOVER_MS, HANDOVER_MS_MAX
 from distro.model.config import DistroConfig
 
 LIFE_MS = 90_000
-"""From the start of the members to the heal."""
+"""The time from the start of the members to the heal."""
 FAULTS_MS = 78_000
-"""Faults begin in so long after the first registrations; the last ones end with the heal."""
+"""The time after the first registrations in which faults begin; the last ones end with the heal."""
 
 TOGETHER_MS = 1_000
-"""Clients that change together call one member for so long."""
+"""The time for which clients that change together call one member."""
 
 
 def members_of(seed: int) -> int:
-    """Three members as a rule; of ten seeds one has two and two have five."""
+    """Return the number of members: three as a rule; of ten seeds one has two members, and two have five."""
     return {7: 2, 8: 5, 9: 5}.get(seed % 10, 3)
 
 
@@ -37,7 +37,7 @@ def live_randomly(world: World, services: int, clients: int, span_ms: int) -> No
 
 
 def change_together(world: World) -> None:
-    """Have many clients change at once, and at one member: it passes on together what is for one owner."""
+    """Have many clients change at once, and at one member: it forwards the calls for one owner together."""
     address = world.any_member().address
     for client in world.clients:
         if world.chance(0.8):
@@ -125,4 +125,4 @@ def clients_agree(seed: int, *, member_class: type[ConnectedMember] = ConnectedM
 
 
 WORLDS: dict[str, Callable[..., World]] = {"members": members_agree, "clients": clients_agree, "mixed": mixed_agree}
-"""By name, what ``tests.simulation.run`` can run: each takes a seed."""
+"""The scenarios that ``tests.simulation.run`` can run, by name: each takes a seed."""

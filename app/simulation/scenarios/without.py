@@ -89,7 +89,7 @@ class EarlierProtocol(DistroProtocol):
 
 
 class Earlier(SimMember):
-    """A member of the release before: it says nothing of digests, and names all its keys in verify rounds."""
+    """A member of the release before: it does not know digests, and names all its keys in verify rounds."""
 
     membership_class = EarlierMembership
     protocol_class: type[DistroProtocol] = EarlierProtocol
@@ -105,7 +105,7 @@ class HalfEarlierProtocol(DistroProtocol):
 
 
 class HalfEarlier(Earlier):
-    """Of such members and present ones a cluster has both, as while it is rolled."""
+    """A member of a cluster of both releases, as during a rolling upgrade."""
 
     protocol_class = HalfEarlierProtocol
 
@@ -298,7 +298,7 @@ class RoundsInTurn(SimMember):
 
 
 class NoCoverage(RoundsInTurn):
-    """Another writer's higher version is taken, whatever it does not know of."""
+    """Another writer's higher version is taken, whatever writes it does not include."""
 
     registry_class = TrustingRegistry
 
@@ -322,7 +322,7 @@ class Undated(SimMember):
 
 
 class CopiesProveLife(Undated):
-    """What such a copy says of the last beat outweighs a removal."""
+    """The time of the last beat in such a copy outweighs a removal."""
 
     registry_class = CredulousRegistry
 
@@ -336,7 +336,7 @@ class HigherWinsRegistry(WatchedRegistry):
 
 
 class NoMerge(SimMember):
-    """The owner takes what is higher and leaves what is lower."""
+    """The owner takes a higher version and ignores a lower one, without a merge."""
 
     registry_class = HigherWinsRegistry
 

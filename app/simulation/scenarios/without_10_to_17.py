@@ -42,7 +42,7 @@ class CredulousReceiver(DistroReceiver):
 
 
 class VersionsUnchecked(SimMember):
-    """R10 off: whatever version comes counts."""
+    """R10 off: every version that comes counts."""
 
     receiver_class = CredulousReceiver
 
@@ -105,7 +105,7 @@ class SelfConfidentMembers(MemberList):
 
 
 class JudgesAlone(SimMember):
-    """A member that hears nothing of the others judges what these heard of."""
+    """A member that hears nothing of the others expires instances that the others heard of."""
 
     members_class = SelfConfidentMembers
 
@@ -128,7 +128,7 @@ class LateCallsCount(SimMember):
 
 
 class WaitingCallsCount(SimMember):
-    """What waited while the process stood still is executed."""
+    """Calls that waited while the process stood still are executed."""
 
     notices_pauses = False
 

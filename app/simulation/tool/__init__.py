@@ -1,1 +1,1 @@
-"""``rollcall simulate``: what is asked for, the runs, and the verdict."""
+"""``rollcall simulate``: the request, the runs, and the verdict."""

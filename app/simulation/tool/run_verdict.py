@@ -1,4 +1,4 @@
-"""RunVerdict: how one run ended, and how that is told."""
+"""RunVerdict: the end of one run, and its description."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,23 +12,23 @@ from app.simulation.world.invariants import Broken
 from app.simulation.world.world import World
 
 TEXT_MAX = 1_000
-"""So many characters of what differs are told: a member may hold much."""
+"""The most characters of a difference that are shown: a member may hold much."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunVerdict:
-    """How the run of one seed ended."""
+    """The end of the run of one seed."""
 
     seed: int
     world: World | None
-    """As far as it came; None if it did not begin."""
+    """The world at the end of the run; None if it did not begin."""
     broken: Broken | None = None
     interrupted: bool = False
-    """Somebody stopped it: what had been looked at until then held."""
+    """True if somebody stopped the run: the invariants held until then."""
 
     @property
     def word(self) -> str:
-        """The verdict in a word."""
+        """The verdict in one word."""
         return "BROKEN" if self.broken is not None else "INTERRUPTED" if self.interrupted else "HELD"
 
     def lines(self, recorder: Recorder, command: str) -> Iterator[str]:
@@ -54,7 +54,7 @@ class RunVerdict:
             yield f"    {invariant.title}: looked at {times} times"
 
     def json(self, command: str) -> str:
-        """The verdict as a line of JSON."""
+        """Return the verdict as a line of JSON."""
         world, broken = self.world, self.broken
         checked = world.checker.checked.items() if world is not None else ()
         fields: dict[str, object] = {

@@ -1,4 +1,4 @@
-"""SimRequest: what the options of ``rollcall simulate`` ask for, checked."""
+"""SimRequest: the options of ``rollcall simulate``, checked."""
 
 import argparse
 import re
@@ -19,7 +19,7 @@ from app.simulation.world import faults
 from app.simulation.world.world import World
 
 COURSE = "course"
-"""The scenario that is put together from options; the others set all by themselves."""
+"""The scenario that is built from options; the others set everything themselves."""
 LARGE = "large"
 RULES = {case.name: case for case in CASES}
 MEANINGS = {
@@ -52,7 +52,7 @@ class OptionError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SimRequest:
-    """What is to be run, and what of it is to be printed."""
+    """The runs to make, and the events of them to print."""
 
     seed: int
     runs: int
@@ -68,7 +68,7 @@ class SimRequest:
     quiet: bool
 
     def command(self, seed: int) -> str:
-        """The command that shows one seed again."""
+        """Return the command that shows one seed again."""
         words = ["rollcall", "simulate", "--seed", str(seed)]
         words += ["--scenario", self.scenario] if self.scenario != (self.without or COURSE) else []
         words += ["--without", self.without] if self.without else []
@@ -143,7 +143,7 @@ def _check_bounds(name: str, value: int | None, allowed: tuple[int, int]) -> Non
 
 
 def _check_pair(scenario: str, without: str) -> None:
-    """A world of connections needs members that hold some; one of a rule may need another rule to be off, too."""
+    """Check that a scenario fits a switched-off rule: connections need members that hold some, a rule its own world."""
     member_class = RULES[without].without_rule
     if scenario == "clients" and not issubclass(member_class, ConnectedMember):
         raise OptionError(

@@ -1,4 +1,4 @@
-"""Runs what a request asks for and prints it; see ``app.command.simulate_command`` for the options."""
+"""The runs of a request, and their output; see ``app.command.simulate_command`` for the options."""
 
 import logging
 import sys
@@ -66,7 +66,7 @@ def _run(request: SimRequest, seed: int, recorder: Recorder) -> RunVerdict:
 
 
 def catalogue() -> str:
-    """What the options may name: scenarios, rules, faults; and what is checked."""
+    """Return the names that options may have, of scenarios, rules and faults, and the invariants that are checked."""
     lines = ["scenarios (--scenario):"]
     lines += [f"    {name:20} {meaning}" for name, meaning in MEANINGS.items()]
     lines.append(
@@ -83,12 +83,12 @@ def catalogue() -> str:
 
 
 def _nothing(_entry: Entry) -> None:
-    """For those who want the verdict alone."""
+    """Ignore an entry, for users who want only the verdict."""
 
 
 @contextmanager
 def _without_logs() -> Iterator[None]:
-    """Keep what members log from the transcript, which tells the same and more."""
+    """Keep members' log lines out of the transcript, which says the same and more."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

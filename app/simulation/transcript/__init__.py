@@ -1,1 +1,1 @@
-"""What a world does, event by event: entries, who collects them, and how they are written."""
+"""The transcript of a world, event by event: entries, their collection, and their output."""

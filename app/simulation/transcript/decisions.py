@@ -1,4 +1,4 @@
-"""Decisions: what the engine of one member tells of its decisions becomes entries of the transcript."""
+"""Decisions: entries of the transcript for the decisions of one member's engine."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from app.simulation.world.world import World
 
 NAMED_MAX = 6
-"""So many keys a line names."""
+"""The most keys that a line names."""
 
 
 class Decisions(DistroObserver):
-    """Writes down each decision with its rule, as the code that decided tells it."""
+    """Writes down each decision with its rule, as the deciding code reports it."""
 
     def __init__(self, world: World, address: str) -> None:
         self._world = world
@@ -70,7 +70,7 @@ class Decisions(DistroObserver):
 
 
 def named(keys: Collection[str]) -> str:
-    """The first keys, and how many more there are."""
+    """Return the first keys, and how many more there are."""
     names = [name for name, _ in zip(keys, range(NAMED_MAX), strict=False)]
     more = f" and {len(keys) - NAMED_MAX} more" if len(keys) > NAMED_MAX else ""
     return ", ".join(names) + more

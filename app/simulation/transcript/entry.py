@@ -5,16 +5,16 @@ from dataclasses import dataclass
 
 
 class What(enum.Enum):
-    """Of what kind an event is; the value stands in the transcript."""
+    """The kind of an event; the transcript shows the value."""
 
     WRITE = "write"
     """A client calls a member, or a member executes such a call."""
     ANSWER = "answer"
-    """What a client was told."""
+    """A client gets an answer."""
     SEND = "send"
     """A member sends datums to a peer."""
     DECIDE = "decide"
-    """What a member makes of a datum that it got, and by which rule."""
+    """A member decides on a datum that it got, by a rule."""
     VERIFY = "verify"
     """A member compares its keys with a peer's."""
     FETCH = "fetch"
@@ -24,11 +24,11 @@ class What(enum.Enum):
     CLAIM = "claim"
     """A member becomes the writer of keys."""
     FORGET = "forget"
-    """A member drops a key of which nothing is left."""
+    """A member drops an empty key."""
     HEALTH = "health"
     """A check of beats or of an instance changes something."""
     LIST = "list"
-    """What a member shows to its readers changes."""
+    """The list that a member shows to its readers changes."""
     LOST = "lost"
     """A message that does not arrive, or arrives late or twice; a call without an answer."""
     FAULT = "fault"
@@ -39,10 +39,10 @@ class What(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One event. Addresses, keys and versions are whole: they are made short where the entry is written."""
+    """One event. Addresses, keys and versions are whole: the writer of an entry shortens them."""
 
     at_ms: int
-    """Virtual time since the world began."""
+    """The virtual time since the world began."""
     what: What
     who: str
     """The address of the member, or the name of the client, that does it."""
@@ -50,14 +50,14 @@ class Entry:
     peer: str = ""
     """The other end."""
     incoming: bool = False
-    """It comes from the peer; else it goes there."""
+    """True if it comes from the peer; false if it goes there."""
     keys: tuple[str, ...] = ()
     """The datums that it is about, ``KEYS_MAX`` at most."""
     rule: str = ""
-    """Which rule decides, as docs/replication.md numbers them."""
+    """The rule that decides, as docs/replication.md numbers it."""
     minor: bool = False
-    """There are many of the kind: beats, and rounds in which nothing differs."""
+    """True for frequent events: beats, and rounds in which nothing differs."""
 
 
 KEYS_MAX = 50
-"""Of an event that is about more, these are kept."""
+"""The most keys that an event keeps."""

@@ -1,4 +1,4 @@
-"""How an entry is written: a line for people, or one of JSON; and which entries are."""
+"""The output of entries: as lines for people or of JSON, and the selection of the entries to write."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ WHAT_WIDTH = 6
 
 
 def line_of(entry: Entry) -> str:
-    """``00:12.340 decide B<-A  iplist web 3.7.A over 3.6.A: applied (R3: it is later, by the same writer)``."""
+    """Return ``00:12.340 decide B<-A  iplist web 3.7.A over 3.6.A: applied (R3: it is later, by the same writer)``."""
     arrow = ("<-" if entry.incoming else "->") + letter_of(entry.peer) if entry.peer else ""
     ends = f"{letter_of(entry.who)}{arrow}"
     text = short(entry.text)
@@ -23,13 +23,13 @@ def line_of(entry: Entry) -> str:
 
 
 def clock_of(at_ms: int) -> str:
-    """Minutes, seconds and ms, as ``00:12.340``."""
+    """Return minutes, seconds and ms, as ``00:12.340``."""
     seconds, ms = divmod(at_ms, 1_000)
     return f"{seconds // 60:02}:{seconds % 60:02}.{ms:03}"
 
 
 def json_of(entry: Entry) -> str:
-    """The fields of an entry as one line of JSON, with whole names."""
+    """Return the fields of an entry as one line of JSON, with whole names."""
     fields: dict[str, object] = {"at_ms": entry.at_ms, "what": entry.what.value, "who": entry.who}
     if entry.peer:
         fields |= {"peer": entry.peer, "incoming": entry.incoming}
@@ -41,18 +41,18 @@ def json_of(entry: Entry) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which entries are written; the defaults select all but minor ones."""
+    """The entries to write; the defaults select all but minor ones."""
 
     from_ms: int = 0
     to_ms: int | None = None
     key: str = ""
-    """A part of a key, as it is or as it is written short."""
+    """A part of a key, in its whole or its short form."""
     member: str = ""
     """The address of a member or the name of a client, at either end."""
     minor: bool = False
 
     def takes(self, entry: Entry) -> bool:
-        """Whether the entry is selected. What happens to the world as a whole is, whatever the key and the member."""
+        """Return whether the entry is selected; an event of the whole world is, whatever the key and the member."""
         if entry.at_ms < self.from_ms or (self.to_ms is not None and entry.at_ms > self.to_ms):
             return False
         if entry.minor and not self.minor:

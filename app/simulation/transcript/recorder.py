@@ -1,4 +1,4 @@
-"""Recorder: collects what a world does. A world that is made while one is set writes to it."""
+"""Recorder: collects the events of a world. A world that is made while a recorder is set writes to it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from app.simulation.world.world import World
 
 LAST_MAX = 12
-"""Of each key, so many of the last events are kept."""
+"""The number of last events that are kept for each key."""
 KEYS_KEPT_MAX = 20_000
-"""Of so many keys; beyond them the one whose first event is oldest is dropped."""
+"""The number of keys with kept events; beyond it the key whose first event is oldest is dropped."""
 Sink = Callable[[Entry], None]
 
 
 class Recorder:
-    """Hands each event on, and keeps the last ones of each key, but for minor ones."""
+    """Hands each event on, and keeps the last events of each key, without minor ones."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
@@ -39,7 +39,7 @@ class Recorder:
         self._sink(entry)
 
     def last_of(self, key: str) -> list[Entry]:
-        """The last events that touched a key, the latest last."""
+        """Return the last events that touched a key, the latest last."""
         return list(self._last.get(key, ()))
 
 
@@ -57,5 +57,5 @@ def recording(recorder: Recorder) -> Iterator[None]:
 
 
 def present_recorder() -> Recorder | None:
-    """The recorder that a world made now writes to."""
+    """Return the recorder to which a world that is made now writes."""
     return _RECORDER.get()

@@ -1,4 +1,4 @@
-"""Names as a transcript has them: members are letters, keys and versions lose what is the same in all of them."""
+"""Names in a transcript: members are letters, keys and versions lose the parts that all of them share."""
 
 import re
 
@@ -16,18 +16,18 @@ CLUSTER = re.compile(r":unknown:DEFAULT\b")
 
 
 def letter_of(address: str) -> str:
-    """The letter of a member, for any other name that name."""
+    """Return the letter of a member; any other name stays."""
     found = MEMBER.fullmatch(address)
     return _letter(found) if found else address
 
 
 def address_of(letter: str) -> str:
-    """The address of a letter, for any other name that name."""
+    """Return the address of a letter; any other name stays."""
     return f"10.0.0.{ord(letter) - ord('A') + 1}:8848" if len(letter) == 1 and letter.isupper() else letter
 
 
 def short(text: str) -> str:
-    """The text with its members, keys and versions made short.
+    """Return the text with its members, keys and versions made short.
 
     ``3.7.A`` is epoch 3, counter 7, written by A in its first run; ``3.7.A2`` by A in its second.
     """

@@ -1,1 +1,1 @@
-"""The world around the members: time, chance, network, clients, faults, and what must hold."""
+"""The world around the members: time, chance, network, clients, faults, and invariants."""

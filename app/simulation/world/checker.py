@@ -40,35 +40,36 @@ if TYPE_CHECKING:
 SAMPLE_MS = 250
 RECOVERY_MS = 8_000
 ENDING_MS = 5_000
-"""What ends within so long may have ended elsewhere."""
+"""The time before its end in which something may already have ended elsewhere."""
 BATCH_MS = 200
 MISSING_MS_MAX = 2 * BEAT_INTERVAL_MS + BATCH_MS + CALL_MS_MAX
-"""A first beat may be answered from a copy: the owner, which lacks the instance, says so in its answer to the batch."""
+"""The longest absence of an instance. A copy may answer the first beat: the owner, which lacks the instance, says so
+only in its answer to the batch."""
 
 
 @dataclass(slots=True)
 class _Seen:
-    """What one run of one member had stored of a key when it was last looked at."""
+    """The state of a key in one run of one member when it was last checked."""
 
     version: Version = NO_VERSION
     instances: frozenset[str] = frozenset()
     gone: dict[str, int] = field(default_factory=dict)
-    """Instances that it dropped, and until when the removal that was the reason knew of their life."""
+    """The dropped instances, each with the latest sign of life that the removal behind the drop knew of."""
 
 
 class InvariantChecker:
-    """Looks at every member after each of its events. The first breach raises ``Broken`` out of the world."""
+    """Checks every member after each of its events. The first breach raises ``Broken`` out of the world."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self.strict = False
-        """No instance whose client beats may be dropped, or be missing from a serving member."""
+        """True if no instance whose client beats may be dropped, or be missing from a serving member."""
         self.looking = True
-        """False in a test that wants to see the outcome only."""
+        """False in a test that checks only the outcome."""
         self.removals_are_marked = True
         """False in a test that takes the removals away: then a drop without one counts as one of this time."""
         self.tick_ms_max: int | None = None
-        """Above it a tick is a breach; None: ticks may take long."""
+        """The longest tick that is no breach; None if ticks may take long."""
         self.longest_missing_ms = 0
         self._clients: dict[tuple[str, str], SimClient] = {}
         self._seen: dict[tuple[str, int, str], _Seen] = {}
@@ -81,12 +82,12 @@ class InvariantChecker:
         self._revisions: dict[str, Counter[int]] = {}
         self._uncertain: set[str] = set()
         self.in_order = False
-        """No client's call may be executed once a later one of it was acknowledged, for whatever reason."""
+        """True if no call of a client may be executed, for whatever reason, once a later one was acknowledged."""
         self._last_acknowledged: dict[tuple[str, str], int] = {}
         self._refused_ms: dict[int, int] = {}
         self._words: dict[str, list[tuple[int, Record]]] = {}
         self.checked: Counter[Invariant] = Counter()
-        """How often each was looked at."""
+        """The number of checks of each invariant."""
 
     def broken(
         self,
@@ -104,9 +105,9 @@ class InvariantChecker:
         self._clients[client.datum_key, client.instance_key] = client
 
     def executed(self, member: SimMember, write: Write, before: int | None) -> None:
-        """A member executed a client's call and answers that it did; it had the revision ``before``, if any.
+        """Note that a member executed a client's call and says so; it had the revision ``before``, if any.
 
-        A beat counts also where it was answered from a copy.
+        A beat counts also if it was answered from a copy.
         """
         if not write.ephemeral:
             return  # its turn at the disk may be longer than its caller waits
@@ -126,7 +127,7 @@ class InvariantChecker:
             self._world.trace(member.address, done, What.WRITE, keys=(key,))
 
     def begins(self, member: SimMember, write: Write) -> None:
-        """A member executes a call, and nothing comes before its end any more."""
+        """Note that a member begins to execute a call, which nothing can delay any more."""
         self.checked[Invariant.CALLS] += 1
         if (told_ms := self._refused_ms.get(write.sequence)) is not None:
             raise self.broken(
@@ -139,27 +140,27 @@ class InvariantChecker:
             raise self.broken(text, Invariant.CALLS, write.key)
 
     def answered(self, write: Write) -> None:
-        """A client was told that its call is executed."""
+        """Note that a client was told that its call is executed."""
         if write.kind is not WriteKind.BEAT:
             self._last_acknowledged[write.datum_key, write.instance_key] = write.sequence
 
     def refused(self, write: Write) -> None:
-        """A member tells a client that its call is not executed, or given up (R13)."""
+        """Note that a member tells a client that its call is not executed, or given up (R13)."""
         self._refused_ms.setdefault(write.sequence, self._world.now_ms)
 
     def word(self, record: Record) -> None:
-        """A member wrote to its disk what a client says of a durable record."""
+        """Note that a member wrote a client's change of a durable record to its disk."""
         self._words.setdefault(record.key, []).append((self._world.now_ms, record))
 
     def acknowledged(self, write: Write, key: str) -> None:
-        """A client was told that its word of a durable record is kept."""
+        """Note that a client was told that its change of a durable record is kept."""
         if write.kind is WriteKind.REGISTER and all(
             revision_of(one) != str(write.revision) for _, one in self._words.get(key, ())
         ):
             raise self.broken(f"{write} is acknowledged, and no member has written it", Invariant.WORDS, key)
 
     def ticked(self, member: SimMember, taken_ms: float) -> None:
-        """The engine's thread of a member did one tick; without ``costs`` it took no time."""
+        """Note that the engine's thread of a member did one tick; without ``costs`` it took no time."""
         if member.meter is None:
             return
         self.checked[Invariant.TICKS] += 1
@@ -236,12 +237,12 @@ class InvariantChecker:
                     self._last_removal_ms[key, name] = self._world.now_ms
 
     def _follow_instances(self, member: SimMember, key: str, service: Service | None, seen: _Seen) -> None:
-        """What is gone stays gone.
+        """Check that removed instances stay gone.
 
         Once a serving member dropped an instance because of a removal that was executed somewhere, it shows it again in
         the same run only if a registration or a beat of that client was executed anywhere that the removal could not
         know of: after a deregistration, or after the last sign of life that the expiring member had received. So a
-        deregistration that was acknowledged in a minority holds against all beats of before it, wherever they went.
+        deregistration that was acknowledged in a minority holds against all earlier beats, wherever they went.
         Members that are apart compare such moments by ages, which may be off by the time on the way: a removal may
         lose against a beat of up to ``AGE_MARGIN_MS`` before it; the instance is then gone when its beats run out.
         """
@@ -338,7 +339,7 @@ class InvariantChecker:
                 raise self.broken(text, Invariant.VIEWS)
 
     def check_digests(self) -> None:
-        """Each member's digests are those that a look at all its keys gives."""
+        """Check that each member's digests equal those computed from all its keys."""
         for member in self._world.running():
             for name, component in member.components.items():
                 component.digest.refresh()
@@ -367,7 +368,7 @@ class InvariantChecker:
                 self._check_listed(one, other)
 
     def _check_removals(self, one: SimMember, other: SimMember) -> None:
-        """What one member has as removed, and will for a while, the other has, too."""
+        """Check that the removals that one member will remember for a while are known to the other, too."""
         for service in one.registry.table.services():
             there = other.registry.table.find(service.key)
             for name, tombstone in service.tombstones.items():
@@ -383,7 +384,7 @@ class InvariantChecker:
                 self._world.marks["removals compared"] += 1
 
     def _check_listed(self, one: SimMember, other: SimMember) -> None:
-        """What one member lists as a service, and is not about to forget, the other lists, too."""
+        """Check that each service that one member lists, and is not about to forget, is listed by the other, too."""
         namespace = "public"
         for full_name in one.registry.table.names(namespace):
             service = one.registry.table.get(namespace, full_name)
@@ -429,7 +430,7 @@ class InvariantChecker:
                     raise self.broken(text, Invariant.HEALTHY, client.datum_key)
 
     def check_mixed(self) -> None:
-        """In a cluster with real Nacos: all members list the instances that beat, and no others."""
+        """Check in a cluster with real Nacos that all members list the instances that beat, and no others."""
         for client in self._world.clients:
             members: list[SimMember | SimNacos] = [*self._world.running(), *self._world.nacos.values()]
             for member in members:
@@ -438,7 +439,7 @@ class InvariantChecker:
                     raise self.broken(text, Invariant.AGREEMENT, client.datum_key)
 
     def check_revisions(self) -> None:
-        """What a client described last, and was told to be so, is what is shown of it."""
+        """Check that each instance is shown as its client last described it with an acknowledgement."""
         for client in self._world.clients:
             allowed = self._revisions.get(client.address, Counter())
             for member in self._world.running():
@@ -455,9 +456,9 @@ class InvariantChecker:
                     )
 
     def check_records(self) -> None:
-        """R14: of each durable record all members have the last word of a client, on their disks, too.
+        """Check R14: all members have the last change of each durable record by a client, on their disks, too.
 
-        The last one by time; of several that are so close that members cannot tell, the one of the highest version. A
+        The last one by time; of several so close that members cannot order them, the one with the highest version. A
         record that is read from a disk is dated by the wall clock, which may have jumped: then either may hold. A
         removal may be forgotten.
         """
@@ -482,7 +483,7 @@ class InvariantChecker:
 
 
 def revision_of(record: Record | None) -> str | None:
-    """Which word of an operator a record of an instance has."""
+    """Return the operator's revision that a record of an instance has."""
     return None if record is None or record.value is None else record.value.get("metadata", {}).get("revision")
 
 
@@ -491,7 +492,7 @@ def is_removed(record: Record | None) -> bool:
 
 
 def _held(member: SimMember, key: str) -> str:
-    """What a member holds of a key: its version, its instances, and what it knows to be removed."""
+    """Return a member's state of a key in words: its version, its instances, and its known removals."""
     service = member.registry.table.find(key)
     if service is None:
         return "nothing"

@@ -1,4 +1,4 @@
-"""What a digest tells, and the digest that a look at all keys of a store gives."""
+"""The contents of a digest, and the digest computed from all keys of a store."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -8,7 +8,7 @@ from distro.model.types import Version
 
 
 class Frozen:
-    """A store as it is, with each of its keys changed once."""
+    """The present state of a store, with each of its keys changed once."""
 
     def __init__(self, store: DigestedStore, keys: Iterable[str]) -> None:
         self._store = store
@@ -31,7 +31,7 @@ def digest_from_scratch(store: DigestedStore, keys: Iterable[str]) -> KeyDigest:
 
 
 def told_by(digest: KeyDigest) -> tuple[Any, ...]:
-    """All that a digest tells."""
+    """Return the contents of a digest."""
     buckets = [digest.bucket(number) for number in range(BUCKETS)]
     keys = digest.keys_in(range(LEAVES))
     return digest.root(), digest.buckets(), buckets, len(digest), sorted(digest.empty_keys()), keys

@@ -1,4 +1,4 @@
-"""What goes wrong in a world: a plan drawn from its chance, carried out in virtual time."""
+"""The faults of a world: a plan drawn from its chance, carried out in virtual time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from app.simulation.world.world import World
 
 Fault = Callable[["World", int], None]
-"""Starts now and ends by itself after about so many ms."""
+"""Starts a fault now, which ends by itself after about so many ms."""
 
 
 def crash(world: World, length_ms: int) -> None:
@@ -202,7 +202,7 @@ def _cut(world: World, cuts: list[tuple[str, str]], length_ms: int) -> None:
 
 
 def meaning_of(fault: Fault) -> str:
-    """What a kind of fault does, in a sentence."""
+    """Return a sentence on the effect of a kind of fault."""
     return (fault.__doc__ or "").partition("\n")[0]
 
 

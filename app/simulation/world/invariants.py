@@ -1,11 +1,11 @@
-"""What must hold of every world, and ``Broken``, which names what does not."""
+"""The invariants of every world, and ``Broken``, which names one that does not hold."""
 
 import enum
 from collections.abc import Mapping
 
 
 class Invariant(enum.Enum):
-    """One thing that must hold; the value is a name and a sentence."""
+    """A condition that must hold; the value is a name and a sentence."""
 
     AGREEMENT = (
         "agreement",
@@ -49,7 +49,7 @@ class Broken(AssertionError):
         key: str = "",
         states: Mapping[str, str] | None = None,
     ) -> None:
-        """``key``: the datum or record; ``states``: what each of the members that differ holds of it."""
+        """``key``: the datum or record; ``states``: its state at each of the members that differ."""
         super().__init__(text)
         self.text = text
         self.invariant, self.key, self.states = invariant, key, states or {}

@@ -9,20 +9,20 @@ from app.simulation.transcript.entry import What
 from distro.model.types import Outcome
 
 Reply = Callable[[Outcome, Any], None]
-"""Gives the answer of a call; it travels back like the request came."""
+"""Gives the answer of a call, which travels back as the request came."""
 About = tuple[str, tuple[str, ...]]
-"""What a call says, in words, and the keys that it is about."""
+"""The content of a call in words, and the keys that it is about."""
 NOTHING_SAID: About = ("", ())
 CONNECT_MS_MAX = 1_000
-"""So long a member waits for a new connection. Source: ``CONNECT_S`` of its links, ``CONNECT_TIMEOUT_S`` of peers."""
+"""The time that a member waits for a connection. Source: ``CONNECT_S`` of its links, ``CONNECT_TIMEOUT_S`` of peers."""
 
 
 class Process(Protocol):
-    """What stands at an end of a call."""
+    """A process at an end of a call."""
 
     address: str
     run: int
-    """Rises with every start; what was meant for an earlier run reaches nobody."""
+    """The number of the run, which rises with every start; a message for an earlier run reaches nobody."""
 
     @property
     def listening(self) -> bool: ...
@@ -33,7 +33,7 @@ class Process(Protocol):
 
 
 class Scheduler(Protocol):
-    """What the network needs of the world."""
+    """The methods of the world that the network needs."""
 
     marks: Counter[str]
 
@@ -48,7 +48,7 @@ class Scheduler(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Weather:
-    """What happens to messages. Shares are 0 to 1, of requests and of answers alike."""
+    """The treatment of messages. Shares are 0 to 1, of requests and of answers alike."""
 
     delay_ms_max: int = 3
     slow: float = 0.0
@@ -87,12 +87,12 @@ class Network:
             self._combine()
 
     def _combine(self) -> None:
-        """Of overlapping faults the worse holds, figure by figure."""
+        """Apply the worse of overlapping faults, figure by figure."""
         names = Weather.__slots__
         self.weather = Weather(**{name: max(getattr(one, name) for one in self._weathers) for name in names})
 
     def calm(self, **figures: Any) -> None:
-        """Set the figures that hold without faults."""
+        """Set the figures that apply without faults."""
         self._weathers[0] = replace(self._weathers[0], **figures)
         self._combine()
 
@@ -111,7 +111,7 @@ class Network:
         _count_down(self._refusals if refused else self._blocks, source, target)
 
     def heal(self) -> None:
-        """End all faults; what is under way late stays so."""
+        """End all faults; messages that are already late stay late."""
         del self._weathers[1:]
         for faults in (self._cuts, self._blocks, self._refusals):
             faults.clear()
@@ -121,7 +121,7 @@ class Network:
         return (source, target) in self._cuts
 
     def is_silent(self, source: str, target: str) -> bool:
-        """Whether a new connection cannot be made."""
+        """Return whether a new connection cannot be made."""
         return self.is_cut(source, target) or self.is_cut(target, source) or (source, target) in self._blocks
 
     # --- calls -----------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ class Network:
     ) -> None:
         """Call ``serve(target process, reply)`` over there, and ``on_done`` here once, at the latest at the time-out.
 
-        A time-out ends FAILED with None; that the request had its effect, or will yet have it, is possible.
+        A time-out ends FAILED with None; the request may have had its effect, or may still have it.
         ``of_member``: a kernel may keep it; ``repeats``: it may arrive twice; ``about``: for a transcript.
         """
         run, ended = source.run, False
@@ -196,7 +196,7 @@ class Network:
             self._arrive_late(source, target, serve, self._world.between(1, weather.kept_ms_max))
 
     def _arrive_late(self, source: str, target: str, serve: Callable[[Any, Reply], None], late_ms: int) -> None:
-        """Its answer reaches nobody."""
+        """Deliver a request late; its answer reaches nobody."""
         self._world.after(late_ms, lambda: self._arrive(source, target, serve, lambda *_: None, of_member=True))
 
     def _arrive(

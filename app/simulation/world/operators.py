@@ -1,4 +1,4 @@
-"""Operators in virtual time: each sets and removes one persistent instance; and checks of such instances' health."""
+"""Operators in virtual time, who set and remove one persistent instance each, and checks of such instances' health."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 RETRY_MS = (50, 800)
 GIVE_UP_TRIES = 6
-"""So often an operator repeats a call that is refused."""
+"""The number of times that an operator repeats a refused call."""
 
 
 class SimOperator(SimCaller):
-    """Says one word after the other about one persistent instance, of which others may speak, too."""
+    """Makes one change after the other to one persistent instance, which others may change, too."""
 
     def __init__(self, world: World, number: int, service: str, ip: str) -> None:
         super().__init__(world, f"operator-{number}")
@@ -69,7 +69,7 @@ class SimOperator(SimCaller):
 
 
 def live_durably(world: World, instances: int, span_ms: int) -> None:
-    """Let two operators speak of each persistent instance, and checks flip the health of some."""
+    """Let two operators change each persistent instance, and checks flip the health of some."""
     for number in range(instances):
         service = f"DEFAULT_GROUP@@durable{number % 3}"
         for _ in range(2):
@@ -82,7 +82,7 @@ def live_durably(world: World, instances: int, span_ms: int) -> None:
 
 
 def flip_by_check(world: World, *, parted: SimMember | None = None) -> None:
-    """One member's check, not one of ``parted``, finds another health of an instance that it is responsible for."""
+    """Let a check of one member, other than ``parted``, flip the health of an instance that it is responsible for."""
     member = world.any_member()
     if member is parted:
         return

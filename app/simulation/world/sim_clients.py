@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from app.simulation.world.world import World
 
 CALL_MS_MAX = 3_000
-"""How long a client waits for one member. Source: nacos-sdk-python, its default time-out."""
+"""The time that a client waits for one member. Source: nacos-sdk-python, its default time-out."""
 RETRY_MS = (50, 500)
 
 
 class Wish(enum.Enum):
-    """What a client wants to be."""
+    """The state that a client wants."""
 
     ABSENT = "absent"
     PRESENT = "present"
     SILENT = "silent"
-    """It died: no call is made any more, and nobody was told."""
+    """The client died: it makes no more calls, and told nobody."""
 
 
 class SimCaller:
@@ -48,7 +48,7 @@ class SimCaller:
         work()
 
     def ask(self, write: Write, on_answer: Callable[[Write, Answered], None]) -> None:
-        """Make the call; ``on_answer`` gets UNAVAILABLE when there is no answer, too."""
+        """Make the call; ``on_answer`` gets UNAVAILABLE also if there is no answer."""
         members = self.members or self.world.addresses
         others = [one for one in members if one != self._avoid] or members
         target = self.world.choice(others)
@@ -99,9 +99,9 @@ class SimClient(SimCaller):
         self.wish = Wish.ABSENT
         self.revision = 0
         self.registered = False
-        """A member said so, for the attributes that hold now."""
+        """True once a member acknowledged the present attributes."""
         self.acknowledged_ms: int | None = None
-        """Since when a member's answer says that the instance is there; None after a deregistration began."""
+        """The time since which a member's answer says that the instance exists; None once a deregistration began."""
         self._leaving = False
         self._busy = False
         self._next_beat_ms = 0
@@ -109,12 +109,12 @@ class SimClient(SimCaller):
 
     @property
     def is_due(self) -> bool:
-        """Whether a list without this instance is wrong: it was told that it is there, and beats."""
+        """True if a list without this instance is wrong: its client has an acknowledgement, and beats."""
         return self.wish is Wish.PRESENT and self.acknowledged_ms is not None
 
     @property
     def is_gone(self) -> bool:
-        """Whether it was told that it is deregistered."""
+        """True if the client was told that it is deregistered."""
         return self.wish is Wish.ABSENT and not self._leaving
 
     # --- what happens to it ----------------------------------------------------------------------
@@ -132,7 +132,7 @@ class SimClient(SimCaller):
         self._step()
 
     def disappear(self) -> None:
-        """Deregister, as often as it takes to be told that it is done."""
+        """Deregister, repeatedly until a member acknowledges it."""
         if self.wish is Wish.PRESENT:
             self.wish, self._leaving, self.acknowledged_ms = Wish.ABSENT, True, None
             self._step()

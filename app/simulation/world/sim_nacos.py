@@ -52,7 +52,7 @@ class _Peer:
 
 @dataclass
 class SimNacos:
-    """It is started once, after our members, and runs to the end of the world."""
+    """A real Nacos that starts once, after our members, and runs to the end of the world."""
 
     world: World
     address: str
@@ -111,7 +111,7 @@ class SimNacos:
         return sorted([self.address, *(one for one, peer in self._peers.items() if peer.state != DOWN)])
 
     def _report(self) -> None:
-        """To one member at a time, in turn."""
+        """Report to one member at a time, in turn."""
         peers = sorted(self._peers)
         self._turn += 1
         peer = peers[self._turn % len(peers)]
@@ -220,7 +220,7 @@ class SimNacos:
         return encode_frame(datums, self._codec, self.world.now_ms, versioned=False)
 
     def _take(self, body: bytes) -> None:
-        """Whatever comes replaces what is there."""
+        """Replace the stored lists by those that come, without a comparison."""
         datums, failed = decode_frame(body, self._codec, self.world.now_ms)
         assert not failed, failed
         for datum in datums:
@@ -251,7 +251,7 @@ class SimNacos:
             self._call(peer, "PUT", CHECKSUM, body, SYNC_TIMEOUT_MS, lambda *_: None, query)
 
     def _compare(self, source: str, checksums: dict[str, str]) -> None:
-        """One key that it thinks its own ends the whole round; a key that its owner does not name is dropped."""
+        """Compare checksums: a key that it takes for its own ends the whole round; keys that the owner lacks go."""
         if source in self._comparing:
             return
         if any(self._owner(_name(key)) == self.address for key in checksums):

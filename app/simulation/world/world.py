@@ -21,7 +21,7 @@ from distro.model.config import DistroConfig
 
 T = TypeVar("T")
 WALL_SKEW_MS = 300_000
-"""Clocks on the wall differ by up to five minutes either way."""
+"""The difference of wall clocks: up to five minutes either way."""
 
 
 class World:
@@ -36,19 +36,19 @@ class World:
         member_class: type[SimMember] = SimMember,
         nacos: int = 0,
     ) -> None:
-        """``nacos``: so many of the members are real Nacos 1.4, the last ones."""
+        """``nacos``: how many of the members, the last ones, are real Nacos 1.4."""
         self.seed = seed
         self.now_ms = 0
         self.events = 0
         self.recorder = present_recorder()
-        """Who writes down what happens; None while nobody does."""
+        """The recorder of events; None for none."""
         self.tracing = self.recorder is not None
         if self.recorder is not None:
             self.recorder.world = self
         self.warm = False
-        """Members copy their instance lists to disk, and begin with the copy."""
+        """True if members copy their instance lists to disk, and start with the copy."""
         self.marks: Counter[str] = Counter()
-        """What happened, and how often: each kind of fault, and each of the rules' answers to one."""
+        """Counts of events: of each kind of fault, and of each rule's answer to one."""
         self._writes: dict[str, Write] = {}
         self.config = config or DistroConfig()
         self._random = Random(seed)
@@ -70,12 +70,12 @@ class World:
         self.clients: list[SimClient] = []
         self.operators: list[SimOperator] = []
         self.words = 0
-        """Words of operators so far."""
+        """The number of operators' changes so far."""
 
     # --- chance and time -------------------------------------------------------------------------
 
     def between(self, low: int, high: int) -> int:
-        """An integer by chance, both ends included."""
+        """Return an integer by chance, both ends included."""
         return low + int(self._random.random() * (high - low + 1))
 
     def chance(self, share: float) -> bool:
@@ -120,7 +120,7 @@ class World:
         rule: str = "",
         minor: bool = False,
     ) -> None:
-        """Write down an event, if anybody does; see ``Entry``. It decides nothing of the world."""
+        """Write down an event if there is a recorder; see ``Entry``. It has no effect on the world."""
         if self.recorder is not None:
             self.recorder.add(Entry(self.now_ms, what, who, text, peer, incoming, keys, rule, minor))
 
@@ -151,14 +151,14 @@ class World:
     def write(
         self, kind: WriteKind, service: str, ip: str, port: int, revision: int, *, ephemeral: bool = True
     ) -> Write:
-        """One more call of a client."""
+        """Return one more call of a client."""
         sequence = len(self._writes) + 1
         made = Write(kind, service, ip, port, revision, sequence, ephemeral)
         self._writes[str(sequence)] = made
         return made
 
     def write_of(self, call: Call) -> Write | None:
-        """The write that a client's call makes, whoever passed it on; None for calls of members."""
+        """Return the write that a client's call makes, whichever member forwarded it; None for members' calls."""
         if SEQUENCE.encode() not in call.raw_query:
             return None
         return self._writes[call.parameters.get(SEQUENCE) or ""]
@@ -196,7 +196,7 @@ class World:
 
 
 def settle_ms(config: DistroConfig) -> int:
-    """How long after the end of all faults the members' states may differ, from the settings alone.
+    """Return how long after the end of all faults the members' states may differ, from the settings alone.
 
     In this order: a load that hangs since before the heal ends; the members find each other by a report, and one whose
     answer is under way is repeated; the returning side carries no keys for the steady time; claims wait for a view

@@ -147,7 +147,7 @@ class TestBounds:
             timer = Timer(0.2, stop.set)
             timer.start()
             try:
-                with pytest.raises(Unusable, match="was ended"):
+                with pytest.raises(Unusable, match="was stopped"):
                     client.get("/x")
             finally:
                 timer.join()
