@@ -37,21 +37,21 @@ from app.process.local_cluster import LocalCluster, LocalNode
 
 MEMBERS_MAX = 9
 PORT_STEP = 10
-"""Between the ports of members that one command starts; their gRPC ports, 1000 and 1001 above, differ too."""
+"""The step between the ports of members that one command starts; their gRPC ports, 1000 and 1001 above, differ too."""
 
 INTERRUPTED, READER_GONE = 130, 141
 COMPLETION_VARIABLE = "_ARGCOMPLETE"
-"""Set by a shell that asks what may come next."""
+"""The variable that a shell sets to ask for completions."""
 READY_PATH = "/v1/console/health/readiness"
 
 MALLOC = {"MALLOC_ARENA_MAX": "2", "MALLOC_MMAP_THRESHOLD_": "4194304", "MALLOC_TRIM_THRESHOLD_": "16777216"}
-"""Has glibc give memory back: else each thread keeps its own, and no block as large as one freed before is returned."""
+"""Variables that make glibc give memory back: by default each thread keeps its own, and large freed blocks stay."""
 
 _FOLDER = Path(__file__).resolve().parent.parent
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code, of which docs/cli.md lists all; a failure is printed."""
+    """Run the command and return its exit code, as docs/cli.md lists them; a failure is printed."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal may lack a letter of a name
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        # The reader, such as head, has what it wanted; what is left in the buffer goes nowhere, and without complaint.
+        # The reader, such as head, has enough; the rest of the buffer is dropped without complaint.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return READER_GONE
     except KeyboardInterrupt:
@@ -95,7 +95,7 @@ def _run_serve(options: argparse.Namespace) -> int:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The parser of all commands, each of which loads what it needs when it runs."""
+    """Return the parser of all commands, each of which loads its modules when it runs."""
     parser = argparse.ArgumentParser(prog="rollcall", description="A service registry with the Nacos v1 API.")
     parser.add_argument("--version", action="version", version=f"rollcall {version('rollcall')}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")

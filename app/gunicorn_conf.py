@@ -14,8 +14,8 @@ from app.config.settings import REQUESTS_END_S, SettingError, Settings, read_set
 from app.process.open_files import CONNECTIONS_MAX, files_wanted, raise_limit
 from app.process.root_user import ROOT_WARNING, is_root
 
-# Nothing of what is loaded is garbage, and to look through it takes a tenth of a node's start. The worker looks again
-# once it serves.
+# Nothing that is loaded now is garbage, and searching it takes a tenth of a node's start. The worker collects garbage
+# again once it serves.
 gc.disable()
 
 
@@ -30,7 +30,7 @@ def _settings() -> Settings:
 _SETTINGS = _settings()
 raise_limit(files_wanted(has_grpc=_SETTINGS.rpc is not None))
 _HANGUP_IGNORED = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-"""Whether the node was started by nohup; read now, as gunicorn sets its own handler later."""
+"""True if the node was started by nohup; read now, as gunicorn sets its own handler later."""
 
 bind = join_address(_SETTINGS.host, _SETTINGS.port)
 backlog = 2048
@@ -39,7 +39,7 @@ proc_name = f"rollcall {bind}"
 # Explicit, as gunicorn's default is the environment variable WEB_CONCURRENCY.
 workers = 1
 worker_class = "app.http.server.worker.LoopWorker"
-# Of HTTP alone; the node bounds those of all its ports together, by the limit of open files.
+# For HTTP alone; the node bounds the connections of all its ports together, by the limit of open files.
 worker_connections = CONNECTIONS_MAX
 preload_app = False
 max_requests = 0

@@ -1,4 +1,4 @@
-"""What gunicorn loads: the WSGI application, and the node behind it, which starts in the worker."""
+"""The module that gunicorn loads: the WSGI application, and the node behind it, which starts in the worker."""
 
 from app.config.settings import read_settings
 from app.http.factory import create_app

@@ -42,7 +42,7 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
 
 
 def is_secret(name: str) -> bool:
-    """Whether the value of a setting of this name is not to be shown."""
+    """Return whether the value of a setting of this name must not be shown."""
     return bool(_SECRET.search(name))
 
 
@@ -108,7 +108,7 @@ def _lines(shown: list[tuple[str, str, str]]) -> Iterator[str]:
 
 
 def _without_secrets(text: str, rows: list[tuple[str, str, str]]) -> str:
-    """An error's text, which quotes the value that is not allowed, without those that are secret."""
+    """Return an error's text, which quotes the invalid value, without the secret values."""
     for name, value, _ in rows:
         if value and is_secret(name):
             text = text.replace(value, MASKED)

@@ -1,4 +1,4 @@
-"""``rollcall doctor``: whether a node can run here, and fits to the others; what to do about what is found.
+"""``rollcall doctor``: checks that a node can run here and fits the others, with advice for each finding.
 
 Exit codes: 0 all is well, 1 there are warnings, 2 something does not work.
 """
@@ -61,7 +61,7 @@ def _findings(options: argparse.Namespace) -> Iterator[CheckFinding]:
         settings = read_settings(overrides_of(options))
         access = access_of(options, "https" if options.tls else "http", settings.context_path)
     except SettingError:
-        # Its text may quote a value that is secret.
+        # Its text may quote a secret value.
         yield failure("settings", "a node would not start with them", "see what `rollcall config` says")
         return
     for text in settings.warnings:

@@ -1,11 +1,11 @@
-"""What the doctor found: each finding says what it looked at, how that is, and what to do."""
+"""The doctor's findings: each says what was checked, its state, and what to do."""
 
 import enum
 from dataclasses import dataclass
 
 
 class Severity(enum.IntEnum):
-    """How bad a finding is; also the exit code that it leads to."""
+    """The severity of a finding; also the exit code that it leads to."""
 
     OK = 0
     WARNING = 1
@@ -14,7 +14,7 @@ class Severity(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckFinding:
-    """One finding. ``advice``: what to do; empty where all is well."""
+    """One finding. ``advice``: what to do; empty if all is well."""
 
     what: str
     severity: Severity
@@ -23,15 +23,15 @@ class CheckFinding:
 
 
 def ok(what: str, text: str) -> CheckFinding:
-    """All is well."""
+    """Return a finding that all is well."""
     return CheckFinding(what, Severity.OK, text)
 
 
 def warning(what: str, text: str, advice: str) -> CheckFinding:
-    """A node works, but not as well or as safely as it could."""
+    """Return a finding that a node works, but not as well or as safely as it could."""
     return CheckFinding(what, Severity.WARNING, text, advice)
 
 
 def failure(what: str, text: str, advice: str) -> CheckFinding:
-    """Something does not work, or will not."""
+    """Return a finding that something does not work, or will fail later."""
     return CheckFinding(what, Severity.FAILURE, text, advice)

@@ -1,4 +1,4 @@
-"""``rollcall explain``: why one instance is as it is, asked of all members and put side by side.
+"""``rollcall explain``: the reasons for one instance's state, from all members side by side.
 
 Exit codes: 0 all members answered and agree, 1 they differ or one did not answer, 2 it could not be asked.
 """
@@ -26,7 +26,7 @@ from app.config.client_config import SERVER_VARIABLE, TOKEN_VARIABLE, USER_VARIA
 AGREED, DIFFERENT, NOT_ASKED = 0, 1, 2
 WIDTH = 80
 SUBSCRIBERS_SHOWN = 5
-"""Of each way, those that are behind first."""
+"""The most subscribers that are shown for each kind of push, those that are behind first."""
 EXPLAIN = "/v1/ns/explain"
 
 
@@ -65,10 +65,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _asked(options: argparse.Namespace, ip: str, port: str) -> dict[str, Any]:
-    """The answer of the server.
+    """Return the answer of the server.
 
     Raises:
-        AccessError: an option cannot be used, or the server gave none; the text says what to do.
+        AccessError: an option cannot be used, or the server gave no answer; the text says what to do.
     """
     from app.audit.client.http_client import CallError, MemberClient, Patience, Refused
 
@@ -101,7 +101,7 @@ def _asked(options: argparse.Namespace, ip: str, port: str) -> dict[str, Any]:
 
 
 def lines_of(answer: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of an answer, each of ``WIDTH`` characters at most where its words allow that."""
+    """Yield the lines of an answer, each of ``WIDTH`` characters at most if its words allow that."""
     one = answer["instance"]
     yield from _wrapped(
         f"{one['ip']}:{one['port']} ({one['clusterName']}) of {one['serviceName']}, namespace {one['namespaceId']}"

@@ -24,7 +24,7 @@ UNREAD_NAMED_MAX, UNREAD_CHARS_MAX = 20, 300
 
 
 def machine_findings(settings: Settings) -> Iterator[CheckFinding]:
-    """Yield what is found on this machine, with the settings with which a node starts, or runs, here."""
+    """Yield the findings on this machine, given the settings with which a node starts or runs here."""
     yield from _user()
     is_running = yield from _folder(settings)
     yield from _ports(settings, is_running)
@@ -71,7 +71,7 @@ def _folder(settings: Settings) -> Generator[CheckFinding, None, bool]:
 
 
 def _unread(folder: Path) -> Iterator[CheckFinding]:
-    """Yield what the folder holds that a node could not read, or will not be able to read at its next start."""
+    """Yield the files in the folder that a node could not read, or will not be able to read at its next start."""
     from app.storage.record_file import FILE_NAME, unread_records
     from app.storage.warm_log import ASIDE
 
@@ -96,7 +96,7 @@ def _unread(folder: Path) -> Iterator[CheckFinding]:
 
 
 def _place(folder: Path) -> Iterator[CheckFinding]:
-    """Yield how much room there is where the folder is, or is to be."""
+    """Yield the free space at the present or future place of the folder."""
     there = next(one for one in (folder, *folder.parents) if one.exists())
     free, files = shutil.disk_usage(there).free, os.statvfs(there)
     text = f"{free >> 20} MiB free at {there}"
@@ -179,7 +179,7 @@ def _certificates(settings: Settings) -> Iterator[CheckFinding]:
 
 
 def _udp() -> CheckFinding:
-    """Whether datagrams reach this machine itself: the pushes to 1.x SDKs are such."""
+    """Check that datagrams reach this machine itself: pushes to 1.x SDKs are datagrams."""
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
             receiver.bind(("127.0.0.1", 0))

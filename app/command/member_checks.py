@@ -1,4 +1,4 @@
-"""The doctor's checks of the members: names, answers, clocks, releases, lists, and what they let in."""
+"""The doctor's checks of the members: names, answers, clocks, releases, lists, and the calls that they accept."""
 
 import re
 import socket
@@ -24,7 +24,7 @@ AT_ONCE_MAX = 16
 SERVERS = "/v1/ns/operator/servers"
 EXPLAIN = "/v1/ns/explain"
 NO_INSTANCE: dict[str, str | int] = {"serviceName": "rollcall-doctor", "ip": "127.0.0.1", "port": 1, "local": "true"}
-"""An instance that is not there: the answer tells clock and release all the same."""
+"""An instance that does not exist: the answer has clock and release all the same."""
 ADDRESS_CHARS_MAX = 300
 PROBE = "/v1/cs/communication/dataChange"
 """A members' call that changes nothing."""
@@ -33,7 +33,7 @@ _RELEASE = re.compile(r"[0-9A-Za-z.+-]{1,40}")
 
 @dataclass(frozen=True, slots=True)
 class SeenMember:
-    """What one member answered; ``error`` when it did not."""
+    """The answers of one member; ``error`` if it gave none."""
 
     address: str
     error: str = ""
@@ -42,11 +42,11 @@ class SeenMember:
     listed: tuple[str, ...] = ()
     states: tuple[tuple[str, str], ...] = ()
     takes_anybody: bool = False
-    """It takes a call without an identity from this machine for one of a member."""
+    """True if it accepts a call without an identity from this machine as a member's."""
 
 
 def member_findings(settings: Settings, access: Access) -> Iterator[CheckFinding]:
-    """Yield what is found of the members in the list of this node; all are asked at once."""
+    """Yield the findings on the members in this node's list; all are asked at once."""
     if settings.standalone:
         yield ok("members", "standalone: there are no others")
         return
@@ -66,7 +66,7 @@ def member_findings(settings: Settings, access: Access) -> Iterator[CheckFinding
 
 
 def _resolve(address: str) -> tuple[tuple[str, ...], str]:
-    """The addresses of a member's host, and the name that the first of these leads back to."""
+    """Return the addresses of a member's host, and the name to which the first of these resolves back."""
     host, port = split_address(address)
     found = tuple(sorted({str(one[4][0]) for one in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}))
     return found, socket.getnameinfo((found[0], port), socket.NI_NUMERICSERV)[0]
@@ -103,7 +103,7 @@ def _is_address(host: str) -> bool:
 
 
 def _look(address: str, settings: Settings, access: Access) -> SeenMember:
-    """Ask one member all questions; a failure is in its ``error``, and raises nothing."""
+    """Ask one member all questions; a failure is in its ``error`` and raises nothing."""
     from app.audit.client.http_client import CallError, MemberClient, Patience
 
     client = MemberClient(address, access, Patience(0, Event()))
@@ -133,7 +133,7 @@ def _look(address: str, settings: Settings, access: Access) -> SeenMember:
 
 
 def _probe(access: Access, address: str) -> bool:
-    """Whether a member takes a call from here, without an identity, for one of a member."""
+    """Return whether a member accepts a call from here, without an identity, as a member's."""
     import requests
 
     with requests.Session() as session:
@@ -150,7 +150,7 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def _skew_s(at_ms: int, before_ms: float, after_ms: float) -> float:
-    """By how much a member's clock is ahead of ours, as far as the time of the call allows to say."""
+    """Return how far a member's clock is ahead of ours, at least, given the duration of the call."""
     return (max(at_ms - after_ms, 0) + min(at_ms - before_ms, 0)) / 1_000
 
 
@@ -184,7 +184,7 @@ def _of_member(one: SeenMember, settings: Settings, *, is_own: bool) -> Iterator
 
 
 def _together(members: list[SeenMember], settings: Settings) -> Iterator[CheckFinding]:
-    """Yield how the members fit together."""
+    """Yield the findings on how the members fit together."""
     lists = {one.address: one.listed for one in members if one.listed}
     own = tuple(sorted(settings.members))
     if unlike := sorted(address for address, listed in lists.items() if listed != own):

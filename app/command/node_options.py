@@ -1,4 +1,4 @@
-"""The options of commands about the node of this machine: as those of ``rollcall serve``."""
+"""The options of commands about the node of this machine, the same as those of ``rollcall serve``."""
 
 import argparse
 
@@ -14,7 +14,7 @@ def add_node_options(parser: argparse.ArgumentParser) -> None:
 
 
 def overrides_of(options: argparse.Namespace) -> dict[str, str]:
-    """The settings that the options give, by key."""
+    """Return the settings that the options give, by key."""
     given = (
         (keys.PORT, options.port),
         (keys.HOST_KEY, options.host),

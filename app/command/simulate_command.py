@@ -1,4 +1,4 @@
-"""``rollcall simulate``: a cluster of members in virtual time, with faults, told event by event.
+"""``rollcall simulate``: a cluster of members in virtual time, with faults, shown event by event.
 
 Exit codes: 0 all invariants held, 1 one was broken, 2 wrong options, 130 stopped by Ctrl-C.
 """

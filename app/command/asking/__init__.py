@@ -1,1 +1,1 @@
-"""What commands share that ask a server: the connection, the errors and exit codes, options, tables."""
+"""The shared parts of commands that ask a server: the connection, the errors and exit codes, options, tables."""

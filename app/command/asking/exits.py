@@ -1,4 +1,4 @@
-"""How commands about a cluster end: the exit codes, and the one error that leads to them."""
+"""The exit codes of commands about a cluster, and the one error that leads to them."""
 
 from enum import IntEnum
 
@@ -8,16 +8,16 @@ class ExitCode(IntEnum):
 
     DONE = 0
     NOT_ALL = 1
-    """It was done in part, or not everybody answered."""
+    """The work was done in part, or not every member answered."""
     WRONG_OPTIONS = 2
     NO_SERVER = 3
     """The server does not answer, or does not serve now."""
     REFUSED = 4
     """A token, a password or a right is missing or not accepted."""
     NOT_FOUND = 5
-    """There is no service, instance, client, user or namespace of that name."""
+    """No service, instance, client, user or namespace has that name."""
     FAILED = 6
-    """The server refused the values, or answered what no Rollcall member does."""
+    """The server refused the values, or gave an answer that no Rollcall member gives."""
 
 
 class CommandError(Exception):

@@ -13,7 +13,7 @@ NAMES_MAX = 5
 
 
 def address_argument(text: str) -> tuple[str, int]:
-    """IP and port of ``10.0.0.7:8080`` or ``[fe80::1]:8080``; for argparse. A registered ip may be a host name."""
+    """Return ip and port of ``10.0.0.7:8080`` or ``[fe80::1]:8080``; for argparse. The ip may be a host name."""
     ip, colon, port = text.rpartition(":")
     is_number = port.isascii() and port.isdecimal() and len(port) < 6 and int(port) <= PORT_MAX
     if not colon or not ip or not is_number or not _is_host(ip):
@@ -35,7 +35,7 @@ def add_instance_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def parameters_of(options: argparse.Namespace, client: RegistryClient) -> dict[str, str | int]:
-    """The parameters by which a call names the instance."""
+    """Return the parameters by which a call names the instance."""
     ip, port = options.instance
     return {
         "namespaceId": client.namespace,
@@ -47,16 +47,16 @@ def parameters_of(options: argparse.Namespace, client: RegistryClient) -> dict[s
 
 
 def shown_instance(options: argparse.Namespace) -> str:
-    """The instance in a sentence."""
+    """Return the instance as part of a sentence."""
     ip, port = options.instance
     return f"{host_port(ip, port)} of {printable(options.service)}"
 
 
 def find_instance(options: argparse.Namespace, client: RegistryClient) -> Row:
-    """The instance that is registered there.
+    """Return the instance that is registered at the address.
 
     Raises:
-        CommandError: there is none; the text names those that are there.
+        CommandError: there is none; the text names those that are registered.
     """
     ip, port = options.instance
     rows = client.instances(options.service)

@@ -1,4 +1,4 @@
-"""What commands ask of a server, with each way in which it may fail told as what to do."""
+"""The calls of commands to a server; each failure says what to do about it."""
 
 import json
 import re
@@ -24,7 +24,7 @@ SERVICE_NAMES = "/v1/ns/service/list"
 SERVICE_CHANGES, CATALOG_CHANGES = "/v1/ns/service/changes", "/v1/ns/catalog/changes"
 CATALOG_INSTANCES = "/v2/ns/catalog/instances"
 PAGE, INSTANCES_PAGE = 10_000, 500
-"""The most that a member gives a page with default settings, and with API v2."""
+"""The most entries in a page of a member with default settings, and with API v2."""
 SAID_CHARS_MAX = 300
 ALIKE_CHARS_MAX = 200
 ALIKE_MAX = 3
@@ -37,7 +37,7 @@ Row = Mapping[str, Any]
 
 
 class RegistryClient:
-    """One server as commands ask it. Every failure is a ``CommandError``."""
+    """A server, for commands. Every failure is a ``CommandError``."""
 
     def __init__(self, server: str, namespace: str, access: Access, config_file: str) -> None:
         _, address, _ = parse_url(server)
@@ -54,21 +54,21 @@ class RegistryClient:
 
     @property
     def user(self) -> str:
-        """The user who calls; empty where nobody is named, or only a token says who it is."""
+        """The user of the calls; empty without a name, as with only a token."""
         return self._access.user
 
     # --- calls -----------------------------------------------------------------------------------
 
     def get(self, path: str, parameters: Parameters | None = None) -> Any:
-        """The value of the JSON that the server answers; that of ``data`` where it comes in an envelope.
+        """Return the value of the server's JSON answer; of an answer in an envelope its ``data``.
 
         Raises:
-            CommandError: it answers something else, or not at all.
+            CommandError: the server answers something else, or not at all.
         """
         return self._value(path, self._call(lambda: self._connection.get(path, parameters or {})))
 
     def find(self, path: str, parameters: Parameters) -> Any:
-        """As ``get``, and None where the server says that there is no such thing."""
+        """Return the value as ``get`` does, or None if the server says that the thing does not exist."""
         try:
             return self.get(path, parameters)
         except CommandError as error:
@@ -80,18 +80,18 @@ class RegistryClient:
         """Have the server change something.
 
         Raises:
-            CommandError: it did not, or nobody knows.
+            CommandError: the server did not, or it is unknown whether it did.
         """
         return self._call(lambda: self._connection.change(method, path, parameters, timeout_s))
 
     def changes(self, services: Sequence[str]) -> EventStream | None:
-        """The stream that tells when this one service changes, or else when anything of the namespace does.
+        """Return a stream with an event for each change of one service, or for any change in the namespace.
 
-        None where the server has no such stream. From any thread, after the first one.
+        None if the server has no such stream. From any thread, after the first stream.
 
         Raises:
-            NoServerAnswer: it cannot be opened now.
-            CommandError: the first one alone: nobody can log in.
+            NoServerAnswer: the stream cannot be opened now.
+            CommandError: the login for the first stream failed.
         """
         self._ensure_login()
         wanted: dict[str, str | int] = {"namespaceId": self.namespace}
@@ -142,10 +142,10 @@ class RegistryClient:
             ) from None
 
     def _checked(self, reply: ServerReply) -> ServerReply:
-        """The reply of a call that was executed.
+        """Return the reply if the call was executed.
 
         Raises:
-            CommandError: it was not.
+            CommandError: it was not executed.
         """
         if reply.status in (_OK, _ACCEPTED):
             status = _status_inside(reply)
@@ -187,26 +187,26 @@ class RegistryClient:
         return value["data"] if isinstance(value, dict) and {"code", "message", "data"} <= value.keys() else value
 
     def unusable(self, path: str) -> CommandError:
-        """The error of an answer that does not have what it should."""
+        """Return the error of an answer that lacks an expected part."""
         text = f"{self.server}{path} answers what no Rollcall member does: is it one, and is --context-path right?"
         return CommandError(ExitCode.FAILED, text)
 
     # --- what several commands ask ---------------------------------------------------------------
 
     def rows(self, path: str, value: Any) -> list[Row]:
-        """The rows of a list that a server sent.
+        """Return the rows of a list that a server sent.
 
         Raises:
-            CommandError: it is no list of objects.
+            CommandError: the value is not a list of objects.
         """
         if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
             raise self.unusable(path)
         return value
 
     def pages(self, path: str, parameters: Parameters, field: str, size: int) -> Iterator[Row]:
-        """All rows of a list that comes in pages; ``field`` holds them in each page, and ``count`` says how many.
+        """Yield all rows of a list that comes in pages; ``field`` holds them in each page, ``count`` their number.
 
-        A server may give less a page than it was asked for: the next one is asked for by the length of the first.
+        A server may give shorter pages than requested: the next page is requested by the length of the first.
         """
         page, seen = 1, 0
         while True:
@@ -223,15 +223,15 @@ class RegistryClient:
             page += 1
 
     def services(self, name: str = "", group: str = "") -> Iterator[Row]:
-        """The services whose names contain the texts. Shape: name, groupName, clusterCount, ipCount and so on."""
+        """Yield the services whose names contain the texts. Shape: name, groupName, clusterCount, ipCount and so on."""
         wanted = {"namespaceId": self.namespace, "serviceNameParam": name, "groupNameParam": group}
         return self.pages(CATALOG_SERVICES, wanted, "serviceList", PAGE)
 
     def instances(self, service: str) -> list[Row]:
-        """All instances of a service, with their true health.
+        """Return all instances of a service, with their true health.
 
         Raises:
-            CommandError: there is no such service; the text names those that are called alike.
+            CommandError: the service does not exist; the text suggests services with similar names.
         """
         wanted = {"namespaceId": self.namespace, "serviceName": service}
         try:
@@ -242,16 +242,16 @@ class RegistryClient:
         raise self.no_service(service)
 
     def no_service(self, service: str) -> CommandError:
-        """The error of a service that does not exist, with what may be meant."""
+        """Return the error for a service that does not exist, with similar names."""
         self.check_namespace()
         text = f"there is no service {printable(service)} in namespace {printable(self.namespace)}"
         return CommandError(ExitCode.NOT_FOUND, f"{text}{self._alike(service)}")
 
     def check_namespace(self) -> None:
-        """Check that the namespace exists, for the words of an error: calls may use any.
+        """Check that the namespace exists, for a better error: calls may use any.
 
         Raises:
-            CommandError: it does not, and the server lists those that do.
+            CommandError: it does not exist; the text lists those that do.
         """
         try:
             listed = self.rows(NAMESPACES, self.get(NAMESPACES))
@@ -265,7 +265,7 @@ class RegistryClient:
             )
 
     def _alike(self, service: str) -> str:
-        """Which services may be meant, as a sentence's end."""
+        """Return the services that may be meant, as the end of a sentence."""
         import difflib
 
         try:
@@ -285,7 +285,7 @@ class RegistryClient:
 
 
 def _status_inside(reply: ServerReply) -> int:
-    """The status that an envelope tells in an answer of status 200; that of a success where there is no envelope."""
+    """Return the status in the envelope of an answer with status 200; that of a success without an envelope."""
     if not reply.body.startswith(b'{"code":'):
         return _OK
     value = reply.json()
@@ -294,13 +294,13 @@ def _status_inside(reply: ServerReply) -> int:
 
 
 def _is_of_rollcall(reply: ServerReply) -> bool:
-    """Whether a 404 is about a thing and not about the call: those of the domain are a text or an envelope."""
+    """Return whether a 404 is about a missing thing, not a missing call: the domain's are a text or an envelope."""
     body = reply.body.lstrip()
     return not body.startswith(b"<") and b'"timestamp"' not in body
 
 
 def _said(reply: ServerReply) -> str:
-    """What the server said, in one line without its end: a sentence goes on behind it."""
+    """Return the server's message, in one line without a full stop, as a sentence continues after it."""
     text = reply.text()
     found = [json.loads(one) for one in _SAID.findall(text)] if text.lstrip().startswith("{") else []
     said = next((one for one in reversed(found) if one), text)

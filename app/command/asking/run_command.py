@@ -1,4 +1,4 @@
-"""How a command about a cluster is run: its common options, and how what goes wrong becomes a line and a code."""
+"""The run of a command about a cluster: its common options, and its failures as one line and an exit code."""
 
 import argparse
 import sys
@@ -23,7 +23,7 @@ Run = Callable[[argparse.Namespace, RegistryClient], int]
 
 
 def finish(parser: argparse.ArgumentParser, run: Run) -> None:
-    """Add the options that all these commands have, and what runs when the command is called."""
+    """Add the options that all these commands share, and set the function of the command."""
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_server_options(parser)
     add_call_options(parser, TIMEOUT_S)
@@ -31,14 +31,14 @@ def finish(parser: argparse.ArgumentParser, run: Run) -> None:
 
 
 def count_argument(text: str) -> int:
-    """A whole number of 1 or more; for argparse."""
+    """Return a whole number of 1 or more; for argparse."""
     if not (text.isascii() and text.isdecimal() and len(text) < 10 and int(text)):
         raise argparse.ArgumentTypeError(f"{text!r} is no number of 1 or more")
     return int(text)
 
 
 def run_asking(options: argparse.Namespace, run: Run) -> int:
-    """Run a command with its server, and return the exit code; what goes wrong is one line on standard error."""
+    """Run a command with its server, and return the exit code; a failure is one line on standard error."""
     try:
         client = client_of(options)
         try:
@@ -52,10 +52,10 @@ def run_asking(options: argparse.Namespace, run: Run) -> int:
 
 
 def client_of(options: argparse.Namespace) -> RegistryClient:
-    """The client of the server that options, environment and file name.
+    """Return the client of the server that options, environment and file name.
 
     Raises:
-        AccessError: one of them cannot be used.
+        AccessError: one of these cannot be used.
     """
     server = server_of(options)
     scheme, _, path = parse_url(server)
@@ -75,6 +75,6 @@ def fail(options: argparse.Namespace, code: ExitCode, text: str) -> int:
 
 
 def say(options: argparse.Namespace, text: str) -> None:
-    """Print a line for the person who called on standard error."""
+    """Print a line for the user on standard error."""
     sys.stdout.flush()
     sys.stderr.write(f"{options.command}: {printable(' '.join(text.split()))}\n")

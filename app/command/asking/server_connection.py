@@ -1,5 +1,5 @@
-"""Calls to one server over a kept connection, with the standard library alone: `requests` takes longer to load than
-a command to run.
+"""Calls to one server over a kept connection, with the standard library alone: `requests` takes longer to load than a
+command takes to run.
 """
 
 import contextlib
@@ -23,16 +23,16 @@ BODY_BYTES_MAX = 256 * 1024 * 1024
 PIECE_BYTES = 256 * 1024
 ANSWER_S_MAX = 120.0
 SILENT_S = 60.0
-"""A member sends something each 15 s on a stream, if only that nothing changed."""
+"""The silence after which a stream is lost: a member sends something each 15 s, if only that nothing changed."""
 LINE_BYTES_MAX = 64 * 1024
 _LATER = (401, 403, 429, 502, 503, 504)
-"""Statuses of a stream behind which there may be one: a token that ended is replaced, and a member serves again."""
+"""Statuses after which a later try may open the stream: with a new token, or when the member serves again."""
 FORM = "application/x-www-form-urlencoded"
 Parameters = Mapping[str, str | int]
 
 
 class NoServerAnswer(Exception):
-    """The server brought no whole answer; the text says why in a few words."""
+    """The server gave no whole answer; the text says why in a few words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +43,19 @@ class ServerReply:
     body: bytes
 
     def json(self) -> Any:
-        """The value of the body; None where that is no JSON."""
+        """Return the value of the body; None if that is not JSON."""
         try:
             return json.loads(self.body)
         except (ValueError, RecursionError):
             return None
 
     def text(self) -> str:
-        """The body as text, whatever its bytes are."""
+        """Return the body as text, whatever its bytes are."""
         return self.body.decode("utf-8", "replace")
 
 
 class ServerConnection:
-    """One server. For one thread. A read whose kept connection turns out to be closed is made once more."""
+    """A connection to one server, for one thread. A read is repeated once if the kept connection was closed."""
 
     def __init__(self, address: str, access: Access) -> None:
         self._base = access.context_path
@@ -83,9 +83,9 @@ class ServerConnection:
             return self._once("GET", f"{path}?{_encoded(parameters)}", None, None)
 
     def change(self, method: str, path: str, parameters: Parameters, timeout_s: float | None = None) -> ServerReply:
-        """Change something, over a connection of its own; what was sent and not answered is not sent again.
+        """Change something, over a new connection; a change without an answer is not sent again.
 
-        Values go in the body, where no log of addresses has them; with DELETE, which has none, in the query.
+        Values go in the body, as access logs record the URL; those of DELETE, which has no body, go in the query.
 
         Raises:
             NoServerAnswer: no whole answer came.
@@ -96,10 +96,10 @@ class ServerConnection:
         return self._once(method, path, _encoded(parameters).encode(), timeout_s)
 
     def events(self, path: str, parameters: Parameters) -> "EventStream | None":
-        """Open a stream of events, over a connection of its own, from any thread; None where the server has none.
+        """Open a stream of events over a new connection, from any thread; return None if the server has none.
 
         Raises:
-            NoServerAnswer: it cannot be opened now.
+            NoServerAnswer: the stream cannot be opened now.
         """
         connection = self._make()
         try:
@@ -142,7 +142,7 @@ class ServerConnection:
 
 
 class EventStream:
-    """A stream of server-sent events, each of whose data is one line. Iterating blocks until the next one."""
+    """A stream of server-sent events with one line of data each. Iterating blocks until the next event."""
 
     def __init__(self, connection: http.client.HTTPConnection, answer: http.client.HTTPResponse) -> None:
         self._connection, self._answer = connection, answer
@@ -151,10 +151,10 @@ class EventStream:
             self._socket.settimeout(SILENT_S)
 
     def __iter__(self) -> Iterator[bytes]:
-        """The data of each event, until the stream's end.
+        """Yield the data of each event, until the stream's end.
 
         Raises:
-            NoServerAnswer: it broke off.
+            NoServerAnswer: the stream broke off.
         """
         try:
             while line := self._answer.readline(LINE_BYTES_MAX):
@@ -167,7 +167,7 @@ class EventStream:
             self._connection.close()
 
     def end(self) -> None:
-        """End it, from any thread: who iterates comes to the end, or to an error."""
+        """End the stream, from any thread: its iteration then ends or raises."""
         if self._socket is not None:
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
@@ -184,7 +184,7 @@ def _connection(address: str, access: Access) -> http.client.HTTPConnection:
 
 
 def _encoded(parameters: Parameters) -> str:
-    """The parameters of a call. An argument may have bytes that are no text; no name on a server has."""
+    """Return the encoded parameters of a call. Arguments may have bytes that are no text; names on a server have not."""
     return urlencode(parameters, errors="replace")
 
 
@@ -204,7 +204,7 @@ def _body(answer: http.client.HTTPResponse) -> bytes:
 
 
 def _why(error: Exception, timeout_s: float) -> str:
-    """A failure in a few words."""
+    """Return a failure in a few words."""
     match error:
         case ssl.SSLCertVerificationError():
             return f"its certificate is not trusted ({error.verify_message})"

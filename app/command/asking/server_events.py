@@ -1,4 +1,4 @@
-"""A stream of a server's events, followed by a thread, for a command that asks again when there is something new."""
+"""A stream of a server's events, which a thread follows, for a command that asks again when something has changed."""
 
 import threading
 import time
@@ -8,16 +8,16 @@ from contextlib import suppress
 from app.command.asking.server_connection import EventStream, NoServerAnswer
 
 RETRY_S = 5.0
-"""After a stream that broke off, or was refused for now."""
+"""The wait after a stream that broke off, or was refused for now."""
 LASTS_MIN_S = 2.0
-"""Whoever ends a stream sooner has none to follow: it tells once how things are."""
+"""The shortest stream worth following: a server that ends it sooner only gives the present state."""
 
 
 class ServerEvents:
-    """Has a thread follow a stream, and open it again when its time is over."""
+    """A thread that follows a stream, and opens it again when it ends."""
 
     def __init__(self, open_stream: Callable[[], EventStream | None]) -> None:
-        """``open_stream`` opens one, and raises NoServerAnswer where that fails for now; None where there is none."""
+        """``open_stream`` opens one; it raises NoServerAnswer if that fails for now, and returns None without one."""
         self._open = open_stream
         self._news = threading.Event()
         self._ended = threading.Event()
@@ -25,10 +25,10 @@ class ServerEvents:
         self._told = b""
         self._thread: threading.Thread | None = None
         self.is_open = False
-        """Whether the server tells what is new. While it does not, nobody knows without asking."""
+        """True while the server reports changes; else the command has to ask."""
 
     def start(self) -> None:
-        """Open the stream, and follow it where there is one. What is new from now on ends a ``wait``."""
+        """Open the stream, and follow it if there is one. A change from now on ends a ``wait``."""
         with suppress(NoServerAnswer):
             self._stream = self._open()
             if self._stream is None:
@@ -38,12 +38,12 @@ class ServerEvents:
         self._thread.start()
 
     def wait(self, timeout_s: float) -> None:
-        """Return when something is new or the stream is lost, or after so long."""
+        """Return when something has changed, the stream is lost, or the time is over."""
         self._news.wait(timeout_s)
         self._news.clear()
 
     def stop(self) -> None:
-        """Follow no longer. May be called twice."""
+        """Stop following. May be called twice."""
         self._ended.set()
         if (stream := self._stream) is not None:
             stream.end()

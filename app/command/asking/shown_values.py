@@ -1,4 +1,4 @@
-"""Values of answers as cells: whatever a server sends, there is a text for it."""
+"""Values of answers as cells, with a text for whatever a server sends."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,35 +12,35 @@ MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 
 
 def text_of(row: Mapping[str, Any], name: str, default: str = "-") -> str:
-    """A field's text; the default where it is missing, null or empty."""
+    """Return a field's text; the default if the field is missing, null or empty."""
     value = row.get(name)
     return default if value is None or value == "" else str(value)
 
 
 def weight_text(row: Mapping[str, Any]) -> str:
-    """The weight of an instance, without zeros behind its point."""
+    """Return the weight of an instance, without zeros after its point."""
     value = row.get("weight")
     return f"{value:g}" if isinstance(value, int | float) else "-"
 
 
 def short_service(group: str, name: str) -> str:
-    """A service's name as commands take it: with its group, unless that is the default one."""
+    """Return a service's name as commands take it: with its group, unless that is the default one."""
     return name if group in ("", DEFAULT_GROUP) else f"{group}@@{name}"
 
 
 def address_of(row: Mapping[str, Any]) -> str:
-    """``ip:port`` of an instance or client, an IPv6 address in brackets."""
+    """Return ``ip:port`` of an instance or client, an IPv6 address in brackets."""
     ip = text_of(row, "ip", "?")
     return host_port(ip, text_of(row, "port", "?"))
 
 
 def flag_cell(value: object, yes: str, no: str) -> Cell:
-    """A truth as a word, with the colour of a fault when it is false."""
+    """Return a boolean as a word, in the colour of a fault if it is false."""
     return Cell(yes, Tone.GOOD) if value is True else Cell(no, Tone.BAD) if value is False else Cell("-")
 
 
 def metadata_text(value: object) -> str:
-    """Metadata as ``a=1 b=2``, sorted, and cut when it is long."""
+    """Return metadata as ``a=1 b=2``, sorted, and cut if it is long."""
     if not isinstance(value, Mapping) or not value:
         return "-"
     text = " ".join(f"{name}={value[name]}" for name in sorted(value, key=str))
@@ -48,7 +48,7 @@ def metadata_text(value: object) -> str:
 
 
 def age_text(ms: object) -> str:
-    """A span in one unit: ``0.4 s``, ``12 min``, ``3 h``, ``5 d``."""
+    """Return a time span in one unit: ``0.4 s``, ``12 min``, ``3 h``, ``5 d``."""
     if not isinstance(ms, int | float):
         return "-"
     if ms < MINUTE_MS * 2:

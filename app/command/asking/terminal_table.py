@@ -1,6 +1,6 @@
-"""Tables for a terminal or a pipe, by `rich`, which is loaded when the first is printed.
+"""Tables for a terminal or a pipe, by `rich`, which is loaded when the first table is printed.
 
-What strangers wrote is a cell's text and nothing else: no markup, no link, no escape.
+A cell shows strangers' text as it is: without markup, links or escapes.
 """
 
 import io
@@ -14,12 +14,12 @@ from enum import StrEnum
 from app.command.printable import printable
 
 PIPE_COLUMNS = 100_000
-"""In a file or a pipe a row is a line, however long it is."""
+"""The width in a file or a pipe, where a row is one line, however long it is."""
 COLUMNS_MIN = 40
 
 
 class Tone(StrEnum):
-    """What a cell's colour says; without colours its text says the same."""
+    """The meaning of a cell's colour; without colours its text says the same."""
 
     PLAIN = ""
     NAME = "bold"
@@ -38,7 +38,7 @@ class Cell:
 
 
 def print_table(heads: Sequence[str], rows: Iterable[Sequence[str | int | Cell]]) -> int:
-    """Print a table, numbers to the right; return how many rows it has. Without rows there is only its head."""
+    """Print a table, numbers to the right; return its number of rows. Without rows only its head is printed."""
     from rich import box
     from rich.console import Console
     from rich.table import Table

@@ -1,1 +1,1 @@
-"""Commands about what a cluster holds: each asks one member, and shows a table or JSON."""
+"""Commands about the contents of a cluster: each asks one member, and shows a table or JSON."""

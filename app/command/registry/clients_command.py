@@ -1,4 +1,4 @@
-"""``rollcall clients``: who publishes and subscribes: all clients of a member, one of them, or those of a service."""
+"""``rollcall clients``: publishers and subscribers: all clients of a member, one of them, or those of a service."""
 
 import argparse
 import sys
@@ -69,7 +69,7 @@ def _all(options: argparse.Namespace, client: RegistryClient) -> int:
 
 
 def _told(client_id: str, connections: Mapping[str, Any]) -> dict[str, str]:
-    """A client in words; of a connection at another member only its id is known here."""
+    """Return a client in words; of a connection at another member only its id is known here."""
     told = {"client": client_id, "over": "gRPC", "address": "-", "application": "-", "sdk": "-", "at": "-"}
     if client_id.endswith((EPHEMERAL, PERSISTENT)):
         kind = "HTTP" if client_id.endswith(EPHEMERAL) else "HTTP, persistent"
@@ -146,7 +146,7 @@ def _id(row: Row) -> str:
 
 
 def _over_udp(options: argparse.Namespace, client: RegistryClient) -> list[Row]:
-    """The subscribers over UDP, at all members; none for a user who may not read the whole namespace."""
+    """Return the subscribers over UDP at all members; none for a user who may not read the whole namespace."""
     group, at, name = options.service.rpartition("@@")
     full = (group if at else "DEFAULT_GROUP", name)
     wanted = {"namespaceId": client.namespace, "serviceName": options.service}

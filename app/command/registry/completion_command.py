@@ -1,4 +1,4 @@
-"""``rollcall completion``: what a shell runs to complete commands and options with the tab key."""
+"""``rollcall completion``: the code by which a shell completes commands and options with the tab key."""
 
 import argparse
 import sys

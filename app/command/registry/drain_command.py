@@ -1,4 +1,4 @@
-"""``rollcall drain``: take an instance out when its clients know, or have a whole member hand its work over."""
+"""``rollcall drain``: take an instance out of service once its clients know, or drain a whole member."""
 
 import argparse
 import sys
@@ -22,7 +22,7 @@ from app.command.printable import json_text
 INSTANCE_DRAIN, NODE_DRAIN = "/v1/ns/instance/drain", "/v1/ns/operator/drain"
 TIMEOUT_S, TIMEOUT_S_MAX = 15.0, 60.0
 SLACK_S = 15.0
-"""For the removal behind the time in which subscribers are waited for."""
+"""The extra time for the removal after the wait for subscribers."""
 POLL_S = 0.5
 
 

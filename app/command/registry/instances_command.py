@@ -1,4 +1,4 @@
-"""``rollcall instances``: the instances of a service with their true health, which no protect threshold covers."""
+"""``rollcall instances``: the instances of a service with their true health, whatever the protect threshold."""
 
 import argparse
 import sys

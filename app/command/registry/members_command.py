@@ -1,4 +1,4 @@
-"""``rollcall members``: the members of a cluster as one of them sees the others, and what each holds."""
+"""``rollcall members``: the members of a cluster as one of them sees the others, and the contents of each."""
 
 import argparse
 import sys
@@ -60,7 +60,7 @@ def _member(row: Row) -> dict[str, Any]:
 
 
 def _asked(options: argparse.Namespace, client: RegistryClient, address: str, failures: dict[str, str]) -> Row:
-    """What one member says of itself; nothing, and an entry in ``failures``, where it does not answer."""
+    """Return one member's report of itself; an empty row, and an entry in ``failures``, if it does not answer."""
     scheme, _, path = parse_url(server_of(options))
     access = access_of(options, scheme, path)
     try:

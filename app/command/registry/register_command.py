@@ -1,4 +1,4 @@
-"""``rollcall register`` and ``rollcall deregister``: put an instance in, and take one out."""
+"""``rollcall register`` and ``rollcall deregister``: add an instance, and remove one."""
 
 import argparse
 import json
@@ -20,7 +20,7 @@ INSTANCE, BEAT = "/v1/ns/instance", "/v1/ns/instance/beat"
 BEAT_MS = 5_000
 BEAT_MS_MIN, BEAT_MS_MAX = 200, 60_000
 UNKNOWN = 20_404
-"""The code by which a beat is told that its instance is not registered."""
+"""The code of the answer to a beat whose instance is not registered."""
 
 
 def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -77,7 +77,7 @@ def _register(options: argparse.Namespace, client: RegistryClient) -> int:
 
 
 def _keep(options: argparse.Namespace, client: RegistryClient) -> int:
-    """Beat until the keyboard ends it, then deregister."""
+    """Send beats until Ctrl-C, then deregister."""
     where = parameters_of(options, client)
     beat = {
         "serviceName": options.service,

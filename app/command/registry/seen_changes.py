@@ -1,4 +1,4 @@
-"""What differs between two looks at the same thing, in words (pure)."""
+"""The differences between two looks at the same thing, in words (pure)."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ from app.command.asking.shown_values import address_of, metadata_text, short_ser
 
 Facts = Mapping[str, str]
 Looked = Mapping[str, Facts]
-"""What one look saw: by name its facts, each of which is a text."""
+"""The things that one look saw: the facts by name, each of which is a text."""
 
 
 class SeenHappening(StrEnum):
-    """What happened to something between two looks; the value is the first word of its line."""
+    """The kind of a difference between two looks; the value is the first word of its line."""
 
     THERE = "there"
     APPEARED = "appeared"
@@ -23,7 +23,7 @@ class SeenHappening(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SeenChange:
-    """One thing that differs; ``before`` is empty for what appeared, ``now`` for what went."""
+    """One thing that differs; ``before`` is empty if it appeared, ``now`` if it went."""
 
     happening: SeenHappening
     name: str
@@ -31,7 +31,7 @@ class SeenChange:
     now: Facts
 
     def text(self) -> str:
-        """The change in words: for what changed the facts that did, for others all of them."""
+        """Return the change in words: the changed facts of a thing that changed, else all facts."""
         if self.happening is not SeenHappening.CHANGED:
             facts = self.now or self.before
             return ", ".join(f"{name} {value}" for name, value in facts.items() if value != "-")
@@ -43,7 +43,7 @@ class SeenChange:
 
 
 def changes(before: Looked, now: Looked) -> Iterator[SeenChange]:
-    """Yield what went, what appeared and what changed, each by name."""
+    """Yield the things that went, appeared or changed, by name."""
     for name in sorted(before.keys() - now.keys()):
         yield SeenChange(SeenHappening.WENT, name, before[name], {})
     for name in sorted(now):
@@ -54,7 +54,7 @@ def changes(before: Looked, now: Looked) -> Iterator[SeenChange]:
 
 
 def seen_instance(service: str, row: Row) -> tuple[str, Facts]:
-    """Name and facts of an instance. The time of its last beat is none: it differs at each look."""
+    """Return name and facts of an instance, without the time of its last beat, which differs at each look."""
     name = f"{service} {address_of(row)} ({text_of(row, 'clusterName')})"
     return name, {
         "health": "healthy" if row.get("healthy") is True else "UNHEALTHY",
@@ -66,6 +66,6 @@ def seen_instance(service: str, row: Row) -> tuple[str, Facts]:
 
 
 def seen_service(row: Row) -> tuple[str, Facts]:
-    """Name and facts of a service, as a list of services has them."""
+    """Return name and facts of a service, as a list of services has them."""
     name = short_service(text_of(row, "groupName", ""), text_of(row, "name"))
     return name, {"instances": text_of(row, "ipCount"), "healthy": text_of(row, "healthyInstanceCount")}

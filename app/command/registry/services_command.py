@@ -1,4 +1,4 @@
-"""``rollcall services``: the services of a namespace, with how many of their instances are healthy."""
+"""``rollcall services``: the services of a namespace, with the number of their healthy instances."""
 
 import argparse
 import sys

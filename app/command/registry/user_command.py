@@ -1,4 +1,4 @@
-"""``rollcall user``: users, their roles and what these are permitted; and a login that gives a token."""
+"""``rollcall user``: users, their roles and permissions, and a login that gives a token."""
 
 import argparse
 import os
@@ -113,7 +113,7 @@ def _list_permissions(options: argparse.Namespace, client: RegistryClient) -> in
 
 
 def _items(client: RegistryClient, path: str) -> Iterator[Row]:
-    """All rows of a list of users, roles or permissions."""
+    """Yield all rows of a list of users, roles or permissions."""
     page, seen = 1, 0
     while True:
         answer = client.get(path, {"pageNo": page, "pageSize": PAGE})
@@ -192,10 +192,10 @@ def _done(options: argparse.Namespace, text: str) -> int:
 
 
 def _new_password(options: argparse.Namespace) -> str:
-    """The password to set, which is no argument: others on the machine see those.
+    """Return the password to set, which is not an argument, as other users of the machine see arguments.
 
     Raises:
-        CommandError: there is none, or two that were typed differ.
+        CommandError: there is none, or the two that were typed differ.
     """
     if (file := options.new_password_file) is not None:
         try:

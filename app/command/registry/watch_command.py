@@ -1,8 +1,8 @@
-"""``rollcall watch``: what appears, goes and changes, line by line, until Ctrl-C.
+"""``rollcall watch``: instances or services that appear, go and change, line by line, until Ctrl-C.
 
-It follows a stream of the server, which tells that something changed, and asks then; where the server has none, it
-asks once a second. A subscription would change what it watches: the watcher would be a subscriber that a drain waits
-for, and that counts among those who got a push.
+It follows a stream of the server, which says that something changed, and asks then; without a stream, it asks once a
+second. A subscription would disturb what it watches: a drain would wait for the watcher, and the watcher would count
+among the clients that got a push.
 """
 
 import argparse
@@ -31,9 +31,9 @@ from app.command.registry.seen_changes import (
 
 EVERY_S = 1.0
 LOOK_ANYWAY_S = 30.0
-"""So long it trusts a server that tells of no change."""
+"""The time for which a stream without an event is trusted."""
 REST = 20
-"""Between two looks is at least so many times what a look took: a watcher costs a server under 5 % of a core."""
+"""The pause between two looks, in durations of a look: a watcher costs a server under 5 % of a core."""
 FIRST_ROWS_MAX = 50
 _SIGNS = {SeenHappening.THERE: " ", SeenHappening.APPEARED: "+", SeenHappening.WENT: "-", SeenHappening.CHANGED: "~"}
 
@@ -60,7 +60,7 @@ def _run(options: argparse.Namespace, client: RegistryClient) -> int:
 
 
 class Watcher:
-    """One run of the command: looks, and prints what differs."""
+    """One run of the command, which looks again and again, and prints the differences."""
 
     def __init__(self, options: argparse.Namespace, client: RegistryClient) -> None:
         self._options, self._client = options, client
@@ -106,7 +106,7 @@ class Watcher:
         return is_late or (options.changes is not None and self._told >= options.changes)
 
     def _await_next(self, begun_s: float) -> None:
-        """Wait until it is time for the look after the one that began then, and just ended."""
+        """Wait until the next look is due; the last one began at ``begun_s`` and just ended."""
         looked_s = time.monotonic()
         if self._events.is_open:
             self._events.wait(self._at_most_s(LOOK_ANYWAY_S))
@@ -114,12 +114,12 @@ class Watcher:
         self._pause.wait(self._at_most_s(next_s - time.monotonic()))
 
     def _at_most_s(self, pause_s: float) -> float:
-        """A pause, or what is left of the time to watch; 0 where nothing is."""
+        """Return the pause, or the rest of the time to watch if that is shorter; 0 if none is left."""
         left_s = math.inf if self._options.for_s is None else self._options.for_s - (time.monotonic() - self._begun_s)
         return max(min(pause_s, left_s), 0.0)
 
     def _look_again(self) -> Looked | None:
-        """A further look; None while the server does not answer, which is told once."""
+        """Return a further look; None while the server does not answer, which is printed once."""
         try:
             now = self._look()
         except CommandError as error:
@@ -142,7 +142,7 @@ class Watcher:
             try:
                 seen |= dict(seen_instance(service, one) for one in self._client.instances(service))
             except CommandError as error:
-                # A service that goes while it is watched has no instances any more; one that never was is a wrong name.
+                # A watched service that goes has no instances any more; one that never existed is a wrong name.
                 if is_first or error.code is not ExitCode.NOT_FOUND:
                     raise
         return seen
