@@ -1,4 +1,4 @@
-"""Waiting for what a test expects of a node: looked at again with each change there, and a few times a second."""
+"""Waiting for a node's expected state, which is checked after each change there, and a few times a second."""
 
 import threading
 import time
@@ -8,28 +8,28 @@ from typing import TypeVar
 from app.embedded.errors_of_use import WaitOver
 
 LOOK_S = 0.02
-"""From one look to the next where nothing tells of a change, such as an acknowledgement."""
+"""The time between two looks, for changes without an event, such as an acknowledgement."""
 T = TypeVar("T")
 
 
 class ChangeSignal:
-    """Tells those who wait that something has changed. Thread-safe."""
+    """Wakes waiting threads when something has changed. Thread-safe."""
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
         self._count = 0
 
     def note(self, _event: object) -> None:
-        """Something has changed. Never waits for long."""
+        """Note that something has changed. Never waits for long."""
         with self._condition:
             self._count += 1
             self._condition.notify_all()
 
     def wait_until(self, look: Callable[[], T], timeout_s: float, *, expected: str, shown: Callable[[], object]) -> T:
-        """Return what ``look`` gives, as soon as that counts as true.
+        """Return the result of ``look``, as soon as that counts as true.
 
         Raises:
-            WaitOver: that is never the case within ``timeout_s``; ``expected`` and what ``shown`` returns are named.
+            WaitOver: it does not within ``timeout_s``; the text has ``expected`` and the result of ``shown``.
         """
         end_s = time.monotonic() + timeout_s
         while True:

@@ -11,22 +11,22 @@ from app.http.server.request_reader import Request
 from app.http.server.server import HttpServer
 
 _LOST = text_reply(503, "the network is cut here")
-"""Never arrives, as its connection is cut."""
+"""An answer that never arrives, as its connection is cut."""
 
 
 class CutNetwork:
-    """Which members cannot call each other. Thread-safe."""
+    """The pairs of members that cannot call each other. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._cut = frozenset[frozenset[str]]()
 
     def is_cut(self, one: str, other: str) -> bool:
-        """Whether nothing goes between two members, named by their addresses."""
+        """Return whether the network between two members, named by their addresses, is cut."""
         return bool(self._cut) and frozenset((one, other)) in self._cut
 
     def part(self, groups: Iterable[Iterable[str]]) -> None:
-        """Let each member reach those of its own group alone, whatever was cut before."""
+        """Let each member reach only those of its own group, whatever was cut before."""
         sides = [frozenset(group) for group in groups]
         pairs = {
             frozenset((one, other))
@@ -45,14 +45,14 @@ class CutNetwork:
 
 
 class CutServer(HttpServer):
-    """The server of a member: it cuts the connection on which a member calls that it shall not hear."""
+    """The server of a member, which cuts the connection of a call from a member that it must not hear."""
 
     network: CutNetwork | None = None
-    """None for a node without others."""
+    """The network; None for a node without others."""
     self_address = ""
 
     def answer(self, connection: HttpConnection, request: Request) -> Reply | None:
-        """Answer as ever, or lose the call: its sender sees the connection broken, and nothing was executed."""
+        """Answer as usual, or lose the call: its sender sees a broken connection, and nothing was executed."""
         if self.network is not None and (text := request.block.get(signed.SIGNATURE)) is not None:
             made = signed.parse(text)
             if made is not None and self.network.is_cut(made.sender, self.self_address):

@@ -1,4 +1,4 @@
-"""A cluster for a test: several members in one process, and what may happen to them."""
+"""A cluster for a test: several members in one process, and the faults that may happen to them."""
 
 import gc
 import secrets
@@ -23,24 +23,24 @@ from app.embedded.node_settings import VALUE, node_settings, texts_of
 
 MEMBERS_MAX = 9
 SETTLE_STEP_S = 0.25
-"""Of the members' clock, from one look at what they know of each other to the next."""
+"""The time by the members' clock from one look at their views of each other to the next."""
 SETTLE_S = 60.0
-"""Of the machine's time at most: a member that starts, or is dead, is known after some seconds of the members' clock,
-which pass in a moment."""
+"""The most time by the machine's clock. Members notice a start or a death after some seconds of their own clock, which
+pass in a moment."""
 MemberName = EmbeddedNode | int
 
 
 class EmbeddedCluster:
     """Members that replicate with each other over their real ports, which serve inside of ``with``.
 
-    All have one clock. Clients reach each member whatever is cut: the network that ``partition`` cuts is the members'.
+    All have one clock. Clients reach each member whatever is cut: ``partition`` cuts only the network between members.
     """
 
     def __init__(self, members: int = 3, *, settings: Mapping[str, VALUE] | None = None) -> None:
-        """``settings``: of all members, by their names in docs/settings.md.
+        """``settings``: those of all members, by their names in docs/settings.md.
 
         Raises:
-            UseError: a setting is not known or its value not allowed, or the number of members is not.
+            UseError: a setting is unknown, or its value or the number of members is not allowed.
         """
         if not 2 <= members <= MEMBERS_MAX:
             raise UseError(f"Cluster({members}): from 2 to {MEMBERS_MAX} members; for one node there is Registry()")
@@ -103,7 +103,7 @@ class EmbeddedCluster:
 
     def _close(self) -> None:
         self._kept.close()
-        # The thread of grpcio ends with the last of its objects, some of which are in circles.
+        # The thread of grpcio ends with the last of its objects, some of which refer to each other.
         gc.collect()
 
     # --- what may happen -------------------------------------------------------------------------
@@ -115,11 +115,11 @@ class EmbeddedCluster:
     def partition(self, *groups: MemberName | Iterable[MemberName]) -> None:
         """Cut the network between groups of members; those that are not named are one more group.
 
-        ``partition(0)`` cuts the first member off. Calls under way end; the next ones are lost. What was cut before
-        is healed, but for what this cuts, too.
+        ``partition(0)`` cuts the first member off. Calls under way end; the next ones are lost. Earlier cuts are
+        healed, except those that this call makes again.
 
         Raises:
-            UseError: a member is in two groups or in no cluster, or there is but one group.
+            UseError: a member is in two groups or in no cluster, or there is only one group.
         """
         sides = [self._members(group) for group in groups]
         named = [one for side in sides for one in side]
@@ -154,12 +154,13 @@ class EmbeddedCluster:
     # --- waiting ---------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Let time pass until each running member serves, and knows which of the others it reaches and which not.
+        """Let time pass until each running member serves, and knows which of the others it can reach.
 
-        After ``kill``, ``partition``, ``heal`` and ``restart``: until then members keep their old view, as in life.
+        Call it after ``kill``, ``partition``, ``heal`` and ``restart``: until then members keep their old view, as in
+        production.
 
         Raises:
-            WaitOver: they never do.
+            WaitOver: a member never settles.
         """
         end_s = time.monotonic() + SETTLE_S
         while unsettled := [one.settings.self_address for one in self._running() if not self._is_settled(one)]:
@@ -187,7 +188,7 @@ class EmbeddedCluster:
         """Return the instances of a service as soon as each running member has exactly so many, and the same.
 
         Raises:
-            WaitOver: that is never the case within ``timeout_s`` of the machine's time.
+            WaitOver: they do not within ``timeout_s`` of the machine's time.
         """
         running = [one for one in self.members if one.is_running]
         if not running:

@@ -1,4 +1,4 @@
-"""A node for a test: what it is called, what the test has it do, and what it waits for."""
+"""A node for a test: its address, the calls to it, its life, and waiting."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -27,7 +27,7 @@ class EmbeddedNode(NamingCalls):
 
     @property
     def address(self) -> str:
-        """``host:port`` of the HTTP API: what SDKs want as the server's address."""
+        """``host:port`` of the HTTP API, which SDKs take as the server's address."""
         return f"{HOST}:{self.port}"
 
     @property
@@ -37,7 +37,7 @@ class EmbeddedNode(NamingCalls):
 
     @property
     def grpc_port(self) -> int:
-        """The port that SDKs of Nacos 2 connect to; they find it by themselves from ``address``."""
+        """The port that SDKs of Nacos 2 connect to; they derive it from ``address``."""
         if self._life.settings.rpc is None:
             raise UseError("this node has no gRPC, by the setting rollcall.rpc.enabled")
         return self._life.settings.rpc.sdk.port
@@ -54,11 +54,11 @@ class EmbeddedNode(NamingCalls):
 
     @property
     def is_running(self) -> bool:
-        """Whether it serves."""
+        """True while it serves."""
         return self._life.is_running
 
     def call(self, method: str, path: str, **parameters: object) -> str:
-        """Make any call of the HTTP API, as ``NamingCalls.call``; the first administrator needs no secret here."""
+        """Make any call of the HTTP API, as ``NamingCalls.call`` does; the first administrator needs no secret here."""
         setup = self._life.served.node.services.access.setup if path == FIRST_ADMIN_PATH else None
         if setup is not None:
             parameters.setdefault("secret", setup.value)
@@ -67,7 +67,7 @@ class EmbeddedNode(NamingCalls):
     # --- its life --------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """End as at SIGTERM; a node that does not run stays so."""
+        """End as at SIGTERM; do nothing if the node does not run."""
         self._life.stop()
 
     def kill(self) -> None:
@@ -79,7 +79,7 @@ class EmbeddedNode(NamingCalls):
         self._life.kill()
 
     def restart(self) -> None:
-        """Start again on the same port, with what the data folder has; one that runs ends as at SIGTERM before.
+        """Start again on the same port and data folder; a running node ends as at SIGTERM before.
 
         Raises:
             UseError: the port was taken meanwhile.
@@ -89,10 +89,10 @@ class EmbeddedNode(NamingCalls):
     # --- waiting ---------------------------------------------------------------------------------
 
     def wait_until(self, look: Callable[[], T], timeout_s: float = WAIT_S, *, expected: str = "what is expected") -> T:
-        """Return what ``look`` gives as soon as that counts as true; it is called again with each change of this node.
+        """Return the result of ``look`` as soon as it counts as true; each change of this node calls it again.
 
         Raises:
-            WaitOver: that is never the case within ``timeout_s`` of the machine's time. ``expected``: for its text.
+            WaitOver: it does not within ``timeout_s`` of the machine's time. ``expected``: for its text.
         """
         return self._life.changes.wait_until(look, timeout_s, expected=expected, shown=look)
 
@@ -106,7 +106,7 @@ class EmbeddedNode(NamingCalls):
         healthy_only: bool = False,
         timeout_s: float = WAIT_S,
     ) -> list[SeenInstance]:
-        """Return the instances of a service as soon as there are exactly so many; 0 waits until all are gone.
+        """Return the instances of a service as soon as there are exactly ``count``; 0 waits until all are gone.
 
         Raises:
             WaitOver: there are never so many within ``timeout_s`` of the machine's time.
@@ -126,16 +126,16 @@ class EmbeddedNode(NamingCalls):
         return found
 
     def subscriber_count(self, service: str, *, group: str = GROUP, namespace: str = NAMESPACE) -> int:
-        """How many clients this node pushes the service to, over UDP and gRPC."""
+        """Return how many clients this node pushes the service to, over UDP and gRPC."""
         return len(self._push_states(service, group, namespace))
 
     def wait_for_pushes(
         self, service: str, *, group: str = GROUP, namespace: str = NAMESPACE, timeout_s: float = WAIT_S
     ) -> int:
-        """Wait until all who subscribe to a service here acknowledged what it is now; return how many do.
+        """Wait until all subscribers of a service here acknowledged its present state; return their number.
 
         Raises:
-            WaitOver: one never does within ``timeout_s`` of the machine's time.
+            WaitOver: one does not within ``timeout_s`` of the machine's time.
         """
 
         def lacking() -> list[str]:

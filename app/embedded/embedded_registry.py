@@ -1,4 +1,4 @@
-"""A registry for a test: one node alone, on a free port, with a folder of its own that goes with it."""
+"""A registry for a test: one node alone, on a free port, with a temporary folder of its own."""
 
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -16,7 +16,7 @@ from app.embedded.node_settings import VALUE, node_settings, texts_of
 
 FOLDER_PREFIX = "rollcall-"
 START_TRIES = 5
-"""Starts on other free ports, where one was taken by somebody else between the look and the use."""
+"""The number of starts on other free ports, if another process took a port between the check and its use."""
 
 
 class EmbeddedRegistry(EmbeddedNode):
@@ -29,10 +29,10 @@ class EmbeddedRegistry(EmbeddedNode):
         port: int | None = None,
         data_dir: str | Path | None = None,
     ) -> None:
-        """``settings``: by their names in docs/settings.md. ``data_dir``: a folder that stays, for what is durable.
+        """``settings``: by their names in docs/settings.md. ``data_dir``: a folder that stays, for durable data.
 
         Raises:
-            UseError: a setting is not known, or its value not allowed.
+            UseError: a setting is unknown, or its value is not allowed.
         """
         super().__init__(NodeLife(ClockAhead()))
         self._texts = texts_of(settings)
@@ -43,7 +43,7 @@ class EmbeddedRegistry(EmbeddedNode):
         self._is_used = False
 
     def start(self) -> "EmbeddedRegistry":
-        """Serve from now on; for where ``with`` does not fit. ``close`` belongs to it.
+        """Serve from now on, where ``with`` does not fit; call ``close`` at the end.
 
         Raises:
             UseError: it was started before, or its port or folder is in use.
@@ -73,7 +73,7 @@ class EmbeddedRegistry(EmbeddedNode):
         self._life.begin(opened, node_settings(self._texts, opened.getsockname()[1], folder), loop)
 
     def close(self) -> None:
-        """End, and remove what is in temporary folders. May be called twice."""
+        """End, and remove temporary folders. May be called twice."""
         with self._kept:
             self.stop()
 

@@ -1,4 +1,4 @@
-"""What goes wrong with embedded nodes, for the author of a test."""
+"""The errors of embedded nodes, for the author of a test."""
 
 
 class UseError(Exception):
@@ -18,4 +18,4 @@ class CallRefused(UseError):
 
 
 class WaitOver(AssertionError):
-    """What a test waited for did not come; the text shows what there was instead."""
+    """The state that a test waited for did not come; the text shows the last state."""

@@ -9,7 +9,7 @@ from app.embedded.errors_of_use import PortTaken, UseError
 
 HOST = "127.0.0.1"
 FIRST_PORT, LAST_PORT = 15_000, 30_000
-"""Below the ports of outgoing connections, one of which could take a member's port while that is down."""
+"""Ports below those of outgoing connections, one of which could take a member's port while the member is down."""
 TRIES = 200
 BACKLOG = 256
 
@@ -18,8 +18,8 @@ def bind(port: int) -> socket.socket:
     """Return a socket that listens on the port, for HTTP.
 
     Raises:
-        PortTaken: that port, or one of gRPC that go with it, is in use.
-        UseError: it is no port for a node.
+        PortTaken: that port, or one of its gRPC ports, is in use.
+        UseError: the number cannot be a node's port.
     """
     if not 0 < port <= 65_535 - RPC_CLUSTER_OFFSET:
         raise UseError(f"port={port}: from 1 to {65_535 - RPC_CLUSTER_OFFSET}, as gRPC has two ports above it")
@@ -36,10 +36,10 @@ def bind(port: int) -> socket.socket:
 
 
 def bind_free() -> socket.socket:
-    """Return a socket for HTTP on a port that was free, as those of gRPC are that go with it.
+    """Return a socket for HTTP on a port that was free, as were its gRPC ports.
 
     Raises:
-        UseError: hardly a port of this machine is free.
+        UseError: this machine has hardly a free port.
     """
     for _ in range(TRIES):
         try:

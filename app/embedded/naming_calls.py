@@ -1,4 +1,4 @@
-"""What a test asks of an embedded node by its HTTP API, as any client would."""
+"""The calls of a test to an embedded node over its HTTP API, as any client makes them."""
 
 import http.client
 import json
@@ -42,7 +42,7 @@ class NamingCalls:
         """``where``: the node's ``host:port`` now, and its context path."""
         self._where = where
         self.token: str | None = None
-        """The access token that goes with each call, where users are on; ``login`` sets it."""
+        """The access token of each call if authentication is on; ``login`` sets it."""
 
     def login(self, user: str, password: str) -> str:
         """Log in, use the token from now on, and return it."""
@@ -65,7 +65,7 @@ class NamingCalls:
         ephemeral: bool = True,
         metadata: Mapping[str, str] | None = None,
     ) -> None:
-        """Register an instance. An ephemeral one needs a beat every few seconds of the node's clock, or goes."""
+        """Register an instance. An ephemeral one expires without a beat every few seconds of the node's clock."""
         values = {
             "weight": weight,
             "healthy": flag_text(healthy),
@@ -99,7 +99,7 @@ class NamingCalls:
         cluster: str = CLUSTER,
         ephemeral: bool = True,
     ) -> None:
-        """Remove an instance; one that is not there is no error."""
+        """Remove an instance; a missing one is no error."""
         names = _names(service, ip, port, group, namespace, cluster)
         self.call("DELETE", "/v1/ns/instance", **names, ephemeral=flag_text(ephemeral))
 
@@ -112,7 +112,7 @@ class NamingCalls:
         clusters: str = "",
         healthy_only: bool = False,
     ) -> list[SeenInstance]:
-        """The instances of a service that clients are given, by address; none of a service that is not known."""
+        """Return the instances of a service that clients get, by address; none for an unknown service."""
         answer = self.call(
             "GET",
             "/v1/ns/instance/list",

@@ -1,4 +1,4 @@
-"""The life of an embedded node: a port and a folder that stay, and one run after the other in them."""
+"""The life of an embedded node: a port and a folder that stay, and one run after the other."""
 
 import socket
 
@@ -14,7 +14,7 @@ from app.naming.model.events import InstancesChanged, RecordChanged, ServiceChan
 from app.process.data_lock import DataLockError
 
 TOLD = (InstancesChanged, RecordChanged, ServiceChanged, ServiceSubscribed)
-"""The events after which a test that waits looks again."""
+"""The events after which a waiting test looks again."""
 
 
 class NodeLife:
@@ -30,14 +30,14 @@ class NodeLife:
 
     @property
     def settings(self) -> Settings:
-        """Its settings, once it has a port."""
+        """The node's settings, once it has a port."""
         if self._settings is None:
             raise UseError("this registry has no port yet: use it inside of `with Registry() as ...`, or call start()")
         return self._settings
 
     @property
     def is_running(self) -> bool:
-        """Whether it serves."""
+        """True while it serves."""
         return self._served is not None
 
     @property
@@ -48,10 +48,10 @@ class NodeLife:
         return self._served
 
     def begin(self, opened: socket.socket, settings: Settings, loop: LoopThread) -> None:
-        """Serve at the socket, which is closed at the end, or if that fails.
+        """Serve at the socket, which is closed at the end or if the start fails.
 
         Raises:
-            PortTaken: one of gRPC was taken meanwhile.
+            PortTaken: a gRPC port was taken meanwhile.
             UseError: the data folder is in use.
         """
         self._settings, self._loop = settings, loop
@@ -70,12 +70,12 @@ class NodeLife:
 
     @property
     def reached(self) -> frozenset[str]:
-        """The members that the network lets it call, and itself, whether they run or not."""
+        """The members that the network lets it call, and itself, whether or not they run."""
         own, network = self.settings.self_address, self._network
         return frozenset(one for one in self.settings.members if network is None or not network.is_cut(one, own))
 
     def connect(self) -> None:
-        """Keep gRPC connections to those alone that the network lets it call now."""
+        """Keep gRPC connections only to members that the network lets it call now."""
         if self._served is not None:
             self._served.connect(tuple(sorted(self.reached)))
 
@@ -85,7 +85,7 @@ class NodeLife:
             self.kill()
 
     def stop(self) -> None:
-        """End as at SIGTERM; one that does not run stays so."""
+        """End as at SIGTERM; do nothing if it does not run."""
         served, self._served = self._served, None
         if served is not None:
             served.stop()
@@ -100,7 +100,7 @@ class NodeLife:
         served.kill()
 
     def restart(self) -> None:
-        """Begin another run on the same port and folder, after the end of the one under way.
+        """Begin another run on the same port and folder, after the end of the present run.
 
         Raises:
             UseError: the port was taken meanwhile.

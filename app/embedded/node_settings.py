@@ -1,4 +1,4 @@
-"""The settings of an embedded node: those of a test over quiet defaults, and nothing of the machine's environment."""
+"""The settings of an embedded node: those of a test over quiet defaults, without the machine's environment."""
 
 import difflib
 from collections.abc import Mapping
@@ -29,9 +29,9 @@ CHOSEN = {
     STANDALONE.name: "a registry is alone, and a cluster is not",
     HTTP_TLS_ENABLED.name: "it serves plain HTTP; for HTTPS start a node as a process",
 }
-"""Settings that are no matter of a test, and what there is in their place."""
+"""The settings that a test cannot set, each with the helper's own way to set it."""
 DEFAULTS = {ANNOUNCE.name: "false", "rollcall.healthCheck.allow": "127.0.0.0/8"}
-"""No lines of its own in a test's output; and tests have persistent instances on loopback, for checks to reach."""
+"""The defaults: no lines in a test's output, and health checks may reach persistent instances on loopback."""
 VALUE = str | int | float | bool
 
 
@@ -39,7 +39,7 @@ def texts_of(settings: Mapping[str, VALUE] | None) -> dict[str, str]:
     """Return a test's settings as texts.
 
     Raises:
-        UseError: one is not a setting of a node, or not a test's matter.
+        UseError: one is not a setting of a node, or cannot be set by a test.
     """
     known = {name for key in ALL_KEYS for name in key.names}
     texts = {}

@@ -20,7 +20,7 @@ from distro.model.types import MemberState
 
 STOP_S = 8.0
 NOTICE_S = 0.1
-"""A member that leaves answers for so long at least: others send it what they have for it."""
+"""The shortest time for which a leaving member answers: others send it their last changes for it."""
 POLL_S = 0.005
 
 
@@ -75,7 +75,7 @@ class ServedNode:
     # --- what there is to see --------------------------------------------------------------------
 
     def push_states(self, namespace: str, service: str) -> list[PushState]:
-        """How far each subscriber of a service is with its changes; ``service``: with its group."""
+        """Return how far each subscriber of a service has followed its changes; ``service``: with its group."""
         found = self.node.background.push.states(namespace, service)
         for frontend in self.node.services.loop_frontends:
             if isinstance(frontend, GrpcFrontend):
@@ -83,7 +83,7 @@ class ServedNode:
         return found
 
     def knows(self, members: frozenset[str]) -> bool:
-        """Whether this member serves, and takes just these and itself for those that carry keys, for long enough."""
+        """Return whether this member serves, and for long enough has seen just these and itself as carrying keys."""
         engine, own = self.node.engine.protocol.view, self.node.settings.self_address
         view = frozenset(engine.mapper.servers) | {own}
         return (
@@ -93,7 +93,7 @@ class ServedNode:
         )
 
     def connect(self, members: tuple[str, ...]) -> None:
-        """Keep gRPC connections to these members alone."""
+        """Keep gRPC connections only to these members."""
         if (links := self.node.engine.links) is not None:
             links.replace(members)
 
@@ -114,7 +114,7 @@ class ServedNode:
         self._listening = await loop.create_server(lambda: HttpConnection(server), sock=opened, backlog=BACKLOG)
 
     async def _leave(self) -> None:
-        """Tell clients and members, answer them until they know, and answer what is under way."""
+        """Tell clients and members, answer them until they know, and answer the calls under way."""
         services, server = self.node.services, self._server
         services.cluster.leave()
         for frontend in services.loop_frontends:
@@ -129,7 +129,7 @@ class ServedNode:
         await _until(lambda: not server.drain())
 
     async def _end(self) -> None:
-        """Cut what is left."""
+        """Cut the connections that are left."""
         if self._listening is not None:
             self._listening.close()
         for frontend in self.node.services.loop_frontends:
