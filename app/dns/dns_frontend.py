@@ -33,7 +33,7 @@ class DnsFrontend:
         own_host: str,
         wall_ms: int,
     ) -> None:
-        """``own_host``: where this node is known to others. ``wall_ms``: now, for the serial number."""
+        """``own_host``: the host by which others know this node. ``wall_ms``: now, for the serial number."""
         self._settings = settings
         now_s = time.monotonic
         zone = Zone(settings, index, view_of, now_s, wall_ms // 1_000, own_ip(settings.host, own_host), Random())
@@ -59,10 +59,10 @@ class DnsFrontend:
         LOG.info("DNS for %s on %s", self._settings.domain, join_address(host, port))
 
     def drain(self, enabled: bool) -> None:
-        """Nothing: a drained node does not serve, which each query asks."""
+        """Do nothing: a drained node does not serve, which each query checks."""
 
     def leave(self) -> None:
-        """Nothing: a node that leaves does not serve, and resolvers ask another one."""
+        """Do nothing: a node that leaves does not serve, and resolvers ask another one."""
 
     async def stop(self) -> None:
         """Close the sockets. May be called twice."""
@@ -70,11 +70,11 @@ class DnsFrontend:
         self._tcp.stop()
 
     def join(self) -> None:
-        """Nothing: DNS has no thread of its own."""
+        """Do nothing: DNS has no thread of its own."""
 
 
 def own_ip(host: str, own_host: str) -> str:
-    """The address of this name server: where it listens, or on all addresses where the node is known; or empty."""
+    """Return this name server's address: the one it listens on, or for all addresses the node's own; may be empty."""
     for one in (host, own_host):
         try:
             address = ipaddress.ip_address(one)

@@ -1,14 +1,14 @@
-"""A DNS query, read from its bytes: what RFC 1035 and 6891 allow of one, and nothing else."""
+"""A DNS query, read from its bytes: only queries that RFC 1035 and 6891 allow."""
 
 from struct import Struct
 from typing import NamedTuple
 
 HEADER = Struct("!HHHHHH")
-"""Id, flags, and how many questions, answers, authorities and additional records follow."""
+"""The id, the flags, and the numbers of questions, answers, authorities and additional records that follow."""
 HEADER_BYTES = 12
 TYPE_AND_CLASS = Struct("!HH")
 OPT_REST = Struct("!HHBBHH")
-"""Of an OPT record after its name: type, payload size, extended code, version, flags, length."""
+"""The fields of an OPT record after its name: type, payload size, extended code, version, flags, length."""
 IS_RESPONSE, OPCODE, IS_AUTHORITATIVE, IS_TRUNCATED, RECURSION_DESIRED, CHECKING_DISABLED = (
     0x8000,
     0x7800,
@@ -20,10 +20,10 @@ IS_RESPONSE, OPCODE, IS_AUTHORITATIVE, IS_TRUNCATED, RECURSION_DESIRED, CHECKING
 FORMERR, SERVFAIL, NXDOMAIN, NOTIMP, REFUSED, BADVERS = 1, 2, 3, 4, 5, 16
 LABEL_BYTES_MAX, NAME_BYTES_MAX = 63, 255
 POINTER = 0xC0
-"""The two highest bits of a label's length are set: the name goes on elsewhere."""
+"""The two highest bits of a label's length; if they are set, the name continues elsewhere."""
 OPT = 41
 PLAIN_PAYLOAD_BYTES = 512
-"""Of an answer over UDP to who says nothing else (RFC 1035)."""
+"""The most bytes of an answer over UDP to a client that announces no other size (RFC 1035)."""
 ADDITIONAL_MAX = 4
 
 
@@ -33,20 +33,20 @@ class DnsQuery(NamedTuple):
     id: int
     flags: int
     name: bytes
-    """As labels on the wire, in lower case."""
+    """The name as labels on the wire, in lower case."""
     qtype: int
     qclass: int
     end: int
-    """Of the question in the packet."""
+    """The end of the question in the packet."""
     payload_bytes: int
-    """What the client can take over UDP; 0 without EDNS."""
+    """The bytes that the client can take over UDP; 0 without EDNS."""
     opt_flags: int
     version: int
-    """Of EDNS."""
+    """The version of EDNS."""
 
 
 class Malformed(Exception):
-    """The packet is no query; ``code`` is what to answer, None for nothing."""
+    """The packet is not a query; ``code`` is the code to answer, None for no answer."""
 
     def __init__(self, code: int | None = None) -> None:
         super().__init__(code)
@@ -57,7 +57,7 @@ def parse(packet: bytes) -> DnsQuery:
     """Read a query.
 
     Raises:
-        Malformed: it is none, or of a kind that is not answered.
+        Malformed: the packet is not a query, or of a kind that is not answered.
     """
     size = len(packet)
     if size < HEADER_BYTES:
@@ -90,7 +90,7 @@ def parse(packet: bytes) -> DnsQuery:
 
 
 def _edns(packet: bytes, at: int, records: int) -> tuple[int, int, int]:
-    """Payload size, flags and version of the OPT record among the additional ones, which end the packet; 0 without."""
+    """Return payload size, flags and version of the OPT record among the additional ones, which end the packet, or 0."""
     found: tuple[int, int, int] | None = None
     for _ in range(records):
         start = at
@@ -109,7 +109,7 @@ def _edns(packet: bytes, at: int, records: int) -> tuple[int, int, int]:
 
 
 def _after_name(packet: bytes, at: int) -> int:
-    """Where a name ends that may end in a pointer."""
+    """Return the end of a name that may end in a pointer."""
     while at < len(packet):
         length = packet[at]
         if length >= POINTER:
@@ -123,7 +123,7 @@ def _after_name(packet: bytes, at: int) -> int:
 
 
 def labels_of(name: bytes) -> list[bytes]:
-    """The labels of a name on the wire, without the empty one at its end."""
+    """Return the labels of a name on the wire, without the empty one at its end."""
     found, at = [], 0
     while length := name[at]:
         found.append(name[at + 1 : at + 1 + length])
@@ -132,5 +132,5 @@ def labels_of(name: bytes) -> list[bytes]:
 
 
 def name_of(labels: list[bytes]) -> bytes:
-    """The labels as a name on the wire, without the empty one that ends it."""
+    """Return the labels as a name on the wire, without the empty one that ends it."""
     return b"".join([bytes((len(label),)) + label for label in labels])

@@ -1,4 +1,4 @@
-"""What the DNS server has answered, by type and result."""
+"""Counts of the DNS server's answers, by type and result."""
 
 from collections import Counter
 from dataclasses import dataclass, field, fields
@@ -6,17 +6,17 @@ from enum import Enum
 
 
 class Result(Enum):
-    """How a query was answered."""
+    """The result of a query."""
 
     ANSWERED = "answered"
     EMPTY = "empty"
     """The name exists, and has no record of that type."""
     UNKNOWN = "unknown"
-    """There is no such name."""
+    """The name does not exist."""
     AMBIGUOUS = "ambiguous"
-    """Several services have the name, and none is answered for."""
+    """Several services have the name, so no records are given."""
     REFUSED = "refused"
-    """Outside of the domain, or of a kind that is not answered."""
+    """The name is outside of the domain, or the query of a kind that is not answered."""
     NOT_READY = "not_ready"
     LIMITED = "limited"
     """A truncated answer to an address that asks too often."""
@@ -44,11 +44,11 @@ class DnsStats:
     """Counters, written on the loop's thread and read by any."""
 
     queries: int = 0
-    """Over UDP and TCP, whatever became of them."""
+    """Queries over UDP and TCP, whatever their result."""
     malformed: int = 0
-    """Dropped, or answered that they are malformed."""
+    """Malformed queries, which are dropped or answered with that error."""
     limited: int = 0
-    """Over the rate of their address: dropped, answered truncated, or, over TCP, their connection closed."""
+    """Queries over the rate of their address: dropped, answered truncated, or, over TCP, their connection closed."""
     truncated: int = 0
     """Answers that did not fit into a datagram."""
     unsent: int = 0
@@ -57,20 +57,20 @@ class DnsStats:
     """Queries whose answer failed in an unforeseen way."""
     connections: int = 0
     connections_closed: int = 0
-    """Closed for another one's sake, as idle, or as their client sent what is no query."""
+    """Connections that were closed to make room, as idle, or as their client sent something other than a query."""
     by_kind: Counter[tuple[int, Result]] = field(default_factory=Counter)
-    """By type's number and result. Numbers that have no name here are counted as 0."""
+    """Answers by the type's number and the result. Numbers without a name here are counted as 0."""
 
     def answered(self, qtype: int, result: Result) -> None:
         """Count an answer."""
         self.by_kind[qtype if qtype in TYPE_NAMES else 0, result] += 1
 
     def kinds(self) -> list[tuple[str, str, int]]:
-        """The answers: type, result, count."""
+        """Return the answers: type, result, count."""
         return [(TYPE_NAMES.get(qtype, OTHER), result.value, n) for (qtype, result), n in dict(self.by_kind).items()]
 
     def counters(self) -> dict[str, int]:
-        """The counters without types, by name in snake_case."""
+        """Return the counters without types, by name in snake_case."""
         totals = {result.value: 0 for result in Result if result is not Result.LIMITED}
         for (_, result), count in dict(self.by_kind).items():
             if result is not Result.LIMITED:

@@ -1,4 +1,4 @@
-"""What becomes of a query whose answer fails in an unforeseen way: it is counted, and now and then logged."""
+"""The guard against queries whose answer fails in an unforeseen way: it counts them, and logs one now and then."""
 
 import logging
 from collections.abc import Callable
@@ -7,11 +7,11 @@ from app.dns.dns_stats import DnsStats
 
 LOG = logging.getLogger(__name__)
 LOGGED_EACH_S = 60.0
-"""Whoever finds a query that fails shall not fill the log with it."""
+"""The time between two log entries, so that nobody can fill the log with a query that fails."""
 
 
 class FailureGuard:
-    """Calls ``answer``, which gets a query and its sender's address, and returns None where that fails."""
+    """Calls ``answer`` with a query and its sender's address, and returns None if that fails."""
 
     def __init__(
         self, answer: Callable[[bytes, str], bytes | None], stats: DnsStats, now_s: Callable[[], float]
@@ -22,7 +22,7 @@ class FailureGuard:
         self._logged_s = now_s() - LOGGED_EACH_S
 
     def __call__(self, packet: bytes, remote_ip: str) -> bytes | None:
-        """The answer, or None for none."""
+        """Return the answer, or None for no answer."""
         try:
             return self._answer(packet, remote_ip)
         except Exception:

@@ -1,8 +1,8 @@
-"""Which service a DNS name stands for.
+"""The index of services by DNS name.
 
-DNS knows no case and few characters, so that several of our names may be written alike. Each part of a name, service,
-group and namespace, is a label in one of two ways: as it is written, in any case and with a hyphen for each character
-that is no letter or digit; or, exact and of a fixed length, as ``x--`` and the first 32 hex digits of its SHA-256.
+DNS ignores case and has few characters, so several of our names may look the same. Each part of a name, service, group
+and namespace, is a label in one of two forms: as it is written, in any case and with a hyphen for each character that
+is no letter or digit; or, exact and of a fixed length, as ``x--`` and the first 32 hex digits of its SHA-256.
 """
 
 import hashlib
@@ -14,26 +14,26 @@ from app.naming.model.keys import DEFAULT_GROUP, DEFAULT_NAMESPACE, GROUP_SPLITT
 EXACT_PREFIX = b"x--"
 EXACT_DIGITS = 32
 CANDIDATES_MAX = 64
-"""Groups that one name is looked for in; a name that more are written like is ambiguous."""
+"""The most groups in which one name is looked up; a label that more groups share is ambiguous."""
 _FOLDED = bytes(ord(chr(code).lower()) if code < 128 and chr(code).isalnum() else ord("-") for code in range(256))
 
 ServiceName = tuple[str, str]
-"""Namespace and full name."""
+"""The namespace and full name of a service."""
 Labels = dict[bytes, str | dict[str, None]]
-"""The name that is written as each label, or the names: nearly always it is one, and a text is smaller than a dict."""
+"""The name or names behind each label: nearly always it is one name, and a text is smaller than a dict."""
 
 
 class Ambiguous(Exception):
-    """Several services are written so."""
+    """Several services have this DNS name."""
 
 
 def fold(label: bytes) -> bytes:
-    """A label as names are compared: in lower case, with a hyphen for all that is no letter or digit."""
+    """Return a label as names are compared: in lower case, with a hyphen for each character but letters and digits."""
     return label.translate(_FOLDED)
 
 
 def exact_label(part: str) -> bytes:
-    """The label that stands for this very text."""
+    """Return the label that stands for this very text."""
     return EXACT_PREFIX + hashlib.sha256(part.encode()).hexdigest()[:EXACT_DIGITS].encode()
 
 
@@ -43,7 +43,7 @@ def _labels(part: str) -> tuple[bytes, ...]:
 
 
 def parts_of(full_name: str) -> tuple[str, str]:
-    """Group and service of a full name."""
+    """Return group and service of a full name."""
     group, splitter, service = full_name.partition(GROUP_SPLITTER)
     return (group, service) if splitter else (DEFAULT_GROUP, full_name)
 
@@ -53,13 +53,13 @@ class NameIndex:
 
     def __init__(self) -> None:
         self.revision = 0
-        """Rises with each service that comes or goes."""
+        """The revision, which rises with each service that comes or goes."""
         self._namespaces: Labels = {}
         self._groups: dict[str, Labels] = {}
         self._services: dict[tuple[str, str], Labels] = {}
 
     def note(self, namespace: str, full_name: str, listed: bool) -> None:
-        """Take a service in, or out."""
+        """Add a service, or remove it."""
         group, service = parts_of(full_name)
         if listed:
             if namespace not in self._groups:
@@ -81,10 +81,10 @@ class NameIndex:
         self.revision += 1
 
     def find(self, labels: list[bytes]) -> ServiceName | None:
-        """The service of a name with one to three labels: service, group, namespace. What is left out is the default.
+        """Return the service of a name with one to three labels: service, group, namespace. Missing ones are defaults.
 
         Raises:
-            Ambiguous: there are several, or too many groups to look for it.
+            Ambiguous: the name fits several services, or too many groups to look it up.
         """
         found: list[ServiceName] = []
         looks = 0
@@ -99,7 +99,7 @@ class NameIndex:
         return found[0] if found else None
 
     def is_above(self, labels: list[bytes]) -> bool:
-        """Whether services have names below this one: it is a namespace, or a group with or without its namespace."""
+        """Return whether services have names below this one: a namespace, or a group with or without its namespace."""
         if len(labels) == 1:
             label = fold(labels[0])
             return label in self._namespaces or label in self._groups.get(DEFAULT_NAMESPACE, {})
@@ -109,9 +109,9 @@ class NameIndex:
         return False
 
     def unique_labels(self, namespace: str, full_name: str, *, is_short: bool = True) -> list[bytes]:
-        """The three labels of a service that no other service has.
+        """Return the three labels of a service that no other service has.
 
-        As they are written, where that tells it apart; all exact for ``is_short`` False, as such names have a bound.
+        As they are written, if these are unique; all exact with ``is_short`` False, as such names have a bound.
         """
         group, service = parts_of(full_name)
         known = (self._services.get((namespace, group), {}), self._groups.get(namespace, {}), self._namespaces)
@@ -120,7 +120,7 @@ class NameIndex:
 
 
 def _names(known: Labels, label: bytes) -> tuple[str, ...]:
-    """The names that are written as a label; of very many the first."""
+    """Return the names behind a label; of very many the first."""
     found = known.get(fold(label), ())
     # One step for other threads, which may add to it.
     return (found,) if isinstance(found, str) else tuple(islice(found, CANDIDATES_MAX + 1))

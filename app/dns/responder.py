@@ -1,4 +1,4 @@
-"""The bytes of an answer for the bytes of a query. Whatever comes, it raises nothing."""
+"""The bytes of an answer for the bytes of a query. No query makes it raise."""
 
 from collections.abc import Callable
 
@@ -42,7 +42,7 @@ class Responder:
         tcp_rate: SourceRate,
         proven: ProvenAddresses,
     ) -> None:
-        """``serves``: whether this node answers reads; a starting one does not know what there is."""
+        """``serves``: returns whether this node answers reads; a starting node does not know the services yet."""
         self._zone = zone
         self._serves = serves
         self._rate = rate
@@ -51,7 +51,7 @@ class Responder:
         self.stats = DnsStats()
 
     def over_udp(self, packet: bytes, remote_ip: str) -> bytes | None:
-        """The answer to a datagram; None for none."""
+        """Return the answer to a datagram; None for no answer."""
         stats = self.stats
         stats.queries += 1
         verdict = self._rate.take(remote_ip)
@@ -70,7 +70,7 @@ class Responder:
         return self._answer(query, packet, self._proven.answer_bytes_max(remote_ip, len(packet), wanted))
 
     def over_tcp(self, packet: bytes, remote_ip: str) -> bytes | None:
-        """The answer to a message; None when the connection is to be closed."""
+        """Return the answer to a message; None if the connection is to be closed."""
         stats = self.stats
         stats.queries += 1
         if self._tcp_rate.take(remote_ip) is not RateVerdict.ANSWER:
@@ -112,6 +112,6 @@ class Responder:
 
 
 def _refusal(packet: bytes, code: int) -> bytes:
-    """The answer to what has no question that could be repeated."""
+    """Return the answer to a packet without a question that could be repeated."""
     query_id, flags, *_ = HEADER.unpack_from(packet)
     return HEADER.pack(query_id, IS_RESPONSE | flags & (OPCODE | RECURSION_DESIRED) | code, 0, 0, 0, 0)

@@ -1,4 +1,4 @@
-"""The records of one service in one state, made once, of which each query gets some in its turn."""
+"""The records of one service in one state, made once; each query gets the next few of them."""
 
 from collections.abc import Sequence
 from ipaddress import ip_address
@@ -23,24 +23,24 @@ from app.naming.wire.service_info import by_health, shows_all_healthy
 
 PORT_MAX = 65_535
 LARGE_INSTANCES = 500
-"""Of a larger service so many of the instances are answered for at a time."""
+"""The size above which answers cover only so many instances of a service at a time."""
 LARGE_DRAWN = 4 * LARGE_INSTANCES
-"""Of those that are drawn at first, some may not be answered for."""
+"""The instances that are drawn at first, as some of them may not be in answers."""
 REDRAW_S = 1.0
-"""For how long; then others are drawn. It also bounds what a large service that changes all the time costs."""
+"""The time after which other instances are drawn. It also bounds the cost of a large service that keeps changing."""
 
 
 _IP, _HEALTHY = attrgetter("ip"), attrgetter("healthy")
 
 
 def answered_for(view: ServiceView) -> list[Instance]:
-    """The instances that SDKs balance over: those of a list that are healthy, enabled and have a weight."""
+    """Return the instances that SDKs balance over: those of a list that are healthy, enabled and have a weight."""
     _, healthy = by_health(view.instances, view.protect_threshold)
     return [one for one in healthy if one.enabled and one.weight > 0]
 
 
 def some_answered_for(view: ServiceView, draw: Random) -> list[Instance]:
-    """As ``answered_for``, in random order; of a large service some at most, at a cost that hardly grows with it."""
+    """Return instances as ``answered_for`` does, in random order; of a large service a part, at a nearly fixed cost."""
     instances = view.instances
     if len(instances) > LARGE_INSTANCES:
         healthy = sum(map(_HEALTHY, instances))
@@ -54,7 +54,7 @@ def some_answered_for(view: ServiceView, draw: Random) -> list[Instance]:
 
 
 class Rotation:
-    """Equal records in a circle: each query gets those after the last one's, so that all get their share."""
+    """Equal records in a circle: each query gets those after the last query's, so that all get their share."""
 
     def __init__(self, records: Sequence[bytes]) -> None:
         self.count = len(records)
@@ -63,7 +63,7 @@ class Rotation:
         self._next = 0
 
     def take(self, count: int, room: int) -> tuple[int, bytes, bool]:
-        """At most ``count`` records, in at most ``room`` bytes: how many, the bytes, and whether some did not fit."""
+        """Return at most ``count`` records, in at most ``room`` bytes: how many, the bytes, and if some did not fit."""
         wanted = min(count, self.count)
         taken = min(wanted, room // self._size)
         start = self._next
@@ -73,7 +73,7 @@ class Rotation:
 
 
 class SrvTarget(NamedTuple):
-    """What an SRV record of one instance is made of."""
+    """The parts of an SRV record of one instance."""
 
     srv: bytes
     """The record."""
@@ -88,16 +88,16 @@ class ServiceAddresses:
     """The records of a service as a view shows it. Used on the loop's thread."""
 
     def __init__(self, view: ServiceView, name: bytes, ttl_s: int, now_s: float, draw: Random) -> None:
-        """``name``: the service's unique name on the wire, below which the names of its addresses are."""
+        """``name``: the service's unique name on the wire, above the names of its addresses."""
         self.view = view
         self.name = name
         self.is_large = len(view.instances) > LARGE_INSTANCES
         self.names_revision = -1
-        """Of the names, when ``name`` was known to be unique."""
+        """The revision of the name index at which ``name`` was known to be unique."""
         self._made_s = now_s
         self._ttl_s = ttl_s
         self._ips: set[str] | None = None
-        """Of all instances, so that the address of each target is known for as long as there is one."""
+        """The addresses of all instances, so that the address of each target is known as long as it exists."""
         self._chosen = some_answered_for(view, draw)
         by_kind: dict[int, dict[bytes, bytes]] = {A: {}, AAAA: {}}
         for one in self._chosen:
@@ -109,11 +109,11 @@ class ServiceAddresses:
         self._next = 0
 
     def is_fresh(self, now_s: float) -> bool:
-        """Whether a large service's choice holds; for any other its view alone tells."""
+        """Return whether a large service's choice still holds; for others only a new view ends it."""
         return self.is_large and now_s - self._made_s < REDRAW_S
 
     def has_ip(self, ip: str) -> bool:
-        """Whether an instance has this address, healthy or not: its target may have been answered before."""
+        """Return whether an instance, healthy or not, has this address: an earlier answer may have named its target."""
         if self._ips is None:
             self._ips = set(map(_IP, self.view.instances))
             spelt = [packed_ip(one) for one in self._ips if not is_usual_ipv4(one)]
@@ -121,7 +121,7 @@ class ServiceAddresses:
         return ip in self._ips
 
     def srv(self, count: int, room: int, at: int) -> tuple[int, int, bytes, bool]:
-        """SRV records of at most ``count`` instances, then their addresses as far as these fit.
+        """Return SRV records of at most ``count`` instances, then their addresses as far as these fit.
 
         Returns how many of either, the bytes, and whether SRV records did not fit. ``at``: where they begin.
         """

@@ -1,4 +1,4 @@
-"""How many queries each client address may make in a second, and which addresses are not forged."""
+"""The rate of queries of each client address, and the addresses that are proven not to be forged."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -8,14 +8,14 @@ from functools import lru_cache
 from app.naming.model.ip_addresses import caller_key
 
 ADDRESSES_MAX = 65_536
-"""Counted at a time; the addresses beyond, forged ones mostly, share one count."""
+"""The addresses that are counted at a time; further ones, mostly forged, share one count."""
 SLIP = 2
-"""Each so-manieth query beyond the rate is answered truncated, so that a true client comes back over TCP; the others
-are dropped. So who forges another's address sends that one less than it spends."""
+"""The step between queries beyond the rate that are answered truncated, so that a true client comes back over TCP; the
+others are dropped. So an attacker who forges an address causes less traffic to it than the attack costs."""
 PROVEN_S = 3_600.0
-"""An address counts as proven for so long after a query over TCP."""
+"""The time for which an address counts as proven after a query over TCP."""
 UNPROVEN_FACTOR = 3
-"""An address that may be forged gets this many times the bytes that it sent. Source: RFC 9000, 8.1."""
+"""The factor by which an address that may be forged gets more bytes than it sent. Source: RFC 9000, 8.1."""
 HEADERS_BYTES = 28
 """The headers of IP and UDP, in each datagram."""
 OTHERS = ""
@@ -24,23 +24,23 @@ key_of = lru_cache(4_096)(caller_key)
 
 
 class RateVerdict(Enum):
-    """What becomes of a query."""
+    """The treatment of a query."""
 
     ANSWER = 0
     TRUNCATE = 1
-    """Answer that it did not fit, with nothing in it."""
+    """Answer that the records did not fit, without any."""
     DROP = 2
 
 
 _ANSWER = RateVerdict.ANSWER
-"""Python 3.11 needs ten times as long to look a member up in its class."""
+"""The member as a module value: Python 3.11 needs ten times as long to look it up in its class."""
 
 
 class SourceRate:
     """Counts the queries of each address within whole seconds. Used on the loop's thread."""
 
     def __init__(self, per_second: int, now_s: Callable[[], float], addresses_max: int = ADDRESSES_MAX) -> None:
-        """``per_second``: of one address; 0 for any number."""
+        """``per_second``: the most queries of one address; 0 for any number."""
         self._per_second = per_second
         self._now_s = now_s
         self._addresses_max = addresses_max
@@ -70,7 +70,7 @@ class SourceRate:
 
 
 class ProvenAddresses:
-    """The addresses that asked over TCP lately, which no forger does. Used on the loop's thread."""
+    """The addresses that asked over TCP lately, which a forger cannot do. Used on the loop's thread."""
 
     def __init__(self, now_s: Callable[[], float], addresses_max: int = ADDRESSES_MAX) -> None:
         self._now_s = now_s
@@ -85,7 +85,7 @@ class ProvenAddresses:
             self._noted_s.popitem(last=False)
 
     def answer_bytes_max(self, remote_ip: str, query_bytes: int, wanted: int) -> int:
-        """Return how long an answer over UDP may be, where the client takes ``wanted`` bytes."""
+        """Return how long an answer over UDP may be if the client takes ``wanted`` bytes."""
         noted_s = self._noted_s.get(remote_ip)
         if noted_s is not None and self._now_s() - noted_s < PROVEN_S:
             return wanted

@@ -8,17 +8,17 @@ from typing import cast
 from app.dns.dns_stats import DnsStats
 
 CONNECTIONS_MAX = 64
-"""Of all clients; one more closes the one that has been without a query for longest. They are few, as they are among
-the descriptors that ``app.process.open_files`` spares beside the connections of HTTP and gRPC."""
+"""The most connections of all clients; one more closes the connection that has had no query for longest. They are few,
+as they use descriptors that ``app.process.open_files`` spares beside the connections of HTTP and gRPC."""
 IDLE_S = 10.0
-"""Without a whole query; a query that comes byte by byte does not count."""
+"""The longest time without a whole query; a query that comes byte by byte does not count."""
 SWEEP_S = 1.0
 BATCH = 32
-"""Queries of one connection in one turn of the loop."""
+"""The most queries of one connection in one turn of the loop."""
 WAITING_BYTES_MAX = 65_536 + 2
-"""Of a connection: one message of the greatest length. What is beyond waits in the kernel."""
+"""The most bytes of a connection that wait here, one message of the greatest length. More wait in the kernel."""
 UNREAD_BYTES_MAX = 256 * 1024
-"""Of answers that a client does not read; then its queries wait."""
+"""The most bytes of answers that a client has not read; then its queries wait."""
 LENGTH_BYTES = 2
 
 
@@ -59,7 +59,7 @@ class DnsConnection(asyncio.Protocol):
         self._soon()
 
     def abort(self) -> None:
-        """End it now."""
+        """End the connection now."""
         self._transport.abort()
 
     def _soon(self) -> None:
@@ -68,7 +68,7 @@ class DnsConnection(asyncio.Protocol):
             self._port.loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        """Answer what has come, ``BATCH`` queries at the most; the rest in a later turn."""
+        """Answer the queries that have come, at most ``BATCH``; the rest in a later turn."""
         self._is_due = False
         if self._transport.is_closing():
             return
@@ -110,7 +110,7 @@ class TcpPort:
         self._server: asyncio.Server | None = None
         self._sweeping: asyncio.TimerHandle | None = None
         self._connections: OrderedDict[DnsConnection, None] = OrderedDict()
-        """In the order of their last queries."""
+        """The connections in the order of their last queries."""
 
     async def start(self, host: str, port: int) -> None:
         """Listen on each address of ``host``.
@@ -133,7 +133,7 @@ class TcpPort:
             one.abort()
 
     def opened(self, connection: DnsConnection) -> None:
-        """Take a connection in."""
+        """Add a connection."""
         if len(self._connections) >= CONNECTIONS_MAX:
             oldest, _ = self._connections.popitem(last=False)
             self.stats.connections_closed += 1

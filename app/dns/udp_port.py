@@ -8,11 +8,11 @@ from functools import partial
 from app.dns.dns_stats import DnsStats
 
 BATCH = 32
-"""Datagrams of one turn of the loop: a millisecond; then beats have their turn."""
+"""The most datagrams in one turn of the loop, which take a millisecond; then beats have their turn."""
 RECEIVE_BYTES = 4_096
-"""A query is shorter; what a longer one has beyond is lost, and it is malformed."""
+"""The most bytes of a datagram. A query is shorter; the rest of a longer one is lost, which makes it malformed."""
 BUFFER_BYTES = 1 << 20
-"""What waits in the kernel: 1,000 queries or more, so that a turn of the loop that takes long loses none."""
+"""The bytes that may wait in the kernel: 1,000 queries or more, so that a long turn of the loop loses none."""
 
 
 class UdpPort:

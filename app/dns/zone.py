@@ -1,4 +1,4 @@
-"""The domain's names and what is answered for each: which records, or why there are none."""
+"""The domain's names, with the records for each name or the reason why there are none."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -33,11 +33,11 @@ from app.naming.model.ip_addresses import packed_ip
 from app.naming.model.model import ServiceView
 
 KEPT_MAX = 10_000
-"""Services whose records are kept, and names that were resolved; the oldest goes."""
+"""The most services whose records are kept, and the most resolved names; the oldest goes."""
 PARTS_MAX = 3
-"""Service, group and namespace."""
+"""The most labels of a name: service, group and namespace."""
 IP_LABEL_BYTES_MAX = 33
-"""Before the name of a service: the hex digits of an IPv6 address."""
+"""The bytes of the label before a service's name: the hex digits of an IPv6 address."""
 PROTOCOLS = (b"_tcp", b"_udp")
 NS_LABEL = HOST_LABELS[0][1:]
 NOT_READY = (14, b"this member does not serve now")
@@ -56,17 +56,17 @@ class Sections(NamedTuple):
     body: bytes = b""
     is_truncated: bool = False
     reason: tuple[int, bytes] | None = None
-    """Code and text of an extended error."""
+    """The code and text of an extended error."""
 
 
 class NameMeaning(NamedTuple):
-    """What a name stands for."""
+    """The meaning of a name."""
 
     service: ServiceName
     ip: str | None = None
-    """The one address of the service that the name is for; None for the service itself."""
+    """The one address of the service for which the name stands; None for the service itself."""
     is_protocol: bool = False
-    """The name has ``_port._tcp`` before it, as RFC 2782 has it: it has SRV records only."""
+    """True if ``_port._tcp`` comes before the name, as in RFC 2782: such a name has only SRV records."""
 
 
 _REFUSED = Sections(REFUSED, Result.REFUSED, reason=NOT_OURS)
@@ -85,7 +85,7 @@ class Zone:
         own_ip: str,
         draw: Random,
     ) -> None:
-        """``own_ip``: of the name server; empty where it is not known."""
+        """``own_ip``: the address of the name server; empty if it is not known."""
         self._settings = settings
         self._index = index
         self._view_of = view_of
@@ -97,11 +97,11 @@ class Zone:
         self._apex = name_of(self._apex_labels) + b"\0"
         self._resolved: OrderedDict[bytes, NameMeaning] = OrderedDict()
         self._revision = -1
-        """Of the names that ``_resolved`` was made of."""
+        """The revision of the name index from which ``_resolved`` was made."""
         self._addresses: OrderedDict[ServiceName, ServiceAddresses] = OrderedDict()
 
     def answer(self, query: DnsQuery, room: int) -> Sections:
-        """The records for a query, which the caller knows to be served; they take at most ``room`` bytes."""
+        """Return the records for a query that this node serves, as the caller checked, in at most ``room`` bytes."""
         if query.qclass != IN or query.qtype in (AXFR, IXFR):
             return _REFUSED
         if self._revision != self._index.revision:
@@ -123,7 +123,7 @@ class Zone:
         return self._records(found, query, room)
 
     def _resolve(self, labels: list[bytes], query: DnsQuery, room: int) -> NameMeaning | Sections:
-        """What a name stands for, without the domain; an answer for names that are no service's."""
+        """Return the meaning of a name without the domain; an answer if the name is not that of a service."""
         if not labels:
             return self._of_apex(query, room)
         if labels == [NS_LABEL]:
@@ -154,7 +154,7 @@ class Zone:
         return None if service is None else NameMeaning(service, is_protocol=True)
 
     def _above(self, labels: list[bytes], query: DnsQuery, room: int) -> Sections:
-        """The answer for ``_tcp`` before a service's name, which has names below it, and no records."""
+        """Return the answer for ``_tcp`` before a service's name, which has names below it, and no records."""
         try:
             exists = self._protocol(labels) is not None
         except Ambiguous:
@@ -184,7 +184,7 @@ class Zone:
         return self._none(query, room, exists=True)
 
     def _addresses_of(self, service: ServiceName) -> ServiceAddresses | None:
-        """The service's records as it is now; None for one that readers do not see any more."""
+        """Return the records of the service's present state; None if readers no longer see the service."""
         kept = self._addresses.get(service)
         now_s = self._now_s()
         if kept is not None and kept.is_fresh(now_s):
@@ -206,7 +206,7 @@ class Zone:
         return kept
 
     def _unique_name(self, service: ServiceName) -> bytes:
-        """The name below which those of the service's addresses are."""
+        """Return the name above the names of the service's addresses."""
         for is_short in (True, False):
             name = name_of(self._index.unique_labels(*service, is_short=is_short)) + self._apex
             if len(name) + IP_LABEL_BYTES_MAX <= NAME_BYTES_MAX:
@@ -239,7 +239,7 @@ class Zone:
         return self._of_address(self._own_ip, query, room)
 
     def _of_address(self, packed: bytes | None, query: DnsQuery, room: int) -> Sections:
-        """The answer for a name with this one address."""
+        """Return the answer for a name with this one address."""
         kind = A if packed is None or len(packed) == 4 else AAAA
         if query.qtype == ANY:
             return self._any(room)
@@ -248,7 +248,7 @@ class Zone:
         return self._fitting(record(QUESTION_POINTER, kind, self._settings.ttl_s, packed), room)
 
     def _any(self, room: int) -> Sections:
-        """The one record that answers a question for all of them (RFC 8482)."""
+        """Return the one record that answers a question for all types (RFC 8482)."""
         return self._fitting(record(QUESTION_POINTER, HINFO, self._settings.ttl_s, NO_ANY), room)
 
     def _fitting(self, answer: bytes, room: int) -> Sections:
@@ -257,7 +257,7 @@ class Zone:
         return Sections(0, Result.ANSWERED, 1, 0, 0, answer)
 
     def _none(self, query: DnsQuery, room: int, *, exists: bool, result: Result | None = None) -> Sections:
-        """The answer without records: its SOA record says for how long there are none (RFC 2308)."""
+        """Return an answer without records, whose SOA record says how long that holds (RFC 2308)."""
         ttl_s = self._settings.ttl_s
         apex = self._apex_pointer(query)
         authority = record(apex, SOA, ttl_s, soa_data(apex, self._serial, ttl_s))
@@ -273,5 +273,5 @@ class Zone:
         )
 
     def _apex_pointer(self, query: DnsQuery) -> bytes:
-        """The domain's name is the end of the question's."""
+        """Return the pointer to the domain's name, which is the end of the question's name."""
         return pointer(HEADER_BYTES + len(query.name) - len(self._apex))
