@@ -1,1 +1,1 @@
-"""The description of the API: OpenAPI 3.1 made of the route table, and the same as pages."""
+"""The description of the API: OpenAPI 3.1 from the route table, and the same as pages."""

@@ -21,7 +21,7 @@ Document = dict[str, Any]
 
 
 class FieldRow(NamedTuple):
-    """One field of a body: where it is, what it holds."""
+    """One field of a body: its place and its content."""
 
     path: str
     kind: str
@@ -37,12 +37,12 @@ class Operation(NamedTuple):
 
     @property
     def id(self) -> str:
-        """The place of the call on its page."""
+        """The anchor of the call on its page."""
         return str(self.about["operationId"])
 
     @property
     def curl(self) -> str:
-        """The call for a shell, with the parameters that it needs."""
+        """The call as a shell command, with its required parameters."""
         needed = {
             one["name"]: _example(one["schema"])
             for one in self.about["parameters"]
@@ -54,18 +54,18 @@ class Operation(NamedTuple):
 
 @lru_cache(DOCUMENTS_MAX)
 def document_of(text: bytes) -> Document:
-    """The description as an object, which nobody changes."""
+    """Return the description as an object, which callers must not change."""
     found: Document = orjson.loads(text)
     return found
 
 
 def index_page(document: Document, context_path: str) -> str:
-    """The page of all calls."""
+    """Return the page of all calls."""
     return _rendered("index.html", document, context_path, tags=_tags(document))
 
 
 def tag_page(document: Document, context_path: str, slug: str) -> str | None:
-    """The page of one part of the API; None when there is no such part."""
+    """Return the page of one part of the API; None if the part does not exist."""
     for tag, operations in _tags(document):
         if slug_of(tag["name"]) == slug:
             more = {"tag": tag, "operations": operations, "resolve": _Resolver(document)}
@@ -79,7 +79,7 @@ def _rendered(template: str, document: Document, context_path: str, **more: obje
 
 
 def slug_of(tag: str) -> str:
-    """The name of a part in a path."""
+    """Return the name of a part in a path."""
     return tag.replace(" ", "-")
 
 
@@ -101,7 +101,7 @@ def _environment() -> Environment:
 
 
 def with_code(text: str) -> Markup:
-    """A text as HTML, what stands between backticks as code."""
+    """Return a text as HTML, with parts between backticks as code."""
     parts = text.split("`")
     return Markup("").join(Markup("<code>{}</code>").format(one) if at % 2 else one for at, one in enumerate(parts))
 
@@ -115,7 +115,7 @@ def _example(shape: Mapping[str, Any]) -> object:
 
 
 def kind_of(shape: Mapping[str, Any]) -> str:
-    """What a schema allows, in a word or two."""
+    """Return the kind of value that a schema allows, in a word or two."""
     if "anyOf" in shape:
         return " or ".join(dict.fromkeys(map(kind_of, shape["anyOf"])))
     if "$ref" in shape:
@@ -127,7 +127,7 @@ def kind_of(shape: Mapping[str, Any]) -> str:
 
 
 def limits_of(shape: Mapping[str, Any]) -> str:
-    """What a schema asks of a value beside its type."""
+    """Return a schema's limits on a value, beside its type."""
     found = []
     if "enum" in shape:
         found.append("one of " + ", ".join(map(str, shape["enum"])))
@@ -153,7 +153,7 @@ class _Resolver:
         return found
 
     def fields(self, shape: Mapping[str, Any]) -> list[FieldRow]:
-        """The fields of a body, those of inner objects with their way from the outside."""
+        """Return the fields of a body, those of inner objects with their path."""
         return list(dict.fromkeys(self._fields(shape, "", 0)))
 
     def _fields(self, shape: Mapping[str, Any], at: str, depth: int) -> Iterator[FieldRow]:

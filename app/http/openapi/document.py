@@ -16,7 +16,7 @@ from app.http.shapes.json_shapes import Shape
 
 OPENAPI_VERSION = "3.1.0"
 CONTEXT_PATHS_MAX = 16
-"""Of descriptions that are kept. A process has one node; tests have several."""
+"""The number of descriptions that are kept. A process has one node; tests have several."""
 INFO = """\
 The API of Nacos 1.4 under `/v1`, that of Nacos 2 under `/v2`, and Rollcall's own calls beside them.
 
@@ -41,12 +41,12 @@ _MEMBERS: dict[str, dict[str, Any]] = {
 
 @lru_cache(CONTEXT_PATHS_MAX)
 def document_json(context_path: str, *, users: bool, identity: bool) -> bytes:
-    """The description as JSON. ``users``, ``identity``: whether the node asks for users, and for members' identity."""
+    """Return the description as JSON. ``users``, ``identity``: if the node authenticates users, and members."""
     return orjson.dumps(make_document(ROUTES, context_path, users=users, identity=identity))
 
 
 def make_document(rows: Iterable[Route], context_path: str, *, users: bool, identity: bool) -> dict[str, Any]:
-    """The description of these rows. Shape: OpenAPI 3.1."""
+    """Return the description of these rows. Shape: OpenAPI 3.1."""
     components: dict[str, Shape] = {}
 
     def refer(shape: Any) -> Any:
@@ -79,7 +79,7 @@ def make_document(rows: Iterable[Route], context_path: str, *, users: bool, iden
 
 
 def _security(rule: AccessRule, *, users: bool, identity: bool) -> list[dict[str, list[str]]]:
-    """The ways to show the right to a call, any of which is enough. Shape: OpenAPI's security requirements."""
+    """Return the ways to authorize a call, any of which is enough. Shape: OpenAPI's security requirements."""
     members = rule.is_for_members and identity
     by_member: list[dict[str, list[str]]] = [{name: []} for name in _MEMBERS] if members else []
     by_user: list[dict[str, list[str]]] = [{name: []} for name in _SCHEMES]
@@ -89,7 +89,7 @@ def _security(rule: AccessRule, *, users: bool, identity: bool) -> list[dict[str
 
 
 def _refer(shape: Any, components: dict[str, Shape]) -> Any:
-    """The shape with references in place of what has a title; that is put among the components.
+    """Return the shape with references in place of shapes with a title, which are added to the components.
 
     Raises:
         ValueError: two shapes have one title.

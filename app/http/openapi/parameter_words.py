@@ -1,4 +1,4 @@
-"""What each parameter means, by its name; by schema and name where a name means several things."""
+"""The meanings of parameters, by name; by schema and name where a name has several meanings."""
 
 PARAMETER_WORDS = {
     "AddressRead.address": "The beginning of the addresses of the wanted members.",
@@ -69,7 +69,7 @@ PARAMETER_WORDS = {
     "namespaceName": "The name of the namespace.",
     "namespaceShowName": "The new name of the namespace.",
     "newPassword": "The new password.",
-    "oldPassword": "The password until now.",
+    "oldPassword": "The current password.",
     "onlyStatus": "Only the status; with false all counters.",
     "pageNo": "The number of the page.",
     "pageSize": "The entries of a page.",

@@ -1,4 +1,4 @@
-"""Parameters of OpenAPI, made of marshmallow schemas."""
+"""Parameters of OpenAPI, made from marshmallow schemas."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -42,11 +42,11 @@ _SHAPES: dict[type[fields.Field[Any]], Shape] = {
     kinds.AddressText: _TEXT | {"examples": ["10.0.0.5:8848"]},
 }
 _EXAMPLES = {("serviceName", "string"): "orders", ("ip", "string"): "10.0.0.1", ("port", "integer"): 8080}
-"""Of parameters that most calls have."""
+"""The examples of parameters that most calls have."""
 
 
 def parameters_of(schemas: Iterable[type[Schema]]) -> list[dict[str, Any]]:
-    """The parameters of some schemas, each name once, in the order of the schemas. Shape: OpenAPI's parameters."""
+    """Return the parameters of schemas, each name once, in the order of the schemas. Shape: OpenAPI's parameters."""
     found: dict[str, dict[str, Any]] = {}
     for schema in schemas:
         for name, one in schema().fields.items():
@@ -68,7 +68,7 @@ def _parameter(schema: type[Schema], name: str, one: fields.Field[Any]) -> dict[
 
 
 def _beside_service_name() -> Iterator[dict[str, Any]]:
-    """The parameters that are read with each service's name: see ``Parameters.service_name``."""
+    """Yield the parameters that are read with each service's name: see ``Parameters.service_name``."""
     group = {"type": "string", "default": DEFAULT_GROUP}
     yield {"name": "groupName", "in": "query", "description": PARAMETER_WORDS["groupName"], "schema": group}
     yield {"name": "dom", "in": "query", "description": PARAMETER_WORDS["dom"], "deprecated": True, "schema": _TEXT}
@@ -102,7 +102,7 @@ def _shape(name: str, one: fields.Field[Any]) -> Shape:
 
 
 def form_of(parameters: Iterable[dict[str, Any]]) -> Shape:
-    """The same parameters as the fields of a form, of which none is required: the query may bring it."""
+    """Return the same parameters as fields of a form, none of them required, as the query may have them."""
     return {
         "type": "object",
         "properties": {one["name"]: one["schema"] | {"description": one["description"]} for one in parameters},

@@ -25,7 +25,7 @@ from app.http.shapes.json_shapes import EXAMPLES, Shape, either, example_of
 
 Security = list[dict[str, list[str]]]
 Refer = Callable[[Shape], Shape]
-"""Puts what has a title among the components, and returns a reference to it."""
+"""Adds a shape with a title to the components, and returns a reference to it."""
 
 STATUSES = {
     200: "It is done.",
@@ -43,7 +43,7 @@ STATUSES = {
     507: "The disk refused to keep the change.",
 }
 OLD_PATHS = "/v1/ns/api"
-"""Below it are further paths of newer calls, as clients from before Nacos 0.8 have them."""
+"""The prefix of further paths of newer calls, which clients from before Nacos 0.8 use."""
 RETRY_AFTER = {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 0}}}
 PATH_WORDS = {
     "namespace": "The id of the namespace.",
@@ -52,11 +52,11 @@ PATH_WORDS = {
 }
 _VARIABLE = re.compile(r"<(\w+)>")
 _FOR_PROGRAMMERS = re.compile(r"\s*\b(Shape|Source)\b[^:.]*:.*", re.DOTALL)
-"""What a docstring says of the JSON, which the schema says in full, and of where behaviour comes from."""
+"""The parts of a docstring on the JSON, which the schema describes in full, and on the source of behaviour."""
 
 
 def template_of(path: str) -> str:
-    """A route's path as OpenAPI writes it."""
+    """Return a route's path as OpenAPI writes it."""
     return _VARIABLE.sub(r"{\1}", path)
 
 
@@ -66,18 +66,18 @@ def operation_id(row: Route) -> str:
 
 
 def tag_of(row: Route) -> str:
-    """The name of the part of the API that a row belongs to: its module's."""
+    """Return the name of the part of the API to which a row belongs: that of its module."""
     *_, package, module = row.endpoint.__module__.split(".")
     return f"{package} {module.replace('_', ' ')}"
 
 
 def tag_words(row: Route) -> str:
-    """What that part is about: the first line of its module's docstring."""
+    """Return the description of a row's part of the API: the first line of its module's docstring."""
     return (sys.modules[row.endpoint.__module__].__doc__ or "").partition("\n")[0]
 
 
 def operation_of(row: Route, described: Described, refer: Refer, security: Security) -> dict[str, Any]:
-    """The operation of a row. Shape: OpenAPI's Operation Object."""
+    """Return the operation of a row. Shape: OpenAPI's Operation Object."""
     parameters = parameters_of(described.takes)
     path = [
         {"name": name, "in": "path", "required": True, "description": PATH_WORDS[name], "schema": {"type": "string"}}
@@ -106,7 +106,7 @@ def operation_of(row: Route, described: Described, refer: Refer, security: Secur
 
 
 def _texts(row: Route) -> tuple[str, str]:
-    """Summary and description, of the endpoint's docstring."""
+    """Return summary and description, from the endpoint's docstring."""
     told = _FOR_PROGRAMMERS.sub("", cleandoc(row.endpoint.__doc__ or "")).replace("``", "`")
     summary, _, rest = told.partition("\n\n")
     return " ".join(summary.split()), rest.strip()
@@ -134,7 +134,7 @@ def _content(content: Content, refer: Refer) -> dict[str, Any]:
 
 
 def _usual_errors(row: Route) -> set[int]:
-    """The statuses of errors that endpoints with such a row have."""
+    """Return the statuses of errors that endpoints with such a row have."""
     scope, takes_body = row.access.scope, row.method in FORM_METHODS
     changes = row.access.action is Action.WRITE and scope in (Scope.NAMING, Scope.ADMIN)
     found = {400, 403}
@@ -146,7 +146,7 @@ def _usual_errors(row: Route) -> set[int]:
 
 
 def error_responses(refer: Refer) -> dict[str, Any]:
-    """The responses of errors, by status and version. Shape: OpenAPI's components."""
+    """Return the responses of errors, by status and version. Shape: OpenAPI's components."""
     made = {}
     for kind, shapes in (("", (FILTER_ERROR,)), ("Result", (RESULT_ERROR, FILTER_ERROR))):
         told = [refer(one.shape) for one in shapes]

@@ -1,4 +1,4 @@
-"""What an endpoint takes and gives, for the description of the API; it is part of the row in the route table."""
+"""The parameters and answers of an endpoint, for the description of the API; a part of its row in the route table."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -17,7 +17,7 @@ class Content:
     media_type: str
     shape: Shape
     beside: tuple["Content", ...] = ()
-    """Other media types that it may have."""
+    """The other media types that the body may have."""
 
 
 def json_of(shape: Shape) -> Content:
@@ -57,24 +57,24 @@ RESULT_ERROR = json_of(
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What an endpoint takes and gives. ``takes``: its parameters, in the order in which they are shown."""
+    """The parameters and answers of an endpoint. ``takes``: its parameters, in the order in which they are shown."""
 
     gives: Content | None = OK_TEXT
     """The answer of status 200; None for an endpoint that has none."""
     takes: tuple[type[Schema], ...] = ()
     body: Content | None = None
-    """The body of a request, where that is no form."""
+    """The body of a request, if that is not a form."""
     also: Mapping[int, Content] = field(default_factory=dict)
-    """Answers of other statuses."""
+    """The answers of other statuses."""
     refusals: tuple[int, ...] = ()
     """The statuses of errors that not all endpoints have."""
     errors: Content = ERROR_TEXT
-    """What an error of the endpoint looks like."""
+    """The body of an error of the endpoint."""
     is_old: bool = False
-    """It is kept for old clients; new ones call another path."""
+    """True if the endpoint is kept for old clients; new ones call another path."""
 
     def enveloped(self) -> "Described":
-        """The same in the envelope of HTTP v2."""
+        """Return the same in the envelope of HTTP v2."""
         if self.gives is None or self.gives is BARE_OK:
             return replace(self, errors=RESULT_ERROR)
         told = {"code": whole(0, "0."), "message": text("success"), "data": self.gives.shape}
@@ -82,12 +82,12 @@ class Described:
 
 
 def envelope(fields: Mapping[str, Shape]) -> Shape:
-    """The object around the data of an answer of HTTP v2. It has no title: there is one for each kind of data."""
+    """Return the object around the data of an HTTP v2 answer. It has no title: there is one for each kind of data."""
     return {"type": "object", "properties": dict(fields), "required": list(fields)}
 
 
 def rest_result(title: str, data: Shape | None = None) -> Content:
-    """The answer of the core and the console, where an error, too, is told in ``code``, under status 200."""
+    """Return the answer of the core and the console, where ``code`` has errors, too, under status 200."""
     shape = null() if data is None else or_null(data)
     fields = {
         "code": whole(200, "200, or that of an error."),

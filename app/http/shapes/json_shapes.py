@@ -1,30 +1,30 @@
-"""What JSON schemas are written with. An object with a title is described once, and referred to by its title."""
+"""The building blocks of JSON schemas. An object with a title is described once, and referred to by its title."""
 
 from collections.abc import Mapping
 from typing import Any
 
 Shape = dict[str, Any]
-"""A JSON schema, of the draft 2020-12 as OpenAPI 3.1 has it."""
+"""A JSON schema of the draft 2020-12, as in OpenAPI 3.1."""
 EXAMPLES = "examples"
 
 
 def text(example: str, says: str = "", **limits: Any) -> Shape:
-    """A text. ``limits``: further words of JSON schema."""
+    """Return the shape of a text. ``limits``: further keywords of JSON schema."""
     return _leaf("string", example, says, limits)
 
 
 def whole(example: int, says: str = "", **limits: Any) -> Shape:
-    """A whole number."""
+    """Return the shape of a whole number."""
     return _leaf("integer", example, says, limits)
 
 
 def number(example: float, says: str = "", **limits: Any) -> Shape:
-    """A number."""
+    """Return the shape of a number."""
     return _leaf("number", example, says, limits)
 
 
 def flag(example: bool, says: str = "") -> Shape:
-    """A boolean."""
+    """Return the shape of a boolean."""
     return _leaf("boolean", example, says, {})
 
 
@@ -33,48 +33,48 @@ def _leaf(kind: str, example: object, says: str, limits: Mapping[str, Any]) -> S
 
 
 def null() -> Shape:
-    """Only null."""
+    """Return the shape of null alone."""
     return {"type": "null", EXAMPLES: [None]}
 
 
 def or_null(shape: Shape) -> Shape:
-    """The shape, or null."""
+    """Return a shape that also allows null."""
     return {"anyOf": [shape, {"type": "null"}]}
 
 
 def either(*shapes: Shape) -> Shape:
-    """One of several shapes; the example is the first one's."""
+    """Return a choice of several shapes; the example is the first one's."""
     return {"anyOf": list(shapes)}
 
 
 def one_of(*words: str, says: str = "") -> Shape:
-    """One of several texts."""
+    """Return a choice of several texts."""
     return text(words[0], says, enum=list(words))
 
 
 def array(of: Shape, says: str = "") -> Shape:
-    """An array whose elements have one shape."""
+    """Return an array whose elements have one shape."""
     return {"type": "array", "items": of, **({"description": says} if says else {})}
 
 
 def tuple_of(*shapes: Shape) -> Shape:
-    """An array with a shape for each of its places."""
+    """Return an array with a shape for each of its places."""
     return {"type": "array", "prefixItems": list(shapes), "items": False, "minItems": len(shapes)}
 
 
 def map_of(name: str, of: Shape, says: str = "") -> Shape:
-    """An object whose names are data; ``name``: an example of one."""
+    """Return an object whose names are data; ``name``: an example of one."""
     shape = {"type": "object", "additionalProperties": of, EXAMPLES: [{name: example_of(of)}]}
     return shape | ({"description": says} if says else {})
 
 
 def facts(says: str, **example: object) -> Shape:
-    """An object for people, whose fields may be any; some of them are in the example."""
+    """Return an object for people with any fields; some of them are in the example."""
     return {"type": "object", "description": says, EXAMPLES: [example]}
 
 
 def record(title: str, fields: Mapping[str, Shape], at_times: Mapping[str, Shape] | None = None) -> Shape:
-    """An object with a title; ``at_times``: fields that it may lack."""
+    """Return an object with a title; ``at_times``: fields that it may lack."""
     return {
         "title": title,
         "type": "object",
@@ -84,7 +84,7 @@ def record(title: str, fields: Mapping[str, Shape], at_times: Mapping[str, Shape
 
 
 def example_of(shape: Shape) -> Any:
-    """An example, put together from those of the parts. Fields that may lack are left out, where others are there."""
+    """Return an example, built from those of the parts. Optional fields are left out if there are others."""
     if EXAMPLES in shape:
         return shape[EXAMPLES][0]
     if "anyOf" in shape:
