@@ -90,7 +90,7 @@ def parse(packet: bytes) -> DnsQuery:
 
 
 def _edns(packet: bytes, at: int, records: int) -> tuple[int, int, int]:
-    """Return payload size, flags and version of the OPT record among the additional ones, which end the packet, or 0."""
+    """Return payload size, flags and version of the OPT record among the additional ones at the end; 0 without."""
     found: tuple[int, int, int] | None = None
     for _ in range(records):
         start = at

@@ -184,7 +184,7 @@ def _connection(address: str, access: Access) -> http.client.HTTPConnection:
 
 
 def _encoded(parameters: Parameters) -> str:
-    """Return the encoded parameters of a call. Arguments may have bytes that are no text; names on a server have not."""
+    """Return the encoded parameters of a call. Arguments may have bytes that are no text; names on servers do not."""
     return urlencode(parameters, errors="replace")
 
 
