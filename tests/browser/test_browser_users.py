@@ -49,12 +49,12 @@ def test_users_and_what_they_may(with_users: ClusterProcesses, visit: Visits, ax
     page.locator("#role-name").fill("<b>eva")
     page.locator("#role-role").fill("readers")
     page.locator("form", has=page.locator("#role-name")).get_by_role("button").click()
-    page.get_by_text("The role was given.").wait_for()
+    page.get_by_text("The role was assigned.").wait_for()
     page.locator("#permission-role").fill("readers")
     page.locator("#permission-resource").fill("public:*:*")
     page.locator("#permission-action").select_option("r")
     page.locator("form", has=page.locator("#permission-role")).get_by_role("button").click()
-    page.get_by_text("The permission was given.").wait_for()
+    page.get_by_text("The permission was granted.").wait_for()
     boss.shoot("users")
     assert not findings(page, axe)
 
@@ -72,7 +72,7 @@ def test_users_and_what_they_may(with_users: ClusterProcesses, visit: Visits, ax
     assert eva.page.get_by_role("link", name="Switches").count() == 0
     eva.page.get_by_role("link", name="Deregister 10.0.0.1:80").click()
     eva.page.get_by_role("button", name="Deregister").click()
-    eva.page.get_by_role("heading", name="No right to this").wait_for()
+    eva.page.get_by_role("heading", name="Permission denied").wait_for()
     eva.shoot("no-right")
     eva.open("/")
     eva.shoot("overview-of-a-reader")

@@ -1,1 +1,1 @@
-"""The console: pages for browsers, made on the threads of the pool, of what calls of the API answer their user."""
+"""The console: pages for browsers, made on the pool's threads from API calls in the name of their user."""

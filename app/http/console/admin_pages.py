@@ -121,7 +121,7 @@ def set_switch(page: ConsolePage) -> Reply:
     """Set one switch, on all members."""
     name, text = page.text("name"), page.text("value")
     if name not in EDITED:
-        raise ApiRefusal(400, f"The switch {name} is not set here.")
+        raise ApiRefusal(400, f"The switch {name} cannot be set here.")
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError:

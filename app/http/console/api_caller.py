@@ -15,11 +15,11 @@ from distro.model.errors import CodecError, NotInitialized
 
 AGENT = "Rollcall-Console"
 Value = str | int | float | bool | None
-"""Of a parameter; None leaves it out."""
+"""The value of a parameter; None leaves it out."""
 
 
 class ApiRefusal(Exception):
-    """A call that was refused: the status, and why in words."""
+    """A call that was refused: the status, and the reason in words."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -33,24 +33,24 @@ def _rows() -> dict[tuple[str, str], Route]:
 
 
 class ApiCaller:
-    """Makes calls for one page. Each blocks, until the member that owns it has answered.
+    """Makes calls for one page. Each blocks until the member that owns the data has answered.
 
     Raises (each): ApiRefusal.
     """
 
     def __init__(self, call: Call, services: Services, token: str) -> None:
-        """``call``: that of the page. ``token``: its user's; empty while users are not asked for."""
+        """``call``: that of the page. ``token``: its user's; empty while authentication is off."""
         self._call = call
         self._services = services
         self._headers = {"user-agent": AGENT} | ({AUTHORIZATION: BEARER + token} if token else {})
 
     def get(self, path: str, **parameters: Value) -> Any:
-        """The JSON that a read answers; of an answer in Nacos's envelope its data."""
+        """Return the JSON of a read; of an answer in Nacos's envelope its data."""
         reply = self._reply("GET", path, parameters)
         return _data(orjson.loads(reply.body))
 
     def find(self, path: str, **parameters: Value) -> Any | None:
-        """As ``get``; None where the user has no right to it, or there is none of it."""
+        """Return the JSON as ``get`` does; None if the user may not read it, or it does not exist."""
         try:
             return self.get(path, **parameters)
         except ApiRefusal as refusal:
@@ -94,10 +94,10 @@ def _text(value: Value) -> str:
 
 
 def _data(answer: Any) -> Any:
-    """What an answer is about: the data of the envelopes of core, console and v2.
+    """Return the content of an answer: the data in the envelopes of core, console and v2.
 
     Raises:
-        ApiRefusal: its code says so, in status 200.
+        ApiRefusal: the code in the envelope is an error's, under status 200.
     """
     if not isinstance(answer, dict) or not {"code", "message", "data"} <= answer.keys():
         return answer
@@ -108,7 +108,7 @@ def _data(answer: Any) -> Any:
 
 
 def _words(body: bytes) -> str:
-    """The text of a refusal: of JSON its message, and of v2 its data."""
+    """Return the text of a refusal: the message of JSON, the data of v2."""
     text = body.decode("utf-8", "replace")
     if text.startswith("{"):
         try:

@@ -11,7 +11,7 @@ _TYPES = {
     "svg": "image/svg+xml",
 }
 _KEPT = {**SAFE, "Cache-Control": "public, max-age=31536000, immutable"}
-"""Their addresses change with their contents."""
+"""The headers of files whose addresses change with their contents."""
 
 
 @route("GET", "/console/assets/<name>", access=PUBLIC)

@@ -13,7 +13,7 @@ CLIENT = "/v2/ns/client"
 
 @page_route("/console/clients")
 def clients(page: ConsolePage) -> Reply:
-    """The ids of the clients that contain a text, page by page, with the connections of those connected here."""
+    """List the client ids that contain a text, page by page, with the connections of those connected here."""
     number, size = page_of(page)
     wanted = page.text("id")
     found = page.api.get(f"{CLIENT}/search", clientId=wanted, pageNo=number, pageSize=size)
@@ -32,7 +32,7 @@ def clients(page: ConsolePage) -> Reply:
 
 @page_route("/console/client")
 def client(page: ConsolePage) -> Reply:
-    """One client: what it says of itself, what it publishes, what it is subscribed to."""
+    """Show one client: its own description, its instances and its subscriptions."""
     wanted = page.text("id")
     if not wanted:
         raise ApiRefusal(404, "The address names no client.")
@@ -48,8 +48,8 @@ def client(page: ConsolePage) -> Reply:
 
 
 def _connections(page: ConsolePage, ids: list[str]) -> dict[str, Any]:
-    """What is known of those clients that are connected here, by id."""
-    # An id with a comma is no connection's.
+    """Return the data of those clients that are connected here, by id."""
+    # No connection has an id with a comma.
     wanted = [one for one in ids if "#" not in one and "," not in one]
     if page.services.loader is None or not wanted:
         return {}
@@ -58,7 +58,7 @@ def _connections(page: ConsolePage, ids: list[str]) -> dict[str, Any]:
 
 
 def _named(listed: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Entries with the full name of their service."""
+    """Return the entries with the full name of their service."""
     return [{**one, "full_name": f"{one['group']}{GROUP_SPLITTER}{one['serviceName']}"} for one in listed]
 
 

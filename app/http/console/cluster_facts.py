@@ -1,4 +1,4 @@
-"""How the members are with each other, as each of them tells: for the overview and the page of members."""
+"""The relations between members, as each of them reports them, for the overview and the page of members."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from app.http.forward.peers import ask_members
 
 ENGINE = "/v1/ns/operator/distro"
 ASK_S = 0.8
-"""All members that are not DOWN are asked at once, and have so long to answer: somebody waits for the page."""
+"""The time that members have to answer; all that are not DOWN are asked at once, as a user waits for the page."""
 DELIVERED = "delivered"
 TYPE_NAMES = {
     "com.alibaba.nacos.naming.iplist.": "instance lists",
@@ -22,7 +22,7 @@ Facts = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """What one member tells of another."""
+    """One member's report about another."""
 
     source: str
     target: str
@@ -40,7 +40,7 @@ class Pair:
 
     @classmethod
     def of(cls, source: str, target: str, facts: Facts) -> "Pair":
-        """The pair of a peer's entry on a member's page about replication."""
+        """Return the pair for a peer's entry on a member's page about replication."""
         queue, oldest = facts["queue"], facts.get("oldestUnapplied")
         applied = facts.get("convergence", {}).get("applied", {})
         rounds = [
@@ -64,28 +64,28 @@ class Pair:
 
     @property
     def differing(self) -> int:
-        """Keys that were found to differ in the last rounds."""
+        """The number of keys that differed in the last rounds."""
         return sum(one["differ"] for one in self.rounds)
 
     @property
     def verified_ms(self) -> int | None:
-        """How long ago the oldest of the last rounds was; None before the first."""
+        """The age of the oldest of the last rounds, in ms; None before the first."""
         return max((one["ageMs"] for one in self.rounds), default=None)
 
     @property
     def is_well(self) -> bool:
-        """Whether the target has all that the source has, as far as the source knows."""
+        """True if the target has all data of the source, as far as the source knows."""
         return not self.unapplied and not self.failing and (self.rounds_equal or not self.rounds)
 
     @property
     def rounds_equal(self) -> bool:
-        """Whether the last round of each type came to its end, and found no difference."""
+        """True if the last round of each type was completed and found no difference."""
         return bool(self.rounds) and all(one["outcome"] == DELIVERED and not one["differ"] for one in self.rounds)
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """What the members that answered tell. ``silent``: those of our kind that did not."""
+    """The reports of the members that answered. ``silent``: members of our kind that did not."""
 
     engines: dict[str, Facts]
     pairs: list[Pair]
@@ -93,40 +93,40 @@ class ClusterFacts:
     other_kinds: list[str] = field(default_factory=list)
 
     def pairs_of(self, member: str) -> list[Pair]:
-        """What a member tells of the others."""
+        """Return a member's reports about the others."""
         return [pair for pair in self.pairs if pair.source == member]
 
     @property
     def unapplied(self) -> int:
-        """Changes that have not reached a member, counted for each member that lacks one."""
+        """The number of changes that have not reached a member, counted for each member that lacks one."""
         return sum(pair.unapplied for pair in self.pairs)
 
     @property
     def differing(self) -> int:
-        """Keys that differed in the last verify rounds, counted for each pair."""
+        """The number of keys that differed in the last verify rounds, counted for each pair."""
         return sum(pair.differing for pair in self.pairs)
 
     def agreement(self) -> tuple[str, str]:
-        """Whether the members agree: ``good``, ``wait``, ``bad`` or ``alone``, and a sentence."""
+        """Return the state of agreement, ``good``, ``wait``, ``bad`` or ``alone``, and a sentence."""
         if not self.pairs and not self.silent:
-            return "alone", "This node is alone: there is nobody to agree with."
+            return "alone", "This node is the only member."
         if self.silent:
-            return "bad", f"Not known of {', '.join(self.silent)}: no answer. Those that answered are below."
+            return "bad", f"No answer from {', '.join(self.silent)}. The members that answered are below."
         if sick := [pair for pair in self.pairs if pair.failing]:
-            return "bad", f"{sick[0].source} does not reach {sick[0].target}."
+            return "bad", f"{sick[0].source} cannot reach {sick[0].target}."
         if self.unapplied or self.differing:
             return "wait", f"{self.unapplied} changes under way, {self.differing} keys differed in the last rounds."
         ages = [age for pair in self.pairs if (age := pair.verified_ms) is not None]
         if len(ages) < len(self.pairs):
-            return "wait", "Not all pairs of members have compared what they hold yet."
+            return "wait", "Some pairs of members have not compared their data yet."
         if not all(pair.is_well for pair in self.pairs):
-            return "wait", "The last comparison of a pair of members did not come to its end."
+            return "wait", "The last comparison of a pair of members was not completed."
         span_s = -(-max(ages) // 1_000)
-        return "good", f"Each pair compared all it holds in the last {span_s} s, and found no difference."
+        return "good", f"Each pair compared all its data in the last {span_s} s and found no difference."
 
 
 def cluster_facts(page: ConsolePage) -> ClusterFacts | None:
-    """Ask all members at once; None for a user who may not know."""
+    """Ask all members at once; return None for a user without the right to know."""
     own = page.api.find(ENGINE)
     if own is None:
         return None

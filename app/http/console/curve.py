@@ -1,4 +1,4 @@
-"""A curve of numbers over time as the points of an SVG, for a template; nothing in it is text of a caller."""
+"""A curve of numbers over time as the points of an SVG, for a template; no text in it comes from a caller."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ WIDTH, HEIGHT = 640, 160
 LEFT, RIGHT, TOP, BOTTOM = 44, 12, 10, 22
 TICKS = 4
 GAP_MS = 60_000
-"""Between two samples further apart than this, the node stood still: the curve has a gap."""
+"""The distance of two samples above which the node stood still between them: the curve has a gap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Curve:
     areas: list[str]
     rows: list[tuple[float, int]]
     columns: list[tuple[float, str, str]]
-    """Place, text, and how that is aligned there."""
+    """The place, text and alignment of each label."""
     last: tuple[float, float]
     width: int = WIDTH
     height: int = HEIGHT
@@ -31,7 +31,7 @@ class Curve:
 
 
 def curve_of(samples: Sequence[CountSample]) -> Curve | None:
-    """The curve of the instances; None where there are fewer than two samples."""
+    """Return the curve of the instances; None with fewer than two samples."""
     if len(samples) < 2:
         return None
     first_ms, last_ms = samples[0].wall_ms, samples[-1].wall_ms
@@ -66,7 +66,7 @@ def curve_of(samples: Sequence[CountSample]) -> Curve | None:
 
 
 def _step(highest: int) -> int:
-    """The distance of the lines across: 1, 2 or 5 times a power of ten, with at most ``TICKS`` lines."""
+    """Return the distance of the horizontal lines, at most ``TICKS``: 1, 2 or 5 times a power of ten."""
     step = 1
     while True:
         for factor in (1, 2, 5):

@@ -1,4 +1,4 @@
-"""One instance: change it, deregister it, and why it is as it is."""
+"""One instance: change it, deregister it, and explain its state."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ FETCH_MS = 1_000
 
 
 def _asked(page: ConsolePage) -> dict[str, Any]:
-    """The parameters that name the instance which the page is about."""
+    """Return the parameters that name the page's instance."""
     port = page.text("port")
     if not page.text("ip") or not port.isdigit():
         raise ApiRefusal(404, "The address names no instance.")
@@ -39,7 +39,7 @@ def _of_service(asked: dict[str, Any]) -> dict[str, Any]:
 
 @page_route("/console/instance/edit")
 def edit(page: ConsolePage) -> Reply:
-    """The form with the values of an instance as they are."""
+    """Show the form with the present values of an instance."""
     asked = _asked(page)
     found = page.api.get("/v1/ns/instance", **asked)
     facts = page.api.get("/v1/ns/explain", **asked, local=True)
@@ -50,10 +50,10 @@ def edit(page: ConsolePage) -> Reply:
 
 
 def _refuse_published(facts: dict[str, Any], asked: dict[str, Any]) -> None:
-    """Say why an instance cannot be changed here that clients over gRPC alone hold, of what this member knows.
+    """Refuse to change an instance that only gRPC clients hold, as far as this member knows.
 
     Raises:
-        ApiRefusal: it is one.
+        ApiRefusal: it is such an instance; the text says how to change it.
     """
     if facts["publishedCount"] and facts["listed"] is None and facts["persistent"] is None:
         short_name, address = short_name_of(asked["serviceName"]), host_port(asked["ip"], asked["port"])
@@ -81,11 +81,11 @@ def _form(page: ConsolePage, asked: dict[str, Any], *, problem: str = "", status
 
 @form_route("/console/instance/edit")
 def save(page: ConsolePage) -> Reply:
-    """Change weight, metadata, and whether clients see the instance; what is not allowed comes back in the form."""
+    """Change weight, metadata and visibility of an instance; the form shows invalid values again."""
     asked = _asked(page)
     text, weight, enabled = page.call.parameters.get("metadata") or "", page.text("weight"), bool(page.text("enabled"))
     try:
-        # A patch leaves an attribute alone that is blank; null is the empty map.
+        # A patch leaves blank attributes alone; null is the empty map.
         metadata = orjson.dumps(metadata_of(text) or None).decode()
         page.api.send("PATCH", "/v1/ns/instance", **asked, weight=weight, enabled=enabled, metadata=metadata)
     except ApiRefusal as refusal:
@@ -97,7 +97,7 @@ def save(page: ConsolePage) -> Reply:
 
 
 def _fetch_written(page: ConsolePage, asked: dict[str, Any]) -> None:
-    """Fetch what the owner of a service has just written, so that the next page shows it. In vain is no error."""
+    """Fetch the owner's latest writes of a service, so that the next page shows them. A failure is no error."""
     services, service = page.services, asked["serviceName"]
     owner = services.cluster.map_srv(service)
     if owner != services.cluster.self_address:
@@ -105,7 +105,7 @@ def _fetch_written(page: ConsolePage, asked: dict[str, Any]) -> None:
 
 
 def metadata_text(metadata: dict[str, str]) -> str:
-    """Metadata as lines ``key=value``, which ``metadata_of`` reads; where that would not do, as JSON."""
+    """Return metadata as lines ``key=value``, which ``metadata_of`` reads; as JSON if lines cannot express it."""
     fits = all(
         key == key.strip() and key and not key.startswith("{") and "=" not in key and "\n" not in f"{key}{value}"
         for key, value in metadata.items()
@@ -116,17 +116,17 @@ def metadata_text(metadata: dict[str, str]) -> str:
 
 
 def metadata_of(text: str) -> dict[str, str]:
-    """The metadata of a form's text: lines ``key=value``, or one JSON object.
+    """Return the metadata in a form's text: lines ``key=value``, or one JSON object.
 
     Raises:
-        ApiRefusal: it is neither; the text names the line.
+        ApiRefusal: the text is neither; the message names the line.
     """
     text = text.strip()
     if text.startswith("{"):
         try:
             value = orjson.loads(text)
         except orjson.JSONDecodeError as error:
-            raise ApiRefusal(400, f"The metadata begins as JSON and is none: {error}.") from None
+            raise ApiRefusal(400, f"The metadata is not valid JSON: {error}.") from None
         if not all(isinstance(one, str) for one in value.values()):
             raise ApiRefusal(400, "Each value of the metadata should be a text.")
         return dict(value)
@@ -142,7 +142,7 @@ def metadata_of(text: str) -> dict[str, str]:
 
 @page_route("/console/instance/remove")
 def ask_to_remove(page: ConsolePage) -> Reply:
-    """Ask whether an instance is to be deregistered."""
+    """Ask whether to deregister an instance."""
     asked = _asked(page)
     facts = page.api.get("/v1/ns/explain", **asked, local=True)
     _refuse_published(facts, asked)
@@ -176,7 +176,7 @@ def remove(page: ConsolePage) -> Reply:
 
 @page_route("/console/explain")
 def explain(page: ConsolePage) -> Reply:
-    """Why an instance is as it is: what all members know of it, side by side, with a verdict."""
+    """Explain an instance's state: the knowledge of all members, side by side, with a verdict."""
     told = None
     if page.text("ip"):
         told = page.api.get("/v1/ns/explain", **_asked(page))

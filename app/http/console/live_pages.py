@@ -1,4 +1,4 @@
-"""Server-sent events: what tells a page that it is out of date. They tell no names and no numbers of services."""
+"""Server-sent events that tell a page that it is out of date. They contain no names and numbers of services."""
 
 import orjson
 
@@ -11,7 +11,7 @@ from app.http.v1.changes import service_changes
 
 @route("GET", "/console/events", access=CONSOLE, hot=True)
 def cluster_events(call: Call, services: Services) -> Answer:
-    """The members' states, and when the counts were taken last, whenever that changes. Shape: rev, members."""
+    """Stream the members' states and the time of the last counts, whenever these change. Shape: rev, members."""
     if not services.settings.told.console:
         return filter_error(call, 404, "No message available", services.wall_ms())
 
@@ -29,7 +29,7 @@ def cluster_events(call: Call, services: Services) -> Answer:
 
 @route("GET", "/console/events/service", access=naming(READ).in_console(), hot=True)
 def service_events(call: Call, services: Services) -> Answer:
-    """The revision of one service at this member, whenever it changes; 0 without the service. Shape: rev."""
+    """Stream the revision of one service at this member, whenever it changes; 0 without the service. Shape: rev."""
     if not services.settings.told.console:
         return filter_error(call, 404, "No message available", services.wall_ms())
     return service_changes(call, services)

@@ -1,4 +1,4 @@
-"""Members: their reports, queues and verify rounds, and what differs between them now."""
+"""Members: their reports, queues and verify rounds, and their present differences."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,28 +11,28 @@ from app.http.forward.peers import ask_members
 
 DIGEST = "/v1/ns/operator/digest"
 ASK_S = 10.0
-"""For digests of all services, which take a second for 100,000 instances."""
+"""The time for digests of all services, which take a second for 100,000 instances."""
 SERVICES_SHOWN = 100
 BUCKETS_MAX = 16
-"""Buckets that are looked into; where more differ, it is said."""
+"""The most differing buckets that are compared in detail; the page says so if there are more."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContentComparison:
-    """What a comparison of all members came to."""
+    """The result of a comparison of all members."""
 
     members: dict[str, tuple[int, int]]
-    """Services and instances of each that answered."""
+    """The numbers of services and instances of each member that answered."""
     silent: list[str]
     buckets: int
-    """Differing buckets, of 256 in all."""
+    """The number of differing buckets, of 256 in all."""
     differing: list[dict[str, Any]]
     """Shape: namespace, service, held: by member the number of instances and the digest, None where it has none."""
 
 
 @page_route("/console/members")
 def members(page: ConsolePage) -> Reply:
-    """All members with their reports; for administrators what each has to send, and with ``compare`` a comparison."""
+    """Show all members with their reports; for administrators also their queues, and with ``compare`` a comparison."""
     listed = page.api.get("/v1/ns/operator/servers")["servers"]
     return page.show(
         "members.html",
@@ -49,7 +49,7 @@ def members(page: ConsolePage) -> Reply:
 
 
 def compare(page: ConsolePage) -> ContentComparison:
-    """Compare the digests of all members, first of buckets, then of the services in those that differ."""
+    """Compare the digests of all members: first of buckets, then of the services in differing buckets."""
     whole = _digests(page, "")
     told = {address: one for address, one in whole.items() if one is not None}
     rows = list(zip(*(one["buckets"] for one in told.values()), strict=True))
@@ -74,7 +74,7 @@ def compare(page: ConsolePage) -> ContentComparison:
 
 
 def _digests(page: ConsolePage, buckets: str) -> dict[str, dict[str, Any] | None]:
-    """The digests of all members by address; None of one that did not answer, or in another form."""
+    """Return the digests of all members by address; None for a member without an answer, or with another format."""
     services = page.services
     parameters = {"buckets": buckets} if buckets else {}
     own = page.api.get(DIGEST, **parameters)

@@ -9,12 +9,12 @@ from app.http.console.page import ConsolePage, page_route
 from app.operator.count_history import CountSample
 
 COUNTED_MAX = 1_000
-"""Services that are counted for each page."""
+"""The most services that are counted for each page."""
 
 
 @page_route("/")
 def overview(page: ConsolePage) -> Reply:
-    """Members, agreement, and how many services and instances there were in the last hour."""
+    """Show members, agreement, and the numbers of services and instances in the last hour."""
     samples = page.services.count_history.samples()
     counts, status = _counts(page, samples)
     members = page.api.get("/v1/ns/operator/servers")["servers"]
@@ -37,10 +37,10 @@ def overview(page: ConsolePage) -> Reply:
 
 
 def _counts(page: ConsolePage, samples: list[CountSample]) -> tuple[dict[str, int | None], str]:
-    """Services and instances, and how many this member owns; and its status.
+    """Return the numbers of services and instances, those that this member owns, and its status.
 
-    Of many services the numbers are those of the last sample, which does not tell whose they are: to count them takes a
-    while, and the page is fetched anew with each sample.
+    With many services the numbers are those of the last sample, which does not know their owners: counting takes a
+    while, and the page is fetched again with each sample.
     """
     if samples and page.services.naming.service_count() > COUNTED_MAX:
         status: str = page.api.get("/v2/ns/operator/metrics", onlyStatus=True)["status"]
@@ -55,7 +55,7 @@ def _counts(page: ConsolePage, samples: list[CountSample]) -> tuple[dict[str, in
 
 
 def _member(one: dict[str, Any], facts: ClusterFacts | None) -> dict[str, Any]:
-    """A row of the table of members. What it tells of the others comes from itself, if it answered."""
+    """Return a row of the table of members. Its values about the others are its own report, if it answered."""
     address = one["address"]
     pairs = facts.pairs_of(address) if facts else []
     return {
@@ -72,5 +72,5 @@ def _member(one: dict[str, Any], facts: ClusterFacts | None) -> dict[str, Any]:
 
 @page_route("/index.html")
 def index(page: ConsolePage) -> Reply:
-    """The way from the address of Nacos's console to this one."""
+    """Redirect from the address of Nacos's console to this one."""
     return page.go("/")

@@ -1,4 +1,4 @@
-"""What all pages of the console share: who looks, the templates, the headers, the forms that change something."""
+"""The shared parts of the console's pages: the user, the templates, the headers, the forms that change something."""
 
 import secrets
 from collections.abc import Callable
@@ -28,7 +28,7 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-"""Nothing runs and nothing is loaded but what this node serves as a file."""
+"""A policy by which a browser runs and loads only files that this node serves."""
 SAFE = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
@@ -39,7 +39,7 @@ SAFE = {
 }
 HEADERS = {**SAFE, "Cache-Control": "no-store"}
 ANONYMOUS_S = 30 * 24 * 3_600
-"""How long the cookie of a browser lasts whose user does not log in: it holds a random text, for the forms."""
+"""The life of the cookie of a browser without a login: it holds a random text, for the forms."""
 NAV = (
     ("overview", "Overview", "/", False),
     ("services", "Services", "/console/services", False),
@@ -51,16 +51,16 @@ NAV = (
     ("users", "Users", "/console/users", True),
     ("reports", "Audit", "/console/reports", True),
 )
-"""Each entry's name, text and path, and whether it is for administrators."""
+"""The entries of the navigation: name, text, path, and true if for administrators only."""
 NOT_CHANGED_HERE = 409
-"""The status of a page that would change what somebody else decides."""
+"""The status of a page that would change data that somebody else decides on."""
 FORM_FIELD = "form"
-"""The field with the token that shows which page a form comes from."""
+"""The field with the token that shows from which page a form comes."""
 
 
 @cache
 def templates() -> Environment:
-    """The templates, each compiled once. All that is put into them is escaped."""
+    """Return the templates, each compiled once. They escape all values."""
     made = Environment(
         loader=FileSystemLoader(FOLDER / "templates"),
         autoescape=True,
@@ -76,19 +76,19 @@ def templates() -> Environment:
 
 @cache
 def assets() -> dict[str, bytes]:
-    """The files that pages load, by name."""
+    """Return the files that pages load, by name."""
     return {file.name: file.read_bytes() for file in sorted((FOLDER / "assets").iterdir())}
 
 
 @cache
 def asset_version(name: str) -> str:
-    """What changes in the address of a file when its contents do."""
+    """Return the part of a file's address that changes with its contents."""
     return sha256(assets()[name]).hexdigest()[:12]
 
 
 @dataclass(frozen=True, slots=True)
 class ConsolePage:
-    """One call of a page: who makes it, and what it can ask and show."""
+    """One call of a page, with its user, its API calls and its templates."""
 
     call: Call
     services: Services
@@ -98,7 +98,7 @@ class ConsolePage:
 
     @classmethod
     def of(cls, call: Call, services: Services) -> "ConsolePage":
-        """That of a call whose access was checked."""
+        """Return the page of a call whose access was checked."""
         given = token_in_cookie(call)
         token = given if services.access.enabled and call.user else ""
         return cls(call, services, ApiCaller(call, services, token), given or secrets.token_urlsafe(24))
@@ -110,28 +110,28 @@ class ConsolePage:
 
     @property
     def is_admin(self) -> bool:
-        """Whether the user may do what administrators may."""
+        """True if the user has the rights of an administrator."""
         access = self.services.access
         return not access.enabled or (bool(self.call.user) and access.table.rights(self.call.user).is_admin)
 
     def text(self, name: str, default: str = "") -> str:
-        """A parameter, trimmed."""
+        """Return a parameter, trimmed."""
         return self.call.parameters.optional(name, default)
 
     def number(self, name: str, default: int, most: int) -> int:
-        """A parameter as a number from 1 to ``most``; the default where it is none."""
+        """Return a parameter as a number from 1 to ``most``; the default if it is not one."""
         text = self.text(name)
         return min(max(int(text), 1), most) if text.isascii() and text.isdigit() and len(text) < 10 else default
 
     def url(self, path: str, **parameters: Value) -> str:
-        """The address of a page, with those parameters that are not empty."""
+        """Return the address of a page, with the parameters that are not empty."""
         query = urlencode({name: value for name, value in parameters.items() if value not in (None, "")})
         return f"{self.call.context_path}{path}" + (f"?{query}" if query else "")
 
     # --- answers -----------------------------------------------------------------------------------
 
     def show(self, template: str, title: str, *, status: int = 200, nav: str = "", **values: Any) -> Reply:
-        """The page of a template. ``nav``: its place in the navigation."""
+        """Return the page of a template. ``nav``: its place in the navigation."""
         services = self.services
         entries = [
             (name, text, path)
@@ -160,27 +160,27 @@ class ConsolePage:
         return Reply(status, body.encode("utf-8", "replace"), HTML, self.headers())
 
     def headers(self) -> dict[str, str]:
-        """The headers of a page, which set the cookie where the browser has none."""
+        """Return the headers of a page, which set the cookie if the browser has none."""
         if token_in_cookie(self.call):
             return HEADERS
         return {**HEADERS, "Set-Cookie": self.cookie_line(self.cookie, ANONYMOUS_S)}
 
     def cookie_line(self, value: str, age_s: int) -> str:
-        """The header line that sets the cookie."""
+        """Return the header line that sets the cookie."""
         return set_cookie(self.call, value, age_s, is_tls=self.services.settings.scheme == "https")
 
     def refused(self, refusal: ApiRefusal) -> Reply:
-        """The page that says why something was refused."""
+        """Return the page that says why something was refused."""
         return self.show(
             "refused.html", _TITLES.get(refusal.status, "Not possible"), status=refusal.status, why=refusal
         )
 
     def go(self, path: str, **parameters: Value) -> Reply:
-        """The way to another page, after a change."""
+        """Redirect to another page, after a change."""
         return Reply(303, b"", None, {"Location": self.url(path, **parameters), "Cache-Control": "no-store"})
 
 
-_TITLES = {NOT_CHANGED_HERE: "Not changed here", 403: "No right to this", 404: "Not found", 503: "Not serving now"}
+_TITLES = {NOT_CHANGED_HERE: "Not changed here", 403: "Permission denied", 404: "Not found", 503: "Not serving now"}
 Show = Callable[[ConsolePage], Reply]
 View = Callable[[Call, Services], Answer]
 
@@ -191,7 +191,7 @@ def page_route(path: str, access: AccessRule = CONSOLE) -> Callable[[Show], View
 
 
 def form_route(path: str, access: AccessRule = CONSOLE) -> Callable[[Show], View]:
-    """Return a decorator that adds what a form does, which must come from a page of the same session."""
+    """Return a decorator that adds the action of a form, which must come from a page of the same session."""
     return _route("POST", path, access, _done)
 
 

@@ -1,4 +1,4 @@
-"""The reports of the nightly audit, read from the folder in which it leaves them."""
+"""The reports of the nightly audit, read from the folder to which it writes them."""
 
 import re
 from pathlib import Path
@@ -15,12 +15,12 @@ SUMMARY_BYTES_MAX = 4 * 1024 * 1024
 REPORT_BYTES_MAX = 4 * 1024 * 1024
 NIGHT = re.compile(r"\d{4}-\d{2}-\d{2}")
 REPORT_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-"""A report is one file with its own style, made elsewhere: it may look as it likes, and do nothing."""
+"""The policy of a report, a single file with its own style that was made elsewhere: it may not run or load anything."""
 
 
 @page_route("/console/reports", access=admin(READ).in_console())
 def reports(page: ConsolePage) -> Reply:
-    """The nights, the latest first."""
+    """List the nights, the latest first."""
     folder = page.services.settings.told.console_reports
     return page.show(
         "reports.html",
@@ -32,7 +32,7 @@ def reports(page: ConsolePage) -> Reply:
 
 
 def _nights(folder: Path) -> list[tuple[str, Summary | None]]:
-    """The last nights with their summaries; None where one cannot be read."""
+    """Return the last nights with their summaries; None for a summary that cannot be read."""
     try:
         names = [one.name.removeprefix("night=") for one in folder.iterdir() if one.name.startswith("night=")]
     except OSError:
@@ -67,10 +67,10 @@ def _night(name: str, summary: Summary | None) -> dict[str, Any]:
 
 @page_route("/console/report", access=admin(READ).in_console())
 def report(page: ConsolePage) -> Reply:
-    """One night's report, as the audit wrote it."""
+    """Show one night's report, as the audit wrote it."""
     folder, night = page.services.settings.told.console_reports, page.text("night")
     if folder is None or not NIGHT.fullmatch(night):
-        raise ApiRefusal(404, "There is no report of such a night.")
+        raise ApiRefusal(404, "The address names no night.")
     file = folder / f"night={night}" / "report.html"
     try:
         body = file.read_bytes() if file.stat().st_size <= REPORT_BYTES_MAX else None

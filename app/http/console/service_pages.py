@@ -14,17 +14,17 @@ SUBSCRIBERS_MAX = 50
 
 
 def page_of(page: ConsolePage) -> tuple[int, int]:
-    """The number and the size of the page of a list that is asked for."""
+    """Return the number and the size of the requested page of a list."""
     return page.number("page", 1, PAGES_MAX), page.number("size", SIZES[0], SIZES[-1])
 
 
 def pager(count: int, number: int, size: int) -> dict[str, int]:
-    """What the line below a list needs."""
+    """Return the values of the line below a list."""
     return {"count": count, "number": number, "size": size, "pages": max(-(-count // size), 1)}
 
 
 def namespaces_of(page: ConsolePage) -> list[dict[str, str]]:
-    """The namespaces to choose from: those that were created, and the one that is shown. Shape: id, name."""
+    """Return the namespaces to choose from: those that were created, and the one that is shown. Shape: id, name."""
     listed = [
         {"id": one["namespace"] or DEFAULT_NAMESPACE, "name": one["namespaceShowName"]}
         for one in page.api.get("/v1/console/namespaces")
@@ -35,7 +35,7 @@ def namespaces_of(page: ConsolePage) -> list[dict[str, str]]:
 
 
 def to_own_namespace(page: ConsolePage, path: str) -> Reply | None:
-    """The way to a namespace of the user, where none was asked for, and the user has no right in the public one."""
+    """Redirect to a namespace of the user if none was requested and the user has no right in the public one."""
     if page.text("namespaceId"):
         return None
     own = [one["namespace"] or DEFAULT_NAMESPACE for one in page.api.get("/v1/console/namespaces")]
@@ -44,7 +44,7 @@ def to_own_namespace(page: ConsolePage, path: str) -> Reply | None:
 
 @page_route("/console/services")
 def service_list(page: ConsolePage) -> Reply:
-    """One page of the services of a namespace that pass the filters."""
+    """Show one page of the services of a namespace that pass the filters."""
     if elsewhere := to_own_namespace(page, "/console/services"):
         return elsewhere
     number, size = page_of(page)
@@ -79,7 +79,7 @@ def service_list(page: ConsolePage) -> Reply:
 
 @page_route("/console/service")
 def service(page: ConsolePage) -> Reply:
-    """One service: its description, what each member holds of it, its instances, its subscribers."""
+    """Show one service: its description, its state at each member, its instances, its subscribers."""
     name = service_name(page)
     asked = {"namespaceId": page.namespace, "serviceName": name}
     detail = page.api.get("/v1/ns/catalog/service", **asked)
@@ -110,7 +110,7 @@ def service(page: ConsolePage) -> Reply:
 
 
 def service_name(page: ConsolePage) -> str:
-    """The full name of the service that the page is about."""
+    """Return the full name of the page's service."""
     name = page.call.parameters.service_name()
     if not name:
         raise ApiRefusal(404, "The address names no service.")
@@ -118,7 +118,7 @@ def service_name(page: ConsolePage) -> str:
 
 
 def agree(versions: dict[str, Any]) -> bool:
-    """Whether all members that answered hold the same of a service, and all did answer."""
+    """Return whether all members answered, and all hold the same state of a service."""
     held = {(one["instances"], one["healthy"], one["digest"]) for one in versions["members"].values()}
     return len(held) == 1 and not versions["notAnswered"]
 
@@ -126,7 +126,7 @@ def agree(versions: dict[str, Any]) -> bool:
 def _instances(
     page: ConsolePage, asked: dict[str, str], cluster: str, listed: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """The rows of instances, with where each comes from, and as what clients see it: None where they do not."""
+    """Return the rows of instances, with the source of each, and its health as clients see it; None if they do not."""
     if not listed:
         return []
     hosts = page.api.get("/v1/ns/instance/list", **asked, clusters=cluster)["hosts"]
@@ -148,14 +148,14 @@ def _instances(
 
 
 def source_of(ephemeral: bool, clients: list[str]) -> str:
-    """How an instance came: a client over HTTP is an address with a sign behind it, one over gRPC a connection."""
+    """Return how an instance came: the id of an HTTP client is an address with a ``#``, that of gRPC a connection."""
     if not ephemeral:
         return PERSISTENT
     return GRPC if clients and all("#" not in client for client in clients) else BEATS
 
 
 def subscribers_of(page: ConsolePage, asked: dict[str, str]) -> dict[str, Any] | None:
-    """The subscribers of one service, over UDP at all members and over gRPC here; None for who may not know."""
+    """Return a service's subscribers, over UDP at all members and over gRPC here; None for users without the right."""
     udp = page.api.find("/v1/ns/service/subscribers", **asked, pageNo=1, pageSize=SUBSCRIBERS_MAX, aggregation=True)
     grpc = page.api.find("/v2/ns/client/service/subscriber/list", **asked)
     if grpc is None:

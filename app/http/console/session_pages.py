@@ -17,14 +17,14 @@ log = logging.getLogger(__name__)
 
 @page_route(LOGIN_PATH, access=PUBLIC)
 def login_form(page: ConsolePage) -> Reply:
-    """The login; to the first page where no call needs a user."""
+    """Show the login; redirect to the first page if no call needs a user."""
     if not page.services.access.enabled:
         return page.go("/")
     return _form(page)
 
 
 def _form(page: ConsolePage, problem: str = "", status: int = 200) -> Reply:
-    # Nobody is logged in who sees this form: its fields are tied to the cookie, whatever that holds.
+    # A user who sees this form is not logged in: its fields are tied to the cookie, whatever that holds.
     if not page.services.access.table.has_admin():
         return page.show(
             "first_admin.html", "First administrator", status=status, problem=problem, file_name=FIRST_ADMIN_FILE
@@ -48,7 +48,7 @@ def make_first_admin(page: ConsolePage) -> Reply:
 
 @form_route(LOGIN_PATH, access=PUBLIC)
 def log_in(page: ConsolePage) -> Reply:
-    """Take name and password, and set the cookie with a token for as long as that is good."""
+    """Log in with name and password, and set the cookie with the token for as long as that is valid."""
     parameters, control = page.call.parameters, page.services.access
     if control.tokens is None:
         return page.go("/")
@@ -56,7 +56,7 @@ def log_in(page: ConsolePage) -> Reply:
     try:
         session = control.log_in(name, password, page.call.remote_ip, page.call.login_wait)
     except AccessDenied:
-        return _form(page, "There is no such user, or the password is another.", 403)
+        return _form(page, "Unknown user or wrong password.", 403)
     except TooManyLogins as error:
         return _form(page, f"Too many log in now: try again in {error.retry_after_s} s.", error.status)
     cookie = page.cookie_line(control.token_of(session), control.tokens.ttl_s)
@@ -64,7 +64,7 @@ def log_in(page: ConsolePage) -> Reply:
 
 
 def _next(page: ConsolePage) -> str:
-    """Where to go after the login: a page of this console, and nowhere else."""
+    """Return the page to go to after the login, which is always one of this console."""
     wanted, own = page.text("next"), page.call.context_path
     try:
         parts = urlsplit(wanted)
@@ -77,7 +77,7 @@ def _next(page: ConsolePage) -> str:
 
 @form_route("/console/logout", access=PUBLIC)
 def log_out(page: ConsolePage) -> Reply:
-    """Take the cookie away, and end the token that it held."""
+    """Remove the cookie, and end the token that it held."""
     done = "logged-out"
     if page.services.access.enabled:
         try:
@@ -95,5 +95,5 @@ def log_out(page: ConsolePage) -> Reply:
 
 @page_route(NO_RIGHT_PATH)
 def no_right(page: ConsolePage) -> Reply:
-    """What a user sees in place of a page that others may look at."""
-    raise ApiRefusal(403, f"The user {page.call.user or 'of this session'} may not look at that page.")
+    """Refuse a page that this user may not see."""
+    raise ApiRefusal(403, f"The user {page.call.user or 'of this session'} may not see that page.")

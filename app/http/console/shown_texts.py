@@ -1,4 +1,4 @@
-"""How pages say numbers, times and what was done."""
+"""The texts of pages for numbers, times and completed changes."""
 
 from datetime import UTC, datetime
 
@@ -10,22 +10,22 @@ DONE = {
     "namespace-removed": "The namespace was removed; its services stay.",
     "user-saved": "The user was saved.",
     "user-removed": "The user was removed, and its tokens ended.",
-    "role-saved": "The role was given.",
-    "role-removed": "The role was taken back.",
-    "permission-saved": "The permission was given.",
-    "permission-removed": "The permission was taken back.",
+    "role-saved": "The role was assigned.",
+    "role-removed": "The role was removed.",
+    "permission-saved": "The permission was granted.",
+    "permission-removed": "The permission was removed.",
     "logged-out": "You are logged out.",
     "admin-made": "The administrator was created. Log in as this user.",
-    "logged-out-here": "You are logged out at this member. The others were not told, and take the session to its end.",
+    "logged-out-here": "You are logged out at this member only. The other members accept the session until it expires.",
 }
-"""What a page says first that one was sent to after a change."""
+"""The first sentence of the page that follows a change."""
 _STEPS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 _FEW = 10
 NONE = "\N{EN DASH}"
 
 
 def age_text(age_ms: float | None) -> str:
-    """A span of time in one unit, such as ``12 s``; below ten of them with one digit behind the point."""
+    """Return a time span in one unit, such as ``12 s``; below ten units with one digit after the point."""
     if age_ms is None:
         return NONE
     for unit_ms, unit in _STEPS:
@@ -36,12 +36,12 @@ def age_text(age_ms: float | None) -> str:
 
 
 def number_text(value: float | None) -> str:
-    """A number with its thousands apart; a dash for none."""
+    """Return a number with separated thousands; a dash for none."""
     if value is None:
         return NONE
     return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}".rstrip("0").rstrip(".")
 
 
 def time_text(wall_ms: int) -> str:
-    """A time of the wall clock, to the second, in UTC."""
+    """Return a time of the wall clock, to the second, in UTC."""
     return f"{datetime.fromtimestamp(wall_ms / 1_000, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -13,7 +13,7 @@ ACTIONS = {"r": "read", "w": "write", "rw": "read and write"}
 
 @page_route("/console/users")
 def users(page: ConsolePage) -> Reply:
-    """Users with their roles, and the permissions of the roles."""
+    """Show users with their roles, and the permissions of the roles."""
     return _users(page)
 
 
@@ -38,7 +38,7 @@ def _users(page: ConsolePage, refusal: ApiRefusal | None = None) -> Reply:
 
 
 def _change(page: ConsolePage, done: str, method: str, path: str, **parameters: Any) -> Reply:
-    """Have something changed, and show the users again, with the reason where it was refused."""
+    """Have something changed, and show the users again, with the reason if it was refused."""
     try:
         page.api.send(method, path, **parameters)
     except ApiRefusal as refusal:
@@ -47,7 +47,7 @@ def _change(page: ConsolePage, done: str, method: str, path: str, **parameters: 
 
 
 def _password(page: ConsolePage) -> str:
-    """The password of a form, as it was typed."""
+    """Return the password of a form, as it was typed."""
     return page.call.parameters.get("new-password") or ""
 
 
@@ -71,7 +71,7 @@ def add_role(page: ConsolePage) -> Reply:
 
 @form_route("/console/users/permissions")
 def add_permission(page: ConsolePage) -> Reply:
-    """Permit a role something."""
+    """Give a role a permission."""
     return _change(page, "permission-saved", "POST", PERMISSIONS, **_permission(page))
 
 
@@ -81,7 +81,7 @@ def _permission(page: ConsolePage) -> dict[str, str]:
 
 @page_route("/console/users/remove")
 def ask_to_remove(page: ConsolePage) -> Reply:
-    """Ask whether a user, a role of one or a permission is to be removed."""
+    """Ask whether to remove a user, a user's role or a permission."""
     name, role, resource = page.text("name"), page.text("role"), page.text("resource")
     fields = {"name": name, "role": role, "resource": resource, "action": page.text("action")}
     if resource:
@@ -108,7 +108,7 @@ def ask_to_remove(page: ConsolePage) -> Reply:
 
 @form_route("/console/users/remove")
 def remove(page: ConsolePage) -> Reply:
-    """Remove a user, a role of one or a permission."""
+    """Remove a user, a user's role or a permission."""
     name, role = page.text("name"), page.text("role")
     if page.text("resource"):
         return _change(page, "permission-removed", "DELETE", PERMISSIONS, **_permission(page))
@@ -122,13 +122,13 @@ def remove(page: ConsolePage) -> Reply:
 
 @page_route("/console/password")
 def own_password(page: ConsolePage) -> Reply:
-    """The form for one's own password."""
+    """Show the form for the user's own password."""
     return page.show("password.html", "Your password", problem="")
 
 
 @form_route("/console/password")
 def set_own_password(page: ConsolePage) -> Reply:
-    """Change one's own password; all one's sessions end, this one too."""
+    """Change the user's own password; all sessions of the user end, this one too."""
     parameters = page.call.parameters
     old, new = parameters.get("old-password") or "", parameters.get("new-password") or ""
     try:

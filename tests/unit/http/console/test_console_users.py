@@ -43,7 +43,7 @@ def test_who_is_not_logged_in_is_sent_to_log_in_and_back(users_node: FakeNode) -
     assert "Services</span>" not in shown, "there is no navigation before the login"
     wrong = browser.log_in(password="no")
     assert wrong.status_code == 403
-    assert "no such user" in wrong.text
+    assert "Unknown user or wrong password" in wrong.text
     done = browser.log_in(next="/nacos/console/services?name=a%26b")
     assert (done.status_code, done.headers["Location"]) == (303, "/nacos/console/services?name=a%26b")
     cookie = done.headers["Set-Cookie"]
@@ -135,15 +135,15 @@ def test_rights_hold_for_what_pages_show_and_change(users_node: FakeNode, boss: 
     for path in ("/console/switches", "/console/users", "/console/clients"):
         answer = reader.get(path)
         assert answer.status_code == 403
-        assert "No right to this" in answer.text
+        assert "Permission denied" in answer.text
     for path in ("/console/reports", "/console/report?night=2026-11-21"):
         answer = reader.client.get(f"/nacos{path}", headers={"Accept": "text/html,*/*;q=0.8"})
         assert (answer.status_code, answer.headers["Location"]) == (303, "/nacos/console/no-right")
         assert reader.get(path).status_code == 403, "a script gets no page"
     refused = reader.get("/console/no-right")
     assert refused.status_code == 403
-    assert "No right to this" in refused.text
-    assert "The user reader may not look at that page." in refused.text
+    assert "Permission denied" in refused.text
+    assert "The user reader may not see that page." in refused.text
     remove = "/console/instance/remove?namespaceId=dev&serviceName=orders&ip=10.0.0.1&port=8080"
     assert reader.send("/console/instance/remove", remove, **PLACE, ephemeral="true").status_code == 403
     assert "10.0.0.1:8080" in reader.get(page).text
