@@ -102,8 +102,8 @@ def make_parser() -> argparse.ArgumentParser:
     serve = commands.add_parser(
         "serve",
         help="run a node, or several on this machine",
-        description="Run a node until Ctrl-C or SIGTERM. What is not given here comes from the environment, from "
-        "application.properties in the configuration folder, or is the default.",
+        description="Run a node until Ctrl-C or SIGTERM. Other settings come from the environment, from "
+        "application.properties in the configuration folder, or are the defaults.",
     )
     serve.add_argument("--port", metavar="PORT", help=f"HTTP port ({keys.PORT.default})")
     serve.add_argument("--host", metavar="ADDRESS", help=f"address to listen on ({keys.HOST_KEY.default})")

@@ -34,8 +34,8 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         "instead: server, namespace and credentials of the environment and of cli.toml.",
     )
     add_node_options(parser)
-    parser.add_argument("--changed", action="store_true", help="leave out what has its default")
-    parser.add_argument("--client", action="store_true", help="what commands are configured with, not a node")
+    parser.add_argument("--changed", action="store_true", help="leave out settings with their default")
+    parser.add_argument("--client", action="store_true", help="print the configuration of commands, not of a node")
     parser.add_argument("--profile", metavar="NAME", help="with --client: a profile of cli.toml")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)

@@ -34,8 +34,8 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     """Add the command to those of ``rollcall``."""
     parser = subparsers.add_parser(
         "explain",
-        help="tell why one instance is as it is at each member",
-        description="Ask all Rollcall members of a cluster about one instance, and tell who is responsible, who holds "
+        help="explain the state of one instance at each member",
+        description="Ask all Rollcall members of a cluster about one instance, and show who is responsible, who holds "
         "it, why it is healthy or not, what clients see, and where the members differ. Exit code 0: they agree; 1: "
         "they differ, or one did not answer; 2: it could not be asked.",
     )
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
     """Ask, print, and return the exit code."""
     ip, colon, port = options.instance.rpartition(":")
     if not colon or not ip or not port.isascii() or not port.isdecimal():
-        return _could_not(f"{options.instance!r} is no address of an instance, such as 10.0.0.7:8080")
+        return _could_not(f"{options.instance!r} is not an instance address, such as 10.0.0.7:8080")
     try:
         answer = _asked(options, ip.strip("[]"), port)
     except AccessError as error:
@@ -89,15 +89,13 @@ def _asked(options: argparse.Namespace, ip: str, port: str) -> dict[str, Any]:
         hint = f". Give --user NAME, {USER_VARIABLE} or {TOKEN_VARIABLE}" if error.status in (401, 403) else ""
         raise AccessError(f"{server} refuses it: {error}{hint}") from None
     except CallError as error:
-        text = (
-            f"{server} does not answer: {error}. Name a server that runs: --server URL, {SERVER_VARIABLE}, or cli.toml"
-        )
+        text = f"{server} does not answer: {error}. Name a running server: --server URL, {SERVER_VARIABLE}, or cli.toml"
         raise AccessError(text) from None
     with suppress(CallError):
         answer = reply.json()
         if isinstance(answer, dict) and isinstance(answer.get("members"), dict):
             return answer
-    raise AccessError(f"{server} gave another answer than a Rollcall member does")
+    raise AccessError(f"{server} gave an answer that no Rollcall member gives")
 
 
 def lines_of(answer: Mapping[str, Any]) -> Iterator[str]:

@@ -14,7 +14,7 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     """Add the command to those of ``rollcall``."""
     parser = subparsers.add_parser(
         "simulate",
-        help="run a cluster in virtual time, with faults, and tell who did what and why",
+        help="run a cluster in virtual time, with faults, and show who did what and why",
         description="Run a whole cluster inside this process, in virtual time: members with the real protocol, "
         "registry and records, a network and disks that fail, and clients. What happens follows from the seed alone, "
         "so each run can be repeated. Every event is printed as one line: when, what, who, and by which rule of "
@@ -25,10 +25,10 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         "rollcall simulate --without versions --seed 0 --key svc1; rollcall simulate --runs 100 --quiet",
     )
     run = parser.add_argument_group("what is run")
-    run.add_argument("--seed", type=int, default=0, metavar="N", help="what all chance follows from (0)")
+    run.add_argument("--seed", type=int, default=0, metavar="N", help="the seed of all chance (0)")
     run.add_argument("--runs", type=int, default=1, metavar="K", help="run seeds N to N+K-1, up to one that breaks")
-    run.add_argument("--scenario", metavar="NAME", help="what the world goes through; --list names all (course)")
-    run.add_argument("--without", metavar="RULE", help="switch a rule off, in the scenario that shows what it is for")
+    run.add_argument("--scenario", metavar="NAME", help="the scenario of the run; --list names all (course)")
+    run.add_argument("--without", metavar="RULE", help="switch a rule off, in the scenario that needs it")
     run.add_argument("--list", action="store_true", help="print scenarios, rules, faults and invariants, and end")
     course = parser.add_argument_group("the scenario `course`")
     course.add_argument("--members", type=int, metavar="M", help="2 to 9 members, named A, B, C and so on (3)")

@@ -214,7 +214,7 @@ def main() -> None:
         users = {"nacos.core.auth.enabled": "true", "nacos.core.auth.plugin.nacos.token.secret.key": key}
         with nodes(folder / "users", session.users_port, 1, **users):
             at = f"--server 127.0.0.1:{session.users_port}"
-            wait_for(session, f"services {at}", "asks who calls")
+            wait_for(session, f"services {at}", "requires a login")
             session.variables = dict(users)
             made = ["--port", str(session.users_port), "--data", str(folder / "users")]
             session.run(["admin", *made, "--password-file", str(folder / "password")])

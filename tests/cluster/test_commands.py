@@ -124,7 +124,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcess
 
 def test_users_from_a_login_to_a_right_that_is_missing(guarded: ClusterProcesses, tmp_path: Path) -> None:
     shell = Shell(tmp_path, guarded.members[0].address)
-    shell.refused(4, "asks who calls: unknown user", "services")
+    shell.refused(4, "requires a login: unknown user", "services")
     shell.refused(4, "refuses the token: token invalid", "services", ROLLCALL_TOKEN="nonsense")
     boss = {"ROLLCALL_USER": ADMIN, "ROLLCALL_PASSWORD": ADMIN_PASSWORD}
     eventually(lambda: shell.run("services", **boss).returncode == 0)

@@ -37,8 +37,8 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
 
 
 def _add_options(made: argparse.ArgumentParser) -> None:
-    made.add_argument("--dumps", required=True, metavar="URI", help="where the dumps lie")
-    made.add_argument("--out", required=True, metavar="URI", help="where findings, reports and history are kept")
+    made.add_argument("--dumps", required=True, metavar="URI", help="the folder or URI of the dumps")
+    made.add_argument("--out", required=True, metavar="URI", help="the folder or URI for findings, reports and history")
     made.add_argument(
         "--night", type=night_argument, metavar="DATE", help="the dump_date to check (the latest there is)"
     )
@@ -47,14 +47,14 @@ def _add_options(made: argparse.ArgumentParser) -> None:
         "--compact-after",
         type=days_argument,
         metavar="DAYS",
-        help="put the files of a month together once all its nights are older than this",
+        help="merge the files of a month once all its nights are older than this",
     )
     made.add_argument(
         "--ignore",
         type=_classes,
         default=frozenset(),
         metavar="CLASS,...",
-        help="classes not to look for: " + ", ".join(FindingClass),
+        help="classes to ignore: " + ", ".join(FindingClass),
     )
     made.add_argument(
         "--suppressions", metavar="FILE", help="known findings that change no verdict until a date, as TOML"
@@ -62,9 +62,7 @@ def _add_options(made: argparse.ArgumentParser) -> None:
     made.add_argument("--json", action="store_true", help="print the summary as JSON in place of the verdict's line")
     add_alert_options(made)
     made.add_argument("--textfile", metavar="PATH", help="write metrics for Prometheus's textfile collector there")
-    made.add_argument(
-        "--master", metavar="URL", help="Spark's master (local[*]; under spark-submit, what it was given)"
-    )
+    made.add_argument("--master", metavar="URL", help="Spark's master (local[*]; under spark-submit, its own)")
     made.add_argument("--remote", help=argparse.SUPPRESS)  # of Spark Connect: refused, and told why
     made.add_argument("--driver-memory", metavar="SIZE", help="as in Spark: 4g (half of the machine's, at most 8g)")
 

@@ -80,13 +80,13 @@ def open_session(
     if find_spec("pyspark") is None:
         raise NoSpark(NO_PYSPARK)
     if asked := asks_for_connect(os.environ, master, remote):
-        raise NoSpark(f"{NO_CONNECT} (it was asked for by {asked})")
+        raise NoSpark(f"{NO_CONNECT} (requested by {asked})")
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return _submitted(shuffle_partitions)
     master = master or MASTER
     memory = driver_memory or os.environ.get("SPARK_DRIVER_MEMORY") or f"{default_memory_mib(rows)}m"
     if not _MEMORY.fullmatch(memory):
-        raise NoSpark(f"driver memory {memory!r} is no size such as 512m or 4g")
+        raise NoSpark(f"driver memory {memory!r} is not a size such as 512m or 4g")
     try:
         home = prepare(os.environ).home
     except NoJava as error:
@@ -201,7 +201,7 @@ def _submitted(shuffle_partitions: int) -> "SparkSession":
     for name, value in (("spark.remote", None), ("spark.api.mode", "connect")):
         said = conf.get(name)
         if said and value in (None, said.lower()):
-            raise NoSpark(f"{NO_CONNECT} (it was asked for by {name})")
+            raise NoSpark(f"{NO_CONNECT} (requested by {name})")
     session = SparkSession.builder.getOrCreate()
     _quiet()
     for name, value in _FIXED.items():

@@ -63,7 +63,7 @@ def read_suppressions(path: str | None, night: str) -> list[Suppression]:
     except OSError as error:
         raise BadSuppressions(f"{path} cannot be read: {error.strerror or error}") from None
     except (ValueError, RecursionError) as error:
-        raise BadSuppressions(f"{path} is no TOML: {error}") from None
+        raise BadSuppressions(f"{path} is not TOML: {error}") from None
     entries = value.pop("suppress", [])
     if value:
         raise BadSuppressions(f"{path}: {min(value)!r} is not known; entries are tables [[suppress]]")
@@ -77,7 +77,7 @@ def _entry(where: str, number: int, value: Any, latest: date) -> Suppression:
     if not isinstance(value, dict):
         raise BadSuppressions(f"{where}: it should be a table [[suppress]]")
     if unknown := value.keys() - _FIELDS:
-        raise BadSuppressions(f"{where}: {min(unknown)!r} is no field; those are {', '.join(sorted(_FIELDS))}")
+        raise BadSuppressions(f"{where}: {min(unknown)!r} is not a field; the fields are {', '.join(sorted(_FIELDS))}")
     name = _text(where, value, "class")
     if name not in set(FindingClass):
         raise BadSuppressions(f"{where}: class should be one of {', '.join(FindingClass)}")

@@ -23,7 +23,7 @@ def read_table(spark: "SparkSession", uri: str, table: str, nights: Iterable[str
         OSError: the output folder cannot be read.
     """
     if table not in TABLE_FIELDS:
-        raise ValueError(f"{table!r} is no table; there are {', '.join(TABLE_FIELDS)}")
+        raise ValueError(f"{table!r} is not a table; the tables are {', '.join(TABLE_FIELDS)}")
     filesystem, root = open_root(uri)
     return frame_of(spark, uri, table, committed(filesystem, root, nights))
 

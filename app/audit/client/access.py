@@ -62,7 +62,7 @@ def duration_s(text: str) -> float:
     """Return the seconds of ``15s``, ``500ms``, ``2m``, ``1h`` or a plain number; for argparse."""
     match = _DURATION.fullmatch(text)
     if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no duration such as 15s, 500ms or 2m")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration such as 15s, 500ms or 2m")
     return float(match[1]) * _UNITS[match[2]]
 
 
@@ -82,7 +82,7 @@ def parse_member(text: str) -> str:
     try:
         return join_address(*split_address(text.strip()))
     except ValueError as error:
-        raise AccessError(f"{text.strip()!r} is no address of a member: {error}") from None
+        raise AccessError(f"{text.strip()!r} is not a member address: {error}") from None
 
 
 def parse_members(text: str) -> tuple[str, ...]:
@@ -117,7 +117,7 @@ def parse_url(text: str) -> tuple[str, str, str | None]:
 def add_member_options(parser: argparse.ArgumentParser) -> None:
     """Add the two options that name the members, one of which is given; ``members_of`` reads them."""
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--members", metavar="HOST:PORT,...", help="the members, all of them, each may begin https://")
+    where.add_argument("--members", metavar="HOST:PORT,...", help="all members; each may begin with https://")
     where.add_argument(
         "--from-cluster",
         metavar="URL",
@@ -163,7 +163,7 @@ def client_config(options: argparse.Namespace) -> ClientConfig:
 def add_server_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that name a server and a namespace, for ``server_of`` and ``namespace_of``."""
     parser.add_argument("--server", metavar="URL", help=f"any member, which asks the others ({DEFAULT_SERVER})")
-    parser.add_argument("--namespace", metavar="NAMESPACE", help=f"which services ({DEFAULT_NAMESPACE})")
+    parser.add_argument("--namespace", metavar="NAMESPACE", help=f"the namespace of the services ({DEFAULT_NAMESPACE})")
 
 
 def server_of(options: argparse.Namespace) -> str:
@@ -211,7 +211,7 @@ def add_call_options(parser: argparse.ArgumentParser, timeout_s: float) -> "argp
     group.add_argument("--context-path", metavar="PATH", help=f"of the server's calls ({CONTEXT_PATH})")
     group.add_argument("--user", metavar="NAME", help=f"log in with a password of a file or of {PASSWORD_VARIABLE}")
     group.add_argument("--password-file", metavar="FILE", help="the password of --user")
-    group.add_argument("--token-file", metavar="FILE", help=f"a token of a login before, in place of {TOKEN_VARIABLE}")
+    group.add_argument("--token-file", metavar="FILE", help=f"token of an earlier login, in place of {TOKEN_VARIABLE}")
     group.add_argument("--profile", metavar="NAME", help=f"a profile of cli.toml, in place of {PROFILE_VARIABLE}")
     parser.set_defaults(retries=0, identity=None)
     return group
@@ -247,7 +247,7 @@ def _credentials(options: argparse.Namespace, config: ClientConfig) -> tuple[str
     """Return user, password and token from the options, else from the configuration, where a token takes precedence."""
     if options.token_file:
         if options.user:
-            raise AccessError("--token-file and --user are two ways to say who calls: give one")
+            raise AccessError("--token-file and --user exclude each other: give one")
         return "", "", _first_line("token", options.token_file)
     if options.user:
         is_own = config.user == options.user or not config.sources.get("password", "").startswith(str(config.file))
@@ -286,7 +286,7 @@ def _first_line(what: str, path: str) -> str:
 def _checked_token(text: str, source: str) -> str:
     """Return a token if it can be sent in a header. Its text is a secret, and no message repeats it."""
     if not text.isascii() or not text.isprintable() or not text or " " in text:
-        raise AccessError(f"the token of {source} is none: it should be one word, as a login gives it")
+        raise AccessError(f"the token of {source} is not valid: it should be one word, as a login returns it")
     return text
 
 

@@ -13,7 +13,7 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 def days_argument(text: str) -> int:
     """Return the number of days to keep, from 1 to ``KEEP_DAYS_MAX``; for argparse."""
     if not (text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= KEEP_DAYS_MAX):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of days from 1 to {KEEP_DAYS_MAX}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of days from 1 to {KEEP_DAYS_MAX}")
     return int(text)
 
 
@@ -24,20 +24,20 @@ def night_argument(text: str) -> str:
             raise ValueError
         date.fromisoformat(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no date such as 2026-11-21") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a date such as 2026-11-21") from None
     return text
 
 
 def add_alert_options(parser: argparse.ArgumentParser) -> None:
     """Add the options for the recipient of alerts and the format of their bodies."""
-    parser.add_argument("--alert-url", metavar="URL", help="POST there what is not agreed, and once when that is over")
+    parser.add_argument("--alert-url", metavar="URL", help="POST findings to it, and once more when they are resolved")
     parser.add_argument("--alert-format", choices=ALERT_FORMATS, default=ALERT_FORMATS[0], help="of the body (json)")
     parser.add_argument(
         "--alert-cluster",
         metavar="NAME",
         type=cluster_argument,
         default="rollcall",
-        help="what the cluster is called in alerts (rollcall)",
+        help="the name of the cluster in alerts (rollcall)",
     )
 
 

@@ -26,8 +26,8 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     """Add the command to those of ``rollcall``."""
     parser = subparsers.add_parser(
         "compare",
-        help="show in what two members differ",
-        description="Show in what two members differ: running ones, or as a dump holds them. Exit code 0: in nothing; "
+        help="show how two members differ",
+        description="Show how two members differ, running ones or those of a dump. Exit code 0: they agree; "
         "1: they differ; 2: they could not be compared.",
     )
     parser.add_argument(
@@ -41,17 +41,17 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     parser.add_argument("--service", metavar="NAME", help="only this one: group@@name, or a name in DEFAULT_GROUP")
     parser.add_argument("--namespace", metavar="NAMESPACE", help="only this one; the default one is public")
     parser.add_argument(
-        "--lasting", action="store_true", help="only what is the same in both rounds; also for the exit code"
+        "--lasting", action="store_true", help="only differences of both rounds; also for the exit code"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object a line for each difference")
-    parser.add_argument("--dumps", metavar="URI", help="take the rows from the dumps that lie there")
+    parser.add_argument("--dumps", metavar="URI", help="take the rows from the dumps in this folder or at this URI")
     parser.add_argument("--date", metavar="DATE", help="the night of the dump (the latest there is)")
     parser.add_argument(
         "--gap",
         metavar="TIME",
         type=duration_s,
         default=GAP_S,
-        help="running members that differ are asked again so much later, to see what lasts; 0 does not (15s)",
+        help="ask running members that differ again after this time, to see what lasts; 0: do not (15s)",
     )
     add_access_options(parser)
     parser.set_defaults(run=run)
@@ -127,7 +127,7 @@ def _of_dump(options: argparse.Namespace, reading: "Reading") -> "tuple[str, str
         _say(note)
     pairs = sides_of_night(options.dumps, night, a, b, reading)
     if len(pairs) < len(night.rounds):
-        _say("both members were dumped in one round only, so what lasts cannot be told from what does not")
+        _say("both members were dumped in only one round, so it is unknown which differences last")
     rounds = [compare(*pair) for pair in pairs[-ROUNDS:]]
     return a, b, lasting(*rounds) if len(rounds) == ROUNDS else rounds[0]
 
@@ -142,7 +142,7 @@ def _lasting(differences: "Iterator[Difference]") -> "Iterator[Difference]":
 
     for one in differences:
         if one.lasting is None:
-            raise CannotCompare("there was one round only, so what lasts cannot be told")
+            raise CannotCompare("there was only one round, so it is unknown which differences last")
         if one.lasting:
             yield one
 

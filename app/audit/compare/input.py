@@ -127,7 +127,7 @@ def _side_of_round(uri: str, one: Round, address: str, reading: Reading) -> Side
         known = ", ".join(known.address for known in one.manifest.members)
         raise CannotCompare(f"{address} is not in the dump of {one.manifest.taken_at}, whose members are {known}")
     if member.state is not DumpState.DUMPED:
-        raise CannotCompare(f"{address} was not dumped at {one.manifest.taken_at}: {member.error or 'no reason told'}")
+        raise CannotCompare(f"{address} was not dumped at {one.manifest.taken_at}: {member.error or 'no reason given'}")
     checked: set[str] = set()
 
     def rows() -> Iterator[Row]:

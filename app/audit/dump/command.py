@@ -30,7 +30,7 @@ def add_to(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "dump",
         help="write the state of every member to files, for the audit",
-        description="Write what every member holds, of Rollcall, Nacos 1.4, Nacos 2.x or r-nacos, at about one moment "
+        description="Write the state of every member, of Rollcall, Nacos 1.4, Nacos 2.x or r-nacos, at one moment "
         "and twice. A member that does not answer is recorded as absent.",
         epilog="Exit code: 0 all members were dumped, 1 a member is absent, 2 nothing was dumped or written.",
     )
@@ -41,7 +41,11 @@ def add_to(subparsers: Any) -> None:
     )
     parser.add_argument("--keep", metavar="DAYS", type=days_argument, help="remove nights that are older (keep all)")
     parser.add_argument(
-        "--namespaces", metavar="ID,...", action="append", default=[], help="also these, where members do not list them"
+        "--namespaces",
+        metavar="ID,...",
+        action="append",
+        default=[],
+        help="further namespaces that members may not list",
     )
     parser.add_argument(
         "--date", metavar="YYYY-MM-DD", type=night_argument, help="the night that it belongs to (today, UTC)"
@@ -49,12 +53,12 @@ def add_to(subparsers: Any) -> None:
     parser.add_argument(
         "--format",
         choices=[one.value for one in PartFormat],
-        help="of the files: parquet, or json where the package pyarrow is not installed",
+        help="of the files: parquet, or json if the package pyarrow is not installed",
     )
     parser.add_argument(
         "--progress", action=argparse.BooleanOptionalAction, help="show a bar (on a terminal it is shown)"
     )
-    parser.add_argument("--json", action="store_true", help="print what was dumped as JSON in place of the folder")
+    parser.add_argument("--json", action="store_true", help="print members and counts as JSON in place of the folder")
     add_access_options(parser)
     parser.set_defaults(run=run)
 

@@ -331,7 +331,7 @@ def found_row(namespace: str, service: str, found: Found, client: ClientKind | N
 
 def _object(value: Any, path: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise CallError(f"{path}: an instance is no object")
+        raise CallError(f"{path}: an instance is not an object")
     return value
 
 

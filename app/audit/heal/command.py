@@ -41,13 +41,13 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     parser.add_argument("--service", metavar="NAME", required=True, help="group@@name, or a name in DEFAULT_GROUP")
     parser.add_argument("--namespace", metavar="NAMESPACE", help="its namespace (public)")
     add_member_options(parser)
-    parser.add_argument("--dry-run", action="store_true", help="only show what each holds and what is right")
+    parser.add_argument("--dry-run", action="store_true", help="only show the state of each member and the right one")
     parser.add_argument(
         "--gap",
         metavar="TIME",
         type=duration_s,
         default=GAP_S,
-        help="what differs is healed if it is the same so much later; 0 does not look again (15s)",
+        help="heal differences that are still the same after this time; 0: do not look again (15s)",
     )
     parser.add_argument(
         "--within",

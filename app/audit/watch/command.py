@@ -36,7 +36,7 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     """Add the command to those of ``rollcall``."""
     parser = subparsers.add_parser(
         "watch-agreement",
-        help="tell every few minutes whether the members agree",
+        help="check every few minutes whether the members agree",
         description="Compare digests of all that the members hold, every few minutes, until SIGTERM. It is quick, and "
         "no proof: that is the nightly check. Exit code with --once: 0 agreed, 1 divergent, 2 could not judge.",
     )
@@ -46,13 +46,21 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     )
     parser.add_argument("--once", action="store_true", help="one round; its verdict is the exit code")
     parser.add_argument(
-        "--gap", metavar="TIME", type=duration_s, default=15.0, help="until members that differ are asked again (15s)"
+        "--gap",
+        metavar="TIME",
+        type=duration_s,
+        default=15.0,
+        help="wait before a second look at members that differ (15s)",
     )
     parser.add_argument(
-        "--namespaces", metavar="ID,...", action="append", default=[], help="also these, where members do not list them"
+        "--namespaces",
+        metavar="ID,...",
+        action="append",
+        default=[],
+        help="further namespaces that members may not list",
     )
     add_alert_options(parser)
-    parser.add_argument("--state", metavar="DIR", help="keep there which alerts are open, for after a restart")
+    parser.add_argument("--state", metavar="DIR", help="keep the open alerts in this folder, across restarts")
     parser.add_argument("--textfile", metavar="PATH", help="write metrics for Prometheus's textfile collector there")
     add_access_options(parser)
     parser.set_defaults(run=run, timeout=30.0)

@@ -137,7 +137,7 @@ class RegistryClient:
         except NoServerAnswer as error:
             raise CommandError(
                 ExitCode.NO_SERVER,
-                f"{self.server} does not answer: {error}. Name a server that runs: --server URL, {SERVER_VARIABLE}, or "
+                f"{self.server} does not answer: {error}. Name a running server: --server URL, {SERVER_VARIABLE}, or "
                 f"`server` in {self._config_file}",
             ) from None
 
@@ -166,7 +166,7 @@ class RegistryClient:
                 )
             case 429 | 503:
                 raise CommandError(
-                    ExitCode.NO_SERVER, f"{self.server} does not serve now: {said}. Ask another, or later"
+                    ExitCode.NO_SERVER, f"{self.server} does not serve now: {said}. Try another server, or again later"
                 )
         raise CommandError(ExitCode.FAILED, f"{self.server} refuses it with status {status}: {said}")
 
@@ -178,7 +178,7 @@ class RegistryClient:
             return f"{self.server} refuses user {printable(self._access.user)}: {said}"
         if self._access.token:
             return f"{self.server} refuses the token: {said}. Get a new one: rollcall user login --user NAME"
-        return f"{self.server} asks who calls: {said}. Give --user NAME, {USER_VARIABLE} or {TOKEN_VARIABLE}"
+        return f"{self.server} requires a login: {said}. Give --user NAME, {USER_VARIABLE} or {TOKEN_VARIABLE}"
 
     def _value(self, path: str, reply: ServerReply) -> Any:
         value = reply.json()

@@ -33,7 +33,7 @@ def finish(parser: argparse.ArgumentParser, run: Run) -> None:
 def count_argument(text: str) -> int:
     """Return a whole number of 1 or more; for argparse."""
     if not (text.isascii() and text.isdecimal() and len(text) < 10 and int(text)):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of 1 or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of 1 or more")
     return int(text)
 
 

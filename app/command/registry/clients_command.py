@@ -37,7 +37,7 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
 
 def _run(options: argparse.Namespace, client: RegistryClient) -> int:
     if options.client and options.service:
-        raise CommandError(ExitCode.WRONG_OPTIONS, "CLIENT and --service are two questions: ask one")
+        raise CommandError(ExitCode.WRONG_OPTIONS, "CLIENT and --service exclude each other: give one")
     if options.client:
         return _one(options, client)
     return _of_service(options, client) if options.service else _all(options, client)

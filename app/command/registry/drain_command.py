@@ -30,7 +30,7 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     """Add the command to those of ``rollcall``."""
     parser = subparsers.add_parser(
         "drain",
-        help="remove an instance gracefully, or empty a member before its stop",
+        help="remove an instance gracefully, or drain a member before you stop it",
         description="Hide an instance, wait until its subscribers know, then remove it: exit code 1 when some did not "
         "in time. With --node, have the server itself send its clients to other members and hand its keys over, until "
         "it is stopped or --undo.",
@@ -39,11 +39,11 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     parser.add_argument("instance", metavar="IP:PORT", nargs="?", type=address_argument, help="the instance's address")
     parser.add_argument("--cluster", metavar="NAME", default=DEFAULT_CLUSTER, help=f"of it ({DEFAULT_CLUSTER})")
     parser.add_argument(
-        "--within", metavar="TIME", type=_within_s, default=TIMEOUT_S, help="it is removed after so long anyway (15s)"
+        "--within", metavar="TIME", type=_within_s, default=TIMEOUT_S, help="remove it after this time anyway (15s)"
     )
-    parser.add_argument("--node", action="store_true", help="drain the server that is asked, not an instance")
+    parser.add_argument("--node", action="store_true", help="drain the server itself, not an instance")
     parser.add_argument("--undo", action="store_true", help="with --node: let it take clients and keys again")
-    parser.add_argument("--status", action="store_true", help="with --node: only tell how far it is")
+    parser.add_argument("--status", action="store_true", help="with --node: only show the progress")
     finish(parser, _run)
 
 

@@ -18,7 +18,7 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         "instances",
         help="list the instances of a service",
         description="List all instances of a service, even disabled ones, with their true health. `rollcall explain` "
-        "tells why one is as it is.",
+        "explains the state of one.",
     )
     parser.add_argument("service", metavar="SERVICE", help="group@@name, or a name in DEFAULT_GROUP")
     parser.add_argument("--cluster", metavar="NAME", help="only those of this cluster of the service")

@@ -23,8 +23,8 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     parser = subparsers.add_parser(
         "members",
         help="list the members of the cluster",
-        description="List the members as the server sees them. With --each, ask every one of them what it holds: "
-        "exit code 1 when one does not answer. Whether they hold the same, `rollcall watch-agreement --once` tells.",
+        description="List the members as the server sees them. With --each, ask each of them for its counts: exit "
+        "code 1 if one does not answer. `rollcall watch-agreement --once` checks that they hold the same.",
     )
     parser.add_argument("--each", action="store_true", help="ask each member for its status and counts")
     finish(parser, _run)

@@ -36,7 +36,7 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     put.add_argument(
         "--metadata", metavar="KEY=VALUE", action="append", default=[], type=_pair, help="may be given several times"
     )
-    put.add_argument("--disabled", action="store_true", help="clients are not sent to it")
+    put.add_argument("--disabled", action="store_true", help="register it out of service")
     kind = put.add_mutually_exclusive_group()
     kind.add_argument("--persistent", action="store_true", help="it stays without beats")
     kind.add_argument("--keep", action="store_true", help="beat until Ctrl-C, then deregister it")
@@ -44,8 +44,8 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     take = subparsers.add_parser(
         "deregister",
         help="remove an instance at once",
-        description="Remove an instance at once. `rollcall drain` removes it when its clients know that it goes. An "
-        "instance whose client goes on beating comes back.",
+        description="Remove an instance at once. `rollcall drain` removes it once its clients know. An instance whose "
+        "client keeps sending beats comes back.",
     )
     add_instance_arguments(take)
     finish(take, _deregister)
@@ -54,7 +54,7 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
 def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise argparse.ArgumentTypeError(f"{text!r} is no KEY=VALUE")
+        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
     return name, value
 
 

@@ -42,7 +42,7 @@ def _run(options: argparse.Namespace, client: RegistryClient) -> int:
         if wanted and not options.unhealthy:
             raise CommandError(
                 ExitCode.NOT_FOUND,
-                f"no service of namespace {client.namespace} is called like {wanted}; `rollcall services` lists all",
+                f"no service in namespace {client.namespace} matches {wanted}; `rollcall services` lists all",
             )
         say(options, f"namespace {client.namespace} has no {'unhealthy ' if options.unhealthy else ''}services")
         return ExitCode.DONE

@@ -221,7 +221,7 @@ def _new_password(options: argparse.Namespace) -> str:
 
 def _log_in(options: argparse.Namespace, client: RegistryClient) -> int:
     if not client.user:
-        raise CommandError(ExitCode.WRONG_OPTIONS, "who logs in? Give --user NAME, or a user in the configuration")
+        raise CommandError(ExitCode.WRONG_OPTIONS, "no user to log in: give --user NAME, or configure one")
     answer = client.log_in()
     if answer.get("message"):
         raise CommandError(ExitCode.FAILED, f"{client.server} has no users: {answer['message']}")

@@ -42,16 +42,16 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     """Add the command to those of ``rollcall``."""
     parser = subparsers.add_parser(
         "watch",
-        help="show live what appears, goes and changes",
+        help="show live which instances or services appear, go and change",
         description="Show what appears (+), goes (-) and changes (~): the instances of services, or without SERVICE "
         "the services of the namespace with their counts. It goes on while the server does not answer, until Ctrl-C.",
     )
     parser.add_argument("services", metavar="SERVICE", nargs="*", help="group@@name, or a name in DEFAULT_GROUP")
     parser.add_argument(
-        "--every", metavar="TIME", type=positive_duration_s, default=EVERY_S, help="least time between looks (1s)"
+        "--every", metavar="TIME", type=positive_duration_s, default=EVERY_S, help="shortest time between looks (1s)"
     )
-    parser.add_argument("--for", metavar="TIME", type=positive_duration_s, dest="for_s", help="end after so long")
-    parser.add_argument("--changes", metavar="N", type=count_argument, help="end after so many changes")
+    parser.add_argument("--for", metavar="TIME", type=positive_duration_s, dest="for_s", help="stop after this time")
+    parser.add_argument("--changes", metavar="N", type=count_argument, help="stop after N changes")
     finish(parser, _run)
 
 

@@ -22,7 +22,7 @@ def explain(run: Commands, server: str, *more: str) -> tuple[int, str]:
 def test_a_server_that_does_not_answer(run: Commands) -> None:
     code, said = explain(run, address := refusing_address())
     assert code == 2
-    assert f"{address} does not answer: /v1/ns/explain: connection refused. Name a server that runs: --server" in said
+    assert f"{address} does not answer: /v1/ns/explain: connection refused. Name a running server: --server" in said
 
 
 @pytest.mark.parametrize("status", [401, 403])
@@ -39,11 +39,11 @@ def test_a_server_of_another_kind(run: Commands, body: bytes) -> None:
     with tiny_server(lambda _: Given(200, body)) as server:
         code, said = explain(run, server.address)
     assert code == 2
-    assert "gave another answer than a Rollcall member does" in said
+    assert "gave an answer that no Rollcall member gives" in said
 
 
 def test_no_instance_and_a_wrong_server(run: Commands) -> None:
-    assert "is no address of an instance" in run("explain", "nowhere", "--service", "orders").err
+    assert "is not an instance address" in run("explain", "nowhere", "--service", "orders").err
     assert "is no URL of a member" in explain(run, "ftp://a")[1]
 
 

@@ -121,7 +121,7 @@ def test_without_java_the_text_is_that_of_the_search(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("memory", ["0g", "lots", "2 g", "g", "-1g"])
 def test_a_memory_that_is_no_size_is_refused(memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "find_spec", lambda _: object())
-    with pytest.raises(NoSpark, match="is no size"):
+    with pytest.raises(NoSpark, match="is not a size"):
         open_session(None, "test", shuffle_partitions=1, driver_memory=memory)
 
 

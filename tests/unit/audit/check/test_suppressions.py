@@ -50,14 +50,14 @@ def test_the_last_night_is_the_one_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[[suppress]", "is no TOML: "),
-        (b"\xff\xfe", "is no TOML: "),
-        ("a = " + "[" * 5_000, "is no TOML: "),
+        ("[[suppress]", "is not TOML: "),
+        (b"\xff\xfe", "is not TOML: "),
+        ("a = " + "[" * 5_000, "is not TOML: "),
         ("suppres = 1", "'suppres' is not known"),
         ("suppress = 1", f"suppress should be at most {ENTRIES_MAX} tables"),
         ("suppress = [1]", "entry 1: it should be a table"),
         (ENTRY * (ENTRIES_MAX + 1), f"suppress should be at most {ENTRIES_MAX} tables"),
-        (ENTRY + "until_ = 1\n", "entry 1: 'until_' is no field"),
+        (ENTRY + "until_ = 1\n", "entry 1: 'until_' is not a field"),
         (ENTRY.replace("MISSING", "missing"), "entry 1: class should be one of MISSING, EXTRA"),
         (ENTRY.replace('class = "MISSING"', ""), "entry 1: class should be a text"),
         (ENTRY.replace('"MISSING"', "1"), "entry 1: class should be a text"),

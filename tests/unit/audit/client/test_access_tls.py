@@ -31,7 +31,7 @@ def test_members_may_be_named_with_https(members: str, scheme: str) -> None:
 
 
 def test_one_member_in_plain_text_beside_others_is_not_asked_by_https_unnoticed() -> None:
-    with pytest.raises(AccessError, match="is no address of a member"):
+    with pytest.raises(AccessError, match="is not a member address"):
         members_of(parse("--members", "10.0.0.1:8848,https://10.0.0.2:8848"))
 
 

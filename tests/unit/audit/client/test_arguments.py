@@ -14,11 +14,11 @@ def test_dates_and_days_are_taken() -> None:
 
 @pytest.mark.parametrize("text", ["2026-99-99", "20261121", "2026-11-21 ", "", "2026-02-30"])
 def test_what_is_no_date_is_refused(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match="is no date"):
+    with pytest.raises(argparse.ArgumentTypeError, match="is not a date"):
         night_argument(text)
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "1.5", "", "100001", "9" * 5_000])
 def test_what_is_no_number_of_days_is_refused(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match="is no number of days"):
+    with pytest.raises(argparse.ArgumentTypeError, match="is not a number of days"):
         days_argument(text)

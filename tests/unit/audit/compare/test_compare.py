@@ -304,7 +304,7 @@ def test_what_cannot_be_compared_is_told_with_a_reason(tmp_path: Path, run: Run)
         (("10.0.0.4",), "10.0.0.4:8848 was not dumped at 20261121T031515.000Z: connection refused"),
         (("10.0.0.3",), "is not the file that its manifest names"),
         (("10.0.0.1",), "two are needed"),
-        (("not an address",), "is no address of a member"),
+        (("not an address",), "is not a member address"),
     ):
         code, lines, said = run(A, *others, "--dumps", tmp_path)
         assert (code, lines, reason in said) == (2, [], True), said

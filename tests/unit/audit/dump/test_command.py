@@ -268,7 +268,7 @@ class TestWrongWords:
     @pytest.mark.parametrize(
         ("arguments", "text"),
         [
-            (("--members", "a:99999"), "'a:99999' is no address of a member: its port"),
+            (("--members", "a:99999"), "'a:99999' is not a member address: its port"),
             (("--members", " , "), "no member is named"),
             (("--from-cluster", "ftp://a"), "'ftp://a' is no URL of a member"),
             (("--from-cluster", "http://u:p@a"), "is no URL of a member"),

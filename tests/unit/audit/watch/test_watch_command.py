@@ -53,7 +53,7 @@ def test_a_member_that_gives_no_list(capsys: pytest.CaptureFixture[str]) -> None
     ("arguments", "said"),
     [
         (["--members", ","], "no member is named"),
-        (["--members", "a:b"], "'a:b' is no address of a member"),
+        (["--members", "a:b"], "'a:b' is not a member address"),
         (["--from-cluster", "ftp://x"], "is no URL of a member"),
         (["--members", "a", "--user", "x"], "--user needs --password-file"),
         (["--members", "a", "--alert-url", "http://x", "--state", "none://x"], "--state none://x cannot be used"),

@@ -32,7 +32,7 @@ class TestRegister:
     def test_an_address_that_is_none(self, command: Commands, address: str) -> None:
         ran = command("register", "orders", address)
         assert ran.code == 2
-        assert "is no address of an instance, such as 10.0.0.7:8080" in ran.err
+        assert "is not an instance address, such as 10.0.0.7:8080" in ran.err
 
     def test_values_that_the_server_refuses(self, command: Commands) -> None:
         ran = command("register", "not a name!", "10.0.0.1:80")

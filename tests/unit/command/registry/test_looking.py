@@ -67,7 +67,7 @@ def test_an_empty_registry_and_a_name_that_nothing_has(command: Commands) -> Non
     assert "namespace public has no services" in ran.err
     ran = command("services", "nothing")
     assert (ran.code, ran.err.count("\n")) == (5, 1)
-    assert "no service of namespace public is called like nothing" in ran.err
+    assert "no service in namespace public matches nothing" in ran.err
 
 
 def test_instances(filled: Commands) -> None:
