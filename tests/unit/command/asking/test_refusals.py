@@ -85,7 +85,9 @@ def test_a_server_without_such_a_call(run: Commands, serve: Serve, arguments: tu
 @pytest.mark.parametrize("arguments", ASKING, ids=" ".join)
 def test_a_server_that_starts(run: Commands, serve: Serve, arguments: tuple[str, ...]) -> None:
     ran = run(*arguments, "--server", serve(lambda _: Given(503, b"server is STARTING now, please try again!")).address)
-    assert_one_line(ran, 3, "does not serve now: server is STARTING now, please try again. Try another server, or again later")
+    assert_one_line(
+        ran, 3, "does not serve now: server is STARTING now, please try again. Try another server, or again later"
+    )
 
 
 def test_hostile_words_of_a_server_are_inert(run: Commands, serve: Serve) -> None:
