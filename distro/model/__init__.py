@@ -1,1 +1,1 @@
-"""What the engine is written in: values, ports, errors, counters, the digest of keys."""
+"""The engine's vocabulary: values, ports, errors, counters, and the digest of keys."""

@@ -1,4 +1,4 @@
-"""KeyDigest: by which members of our kind see that they hold the same keys in the same versions, and where they differ.
+"""KeyDigest: shows members of our kind whether they hold the same keys in the same versions, and where they differ.
 
 Each key belongs to one of ``LEAVES`` leaves, and each leaf to one of ``BUCKETS`` buckets. The digest of a leaf is the
 XOR of a hash of key and version over its keys; those of a bucket and of all keys are the XOR of their leaves'.
@@ -17,15 +17,15 @@ from distro.timing.paced import paced
 BUCKETS = 256
 LEAVES_PER_BUCKET = 32
 LEAVES = BUCKETS * LEAVES_PER_BUCKET
-"""With 100,000 keys a dozen to a leaf: so many versions are told for each key that differs."""
+"""100,000 keys make about a dozen to a leaf: a key that differs costs the exchange of that many versions."""
 HASH_BYTES = 8
 _BUCKETS, _LEAVES = struct.Struct(f">{BUCKETS}Q"), struct.Struct(f">{LEAVES_PER_BUCKET}Q")
 BUCKETS_BYTES, BUCKET_BYTES = _BUCKETS.size, _LEAVES.size
-"""Of the digests of all buckets, and of those of one bucket's leaves."""
+"""The sizes in bytes of the digests of all buckets, and of the digests of one bucket's leaves."""
 
 
 class ChangedKeys:
-    """The keys whose versions changed since they were taken out. Bounded by the keys that there are or were.
+    """The keys whose versions changed since they were last taken out. Never more than the keys that were ever stored.
 
     Any thread may note a key, after the change itself; one at a time takes them out.
     """
@@ -33,7 +33,7 @@ class ChangedKeys:
     __slots__ = ("_keys", "note")
 
     def __init__(self, *, kept: bool = True) -> None:
-        """``kept``: False of a node without peers, where nobody takes them out."""
+        """``kept``: False for a node without peers, where nobody takes the keys out."""
         self._keys: dict[str, None] = {}
         # The mapping's own method: one step for other threads, and each write of a client calls it.
         self.note: Callable[[str], None] = self._keys.setdefault if kept else _ignore
@@ -50,11 +50,11 @@ class ChangedKeys:
 
 
 def _ignore(_key: str) -> None:
-    """Note nothing."""
+    """Ignore the key."""
 
 
 class DigestedStore(Protocol):
-    """What a digest asks of a store. Every call may come from any thread."""
+    """The part of a store that a digest uses. Every call may come from any thread."""
 
     def version(self, key: str) -> Version | None:
         """The version stored, or None for an unknown key."""
@@ -65,7 +65,7 @@ class DigestedStore(Protocol):
         ...
 
     def is_empty(self, key: str) -> bool:
-        """Whether a key holds nothing but removals; no other one can be forgettable (R6)."""
+        """Return whether a key holds nothing but removals. Only such a key can be forgettable (R6)."""
         ...
 
 
@@ -115,7 +115,7 @@ class KeyDigest:
         return self._count
 
     def refresh(self) -> None:
-        """Bring the digest up to date with all changes noted before the call; with rests, if they are many."""
+        """Bring the digest up to date with all changes noted before the call. Pause between steps if there are many."""
         with self._lock:
             for key in paced(iter(self._store.pop_changed, None)):
                 self._hash(key)
@@ -177,7 +177,7 @@ class KeyDigest:
         return found
 
     def written_in(self, leaf: int, prefix: str) -> list[str]:
-        """The keys of a leaf in versions whose writers' names begin so, in any order."""
+        """Return the keys of a leaf whose version has a writer whose name begins with ``prefix``, in any order."""
         with self._lock:
             return [key for key, one in self._keys.get(leaf, _NO_KEYS).items() if one.writer.startswith(prefix)]
 

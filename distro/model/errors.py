@@ -6,11 +6,11 @@ class DistroError(Exception):
 
 
 class CodecError(DistroError):
-    """The bytes of a peer cannot be read, or its datum cannot be stored; answered with 400."""
+    """The bytes of a peer cannot be read, or its datum cannot be stored. Answered with 400."""
 
 
 class TransportError(DistroError):
-    """A peer answered with an error or not in time: the call may be repeated.
+    """A peer answered with an error, or not in time. The call may be repeated.
 
     ``refused``: no process listens at the peer's address.
     """
@@ -21,12 +21,12 @@ class TransportError(DistroError):
 
 
 class RejectedError(TransportError):
-    """A peer answered that the request is wrong: to repeat the same bytes is useless."""
+    """A peer answered that the request is wrong. Repeating the same bytes is useless."""
 
 
 class UnfitError(RejectedError):
-    """An answer or a frame is too large for one call, or cannot be read: it may do with fewer keys."""
+    """An answer or a frame is too large for one call, or cannot be read. A call with fewer keys may succeed."""
 
 
 class NotInitialized(DistroError):
-    """This member has not finished loading (R7); answered with 503."""
+    """This member has not finished loading (R7). Answered with 503."""

@@ -1,4 +1,4 @@
-"""Counters of the engine. Several threads add to them without a lock: a count may get lost now and then."""
+"""Counters of the engine. Several threads add to them without a lock, so a count may occasionally be lost."""
 
 from bisect import bisect_left
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ class DistroStats:
     sync_failed: int = 0
     sync_keys: int = 0
     sync_dropped: int = 0
-    """Keys that were not sent because their peer cannot be reached."""
+    """Keys that were not sent because their peer could not be reached."""
     sync_deltas: int = 0
-    """Keys of which what had changed was sent alone (R5)."""
+    """Keys that were sent as a delta: only what had changed (R5)."""
     received_keys: int = 0
     received_refused: int = 0
     received_merged: int = 0
@@ -26,39 +26,41 @@ class DistroStats:
     received_deltas: int = 0
     """Deltas that were applied (R5)."""
     deltas_wanted_whole: int = 0
-    """Deltas that did not fit what was stored here, so that the whole datum was asked for."""
+    """Deltas that did not fit the state stored here, so that the whole datum was requested."""
     reissued: int = 0
-    """Keys of this node that got a new version, as a peer held other values under the stored one."""
+    """Keys of this node that got a new version because a peer held other values under the stored one."""
     verify_sent: int = 0
     verify_failed: int = 0
     verify_wanted: int = 0
-    """Keys that a peer asked for in its answer to a verify round, and that were sent to it."""
+    """Keys that a peer asked for in its answer to a verify round, and that were then sent to it."""
     verify_received: int = 0
-    """Verify rounds of peers that were compared with what is stored here."""
+    """Verify rounds of peers that were compared with the state stored here."""
     contents_differed: int = 0
-    """Keys that a peer told in the version stored here, with another content; their owner gives them the next one."""
+    """Keys that a peer had in the version stored here, but with different content. Their owner gives them the next
+    version."""
     query_keys: int = 0
     """Keys that this node asked a peer for."""
     served_keys: int = 0
-    """Keys that peers asked this node for one by one: what they lacked, or took for different from theirs."""
+    """Keys that peers requested one by one, because they lacked them or suspected a difference."""
     keys_unfit: int = 0
-    """Keys that could not be sent or fetched in a call of their own: too large, or not to be read."""
+    """Keys that could not be sent or fetched even in a call of their own: too large, or unreadable."""
     calls_lost: int = 0
-    """Calls to peers whose end was not told long after their deadline."""
+    """Calls to peers whose end was not reported until long after their deadline."""
     claims: int = 0
     forgotten: int = 0
     inbox_dropped: int = 0
-    """Events and keys that the full mailbox dropped; verify rounds repair them."""
+    """Events and keys that were dropped because the mailbox was full. Verify rounds repair the loss."""
     pauses: int = 0
-    """Ticks that came late as this process did not run."""
+    """Ticks that came late because this process was not running."""
     overruns: int = 0
-    """Ticks that came as late although it ran: it was slow itself."""
+    """Ticks that came late although the process was running: its own work was slow."""
 
 
 class Timings:
-    """Durations by their size: how many were within each bound and above the one before it, and their sum.
+    """A histogram of durations: how many fell within each bound and above the one before it, and their sum.
 
-    One thread adds; any may read. ``counts`` has one entry more than ``bounds_s``, for those above all bounds.
+    One thread adds; any thread may read. ``counts`` has one entry more than ``bounds_s``, for durations above all
+    bounds.
     """
 
     __slots__ = ("bounds_s", "counts", "sum_s")
@@ -74,7 +76,7 @@ class Timings:
         self.sum_s += taken_s
 
     def quantile_s(self, part: float) -> float | None:
-        """The duration that ``part`` of all do not exceed, by a straight line within its bounds; None without any.
+        """Return the duration that a share ``part`` of all durations does not exceed, interpolated; None without any.
 
         Durations above all bounds count as the last of these.
         """
@@ -98,28 +100,28 @@ class PeerStats:
     keys: int = 0
     """Keys in sends that were delivered."""
     bytes: int = 0
-    """Bytes of all bodies that were sent to it, as they left."""
+    """Bytes of all bodies sent to it, as they left."""
     delivered_ms: int | None = None
     """When the last send was delivered (monotonic ms)."""
 
     def note(self, keys: int, now_ms: int) -> None:
-        """Note that a send of so many keys was delivered."""
+        """Note that a send of ``keys`` keys was delivered."""
         self.delivered += 1
         self.keys += keys
         self.delivered_ms = now_ms
 
 
 class EngineTimes:
-    """What the engine measures by peer and by turn. ``peers`` has the listed peers, and no others."""
+    """The engine's measurements by peer and by turn. ``peers`` has exactly the listed peers."""
 
     def __init__(self) -> None:
         self.peers: dict[str, PeerStats] = {}
         self.turns = Timings(TURN_BOUNDS_S)
-        """The turns of the thread that owns the protocol, events and all, without its waits."""
+        """The turns of the thread that owns the protocol, with their events but without waits."""
         self.turn_max_s = 0.0
-        """The longest of them since the start."""
+        """The longest turn since the start."""
         self.actions: dict[str, Timings] = {}
-        """The local actions, by their name, one step each: what would hold up that thread."""
+        """Durations of single steps of the local actions, by name. Such a step would hold up the protocol's thread."""
 
     def note_turn(self, taken_s: float) -> None:
         """Count a turn."""
@@ -127,12 +129,12 @@ class EngineTimes:
         self.turn_max_s = max(self.turn_max_s, taken_s)
 
     def note_action(self, name: str, taken_s: float) -> None:
-        """Count a local action; there are three names."""
+        """Count a local action. There are three names."""
         if name not in self.actions:
             self.actions[name] = Timings(TURN_BOUNDS_S)
         self.actions[name].add(taken_s)
 
     def sent(self, peer: str, count: int) -> None:
-        """Count bytes of a body that was sent to a peer. Any thread."""
+        """Count the bytes of a body that was sent to a peer. May be called from any thread."""
         if (stats := self.peers.get(peer)) is not None:
             stats.bytes += count

@@ -1,4 +1,4 @@
-"""What the engine needs from outside, as Protocols. A resource type brings its store, codec and agent."""
+"""The Protocols through which the engine reaches the outside. A resource type brings its store, codec and agent."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -18,7 +18,10 @@ class Clock(Protocol):
         ...
 
     def boot_ms(self) -> int:
-        """Time that never goes back, counts while the machine sleeps, and outlives the process; dates peers' calls."""
+        """Return time that never goes back, counts during sleep of the machine, and outlives the process.
+
+        It dates peers' calls.
+        """
         ...
 
     def wall_ms(self) -> int:
@@ -34,15 +37,18 @@ class DistroStore(Protocol):
         ...
 
     def versions(self) -> Mapping[str, Version]:
-        """All keys with their versions: a copy."""
+        """Return a copy of all keys with their versions."""
         ...
 
     def all_keys(self) -> list[str]:
-        """All keys, in one step, some perhaps without a version: for a pass that looks at each in its own time."""
+        """Return all keys, in one step; some may lack a version. For a pass that visits each key in its own time."""
         ...
 
     def highest_own(self) -> Version:
-        """The highest version that this run gave to any key, forgotten ones too; ``NO_VERSION`` before the first."""
+        """Return the highest version that this run gave to any key, forgotten ones included.
+
+        ``NO_VERSION`` before the first.
+        """
         ...
 
     def pop_changed(self) -> str | None:
@@ -53,94 +59,103 @@ class DistroStore(Protocol):
         ...
 
     def is_empty(self, key: str) -> bool:
-        """Whether a key holds nothing but removals; no other one can be forgettable (R6)."""
+        """Return whether a key holds nothing but removals. Only such a key can be forgettable (R6)."""
         ...
 
     def content(self, key: str) -> tuple[Version, int] | None:
-        """The version stored, and 64 bits for all that a member must have under it; None for an unknown key.
+        """Return the stored version and 64 bits that stand for the content every member must have under it.
 
-        It may be None, too, of a key whose content members cannot compare now.
+        None for an unknown key, and for a key whose content members cannot compare now.
         """
         ...
 
     def tag(self, key: str) -> str:
-        """What DistroMapper hashes for this key."""
+        """Return the text that DistroMapper hashes for this key."""
         ...
 
     def datums(self, keys: Iterable[str]) -> Iterable[Datum]:
-        """Today's datums of those keys that are known."""
+        """Return the current datums of the keys that are known."""
         ...
 
     def grouped(self, keys: Collection[str]) -> AbstractContextManager[None]:
-        """Store what ``apply`` and ``merge`` take of these keys within it together, at its end, if a disk keeps it.
+        """Store everything that ``apply`` and ``merge`` take of these keys within the context together, at its end.
+
+        A store without a disk may store at once.
 
         Raises:
-            CodecError: at its end, the disk did not take it; nothing of it is stored.
+            CodecError: at the end, the disk did not take the datums; none of them is stored.
         """
         ...
 
     def is_covered(self, datum: Datum) -> bool:
-        """Whether the datum knows of every change of its key that is stored here, by the versions of its parts."""
+        """Return whether the datum contains every stored change of its key, by the versions of its parts."""
         ...
 
     def is_forgettable(self, key: str, now_ms: int) -> bool:
-        """Whether the key holds nothing but removals that are old enough to be forgotten (R6)."""
+        """Return whether the key holds nothing but removals that are old enough to be forgotten (R6)."""
         ...
 
     def apply(self, datum: Datum, expected: Version | None, now_ms: int) -> bool:
-        """Put a peer's datum in place of the stored one; False when that is no longer ``expected``: resolve again."""
+        """Put a peer's datum in place of the stored one.
+
+        Return False if that is no longer ``expected``: resolve again.
+        """
         ...
 
     def merge(self, datum: Datum, now_ms: int) -> Merged:
-        """Bring a peer's datum and the stored state together per part, newer wins.
+        """Merge a peer's datum with the stored state part by part; the newer part wins.
 
-        A state that neither side had gets a version above both, written by this node; each of its parts is then at
-        least as new as on either side, so that both take it.
+        A state that neither side had gets a version above both, written by this node. Each of its parts is at least as
+        new as on either side, so both sides take it.
         """
         ...
 
     def reissue(self, datum: Datum, now_ms: int, *, restoring: bool) -> bool:
-        """Give this node's state the next version if a peer holds other values under the stored one; return whether.
+        """Give this node's state the next version if a peer holds other values under the stored one. Return whether it
+        did.
 
-        Under a version of this run above the stored one, which this run did not give (R10): the state gets a new epoch
-        above that. What is unknown here is then gone.
+        If the datum's version is of this run and above the stored one, but this run did not give it (R10), the state
+        gets a new epoch above that version. Parts that only the peer knows are then lost.
 
-        ``restoring``: before that, take the parts of the peer's state of which nothing is known here.
+        ``restoring``: first take the parts of the peer's state that are unknown here.
         """
         ...
 
     def claim_all(self, keys: Collection[str], now_ms: int) -> list[str]:
-        """Become the writer of keys and restart their deadlines (R2); return those that another wrote before.
+        """Become the writer of keys and restart their deadlines (R2). Return the keys that another member wrote before.
 
-        What readers see stays, so nobody is told of it (R11).
+        Readers see no change, so subscribers are not notified (R11).
         """
         ...
 
     def forget(self, key: str, now_ms: int, *, absent: bool = False) -> None:
-        """Drop a spent key; with ``absent``, one that is not spent but that its owner or all peers hold no more."""
+        """Drop a spent key; with ``absent``, also one that is not spent but that its owner or all peers dropped."""
         ...
 
     def forget_all(self, keys: Collection[str], now_ms: int) -> int:
-        """Drop those of these keys that are forgettable, as ``forget`` does; return how many that were.
+        """Drop the forgettable ones among these keys, as ``forget`` does. Return how many were dropped.
 
-        On a disk in one step. No key is dropped that is written meanwhile.
+        A store on disk drops them in one step. A key that is written meanwhile stays.
         """
         ...
 
 
 class DeltaStore(Protocol):
-    """What a store of a resource type has besides whose changes travel alone (R5). For any thread."""
+    """The further methods of a store that can send changes as deltas (R5). For any thread."""
 
     def delta(self, key: str, base: Version) -> Datum | None:
-        """What this run changed after ``base``, at a cost of that alone; None when that is not known, or is nothing."""
+        """Return what this run changed after ``base``, at a cost of that alone.
+
+        None if it is not known, or nothing changed.
+        """
         ...
 
     def claim_delta(self, key: str) -> Datum | None:
-        """The claim of a state that another wrote, as a delta of that; None where this run changed it since."""
+        """Return the claim of another writer's state as a delta of that state; None if this run changed it since."""
         ...
 
     def apply_delta(self, datum: Datum, now_ms: int) -> bool:
-        """Apply a peer's delta, all of it, if the state stored is its base or one between it and its version."""
+        """Apply a peer's whole delta if the stored state is its base, or one between its base and its version."""
         ...
 
 
@@ -160,7 +175,7 @@ class DatumCodec(Protocol):
         ...
 
     def checksum(self, datum: Datum) -> str:
-        """What real Nacos compares in its verify rounds."""
+        """Return the checksum that real Nacos compares in its verify rounds."""
         ...
 
 
@@ -189,14 +204,14 @@ class DistroTransportAgent(Protocol):
         ...
 
     def load(self, peer: str, timeout_ms: int) -> list[Datum] | Mapping[str, Version] | None:
-        """All the peer's datums; the versions of all its keys, if it gives the datums in pages.
+        """Return all datums of the peer; or the versions of all its keys, if it gives the datums in pages.
 
-        None when it has none because it is itself loading.
+        None if the peer is itself loading.
         """
         ...
 
     def page(self, peer: str, keys: Sequence[str], timeout_ms: int) -> Page:
-        """The peer's datums of the first of these keys, as many as a page holds; asked of who told versions."""
+        """Return the peer's datums of the first of these keys, as many as fit a page, after ``load`` gave versions."""
         ...
 
     def close(self) -> None:
@@ -212,7 +227,7 @@ class DistroCallbackAgent(Protocol):
     """Calls to one peer that return at once, and call ``done`` with the result within ``timeout_ms``."""
 
     def takes(self, peer: str) -> bool:
-        """Whether this agent can call the peer now."""
+        """Return whether this agent can call the peer now."""
         ...
 
     def start_sync(self, peer: str, datums: list[Datum], timeout_ms: int, done: Done) -> None:
@@ -220,7 +235,7 @@ class DistroCallbackAgent(Protocol):
         ...
 
     def start_small_sync(self, peer: str, datums: list[Datum], timeout_ms: int, done: Done) -> bool:
-        """As ``start_sync``, if that takes a moment and waits for nothing; False, with nothing sent, if it does not."""
+        """As ``start_sync``, if the call is short and blocks nowhere. Otherwise send nothing and return False."""
         ...
 
     def start_verify(self, peer: str, summary: Mapping[str, str], timeout_ms: int, done: Done) -> None:
@@ -248,25 +263,26 @@ class Component:
     codec: DatumCodec
     agent: DistroTransportAgent
     callbacks: DistroCallbackAgent | None = None
-    """Taken in place of ``agent`` for sends and verify rounds, to peers that it takes."""
+    """Used in place of ``agent`` for sends and verify rounds, for the peers that it takes."""
     taken_by: frozenset[MemberKind] = frozenset({MemberKind.OWN, MemberKind.NACOS_1})
-    """The members that are told of it. Its keys are spread over those of our own kind, and over those of Nacos 1.4
-    where these take it; a type that our own kind does not take is loaded from nobody."""
+    """The kinds of members that get this type. Its keys are spread over members of our own kind, and over members of
+    Nacos 1.4 if these take it. A type that our own kind does not take is loaded from nobody."""
     owned_by_writer: bool = False
     """Each key belongs for ever to the member that wrote it first, which is the store's tag; nobody claims it.
 
-    What fails in a verify round is sent by its owner at once, to that peer; nobody fetches it.
+    The owner sends keys that fail in a verify round to that peer at once; nobody fetches them.
     """
     on_verified: Callable[[Collection[str], int], None] | None = None
-    """Called with the keys that are held as their owner says in a verify round, and the monotonic ms."""
+    """Called with the keys that a verify round found as their owner has them, and the monotonic ms."""
     on_compared: Callable[[Collection[str], Collection[str], int], None] | None = None
-    """Called with members of which all keys are held as there, but for some keys, with these, and the monotonic ms."""
+    """Called with members whose keys are all held here as they are there, the keys that are excepted, and the monotonic
+    ms."""
     on_verify_failed: Callable[[str, str], None] | None = None
-    """Called with a key of this member, and the peer that does not hold it as it is."""
+    """Called with a key of this member, and the peer that does not hold it in its present state."""
     deltas: DeltaStore | None = None
     """None for a type whose datums are always whole."""
     digest: KeyDigest = field(init=False)
-    """Of the store's keys."""
+    """The digest of the store's keys."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "digest", KeyDigest(self.store))

@@ -25,41 +25,41 @@ class Version:
     writer: str
 
     def next(self, writer: str) -> "Version":
-        """The version of a change by ``writer``: the next counter if it wrote this one, else a new epoch (a claim)."""
+        """Return the version of a change by ``writer``: its own next counter, or a new epoch (a claim)."""
         if self.writer == writer:
             return Version(self.epoch, self.counter + 1, writer)
         return self.next_epoch(writer)
 
     def next_epoch(self, writer: str) -> "Version":
-        """The version of a claim by ``writer``, above all that any writer gives in this epoch."""
+        """Return the version of a claim by ``writer``, above all versions that any writer gives in this epoch."""
         return Version(self.epoch + 1, 0, writer)
 
     def has_had(self, other: "Version") -> bool:
-        """Whether a state of this version came after that of the other, or is it: one writer's have one order (R3)."""
+        """Return whether a state of this version is that of ``other``, or a later one of the same writer (R3)."""
         if self.writer != other.writer:
             return False
         return self.counter >= other.counter if self.epoch == other.epoch else self.epoch > other.epoch
 
     def has_room(self) -> bool:
-        """Whether a member that starts with it can go on from it: the others take it, and what it gives next (R10)."""
+        """Return whether a member can start with it: others accept it and the versions that follow it (R10)."""
         return self.epoch <= KEPT_EPOCH_MAX and self.counter <= ACCEPTED_MAX
 
     def to_text(self) -> str:
-        """The wire form."""
+        """Return the wire form."""
         return f"{self.epoch}.{self.counter}.{self.writer}"
 
     @classmethod
     def from_text(cls, text: object) -> "Version":
-        """The version of a wire form.
+        """Return the version of a wire form.
 
         Raises:
-            CodecError: it is no text, a part is missing, or beyond its bound (R10).
+            CodecError: it is no text, a part is missing, or a part is beyond its bound (R10).
         """
         if not isinstance(text, str):
             raise CodecError(f"a version is a text, not {type(text).__name__}")
         epoch, _, rest = text.partition(".")
         counter, _, writer = rest.partition(".")
-        # Nearly each is of this form; one is read for each change that comes.
+        # Nearly every version has this form, and one is read for each change that arrives.
         if (
             epoch.isdecimal()
             and counter.isdecimal()
@@ -86,8 +86,8 @@ VERSION_NUMBER_MAX = 2**53
 ACCEPTED_MAX = VERSION_NUMBER_MAX - 2**32
 """The highest epoch and counter that are accepted at all, so that each has successors that every member can read."""
 KEPT_EPOCH_MAX = 2**36
-"""The highest epoch that a start takes from a file: a claim adds one. Above it nobody would follow within half an hour,
-as each fetch brings a member that knows low epochs alone at most 2^28 nearer."""
+"""The highest epoch that a starting node takes from its file: a claim adds one. No other member would accept a higher
+one within half an hour, as each fetch brings a member that knows only low epochs at most 2^28 nearer."""
 VERSION_DIGITS_MAX = len(str(VERSION_NUMBER_MAX))
 WRITER_CHARS_MAX = 200
 NO_VERSION = Version(0, 0, "")
@@ -106,7 +106,7 @@ class DataOperation(enum.Enum):
 
 
 class DistroKey(NamedTuple):
-    """A key of one resource type; the type finds its store, codec and transport agent.
+    """A key of one resource type. The type determines its store, codec and transport agent.
 
     (A tuple: each change is looked up under its key a dozen times, and a tuple's hash needs no function in Python.)
     """
@@ -124,13 +124,15 @@ class Datum:
     """``NO_VERSION`` from a member that keeps none (real Nacos 1.4)."""
     value: Any
     base: Version | None = None
-    """Of a delta (R5): ``value`` has only what changed after this version, of the same epoch and writer, in its last
-    state. Of another writer, whose state was claimed: ``value`` is then a digest of it, as nothing in it changed. None
-    for a whole state."""
+    """The version that a delta (R5) builds on; None for a whole state.
+
+    If the base has the same epoch and writer, ``value`` has only the parts that changed after it, in their last state.
+    If the base has another writer, whose state was claimed, nothing in it changed, and ``value`` is a digest of it.
+    """
 
     @property
     def is_claim(self) -> bool:
-        """Whether it tells nothing but that the state of its base was claimed (R2)."""
+        """True if the delta says only that the state of its base was claimed (R2)."""
         return self.base is not None and self.base.writer != self.version.writer
 
 
@@ -140,8 +142,8 @@ class Page:
 
     datums: list[Datum]
     keys: tuple[str, ...]
-    """All that the page names, those among them whose datum cannot be read. Of the keys that were asked for before the
-    last of these, the peer has no others."""
+    """All keys that the page covers, including those whose datum cannot be read. Of the requested keys up to the last
+    of these, the peer has no others."""
 
 
 class MemberState(enum.Enum):
@@ -151,9 +153,9 @@ class MemberState(enum.Enum):
     """It answers, but is still loading and carries no keys."""
     UP = "UP"
     SUSPICIOUS = "SUSPICIOUS"
-    """The last report to it failed; it still carries its keys and is sent to."""
+    """The last report to it failed. It still carries its keys and still receives changes."""
     DOWN = "DOWN"
-    """Silent for too long, refused, leaving, or never reached: it carries no keys and gets reports alone."""
+    """Silent for too long, refused, leaving, or never reached: it carries no keys and gets only reports."""
 
 
 class MemberKind(enum.Enum):
@@ -174,7 +176,7 @@ class Member:
     address: str
     state: MemberState
     capabilities: frozenset[str] = frozenset()
-    """The ``CAPABILITY_...`` names in its last report; those of real Nacos follow from its release."""
+    """The ``CAPABILITY_...`` names in its last report. For real Nacos they follow from its release."""
     extend_info: Mapping[str, Any] = field(default_factory=dict)
     """The field ``extendInfo`` of its last report, as it came."""
     fail_access_count: int = 0
@@ -199,7 +201,7 @@ class Member:
 
 
 CAPABILITY_VERSIONS = "versions"
-"""The member keeps versions, by the rules R1 to R6: it is of our own kind."""
+"""The member keeps versions by the rules R1 to R6: it is of our own kind."""
 CAPABILITY_GZIP = "gzip"
 """The member takes gzip bodies; real Nacos answers 500 to them."""
 CAPABILITY_WRITES = "writes"
@@ -215,17 +217,17 @@ CAPABILITY_DELTAS = "deltas"
 CAPABILITY_CLAIMS = "claims"
 """The member takes a claim as a delta (R5); follows from its wire version."""
 CAPABILITY_WRITE_BATCHES = "write-batches"
-"""The member takes several writes of clients that are passed on in one call; follows from its wire version."""
+"""The member takes several forwarded writes of clients in one call; follows from its wire version."""
 WIRE_VERSION = 4
-"""Of what our own members say to each other: a report names it. Members that name none have version 1."""
+"""The version of the messages between our own members; each report names it. A report without one means version 1."""
 SINCE_WIRE_VERSION: Mapping[int, frozenset[str]] = {
     2: frozenset({CAPABILITY_DIGESTS, CAPABILITY_DELTAS}),
     3: frozenset({CAPABILITY_CLAIMS}),
     4: frozenset({CAPABILITY_WRITE_BATCHES}),
 }
-"""The capabilities that a member has from a wire version on, and does not name."""
+"""The capabilities that follow from a wire version, and that a member therefore does not name."""
 CAPABILITY_CLIENTS_ONLY = "clients-only"
-"""Real Nacos since 2.0: of our resource types it takes clients alone, over gRPC."""
+"""Real Nacos since 2.0: of our resource types it takes only clients, over gRPC."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,48 +239,49 @@ class PeerReport:
     capabilities: frozenset[str] = frozenset()
     extend_info: Mapping[str, Any] = field(default_factory=dict)
     view: tuple[str, ...] = ()
-    """The members that carry keys in its view; empty from real Nacos and from a member that has not loaded."""
+    """The members that carry keys in its view. Empty from real Nacos, and from a member that has not loaded."""
     rejoin_delay_ms: int = 0
-    """For how long the reporting member itself still carries no keys."""
+    """For how long the reporting member itself will not carry keys."""
     imposed_rejoin_delay_ms: int = 0
-    """For how long the receiver of the report is to carry no keys."""
+    """For how long the receiver of the report shall not carry keys."""
     writer: str = ""
     """The ``Version.writer`` of the reporting member's run; empty from real Nacos."""
     clock_ms: int | None = None
     """The reporting member's clock when it made the report (R13); None from a member that names none."""
     calls: Mapping[str, int] | None = None
-    """For how long each peer has not answered the reporting member's calls, in ms, 0 if it answers (R12).
+    """For how long each peer has not answered the reporting member's calls, in ms; 0 if it answers (R12).
 
-    None from a member that does not tell.
+    None from a member that does not report it.
     """
     heard: Mapping[str, "HeardOf"] = field(default_factory=dict)
-    """What the reporting member heard of others of our own kind (R12), by address."""
+    """By address, the last contacts that the reporting member had with others of our own kind (R12)."""
     served: bool = False
-    """The reporting member's run wrote keys: what it has is more than it loaded from others (R16)."""
+    """True if the reporting member's run wrote keys: it has more than it loaded from others (R16)."""
     waiting: Mapping[str, Mapping[str, Version]] = field(default_factory=dict)
     """The versions of keys that the reporting member could not send to the receiver (R12), by resource type and key."""
     beats: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """Ages in ms of beats that it could not send to the receiver (R12), by datum and instance key."""
+    """Ages in ms of the beats that it could not send to the receiver (R12), by datum and instance key."""
     beats_wait_ms: int | None = None
-    """For how long the oldest beat waits at the reporting member that the receiver does not have; None if not told."""
+    """For how long the reporting member's oldest beat that the receiver lacks has been waiting; None if not
+    reported."""
     beats_refused_ms: int | None = None
-    """How long ago the reporting member last refused a beat by its own will; None if not told, or long ago."""
+    """How long ago the reporting member last refused a beat on purpose; None if not reported, or long ago."""
     draining: bool = False
-    """It hands its keys over, and carries none until it takes that back; in this run, unlike one that leaves."""
+    """It hands its keys over, and carries none until it revokes this. Unlike a leaving member, its run goes on."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeardOf:
-    """What one member heard of another, by any way."""
+    """One member's last news of another, however it arrived."""
 
     age_ms: int
-    """How long ago the other member told it."""
+    """How long ago the other member sent it."""
     calls: Mapping[str, int]
     """As ``PeerReport.calls``, at that time."""
 
 
 class Resolution(enum.Enum):
-    """The answer of ``resolve``: what becomes of a received datum."""
+    """The answer of ``resolve``: how to handle a received datum."""
 
     APPLY = "apply"
     """Replace the stored state by the datum."""
@@ -287,11 +290,11 @@ class Resolution(enum.Enum):
     MERGE = "merge"
     """Merge datum and stored state part by part; a state that neither side had gets a version above both."""
     FETCH = "fetch"
-    """Query the sender for its present state of the key, and merge that."""
+    """Query the sender for its current state of the key, and merge that."""
     EQUAL = "equal"
-    """The stored version already: nothing to do."""
+    """The version is the stored one already: nothing to do."""
     REFUSE = "refuse"
-    """The datum is older: leave the stored state, and answer its version."""
+    """The datum is older: keep the stored state, and answer its version."""
 
 
 class Merged(enum.Enum):
@@ -300,9 +303,9 @@ class Merged(enum.Enum):
     NOTHING = "nothing"
     """The stored state had every change of the datum, and stays."""
     TAKEN = "taken"
-    """The datum had every stored change, and took the place of the stored state under its own version."""
+    """The datum had every stored change, and replaced the stored state under its own version."""
     MADE = "made"
-    """Each side had a change that the other had not: a new state under a new version of this node."""
+    """Each side had a change that the other lacked: a new state under a new version of this node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,17 +317,18 @@ class Received:
     failed: Mapping[str, str] = field(default_factory=dict)
     """Keys that could not be read or stored, with the reason."""
     wanted: tuple[str, ...] = ()
-    """Keys that the answering member lacks, or has in an older state: the sender is to send them. Of a verify round, or
-    of deltas whose base is not there (R5), which are to come whole."""
+    """Keys that the answering member lacks, or has in an older state: the sender is to send them. From a verify round,
+    or from deltas whose base is missing here (R5), which are to be sent whole."""
     ages_ms: Mapping[str, float | None] = field(default_factory=dict)
-    """How long before its answer the answering member applied a datum; None if it has yet to.
+    """How long before its answer the answering member applied a datum, in ms; None if it has not applied it yet.
 
-    Those that are not named it applied just then; so it is with all of a member that does not tell.
+    Datums that are not named were applied just then. A member that does not report ages names none.
     """
     pushed_ms: Mapping[str, float] = field(default_factory=dict)
-    """How long after it applied a datum, of this send or an earlier one, it pushed to its subscribers."""
+    """How long after it applied a datum, of this send or an earlier one, it pushed the change to its subscribers, in
+    ms."""
     fetching: int | None = None
-    """How many keys of a verify round the answering member will fetch; None from one that does not tell."""
+    """The number of keys of a verify round that the answering member will fetch; None if it does not report it."""
 
 
 class Outcome(enum.Enum):
@@ -333,7 +337,7 @@ class Outcome(enum.Enum):
     DELIVERED = "delivered"
     """The peer answered with success."""
     REJECTED = "rejected"
-    """The peer answered that the request is wrong: to repeat the same bytes is useless."""
+    """The peer answered that the request is wrong. Repeating the same bytes is useless."""
     REFUSED = "refused"
     """The connection was refused: no process listens at the address."""
     FAILED = "failed"
@@ -360,7 +364,10 @@ class SyncData(KeysCall):
 
 @dataclass(frozen=True, slots=True)
 class Verify(KeysCall):
-    """Send the peer the version of each of these keys, for it to compare; real Nacos the checksums of all own keys."""
+    """Send the peer the version of each of these keys, to compare with its own.
+
+    To real Nacos, checksums of all own keys.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,24 +377,24 @@ class Compare:
     peer: str
     resource_types: tuple[str, ...]
     relayed: frozenset[str]
-    """The members of which this node passes on what they wrote, as they cannot reach the peer (R12)."""
+    """The members whose writes this node relays, as they cannot reach the peer (R12)."""
     sampled: range
-    """The leaves of which the contents are compared, too."""
+    """The leaves whose contents are compared, too."""
     deadline_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class DigestFindings:
-    """What a round that compared digests found of one resource type."""
+    """The findings of a round that compared digests, for one resource type."""
 
     received: Received
-    """The peer's answer to the versions that it was told."""
+    """The peer's answer to the versions that it was sent."""
     told: int = 0
-    """How many versions it was told."""
+    """How many versions it was sent."""
     pending: frozenset[str] = frozenset()
-    """Keys that were not compared, as they were about to be sent."""
+    """Keys that were not compared because they were about to be sent."""
     is_whole: bool = True
-    """All that differs was compared."""
+    """True if every difference was compared."""
     agreed: tuple[str, ...] = ()
     """Forgettable keys that this node wrote and owns, and of which the peer has no other state (R6)."""
 
@@ -423,14 +430,14 @@ Call = DataCall | Report
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Become the writer of keys that are this node's (R2), some of those that are left to examine."""
+    """Become the writer of keys that belong to this node (R2): a few of the keys that are still to examine."""
 
     view_since_ms: int
     """The view by which keys are claimed."""
     keys: tuple[DistroKey, ...]
-    """Single keys to examine besides."""
+    """Single keys to examine in addition."""
     all_keys: bool
-    """Begin with all keys: the view is another one."""
+    """True to begin anew with all keys, because the view changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -442,15 +449,15 @@ class Forget:
 
 @dataclass(frozen=True, slots=True)
 class FinishLoad:
-    """End a load (R7): drop what no peer has any more, and add what only the own disk has."""
+    """End a load (R7): drop the keys that no peer has any more, and add those that only the own disk has."""
 
     known: Mapping[str, Sequence[Set[str]]] | None
-    """Of each resource type that peers gave, the keys of each snapshot; None in a first load, which drops nothing."""
+    """For each resource type that peers gave, the keys of each snapshot. None in a first load, which drops nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class RefreshDigests:
-    """Bring the digests of all keys up to date, so that what changes are noted for them stays little."""
+    """Bring the digests of all keys up to date, so that few changes stay noted for them."""
 
 
 LocalAction = Claim | Forget | FinishLoad | RefreshDigests
