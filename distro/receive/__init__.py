@@ -1,1 +1,1 @@
-"""What comes from peers, and what becomes of it."""
+"""The reception of datums from peers, and the decision on each."""

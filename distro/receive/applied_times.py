@@ -9,13 +9,13 @@ from distro.model.types import NO_VERSION, DistroKey, Received, Version
 from distro.model.value import value
 
 APPLIED_MAX = 10_000
-"""Keys whose time is remembered: who sends one so late that it is forgotten counts it as applied just then."""
+"""The most keys whose time is remembered. A datum sent after its time was forgotten counts as applied just then."""
 PUSHES_MAX = 1_000
-"""Keys that wait for their push, and those that their members are to be told of; beyond it the oldest is dropped."""
+"""The most keys that wait for their push or for being reported to their member. Beyond it the oldest is dropped."""
 AGE_MS_MIN = 0.5
-"""What was applied so shortly before the answer counts as applied with it, and takes no room in it."""
+"""A datum applied so shortly before the answer counts as applied with it, and takes no room in the answer."""
 PUSH_LATE_S = 1.0
-"""A push that has not come for so long after it was applied will not come: nothing changed for the subscribers."""
+"""After this time an applied datum waits for no push any more: nothing changed for the subscribers."""
 
 
 @value
@@ -25,33 +25,36 @@ class _Applied:
 
 
 class AppliedTimes:
-    """Of the keys that members of our own kind wrote. Thread-safe; no call takes longer for many keys."""
+    """The times of keys that members of our own kind wrote.
+
+    Thread-safe. No call takes longer when there are many keys.
+    """
 
     def __init__(self) -> None:
         self.is_pushed: Callable[[DistroKey], bool] = lambda _key: False
-        """Whether this node has subscribers to what a key holds; asked after it was applied."""
+        """Returns whether this node has subscribers to the content of a key; called after the datum was applied."""
         self.now_s: Callable[[], float] | None = None
-        """The time in s of the clock that the callers' ms are of; None where these are good enough."""
+        """Returns the time in s, by the clock of the callers' ms. None if their ms are precise enough."""
         self._lock = threading.Lock()
         self._applied: dict[DistroKey, _Applied] = {}
         self._unpushed: dict[DistroKey, tuple[str, float]] = {}
-        """Applied and not yet pushed: the member that sent it, and when it was applied."""
+        """Keys applied and not yet pushed: the member that sent the datum, and when it was applied."""
         self._last_push: dict[DistroKey, float] = {}
-        """The last pushes that nothing waited for: one of a datum may come before it is noted as applied."""
+        """The last pushes that no key waited for: the push of a datum may come before the datum is noted as applied."""
         self._pushed: dict[tuple[str, DistroKey], float] = {}
-        """The ms from applied to pushed of the keys that a member is to be told of."""
+        """The ms from application to push, for keys that are still to be reported to a member."""
 
     def time_s(self, now_ms: int) -> float:
-        """The present time in s, which was ``now_ms`` when the caller looked."""
+        """Return the current time in s, which was ``now_ms`` when the caller read the clock."""
         return now_ms / 1_000 if self.now_s is None else self.now_s()
 
     def note(self, key: DistroKey, version: Version, sender: str, begun_s: float, at_s: float) -> None:
-        """Note that this node took the sender's datum at ``at_s``, and began with that at ``begun_s``."""
+        """Note that this node applied the sender's datum at ``at_s``, having begun at ``begun_s``."""
         if version == NO_VERSION:
             return
         is_pushed = self.is_pushed(key)
         with self._lock:
-            self._applied.pop(key, None)  # the latest last
+            self._applied.pop(key, None)  # the latest goes to the end
             self._applied[key] = _Applied(version, at_s)
             if len(self._applied) > APPLIED_MAX:
                 del self._applied[next(iter(self._applied))]
@@ -64,10 +67,10 @@ class AppliedTimes:
                 _bound(self._unpushed)
 
     def pushed(self, key: DistroKey, at_s: float) -> None:
-        """Note that subscribers are sent what the key holds now."""
+        """Note that subscribers are being sent the current content of the key."""
         with self._lock:
             if (waiting := self._unpushed.pop(key, None)) is None:
-                self._last_push.pop(key, None)  # the latest last
+                self._last_push.pop(key, None)  # the latest goes to the end
                 self._last_push[key] = at_s
                 _bound(self._last_push)
             else:
@@ -78,9 +81,9 @@ class AppliedTimes:
         _bound(self._pushed)
 
     def ages_ms(self, resource_type: str, versions: Mapping[str, Version], now_ms: int) -> dict[str, float]:
-        """How long ago this node took states of these keys that contain the versions.
+        """Return how many ms ago this node took states of these keys that contain the versions.
 
-        Without those that were taken just now, and those of which that is not known any more.
+        Leaves out keys that were taken just now, and keys whose time is not known any more.
         """
         now_s, applied, ages_ms = self.time_s(now_ms), self._applied, dict[str, float]()
         for name, version in versions.items():
@@ -91,7 +94,7 @@ class AppliedTimes:
         return ages_ms
 
     def with_pushes(self, received: Received, sender: str, resource_type: str) -> Received:
-        """The answer to a member, with what it was not told yet of pushes."""
+        """Return the answer to a member, with the pushes that were not yet reported to it."""
         if not self._pushed:
             return received
         with self._lock:

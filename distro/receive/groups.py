@@ -1,4 +1,4 @@
-"""Datums of peers in groups, each of which becomes durable together: one wait for the disk, not one for each."""
+"""Groups of peers' datums, each of which becomes durable together: one wait for the disk instead of one for each."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -8,16 +8,16 @@ from distro.model.types import Datum
 from distro.timing.paced import STEP_STORED, paced, parts_of
 
 OnceStored = list[Callable[[], None]]
-"""What is to be told once a group is stored: whoever is told looks into the store, and would find what was before."""
+"""Functions to call once a group is stored: they read the store, and would find the former state before that."""
 
 
 def take_in_groups(
     store: DistroStore, datums: Iterable[Datum], take: Callable[[Datum, OnceStored], None]
 ) -> Iterator[tuple[list[str], str]]:
-    """Let ``take`` store each datum, with rests between groups; what it adds to the list is called after its group.
+    """Let ``take`` store each datum, with pauses between groups. The functions that it adds are called after its group.
 
     Yields:
-        The keys of each group that the disk did not take, and the reason: nothing of it is stored.
+        The keys of each group that the disk did not take, and the reason: none of the group is stored.
     """
     for part in parts_of(paced(datums, STEP_STORED), STEP_STORED):
         once_stored: OnceStored = []

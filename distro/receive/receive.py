@@ -1,4 +1,4 @@
-"""Datums and versions that peers send: ``resolve`` says what becomes of them, ``DistroReceiver`` carries it out.
+"""The reception of datums and versions from peers: ``resolve`` decides, and ``DistroReceiver`` carries it out.
 
 Called on the threads of the frontends and of the peers' workers. The rules are stated in docs/replication.md.
 """
@@ -24,48 +24,50 @@ from distro.timing.paced import paced
 
 LOG = logging.getLogger(__name__)
 FETCHED_MAX = 50_000
-"""Keys that are fetched after one verify round; what differs beyond that does so in the next round, too."""
+"""The most keys that are fetched after one verify round. Further differences wait for the next round."""
 RESTORES_MAX = 1_000
-"""Peers' states, of one key each, that are to be fetched and restored from; beyond it the oldest is dropped."""
+"""The most keys for which a peer's state is to be fetched and restored. Beyond it the oldest is dropped."""
 RESTORE_MS = 15_000
-"""So long after it was asked for, a state that is fetched is restored from."""
+"""A state is restored only if it arrives within this time after it was requested."""
 TRIES_MAX = 20
-"""So often a local change may come between the decision on a datum and its storing; then a verify round repairs it."""
+"""The most times that a local change may come between the decision on a datum and its storing. Verify rounds do the
+rest."""
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyScope:
-    """What a verify round is about that compared digests before: the keys whose digests differ, and no others."""
+    """The scope of a verify round after a comparison of digests: only the keys whose digests differ."""
 
     held: Collection[str]
-    """Those that are known here."""
+    """The keys that are known here."""
     pending: Set[str]
-    """Keys of the source that are about to be sent: they are not compared."""
+    """Keys that the source is about to send: they are not compared."""
     relayed: Collection[str]
-    """Members of which the source passes on what they wrote (R12)."""
+    """The members whose writes the source relays (R12)."""
     is_whole: bool
-    """All differences are among these keys."""
+    """True if these keys include all differences."""
     same_view: bool
-    """Both take the same member for each key's owner: what the source owns and does not name it does not have."""
+    """True if both sides name the same owner for each key: a key that the source owns and does not name, it does not
+    have."""
 
 
 class ReceiverEvents(Protocol):
-    """The events that a receiver has for the protocol; each call only puts one into the mailbox."""
+    """Events that a receiver reports to the protocol. Each call only puts one into the mailbox."""
 
     def sync(self, key: DistroKey) -> None:
-        """This node made a new state of the key, which is to be sent."""
+        """Report that this node made a new state of the key, which is to be sent."""
 
     def claim(self, key: DistroKey, source: str | None = None) -> None:
-        """This node is responsible for the key, whose state has another writer (R2).
+        """Report that this node is responsible for the key, whose state has another writer (R2).
 
-        ``source``: the peer that the state was fetched from; the others are to have it, too (R16).
+        ``source``: the peer that the state was fetched from; the other members are to get it, too (R16).
         """
 
     def fetch(self, peer: str, keys: list[DistroKey]) -> None:
-        """The peer has a state of these keys that this node lacks."""
+        """Report that the peer has a state of these keys that this node lacks."""
 
     def served(self, peer: str, resource_type: str, keys: list[str]) -> None:
-        """The peer was given this node's states of these keys."""
+        """Report that the peer was sent this node's states of these keys."""
 
 
 class DistroReceiver:
@@ -84,9 +86,10 @@ class DistroReceiver:
         is_known_writer: Callable[[str], bool],
         answers_itself: Callable[[str], bool] = lambda _writer: False,
     ) -> None:
-        """``is_known_writer``: whether a version's writer is a member that is listed, or was until lately (R10).
+        """``is_known_writer``: returns whether a version's writer is a member that is listed, or was until lately
+        (R10).
 
-        ``answers_itself``: whether it is the present run of a peer that answers this member's calls.
+        ``answers_itself``: returns whether a writer is the current run of a peer that answers this member's calls.
         """
         self._own_writer = own_writer
         self._check = VersionCheck(own_writer, components, is_known_writer, answers_itself)
@@ -97,9 +100,9 @@ class DistroReceiver:
         self._stats = stats
         self.applied = AppliedTimes()
         self._restores: dict[DistroKey, tuple[str, int]] = {}
-        """The peer whose next state of a key, that is fetched until then, is restored from."""
+        """By key, the peer whose state is to be restored from when it is fetched next, and until when."""
         self._absent: dict[str, frozenset[str]] = {}
-        """The keys of each member of real Nacos that it did not name in its last round. Replaced, never changed."""
+        """The keys that each member of real Nacos left out of its last round. Each set is replaced, never changed."""
 
     def receive(
         self,
@@ -182,15 +185,15 @@ class DistroReceiver:
         *,
         fetched: bool,
     ) -> None:
-        """R10: claim what is said of this run above what others may hold, and ask a run of which another tells."""
+        """Follow R10: claim a state of this run above all that others hold; ask a run that another member reports."""
         component = self._components[key.resource_type]
         match error:
             case NotGivenError() if self._check.is_within(datum.version):
                 stored = component.store.version(datum.key)
                 is_own = stored is not None and stored.writer == self._own_writer
-                # What is not this run's is held by who was asked for it, or else perhaps by nobody.
+                # A state that is not of this run is held by the member that was asked for it, or else perhaps by none.
                 is_claimed = is_own or (fetched and self._owns(key))
-                with suppress(CodecError):  # of a full disk: the state is met again in the next verify round
+                with suppress(CodecError):  # when the disk is full: the next verify round brings the state again
                     if is_claimed and component.store.reissue(datum, now_ms, restoring=False):
                         self._stats.reissued += 1
                         once_stored.append(partial(self._events.sync, key))
@@ -198,9 +201,9 @@ class DistroReceiver:
                 self._events.fetch(datum.version.writer.partition("~")[0], [key])
 
     def restore(self, peer: str, keys: Iterable[DistroKey], now_ms: int) -> None:
-        """When the peer's states of these keys are fetched next, take from them what is unknown here."""
+        """Take from the peer's states of these keys, when they are fetched next, the parts that are unknown here."""
         for key in keys:
-            self._restores.pop(key, None)  # the latest last
+            self._restores.pop(key, None)  # the latest goes to the end
             self._restores[key] = peer, now_ms + RESTORE_MS
         for one in list(self._restores)[:-RESTORES_MAX]:
             self._restores.pop(one, None)
@@ -208,9 +211,10 @@ class DistroReceiver:
     def receive_known(
         self, resource_type: str, versions: Mapping[str, Version], now_ms: int
     ) -> tuple[frozenset[str], Received]:
-        """Answer for datums that say nothing new (R3), before anybody reads their values; return their keys and that.
+        """Answer datums that bring nothing new (R3) before their values are parsed. Return their keys, and the answer.
 
-        Nearly all datums of a member that passes writes on are such: it had each change from the owner's answer.
+        Nearly all datums from a member that forwards writes are of this kind: it had each change from the owner's
+        answer.
 
         Raises:
             NotInitialized: this node has not loaded yet (R7).
@@ -233,7 +237,8 @@ class DistroReceiver:
     def _receive_one(
         self, key: DistroKey, sender: str, datum: Datum, now_ms: int, once_stored: OnceStored, *, fetched: bool
     ) -> Version | None:
-        """Take one datum; return the stored version if the datum was refused, ``NO_VERSION`` if it is to be fetched."""
+        """Take one datum. Return the stored version if it was refused, ``NO_VERSION`` if it is to be fetched, or
+        None."""
         component = self._components[key.resource_type]
         mapper = self._mapper_of(key.resource_type)
         tag = component.store.tag(datum.key)
@@ -256,7 +261,7 @@ class DistroReceiver:
                     if fetched and is_owner:
                         self._reissue(component, key, sender, datum, now_ms, once_stored)
                     self._tell(key, sender, datum, stored, decision, "refused")
-                    # R8: real Nacos would repeat a send that is refused for ever.
+                    # R8: real Nacos would repeat a refused send for ever.
                     return None if datum.version == NO_VERSION else stored
                 case Resolution.TAKE_OVER if not component.store.is_covered(datum):
                     self._tell(key, sender, datum, stored, decision, "refused, as it lacks changes that are stored")
@@ -285,9 +290,9 @@ class DistroReceiver:
         self.observer.decided(key, sender, datum.version, stored, decision.rule, decision.reason, done)
 
     def _receive_delta(self, key: DistroKey, sender: str, delta: Datum, now_ms: int, once_stored: OnceStored) -> bool:
-        """Apply a delta (R5); False when the whole datum is to decide, as the state here is not one of its row.
+        """Apply a delta (R5). Return False if the whole datum is needed, because the state here does not fit the delta.
 
-        A delta of what is known here, or of a state before that, changes nothing.
+        A delta of a state that is known here, or of an earlier one, changes nothing.
         """
         component, mapper = self._components[key.resource_type], self._mapper_of(key.resource_type)
         if component.deltas is None:
@@ -299,7 +304,7 @@ class DistroReceiver:
                 self._tell(key, sender, delta, stored, DELTA_KNOWN, "kept")
                 return True
             if delta.is_claim and is_owner:
-                break  # both own it by their views: decided as of any state by another writer (R3)
+                break  # both own it by their views: decided as for any state by another writer (R3)
             if component.deltas.apply_delta(delta, now_ms):
                 self._tell(key, sender, delta, stored, DELTA, "delta applied")
                 self._stats.received_deltas += 1
@@ -321,13 +326,13 @@ class DistroReceiver:
         now_ms: int,
         once_stored: OnceStored,
     ) -> None:
-        """R3: of what the owner fetched in the stored version the values count, too; all take the owner's anew."""
+        """Follow R3 for a datum of the owner's stored version with other values: all take the owner's state anew."""
         source, until_ms = self._restores.get(key, ("", now_ms))
         restoring = source == sender and now_ms < until_ms
         if restoring:
             self._restores.pop(key, None)
         elif now_ms < until_ms:
-            return  # a new version would have the source drop what is to come back from it
+            return  # under a new version the source would drop the state that is to be restored
         if component.store.reissue(datum, now_ms, restoring=restoring):
             self._stats.reissued += 1
             once_stored.append(partial(self._events.sync, key))
@@ -348,17 +353,18 @@ class DistroReceiver:
 
     @staticmethod
     def _dated(datum: Datum, stored: Version | None, sender: str) -> Datum:
-        """The datum with a version: without its own (R8) it gets the next counter, so that a later claim is above."""
+        """Return the datum with a version: one without (R8) gets the next counter, so that a later claim is above
+        it."""
         if datum.version != NO_VERSION:
             return datum
         base = stored or NO_VERSION
         return replace(datum, version=Version(base.epoch, base.counter + 1, sender))
 
     def load(self, resource_type: str, datums: Iterable[Datum], now_ms: int, sender: str) -> int:
-        """Take a peer's snapshot (R7): of each key the highest version stays. Return the number of keys taken.
+        """Load a peer's snapshot (R7): the highest version of each key stays. Return the number of keys taken.
 
-        ``sender`` counts as the writer of datums without a version (R8): without one no member could read theirs.
-        A snapshot that comes after the end of the load is dropped: verify rounds bring what is missing.
+        ``sender`` counts as the writer of datums without a version (R8); otherwise no member could read their versions.
+        A snapshot that arrives after the end of the load is dropped: verify rounds bring its changes.
         """
         component = self._components[resource_type]
         taken = 0
@@ -391,18 +397,18 @@ class DistroReceiver:
         return taken
 
     def lacks(self, resource_type: str, key: str, version: Version) -> bool:
-        """Whether a snapshot's datum of this version is above what is stored of its key."""
+        """Return whether a snapshot's datum of this version is newer than the stored state of its key."""
         stored = self._components[resource_type].store.version(key)
         return stored is None or version > stored
 
     def serve_each(self, resource_type: str, keys: Iterable[str]) -> Iterator[Datum]:
-        """The datums of the keys, each read when it is asked for."""
+        """Return the datums of the keys, each read when it is asked for."""
         for datum in self._components[resource_type].store.datums(keys):
             self._stats.served_keys += 1
             yield datum
 
     def serve(self, resource_type: str, keys: Iterable[str] | None, peer: str | None = None) -> list[Datum]:
-        """The datums of the keys, all for None; ``peer``: the member of our own kind that is given them."""
+        """Return the datums of the keys, or all for None. ``peer``: the member of our own kind that gets them."""
         store = self._components[resource_type].store
         datums = list(store.datums(store.versions() if keys is None else keys))
         if keys is not None:
@@ -421,16 +427,17 @@ class DistroReceiver:
         now_ms: int,
         scope: VerifyScope | None = None,
     ) -> Received:
-        """Compare the versions of the source's keys with ours: fetch what the source has newer, answer what it lacks.
+        """Compare the versions of the source's keys with ours: fetch the source's newer states, answer with what it
+        lacks.
 
         A state by another writer counts as one that the source lacks even if its version is lower (R4): the source
-        owns the key and is the one to merge. So does a key that it owns by our view and does not name: absence
+        owns the key and is the one to merge. So does a key that the source owns by our view and does not name: absence
         deletes nothing, only forgettable keys are dropped (R6).
 
         ``scope``: the part of all keys that the round is about; None for all.
 
-        Of a resource type that is owned by its writers nothing is fetched: the answer asks for it, and the source
-        sends it.
+        Nothing is fetched for a resource type that is owned by its writers: the answer requests the keys, and the
+        source sends them.
 
         Raises:
             NotInitialized: this node has not loaded yet (R7).
@@ -448,7 +455,7 @@ class DistroReceiver:
                 continue
             is_source_owner = mapper.map_srv(component.store.tag(name)) == source
             if not component.store.is_forgettable(name, now_ms):
-                # R16: by another view no member may name a key that the source does not know.
+                # R16: when views differ, perhaps no member would name a key that the source does not know.
                 if is_source_owner or (scope is not None and not scope.same_view):
                     newer[name] = stored
             elif is_source_owner and (scope is None or scope.same_view):
@@ -459,7 +466,7 @@ class DistroReceiver:
             component.on_compared([source, *scope.relayed], [*newer, *(key.key for key in wanted)], now_ms)
         del wanted[FETCHED_MAX:]
         names = tuple(key.key for key in wanted)
-        is_answered = component.owned_by_writer  # its owner sends what the answer asks for
+        is_answered = component.owned_by_writer  # its owner sends the keys that the answer requests
         fetching = 0 if is_answered else len(wanted)
         answer = Received(refused=newer, wanted=names if is_answered else (), fetching=fetching)
         self.observer.compared(resource_type, source, len(equal), names, answer)
@@ -471,7 +478,7 @@ class DistroReceiver:
     def _compared(
         component: Component, resource_type: str, versions: Mapping[str, Version]
     ) -> tuple[dict[str, Version], list[DistroKey], list[str]]:
-        """Which of the source's keys are newer here, which are wanted from it, and which are equal."""
+        """Return which of the source's keys are newer here, which are wanted from it, and which are equal."""
         newer: dict[str, Version] = {}
         wanted: list[DistroKey] = []
         equal: list[str] = []
@@ -488,7 +495,7 @@ class DistroReceiver:
 
     @staticmethod
     def _held(component: Component, scope: VerifyScope | None) -> Iterable[tuple[str, Version]]:
-        """The keys that are known here and that a round is about, with their versions."""
+        """Return the keys that are known here and belong to the round, with their versions."""
         if scope is None:
             yield from component.store.versions().items()
             return
@@ -498,9 +505,10 @@ class DistroReceiver:
                 yield name, stored
 
     def verify_checksums(self, resource_type: str, source: str, checksums: Mapping[str, str], now_ms: int) -> None:
-        """Compare the checksums that real Nacos sends of its keys (R8): fetch what differs, drop what it has no more.
+        """Compare the checksums that real Nacos sends of its keys (R8): fetch keys that differ, drop keys that it
+        dropped.
 
-        A key is dropped when its owner did not name it in two rounds in a row. Keys of this node are passed over, where
+        A key is dropped when its owner did not name it in two rounds in a row. Keys of this node are skipped, where
         real Nacos would give up the whole round. Source: Nacos 1.4.1 DistroConsistencyServiceImpl.onReceiveChecksums.
 
         Raises:

@@ -1,4 +1,4 @@
-"""What becomes of a datum that a peer sends, by the versions alone: the rules R3, R4 and R8."""
+"""The decision on a datum that a peer sends, by the versions alone: the rules R3, R4 and R8."""
 
 from dataclasses import dataclass
 
@@ -7,23 +7,24 @@ from distro.model.types import NO_VERSION, Merged, Resolution, Version
 
 @dataclass(frozen=True, slots=True)
 class KeyVersions:
-    """What ``resolve`` knows of a received datum and of this node's state of its key."""
+    """The input of ``resolve``: a received datum, and this node's state of its key."""
 
     stored: Version | None
     """The version of this node's state; None for an unknown key."""
     received: Version
     """The version of the datum; ``NO_VERSION`` from real Nacos."""
     is_owner: bool
-    """This node is responsible for the key by its own view."""
+    """True if this node is responsible for the key by its own view."""
     sender_is_owner: bool
-    """The sender is responsible for the key by this node's view."""
+    """True if the sender is responsible for the key by this node's view."""
     fetched: bool
-    """The datum answers a query that this node made just now, and is no late copy; or its sender can be asked none."""
+    """True if the datum is no late copy: it answers a query that this node made just now, or its sender cannot be
+    queried."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The answer of ``resolve``, with the rule that it follows and why it does."""
+    """The answer of ``resolve``, with the rule that it follows and the reason."""
 
     resolution: Resolution
     rule: str
@@ -52,11 +53,11 @@ MERGED = {
     Merged.TAKEN: "merged, and it has all that is stored: applied",
     Merged.MADE: "merged into a new state of this member",
 }
-"""How the ends of a merge are told to an observer."""
+"""The texts by which an observer hears how a merge ended."""
 
 
 def resolve(versions: KeyVersions) -> Resolved:
-    """What becomes of a received datum, and why: the rules R3, R4 and R8 for one key.
+    """Decide on a received datum, and say why: the rules R3, R4 and R8 for one key.
 
     Versions of two writers do not show whether the higher state contains the changes of the lower one. So that no
     acknowledged change is lost when a key gets another writer, the owner merges what another member wrote even if

@@ -1,4 +1,7 @@
-"""R10: which versions from outside count. One that is accepted must leave room for those that members give after it."""
+"""R10: the versions that are accepted from outside.
+
+Each must leave room for the versions that members give after it.
+"""
 
 from collections.abc import Callable
 
@@ -7,21 +10,22 @@ from distro.model.ports import Components
 from distro.model.types import ACCEPTED_MAX, NO_VERSION, Datum, Version
 
 HEAD_ROOM = 2**20
-"""How far the epoch and the counter of a version that a peer sends may be above all known here.
+"""How far the epoch and the counter of a peer's version may be above all that are known here.
 
-A claim adds one to an epoch, a change one to a counter. What a member says of its own run may be above by twice as
+A claim adds one to an epoch, a change one to a counter. A member's version of its own run may be above by twice as
 much: it may be the claim of a version that was just within this bound at that member.
 """
 ASKED_HEAD_ROOM = 2**28
-"""The same for versions that this member asked for, in a load or a query: it may have missed much, or know nothing."""
+"""The same for versions that this member asked for, in a load or a query: it may have missed many changes, or know
+none."""
 
 
 class NotGivenError(CodecError):
-    """A version names this very run, which did not give it: by now others may hold that state."""
+    """A version names this very run, which never gave it: by now other members may hold that state."""
 
 
 class OthersWordError(CodecError):
-    """A version names a run that answers this member, and came from another member."""
+    """A version names a run that answers this member itself, but came from another member."""
 
 
 class VersionCheck:
@@ -34,9 +38,9 @@ class VersionCheck:
         is_known_writer: Callable[[str], bool],
         answers_itself: Callable[[str], bool],
     ) -> None:
-        """``is_known_writer``: whether a writer is a run of a member that is listed, or was until lately.
+        """``is_known_writer``: returns whether a writer is a run of a member that is listed, or was until lately.
 
-        ``answers_itself``: whether it is the present run of a peer that answers this member's calls.
+        ``answers_itself``: returns whether a writer is the current run of a peer that answers this member's calls.
         """
         self._own_writer = own_writer
         self._components = components
@@ -71,11 +75,11 @@ class VersionCheck:
         component = self._components[resource_type]
         store, is_of_sender = component.store, writer.partition("~")[0] == sender
         if writer == self._own_writer:
-            # What this run gave to a key is stored here, but for a key that was forgotten.
+            # The store has what this run gave to a key, unless the key was forgotten.
             stored = store.version(datum.key)
             if version > (stored if stored is not None else store.highest_own()):
                 raise NotGivenError(f"field 'version' is of this run, which did not give it: {version.to_text()}")
-        elif not (is_claimed or self._is_known_writer(writer)):  # what is claimed is this run's from then on
+        elif not (is_claimed or self._is_known_writer(writer)):  # a claimed state belongs to this run from then on
             raise CodecError(f"field 'version' is of no member: {version.to_text()}")
         elif not (is_of_sender or loading or is_claimed) and self._answers_itself(writer):
             stored = store.version(datum.key)
@@ -100,7 +104,7 @@ class VersionCheck:
             self._highest = Version(max(highest.epoch, version.epoch), max(highest.counter, version.counter), "")
 
     def _make_room(self, version: Version, room: int) -> None:
-        """Bring what is known nearer to a refused version: one that is given again and again is taken in the end."""
+        """Raise the known bound towards a refused version: one that is sent again and again is taken in the end."""
         known = self._known()
         self.accept(Version(min(version.epoch, known.epoch + room), min(version.counter, known.counter + room), ""))
 

@@ -5,20 +5,20 @@ from collections.abc import Callable
 from functools import partial
 
 _BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Linux alone has the first."""
+"""CLOCK_BOOTTIME exists on Linux alone."""
 
 
 def monotonic_s() -> float:
-    """Monotonic time in seconds, as time-outs of Python's library have it."""
+    """Return monotonic time in seconds, as the time-outs of Python's library use it."""
     return time.monotonic()
 
 
 boot_s: Callable[[], float] = partial(time.clock_gettime, _BOOT_CLOCK)
-"""Monotonic time in seconds that counts while the machine sleeps. Asked for with each request: no call of Python's."""
+"""Monotonic time in seconds that counts while the machine sleeps. Read for each request, so no Python function."""
 
 
 def process_ran_s() -> float:
-    """For how long all threads of this process have run, in seconds of the processors."""
+    """Return for how long all threads of this process have run, in seconds of processor time."""
     return time.process_time()
 
 
@@ -29,9 +29,9 @@ class SystemClock:
         self._monotonic_ms = 0
 
     def monotonic_ms(self) -> int:
-        """Time that never goes back, and counts while the machine sleeps: that is a pause, too (R9).
+        """Return time that never goes back, and counts while the machine sleeps: such a sleep is a pause, too (R9).
 
-        Calls within one millisecond get the same object: the times of a million beats are some thousand in memory.
+        Calls within one millisecond get the same object: the times of a million beats are some thousand objects.
         """
         now_ms, last_ms = time.clock_gettime_ns(_BOOT_CLOCK) // 1_000_000, self._monotonic_ms
         if now_ms == last_ms:
@@ -40,9 +40,10 @@ class SystemClock:
         return now_ms
 
     def boot_ms(self) -> int:
-        """Time that never goes back and counts while the machine sleeps, the same in all processes of the machine."""
+        """Return time that never goes back and counts while the machine sleeps, the same in all processes of the
+        machine."""
         return time.clock_gettime_ns(_BOOT_CLOCK) // 1_000_000
 
     def wall_ms(self) -> int:
-        """Ms since 1970 by the machine's clock."""
+        """Return ms since 1970 by the machine's clock."""
         return time.time_ns() // 1_000_000

@@ -1,4 +1,4 @@
-"""Long work of a thread beside an event loop: in steps, with rests in which the loop's thread gets the interpreter."""
+"""Long work of a thread beside an event loop: in steps, with pauses in which the loop's thread gets the interpreter."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -7,12 +7,15 @@ from typing import TypeVar
 
 T = TypeVar("T")
 STEP_ENTRIES = 500
-"""Between two rests: a millisecond of work."""
+"""Entries between two pauses: a millisecond of work."""
 STEP_STORED = 100
-"""Between two rests where each entry is stored, or a stored one dropped: it costs some ten microseconds."""
+"""Entries between two pauses when each is stored, or a stored one dropped, at some ten microseconds each."""
 REST_S = 0.001
-"""Without one the loop's thread has to ask for the interpreter each time, and waits for as long as other processes run
-in place of the thread that holds it: on few cores that makes a hundred milliseconds of one."""
+"""The length of a pause.
+
+Without pauses the loop's thread has to request the interpreter each time. It then waits for as long as other processes
+run in place of the thread that holds it: on few cores one millisecond becomes a hundred.
+"""
 
 
 def rest() -> None:
@@ -21,14 +24,14 @@ def rest() -> None:
 
 
 def parts_of(entries: Iterable[T], size: int) -> Iterator[list[T]]:
-    """The entries in lists of ``size``, the last one of what is left."""
+    """Return the entries in lists of ``size``; the last list may be shorter."""
     rest_of = iter(entries)
     while part := list(islice(rest_of, size)):
         yield part
 
 
 def paced(entries: Iterable[T], step: int = STEP_ENTRIES) -> Iterator[T]:
-    """The entries one by one, with a rest after each ``step`` of them."""
+    """Return the entries one by one, with a pause after each ``step`` of them."""
     for number, entry in enumerate(entries, 1):
         yield entry
         if not number % step:

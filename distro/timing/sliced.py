@@ -21,9 +21,9 @@ SLICE_ENTRIES = 2_000
 WALKED_DEPTH = 4
 """The levels read in Python: a frame, its datums, their values, their lists. An instance is decoded in one step."""
 WINDOW_CHARS = 32_768
-"""Of an object or array, decoded in one step: some 0.1 ms."""
+"""The characters of an object or array that are decoded in one step: some 0.1 ms."""
 WINDOW_NAMES_MAX = WINDOW_CHARS // 4
-"""No object in a window has more: a name with its value takes 4 characters and a comma at least."""
+"""No object in a window has more names: a name with its value takes at least 4 characters and a comma."""
 _BLANKS = re.compile(r"[ \t\n\r]*")
 
 
@@ -36,7 +36,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False)
 
 
 def loads_sliced(body: bytes, names_max: int | None = None) -> Any:
-    """The value of a JSON text in UTF-8. ``names_max``: of each object near the top, as many as there may be.
+    """Return the value of a JSON text in UTF-8. ``names_max``: the most names of each object near the top.
 
     Raises:
         ValueError: it is not JSON, is nested too deeply, contains half of a surrogate pair, or has more names.
@@ -60,7 +60,10 @@ def _skip(text: str, at: int) -> int:
 
 
 def _value(text: str, at: int, depth: int, *, checked: bool, names_max: int | None) -> tuple[Any, int]:
-    """The value that begins at ``at``, and its end. ``checked``: the text has escapes, perhaps half surrogate pairs."""
+    """Return the value that begins at ``at``, and its end.
+
+    ``checked``: the text has escapes, so maybe half surrogate pairs.
+    """
     char = text[at]
     if depth and char == "{":
         return _object(text, at, depth, checked=checked, names_max=names_max)
@@ -73,10 +76,11 @@ def _value(text: str, at: int, depth: int, *, checked: bool, names_max: int | No
 
 
 def _window(text: str, at: int, opening: str, between: str, closing: str) -> tuple[Any, int]:
-    """The entries of an object or array from ``at`` on, as many as a window holds, and where the next one begins.
+    """Return the entries of an object or array from ``at`` on, as many as a window holds, and where the next one
+    begins.
 
-    None without one, and where to try again: the text was not cut between two entries, or orjson cannot read one. A
-    part is well-formed only if the cut is no part of an entry: that would leave a text or a bracket open.
+    None if there is none, and where to try again: the text was not cut between two entries, or orjson cannot read one.
+    A part is well-formed only if the cut is no part of an entry: that would leave a text or a bracket open.
     """
     end = at + WINDOW_CHARS
     if len(text) <= end or (cut := text.rfind(between, at, end)) < 0:
@@ -91,7 +95,7 @@ def _window(text: str, at: int, opening: str, between: str, closing: str) -> tup
 
 
 def _first_window(at: int, names_max: int | None) -> int:
-    """Where the first window of an object or array is tried: not in a short one, of which a frame has thousands."""
+    """Return where the first window is tried: not in a short object or array, of which a frame has thousands."""
     is_bounded = names_max is not None and names_max < WINDOW_NAMES_MAX
     return sys.maxsize if is_bounded else at + WINDOW_CHARS // 8
 
@@ -160,7 +164,7 @@ def _check_text(value: Any) -> None:
 
 
 def dumps_sliced(fields: Mapping[str, Any]) -> bytes:
-    """The JSON of an object with many small values, encoded in steps of ``SLICE_ENTRIES``."""
+    """Return the JSON of an object with many small values, encoded in steps of ``SLICE_ENTRIES``."""
     entries = iter(fields.items())
     parts = []
     while part := dict(islice(entries, SLICE_ENTRIES)):

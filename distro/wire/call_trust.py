@@ -25,11 +25,11 @@ class CallSigner(Protocol):
     def headers(
         self, peer: str, method: str, target: str, body: bytes, headers: Mapping[str, str]
     ) -> Mapping[str, str]:
-        """The headers that go with a call beside ``headers``. ``target``: path and query as they are sent."""
+        """Return further headers for a call, to go with ``headers``. ``target``: path and query as they are sent."""
         ...
 
     def learn(self, peer: str, headers: Mapping[str, str]) -> bool:
-        """Take what a refusal with status 401 says; whether the call, which was not executed, is to be made again."""
+        """Learn from a refusal with status 401. Return whether to repeat the call, which was not executed."""
         ...
 
     def question(self, peer: str, method: str = "GET", target: str = ..., body: bytes = b"") -> Question | None:
@@ -37,16 +37,16 @@ class CallSigner(Protocol):
 
 
 class PeerTls(Protocol):
-    """How peers are called over TLS. Thread-safe."""
+    """The way peers are called over TLS. Thread-safe."""
 
     def context(self) -> ssl.SSLContext:
         """The context for a new connection."""
         ...
 
     def is_plain(self, host: str, port: int) -> bool:
-        """Return whether the peer at an address is to be called plainly."""
+        """Return whether the peer at an address is to be called without TLS."""
         ...
 
     def on_failure(self, host: str, port: int, error: Exception) -> bool:
-        """Note a connection that was not made; return whether the peer is to be called plainly instead."""
+        """Note a connection that failed. Return whether the peer is to be called without TLS instead."""
         ...

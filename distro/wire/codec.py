@@ -16,21 +16,21 @@ from distro.timing.sliced import dumps_sliced, loads_sliced
 
 GZIP_MAGIC = b"\x1f\x8b"
 SLICED_FROM_BYTES = 256 * 1024
-"""Longer bodies are read in steps: orjson holds the interpreter for two milliseconds to read this much."""
+"""Longer bodies are read in steps: orjson would hold the interpreter for two milliseconds to read this much."""
 PART_BYTES = 128 * 1024
 """The least size of a part of a frame, plain."""
 ZIPPED_PART_BYTES = 16 * 1024
 """The least size of a part of a frame, as gzip."""
 RATIO_MAX, RATIO_FREE = 200, 1024 * 1024
-"""Instance lists shrink to a twenty-fifth, with equal metadata to a hundredth; a thousandth is made to do harm."""
+"""Instance lists shrink to a twenty-fifth, with equal metadata to a hundredth. A thousandth is an attack."""
 AGE_MS_MAX = 1e12
-"""No member runs for so long."""
+"""An age in ms above all possible ones: no member runs for so long."""
 GZIP_LEVEL = 1
-"""Among members on one network level 1 costs least in all, packing and sending: docs/benchmarks.md."""
+"""Between members on one network, level 1 costs least for packing and sending together: docs/benchmarks.md."""
 
 
 def gunzip_if_gzip(body: bytes, size_max: int) -> bytes:
-    """The plain bytes of a peer's body: at most ``size_max``; above ``RATIO_FREE`` ``RATIO_MAX`` times its length.
+    """Return the plain bytes of a peer's body, within ``size_max`` and the ratio of ``unpacked_max``.
 
     The magic decides, not Content-Encoding: Nacos 1.4 sends that header over plain JSON.
     Source: Nacos 1.4.1 NamingProxy.syncData.
@@ -52,7 +52,11 @@ def gunzip_if_gzip(body: bytes, size_max: int) -> bytes:
 
 
 def unpacked_max(body: bytes) -> int:
-    """The most bytes that a body may unpack to: its length; of gzip the length that it ends with, within the ratio."""
+    """Return the most bytes that a body may unpack to.
+
+    For gzip, the length stated at its end, at most ``RATIO_FREE`` or ``RATIO_MAX`` times the body's length; else the
+    body's length.
+    """
     if not body.startswith(GZIP_MAGIC):
         return len(body)
     return min(max(RATIO_MAX * len(body), RATIO_FREE), int.from_bytes(body[-4:], "little"))
@@ -101,7 +105,7 @@ def encode_versions(versions: Mapping[str, Version]) -> Iterator[bytes]:
 
 
 def cut_entries(entries: Iterable[bytes], bytes_max: int) -> Iterator[bytes]:
-    """The first of these entries, until they have so many bytes or more; one at least."""
+    """Return the first of these entries, until they reach ``bytes_max`` bytes; at least one."""
     size = 0
     for entry in entries:
         yield entry
@@ -111,9 +115,9 @@ def cut_entries(entries: Iterable[bytes], bytes_max: int) -> Iterator[bytes]:
 
 
 def frame_parts(entries: Iterable[bytes]) -> Iterator[bytes]:
-    """The frame of these entries in parts of ``PART_BYTES`` or a little more.
+    """Return the frame of these entries in parts of ``PART_BYTES`` or a little more.
 
-    To join many megabytes in one step takes as many milliseconds.
+    Joining many megabytes in one step would take as many milliseconds.
     """
     texts, size, before = list[bytes](), 0, b"{"
     for entry in entries:
@@ -162,7 +166,7 @@ def decode_entries(entries: Mapping[str, object], codec: DatumCodec, now_ms: int
 
 
 def versions_of(entries: Mapping[str, object]) -> dict[str, Version]:
-    """The versions in a frame's entries; of those alone that name one which can be read."""
+    """Return the versions in a frame's entries, for those entries whose version can be read."""
     found: dict[str, Version] = {}
     for key, value in paced(entries.items()):
         if isinstance(value, dict) and "version" in value:

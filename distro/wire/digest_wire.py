@@ -23,7 +23,7 @@ from distro.wire.codec import decode_keys, decode_versions, encode_received, jso
 
 T = TypeVar("T")
 NAMES_MAX = 100_000
-"""Of each object in a message."""
+"""The most names in each object of a message."""
 TYPES_MAX, RELAYED_MAX = 16, 64
 VIEW_CHARS_MAX = 64
 SAMPLE_FIELDS = 3
@@ -33,25 +33,25 @@ _BUCKET_OF = {str(bucket): bucket for bucket in range(BUCKETS)}
 
 @dataclass(frozen=True, slots=True)
 class ListedKeys:
-    """The keys of some leaves that the sender speaks for."""
+    """The keys of some leaves for which the sender is responsible."""
 
     leaves: frozenset[int]
     versions: Mapping[str, Version]
     pending: frozenset[str] = frozenset()
-    """Those that are about to be sent."""
+    """The keys that are about to be sent."""
     is_whole: bool = True
-    """All leaves that differ are there."""
+    """True if all leaves that differ are included."""
     contents: Mapping[str, int] = field(default_factory=dict)
-    """64 bits for the content of some of the keys."""
+    """64 bits for the content of each of some keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Some leaves, of which a round compares the contents, too, of the keys that the sender owns."""
+    """A few leaves for which a round compares contents, too, of the keys that the sender owns."""
 
     leaves: range
     total: int
-    """The sum of these contents."""
+    """The sum of the hashes of these contents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +59,13 @@ class DigestRequest:
     """One step of a round; each mapping is by resource type."""
 
     view: str
-    """Stands for the members that carry keys in the sender's eyes."""
+    """A hash of the members that carry keys in the sender's view."""
     relayed: tuple[str, ...] = ()
     roots: Mapping[str, int] = field(default_factory=dict)
     samples: Mapping[str, Sample] = field(default_factory=dict)
-    """Told with the roots."""
+    """Sent with the roots."""
     buckets: Mapping[str, Mapping[int, bytes]] = field(default_factory=dict)
-    """The digests of the leaves of those buckets that differ."""
+    """The digests of the leaves of the buckets that differ."""
     keys: Mapping[str, ListedKeys] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
@@ -108,11 +108,11 @@ class DigestAnswer:
     """The answer to one step; each mapping is by resource type."""
 
     buckets: Mapping[str, bytes] = field(default_factory=dict)
-    """The digests of all buckets, of the types whose roots differ."""
+    """The digests of all buckets, for the types whose roots differ."""
     sums: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
-    """The sum of the contents of each leaf, of the types whose samples differ."""
+    """The sum of the contents of each leaf, for the types whose samples differ."""
     leaves: Mapping[str, list[int]] = field(default_factory=dict)
-    """The leaves that differ, of the buckets that were told."""
+    """The leaves that differ, in the buckets of the request."""
     received: Mapping[str, Received] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:

@@ -33,19 +33,20 @@ MEMBER_HEADER = "Rollcall-Member"
 """Request header with the sender's address; only members of our own kind send it."""
 GZIP_FROM_BYTES = 1_024
 FRAME_BYTES = len(b"{}")
-"""The bytes of a frame beside its entries and the commas between them."""
+"""The bytes of a frame in addition to its entries and the commas between them."""
 SNAPSHOT_HEADER, SNAPSHOT_VERSIONS = "Rollcall-Snapshot", "versions"
-"""Of an answer to who asks for all datums in pages: it has the versions of all keys, and no datums.
+"""Header of the answer to a request for all datums in pages: it has the versions of all keys, and no datums.
 
-Who is asked need not be known for a member of this release: a former one gives all datums at once.
+The requester does not need to know whether the peer has this release: an earlier one sends all datums at once.
 """
 PAGES_QUERY = "pages=true"
 
 
 def keys_body(keys: Sequence[str]) -> bytes:
-    """The body that asks for datums by key. Wire: ``{"keys": "k1,k2"}``, as in Nacos, which splits it at the commas.
+    """Return the body that requests datums by key. Wire: ``{"keys": "k1,k2"}``, as in Nacos, which splits it at the
+    commas.
 
-    Where a key has a comma itself, ``listed`` has them as an array besides, for members of our own kind.
+    If a key contains a comma, ``listed`` repeats the keys as an array, for members of our own kind.
     """
     body: dict[str, object] = {"keys": ",".join(keys)}
     if any("," in key for key in keys):
@@ -54,9 +55,9 @@ def keys_body(keys: Sequence[str]) -> bytes:
 
 
 class DistroHttpAgent:
-    """DistroTransportAgent of one resource type. Thread-safe; connections to each peer are kept.
+    """The DistroTransportAgent of one resource type over HTTP. Thread-safe; connections to each peer are kept.
 
-    ``capabilities(peer)``: those that the peer's last report named. Source: Nacos 1.4.1 NamingProxy; docs/wire.md.
+    ``capabilities(peer)``: the capabilities in the peer's last report. Source: Nacos 1.4.1 NamingProxy; docs/wire.md.
     """
 
     def __init__(
@@ -78,13 +79,13 @@ class DistroHttpAgent:
         resource_type: str = "",
         sent: Callable[[str, int], None] = lambda _peer, _count: None,
     ) -> None:
-        """``resource_type``: the type that requests name; empty for instance lists, the only one of real Nacos.
+        """``resource_type``: the type that requests name; empty for instance lists, the only type of real Nacos 1.4.
 
-        ``tls``: peers are called by HTTPS so; plainly for None.
+        ``tls``: the TLS settings for calls to peers; None for plain HTTP.
 
         ``deadline(peer, timeout_ms)``: the deadline of a call in the peer's clock, empty for none (R13), None if the
-        peer may not be called. ``stamp()``: when a call is made. ``sent_ms(peer, stamp)``: when an answer was made, by
-        our clock; now if it has no stamp. All as ``CallDeadlines`` has them. ``sent(peer, count)``: bytes of a body.
+        peer may not be called. ``stamp()``: the time of a call. ``sent_ms(peer, stamp)``: when an answer was made, by
+        our clock; now if it has no stamp. All as in ``CallDeadlines``. ``sent(peer, count)``: counts bytes of a body.
         """
         self._base_path = f"{context_path}/v1/ns"
         self._type_query = f"type={quote(resource_type)}" if resource_type else ""
@@ -109,10 +110,10 @@ class DistroHttpAgent:
         self._session.close()
 
     def deadline(self, peer: str, left_ms: int) -> str:
-        """The deadline of a call to the peer that is given up after ``left_ms``; empty for none (R13).
+        """Return the deadline of a call to the peer that is given up after ``left_ms``; empty for none (R13).
 
         Raises:
-            TransportError: the peer may not be called, as it names a clock that is not known here yet.
+            TransportError: the peer may not be called, because it names a clock that is not known here yet.
         """
         deadline = self._deadline(peer, left_ms)
         if deadline is None:
@@ -136,7 +137,7 @@ class DistroHttpAgent:
         return self.sync_frame(peer, frame_of(entries), timeout_ms)
 
     def entries(self, datums: list[Datum]) -> list[bytes]:
-        """What the frame of these datums consists of, as of now, for a member of our own kind."""
+        """Return the entries of the frame of these datums, as of now, for a member of our own kind."""
         return list(encode_entries(datums, self._codec, self._clock.monotonic_ms(), versioned=True))
 
     def sync_frame(self, peer: str, frame: bytes, timeout_ms: int) -> Received:
@@ -147,7 +148,10 @@ class DistroHttpAgent:
         return self._received(self.call("PUT", peer, "/distro/datum", timeout_ms, frame), versioned)
 
     def verify(self, peer: str, summary: Mapping[str, str], timeout_ms: int) -> Received:
-        """PUT the version summary of the owned keys, to real Nacos checksums; return what the peer has newer."""
+        """PUT the version summary of the owned keys, or checksums for real Nacos.
+
+        Return the states that are newer at the peer.
+        """
         versioned = CAPABILITY_VERSIONS in self.capabilities(peer)
         path = f"/distro/checksum?source={self.self_address}&{self._type_query}".rstrip("&")
         return self._received(self.call("PUT", peer, path, timeout_ms, dumps_sliced(summary)), versioned)
@@ -164,7 +168,7 @@ class DistroHttpAgent:
     def load(self, peer: str, timeout_ms: int) -> list[Datum] | Mapping[str, Version] | None:
         """Return all datums of the type that the peer has, or the versions of all its keys, whose datums ``page`` gets.
 
-        None when it answers 503, as it has not loaded yet.
+        None if it answers 503, because it has not loaded yet.
         """
         query = f"{self._type_query}&{PAGES_QUERY}".lstrip("&")
         try:
@@ -223,7 +227,7 @@ class DistroHttpAgent:
         text = f"{method} {url}: status {status}: {answer.body[:200]!r}"
         if status == HTTPStatus.SERVICE_UNAVAILABLE:
             raise _Unavailable(text)
-        # Nacos 2.x answers 501 to what it no longer has.
+        # Nacos 2.x answers 501 to endpoints that it removed.
         if 400 <= status < 500 or status == HTTPStatus.NOT_IMPLEMENTED:
             raise RejectedError(text)
         raise TransportError(text)
@@ -237,7 +241,10 @@ class DistroHttpAgent:
             raise TransportError(f"the peer's answer cannot be read: {error}") from error
 
     def _datums(self, peer: str, answer: PeerAnswer) -> list[Datum]:
-        """The datums in an answer. Their ages count from its making, however long it was under way."""
+        """Return the datums in an answer.
+
+        Their ages count from when the answer was made, however long it was under way.
+        """
         made_ms = self._sent_ms(peer, answer.headers.get(CLOCK_HEADER))
         try:
             plain = gunzip_if_gzip(answer.body, self.body_bytes_max)

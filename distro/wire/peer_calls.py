@@ -27,11 +27,11 @@ from distro.wire.call_trust import CallSigner, PeerTls
 CHUNK_BYTES = 256 * 1024
 CONNECT_TIMEOUT_S = 1.0
 ANSWER_BYTES_MAX = 64 * 1024
-"""The longest answer to a question."""
+"""The longest answer to a ``Question``, in bytes."""
 CONNECTIONS = 32
-"""Of a session: to so many peers they are kept."""
+"""The most peers to which a session keeps connections."""
 CONNECTIONS_OF_PEER = 2
-"""So many idle ones are kept to one peer."""
+"""The most idle connections that are kept to one peer."""
 _QUERY = re.compile(r"\?[^\s'\")]*")
 _deadline = threading.local()
 """``end_s``: when the calling thread's call ends, by the monotonic clock, None between calls; ``peer``: its callee."""
@@ -46,7 +46,7 @@ class PeerAnswer(NamedTuple):
 
 
 def _limit(opened: socket.socket) -> None:
-    """Have a socket's next read or write end by the calling thread's deadline.
+    """Make a socket's next read or write end by the calling thread's deadline.
 
     A time-out per read would let a peer that sends a byte a second occupy its worker thread for ever.
     """
@@ -87,7 +87,7 @@ class _DeadlineTlsSocket(ssl.SSLSocket):
 
 
 class _OpenSockets:
-    """The sockets of one session, those with a call under way too: urllib3's pool knows only the idle ones."""
+    """The sockets of one session, including those in a call: urllib3's pool knows only the idle ones."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -102,7 +102,7 @@ class _OpenSockets:
             self._sockets.add(opened)
 
     def cut(self) -> None:
-        """Shut all sockets, which ends the calls on them; calls that begin later fail."""
+        """Shut all sockets, which ends the calls on them. Later calls fail."""
         with self._lock:
             self._closed = True
             for one in self._sockets:
@@ -114,7 +114,7 @@ class _DeadlineConnection(HTTPConnection):
     sockets: _OpenSockets
     signer: CallSigner | None
     addresses: ClassVar[dict[str, str]]
-    """Where each host was reached last, for the time when its name cannot be looked up."""
+    """Where each host was last reached, for when its name cannot be resolved."""
 
     def _opened(self) -> socket.socket:
         host = self.host
@@ -133,7 +133,7 @@ class _DeadlineConnection(HTTPConnection):
 
     def _new_conn(self) -> socket.socket:
         limited = _DeadlineSocket(fileno=self._opened().detach())
-        # R13: when a call is given up, what the kernel has not sent must not be delivered a minute later.
+        # R13: after a call is given up, the kernel must not deliver its unsent bytes a minute later.
         limited.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.sockets.add(limited)
         return limited
@@ -143,10 +143,10 @@ class _DeadlineConnection(HTTPConnection):
         self._ask()
 
     def _ask(self) -> None:
-        """Have the peer prove that it is the peer, before the request is sent for which the connection is made.
+        """Have the peer prove its identity, before the request is sent for which the connection is made.
 
         Raises:
-            ConnectionAbortedError: it does not.
+            ConnectionAbortedError: it does not prove it.
         """
         peer: str = _deadline.peer
         question = self.signer.question(peer) if self.signer is not None else None
@@ -209,7 +209,10 @@ class _DeadlineAdapter(HTTPAdapter):
             self.poolmanager.pool_classes_by_scheme = {"https": _tls_pool(opened, peer_tls, call_signer)}
 
     def cert_verify(self, *_args: object) -> None:
-        """The context decides alone whom to trust; requests would have it trust the certificates of the Web, too."""
+        """Do nothing: the context alone decides whom to trust.
+
+        Requests would trust public certificate authorities, too.
+        """
 
     def close(self) -> None:
         super().close()
@@ -233,19 +236,19 @@ class _PeerSession(requests.Session):
     signer: CallSigner | None = None
 
     def get_redirect_target(self, _answer: requests.Response) -> None:
-        """No answer leads elsewhere. (With ``allow_redirects=False`` requests still reads and unpacks such a body.)"""
+        """Follow no redirection. (With ``allow_redirects=False`` requests still reads and unpacks such a body.)"""
 
 
 def peer_session(
     user_agent: str, headers: Mapping[str, str], tls: PeerTls | None = None, signer: CallSigner | None = None
 ) -> requests.Session:
-    """A session for calls between members: kept connections; nothing leads a call elsewhere.
+    """Return a session for calls between members, with kept connections. No answer redirects a call.
 
-    With ``tls`` it calls ``https`` URLs only, else ``http`` ones.
+    With ``tls`` it calls only ``https`` URLs, else only ``http`` ones.
 
-    It follows no redirection, and takes no proxy or password from the environment. ``headers`` go with every call.
-    ``close`` ends the calls of other threads too. ``signer`` signs each call for the member in its URL, which
-    proves first on each connection that it is that member.
+    It takes no proxy or password from the environment. ``headers`` go with every call. ``close`` ends the calls of
+    other threads too. ``signer`` signs each call for the member in its URL, which first proves on each connection that
+    it is that member.
     """
     session = _PeerSession()
     session.signer = signer
@@ -267,15 +270,15 @@ def call_peer(
     headers: Mapping[str, str] | None = None,
     body_bytes_max: int,
 ) -> PeerAnswer:
-    """Call a peer; return its answer, which is complete within ``timeout_ms``.
+    """Call a peer. Return its answer, which is complete within ``timeout_ms``.
 
-    ``session``: from ``peer_session``; with another one only the connect and each single read have a time-out, and
+    ``session``: from ``peer_session``. With another one only the connect and each single read have a time-out, and
     redirections are followed.
 
     Raises:
-        UnfitError: an answer of more than ``body_bytes_max``.
-        TransportError: connection refused or broken, or time over. Time is over, too, when the answer was there but
-            this process stood still: what it says is as old (R9).
+        UnfitError: the answer has more than ``body_bytes_max`` bytes.
+        TransportError: the connection was refused or broke, or the time is over. The time is also over if the answer
+            arrived while this process stood still: its content is as old (R9).
     """
     end_s = boot_s() + max(timeout_ms, 1) / 1_000
     ask = partial(_ask, session, method, url, body=body, headers=headers or {}, body_bytes_max=body_bytes_max)
@@ -336,7 +339,7 @@ def _ask(
 
 
 def _signed_by(signer: CallSigner | None) -> Callable[[requests.PreparedRequest], requests.PreparedRequest] | None:
-    """What requests calls with a request that is ready to be sent, to sign it."""
+    """Return the function that requests calls to sign a request before it is sent; None without a signer."""
     if signer is None:
         return None
 
@@ -353,5 +356,5 @@ def _signed_by(signer: CallSigner | None) -> Callable[[requests.PreparedRequest]
 
 
 def _without_queries(text: object) -> str:
-    """A text of a failure as logs may have it: the query of an address may hold a client's token."""
+    """Return a failure's text as logs may have it: without queries, which may hold a client's token."""
     return _QUERY.sub("?...", str(text))
