@@ -1,6 +1,6 @@
-"""Where health checks may connect to: who may register an instance decides on its address, and the node reaches more.
+"""The addresses that health checks may connect to. Clients choose an instance's address, but the node can reach more.
 
-A name is resolved once, and the address that was looked at is the one that is connected to.
+A name is resolved once, and the check connects to the address that was checked.
 """
 
 import socket
@@ -15,9 +15,9 @@ from distro.model.types import Member
 
 Network = IPv4Network | IPv6Network
 PORT_OFFSETS = (0, RPC_SDK_OFFSET, RPC_CLUSTER_OFFSET)
-"""Of a member's ports from the one that it is listed with."""
+"""The offsets of a member's ports from the port in the member list."""
 ADDRESSES_MAX = 4
-"""Of a name, that are tried one after the other."""
+"""The most addresses of a name that are tried, one after the other."""
 REFUSED: tuple[Network, ...] = tuple(
     ip_network(text)
     for text in (
@@ -34,19 +34,19 @@ REFUSED: tuple[Network, ...] = tuple(
 
 
 class TargetRefusedError(Exception):
-    """A check may not connect to its instance; the text says why."""
+    """A check may not connect to its instance. The text says why."""
 
 
 class CheckTargets:
-    """The addresses that checks may connect to: all but ``REFUSED`` ones, and never a member's own ports."""
+    """The addresses that checks may connect to: all except ``REFUSED`` ones, and never a member's own ports."""
 
     def __init__(self, allowed: tuple[Network, ...], is_member_port: Callable[[str, int], bool]) -> None:
-        """``allowed`` are networks of ``REFUSED`` that may be connected to after all."""
+        """``allowed``: networks within ``REFUSED`` that checks may connect to after all."""
         self._allowed = allowed
         self._is_member_port = is_member_port
 
     def resolve(self, host: str, port: int) -> list[str]:
-        """The addresses of a host that may be connected to, at least one, as texts without a zone.
+        """Return the addresses of a host that checks may connect to, at least one, as texts without a zone.
 
         Raises:
             TargetRefusedError: it has addresses, and none of them is allowed.
@@ -71,15 +71,15 @@ class CheckTargets:
 
 
 class MemberPorts:
-    """The ports of all members, this node's too, at their addresses and at any of this machine's."""
+    """The ports of all members, this node included: at their addresses, and at any address of this machine."""
 
     def __init__(self, members: Callable[[], list[Member]], is_listed: Callable[[str], bool]) -> None:
-        """``is_listed`` says whether an address is a member's."""
+        """``is_listed``: returns whether an address belongs to a member."""
         self._members = members
         self._is_listed = is_listed
 
     def has(self, ip: str, port: int) -> bool:
-        """Whether a member listens there, or this node does."""
+        """Return whether a member listens there, or this node does."""
         is_port = any(port - one.port in PORT_OFFSETS for one in self._members())
         return is_port and (self._is_listed(ip) or is_this_machine(ip))
 

@@ -29,12 +29,13 @@ STATUS_LINE_BYTES_MAX = 1_024
 STATUS_LINE = re.compile(rb"HTTP/[0-9.]{1,4} +([0-9]{3})\s")
 AT_ONCE_MAX = 16
 OF_SERVICE_MAX = AT_ONCE_MAX // 2
-"""Of one service at once: one whose instances do not answer leaves threads to the others."""
+"""The most checks of one service at once, so that a service whose instances do not answer leaves threads to the
+others."""
 QUEUED_MAX = 2_000
-"""Checks that may wait for a thread; more are dropped, and due again in their cluster's next round."""
+"""The most checks that may wait for a thread. Further ones are dropped, and due again in their cluster's next round."""
 QUEUED_OF_SERVICE_MAX = QUEUED_MAX // 2
 REFUSED_LOGGED_MAX = 1_000
-"""Clusters of which it was logged that their instances may not be connected to; that is said once for each."""
+"""The most clusters for which the log says that checks may not connect to their instances; once for each."""
 TICK_MS = 500
 
 
@@ -65,10 +66,10 @@ class Checker:
         )
         self._running = 0
         self.refused = 0
-        """Checks that were not made, as their instance's address is one that checks may not connect to."""
+        """Checks that were not made because checks may not connect to their instance's address."""
         self._refused_of: set[ClusterKey] = set()
         self.unwritten = 0
-        """Changes of health that the disk refused: the instance's next checks find them again."""
+        """Changes of health that the disk refused. The instance's next checks find them again."""
         self._disk_refuses = False
         self._pool: ThreadPoolExecutor | None = None
         self._stopped = False
@@ -83,7 +84,7 @@ class Checker:
         return now_ms + TICK_MS
 
     def last(self, cluster: ClusterKey, instance_key: str) -> LastCheck | None:
-        """The last result of an instance's check; None when this member has made none."""
+        """Return the last result of an instance's check; None if this member has made none."""
         with self._lock:
             return self._board.last(cluster, instance_key)
 
@@ -97,7 +98,7 @@ class Checker:
             self._begin_next()
 
     def _begin_next(self) -> None:
-        """Give the next check to a thread, if there is one for it. The caller holds the lock."""
+        """Start the next check on a thread, if one is free. The caller holds the lock."""
         if self._pool is None or self._stopped or self._running >= AT_ONCE_MAX:
             return
         check = self._queue.take()
@@ -136,13 +137,13 @@ class Checker:
             self._flip(check, not healthy)
 
     def _count_refused(self, check: Check, why: TargetRefusedError) -> None:
-        """The instance's health stays as it is: it may be well, and nobody looks."""
+        """Count a refused check. The instance's health stays as it is: it may be healthy, and nobody checks."""
         with self._lock:
             self.refused += 1
             if check.cluster in self._refused_of or len(self._refused_of) >= REFUSED_LOGGED_MAX:
                 return
             self._refused_of.add(check.cluster)
-        LOG.warning("instances of %s are not checked, and keep their health: %s", check.cluster.service, why)
+        LOG.warning("instances of %s are not checked and keep their health: %s", check.cluster.service, why)
 
     def _flip(self, check: Check, healthy: bool) -> None:
         try:
@@ -150,15 +151,15 @@ class Checker:
         except StorageError as error:
             self.unwritten += 1
             if not self._disk_refuses:
-                LOG.error("health found by checks waits for the disk, and is found again until then: %s", error)
+                LOG.error("the disk refuses the health that checks found; the checks go on and retry: %s", error)
             self._disk_refuses = True
             return
         if self._disk_refuses:
-            LOG.info("health found by checks is written again")
+            LOG.info("the disk takes the health that checks find again")
             self._disk_refuses = False
 
     def stop(self) -> None:
-        """End the pool; running checks end within their time-outs, of 2 s at most. May be called twice."""
+        """End the pool. Running checks end within their time-outs, of 2 s at most. May be called twice."""
         with self._lock:
             self._stopped = True
             pool = self._pool
@@ -198,10 +199,10 @@ def make_check(ip: str, port: int, checker: HealthChecker, targets: CheckTargets
 
 
 def _connect(addresses: list[str], port: int, timeout_s: float) -> socket.socket:
-    """Connect to the first address that answers, within ``timeout_s`` for all of them.
+    """Connect to the first address that answers, within ``timeout_s`` for all of them together.
 
     Raises:
-        OSError: that of the last address.
+        OSError: the error of the last address.
     """
     end_s = monotonic_s() + timeout_s
     *firsts, last = addresses
@@ -214,14 +215,15 @@ def _connect(addresses: list[str], port: int, timeout_s: float) -> socket.socket
 
 
 def _http_status(host: str, addresses: list[str], port: int, checker: HealthChecker) -> int | None:
-    """The status of the answer to a GET, None if the answer is no HTTP. A redirect is not followed.
+    """Return the status of the answer to a GET, None if the answer is no HTTP. Redirects are not followed.
 
-    One deadline for all of it: a server that sends a byte a second must not keep one of the few threads for ever.
+    One deadline for the whole exchange: a server that sends a byte a second must not occupy one of the few threads for
+    ever.
     """
     end_s = monotonic_s() + HTTP_TIMEOUT_S
     path = checker.path if checker.path.startswith("/") else f"/{checker.path}"
     with closing(http.client.HTTPConnection(host, port, timeout=HTTP_TIMEOUT_S)) as connection:
-        # Connected here: the library would look the name up once more, and might get another address.
+        # Connected here: the library would resolve the name once more, and might get another address.
         connection.sock = _connect(addresses, port, HTTP_TIMEOUT_S)
         connection.request("GET", path, headers=headers_of(checker.headers))
         line = b""

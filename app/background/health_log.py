@@ -1,4 +1,4 @@
-"""What the health check changes, in the log: a line for each instance, from the tenth of a service on one for all."""
+"""Log lines for changes by the beat check: one for each instance, and one for all further ones of a service."""
 
 import logging
 
@@ -6,7 +6,7 @@ from app.naming.model.events import HealthChanged, HealthChecked
 
 LOG = logging.getLogger(__name__)
 LINES_MAX = 9
-"""Lines about instances of one service in one round."""
+"""The most lines about instances of one service in one round."""
 
 
 def log_health(event: HealthChanged) -> None:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 LOG = logging.getLogger(__name__)
 E = TypeVar("E")
 SLOW_NS = 50_000_000
-"""A handler that takes longer delays the publisher: a write, or the event loop."""
+"""A handler that takes longer delays the publisher, which may be a write or the event loop."""
 LOG_INTERVAL_NS = 10_000_000_000
 """A slow or failing handler is logged at most once in this time, and counted each time."""
 

@@ -24,33 +24,34 @@ from distro.model.ports import Clock
 
 LOG = logging.getLogger(__name__)
 GZIP_FROM_BYTES = 1_024
-"""Source: Nacos 1.4.1 PushService.compressIfNecessary; clients look at the magic."""
+"""Source: Nacos 1.4.1 PushService.compressIfNecessary. Clients detect gzip by its magic."""
 ACK_BYTES_MAX = 4_096
 ACKS_PER_TURN = 256
 SENDS_PER_TURN = 64
-"""Pushes sent before acknowledgements are read: the system keeps about 250 of them per socket, and drops any more."""
+"""The most pushes sent before acknowledgements are read: the system buffers about 250 per socket, and drops the
+rest."""
 SEND_WAIT_S = 0.05
 """The wait for room in the buffer of a socket, once per datagram."""
 BUFFER_BYTES = 4 << 20
-"""The size of the buffers that a socket asks for; the system gives what it allows."""
+"""The size of the buffers that a socket requests. The system may give less."""
 IDLE_S = 1.0
 MAILBOX_MAX = 200_000
 MAILBOX_WAKE_FROM = 1_024
-"""Waiting events from which on subscriptions wake the thread. Fewer are not urgent, and wait for its next turn."""
+"""With so many waiting events, subscriptions wake the thread. Fewer are not urgent, and wait for its next turn."""
 
 BuildPayload = Callable[[Subscriber], bytes]
-"""Renders the present list of a subscriber's service, as JSON."""
+"""Renders the current list of a subscriber's service, as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """A push without its reference, the last value in it: the rest is rendered and compressed once for a service."""
+    """A push without its reference, which comes last: the rest is rendered and compressed once for a service."""
 
     head: bytes | ZippedHead
 
     @classmethod
     def of(cls, payload: bytes) -> "Packet":
-        """The packet of a rendered list.
+        """Return the packet of a rendered list.
 
         Shape: ``{"type": "dom", "data": list JSON as text, "lastRefTime": reference}``, gzip from 1 KiB.
         """
@@ -58,13 +59,13 @@ class Packet:
         return cls(plain if len(plain) < GZIP_FROM_BYTES else ZippedHead.of(plain))
 
     def datagram(self, reference: int) -> bytes:
-        """The bytes of the push for one subscriber, whose acknowledgement will name ``reference``."""
+        """Return the bytes of the push for one subscriber, whose acknowledgement will name ``reference``."""
         tail = b"%d}" % reference
         return self.head.with_end(tail) if isinstance(self.head, ZippedHead) else self.head + tail
 
 
 def reference_of(ack: bytes) -> int | None:
-    """The reference that an acknowledgement names, as a number or as text; None for any other datagram."""
+    """Return the reference in an acknowledgement, given as a number or as text; None for any other datagram."""
     try:
         fields = orjson.loads(ack)
     except orjson.JSONDecodeError:
@@ -76,7 +77,7 @@ def reference_of(ack: bytes) -> int | None:
 
 
 class UdpPusher:
-    """The push-udp thread, its sockets, and a mailbox of subscriptions and changes, taken in their order.
+    """The push-udp thread, its sockets, and a mailbox of subscriptions and changes, which are handled in order.
 
     A caller of ``subscribe`` or ``changed`` never waits for a lock.
     """
@@ -86,7 +87,7 @@ class UdpPusher:
         self._build = build
         self._clock = clock
         self._lock = threading.Lock()
-        """Guards the subscribers. It is taken to empty the mailbox, and never to fill it."""
+        """Guards the subscribers. Taken to empty the mailbox, and never to fill it."""
         self._mailbox: deque[Subscriber | tuple[str, str]] = deque()
         self._outbox: deque[Push] = deque()
         self._packets: dict[tuple[str, str], dict[tuple[str, bool], Packet]] = {}
@@ -95,12 +96,12 @@ class UdpPusher:
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name="push-udp", daemon=False)
         self.on_pushed: Callable[[str, str], None] = lambda _namespace, _service: None
-        """Called when the subscribers of a service begin to be sent what it is now, once or a few times."""
+        """Called when the sending of a service's current list to its subscribers begins, once or a few times."""
         self._sockets: dict[bool, socket.socket] = {}
         """The sockets by ``Push.answering``: one for clients that acknowledge, one for clients that do not.
 
-        Datagrams to a machine that is gone wait in the system for its hardware address, some seconds. They count
-        against the socket's buffer, and would leave no room in it to clients that are alive.
+        Datagrams to a machine that is gone wait in the system for its hardware address, for some seconds. They fill the
+        socket's buffer, and would leave no room in it to living clients.
         """
         self._selector = selectors.DefaultSelector()
         self._wake_out, self._wake_in = socket.socketpair()
@@ -108,7 +109,7 @@ class UdpPusher:
             one.setblocking(False)
 
     def start(self) -> None:
-        """Open the sockets, on all of the machine's addresses, as clients announce any of theirs; start the thread."""
+        """Open the sockets on all addresses of the machine, as clients may announce any of them. Start the thread."""
         for answering in (True, False):
             opened = self._sockets[answering] = open_socket()
             self._selector.register(opened, selectors.EVENT_READ)
@@ -116,7 +117,7 @@ class UdpPusher:
         self._thread.start()
 
     def stop(self, timeout_s: float) -> bool:
-        """End the thread and close the sockets; return whether that took under ``timeout_s``. May be called twice."""
+        """End the thread and close the sockets. Return whether that took under ``timeout_s``. May be called twice."""
         self._stopped = True
         self._wake()
         if self._thread.ident is not None:
@@ -141,7 +142,7 @@ class UdpPusher:
         self._subscribers.stats.refused += 1
 
     def has(self, namespace: str, service: str) -> bool:
-        """Whether a service has subscribers here, or may have."""
+        """Return whether a service has subscribers here, or may have."""
         return bool(self._mailbox) or self._subscribers.has((namespace, service))
 
     def changed(self, namespace: str, service: str) -> None:
@@ -152,24 +153,25 @@ class UdpPusher:
             self._wake()
 
     def subscribers(self, namespace: str) -> list[Subscriber]:
-        """All subscribers of a namespace."""
+        """Return all subscribers of a namespace."""
         with self._lock:
             self._take_mailbox()
             return self._subscribers.subscribers(namespace)
 
     def states(self, namespace: str, service: str) -> list[PushState]:
-        """How far each subscriber of a service is with its changes."""
+        """Return the push state of each subscriber of a service."""
         with self._lock:
             self._take_mailbox()
             return self._subscribers.states((namespace, service), self._clock.monotonic_ms())
 
     @property
     def subscriber_count(self) -> int:
-        """The number of subscribers."""
+        """Return the number of subscribers."""
         return len(self._subscribers)
 
     def state(self, *, reset: bool) -> tuple[UdpPushStats, list[tuple[Subscriber, int, int]]]:
-        """Counters, and the pushes that wait for an acknowledgement: (subscriber, reference, number of sends).
+        """Return the counters, and the pushes that wait for an acknowledgement: (subscriber, reference, number of
+        sends).
 
         ``reset`` starts counting anew.
         """
@@ -204,7 +206,7 @@ class UdpPusher:
                 wait_s = 0 if self._outbox or self._mailbox else IDLE_S
 
     def _turn(self, wait_s: float) -> float:
-        """Wait, read acknowledgements and mailbox, send some of the due pushes; return how long to wait next (s)."""
+        """Wait, read acknowledgements and mailbox, send some of the due pushes. Return how long to wait next (s)."""
         for key, _ in self._selector.select(wait_s):
             if key.fileobj is self._wake_out:
                 self._wake_out.recv(ACK_BYTES_MAX)
@@ -226,7 +228,7 @@ class UdpPusher:
         return min(max(next_ms - self._clock.monotonic_ms(), 0) / 1_000, IDLE_S)
 
     def _take_mailbox(self) -> None:
-        """Apply the subscriptions and changes that came up to now. The caller holds the lock."""
+        """Apply the subscriptions and changes that have arrived. The caller holds the lock."""
         now_ms = self._clock.monotonic_ms()
         for _ in range(len(self._mailbox)):
             event = self._mailbox[0]
@@ -299,7 +301,7 @@ def _sent_after_wait(opened: socket.socket, datagram: bytes, address: tuple[str,
 
 
 def open_socket() -> socket.socket:
-    """A UDP socket on all of the machine's addresses, v4 and v6 where it has both."""
+    """Open a UDP socket on all addresses of the machine, v4 and v6 if it has both."""
     try:
         opened = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
     except OSError:

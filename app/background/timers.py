@@ -9,21 +9,21 @@ from distro.model.ports import Clock
 
 LOG = logging.getLogger(__name__)
 Tick = Callable[[int], int]
-"""Does a task's due work. Takes the monotonic time in ms, and returns when to be called again."""
+"""Does the due work of a task. Takes the monotonic time in ms, and returns when to be called again."""
 RETRY_MS = 1_000
 BREATH_MS = 1
-"""The pause between two calls of a tick that has more to do at once, so that other threads run in between."""
+"""The pause between two calls of a tick that has more work at once, so that other threads run in between."""
 
 
 class TimerWait:
-    """What the thread of a timer waits on between two turns: time, an early turn, or the end."""
+    """The wait of a timer's thread between two turns. Ended by time, by an early turn, or by the end of the timer."""
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
         self._is_over = self._is_woken = False
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait; return whether it is the end."""
+        """Wait. Return whether the timer has ended."""
         with self._condition:
             self._condition.wait_for(lambda: self._is_over or self._is_woken, timeout_s)
             self._is_woken = False
@@ -50,7 +50,7 @@ class NamingTimer:
         self._due: dict[Tick, int] = dict.fromkeys(ticks, 0)
         self._stopped = TimerWait()
         self._catching_up: deque[threading.Event] = deque()
-        """Set when nothing is due any more."""
+        """Events that are set when no task is due any more."""
         self._thread = threading.Thread(target=self._run, name="naming-timer", daemon=False)
 
     def start(self) -> None:
@@ -69,7 +69,7 @@ class NamingTimer:
                 self._catching_up.popleft().set()
 
     def catch_up(self, timeout_s: float) -> bool:
-        """Have the thread call all that is due by the clock, which was put forward; return whether that is done."""
+        """Have the thread run all tasks that are due after the clock was put forward. Return whether that is done."""
         done = threading.Event()
         self._catching_up.append(done)
         self._stopped.wake()
@@ -83,7 +83,7 @@ class NamingTimer:
             return now_ms + RETRY_MS
 
     def stop(self, timeout_s: float) -> bool:
-        """End the thread; return whether it ended within ``timeout_s``. May be called twice."""
+        """End the thread. Return whether it ended within ``timeout_s``. May be called twice."""
         self._stopped.set()
         if self._thread.ident is not None:
             self._thread.join(timeout_s)

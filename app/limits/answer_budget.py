@@ -11,34 +11,35 @@ from app.process.memory_bound import trim_memory
 
 MIB = 1 << 20
 DEFAULT_MB = 48
-"""Without a setting: four lists of 20,000 instances at a time. What is made and kept beside them takes as much."""
+"""The default: four lists of 20,000 instances at a time. The objects behind them take as much again."""
 MEMORY_PART = 8
-"""The part of the bound of memory that answers take without a setting, if that is less."""
+"""Without a setting, answers take at most this part of the memory limit: one eighth."""
 LARGE_ANSWER_BYTES = 16_384
-"""A longer answer needs room before it is made. Beats, health checks and lists of 50 instances are shorter."""
+"""A longer answer must find room before it is made. Beats, health checks and lists of 50 instances are shorter."""
 TRIM_MS = 10_000
 TRIM_FROM_BYTES = 16 * MIB
-"""Large answers after which memory is given back: the C library keeps it, and a hundred megabytes beside it."""
+"""After so many bytes of large answers, free memory goes back to the system: the C library would keep a hundred
+megabytes."""
 RETRY_S = 1.0
-"""When a client may ask again. Whoever reads nothing is cut off within seconds while there is little room."""
+"""When a client may try again. Clients that read nothing are disconnected within seconds while room is short."""
 
 
 def answers_bytes(setting_mb: int, memory_bytes: int) -> int:
-    """The size of the budget: as it is set (MiB), or by the bound of memory (0: none)."""
+    """Return the size of the budget: the setting (MiB), or the default within the memory limit (0: none)."""
     return setting_mb * MIB or part_of_memory(DEFAULT_MB * MIB, memory_bytes)
 
 
 def part_of_memory(bytes_max: int, memory_bytes: int) -> int:
-    """``bytes_max``, or an eighth of the bound of memory (0: none) if that is less."""
+    """Return ``bytes_max``, or an eighth of the memory limit (0: none) if that is less."""
     return min(bytes_max, memory_bytes // MEMORY_PART) if memory_bytes else bytes_max
 
 
 class AnswerBudget:
     """Counts bytes of answers to clients and members. Thread-safe.
 
-    Large answers get three quarters of the budget: short ones pass while large ones are refused. A single answer that
-    is larger passes while no other is under way. Answers to members are counted and never refused: few threads make
-    them.
+    Large answers get three quarters of the budget, so short ones pass while large ones are refused. A single answer
+    that is larger than that passes while no other is under way. Answers to members are counted and never refused: few
+    threads make them.
     """
 
     def __init__(self, bytes_max: int = DEFAULT_MB * MIB, stats: LimitStats | None = None) -> None:
@@ -46,26 +47,26 @@ class AnswerBudget:
         self.large_max = bytes_max * 3 // 4
         self.stats = stats or LimitStats()
         self.count = 0
-        """Under way now. Read without the lock."""
+        """The bytes under way now. Read without the lock."""
         self._lock = Lock()
         self._made = 0
-        """Bytes of large answers since memory was given back, about."""
+        """Bytes of large answers since memory was last given back, approximately."""
 
     @property
     def is_short(self) -> bool:
-        """Return whether clients that do not read should make room: half of what large answers may take is taken."""
+        """Return whether clients that do not read should be disconnected: large answers fill half of their part."""
         return self.count * 2 > self.large_max
 
     @property
     def is_over(self) -> bool:
-        """Return whether twice the budget is taken, by short answers that are not read."""
+        """Return whether twice the budget is in use, by short answers that are not read."""
         return self.count > 2 * self.bytes_max
 
     def check(self, count: int) -> None:
-        """Refuse an answer of ``count`` bytes, which is about to be made on the event loop, when it has no room.
+        """Refuse an answer of ``count`` bytes, which is about to be made on the event loop, if it has no room.
 
         Raises:
-            TooManyRequests: it would not fit beside what is under way.
+            TooManyRequests: it does not fit beside the answers under way.
         """
         if count <= LARGE_ANSWER_BYTES:
             return
@@ -85,7 +86,7 @@ class AnswerBudget:
             self.refuse()
 
     def take(self, count: int) -> bool:
-        """Count a large answer; False, and nothing is counted, when it has no room."""
+        """Count a large answer. Return False, and count nothing, if it has no room."""
         with self._lock:
             if self.count and self.count + count > self.large_max:
                 return False
@@ -94,9 +95,9 @@ class AnswerBudget:
             return True
 
     def add(self, count: int) -> bool:
-        """Count short answers that a client has not read; False, and nothing is counted, when the budget is used up.
+        """Count short answers that a client has not read. Return False, and count nothing, if the budget is used up.
 
-        Below 0: so many bytes less.
+        A negative count subtracts.
         """
         with self._lock:
             if count > 0 and self.count > self.bytes_max:
@@ -105,7 +106,7 @@ class AnswerBudget:
             return True
 
     def add_always(self, count: int) -> None:
-        """Count what is there whatever the budget says."""
+        """Count bytes whether or not the budget has room."""
         with self._lock:
             self.count += count
 
@@ -128,24 +129,24 @@ class AnswerBudget:
         )
 
     def tick(self, now_ms: int) -> int:
-        """Give memory back to the system when large answers are over; return when to come again (monotonic ms)."""
+        """Give memory back to the system after large answers have ended. Return when to call again (monotonic ms)."""
         if self._made > TRIM_FROM_BYTES and self.count < MIB:
             self._made = 0
             trim_memory()
         return now_ms + TRIM_MS
 
     def counters(self) -> dict[str, int]:
-        """The bytes under way and the budget, under names of metrics in snake_case."""
+        """Return the bytes under way and the budget, under names of metrics in snake_case."""
         return {"answers_bytes": self.count, "answers_bound_bytes": self.bytes_max}
 
 
 class AnswerRoom:
-    """The room of one answer while it is made in steps, at the end of which it is given back."""
+    """The room of one answer that is made in steps. It is given back at the end."""
 
     __slots__ = ("_budget", "_count")
 
     def __init__(self, budget: AnswerBudget, count: int) -> None:
-        """``count``: the bytes it will take, as far as they are known.
+        """``count``: the expected bytes, as far as they are known.
 
         Raises:
             TooManyRequests: they have no room.

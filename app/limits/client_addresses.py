@@ -1,4 +1,4 @@
-"""Client addresses: the connections of each, and how many writes it may still do now."""
+"""Client addresses: the connections of each, and how many writes it may still make now."""
 
 import time
 from collections import OrderedDict
@@ -11,10 +11,10 @@ from app.naming.model.ip_addresses import caller_key
 from app.naming.model.nacos_errors import TooManyRequests
 
 ADDRESSES_MAX = 65_536
-"""Addresses without a connection, or with, that are remembered; those beyond share one bucket."""
+"""The most addresses that are remembered, with or without a connection. Further ones share one bucket."""
 BURST_S = 5
-"""An address that did nothing for so long may do so many seconds' writes at once: a client that starts registers all
-its services together."""
+"""An address that was idle for this long may make the writes of so many seconds at once: a client registers all its
+services together when it starts."""
 
 
 class Frontend(IntEnum):
@@ -33,16 +33,16 @@ class ClientAddress:
         self._table = table
         self.key = key
         self.connections = [0, 0]
-        """By frontend."""
+        """The number of connections by frontend."""
         self._writes = table.burst
-        """The writes that it may do at once, as of ``seen_s``; negative after one of many parts."""
+        """The writes that it may make at once, as of ``seen_s``; negative after a write of many parts."""
         self.seen_s = now_s
 
     def take(self) -> None:
         """Count one write.
 
         Raises:
-            TooManyRequests: the address has done as many as it may.
+            TooManyRequests: the address has used up its writes.
         """
         table = self._table
         if not table.writes_per_s:
@@ -58,24 +58,25 @@ class ClientAddress:
         self._writes = writes - 1
 
     def give_back(self) -> None:
-        """Count a write no more that is counted again elsewhere."""
+        """Undo the count of a write that is counted elsewhere."""
         self._writes += 1
 
     def owe(self, writes: int) -> None:
-        """Count further writes of one call that was let in: the address waits for them before its next one."""
+        """Count further writes of a call that was accepted: the address waits for them before its next one."""
         self._writes = max(self._writes - writes, -self._table.burst)
 
     def is_rested(self) -> bool:
-        """Whether it may do as much as an address that was never seen."""
+        """Return whether it may do as much as an address that was never seen."""
         table = self._table
         return self._writes + (table.now_s() - self.seen_s) * table.writes_per_s >= table.burst
 
 
 class AddressTable:
-    """The addresses that have a connection, or have lately done writes. Used on the loop's thread.
+    """The addresses that have a connection or have recently made writes. Used on the loop's thread.
 
-    An address is forgotten when that makes no difference: with no connection and a full bucket. So neither time nor
-    other addresses give anybody more than its share. While ``ADDRESSES_MAX`` are remembered, new ones share a bucket.
+    An address is forgotten when that makes no difference: with no connection and a full bucket. So nobody gets more
+    than its share by waiting or by using other addresses. While ``ADDRESSES_MAX`` are remembered, new ones share a
+    bucket.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class AddressTable:
         addresses_max: int = ADDRESSES_MAX,
         both_max: int = 0,
     ) -> None:
-        """``connections_max``, ``writes_per_s``: of one address, the former for each frontend; 0 for any number.
+        """``connections_max``, ``writes_per_s``: for one address, the former for each frontend; 0 for any number.
 
         ``both_max``: its connections to both frontends together; 0 for any number.
         """
@@ -100,14 +101,14 @@ class AddressTable:
         self._addresses_max = addresses_max
         self._known: dict[str, ClientAddress] = {}
         self._left: OrderedDict[str, ClientAddress] = OrderedDict()
-        """Those without a connection, in the order in which the last one ended."""
+        """Addresses without a connection, in the order in which their last one ended."""
         self._others = ClientAddress(self, "", now_s())
 
     def __len__(self) -> int:
         return len(self._known)
 
     def connect(self, remote_ip: str, frontend: Frontend, *, is_exempt: bool = False) -> ClientAddress | None:
-        """Count a new connection, and return its address; None when the address has as many as it may.
+        """Count a new connection, and return its address; None if the address already has as many as it may.
 
         ``is_exempt``: it may have any number.
         """
@@ -129,7 +130,7 @@ class AddressTable:
         return 0 < self.connections_max <= connections[frontend] or 0 < self._both_max <= sum(connections)
 
     def disconnect(self, address: ClientAddress, frontend: Frontend) -> None:
-        """Count a connection no more."""
+        """Count a connection less."""
         if address is self._others:
             return
         address.connections[frontend] -= 1
@@ -141,7 +142,7 @@ class AddressTable:
             self._left[address.key] = address
 
     def refuse_write(self, wait_s: float) -> None:
-        """Refuse a write that would be one in ``wait_s``.
+        """Refuse a write that would be possible in ``wait_s``.
 
         Raises:
             TooManyRequests: always.
@@ -152,7 +153,7 @@ class AddressTable:
         )
 
     def connections_refusal(self) -> str:
-        """The text for a client whose connection was refused."""
+        """Return the text for a client whose connection was refused."""
         return f"refused by {PREFIX}connectionsPerAddress={self.connections_max}: your address has as many"
 
     def _forget_rested(self) -> None:

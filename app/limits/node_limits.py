@@ -16,7 +16,10 @@ from app.process.open_files import CONNECTIONS_MAX
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What refuses, or tells to refuse, what clients may not add or do; and the counts of all refusals."""
+    """The limits that refuse clients' additions and calls, or have others refuse them.
+
+    And the counts of all refusals.
+    """
 
     admission: Admission
     addresses: AddressTable
@@ -27,7 +30,7 @@ class Limits:
     stats: LimitStats
 
     def counters(self) -> dict[str, int]:
-        """The counts of refusals, and the memory, under names of metrics in snake_case."""
+        """Return the counts of refusals, and the memory, under names of metrics in snake_case."""
         return self.stats.counters() | self.memory.counters() | self.room.counters() | self.answers.counters()
 
 
@@ -53,7 +56,7 @@ def build_limits(settings: Settings) -> Limits:
 
 
 def address_table(chosen: LimitSettings, room: ConnectionRoom, stats: LimitStats) -> AddressTable:
-    """Make the table; where no limit is set, no address has the last tenth of a frontend, nor of all together."""
+    """Make the table. Without a setting, no address may have the last tenth of a frontend's connections, nor of all."""
     of_one, of_both = chosen.connections_per_address, 0
     if not of_one:
         possible = max(room.http.possible, room.grpc.possible)
@@ -62,7 +65,7 @@ def address_table(chosen: LimitSettings, room: ConnectionRoom, stats: LimitStats
 
 
 def naming_limits(chosen: LimitSettings) -> NamingLimits:
-    """Return the limits of what this member may come to hold."""
+    """Return the limits on the data that this member may hold."""
     return NamingLimits(
         **{one.name: getattr(chosen, one.name) for one in fields(NamingLimits) if one.name != "body_bytes"}
     )

@@ -1,1 +1,1 @@
-"""Where the member list comes from: a file, an address server or a host name; and the addresses of members' names."""
+"""The sources of the member list: a file, an address server or a host name; and the addresses of members' names."""

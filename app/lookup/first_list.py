@@ -1,4 +1,4 @@
-"""The member list at the start of a node whose list comes from elsewhere, and what it is called there."""
+"""The first member list of a node whose list comes from an address server or a name, and the node's name in it."""
 
 import logging
 from dataclasses import replace
@@ -12,9 +12,10 @@ LOG = logging.getLogger(__name__)
 
 
 def with_first_list(settings: Settings) -> Settings:
-    """Return the settings with the members that the address server or the name gives now, else those of an earlier run.
+    """Return the settings with the members that the address server or the name gives now, else with those of an earlier
+    run.
 
-    Without either the settings stay as they are: the node waits for a first list. May block for seconds.
+    Without either the settings stay as they are, and the node waits for a first list. May block for seconds.
     """
     if settings.standalone or not settings.lookup.is_polled:
         return settings
@@ -33,6 +34,6 @@ def with_first_list(settings: Settings) -> Settings:
     try:
         settings.check_members(members)
     except SettingError as error:
-        LOG.error("the member list cannot be taken: %s", error)
+        LOG.error("the member list cannot be used: %s", error)
         members = (own,)
     return replace(settings, members=members, self_address=own)

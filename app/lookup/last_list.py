@@ -12,14 +12,17 @@ MODE = 0o600
 
 
 class LastList:
-    """The file. Reads and writes never fail: what the disk does not take is lacking at a later start alone."""
+    """The file of the last list.
+
+    Reads and writes never fail: a list that the disk refuses is only missing at a later start.
+    """
 
     def __init__(self, data_dir: Path) -> None:
         self._path = data_dir / NAME
         self.writes_failed = 0
 
     def read(self) -> tuple[str, ...]:
-        """Return the members of the last list; none without a file, or with one that cannot be used."""
+        """Return the members of the last list; empty if there is no file, or no usable one."""
         try:
             with self._path.open("rb") as file:
                 content = file.read(FILE_BYTES_MAX + 1)
@@ -27,11 +30,11 @@ class LastList:
         except FileNotFoundError:
             return ()
         except (OSError, NoListError) as error:
-            LOG.warning("the last member list is not used: %s", error)
+            LOG.warning("the last member list cannot be used: %s", error)
             return ()
 
     def write(self, members: tuple[str, ...]) -> None:
-        """Put the list in the place of the one before, whole."""
+        """Replace the former list as a whole."""
         new = self._path.with_suffix(".new")
         try:
             with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, MODE), "w") as file:
@@ -41,4 +44,4 @@ class LastList:
             new.replace(self._path)
         except OSError as error:
             self.writes_failed += 1
-            LOG.warning("the member list is not kept for a later start: %s", error)
+            LOG.warning("the member list cannot be saved for a later start: %s", error)

@@ -1,29 +1,35 @@
-"""What of a member list that was found is taken: who comes at once, who is gone only when looks agree."""
+"""The check of a member list that was found: new members count at once.
+
+A member is dropped once several looks agree.
+"""
 
 LOOKS, LOOKS_OF_MOST = 2, 4
-"""Looks in a row that must miss a member before it is dropped, and those where more than half are missed together:
-a file is seen while it is written, and an answer of a name service may be cut short."""
+"""The number of consecutive looks that must miss a member before it is dropped; the second applies if more than half of
+the members are missing at once. A file may be seen half written, and an answer of a name service may be cut short."""
 
 
 class ListCheck:
-    """Compares what each look finds with the list in use. Not thread-safe; it holds nothing but that list's members."""
+    """Compares the result of each look with the list in use.
+
+    Not thread-safe. It holds only the members of that list.
+    """
 
     def __init__(self, members: tuple[str, ...], self_address: str) -> None:
         self.members = members
         """The list in use."""
         self._self_address = self_address
         self._missed: dict[str, int] = {}
-        """In how many looks in a row members of the list were missed."""
+        """By member, the number of consecutive looks that missed it."""
 
     @property
     def held(self) -> int:
-        """Members that the last look missed, and that are kept until further looks agree."""
+        """The number of members that the last look missed, and that stay until further looks agree."""
         return len(self._missed)
 
     def offer(self, found: tuple[str, ...]) -> bool:
-        """Take what a look found into ``members`` as far as it may be; return whether that changed them.
+        """Apply the result of a look to ``members``, as far as it is trusted. Return whether that changed them.
 
-        ``found``: with this node. A look that found nothing is none, and not offered.
+        ``found``: includes this node. Do not offer the result of a look that found nothing.
         """
         others = [one for one in self.members if one != self._self_address]
         missed = [one for one in others if one not in found]

@@ -12,21 +12,21 @@ from distro.timing.clock import monotonic_s
 
 LOG = logging.getLogger(__name__)
 RESOLVE_INTERVAL_S = 30.0
-"""From one look-up of all names to the next: a pod that is made anew has another address."""
+"""The time between two look-ups of all names: a pod that is recreated has another address."""
 RETRY_S = 1.0
-"""The least time between two look-ups, when a name has no address yet or a call came from an unknown one."""
+"""The shortest time between two look-ups, after a name had no address or a call came from an unknown one."""
 PARTING_S = 10.0
-"""For so long a member that left the list is heard: it learns of that with its next report, and tells till then, and a
-little longer, what it has acknowledged."""
+"""For how long calls of a member that left the list are still accepted. It learns of its removal with its next report,
+and until a little after that it sends the changes that it has acknowledged."""
 Resolve = Callable[[str], frozenset[str]]
 
 
 @dataclass(slots=True)
 class NameStats:
-    """Of the look-ups of members' names, since the start; the first is of the last round."""
+    """Counts of the look-ups of members' names, since the start. The first is of the last round alone."""
 
     names_unresolved: int = 0
-    """Names that could not be looked up; those that were known before keep their addresses."""
+    """Names that could not be resolved. Names that were resolved before keep their addresses."""
     name_lookups_failed: int = 0
     name_addresses_changed: int = 0
 
@@ -38,17 +38,21 @@ class MemberIps:
     """
 
     def __init__(self, resolve: Resolve | None = None, now_s: Callable[[], float] = monotonic_s) -> None:
-        """``resolve(host)``: the addresses of a name; it may take long, and raises OSError without an answer."""
+        """``resolve(host)``: returns the addresses of a name.
+
+        It may block for long, and raises OSError without an answer.
+        """
         self._resolve = resolve or look_up
         self._now_s = now_s
         self._by_member: Mapping[str, frozenset[str]] = {}
-        """Another mapping with each change, as other threads read it."""
+        """Replaced as a whole by each change, because other threads read it."""
         self._parting: Mapping[str, tuple[frozenset[str], float]] = {}
-        """Addresses and end, in monotonic s, of members that left the list; another mapping with each list."""
+        """The addresses of members that left the list, and until when (monotonic s) they count. Replaced by each new
+        list."""
         self.stats = NameStats()
-        """Written by the thread alone."""
+        """Written only by this object's thread."""
         self._unresolved: frozenset[str] = frozenset()
-        """The hosts whose last look-up failed, which is logged once each."""
+        """The hosts whose last look-up failed. Each failure is logged once."""
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._end = threading.Event()
@@ -69,22 +73,22 @@ class MemberIps:
         self._wake.set()
 
     def of(self, member: str) -> frozenset[str]:
-        """The addresses of a listed member; empty for others, and while its name has none."""
+        """Return the addresses of a listed member; empty for others, and while its name has none."""
         return self._by_member.get(member, frozenset())
 
     def is_of(self, member: str, ip: str) -> bool:
-        """Whether it is an address of this listed member; if not, names are looked up again soon."""
+        """Return whether ``ip`` is an address of this listed member. If not, names are looked up again soon."""
         return ip in self.of(member) or self._unknown()
 
     def is_of_any(self, ip: str) -> bool:
-        """Whether it is an address of any listed member; if not, names are looked up again soon."""
-        for ips in self._by_member.values():  # asked with each call of a member
+        """Return whether ``ip`` is an address of any listed member. If not, names are looked up again soon."""
+        for ips in self._by_member.values():  # called for each call of a member
             if ip in ips:
                 return True
         return self._unknown()
 
     def is_of_parting(self, ip: str, member: str = "") -> bool:
-        """Whether it is an address of a member, any or this one, that left the list less than ``PARTING_S`` ago."""
+        """Return whether ``ip`` belongs to ``member``, or to any member, that left the list under ``PARTING_S`` ago."""
         now_s, parting = self._now_s(), self._parting
         return any(ip in ips and now_s < end_s for one, (ips, end_s) in parting.items() if member in ("", one))
 
@@ -93,7 +97,7 @@ class MemberIps:
         return False
 
     def close(self) -> None:
-        """End the thread, which nobody waits for: a look-up may take long."""
+        """End the thread without waiting for it: a look-up may block for long."""
         self._end.set()
         self._wake.set()
 
@@ -137,7 +141,7 @@ class MemberIps:
 
 
 def literal(member: str) -> frozenset[str] | None:
-    """The IP address in a member's address; None for a host name."""
+    """Return the IP address in a member's address; None for a host name."""
     host = split_address(member)[0]
     try:
         return frozenset({str(ipaddress.ip_address(host))})
@@ -146,7 +150,7 @@ def literal(member: str) -> frozenset[str] | None:
 
 
 def look_up(host: str) -> frozenset[str]:
-    """The addresses of a host name, by the system's resolver.
+    """Return the addresses of a host name, from the system's resolver.
 
     Raises:
         OSError: it has none, or the resolver does not answer.

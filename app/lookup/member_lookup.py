@@ -14,24 +14,24 @@ from app.lookup.own_entry import OwnEntry
 
 LOG = logging.getLogger(__name__)
 FIRST_RETRY_S = 1.0
-"""From one look to the next while no list is known at all."""
+"""The time between two looks while no list is known at all."""
 END_S = 0.5
-"""For the end of a look, when this node stops."""
+"""How long a stopping node waits for the end of a look."""
 Take = Callable[[tuple[str, ...]], None]
 
 
 @dataclass(slots=True)
 class LookupStats:
-    """Of the looks at the member list since the start. Written under the look-up's lock."""
+    """Counts of the looks at the member list since the start. Written under the lock of the look-up."""
 
     member_lists_failed: int = 0
-    """Looks that found no list that may be used; the list in use stays."""
+    """Looks that found no usable list. The list in use stays."""
     member_lists_taken: int = 0
-    """Lists that differed from the one in use, and were taken."""
+    """Lists that differed from the one in use, and replaced it."""
     member_lookup_failing: int = 0
-    """Looks in a row that failed, up to now."""
+    """The number of consecutive looks that failed, up to now."""
     members_held: int = 0
-    """Members that the last look missed, and that are kept until further looks agree."""
+    """Members that the last look missed, and that stay until further looks agree."""
 
 
 class MemberLookup:
@@ -47,9 +47,9 @@ class MemberLookup:
         check: Callable[[tuple[str, ...]], None],
         last: LastList | None = None,
     ) -> None:
-        """``members``: the list at the start, empty when none is known.
+        """``members``: the list at the start, empty if none is known.
 
-        ``check`` raises SettingError for a list that this node may not take; ``last`` keeps lists for a later start.
+        ``check`` raises SettingError for a list that this node may not use; ``last`` saves lists for a later start.
         """
         self.kind = kind
         self.stats = LookupStats()
@@ -60,28 +60,28 @@ class MemberLookup:
         self._check = check
         self._last = last
         self._kept: tuple[str, ...] = ()
-        """The list that this run gave to ``last``."""
+        """The list that this run saved in ``last``."""
         self._list = ListCheck(members, self_address)
         self._take: Take = lambda _members: None
         self._lock = threading.Lock()
-        """Held while a list is judged and handed on, never over a look."""
+        """Held while a list is judged and published, never during a look."""
         self._end = threading.Event()
         self._failure = ""
-        """Why the last look failed; empty after one that did not."""
+        """Why the last look failed; empty if it succeeded."""
         self._thread = threading.Thread(target=self._run, name="member-lookup", daemon=True)
 
     @property
     def is_known(self) -> bool:
-        """Whether there is a list, from a look, the settings or an earlier run."""
+        """Return whether there is a list, from a look, the settings or an earlier run."""
         return bool(self._list.members)
 
     @property
     def failure(self) -> str:
-        """Why the last look failed; empty after one that did not. Any thread."""
+        """Return why the last look failed; empty if it succeeded. For any thread."""
         return self._failure
 
     def start(self, take: Take) -> None:
-        """Hand the list on with each change from now on, at once if it is known; and begin to look."""
+        """Begin to look. From now on pass each changed list to ``take``, and the current one at once if it is known."""
         with self._lock:
             self._take = take
             if self.is_known:
@@ -89,7 +89,10 @@ class MemberLookup:
         self._thread.start()
 
     def close(self) -> None:
-        """Hand on no further list, and end the thread. A look at a name may take longer than anybody waits for it."""
+        """Publish no further list, and end the thread.
+
+        Wait for a running look only ``END_S``: a look at a name may block.
+        """
         with self._lock:
             self._end.set()
         self._source.close()
@@ -104,7 +107,7 @@ class MemberLookup:
                 LOG.exception("the look at the member list failed in an unforeseen way")
 
     def look(self) -> bool:
-        """Look once; return whether a list was found. A look that finds none changes nothing."""
+        """Look once. Return whether a list was found; a look that finds none changes nothing."""
         source = self._source
         try:
             members = self._read(self.kind, source)
@@ -119,18 +122,18 @@ class MemberLookup:
         return True
 
     def _read(self, kind: str, source: MemberSource) -> tuple[str, ...] | None:
-        """Return the list of a source, with this node; None when it is to be asked again first.
+        """Return the list of a source, with this node; None if the source is to be read again first.
 
         Raises:
-            NoListError: it gives none, or that of another cluster, as a hijacked name or a misled server does.
-            SettingError: this node may not take the list.
+            NoListError: it has none, or that of another cluster, as a hijacked name or a misconfigured server does.
+            SettingError: this node may not use the list.
         """
         if (found := source.read()) is None:
             return None
         members, is_listed = self._own.put_into(found)
         others = set(self._list.members) - {self._self_address}
         if kind != FILE and not is_listed and others and not others & set(members):
-            raise NoListError(f"{', '.join(found)}: neither this node, nor any member that it has")
+            raise NoListError(f"{', '.join(found)}: names neither this node nor any member known to it")
         self._check(members)
         return members
 
@@ -159,19 +162,19 @@ class MemberLookup:
             return
         came, left = sorted(set(now) - set(before)), sorted(set(before) - set(now))
         LOG.info(
-            "the member list has changed: %s came, %s left", ", ".join(came) or "nobody", ", ".join(left) or "nobody"
+            "the member list changed: added %s, removed %s", ", ".join(came) or "nobody", ", ".join(left) or "nobody"
         )
         self.stats.member_lists_taken += 1
         self._take(now)
 
     def switch(self, kind: str) -> None:
-        """Follow another source from now on, if it gives a list; blocks for its first answer.
+        """Follow another source from now on, if it gives a list. Blocks for its first answer.
 
-        Who is missing from that list is dropped when further looks agree. The setting decides at the next start.
-        Source: Nacos 1.4.1 LookupFactory.switchLookup, which does nothing for the kind that is in use.
+        Members that are missing from that list are dropped when further looks agree. After a restart the setting
+        decides again. Source: Nacos 1.4.1 LookupFactory.switchLookup, which does nothing for the kind that is in use.
 
         Raises:
-            NoListError: it gives none, or is not set up; all stays as it was.
+            NoListError: the source gives no list, or is not set up; nothing has changed.
         """
         if kind == self.kind:
             return

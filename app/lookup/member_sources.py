@@ -1,4 +1,4 @@
-"""The three places that a member list comes from: a file, an address server, the addresses of a host name."""
+"""The three sources of a member list: a file, an address server, and the addresses of a host name."""
 
 import ipaddress
 from collections.abc import Callable
@@ -20,27 +20,27 @@ from distro.wire.peer_calls import call_peer, peer_session
 FILE_BYTES_MAX = ANSWER_BYTES_MAX = 256 * 1024
 MEMBERS_MAX = 1_000
 ANSWER_MS = 3_000
-"""For the whole answer of an address server."""
+"""The deadline for the whole answer of an address server."""
 FILE_INTERVAL_S = 1.0
 POLL_INTERVAL_S = 5.0
 """Source: Nacos 1.4.1 AddressServerMemberLookup, DEFAULT_SYNC_TASK_DELAY_MS."""
 
 
 class NoListError(Exception):
-    """A look found no list that may be used; the text is for the operator."""
+    """A look found no usable list. The text is for the operator."""
 
 
 class MemberSource(Protocol):
-    """One place that a member list comes from. ``read`` may block, and is called by one thread at a time."""
+    """One source of a member list. ``read`` may block, and is called by one thread at a time."""
 
     interval_s: float
-    """From one look to the next."""
+    """The time between two looks."""
 
     def read(self) -> tuple[str, ...] | None:
-        """Return the members that are listed there now, at least one; None when it is to be asked again first.
+        """Return the members in the current list, at least one; None if the source is to be read again first.
 
         Raises:
-            NoListError: it cannot be read, or what it says is no list.
+            NoListError: it cannot be read, or is no list.
         """
         ...
 
@@ -48,7 +48,7 @@ class MemberSource(Protocol):
 
 
 class MemberFile:
-    """cluster.conf, and while there is none the setting nacos.member.list."""
+    """The file cluster.conf, or the setting nacos.member.list while there is no file."""
 
     interval_s = FILE_INTERVAL_S
 
@@ -60,9 +60,10 @@ class MemberFile:
         self._stamp: tuple[int, ...] | None = None
 
     def read(self) -> tuple[str, ...] | None:
-        """A file that changed since the last look is read at the next one: it may be half written.
+        """Return the members in the file. One that changed since the last look is read at the next: it may be half
+        written.
 
-        One that is gone leaves the list as it was: it may be about to be put in its place.
+        A missing file leaves the list as it was: a new one may be about to replace it.
         """
         stamp = file_stamp(self._path)
         is_new = self._looked and stamp != self._stamp
@@ -82,7 +83,7 @@ class MemberFile:
         return parse_list(content, str(self._path))
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no resource is open."""
 
 
 class AddressServer:
@@ -110,19 +111,22 @@ class AddressServer:
 
 
 class DnsName:
-    """A host name, each of whose addresses is a member at one port."""
+    """A host name. Each of its addresses is a member, at one common port."""
 
     interval_s = POLL_INTERVAL_S
 
     def __init__(self, name: str, self_address: str, resolve: Resolve | None = None) -> None:
-        """``name``: with the port of all members. ``resolve``: as of ``MemberIps``."""
+        """``name``: with the port of all members. ``resolve``: as in ``MemberIps``."""
         self._host, self._port = split_address(name)
         self._resolve = resolve or look_up
         own = literal(self_address)
         self._version = ipaddress.ip_address(next(iter(own))).version if own else 4
 
     def read(self) -> tuple[str, ...]:
-        """Of a name with addresses of both families, those of this node's own: a member has one of each."""
+        """Return the addresses as members.
+
+        If the name has both IPv4 and IPv6, those of the family of this node's own address.
+        """
         try:
             found = self._resolve(self._host)
         except (OSError, UnicodeError) as error:
@@ -135,11 +139,11 @@ class DnsName:
         return members
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no resource is open."""
 
 
 def _address(text: str) -> str | None:
-    """The address in its usual text; None for one that no member can be called at."""
+    """Return the address in canonical form; None if no member can be called at it."""
     try:
         ip = ipaddress.ip_address(text)
     except ValueError:
@@ -149,7 +153,7 @@ def _address(text: str) -> str | None:
 
 
 def _plain_list(body: bytes, url: str) -> bytes:
-    """The list in an answer: the answer itself, or ``data`` of Nacos's ``{"code": 200, "data": "..."}``."""
+    """Return the list in an answer: the answer itself, or ``data`` of Nacos's ``{"code": 200, "data": "..."}``."""
     if not body.lstrip().startswith(b"{"):
         return body
     try:
@@ -166,7 +170,7 @@ def parse_list(content: bytes, origin: str) -> tuple[str, ...]:
     """Return the members in the text of a list, at least one.
 
     Raises:
-        NoListError: it is none; its text names ``origin``.
+        NoListError: the text is no list; the error names ``origin``.
     """
     if len(content) > FILE_BYTES_MAX:
         raise NoListError(f"{origin} is over {FILE_BYTES_MAX} bytes")
@@ -184,7 +188,7 @@ def parse_list(content: bytes, origin: str) -> tuple[str, ...]:
 
 
 def source_maker(settings: LookupSettings, cluster_conf: Path, self_address: str) -> Callable[[str], MemberSource]:
-    """Return what makes the source of a kind.
+    """Return a function that makes the source of a kind.
 
     It raises NoListError for a kind that lacks a setting.
     """

@@ -1,4 +1,4 @@
-"""This node in a member list, which may name it in another spelling, twice, or not at all."""
+"""This node in a member list, which may spell its address differently, name it twice, or not at all."""
 
 import ipaddress
 import logging
@@ -10,22 +10,24 @@ LOG = logging.getLogger(__name__)
 
 
 class OwnEntry:
-    """Puts this node's address into lists, in the place of other texts for it. For one thread at a time."""
+    """Replaces other spellings of this node's address in lists by the address itself. For one thread at a time."""
 
     def __init__(self, self_address: str, host: str, resolve: Resolve | None = None) -> None:
-        """``host``: on which this node listens."""
+        """``host``: the host on which this node listens."""
         self._self_address = self_address
         self._host = host
         self._resolve = resolve or look_up
         self._last: tuple[tuple[str, ...], tuple[str, ...], bool] | None = None
-        """The last list, and what became of it: names in it are not looked up again."""
+        """The last list and its result: names in it are not resolved again."""
         self._told: object = None
-        """What was logged last; once each."""
+        """The last logged problem. Each one is logged once."""
 
     def put_into(self, found: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
-        """Return a list with this node once, under the address that it has had since its start; and if it was there.
+        """Return a list with this node once, under the address that it has had since its start, and whether it was in
+        the list.
 
-        Others know it by the text in their lists. One that is another needs a restart, and is logged.
+        Other members know this node by its spelling in their lists. If that differs, a restart is needed, and a log
+        line says so.
         """
         own, last = self._self_address, self._last
         if last is not None and last[0] == found:
@@ -46,7 +48,7 @@ class OwnEntry:
         self._told = told
         if others:
             LOG.warning(
-                "the member list has this node, %s, as %s, by which the others know it: restart it, or set "
+                "the member list has this node, %s, as %s, as other members know it: restart it, or set "
                 "nacos.server.ip to the host in the list",
                 self._self_address,
                 ", ".join(sorted(others)),

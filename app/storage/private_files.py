@@ -1,4 +1,4 @@
-"""The data folder is its owner's alone: it holds addresses, metadata and users of everybody."""
+"""Rights of the data folder: only its owner may read it, as it holds addresses, metadata and users of everybody."""
 
 import logging
 import os
@@ -9,15 +9,15 @@ LOG = logging.getLogger(__name__)
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
 OTHERS = 0o077
 OURS = ("LOCK", "first-admin.", "members.", "records.sqlite3", "warm.")
-"""How the names of a node's files begin, those of SQLite beside them too."""
+"""The prefixes of a node's file names, including the files that SQLite adds."""
 FOLDERS = ("loader", "logs")
-"""Of an operator's rules and of logs; they keep their rights."""
+"""Folders of an operator's rules and of logs. They keep their rights."""
 
 
 def make_private(folder: Path) -> None:
-    """Take from group and others the rights to a data folder and to a node's files in it; what is narrowed is logged.
+    """Take the rights to a data folder and to a node's files in it from group and others. Each change is logged.
 
-    A folder with anything else in it, and one of another owner, keeps its rights, as others may need it.
+    A folder with other files in it, or of another owner, keeps its rights, as others may need it.
     """
     names = sorted(os.listdir(folder))
     files = [folder / name for name in names if name.startswith(OURS)]
@@ -26,13 +26,13 @@ def make_private(folder: Path) -> None:
     if narrowed:
         LOG.warning("%s: others could read %s; now only this user can", folder, ", ".join(narrowed))
     if strange and folder.stat().st_mode & OTHERS:
-        LOG.warning("%s is open to others, and stays so, as it holds what is no node's: %r", folder, strange[0])
+        LOG.warning("%s is open to others, and stays so, as it holds files of others: %r", folder, strange[0])
     elif _narrow(folder, FOLDER_MODE):
         LOG.warning("%s was open to others; now only this user can enter it", folder)
 
 
 def create_private(path: Path) -> None:
-    """Make a file that only its owner may read, if it is missing: SQLite's own would be readable for all.
+    """Make a file that only its owner may read, if it is missing: SQLite would make it readable for all.
 
     Raises:
         OSError: it cannot be made.
@@ -41,13 +41,13 @@ def create_private(path: Path) -> None:
 
 
 def _narrow(path: Path, mode: int) -> bool:
-    """Set the mode of our own file or folder if others have rights to it; whether that was done."""
+    """Set the mode of our own file or folder if others have rights to it. Return whether the mode was changed."""
     found = path.lstat()
     if stat.S_ISLNK(found.st_mode) or not found.st_mode & OTHERS or found.st_uid != os.geteuid():
         return False
     try:
         path.chmod(mode)
     except OSError as error:
-        LOG.warning("%s is open to others, and cannot be narrowed: %s", path, error.strerror)
+        LOG.warning("%s is open to others, and its mode cannot be changed: %s", path, error.strerror)
         return False
     return True

@@ -1,4 +1,4 @@
-"""SQLite store of durable records, in the data folder of every member."""
+"""The SQLite store of durable records, in the data folder of every member."""
 
 import logging
 import sqlite3
@@ -25,16 +25,16 @@ LOG = logging.getLogger(__name__)
 FILE_NAME = "records.sqlite3"
 SCHEMA_VERSION = 2
 UNDATED_VERSION = 1
-"""The format without ``changed_here_ms``, the time by this member's wall clock: there it is the writer's."""
+"""The format without ``changed_here_ms``, the time by this member's wall clock. There the time is the writer's."""
 BUSY_TIMEOUT_S = 5.0
 ADVICE = "move it away to let this member load from the others"
 SET_ASIDE = (
     "CREATE TABLE IF NOT EXISTS set_aside"
     " (key, version, changed, value, changed_wall_ms, changed_here_ms, why TEXT, set_aside_ms INTEGER)"
 )
-"""The table of rows that a start could not read, each column as it was: nothing that was stored is lost."""
+"""The table of rows that a start could not read, each column unchanged: no stored value is lost."""
 NAMED_MAX = 100
-"""Rows set aside at one start that the log names; the table has all of them."""
+"""The most rows set aside at one start that the log names. The table has all of them."""
 SELECT_ALL = "SELECT key, version, changed, value, changed_wall_ms, {} FROM record"
 
 
@@ -60,9 +60,9 @@ class RecordFile:
         self._is_undated = False
         self._failing = False
         self.writes_failed = 0
-        """Changes that the disk did not take, since the start."""
+        """Changes that the disk refused, since the start."""
         self.commits = 0
-        """Transactions that the disk took since the start: each waits for the disk once or twice."""
+        """Transactions that the disk took since the start. Each waits for the disk once or twice."""
         self.set_aside = 0
         """Rows of the file that were set aside, at this start or an earlier one."""
 
@@ -104,7 +104,7 @@ class RecordFile:
             connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
     def _refusal(self, error: OSError | sqlite3.Error | SettingError) -> SettingError:
-        """The error for the operator, with the way out of it."""
+        """Return the error for the operator, with the way to solve it."""
         match error:
             case SettingError():
                 return error
@@ -123,7 +123,7 @@ class RecordFile:
                 self._connection = None
 
     def read_all(self, offset_ms: int) -> Iterator[Record]:
-        """All records, as of ``RecordDisk``; rows that cannot be read are set aside, and the start goes on.
+        """Return all records, as ``RecordDisk``. Rows that cannot be read are set aside, and the start goes on.
 
         Raises:
             SettingError: SQLite cannot read the file.
@@ -151,7 +151,7 @@ class RecordFile:
             self._forget_secrets(cleaned, offset_ms)
 
     def _set_aside(self, unread: list[UnreadRecord]) -> None:
-        """Move rows into the table of those that were set aside; a full disk keeps them where they are, unread."""
+        """Move rows into the table of rows set aside. If the disk is full, they stay in their table, unread."""
         self.set_aside += len(unread)
         for one in unread[:NAMED_MAX]:
             LOG.warning("%s: the record %.200r cannot be read and is set aside: %s", self._path, one.key, one.why)
@@ -171,7 +171,7 @@ class RecordFile:
             LOG.warning("%s: the records that cannot be read stay where they are: %s", self._path, error)
 
     def _forget_secrets(self, records: list[Record], offset_ms: int) -> None:
-        """Write over records of an earlier release that held passwords, in its log and its free pages too."""
+        """Overwrite records of an earlier release that held passwords, in the SQLite log and the free pages, too."""
         try:
             self.write(records, offset_ms)
             with self._lock:
@@ -185,17 +185,17 @@ class RecordFile:
         LOG.info("%s: passwords of MYSQL checkers are removed from %d services", self._path, len(records))
 
     def write(self, records: list[Record], offset_ms: int) -> None:
-        """Put the records in, all or none.
+        """Write the records, all or none.
 
         Raises:
-            InvalidParam: a value holds what JSON cannot.
+            InvalidParam: a value cannot be written as JSON.
             StorageError: the disk is full, or failed.
         """
         rows = [_row(record, offset_ms) for record in records]
         self._change("INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?, ?, ?)", rows)
 
     def delete(self, keys: list[str]) -> None:
-        """Take records out, all or none.
+        """Delete records, all or none.
 
         Raises:
             StorageError: the disk failed.
@@ -230,7 +230,7 @@ class RecordFile:
 
 
 def _add_times(connection: sqlite3.Connection) -> None:
-    """Bring a file of the format without times by this member's clock to the present one."""
+    """Upgrade a file of the format without times by this member's clock."""
     connection.execute("ALTER TABLE record ADD COLUMN changed_here_ms INTEGER")
     connection.execute("UPDATE record SET changed_here_ms = changed_wall_ms")
     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
@@ -239,7 +239,7 @@ def _add_times(connection: sqlite3.Connection) -> None:
 def unread_records(folder: Path) -> list[UnreadRecord]:
     """Return the rows of a data folder's file that were set aside, and those that the next start will set aside.
 
-    The file is only read; a node may use it.
+    The file is only read; a node may be using it.
 
     Raises:
         SettingError: SQLite cannot read the file.
@@ -263,7 +263,10 @@ def unread_records(folder: Path) -> list[UnreadRecord]:
 
 
 def _text(raw: bytes) -> str:
-    """A text of the file. Bytes that are no UTF-8 make a text that no check lets pass, and that leads back to them."""
+    """Return a text of the file.
+
+    Bytes that are no UTF-8 make a text that fails every check, and that encodes back to them.
+    """
     return raw.decode("utf-8", "surrogateescape")
 
 
@@ -287,10 +290,10 @@ def _count_set_aside(connection: sqlite3.Connection) -> int:
 
 
 def _row(record: Record, offset_ms: int) -> tuple[object, ...]:
-    """The columns of a record.
+    """Return the columns of a record.
 
     Raises:
-        InvalidParam: its value holds what JSON cannot.
+        InvalidParam: its value cannot be written as JSON.
     """
     try:
         value = None if record.value is None else orjson.dumps(record.value)
@@ -302,7 +305,7 @@ def _row(record: Record, offset_ms: int) -> tuple[object, ...]:
 
 
 def _record_or_why(row: tuple[Any, ...], offset_ms: int) -> Record | UnreadRecord:
-    """The record of a row; in its place the reason, where the row cannot be read."""
+    """Return the record of a row; if the row cannot be read, the reason."""
     try:
         return _record(*row, offset_ms=offset_ms)
     except (CodecError, InvalidParam, orjson.JSONDecodeError) as error:
@@ -312,7 +315,7 @@ def _record_or_why(row: tuple[Any, ...], offset_ms: int) -> Record | UnreadRecor
 def _record(
     key: str, version: str, changed: str, value: bytes | None, wall_ms: int, here_ms: int | None, *, offset_ms: int
 ) -> Record:
-    """The record of one row, each column checked: the file may have been edited by hand.
+    """Return the record of one row, with each column checked: the file may have been edited by hand.
 
     Raises:
         CodecError, InvalidParam, orjson.JSONDecodeError: a column has a value that no record has.

@@ -1,11 +1,11 @@
 """The warm-start store: instance lists on disk, so that a cluster that restarts as a whole does not start empty.
 
-It is a copy of the lists in memory, some hundred milliseconds old, or two seconds where a list changes all the time, in
-an SQLite file of its own. Newer lists of peers win over it; a copy that is too old is not used; a damaged file is
+It is a copy of the lists in memory, some hundred milliseconds old, or two seconds for a list that changes all the time,
+in an SQLite file of its own. Newer lists of peers win over it. A copy that is too old is not used. A damaged file is
 renamed, and its new name logged.
 
-A change of one instance writes its whole list, so the work of a second is bounded whatever changes: where all lists of
-many instances change all the time, the copy is some seconds older.
+A change of one instance writes its whole list, so the work per second is bounded for any kind of change. If all lists
+of many instances change all the time, the copy is some seconds older.
 """
 
 import logging
@@ -35,41 +35,43 @@ LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 FILE_NAME = "warm.sqlite3"
 ASIDE = ".damaged-"
-"""In the name of a file that could not be read, before the time (wall clock, ms)."""
+"""The part of the name of an unreadable file before the time (wall clock, ms)."""
 FLUSH_MS = 500
 WINDOW_MS = 2_000
-"""In so long a list is written once, however often it changes: its next change waits for the next window."""
+"""In this window a list is written once, however often it changes. Its next change waits for the next window."""
 UNITS_PER_S = 4_000
-"""An instance is a unit, 4 to 5 us of work: in the long run at most a fiftieth of a core goes into the store."""
+"""An instance is a unit, 4 to 5 us of work: in the long run the store uses at most a fiftieth of a core."""
 UNITS_PER_LIST = 5
-"""Units of a list, beside those of its instances."""
+"""Units of a list, in addition to those of its instances."""
 UNITS_SAVED_MAX = UNITS_PER_S * FLUSH_MS // 1_000
 UNITS_WITHOUT_END = 1 << 60
 SLICE_BYTES = 96 * 1024
-"""The bytes of JSON made in a row, in about a millisecond, before other threads have their turn."""
+"""The bytes of JSON that are made in one step, in about a millisecond, before other threads get their turn."""
 BYTES_PER_PART = 1_024
-"""The bytes of a slice that the making of a part costs, beside the part's own."""
+"""The bytes of a slice that making a part costs, in addition to the part's own."""
 ROWS_PER_FLUSH_MAX = 2_000
 ROWS_PER_STATEMENT = 100
-"""Each statement, and each list that is packed, costs this thread the interpreter, for which it then waits beside a
-busy loop, and costs both more than the work itself: few calls, each for much."""
+"""Each statement, and each list that is compressed, gives up the interpreter. The thread then waits for it beside a
+busy loop, which costs both more than the work itself: few calls, each for much."""
 PACK_LEVEL = 1
 UNPACKED_BYTES_MAX = 16 * 1024
-"""Of a list that changes all the time: to pack a small one costs more than to write it, see ``ROWS_PER_STATEMENT``."""
+"""The size up to which a list that changes all the time stays uncompressed: compressing it would cost more than writing
+it."""
 KEYS_TAKEN_MAX = 64
 SCHEMA = (
     "CREATE TABLE IF NOT EXISTS datum (key TEXT PRIMARY KEY, body BLOB NOT NULL, at_ms INTEGER)",
     "CREATE TABLE IF NOT EXISTS alive (one INTEGER PRIMARY KEY CHECK (one = 1), at_ms INTEGER NOT NULL)",
 )
 ADD_TIME = "ALTER TABLE datum ADD COLUMN at_ms INTEGER"
-"""Each list has its time (wall clock, ms), but in files of earlier releases: there it is the file's last one."""
+"""Adds the time of each list (wall clock, ms). In files of earlier releases, where it is missing, the file's last time
+counts."""
 REOPEN_MS = 10_000
-"""From one attempt to open a file that cannot be opened to the next."""
+"""The time between two attempts to open a file that cannot be opened."""
 ALIVE_MS = 10_000
 """The interval at which the time is written: the file of a cluster without changes must not look old."""
 
 Row = tuple[Any, Any, Any]
-"""Key, packed JSON and time of a list; of an unknown type each, as the file may be of anybody."""
+"""Key, compressed JSON and time of a list. The types are unknown, as anybody may have written the file."""
 IsKnown = Callable[[str, Version], bool]
 LeaveOut = Callable[[object, Exception], None]
 ReadDatums = Callable[[Iterable[str]], Iterable[Datum]]
@@ -78,8 +80,8 @@ ReadDatums = Callable[[Iterable[str]], Iterable[Datum]]
 class WarmStore:
     """Keeps the latest datum of each key on disk.
 
-    ``changed`` is for any thread, ``tick`` for the naming timer's; call the rest before that starts or after it ended.
-    What ``load`` returns is for one thread, any.
+    ``changed`` is for any thread, ``tick`` for the naming timer's thread. Call the other methods before the timer
+    starts or after it ended. The result of ``load`` is for one thread, any.
     """
 
     def __init__(self, folder: Path, codec: InstanceListCodec, read: ReadDatums, wall_ms: Callable[[], int]) -> None:
@@ -90,38 +92,38 @@ class WarmStore:
         self._lock = threading.Lock()
         self._dirty: dict[str, None] = {}
         self._written: set[str] = set()
-        """The keys whose lists were written in the present window, which ends at ``_window_end_ms``."""
+        """The keys whose lists were written in the current window, which ends at ``_window_end_ms``."""
         self._window_end_ms = 0
         self._later: dict[str, None] = {}
-        """Those of them that changed again."""
+        """The keys in ``_written`` that changed again in this window."""
         self._hot: frozenset[str] = frozenset()
-        """Those that did so in the window before this one, and are written as they are in this one."""
+        """The keys that changed again in the window before; in this one they are written uncompressed."""
         self._unpacked: set[str] = set()
-        """The keys whose lists were written so, to be packed when they stay as they are for a window."""
+        """The keys whose lists were written uncompressed, to be compressed once they stay unchanged for a window."""
         self._queue: deque[str] = deque()
-        """Keys taken from ``_dirty``, in the order in which they changed first."""
+        """Keys taken from ``_dirty``, in the order of their first change."""
         self._flush: Iterator[None] | None = None
-        """The write under way, which began at ``_began_ms``."""
+        """The write in progress, which began at ``_began_ms``."""
         self._began_ms = 0
         self._now_ms = 0
         self._units = UNITS_SAVED_MAX
-        """The units that may be written now; below zero after a long list, until time has earned them."""
+        """The units that may be written now. Negative after a long list, until time has earned them."""
         self._connection: sqlite3.Connection | None = None
         self._alive_ms = -ALIVE_MS
         self._outdated = False
         self._failing = False
         self._reopen_ms: int | None = None
-        """When to try again to open the file that could not be opened; None when there is nothing to try."""
+        """When to try again to open the file that could not be opened; None if no attempt is due."""
         self.writes_failed = 0
-        """Writes that the disk did not take, since the start."""
+        """Writes that the disk refused, since the start."""
         self.unread = 0
         """Lists of the last run that could not be read, and that this start left out."""
 
     def load(self, age_ms_max: int, now_ms: int, is_known: IsKnown = lambda _key, _version: False) -> Iterator[Datum]:
-        """The datums of the last run, if not older than ``age_ms_max``; ages count from when they were written.
+        """Return the datums of the last run, if not older than ``age_ms_max``. Ages count from when they were written.
 
-        The file is read now, and each datum made when it is asked for; those that ``is_known`` then knows are left out,
-        unread. A file that cannot be read is renamed, and none are returned.
+        The file is read now, and each datum is made when it is asked for. Datums that ``is_known`` knows by then are
+        skipped without reading them. A file that cannot be read is renamed, and nothing is returned.
         """
         rows, alive_ms = self._rows(age_ms_max)
         return _Datums(rows, self._codec, alive_ms, self._wall_ms(), now_ms, is_known, self._leave_out)
@@ -131,7 +133,7 @@ class WarmStore:
         LOG.warning("%s: the list %.200r cannot be read and is left out: %s", self._path, key, error)
 
     def _rows(self, age_ms_max: int) -> tuple[list[Row], int]:
-        """The rows of the file, and when the last run wrote that it lives; no rows if that is too long ago."""
+        """Return the rows of the file, and the last time that the run was alive; no rows if that is too long ago."""
         if not self._path.exists():
             return [], 0
         try:
@@ -146,7 +148,7 @@ class WarmStore:
             self._set_aside(str(error))
             return [], 0
         if alive is None or type(alive[0]) is not int or alive[0] < self._wall_ms() - age_ms_max:
-            LOG.info("%s is too old, its %d instance lists are not used", self._path, len(rows))
+            LOG.info("%s is too old; its %d instance lists are not used", self._path, len(rows))
             self._outdated = True
             return [], 0
         return rows, alive[0]
@@ -163,11 +165,11 @@ class WarmStore:
         LOG.warning("%s cannot be read (%s); it is now %s, and this member starts without it", self._path, why, aside)
 
     def open(self) -> None:
-        """Begin to write. Without a writable disk this member serves, and would start empty after a restart of all."""
+        """Begin to write. Without a writable disk this member serves, but would start empty after a restart of all."""
         self._reopen_ms = 0
         try:
             create_private(self._path)
-            # Not this store's loss if the machine dies: the process's end is what it is for.
+            # Losing the last writes when the machine dies is fine: this store is for the end of processes.
             self._connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = OFF")
@@ -175,12 +177,12 @@ class WarmStore:
                 self._connection.execute(statement)
             if not _has_times(self._connection):
                 self._connection.execute(ADD_TIME)
-            if self._outdated:  # or the next note of this run's life would make them look fresh
+            if self._outdated:  # or the next write of this run's time would make them look fresh
                 self._connection.execute("DELETE FROM datum")
         except (OSError, sqlite3.Error) as error:
             self.writes_failed += 1
             if not self._failing:
-                LOG.warning("%s cannot be written; a restart of all would start empty: %s", self._path, error)
+                LOG.warning("%s cannot be written; a restart of all members starts empty: %s", self._path, error)
             self._failing = True
             if self._connection is not None:
                 self._connection.close()
@@ -188,15 +190,15 @@ class WarmStore:
 
     def changed(self, key: str) -> None:
         """Have the list of a key written soon. Returns at once."""
-        # So nearly all changes end of a list that changes all the time. A key leaves ``_later`` once in ``_dirty``, and
-        # that before its list is read: one that is seen in either, even without the lock, is read after this.
+        # Nearly all changes of a list that always changes end here. A key leaves ``_later`` once it is in ``_dirty``,
+        # and ``_dirty`` before its list is read: a key seen in either, even without the lock, is read after this.
         if key in self._later or key in self._dirty:
             return
         with self._lock:
             (self._later if key in self._written else self._dirty)[key] = None
 
     def tick(self, now_ms: int) -> int:
-        """Write some of the changed lists; return when to call again: ``now_ms`` while a write is under way."""
+        """Write some of the changed lists. Return when to call again: ``now_ms`` while a write is in progress."""
         if self._connection is None and not self._opened_again(now_ms):
             return now_ms + FLUSH_MS
         if now_ms >= self._window_end_ms:
@@ -222,7 +224,10 @@ class WarmStore:
             self._written.clear()
 
     def _opened_again(self, now_ms: int) -> bool:
-        """Open the file if it is time to; what changed meanwhile stays to be written, unless nothing is kept at all."""
+        """Open the file if it is time to.
+
+        Changes that came meanwhile are still written, unless nothing is kept at all.
+        """
         if self._reopen_ms is None:
             with self._lock:
                 self._dirty.clear()
@@ -259,7 +264,7 @@ class WarmStore:
             if not self._queue:
                 return None
             key = self._queue.popleft()
-            self._dirty.pop(key, None)  # what changed since it was taken is written with it
+            self._dirty.pop(key, None)  # changes since it was taken are written with it
             self._written.add(key)
         return key
 
@@ -289,7 +294,7 @@ class WarmStore:
             self._commit(due, rows)
 
     def _packed(self, key: str, body: bytes) -> bytes:
-        """The JSON of a list as it is stored: compressed, unless it is to be written again soon."""
+        """Return the JSON of a list as it is stored: compressed, unless it will be written again soon."""
         if key in self._hot and len(body) <= UNPACKED_BYTES_MAX:
             self._unpacked.add(key)
             return body
@@ -324,7 +329,7 @@ class WarmStore:
 
 
 class _Datums(Iterator[Datum]):
-    """The datums of a file's rows, one by one: after a failure the next one is that of the next row."""
+    """The datums of a file's rows, one by one. After a failure the iteration goes on with the next row."""
 
     def __init__(
         self,
@@ -336,7 +341,7 @@ class _Datums(Iterator[Datum]):
         is_known: IsKnown,
         leave_out: LeaveOut,
     ) -> None:
-        """``leave_out`` is told of each list that cannot be read, with its key."""
+        """``leave_out`` is called for each list that cannot be read, with its key."""
         self._rows = deque(rows)
         self._codec = codec
         self._alive_ms = alive_ms
@@ -367,9 +372,10 @@ class _Datums(Iterator[Datum]):
 
 
 def decode_aged(codec: InstanceListCodec, key: str, body: Any, age_ms: int, now_ms: int) -> Datum:
-    """The datum of a list that was written ``age_ms`` ago by the wall clock, from when its ages count.
+    """Return the datum of a list that was written ``age_ms`` ago by the wall clock; its ages count from then.
 
-    Below 0 the clock went back, and when the clients said what is in it is not known: all that others say is later.
+    A negative age means that the clock went back. Then the times in the list are unknown, and every word of others
+    counts as later.
 
     Raises:
         CodecError: a field is wrong, it is only a part of a list, or its version has no successors.
@@ -386,7 +392,7 @@ def decode_aged(codec: InstanceListCodec, key: str, body: Any, age_ms: int, now_
 
 
 def _batches(values: list[T]) -> Iterator[list[T]]:
-    """The values in their order, so many at a time as one statement takes."""
+    """Return the values in order, in batches of as many as one statement takes."""
     return (values[start : start + ROWS_PER_STATEMENT] for start in range(0, len(values), ROWS_PER_STATEMENT))
 
 
