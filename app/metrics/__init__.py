@@ -1,1 +1,1 @@
-"""What a node tells of itself: counters as metrics, and logs of accesses and of changes."""
+"""A node's reports on itself: counters as metrics, and logs of accesses and of changes."""

@@ -9,12 +9,12 @@ from app.metrics.audit_trail import json_line, time_text
 from app.metrics.line_file import LineFile
 
 SHOWN = frozenset({"serviceName", "namespaceId", "groupName", "clusterName", "ip", "port", "pageNo", "pageSize"})
-"""Parameters of a query that are written; others may be passwords, tokens or anything."""
+"""The query parameters that are written. Others may be passwords, tokens or anything."""
 TARGET_CHARS_MAX = 2_048
 
 
 class AccessLog:
-    """Takes requests of the loop's thread. ``on`` may be changed at any time, by any thread."""
+    """Records the requests of the loop's thread. Any thread may change ``on`` at any time."""
 
     def __init__(self, settings: Observability, wall_ms: Callable[[], int]) -> None:
         self.on = settings.access_log
@@ -25,16 +25,16 @@ class AccessLog:
     def add(
         self, remote_ip: str, method: bytes, target: bytes, status: int, count: int, taken_s: float, agent: str
     ) -> None:
-        """Have a request written. ``count``: bytes of the answer's body, -1 where they are not known."""
+        """Have a request written. ``count``: bytes of the answer's body, -1 if unknown."""
         at_ms = self._wall_ms()
         self._file.add(lambda: self._line(at_ms, remote_ip, method, target, status, count, taken_s, agent))
 
     def counters(self) -> dict[str, int]:
-        """Lines since the start, by what became of them."""
+        """Return the lines since the start, by their fate."""
         return {f"access_lines_{name}": count for name, count in asdict(self._file.stats).items()}
 
     def stop(self, timeout_s: float) -> bool:
-        """Write what waits; return whether that took under ``timeout_s``. May be called twice."""
+        """Write the waiting lines. Return whether that took under ``timeout_s``. May be called twice."""
         return self._file.stop(timeout_s)
 
     def _line(

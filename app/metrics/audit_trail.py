@@ -26,16 +26,16 @@ from app.naming.records.record_keys import (
 )
 
 VALUE_BYTES_MAX = 16_384
-"""Of the values before and after: larger ones are left out."""
+"""The largest value before or after a change. Larger ones are left out."""
 SECRET_WORDS = ("password", "passwd", "pwd", "secret", "token", "hash", "salt", "authorization")
 OF_CLIENTS = ("instance.", "client.", "service.", "ownership.")
-"""Events that clients or the node itself cause, at any rate. They are in the audit log alone."""
+"""Events that clients or the node itself cause, at any rate. Only the audit log has them."""
 HIDDEN = "***"
 KEY_CHARS_MAX = 512
-"""The longest name of a call in a line: a stranger chooses it."""
+"""The longest name of a call in a line, as a stranger chooses it."""
 DELETE = "\x7f"
 PLAIN_CHARS_MAX = 4_096
-"""Longer lines are made with care, as those are that hold secrets."""
+"""Longer lines are made by the slower way, as are lines that hold secrets."""
 _INSTANCE_FIELDS = {
     "ip": "ip",
     "port": "port",
@@ -50,11 +50,14 @@ _INSTANCE_FIELDS = {
 }
 _SHOWN = tuple(dict.fromkeys(_INSTANCE_FIELDS.values()))
 _METADATA = _SHOWN[-1]
-"""The last of them: nearly all changes are of it alone."""
+"""The name of the metadata's field. Nearly all changes are of metadata alone."""
 
 
 class Actor(NamedTuple):
-    """Who makes a change. ``user`` is empty without a login; ``via``: the member that passed the call on."""
+    """The user or node that makes a change.
+
+    ``user`` is empty without a login; ``via``: the member that forwarded the call.
+    """
 
     address: str
     user: str = ""
@@ -63,18 +66,18 @@ class Actor(NamedTuple):
 
 
 NODE = Actor("", "node")
-"""What a node does by itself."""
+"""The actor of changes that the node makes by itself."""
 _acting: ContextVar[Actor] = ContextVar("acting", default=NODE)
 
 
 def acting() -> Actor:
-    """Who acts on this thread now; the node itself outside of ``acting_as``."""
+    """Return the current thread's actor; the node itself outside of ``acting_as``."""
     return _acting.get()
 
 
 @contextmanager
 def acting_as(actor: Actor) -> Iterator[None]:
-    """Let what this thread changes in the body be written as the actor's doing."""
+    """Record the changes that this thread makes in the body as the actor's."""
     token = _acting.set(actor)
     try:
         yield
@@ -83,12 +86,12 @@ def acting_as(actor: Actor) -> Iterator[None]:
 
 
 class AuditTrail:
-    """Takes changes of any thread, at once. No level of any logger silences it."""
+    """Records changes from any thread, without waiting. No level of any logger silences it."""
 
     def __init__(self, settings: Observability, node: str, wall_ms: Callable[[], int]) -> None:
         self._on = settings.audit
         self.covers_instances = settings.audit and settings.audit_instances
-        """Whether registrations are written: asked before what they replace is looked up."""
+        """True if registrations are written. Checked before the replaced values are looked up."""
         self._node = node
         self._wall_ms = wall_ms
         self._file = LineFile(
@@ -100,10 +103,10 @@ class AuditTrail:
     def write(
         self, what: str, key: str, *, before: object = None, after: object = None, actor: Actor | None = None
     ) -> None:
-        """Write one change. ``what``: its kind and verb, as ``namespace.create``; the values become JSON later.
+        """Write one change. ``what``: its kind and verb, as ``namespace.create``. The values become JSON later.
 
-        The values must not change afterwards; of two objects, the fields that differ are written. Without ``actor`` it
-        is the one of ``acting_as``.
+        The values must not change afterwards. Of two objects only the fields that differ are written. Without ``actor``
+        the one of ``acting_as`` counts.
         """
         if self._on:
             who = actor or acting()
@@ -113,33 +116,34 @@ class AuditTrail:
                 self._security.add(line)
 
     def on_access(self, what: str, key: str, who: Actor, why: str = "") -> None:
-        """Write to the security log alone that a caller logged in, or was refused. ``what``: as ``login.refused``."""
+        """Write only to the security log that a caller logged in, or was refused. ``what``: as ``login.refused``."""
         if self._on and self._security.takes(Event(what, who.address, who.user)):
             self._security.add(partial(self._line, self._wall_ms(), who, what, key[:KEY_CHARS_MAX], None, why))
 
     def write_instance(self, what: str, key: str, before: object, after: object, actor: Actor) -> None:
-        """Write one change of one instance, as ``write`` does, at half the cost where nothing is to be hidden or cut.
+        """Write one change of one instance, as ``write`` does, at half the cost if nothing is to be hidden or cut.
 
-        Its line is made here: all that it tells is at hand, and what waited for the thread would be cold by then.
+        The line is made here: its values are at hand now, and would be out of the processor's caches by the thread's
+        turn.
         """
         at_ms = self._wall_ms()
         line = self._quick_line(at_ms, actor, what, key, before, after)
         self._file.add(line or partial(self._line, at_ms, actor, what, key, before, after))
 
     def write_metadata(self, what: str, key: str, was: Metadata | None, now: Metadata | None, actor: Actor) -> None:
-        """As ``write_instance``, of one of which the metadata alone changed."""
+        """As ``write_instance``, for an instance of which only the metadata changed."""
         at_ms, old, new = self._wall_ms(), was or {}, now or {}
         line = self._metadata_line(at_ms, actor, what, key, old, new)
         self._file.add(line or partial(self._line, at_ms, actor, what, key, {_METADATA: old}, {_METADATA: new}))
 
     def on_members(self, members: tuple[str, ...]) -> None:
-        """Write who came into the member list since the last time, and who left it; nothing of the first list."""
+        """Write which members joined and left the member list since the last call; nothing for the first list."""
         before, self._members = self._members or members, members
         for address in sorted(set(members) ^ set(before)):
             self.write("member.add" if address in members else "member.remove", address, actor=NODE)
 
     def on_record(self, key: str, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> None:
-        """Write the change of a durable record that was made here, by whoever acts."""
+        """Write the change of a durable record that was made here, with the acting user or node."""
         kind, shown = _kind_of(key)
         if kind == "instance" and not self.covers_instances:
             return
@@ -147,7 +151,7 @@ class AuditTrail:
         self.write(f"{kind}.{verb}", shown, before=before, after=after)
 
     def counters(self) -> dict[str, int]:
-        """Lines since the start, by what became of them."""
+        """Return the lines since the start, by their fate."""
         return {
             f"{log}_lines_{name}": count
             for log, stats in (("audit", self._file.stats), ("security", self._security.stats))
@@ -155,12 +159,12 @@ class AuditTrail:
         }
 
     def stop(self, timeout_s: float) -> bool:
-        """Write what waits; return whether that took under ``timeout_s``. May be called twice."""
+        """Write the waiting lines. Return whether that took under ``timeout_s``. May be called twice."""
         ended = self._security.stop(timeout_s)
         return self._file.stop(timeout_s) and ended
 
     def _quick_line(self, at_ms: int, who: Actor, what: str, key: str, before: object, after: object) -> str | None:
-        """The line of a change that is plain and holds no field with the name of a secret; else None."""
+        """Return the line of a change that is plain and has no field with the name of a secret; else None."""
         metadata = _changed_metadata(before, after)
         if metadata is not None:
             return self._metadata_line(at_ms, who, what, key, *metadata)
@@ -173,7 +177,7 @@ class AuditTrail:
         return None if line is None or _has_secret_name((*was, *now)) else line
 
     def _fields(self, at_ms: int, who: Actor, what: str, key: str, before: object, after: object) -> dict[str, Any]:
-        """What a line tells, in its order; empty texts and missing values are left out."""
+        """Return the fields of a line, in order. Empty texts and missing values are left out."""
         fields: dict[str, Any] = {"time": time_text(at_ms), "node": self._node}
         if who.user:
             fields["user"] = who.user
@@ -208,25 +212,28 @@ class AuditTrail:
 
 @lru_cache(64)
 def time_text(wall_ms: int) -> str:
-    """A time as ISO 8601 in UTC, with milliseconds."""
+    """Return a time as ISO 8601 in UTC, with milliseconds."""
     second, ms = divmod(wall_ms, 1_000)
     text = datetime.fromtimestamp(second, UTC).isoformat(timespec="seconds").removesuffix("+00:00")
     return f"{text}.{ms:03}Z"
 
 
 def _plain_line(fields: Mapping[str, Any]) -> str | None:
-    """The line of nearly all changes, which is short and printable; None for one that is neither, or no JSON."""
+    """Return the line of nearly all changes, which is short and printable; None if it is not, or is no JSON."""
     try:
         line = orjson.dumps(fields).decode()
     except TypeError:
         return None
-    # Below the blank orjson escapes all; DEL is all that is left in ASCII.
+    # Of the unprintable ASCII characters orjson escapes all but DEL.
     is_printable = DELETE not in line if line.isascii() else line.isprintable()
     return line if is_printable and len(line) <= PLAIN_CHARS_MAX else None
 
 
 def json_line(fields: Mapping[str, Any]) -> str:
-    """One line of JSON, whatever callers put into it: lone surrogates, which have no UTF-8, as question marks."""
+    """Return one line of JSON for any values of callers.
+
+    Lone surrogates, which have no UTF-8, become question marks.
+    """
     try:
         line = orjson.dumps(fields).decode()
     except TypeError:
@@ -254,7 +261,11 @@ Read = Callable[[Any], tuple[object, ...]]
 
 
 def _fields_of(value: object) -> object:
-    """An instance, or a command about one, by the fields that the two have in common; any other value as it is."""
+    """Return an instance, or a command about one, by the fields that the two have in common.
+
+    Any other value unchanged.
+    """
+    # mypy takes the hash of type[object] for the unbound one of object, and so for no hash.
     read = _reader_of(type(value))  # type: ignore[arg-type]
     if read is None:
         return value
@@ -263,7 +274,7 @@ def _fields_of(value: object) -> object:
 
 @lru_cache(_READERS_MAX)
 def _reader_of(kind: type) -> Read | None:
-    """What reads the fields of a class; None for a class without fields."""
+    """Return a reader for the fields of a class; None for a class without fields."""
     if is_dataclass(kind):
         known = [one.name for one in dataclass_fields(kind)]
     elif issubclass(kind, tuple) and hasattr(kind, "_fields"):
@@ -278,7 +289,11 @@ def _reader_of(kind: type) -> Read | None:
 
 
 def _differing(before: object, after: object) -> tuple[object, object]:
-    """Of two objects, the fields that differ; anything else as it is, the instances of a list by their fields."""
+    """Return the fields that differ between two objects.
+
+    Lists show their instances by fields; other values are unchanged.
+    """
+    # mypy takes the hash of type[object] for the unbound one of object, and so for no hash.
     read_old, read_new = _reader_of(type(before)), _reader_of(type(after))  # type: ignore[arg-type]
     if read_old is not None and read_new is not None:
         old, new = {}, {}
@@ -295,11 +310,16 @@ def _differing(before: object, after: object) -> tuple[object, object]:
         return _with_fields(before), _with_fields(after)
     absent = object()
     names = [name for name in {**before, **after} if before.get(name, absent) != after.get(name, absent)]
-    return tuple({name: one[name] for name in names if name in one} for one in (before, after))  # type: ignore[return-value]
+    return _only(before, names), _only(after, names)
+
+
+def _only(fields: Mapping[str, object], names: list[str]) -> dict[str, object]:
+    return {name: fields[name] for name in names if name in fields}
 
 
 def _changed_metadata(before: object, after: object) -> tuple[Metadata, Metadata] | None:
-    """The metadata of an instance before and after, if nothing else of it changed, as in nearly all changes."""
+    """Return the metadata of an instance before and after, if nothing else of it changed, as in nearly all changes."""
+    # mypy takes the hash of type[object] for the unbound one of object, and so for no hash.
     read_old, read_new = _reader_of(type(before)), _reader_of(type(after))  # type: ignore[arg-type]
     if read_old is None or read_new is None:
         return None
@@ -315,7 +335,7 @@ def _with_fields(value: object) -> object:
 
 
 def _shown(value: object) -> object:
-    """A value as it may stand in the trail: without secrets, and not without bound."""
+    """Return a value as it may appear in the trail: without secrets, and within the bound."""
     shown = hide_secrets(value)
     size = len(json_line({"value": shown}))
     return shown if size <= VALUE_BYTES_MAX else f"{size} bytes, left out"
@@ -323,22 +343,22 @@ def _shown(value: object) -> object:
 
 @lru_cache(1_024)
 def _has_secret_name(names: tuple[object, ...]) -> bool:
-    """Whether one of these, of a line of ``_plain_line``, is the name of a secret, or no name.
+    """Return whether one of these names, from a line of ``_plain_line``, is the name of a secret, or no text.
 
-    They are remembered, as the instances of a program have the same.
+    Results are cached, because the instances of one program have the same names.
     """
     return any(type(name) is not str or word in name.lower() for name in names for word in SECRET_WORDS)
 
 
 def _may_have_secret(value: object) -> bool:
-    """Whether a value has a field with the name of a secret, or is deeper than a few names tell."""
+    """Return whether a value has a field with the name of a secret, or is nested too deeply to tell."""
     if type(value) is not dict:
         return value is not None and not isinstance(value, str | int | float)
     return _has_secret_name(tuple(value)) or any(map(_may_have_secret, value.values()))
 
 
 def hide_secrets(value: object) -> object:
-    """A copy of a value in which fields with the names of secrets are hidden, at any depth."""
+    """Return a copy of a value in which fields with the names of secrets are hidden, at any depth."""
     match value:
         case Mapping():
             return {
@@ -352,7 +372,7 @@ def hide_secrets(value: object) -> object:
 
 
 def _kind_of(key: str) -> tuple[str, str]:
-    """The kind of a durable record, and its key as it is shown."""
+    """Return the kind of a durable record, and its key as it is shown."""
     match parse_record_key(key):
         case ServiceMetaKey(namespace, name):
             return "service", f"{namespace}/{name}"

@@ -7,13 +7,13 @@ PREFIX = "rollcall_"
 
 @dataclass(frozen=True, slots=True)
 class CounterInfo:
-    """How one counter of the node is shown. ``name`` has no prefix, and no ``_total``."""
+    """The description of one counter of the node. ``name`` has no prefix, and no ``_total``."""
 
     name: str
     help: str
     is_gauge: bool = False
     scale: float = 1.0
-    """What the counter is multiplied with, so that its unit is Prometheus's: seconds, bytes."""
+    """The factor that converts the counter to Prometheus's units: seconds, bytes."""
 
 
 def _counts(**texts: str) -> dict[str, CounterInfo]:
@@ -203,9 +203,9 @@ COUNTERS: dict[str, CounterInfo] = {
 """By the counter's name in the node's parts."""
 
 MEASURED_ELSEWHERE = frozenset({"cpu", "load", "mem"})
-"""Of the machine, and since whoever asked before: Prometheus has its own of the process."""
+"""Counters of the machine, measured since the previous reader: Prometheus has its own of the process."""
 
 
 def info_of(counter: str) -> CounterInfo:
-    """How a counter is shown; one that has no entry is shown under its own name."""
+    """Return the description of a counter. One without an entry is shown under its own name."""
     return COUNTERS.get(counter) or CounterInfo(counter, f"The counter {counter} of this node.")

@@ -14,7 +14,7 @@ class Instruments:
     """Counters of requests, and the logs that have files of their own."""
 
     counts_requests: bool
-    """Whether requests are counted by route."""
+    """True if requests are counted by route."""
     http: RequestStats
     grpc: RequestStats
     access_log: AccessLog
@@ -22,7 +22,7 @@ class Instruments:
 
     @classmethod
     def of(cls, settings: Settings, wall_ms: Callable[[], int]) -> "Instruments":
-        """The instruments of one node; they write nothing yet."""
+        """Return the instruments of one node. They write nothing yet."""
         return cls(
             settings.told.metrics,
             RequestStats(),
@@ -32,10 +32,10 @@ class Instruments:
         )
 
     def counters(self) -> dict[str, int]:
-        """The counters of both logs."""
+        """Return the counters of both logs."""
         return {**self.audit.counters(), **self.access_log.counters()}
 
     def stop(self, timeout_s: float) -> bool:
-        """Write what waits to both logs; return whether that took under ``timeout_s``. May be called twice."""
+        """Write the waiting lines of both logs. Return whether that took under ``timeout_s``. May be called twice."""
         ended = self.access_log.stop(timeout_s)
         return self.audit.stop(timeout_s) and ended

@@ -1,4 +1,4 @@
-"""A file of lines that a thread writes: whoever adds a line never waits for the disk, and a full disk stops nobody."""
+"""A file of lines that a thread writes: callers never wait for the disk, and a full disk stops nobody."""
 
 import logging
 import os
@@ -15,15 +15,15 @@ from pathlib import Path
 
 LOG = logging.getLogger(__name__)
 WAITING_MAX = 20_000
-"""Lines that wait for the thread: about a second of the most that a node is asked."""
+"""The most lines that wait for the thread: about a second of a node's highest rate."""
 LINES_PER_WRITE = 5_000
 LINE_BYTES_MAX = 16_384
-"""Of nearly all lines. So many of them go at once that a file keeps its bound."""
+"""The length that nearly all lines keep. As many are written at once as keep the file within its bound."""
 WRITE_EVERY_S = 0.2
-"""Each call to the system costs this thread the interpreter, for which it then waits beside a busy loop, and costs both
-more than all else here: few calls, for many lines."""
+"""Each call to the system gives up the interpreter. The thread then waits for it beside a busy loop, which costs both
+more than everything else here: few calls, for many lines."""
 LOG_EVERY = 1_000
-"""Of the writes that fail, the first and each thousandth is logged."""
+"""One in this many failed writes is logged, beginning with the first."""
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
 
 MakeLine = Callable[[], str]
@@ -37,23 +37,23 @@ class LineStats:
 
     written: int = 0
     dropped: int = 0
-    """Lines that found the queue full, or that the disk did not take."""
+    """Lines that were lost because the queue was full or the disk refused them."""
     writes_failed: int = 0
 
 
 def _open_private(path: str, flags: int) -> int:
-    """Open a file that is its owner's alone."""
+    """Open a file that only its owner may read."""
     return os.open(path, flags, FILE_MODE)
 
 
 class _RotatingFile(RotatingFileHandler):
-    """The rotating file of logging's: it tells of failures, and begins anew when the file was moved away."""
+    """The rotating file of logging: reports failures, and begins anew if the file was moved away."""
 
     def __init__(self, path: Path, bytes_max: int, files: int) -> None:
         super().__init__(path, maxBytes=bytes_max, backupCount=files - 1, encoding="utf-8", delay=True)
         self.failure: OSError | None = None
         self._size = 0
-        """Of the open file before what is written now."""
+        """The size of the open file before the current write."""
         self._opened: tuple[int, int] | None = None
         """The device and number of the open file."""
         self.setFormatter(logging.Formatter("%(message)s"))
@@ -62,17 +62,17 @@ class _RotatingFile(RotatingFileHandler):
         return open(self.baseFilename, "a", encoding="utf-8", opener=_open_private)
 
     def write(self, text: str) -> OSError | None:
-        """Write whole lines; return why that failed."""
+        """Write whole lines. Return the error if that failed."""
         self.failure = None
         self._follow()
         if self.stream is None:
-            with suppress(OSError):  # the write below tells of it
+            with suppress(OSError):  # the write below reports it
                 Path(self.baseFilename).parent.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
         self.emit(logging.LogRecord("rollcall.audit", logging.INFO, "", 0, text, None, None))
         return self.failure
 
     def shouldRollover(self, record: logging.LogRecord) -> bool:
-        """Whether a file that holds something would be too long with these lines. The name is logging's."""
+        """Return whether these lines would make a file that is not empty too long. The name is logging's."""
         if self.stream is None:
             self.stream = self._open()
             opened = os.fstat(self.stream.fileno())
@@ -88,11 +88,11 @@ class _RotatingFile(RotatingFileHandler):
     def _let_go(self) -> None:
         stream, self.stream = self.stream, None
         if stream is not None:
-            with suppress(OSError, ValueError):  # what is buffered fails once more
+            with suppress(OSError, ValueError):  # the buffered bytes fail once more
                 stream.close()
 
     def _follow(self) -> None:
-        """Open the file anew if it was moved or removed, as log rotation by others does."""
+        """Open the file anew if it was moved or removed, as external log rotation does."""
         if self.stream is None:
             return
         try:
@@ -117,9 +117,9 @@ class LineFile:
         lost_line: Callable[[int], str],
         before_writes: Callable[[], None] = lambda: None,
     ) -> None:
-        """``lost_line``: the line that stands for a number of lines that were dropped before it.
+        """``lost_line``: makes the line that reports the number of lines dropped before it.
 
-        ``before_writes``: called before each round of writes, also where no line waits; may add lines.
+        ``before_writes``: called before each round of writes, even if no line waits; may add lines.
         """
         self._before_writes = before_writes
         self.stats = LineStats()
@@ -133,10 +133,10 @@ class LineFile:
         self._thread: threading.Thread | None = None
         self._stopped = threading.Event()
         self._untold = 0
-        """Dropped lines of which no line tells yet."""
+        """Dropped lines that no line has reported yet."""
 
     def add(self, line: Line) -> None:
-        """Have a line, or what makes it, written soon. Returns at once; any thread may call."""
+        """Have a line, or the function that makes it, written soon. Returns at once. For any thread."""
         if len(self._waiting) >= WAITING_MAX or self._stopped.is_set():
             self.stats.dropped += 1
             self._untold += 1
@@ -152,7 +152,10 @@ class LineFile:
                 self._thread.start()
 
     def stop(self, timeout_s: float) -> bool:
-        """Write what waits, end the thread; return whether that took under ``timeout_s``. May be called twice."""
+        """Write the waiting lines, end the thread.
+
+        Return whether that took under ``timeout_s``. May be called twice.
+        """
         with self._lock:
             self._stopped.set()
             thread = self._thread
@@ -171,7 +174,7 @@ class LineFile:
         self._file.close()
 
     def _write_all(self) -> None:
-        # Those that come meanwhile wait for the next time: each by itself would cost a hundred times as much.
+        # Lines that come meanwhile wait for the next round: each by itself would cost a hundred times as much.
         left = len(self._waiting)
         while left:
             count = min(left, self._lines_per_write)

@@ -1,4 +1,4 @@
-"""Where the metrics of a node are read from: its parts, as the collectors ask them."""
+"""The sources of a node's metrics: its parts, as the collectors read them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

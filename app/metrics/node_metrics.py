@@ -1,4 +1,4 @@
-"""A node's metrics: collectors that read plain counters when they are asked, and the page for Prometheus."""
+"""A node's metrics: collectors that read plain counters on request, and the page for Prometheus."""
 
 import os
 import platform
@@ -24,30 +24,30 @@ from distro.model.types import Member, MemberState
 from distro.protocol.engine_view import PeerView
 
 PAGE_MS = 1_000
-"""A page is shown again to who asks so soon after another: counting 100,000 services takes 62 to 78 ms of a thread."""
+"""For how long a page is served again: counting 100,000 services takes 62 to 78 ms of a thread."""
 
 
 class Sources(Protocol):
-    """What the metrics are read from. Each call may come from any thread."""
+    """The source of the metrics' values. Each call may come from any thread."""
 
     def counters(self) -> Mapping[str, int | float]:
-        """The counters of all parts, by their own names."""
+        """Return the counters of all parts, by their own names."""
         ...
 
     def counts(self) -> Counts:
-        """The services and instances that readers see."""
+        """Return the services and instances that readers see."""
         ...
 
     def client_counts(self) -> ClientCounts:
-        """The clients of gRPC connections."""
+        """Return the clients of gRPC connections."""
         ...
 
     def udp(self) -> tuple[int, UdpPushStats]:
-        """The number of UDP subscribers, and the counters of their pushes."""
+        """Return the number of UDP subscribers, and the counters of their pushes."""
         ...
 
     def members(self) -> Sequence[Member]:
-        """All members, this node among them."""
+        """Return all members, this node included."""
         ...
 
     def peers(self) -> Mapping[str, PeerView]:
@@ -55,13 +55,13 @@ class Sources(Protocol):
         ...
 
     def unready_reason(self) -> str:
-        """Why this node does not serve; empty while it does."""
+        """Return why this node is not ready; empty while it is."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class MetricParts:
-    """The parts of a node that its metrics come from."""
+    """The parts of a node from which its metrics are read."""
 
     sources: Sources
     times: EngineTimes
@@ -96,7 +96,7 @@ class NodeMetrics:
         """The last page by content type, and when it was made."""
 
     def page(self, accept: str) -> tuple[bytes, str]:
-        """Return the page in the format that ``accept`` asks for, and its content type. Not for the event loop."""
+        """Return the page in the format that ``accept`` requests, and its content type. Not for the event loop."""
         encode, content_type = choose_encoder(accept)
         with self._lock:
             made_ms, page = self._pages.get(content_type, (0, b""))
@@ -112,7 +112,7 @@ class NodeMetrics:
 
 
 class CounterCollector(Collector):
-    """The plain counters of all parts; one without an entry in the catalogue is shown under its own name."""
+    """The plain counters of all parts. One without an entry in the catalogue is shown under its own name."""
 
     def __init__(self, read: Callable[[], Mapping[str, int | float]]) -> None:
         self._read = read
@@ -127,7 +127,7 @@ class CounterCollector(Collector):
 
 
 class RequestCollector(Collector):
-    """Requests of both frontends by route, method and status; a route without requests has no samples."""
+    """Requests of both frontends by route, method and status. A route without requests has no samples."""
 
     def __init__(self, http: RequestStats, grpc: RequestStats) -> None:
         self._http, self._grpc = http, grpc
@@ -313,7 +313,7 @@ class MachineCollector(Collector):
         try:
             disk = os.statvfs(self._data_dir)
         except OSError:
-            pass  # a folder that is gone has no numbers: an alert asks for their absence
+            pass  # a missing folder has no numbers: an alert fires on their absence
         else:
             free.add_metric([], disk.f_bavail * disk.f_frsize)
             size.add_metric([], disk.f_blocks * disk.f_frsize)

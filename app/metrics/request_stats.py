@@ -1,4 +1,4 @@
-"""Requests by route and status, and how long they took: plain numbers on the loop, metrics only when they are read."""
+"""Requests by route and status, and their durations: plain numbers, which become metrics when they are read."""
 
 import threading
 from bisect import bisect_left
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from distro.model.monitor import TIMING_BOUNDS_S, Timings
 
 NO_ROUTE = "none"
-"""The route of requests that no row of the route table answers: their paths are the callers' words."""
+"""The route of requests that match no row of the route table: callers choose their paths."""
 OTHER = "other"
 METHODS = frozenset({"", "GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
-"""Of HTTP, and the empty one of gRPC; others are counted together, as callers may make them up."""
+"""The methods of HTTP, and the empty one of gRPC. Others are counted together, as callers may invent them."""
 OK = 200
 
 
@@ -22,7 +22,7 @@ class RouteStats:
 
     def __init__(self) -> None:
         self.counts = [0] * (len(TIMING_BOUNDS_S) + 1)
-        """As ``Timings.counts``, kept here for the loop, which saves a call by it."""
+        """As ``Timings.counts``, but kept here, which saves the loop a call."""
         self.sum_s = 0.0
         self.succeeded = 0
         """Answers with status 200: nearly all."""
@@ -50,22 +50,25 @@ class RouteCounts:
 
 
 class RequestStats:
-    """All requests of one frontend: what the loop answered, and what threads did."""
+    """All requests of one frontend, answered by the loop and by threads."""
 
     def __init__(self) -> None:
         self._on_loop: dict[tuple[str, str], RouteStats] = {}
         self._in_pools: dict[tuple[str, str], RouteStats] = {}
         self._lock = threading.Lock()
         self.loop_lag = Timings()
-        """By how much the event loop was late with a timer, about twenty times a second."""
+        """How late the event loop was with a timer, about twenty times a second."""
 
     def of_loop(self, method: str, route: str) -> RouteStats:
-        """The numbers of one route that the loop's thread adds to. Called before the loop answers, or by its thread."""
+        """Return the numbers of one route that the loop's thread adds to.
+
+        Called before the loop answers, or by its thread.
+        """
         key = (_known(method), route)
         return self._on_loop.get(key) or self._on_loop.setdefault(key, RouteStats())
 
     def count(self, method: str, route: str, status: int, taken_s: float) -> None:
-        """Count an answer of a thread. ``route``: a row's path, never a request's."""
+        """Count an answer by a thread. ``route``: the path of a row, never of a request."""
         with self._lock:
             self._in_pools.setdefault((_known(method), route), RouteStats()).add(status, taken_s)
 

@@ -1,4 +1,4 @@
-"""Who may read the metrics: by a secret of its own, as Prometheus cannot log in again when a user's token ends."""
+"""Access to the metrics by a secret of its own: Prometheus cannot log in again when a user's token expires."""
 
 import hmac
 
@@ -6,7 +6,7 @@ BEARER = "bearer "
 
 
 def brings_token(token: str, authorization: str | None) -> bool:
-    """Whether a header ``Authorization: Bearer ...`` brings the scrape token; compared in constant time."""
+    """Return whether a header ``Authorization: Bearer ...`` has the scrape token. Compares in constant time."""
     if not token or authorization is None or authorization[: len(BEARER)].lower() != BEARER:
         return False
     given = authorization[len(BEARER) :].strip()

@@ -1,7 +1,7 @@
-"""The security log: who logged in, who was refused, what administrators changed; in a file of its own.
+"""The security log: logins, refusals, and changes by administrators; in a file of its own.
 
-It is apart from the audit log, which registrations fill. Nobody rolls it out by doing one thing over and over: of equal
-events in a minute the first are written, and then how many more there were.
+It is separate from the audit log, which registrations fill. Nobody can rotate it away by repeating one action: of equal
+events in a minute the first are written, and then the number of the others.
 """
 
 from collections.abc import Callable
@@ -15,17 +15,17 @@ from app.naming.model.ip_addresses import caller_key
 
 WINDOW_MS = 60_000
 KIND_MAX, REFUSED_MAX = 600, 60
-"""Lines of one kind in a window; the second of refusals, which cost whoever causes them nothing."""
+"""The most lines of one kind in a window; the second is for refusals, which cost their callers nothing."""
 REFUSED_KINDS = frozenset(("login.refused", "access.refused", "member.refused"))
 EACH_MAX = 5
-"""Equal events that are written in a window, where nothing but their number tells them apart."""
+"""The most equal events that are written in a window, where only their number tells them apart."""
 OF_CALLERS = REFUSED_KINDS | {"login.done"}
 REPEATED = "repeated"
 OTHERS = "others"
 
 
 class Event(NamedTuple):
-    """The kind of an event and its actor: events with the same are equal."""
+    """The kind of an event and its actor. Events with the same values are equal."""
 
     what: str
     address: str
@@ -33,7 +33,7 @@ class Event(NamedTuple):
 
 
 MakeLine = Callable[[int, Event, dict[str, Any]], str]
-"""Makes the line of so many more events like one, from its time, the event, and what else it tells."""
+"""Makes the line for a number of further equal events, from its time, the event, and further fields."""
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class _Window:
 
 
 class SecurityLog:
-    """Takes events of any thread, at once."""
+    """Records events from any thread, without waiting."""
 
     def __init__(
         self, settings: Observability, wall_ms: Callable[[], int], lost_line: Callable[[int], str], make: MakeLine
@@ -53,11 +53,11 @@ class SecurityLog:
         self._make = make
         self._lock = Lock()
         self._kinds: dict[str, _Window] = {}
-        """One for each kind of event. There are few, as only this program names them."""
+        """A window for each kind of event. There are few kinds, as only this program names them."""
         self._equal: dict[Event, _Window] = {}
-        """At most ``KIND_MAX`` for each kind: only what was written once has one."""
+        """At most ``KIND_MAX`` for each kind: only a written event has a window."""
         self._begin_ms = wall_ms()
-        """The begin of the present window."""
+        """The begin of the current window."""
         path = settings.security_file or settings.audit_file.with_name("security.log")
         self._file = LineFile(
             "security", path, settings.security_file_bytes, settings.security_files, lost_line, self._end_windows
@@ -69,7 +69,7 @@ class SecurityLog:
         return self._file.stats
 
     def takes(self, event: Event) -> bool:
-        """Return whether an event is to be written now; else it is counted."""
+        """Return whether an event is to be written now. Otherwise count it."""
         now_ms = self._wall_ms()
         event = event._replace(address=caller_key(event.address))
         with self._lock:
@@ -94,12 +94,15 @@ class SecurityLog:
         self._file.add(line)
 
     def stop(self, timeout_s: float) -> bool:
-        """Write what waits; return whether that took under ``timeout_s``. May be called twice."""
+        """Write the waiting lines. Return whether that took under ``timeout_s``. May be called twice."""
         self._end_windows(at_end=True)
         return self._file.stop(timeout_s)
 
     def _end_windows(self, *, at_end: bool = False) -> None:
-        """Write how many events were left out of windows that ended. The file's thread calls it some times a second."""
+        """Write how many events were left out of windows that ended.
+
+        The file's thread calls it several times a second.
+        """
         now_ms = self._wall_ms()
         with self._lock:
             if not at_end and 0 <= now_ms - self._begin_ms < WINDOW_MS:

@@ -1,1 +1,1 @@
-"""What an operator asks of a node about one instance, and has it do with one: why it is as it is, and its leaving."""
+"""An operator's actions on single instances: explain the state of one, and drain one."""

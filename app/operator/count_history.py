@@ -1,4 +1,4 @@
-"""How many services and instances this node had lately: an hour in memory, for a curve and for the latest numbers."""
+"""The numbers of services and instances at this node during the last hour, in memory, for a curve."""
 
 from collections import deque
 from collections.abc import Callable
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 SAMPLE_MS = 10_000
 SAMPLES_MAX = 360
-"""An hour."""
+"""An hour of samples."""
 
 
 @dataclass(frozen=True, slots=True)
 class CountSample:
-    """What readers saw at one time of the wall clock."""
+    """The numbers that readers saw at one time of the wall clock."""
 
     wall_ms: int
     services: int
@@ -28,15 +28,15 @@ class CountHistory:
         self._samples: deque[CountSample] = deque(maxlen=SAMPLES_MAX)
 
     def tick(self, now_ms: int) -> int:
-        """Take a sample, and return when to take the next."""
+        """Take a sample. Return when to take the next."""
         self._samples.append(CountSample(self._wall_ms(), *self._totals()))
         return now_ms + SAMPLE_MS
 
     def samples(self) -> list[CountSample]:
-        """All samples, the oldest first."""
+        """Return all samples, the oldest first."""
         return list(self._samples)
 
     def latest(self) -> CountSample | None:
-        """The last sample; None before the first."""
+        """Return the last sample; None before the first."""
         samples = self._samples
         return samples[-1] if samples else None

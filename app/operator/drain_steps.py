@@ -1,4 +1,4 @@
-"""The steps of an instance's leaving, as each member takes its part in them: that of what it owns."""
+"""The steps of draining an instance, as each member carries them out for the data that it owns."""
 
 import logging
 from collections.abc import Callable
@@ -26,7 +26,10 @@ ACTIONS = (DISABLE, REMOVE)
 
 @dataclass(slots=True)
 class DrainSteps:
-    """Takes the part of this member in a step. Each may come twice, or late: it does what is not done yet."""
+    """Carries out this member's part of a step.
+
+    Each step may come twice, or late: only what is not done yet is done.
+    """
 
     registry: Registry
     naming: NamingService
@@ -38,11 +41,11 @@ class DrainSteps:
     push_states: list[PushWay] = field(default_factory=list)
 
     def take(self, action: str, asked: AskedInstance) -> dict[str, Any]:
-        """Do this member's part of a step; return what it sees after it. Shape: known, inLists, subscribers, behind.
+        """Do this member's part of a step. Return its view afterwards. Shape: known, inLists, subscribers, behind.
 
         Raises:
             InvalidParam: there is no such step.
-            StorageError: the disk refused to keep a persistent instance's change.
+            StorageError: the disk refused a persistent instance's change.
         """
         if action not in ACTIONS:
             raise InvalidParam(f"Parameter 'action' is illegal: it should be one of {', '.join(ACTIONS)}")
@@ -76,7 +79,8 @@ class DrainSteps:
             self.durable.patch(_disabling(asked))
 
     def _published(self, action: str, asked: AskedInstance, client_id: str, instances: Any, batch: bool) -> None:
-        """Publish a client's instances of the service anew, this one disabled or left out; only where it connected."""
+        """Publish a client's instances of the service anew, with this one disabled or left out, if it is connected
+        here."""
         client = self.clients.client(client_id)
         if client is None or not client.native or client.ended:
             return
@@ -87,7 +91,7 @@ class DrainSteps:
         if action == DISABLE:
             changed[asked.key] = replace(instance, enabled=False)
         commands = [_registration(asked, one) for one in changed.values()]
-        with suppress(ClientGone):  # and with it what it published
+        with suppress(ClientGone):  # and with it its publications
             if batch and commands:
                 self.clients.batch_register(client_id, asked.namespace, asked.service, commands)
             elif commands:
@@ -109,7 +113,7 @@ class DrainSteps:
 
 
 def take_safely(steps: DrainSteps, action: str, asked: AskedInstance) -> dict[str, Any] | None:
-    """This member's part, for the job that runs here; None when it failed, which the job tries again."""
+    """Do this member's part, for the job that runs here. Return None if it failed, so that the job tries again."""
     try:
         return steps.take(action, asked)
     except NacosError as error:

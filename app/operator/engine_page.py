@@ -22,10 +22,10 @@ class EnginePage:
     stats: DistroStats
     clock: Clock
     workers: Callable[[], dict[str, dict[str, object]]]
-    """What each thread of the engine does."""
+    """Returns the current activity of each thread of the engine."""
 
     def facts(self) -> dict[str, Any]:
-        """All of it, as copies. Shape: docs/operations.md."""
+        """Return the whole state, as copies. Shape: docs/operations.md."""
         view, now_ms = self.view(), self.clock.monotonic_ms()
         members = _members(view)
         return {

@@ -1,4 +1,4 @@
-"""The leaving of single instances: hidden from clients first, removed when these have acknowledged that."""
+"""The draining of single instances: hidden from clients first, removed when these have acknowledged that."""
 
 import logging
 import threading
@@ -14,38 +14,39 @@ from distro.model.ports import Clock
 LOG = logging.getLogger(__name__)
 THREADS = 32
 JOBS_MAX = 512
-"""Jobs that run or wait for a thread."""
+"""The most jobs that run or wait for a thread."""
 ENDED_KEPT = 1_000
-"""Jobs that are over, and whose end is still told."""
+"""The most finished jobs whose result is still shown."""
 WAITING_MAX = 16
-"""Callers that wait for the end of a job; more are told at once how far it is, and ask again."""
+"""The most callers that wait for the end of a job. Further ones get its progress at once, and ask again."""
 POLL_S = 0.2
 CALM_LOOKS = 2
-"""So many looks in a row must find all subscribers up to date: a change may be between two queues."""
+"""This many consecutive looks must find all subscribers up to date: a change may be between two queues."""
 REMOVE_MS_MAX = 5_000
-"""For the removal to be known by all members."""
+"""How long the removal may take to be known by all members."""
 
 Step = Callable[[str, AskedInstance], Mapping[str, Mapping[str, Any] | None]]
-"""Has all members take a step; what each saw after it, None for one that did not answer. Blocks, for seconds at most.
+"""Has all members take a step. Returns the view of each afterwards, None for one that did not answer. Blocks, for
+seconds at most.
 """
 
 
 @dataclass(slots=True)
 class DrainJob:
-    """One instance that leaves. ``wait`` from any thread; the rest is written by the job's own."""
+    """One instance that is drained. Any thread may call ``wait``; only the job's own thread writes the rest."""
 
     asked: AskedInstance
     least_ms: int
-    """How long it stays hidden before it is removed: what clients that poll need."""
+    """The shortest time that it stays hidden before it is removed, for clients that poll."""
     timeout_ms: int
-    """It is removed after so long, whoever has acknowledged."""
+    """It is removed after this time, even if clients have not acknowledged."""
     state: str = "waiting"
     seen: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
     took_ms: int = 0
     _over: threading.Event = field(default_factory=threading.Event)
 
     def end(self, state: str) -> None:
-        """Tell all who wait that it is over."""
+        """Notify all waiting callers that the job is over."""
         self.state = state
         self._over.set()
 
@@ -54,11 +55,11 @@ class DrainJob:
         return self._over.is_set()
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether it is over within ``timeout_s``."""
+        """Return whether the job is over within ``timeout_s``."""
         return self._over.wait(timeout_s)
 
     def told(self) -> dict[str, Any]:
-        """The state for its caller. Shape: docs/operations.md."""
+        """Return the state for the caller. Shape: docs/operations.md."""
         seen = {address: one for address, one in self.seen.items() if one is not None}
         return {
             "state": self.state,
@@ -71,9 +72,9 @@ class DrainJob:
 
 
 class InstanceDrains:
-    """Runs the jobs of this member. Thread-safe. A job goes on when its caller hangs up, and ends with this process.
+    """Runs the jobs of this member. Thread-safe. A job goes on if its caller hangs up, and ends with this process.
 
-    A member that ends in the middle of a job leaves the instance hidden: the next call, at any member, goes on.
+    A member that ends in the middle of a job leaves the instance hidden. The next call, at any member, resumes the job.
     """
 
     def __init__(self, clock: Clock, step: Step = lambda _action, _asked: {}) -> None:
@@ -87,7 +88,7 @@ class InstanceDrains:
         self._pool: ThreadPoolExecutor | None = None
 
     def begin(self, asked: AskedInstance, least_ms: int, timeout_ms: int) -> DrainJob | None:
-        """The job of an instance, which is begun unless it runs already; None when too many run."""
+        """Return the job of an instance, and begin one unless one is running. None if too many run."""
         with self._lock:
             job = self._jobs.get(asked)
             if job is not None and not job.is_over:
@@ -106,20 +107,20 @@ class InstanceDrains:
             return job
 
     def find(self, asked: AskedInstance) -> DrainJob | None:
-        """The job of an instance that runs, or ended lately."""
+        """Return the job of an instance that is running or recently ended."""
         with self._lock:
             return self._jobs.get(asked)
 
     def may_wait(self) -> bool:
-        """Whether one more caller may wait for the end of a job; it then calls ``waited``."""
+        """Return whether one more caller may wait for the end of a job. It then calls ``waited``."""
         return self._waiting.acquire(blocking=False)
 
     def waited(self) -> None:
-        """A caller waits no more."""
+        """Note that a caller waits no more."""
         self._waiting.release()
 
     def stop(self) -> None:
-        """Begin no more jobs, and end those that run at their next look. May be called twice."""
+        """Begin no more jobs, and end the running ones at their next look. May be called twice."""
         self._stopped.set()
         with self._lock:
             pool = self._pool
@@ -164,9 +165,9 @@ class InstanceDrains:
         return "drained" if acknowledged else "drained, not all acknowledged in time"
 
     def _step(self, job: DrainJob, action: str, *names: str) -> bool:
-        """Have all members take a step; whether any of these fields is true at a member that answered.
+        """Have all members take a step. Return whether any of these fields is true at a member that answered.
 
-        A member that does not answer is not waited for: its own clients learn of the removal when it is back.
+        Members that do not answer are not waited for: their own clients learn of the removal when they are back.
         """
         job.seen = self.step(action, job.asked)
         return any(one is not None and any(one[name] for name in names) for one in job.seen.values())

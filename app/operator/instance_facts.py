@@ -1,4 +1,4 @@
-"""What this member knows of one instance, and by which rule it is as it is: one member's part of ``explain``."""
+"""This member's knowledge of one instance, and the rule behind its state: one member's part of ``explain``."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -27,11 +27,11 @@ from distro.protocol.engine_view import EngineView
 
 PUBLISHERS_MAX = 20
 SUBSCRIBERS_MAX = 50
-"""Of each kind in an answer; all are counted, and those that are behind come first."""
+"""The most subscribers of each kind in an answer. All are counted, and those that are behind come first."""
 
 Facts = dict[str, Any]
 PushWay = tuple[str, Callable[[str, str], list[PushState]]]
-"""The name of a way to subscribers, and a reader of their states by namespace and service."""
+"""The name of a push channel, and a reader of its subscribers' states by namespace and service."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +46,13 @@ class AskedInstance:
 
     @property
     def key(self) -> str:
-        """The instance key."""
+        """Return the instance key."""
         return instance_key(self.ip, self.port, self.cluster)
 
 
 @dataclass(slots=True)
 class InstanceFacts:
-    """Looks an instance up in all parts of this node. Thread-safe: it only reads, and takes no lock for long."""
+    """Looks up an instance in all parts of this node. Thread-safe: it only reads, and takes no lock for long."""
 
     registry: Registry
     clients: Clients
@@ -66,11 +66,11 @@ class InstanceFacts:
     _last_check: Callable[[ClusterKey, str], LastCheck | None] | None = None
 
     def use_checks(self, last: Callable[[ClusterKey, str], LastCheck | None]) -> None:
-        """Read the results of active checks from there, by cluster and instance key."""
+        """Set the reader for the results of active checks, by cluster and instance key."""
         self._last_check = last
 
     def facts(self, asked: AskedInstance) -> Facts:
-        """All that this member knows. Shape: docs/operations.md."""
+        """Return everything that this member knows. Shape: docs/operations.md."""
         now_ms = self.clock.monotonic_ms()
         service = self.registry.table.get(asked.namespace, asked.service)
         found: Facts = {
@@ -243,12 +243,12 @@ class InstanceFacts:
 
 
 def _member_of(writer: str) -> str:
-    """The member's address of a run; empty where no run of our kind wrote."""
+    """Return the member's address of a run; empty if no run of our kind wrote."""
     return writer.partition("~")[0]
 
 
 def _owner(mapper: DistroMapper, tag: str) -> Facts:
-    """Who is responsible for a tag, and how that follows."""
+    """Return the owner of a tag, and how it is derived."""
     candidates = list(mapper.servers)
     told: Facts = {"member": mapper.map_srv(tag), "tag": tag, "candidates": candidates}
     if mapper.standalone or not candidates:
@@ -258,12 +258,12 @@ def _owner(mapper: DistroMapper, tag: str) -> Facts:
 
 
 def _shown(asked: AskedInstance, service: Service) -> Facts | None:
-    """The instance as clients see it in the list of the service, and whether the threshold rewrites its health."""
+    """Return the instance as clients see it in the service's list, and whether the threshold rewrites its health."""
     view = view_of(service)
     one = next((one for one in view.instances if one.key == asked.key), None)
     if service.hidden or one is None:
         return None
-    # Disabled ones count, as in the lists of v1.
+    # Disabled instances count, as in the lists of v1.
     count, healthy = len(view.instances), sum(one.healthy for one in view.instances)
     protects = healthy < count and healthy / count <= view.protect_threshold
     return {

@@ -1,4 +1,4 @@
-"""What happened lately to single instances at this member, for questions that come after the fact."""
+"""Recent events of single instances at this member, for questions after the fact."""
 
 import threading
 from collections import OrderedDict
@@ -7,36 +7,36 @@ from dataclasses import dataclass
 from app.naming.model.keys import datum_key
 
 INSTANCES_MAX = 10_000
-"""Instances that are remembered; beyond it the one to which something happened the longest ago is forgotten."""
+"""The most instances that are remembered. Beyond it the one whose last event is oldest is forgotten."""
 ENTRIES_MAX = 8
-"""Of one instance."""
+"""The most events of one instance."""
 
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """One thing that happened to an instance here."""
+    """One event of an instance at this member."""
 
     at_ms: int
-    """Monotonic."""
+    """Monotonic time in ms."""
     what: str
 
 
 class InstanceHistory:
-    """The last happenings of instances, by datum key and instance key. Thread-safe; memory only."""
+    """The last events of instances, by datum key and instance key. Thread-safe; in memory only."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kept: OrderedDict[tuple[str, str], tuple[Happening, ...]] = OrderedDict()
 
     def note(self, key: str, instance_key: str, what: str, now_ms: int) -> None:
-        """Keep what happened to an instance now."""
+        """Record an event of an instance, at the current time."""
         with self._lock:
             kept = self._kept.pop((key, instance_key), ())[1 - ENTRIES_MAX :]
-            self._kept[key, instance_key] = (*kept, Happening(now_ms, what))  # the latest last
+            self._kept[key, instance_key] = (*kept, Happening(now_ms, what))  # the latest goes to the end
             if len(self._kept) > INSTANCES_MAX:
                 self._kept.popitem(last=False)
 
     def of(self, namespace: str, service: str, instance_key: str) -> list[Happening]:
-        """What is remembered of an instance, the latest last."""
+        """Return the remembered events of an instance, the latest last."""
         with self._lock:
             return list(self._kept.get((datum_key(namespace, service), instance_key), ()))

@@ -1,17 +1,17 @@
-"""What the members' knowledge of one instance comes to, in plain sentences, and where they differ. Pure."""
+"""The verdict on one instance from the knowledge of all members, in plain sentences, and their differences. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 Facts = Mapping[str, Any]
 Told = Mapping[str, Facts]
-"""What each member that answered told, by its address."""
+"""The answers of the members, by address."""
 BEAT_NEAR_MS = 2_000
-"""Beats at two members that are no further apart are one: it was passed on."""
+"""Two members' beats that are no further apart are one beat, which was forwarded."""
 
 
 def compare(told: Told, silent: Iterable[str]) -> tuple[list[str], list[str]]:
-    """The verdict, and the differences, as sentences. ``silent``: the members that did not answer."""
+    """Return the verdict, and the differences, as sentences. ``silent``: the members that did not answer."""
     absent = sorted(silent)
     verdict = [*_owners(told), *_listed(told), *_published(told), *_persistent(told)]
     if not any(_has_any(one) for one in told.values()):
@@ -65,7 +65,7 @@ def _listed(told: Told) -> list[str]:
             "beats come in, and are not passed on."
         )
     elif len(listed) > 1:
-        # Of the others only the one that takes its beats has them as new: copies keep the beat that they came with.
+        # Of the others only the member that takes its beats has them as new: copies keep the beat that they came with.
         others = sorted(listed.keys() - {source})
         near = [each for each in others if listed[each]["beatAgeMs"] <= age_ms + BEAT_NEAR_MS]
         way = ", by way of " + near[0] if len(near) == 1 and len(others) > 1 else ""
@@ -80,7 +80,7 @@ def _listed(told: Told) -> list[str]:
 
 
 def _best(told: Told, listed: Mapping[str, Any]) -> str:
-    """The member whose word counts: the responsible one, if it answered and has it, else the last writer's."""
+    """Return the member whose facts decide: the responsible one, if it answered and has it, else the last writer's."""
     owners = [one["responsible"]["member"] for one in told.values()]
     for address in (*owners, *(one["writer"] for one in listed.values())):
         if address in listed:
@@ -126,7 +126,7 @@ def _persistent(told: Told) -> list[str]:
 
 
 def _gone(told: Told) -> list[str]:
-    """Why nobody has it."""
+    """Return the reasons why no member has it."""
     said = []
     for address, one in sorted(told.items()):
         for each in one["history"][-1:]:
@@ -181,7 +181,7 @@ def _subscribers(told: Told) -> list[str]:
 
 
 def _differences(told: Told) -> list[str]:
-    """Where members that answered do not say the same."""
+    """Return the differences between the members that answered."""
     found = []
     owners = {address: str(one["responsible"]["member"]) for address, one in told.items()}
     found.extend(_unlike("who is responsible", owners))
@@ -214,7 +214,7 @@ def _names(addresses: Iterable[str]) -> str:
 
 
 def _span(ms: int) -> str:
-    """A duration in words: ``850 ms``, ``12.3 s``, ``7 min``."""
+    """Return a duration in words: ``850 ms``, ``12.3 s``, ``7 min``."""
     if ms < 1_000:
         return f"{ms} ms"
     if ms < 120_000:

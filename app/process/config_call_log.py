@@ -1,4 +1,4 @@
-"""Calls for configurations, which this node does not keep: counted, and logged once for each client."""
+"""Calls to the configuration API, which this node does not implement: counted, and logged once for each client."""
 
 import logging
 import threading
@@ -6,7 +6,8 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 CLIENTS_REMEMBERED = 10_000
-"""Addresses. Beyond it the longest silent one is forgotten, and logged again if it calls again."""
+"""The most addresses that are remembered. Beyond it the one silent for longest is forgotten, and logged again on its
+next call."""
 
 LOG = logging.getLogger(__name__)
 
@@ -18,11 +19,11 @@ class ConfigCallStats:
     config_refused: int = 0
     """Calls that were answered with a refusal."""
     config_absent: int = 0
-    """Reads and listens that were answered as those of a configuration that does not exist."""
+    """Reads and listens that were answered as for a configuration that does not exist."""
 
 
 class ConfigCallLog:
-    """Takes note of calls for configurations, whichever way they come. Thread-safe."""
+    """Takes note of calls to the configuration API, over any protocol. Thread-safe."""
 
     def __init__(self) -> None:
         self.stats = ConfigCallStats()
@@ -30,7 +31,7 @@ class ConfigCallLog:
         self._known: OrderedDict[str, None] = OrderedDict()
 
     def refused(self, remote_ip: str, what: str) -> None:
-        """Count a refusal, and log it if it is the first of this client."""
+        """Count a refusal, and log it if it is the first one of this client."""
         self.stats.config_refused += 1
         with self._lock:
             is_new = remote_ip not in self._known
@@ -46,5 +47,5 @@ class ConfigCallLog:
             )
 
     def absent(self) -> None:
-        """Count a call that was answered as that of a configuration that does not exist."""
+        """Count a call that was answered as for a configuration that does not exist."""
         self.stats.config_absent += 1

@@ -13,7 +13,7 @@ class Counters:
         self._sources: list[Source] = []
 
     def add(self, source: Source) -> None:
-        """Read one more source from now on."""
+        """Add a source, to be read from now on."""
         self._sources.append(source)
 
     def by_name(self) -> dict[str, int | float]:

@@ -13,14 +13,14 @@ class DataLockError(SettingError):
 
 
 class DataLock:
-    """Keeps other nodes out of the data folder from ``acquire`` to ``release``, or to the process's end of any kind."""
+    """Keeps other nodes out of the data folder from ``acquire`` to ``release``, or to any end of the process."""
 
     def __init__(self, data_dir: Path) -> None:
         self._data_dir = data_dir
         self._descriptor: int | None = None
 
     def acquire(self) -> None:
-        """Make the folder when it is missing, and lock it.
+        """Make the folder if it is missing, and lock it.
 
         Raises:
             DataLockError: the folder cannot be made or written, or a running node uses it.
@@ -48,8 +48,8 @@ class DataLock:
         self._descriptor = descriptor
 
     def release(self) -> None:
-        """Unlock the folder; may be called twice."""
-        # The file stays: a node that has it open already would else lock a file that no later node can see.
+        """Unlock the folder. May be called twice."""
+        # The file stays: otherwise a node that has it open already would lock a file that no later node can see.
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.ftruncate(descriptor, 0)

@@ -18,7 +18,7 @@ from app.process.announce import request_to_try
 READY_POLL_S = 0.1
 READY_ANSWER_S = 1.0
 KILLED_END_S = 5.0
-"""The time for a killed process to end; only a stuck disk or a debugger makes it longer."""
+"""The time for a killed process to end. Only a stuck disk or a debugger delays it longer."""
 
 _STOPPING = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 
@@ -36,7 +36,7 @@ class LocalNode:
 
 
 class LocalCluster:
-    """Runs members as child processes. Only for the main thread, as it takes over the process's signals."""
+    """Runs members as child processes. Only for the main thread, because it takes over the process's signals."""
 
     def __init__(self, nodes: Sequence[LocalNode], stop_timeout_s: float) -> None:
         self._nodes = nodes
@@ -45,9 +45,9 @@ class LocalCluster:
         self._ready: set[int] = set()
 
     def run(self) -> int:
-        """Start all members, and stop them at SIGTERM, SIGINT or SIGHUP; return the exit code.
+        """Start all members, and stop them at SIGTERM, SIGINT or SIGHUP. Return the exit code.
 
-        A member that ends by itself is named and not started again; the call returns when the last member has ended.
+        A member that ends by itself is named and not started again. The call returns when the last member has ended.
         """
         with _signals() as signals:
             begun_s = time.monotonic()
@@ -92,7 +92,7 @@ class LocalCluster:
                 print(f"rollcall: member {self._nodes[index].url} ended, {how}; {rest}", file=sys.stderr, flush=True)
 
     def _stop(self, signals: "_Signals") -> bool:
-        """End every member, by SIGKILL after the time-out; return whether none was killed."""
+        """End every member, by SIGKILL after the time-out. Return whether none was killed."""
         for process in self._running.values():
             process.send_signal(signal.SIGTERM)
         deadline_s = time.monotonic() + self._stop_timeout_s
@@ -111,13 +111,13 @@ class LocalCluster:
 
 
 class _Signals:
-    """Signals that can be waited for with a time-out; their handlers do nothing."""
+    """Signals that can be waited for with a time-out. Their handlers do nothing."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
     def wait(self, timeout_s: float | None) -> set[int]:
-        """Return the signals that came, SIGCHLD included; empty when none did in time."""
+        """Return the signals that came, SIGCHLD included; empty if none came in time."""
         if not select.select([self._descriptor], [], [], timeout_s)[0]:
             return set()
         return set(os.read(self._descriptor, 1024))
@@ -146,7 +146,7 @@ def _answers_ready(url: str) -> bool:
     parts = urllib.parse.urlsplit(url)
     connection: http.client.HTTPConnection
     if parts.scheme == "https":
-        # Its status is all that is asked for, of a process that was started here; its certificate names other hosts.
+        # Only its status matters, and this process started it. Its certificate names other hosts.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         connection = http.client.HTTPSConnection(

@@ -13,29 +13,29 @@ SIGNS = ("token", "passw", "pwd", "secret")
 
 
 def masked(text: str) -> str:
-    """A text without the values of parameters and fields that hold secrets: nothing should log one, and this is sure.
+    """Return a text without the values of parameters and fields that hold secrets, as a last line of defence.
 
-    Others' texts are in the log, too: of a library's error, for example.
+    The log has texts of others, too, such as the errors of a library.
     """
     folded = text.lower()
     return SECRETS.sub(r"\1***", text) if any(sign in folded for sign in SIGNS) else text
 
 
 class LineFormatter(logging.Formatter):
-    """Writes what is not printable in a message as escapes, so that no text can make up a line of its own.
+    """Writes the unprintable characters of a message as escapes, so that no text can forge a line of its own.
 
     Tracebacks, which follow the message, keep their lines.
     """
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """The line of a record without its traceback. The name is logging's."""
+        """Return the line of a record without its traceback. The name is logging's."""
         text = record.message = masked(record.message)
         if not text.isprintable():
             record.message = "".join([char if char.isprintable() else ascii(char)[1:-1] for char in text])
         return super().formatMessage(record)
 
     def formatException(self, ei: Any) -> str:
-        """The lines of a traceback. The name is logging's."""
+        """Return the lines of a traceback. The name is logging's."""
         return masked(super().formatException(ei))
 
 
@@ -50,7 +50,7 @@ class JsonFormatter(logging.Formatter):
         self._port = port
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line of a record. The name is logging's."""
+        """Return the line of a record. The name is logging's."""
         fields = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,

@@ -1,4 +1,4 @@
-"""The watch over what this node needs of its machine: free descriptors, room on the disk, a steady wall clock."""
+"""The watch over this node's machine: free descriptors, room on the disk, a steady wall clock."""
 
 import errno
 import logging
@@ -13,22 +13,22 @@ CLOCK_STEP_MS = 2_000
 """A wall clock that moved by more than this against the monotonic one was set; NTP slews by 0.5 ms a second."""
 DISK_LOW_BYTES = 64 * 1024 * 1024
 DISK_LOW_PART = 0.05
-"""Room on the disk is low below ``DISK_LOW_BYTES``, or on a small disk below this part of it."""
+"""The disk is low on room below ``DISK_LOW_BYTES``, or on a small disk below this part of it."""
 NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 @dataclass(slots=True)
 class MachineStats:
-    """What the looks found since the start, and the last one."""
+    """The findings since the start, and of the last look."""
 
     wall_clock_steps: int = 0
-    """How often the wall clock was set, either way."""
+    """How often the wall clock was set, forward or back."""
     wall_clock_step_ms: int = 0
-    """By how much the last time; below 0 it went back."""
+    """By how much it was set the last time; negative if it went back."""
     descriptors_used_up: int = 0
-    """Looks that found no free descriptor, for this process or on the machine."""
+    """Looks at which no descriptor was free, for this process or on the machine."""
     disk_free_bytes: int = -1
-    """Room for this process on the disk of the data folder; -1 when that cannot be read."""
+    """Room for this process on the disk of the data folder; -1 if it cannot be read."""
     disk_low: int = 0
     """1 while there is little room on that disk."""
     disk_readonly: int = 0
@@ -36,19 +36,19 @@ class MachineStats:
 
 
 class MachineWatch:
-    """Looks once a second, on the naming timer; logs each fault once when it begins and once when it is over."""
+    """Looks once a second, on the naming timer. Logs each fault once when it begins and once when it is over."""
 
     def __init__(self, data_dir: Path, wall_ms: Callable[[], int]) -> None:
         self.stats = MachineStats()
         self._data_dir = data_dir
         self._wall_ms = wall_ms
         self._offset_ms: int | None = None
-        """The wall clock less the monotonic one, at the last look."""
+        """The wall clock minus the monotonic one, at the last look."""
         self._without_descriptor = False
         self._disk_fault = ""
 
     def tick(self, now_ms: int) -> int:
-        """Look at all of it; ``now_ms``: the monotonic time, which counts while the machine sleeps."""
+        """Check everything. ``now_ms``: the monotonic time, which counts while the machine sleeps."""
         self._look_at_clock(now_ms)
         self._look_at_descriptors()
         self._look_at_disk()
@@ -62,7 +62,7 @@ class MachineWatch:
         self.stats.wall_clock_steps += 1
         self.stats.wall_clock_step_ms = step_ms = offset_ms - before_ms
         LOG.warning(
-            "the wall clock was set %s by %.1f s; beats and time-outs go by another clock and are not touched",
+            "the wall clock was set %s by %.1f s; beats and time-outs use another clock and are not affected",
             "forward" if step_ms > 0 else "back",
             abs(step_ms) / 1_000,
         )
@@ -101,13 +101,13 @@ class MachineWatch:
             self._note_disk("is on a disk that is nearly full" if stats.disk_low else "")
 
     def _note_disk(self, fault: str) -> None:
-        """Log a fault that begins, changes or is over."""
+        """Log a fault that begins, changes or ends."""
         if fault == self._disk_fault:
             return
         self._disk_fault = fault
         if fault:
             LOG.warning(
-                "data folder %s %s (%d bytes free): durable changes may fail, all else goes on",
+                "data folder %s %s (%d bytes free): durable changes may fail, everything else goes on",
                 self._data_dir,
                 fault,
                 self.stats.disk_free_bytes,

@@ -1,4 +1,4 @@
-"""The memory of this process against its bound, looked at each second: what is to be refused near it."""
+"""The memory of this process against its limit, checked each second, and the level of refusals near the limit."""
 
 import ctypes
 import logging
@@ -10,18 +10,18 @@ from pathlib import Path
 LOG = logging.getLogger(__name__)
 WATCH_MS = 1_000
 LEVELS = (0.85, 0.92)
-"""The parts of the bound from which on new services, and new instances as well, are refused."""
+"""The parts of the limit from which on new services, and then also new instances, are refused."""
 BACK = 0.05
-"""A level ends so much of the bound below where it begins, or each new service would switch it."""
+"""A level ends this part of the limit below where it begins. Otherwise each new service would switch it."""
 UNLIMITED_BYTES = 1 << 60
-"""Version 1 has a number near 2^63 for no limit."""
+"""Cgroup version 1 has a number near 2^63 for no limit."""
 CGROUP, CGROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 STATM = Path("/proc/self/statm")
 MIB = 1 << 20
 
 
 def cgroup_bytes(cgroup: Path = CGROUP, root: Path = CGROUPS) -> int:
-    """The least limit of memory of this process's control group and those above it, of version 2 or 1; 0 for none."""
+    """Return the lowest memory limit of this process's control group and its parents, version 2 or 1; 0 for none."""
     try:
         lines = cgroup.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
@@ -40,7 +40,10 @@ def cgroup_bytes(cgroup: Path = CGROUP, root: Path = CGROUPS) -> int:
 
 
 def _limits_up(root: Path, path: str, name: str) -> list[int]:
-    """The limits at a path below ``root`` and above it; in a container, where the path may not exist, of the root."""
+    """Return the limits at a path below ``root`` and above it.
+
+    In a container, where the path may be missing, the root's.
+    """
     found = []
     parts = [part for part in path.split("/") if part not in ("", ".", "..")]
     for depth in range(len(parts), -1, -1):
@@ -54,7 +57,7 @@ def _limits_up(root: Path, path: str, name: str) -> list[int]:
 
 
 def resident_bytes(statm: Path = STATM) -> int:
-    """The memory of this process that is in use now (RSS); 0 where the system does not tell."""
+    """Return the memory of this process that is in use now (RSS); 0 if the system does not report it."""
     try:
         return int(statm.read_text(encoding="ascii").split()[1]) * resource.getpagesize()
     except (OSError, ValueError, IndexError):
@@ -62,13 +65,13 @@ def resident_bytes(statm: Path = STATM) -> int:
 
 
 def trim_memory() -> None:
-    """Have the C library give free memory back to the system, where it can: glibc keeps what large objects took."""
+    """Have the C library give free memory back to the system if it can: glibc keeps the memory of large objects."""
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
 class MemoryWatch:
-    """For the naming timer: tells a change of the level, from 0 to the number of ``LEVELS``."""
+    """A task of the naming timer: reports each change of the level, from 0 to the number of ``LEVELS``."""
 
     def __init__(
         self,
@@ -77,7 +80,7 @@ class MemoryWatch:
         used: Callable[[], int] = resident_bytes,
         of_cgroup: Callable[[], int] = cgroup_bytes,
     ) -> None:
-        """``memory_mb``: the bound; 0 for that of the control group, if there is one."""
+        """``memory_mb``: the limit; 0 for the limit of the control group, if there is one."""
         self.bound_bytes = memory_mb * MIB or of_cgroup()
         self.used_bytes = 0
         self.level = 0
@@ -85,7 +88,7 @@ class MemoryWatch:
         self._used = used
 
     def tick(self, now_ms: int) -> int:
-        """Look at the memory; return when to come again (monotonic ms)."""
+        """Read the memory in use. Return when to call again (monotonic ms)."""
         if self.bound_bytes:
             self.used_bytes = self._used()
             level = self._level_of(self.used_bytes / self.bound_bytes)
@@ -103,13 +106,13 @@ class MemoryWatch:
     def _log(self, level: int) -> None:
         used, bound = self.used_bytes // MIB, self.bound_bytes // MIB
         if not level:
-            LOG.info("memory: %d of %d MiB: new services and instances are taken again", used, bound)
+            LOG.info("memory: %d of %d MiB: new services and instances are accepted again", used, bound)
             return
         what = ("new services", "new services and instances")[level - 1]
         LOG.warning("memory: %d of %d MiB are in use: %s are refused", used, bound, what)
 
     def counters(self) -> dict[str, int]:
-        """The level, and the bytes in use and of the bound (0: none), under names of metrics in snake_case."""
+        """Return the level, and the bytes in use and of the limit (0: none), under names of metrics in snake_case."""
         return {
             "limit_memory_level": self.level,
             "limit_memory_used_bytes": self.used_bytes,

@@ -3,19 +3,19 @@
 import resource
 
 FILES_SPARE = 256
-"""Descriptors kept for calls to peers, DNS over TCP, logs and the data folder."""
+"""Descriptors reserved for calls to peers, DNS over TCP, logs and the data folder."""
 CONNECTIONS_MAX = 20_000
-"""The most connections of one frontend. An idle one takes some 5 KB over HTTP, and 10 to 15 over gRPC."""
+"""The most connections of one frontend. An idle one takes some 5 KB over HTTP, and 10 to 15 KB over gRPC."""
 UNREGISTERED_MAX = 4_096
-"""The most of gRPC without a setup, beside those."""
+"""The most gRPC connections without a setup, in addition to those."""
 MEMBERS_MAX = 4_096
-"""The most of other members."""
+"""The most connections of other members."""
 CONNECTIONS_MIN = 64
-"""Of all kinds together, however low the limit is."""
+"""The fewest connections of all kinds together, however low the limit is."""
 
 
 def files_wanted(*, has_grpc: bool) -> int:
-    """The limit of open files with which nothing but these bounds limits the connections."""
+    """Return the limit of open files at which only these bounds limit the connections."""
     of_grpc = CONNECTIONS_MAX + UNREGISTERED_MAX if has_grpc else 0
     return CONNECTIONS_MAX + of_grpc + MEMBERS_MAX + FILES_SPARE
 
@@ -32,10 +32,10 @@ def raise_limit(wanted: int) -> None:
 
 
 def room_for_connections(files: int | None = None) -> int | None:
-    """The most connections of all kinds together under a limit of open ``files``; None for any number.
+    """Return the most connections of all kinds together under a limit of open ``files``; None for any number.
 
-    ``files``: the current limit if that is not given. A frontend survives without a free descriptor, and closes
-    connections that it cannot accept. But opening files and calling members would fail as well.
+    ``files``: the current limit by default. A frontend survives without a free descriptor, and closes connections that
+    it cannot accept. But opening files and calling members would fail as well.
     """
     if files is None:
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

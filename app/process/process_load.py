@@ -6,7 +6,7 @@ import time
 
 
 class ProcessLoad:
-    """Measures the load; each reading covers the time since the previous one."""
+    """Measures the load. Each reading covers the time since the previous one."""
 
     def __init__(self) -> None:
         self._seen = (time.monotonic(), 0.0)
@@ -22,7 +22,7 @@ class ProcessLoad:
 
 
 def _memory_used() -> float:
-    """The used part of the machine's memory; -1.0 when unknown, as in Nacos."""
+    """Return the used part of the machine's memory; -1.0 if unknown, as in Nacos."""
     try:
         with open("/proc/meminfo", encoding="ascii") as file:
             fields = dict(line.split(":", 1) for line in file)

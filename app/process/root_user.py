@@ -1,4 +1,4 @@
-"""Whether this process is root, which a node needs to be for nothing."""
+"""The check for root: a node never needs to run as root."""
 
 import os
 
@@ -9,5 +9,5 @@ ROOT_WARNING = (
 
 
 def is_root() -> bool:
-    """Whether this process may do everything on its machine."""
+    """Return whether this process may do everything on its machine."""
     return os.geteuid() == 0

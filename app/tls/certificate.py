@@ -10,26 +10,26 @@ if TYPE_CHECKING:
     from cryptography import x509
 
 FILE_BYTES_MAX = 1024 * 1024
-"""Of a PEM file. The certificates that all of the Web trusts take a quarter of this."""
+"""The largest PEM file. The public certificate authorities together take a quarter of this."""
 
 
 class CertificateError(Exception):
-    """A file cannot be used as a certificate, key or list of trusted certificates; the text names it and says why."""
+    """A file cannot be used as a certificate, key or list of trusted certificates. The text names it and says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """A chain of certificates with the key of its first, as PEM; times are in seconds since 1970."""
+    """A chain of certificates with the key of its first, as PEM. Times are in seconds since 1970."""
 
     chain: bytes = field(repr=False)
     private_key: bytes = field(repr=False)
     subject: str
     begins_s: float
     ends_s: float
-    """When the first certificate of the chain to end does so."""
+    """When the first of the chain's certificates expires."""
 
     def is_valid(self) -> bool:
-        """Whether the machine's clock is between its begin and its end."""
+        """Return whether the machine's clock is within its period of validity."""
         return self.begins_s <= time.time() < self.ends_s
 
 
@@ -39,7 +39,7 @@ def read_certificate(chain: Path, private_key: Path) -> Certificate:
     Raises:
         CertificateError: a file cannot be read, or the two do not belong together.
     """
-    # Here, as it takes 11 MB, which a node without TLS does not need.
+    # Imported here, as it takes 11 MB, which a node without TLS does not need.
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
@@ -64,7 +64,7 @@ def read_certificate(chain: Path, private_key: Path) -> Certificate:
 
 
 def read_bounded(file: Path) -> bytes:
-    """The bytes of a PEM file.
+    """Return the bytes of a PEM file.
 
     Raises:
         CertificateError: it cannot be read, or is over ``FILE_BYTES_MAX``.
@@ -80,7 +80,7 @@ def read_bounded(file: Path) -> bytes:
 
 
 def parse_certificates(pem: bytes, file: Path) -> "Sequence[x509.Certificate]":
-    """The certificates in the content of a file.
+    """Return the certificates in the content of a file.
 
     Raises:
         CertificateError: there is none, or one cannot be read.

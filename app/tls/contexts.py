@@ -8,23 +8,23 @@ from app.config.tls_settings import HttpTls
 from app.tls.certificate import Certificate, CertificateError, parse_certificates, read_bounded, read_certificate
 
 CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
-"""Of TLS 1.2: those with forward secrecy that nothing is known against. TLS 1.3 has no others."""
+"""The cipher suites of TLS 1.2 that have forward secrecy and no known weakness. TLS 1.3 has no weaker ones."""
 SESSION_TICKETS = 0
-"""A session that is taken up again would keep the certificates of its begin, whatever was replaced since."""
+"""A resumed session would keep the certificates of its beginning, even if they were replaced since."""
 
 
 @dataclass(frozen=True, slots=True)
 class TlsContexts:
-    """The contexts of one certificate. They are never changed: a connection under way keeps those it began with."""
+    """The contexts of one certificate. They never change: a connection in progress keeps the ones it began with."""
 
     certificate: Certificate
     server: ssl.SSLContext
     client: ssl.SSLContext
-    """Checks the members' certificates, for the host that the member list has too, and shows the own one."""
+    """Checks the members' certificates, also for the host in the member list, and shows this node's certificate."""
 
 
 def make_contexts(settings: HttpTls) -> TlsContexts:
-    """Make the contexts of files.
+    """Make the contexts from files.
 
     Raises:
         CertificateError: a file cannot be used.
@@ -44,7 +44,7 @@ def make_contexts(settings: HttpTls) -> TlsContexts:
             context.load_cert_chain(settings.certificate, settings.private_key)
         client.load_verify_locations(cadata=trust)
         if settings.mutual:
-            # Clients of the API show none; a member's call without one is refused behind the handshake.
+            # Clients of the API show no certificate. A member's call without one is refused after the handshake.
             server.verify_mode = ssl.CERT_OPTIONAL
             server.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
             server.load_verify_locations(cadata=trust)
@@ -54,7 +54,7 @@ def make_contexts(settings: HttpTls) -> TlsContexts:
 
 
 def make_port_context(chain: Path, private_key: Path, trusted: bytes | None) -> ssl.SSLContext:
-    """The context of a port that speaks HTTP/2. ``trusted``: by which clients are checked, as PEM; None: none is asked.
+    """Make the context of a port that speaks HTTP/2. ``trusted``: certificates that check clients, as PEM, or None.
 
     Raises:
         CertificateError: a file cannot be used.
@@ -70,7 +70,7 @@ def make_port_context(chain: Path, private_key: Path, trusted: bytes | None) -> 
             context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
             context.load_verify_locations(cadata=trusted.decode("ascii", "replace"))
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-        raise CertificateError(f"{chain} or what is trusted cannot be used: {error}") from None
+        raise CertificateError(f"{chain} or the trusted certificates cannot be used: {error}") from None
     return context
 
 

@@ -1,4 +1,4 @@
-"""How this node calls members over TLS: with which context, and what a failed handshake means."""
+"""Calls to members over TLS: the context to use, and the handling of failed handshakes."""
 
 import logging
 import ssl
@@ -12,19 +12,19 @@ from app.tls.watched import WatchedFiles
 
 LOG = logging.getLogger(__name__)
 PLAIN_MS = 5_000
-"""A member that spoke no TLS is called plainly for so long, and then asked for TLS again."""
+"""For how long a member that spoke no TLS is called without it. Then it is asked for TLS again."""
 LOG_AGAIN_MS = 60_000
 MEMBERS_MAX = 1_000
-"""Of whom something is remembered."""
+"""The most members about which something is remembered."""
 
 
 class MemberTls:
-    """The way to all members over TLS. Thread-safe."""
+    """The TLS state of calls to all members. Thread-safe."""
 
     def __init__(
         self, files: WatchedFiles[TlsContexts], stats: TlsStats, now_ms: Callable[[], int], *, compatible: bool
     ) -> None:
-        """``compatible``: members that speak no TLS are called plainly."""
+        """``compatible``: members that speak no TLS are called without it."""
         self._files = files
         self._stats = stats
         self._now_ms = now_ms
@@ -34,11 +34,11 @@ class MemberTls:
         self._logged_ms: dict[tuple[str, int], int] = {}
 
     def context(self) -> ssl.SSLContext:
-        """The context for a new connection."""
+        """Return the context for a new connection."""
         return self._files.current.client
 
     def is_plain(self, host: str, port: int) -> bool:
-        """Whether the member at an address is to be called plainly, as it spoke no TLS a moment ago."""
+        """Return whether the member at an address is to be called without TLS, as it did not speak TLS a moment ago."""
         if not self._compatible:
             return False
         with self._lock:
@@ -47,9 +47,9 @@ class MemberTls:
         return plain
 
     def on_failure(self, host: str, port: int, error: Exception) -> bool:
-        """Note a connection that was not made; return whether the member is to be called plainly instead.
+        """Note a connection that failed. Return whether the member is to be called without TLS instead.
 
-        A certificate that is not trusted never leads to a plain call.
+        An untrusted certificate never leads to a call without TLS.
         """
         if isinstance(error, ssl.SSLCertVerificationError):
             self._note_refused((host, port), error)
@@ -60,7 +60,7 @@ class MemberTls:
             self._make_room(self._plain_until_ms)
             self._plain_until_ms[(host, port)] = self._now_ms() + PLAIN_MS
             self._stats.tls_plain_calls += 1
-        LOG.debug("%s speaks no TLS and is called plainly: %s", join_address(host, port), error)
+        LOG.debug("%s speaks no TLS and is called without it: %s", join_address(host, port), error)
         return True
 
     def _note_refused(self, member: tuple[str, int], error: ssl.SSLCertVerificationError) -> None:

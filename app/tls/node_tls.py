@@ -20,7 +20,8 @@ class PortCertificate:
 
     certificate: Certificate
     context: ssl.SSLContext
-    """Never changed: a connection under way keeps the one it began with. Where it is set so it checks who connects."""
+    """Never changed: a connection in progress keeps the one it began with. If configured, it checks client
+    certificates."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""Accepts the connections of a port that speaks TLS: the first bytes are waited for before a handshake costs anything.
+"""Accepts the connections of a TLS port. Each waits for the client's first bytes before a handshake costs anything.
 
-A client that connects and sends nothing, or half a greeting, keeps a socket and no more. Handshakes begin a few in each
-turn of the loop, as each is a signature of up to a millisecond. When too many wait or are under way, the oldest is cut:
+A client that connects and sends nothing, or half a greeting, costs only a socket. Handshakes begin a few in each turn
+of the loop, as each is a signature of up to a millisecond. When too many wait or are in progress, the oldest is cut:
 honest ones end within milliseconds.
 """
 
@@ -20,15 +20,15 @@ from app.tls.tls_stats import TlsStats
 ACCEPTS_PER_TURN = 32
 HANDSHAKES_PER_TURN = 4
 HANDSHAKES_MAX = 256
-"""Under way at once."""
+"""The most handshakes in progress at once."""
 GREETING_S = 10.0
-"""For the first bytes of a client to come."""
+"""The time for the first bytes of a client to arrive."""
 HANDSHAKE_S = 10.0
 SHUTDOWN_S = 2.0
-"""How long a connection that this node closes waits for the client's own word of the end."""
+"""How long a connection that this node closes waits for the client to close its side."""
 SWEEP_S = 1.0
 NO_ROOM_S = 0.5
-"""The pause when no connection can be accepted, as the descriptors are used up."""
+"""The pause while no connection can be accepted because the descriptors are used up."""
 RECORD_HEAD_BYTES = 5
 GREETING_BYTES_MAX = 16_384
 HANDSHAKE_RECORD = 0x16
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 class Place(Protocol):
-    """What a connection takes among those that a node may keep."""
+    """A connection's place among those that a node may keep."""
 
     def give_back(self) -> None: ...
 
@@ -48,7 +48,7 @@ P = TypeVar("P", bound=Place)
 
 @dataclass(slots=True)
 class _Waiting(Generic[P]):
-    """A client that is connected, and whose greeting is not there yet."""
+    """A connected client whose greeting has not arrived."""
 
     client: socket.socket
     place: P
@@ -57,7 +57,7 @@ class _Waiting(Generic[P]):
 
 
 class TlsAcceptor(Generic[P]):
-    """Takes the connections of one listening socket. All calls come from the loop's thread."""
+    """Accepts the connections of one listening socket. All calls come from the loop's thread."""
 
     def __init__(
         self,
@@ -72,11 +72,12 @@ class TlsAcceptor(Generic[P]):
         plain_reply: bytes = b"",
         takes_plain: bool = False,
     ) -> None:
-        """``admit``: a place for a client of an address, None without one. ``connection``: owns the place that it gets
-        once it is made; until then, and when it is never made, it is given back here.
+        """``admit``: returns a place for a client of an address, or None. ``connection``: owns its place once it is
+        made.
 
-        ``context``: that of a new connection. ``takes_plain``: who speaks no TLS is taken, too; else it is told
-        ``plain_reply``."""
+        Until then, or if it is never made, the place is given back here. ``context``: returns the context of a new
+        connection. ``takes_plain``: clients that speak no TLS are accepted, too; otherwise they get ``plain_reply``.
+        """
         self._loop = loop
         self._listening = listening
         self._admit = admit
@@ -87,9 +88,9 @@ class TlsAcceptor(Generic[P]):
         self._plain_reply = plain_reply
         self._takes_plain = takes_plain
         self._waiting: dict[int, _Waiting[P]] = {}
-        """By descriptor, in the order in which they came."""
+        """The waiting clients by descriptor, in the order of their arrival."""
         self._ready: deque[_Waiting[P]] = deque()
-        """Of ``_waiting``: those whose greeting is there."""
+        """The clients of ``_waiting`` whose greeting has arrived."""
         self._under_way: dict[asyncio.Task[None], socket.socket] = {}
         self._closed = False
         listening.setblocking(False)
@@ -97,7 +98,7 @@ class TlsAcceptor(Generic[P]):
         self._sweep()
 
     def close(self) -> None:
-        """Stop listening, and cut the connections that are none of HTTP or gRPC yet."""
+        """Stop listening, and cut the connections that are not yet HTTP or gRPC."""
         if self._closed:
             return
         self._closed = True
@@ -122,7 +123,7 @@ class TlsAcceptor(Generic[P]):
                 self._loop.remove_reader(self._listening)
                 self._loop.call_later(NO_ROOM_S, self._listen_again)
                 return
-            # Whoever has waited for longest goes first.
+            # The client that has waited for longest goes first.
             while (place := self._admit(address[0])) is None and self._waiting:
                 self._drop(next(iter(self._waiting.values())))
             if place is None:
@@ -148,7 +149,7 @@ class TlsAcceptor(Generic[P]):
         waiting.place.give_back()
 
     def _look(self, waiting: _Waiting[P]) -> None:
-        """Decide by the first bytes, which stay in the socket, once the whole first record of TLS is there."""
+        """Decide by the first bytes, which stay in the socket, once the first TLS record is complete."""
         try:
             seen = waiting.client.recv(RECORD_HEAD_BYTES, socket.MSG_PEEK)
             if not seen:
@@ -162,7 +163,7 @@ class TlsAcceptor(Generic[P]):
                 wanted = min(RECORD_HEAD_BYTES + int.from_bytes(seen[3:5], "big"), GREETING_BYTES_MAX)
                 seen = waiting.client.recv(wanted, socket.MSG_PEEK)
             if len(seen) < wanted and wanted > waiting.wanted_bytes:
-                # The kernel calls again when so much is there, or no more comes.
+                # The kernel calls again when so many bytes are there, or no more come.
                 waiting.wanted_bytes = wanted
                 waiting.client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wanted)
                 return
@@ -195,7 +196,7 @@ class TlsAcceptor(Generic[P]):
             return
         self._stats.tls_plain_refused += 1
         with suppress(OSError):
-            waiting.client.recv(PLAIN_BYTES)  # what is left unread would make the close a reset, and lose the answer
+            waiting.client.recv(PLAIN_BYTES)  # unread bytes would turn the close into a reset, and lose the answer
             waiting.client.send(self._plain_reply)
         self._drop(waiting)
 
@@ -230,7 +231,7 @@ class TlsAcceptor(Generic[P]):
         self._stats.tls_handshakes += 1
 
     def _hand_over(self, waiting: _Waiting[P], opening: Coroutine[Any, Any, None]) -> None:
-        """Have the socket become a connection."""
+        """Turn the socket into a connection."""
         self._waiting.pop(waiting.client.fileno(), None)
         self._loop.remove_reader(waiting.client)
         task = self._loop.create_task(opening)

@@ -1,4 +1,4 @@
-"""What is made of certificate files, made again when they change; a change that cannot be used changes nothing."""
+"""Values made from certificate files, and made again when the files change. An unusable change is ignored."""
 
 import logging
 import time
@@ -12,18 +12,18 @@ from app.tls.tls_stats import TlsStats
 
 LOG = logging.getLogger(__name__)
 LOOK_MS = 2_000
-"""How often the files are looked at."""
+"""The interval at which the files are checked."""
 WARN_S = 30 * 86_400.0
-"""So long before its end a certificate is warned of."""
+"""How long before its end a certificate causes warnings."""
 WARN_AGAIN_S = 86_400.0
 
 
 class OfCertificate(Protocol):
-    """A value that was made of a certificate, among other things."""
+    """A value that was made from a certificate, and perhaps more."""
 
     @property
     def certificate(self) -> Certificate:
-        """The certificate of which it was made."""
+        """Return the certificate from which it was made."""
         ...
 
 
@@ -31,13 +31,13 @@ T = TypeVar("T", bound=OfCertificate)
 
 
 class WatchedFiles(Generic[T]):
-    """A value made of files. ``look`` is called by one thread; ``current`` may be read by any."""
+    """A value made from files. One thread calls ``look``; any thread may read ``current``."""
 
     def __init__(self, files: Sequence[Path], make: Callable[[], T], stats: TlsStats) -> None:
         """``make`` reads the files.
 
         Raises:
-            CertificateError: of ``make``.
+            CertificateError: raised by ``make``.
         """
         self._files = tuple(dict.fromkeys(files))
         self._make = make
@@ -64,14 +64,15 @@ class WatchedFiles(Generic[T]):
             self._note_failure(stamp, error)
             return
         if self._read_stamp() != stamp:
-            return  # written meanwhile: the next look takes what is there then
+            return  # changed meanwhile: the next look reads the files again
         self._stamp, self._failed, self._warned_s = stamp, None, 0.0
         self.current = made
         self.stats.tls_reloads += 1
         LOG.info("%s: a new certificate is in use, until %s", self._files[0], _date(made.certificate.ends_s))
 
     def _note_failure(self, stamp: object, error: CertificateError) -> None:
-        """Log and count once, and not at the first look: certificate and key are written one after the other."""
+        """Log and count a failure once, from the second look on: certificate and key are written one after the
+        other."""
         if self._failed is None or self._failed[0] != stamp:
             self._failed = (stamp, False)
         elif not self._failed[1]:
@@ -87,7 +88,7 @@ class WatchedFiles(Generic[T]):
         self._warned_s = now_s
         end = _date(self.current.certificate.ends_s)
         if left_s <= 0:
-            LOG.error("the certificate in %s HAS EXPIRED on %s: nobody trusts it", self._files[0], end)
+            LOG.error("the certificate in %s HAS EXPIRED on %s: no client trusts it", self._files[0], end)
         else:
             LOG.warning("the certificate in %s ends on %s, in %d days", self._files[0], end, left_s // 86_400)
 
@@ -96,7 +97,7 @@ class WatchedFiles(Generic[T]):
 
 
 class CertificateWatch:
-    """Looks at all watched files from time to time. Called by the naming timer."""
+    """Checks all watched files at intervals. Called by the naming timer."""
 
     def __init__(self, watched: Sequence[WatchedFiles[OfCertificate]], stats: TlsStats) -> None:
         self._watched = watched
@@ -104,7 +105,7 @@ class CertificateWatch:
         self._note_end()
 
     def tick(self, now_ms: int) -> int:
-        """Look at all files; return when to be called again."""
+        """Check all files. Return when to be called again."""
         for one in self._watched:
             one.look()
         self._note_end()
