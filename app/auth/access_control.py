@@ -1,4 +1,4 @@
-"""AccessControl: who a call is of, and whether that user may make it. Both frontends ask it."""
+"""AccessControl: finds the user of a call, and decides whether that user may make it. Both frontends use it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,22 +26,22 @@ from app.config.auth_settings import AuthSettings
 from app.naming.records.user_records import NAME_CHARS_MAX
 
 HOP_TOKEN_MS = 20_000
-"""A token is good for a minute at least."""
+"""How long a token for forwarded calls is used again. Any token is valid for at least a minute."""
 HOP_TOKENS_MAX = 10_000
 ENDED_HERE_MAX = 1_024
 SESSIONS_MAX = 65_536
-"""Tokens that are remembered: one for each client that logged in."""
+"""The most tokens that are remembered: one for each client that logged in."""
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A user that a call is of, until a time of the wall clock. ``generation``: as in the user's record."""
+    """The user of calls, until a time of the wall clock. ``generation``: as in the user's record."""
 
     user: str
     generation: str
     end_ms: int
     token_id: str = ""
-    """The id of its token; empty for a session without one."""
+    """The id of its token; empty for a session without a token."""
 
 
 @dataclass(slots=True)
@@ -50,25 +50,25 @@ class AccessStats:
 
     logins: int = 0
     logins_wrong: int = 0
-    """An unknown user, or a wrong password."""
+    """Logins with an unknown user or a wrong password."""
     logins_waited: int = 0
-    """Tries that had to wait, after too many wrong ones."""
+    """Logins that had to wait, after too many wrong ones."""
     logins_throttled: int = 0
-    """Tries without room to wait; nobody looked at their passwords."""
+    """Logins that found no room to wait. Their passwords were not checked."""
     access_unknown: int = 0
     """Calls without a user."""
     access_invalid: int = 0
     """Calls whose token is invalid."""
     access_expired: int = 0
     access_denied: int = 0
-    """Calls of users without the right to them."""
+    """Calls of users without the permission for them."""
 
 
 _REASONS = {UNKNOWN_USER: "access_unknown", TOKEN_EXPIRED: "access_expired", NOT_PERMITTED: "access_denied"}
 
 
 class AccessControl:
-    """The decision on calls, while users are asked for. Thread-safe; ``log_in`` and ``of_password`` block.
+    """The decision on calls while users are enabled. Thread-safe. ``log_in`` and ``of_password`` block.
 
     Raises (each): AccessDenied.
     """
@@ -83,7 +83,7 @@ class AccessControl:
     ) -> None:
         """``now_ms``: a monotonic clock. Without ``settings`` no call needs a user, and nobody can log in.
 
-        ``setup``: with what the first administrator is made; None where nobody may.
+        ``setup``: checks the secret for making the first administrator; None if nobody may make one.
         """
         self.enabled = settings is not None
         self.table = table
@@ -93,11 +93,11 @@ class AccessControl:
         self.passwords = Passwords() if settings else None
         self._limits = LoginLimits(now_ms)
         self._sessions: dict[bytes, Session] = {}
-        """By hash of the token."""
+        """The sessions by hash of their token."""
         self._hop_tokens: dict[str, tuple[str, int, str]] = {}
-        """By user: generation, when it was made, token."""
+        """By user: the generation, when the token was made, the token."""
         self._ended_here: dict[str, None] = {}
-        """The ids of tokens that log-outs at this node ended, oldest first: their records may take a while, or fail."""
+        """The ids of tokens that log-outs at this node ended, oldest first. Their records may take a while, or fail."""
         self.stats = AccessStats()
         self.on_login: Callable[[str, str, str], None] = lambda _what, _name, _ip: None
         """Called with ``login.done`` or ``login.refused``, the user's name as it was given, and the address."""
@@ -105,7 +105,7 @@ class AccessControl:
     # --- who --------------------------------------------------------------------------------------
 
     def session(self, token: str) -> Session:
-        """The session of a token, whose user still has it."""
+        """Return the session of a token, if its user still has it."""
         if not token:
             raise AccessDenied(UNKNOWN_USER)
         digest = sha256(token.encode("utf-8", "replace")).digest()
@@ -128,17 +128,17 @@ class AccessControl:
             raise AccessDenied(TOKEN_INVALID)
         generation = claims.generation
         if generation is None:
-            # Real Nacos made it, which knows no generations. It counts whole seconds.
+            # Real Nacos made it, and knows no generations. It counts whole seconds.
             begin_ms = claims.begin_s * 1_000
             if begin_ms > self.wall_ms() + CLOCKS_DIFFER_MS:
-                begin_ms -= AHEAD_MAX_S * 1_000  # that server's clock is ahead, and nobody knows by how much
+                begin_ms -= AHEAD_MAX_S * 1_000  # that server's clock is ahead by an unknown time
             if begin_ms <= user.set_ms:
                 raise AccessDenied(TOKEN_INVALID)
             generation = user.generation
         return Session(claims.user, generation, claims.end_s * 1_000, id_of(token))
 
     def _drop_ended(self) -> None:
-        """Forget the sessions that ended, or without any the older half."""
+        """Forget the sessions that ended. If none did, forget the older half."""
         now_ms, sessions = self.wall_ms(), self._sessions.copy()
         lasting = {digest: one for digest, one in sessions.items() if one.end_ms > now_ms}
         if len(lasting) > SESSIONS_MAX // 2:
@@ -146,7 +146,7 @@ class AccessControl:
         self._sessions = lasting
 
     def check_lasts(self, session: Session) -> None:
-        """Check that the time of a session is not over, and that its user has not ended it."""
+        """Check that a session has not expired, and that its user has not ended it."""
         if session.end_ms <= self.wall_ms():
             raise AccessDenied(TOKEN_EXPIRED)
         user = self.table.user(session.user)
@@ -156,22 +156,22 @@ class AccessControl:
             raise AccessDenied(TOKEN_INVALID)
 
     def end_here(self, token: str) -> None:
-        """Refuse a token at this node from now on, whatever becomes of its record."""
+        """Refuse a token at this node from now on, even if its record fails."""
         if len(self._ended_here) >= ENDED_HERE_MAX:
             del self._ended_here[next(iter(self._ended_here))]
         self._ended_here[id_of(token)] = None
-        self.table.version += 1  # calls that were allowed are decided anew
+        self.table.version += 1  # calls that were allowed are checked anew
 
     def log_in(self, name: str, password: str, ip: str, wait: LoginWait | None = None) -> Session:
-        """The session of a user who gives the right password.
+        """Return the session of a user who gives the right password.
 
-        ``wait``: that of a call which can be made again later. Without one, a try that has to wait does so on the
+        ``wait``: the wait of a call that can be made again later. Without it, a login that has to wait blocks the
         caller's thread.
 
         Raises:
-            AccessDenied: there is no such user, or it has another password.
-            TooManyLogins: too many wait; nobody looked at this one.
-            LoginPutOff: nobody looked at this one yet.
+            AccessDenied: unknown user or wrong password.
+            TooManyLogins: too many logins wait; this password was not checked.
+            LoginPutOff: this password was not checked yet.
         """
         passwords, tokens = self.passwords, self.tokens
         if passwords is None or tokens is None:
@@ -197,7 +197,7 @@ class AccessControl:
         return Session(user.name, user.generation, self.wall_ms() + tokens.ttl_s * 1_000)
 
     def _begin(self, name: str, ip: str, wait: LoginWait | None) -> Attempt:
-        """A try whose password may be looked at now."""
+        """Begin an attempt whose password may be checked now."""
         if wait is not None and wait.attempt is not None:
             attempt, wait.attempt = wait.attempt, None
         else:
@@ -216,15 +216,16 @@ class AccessControl:
         return attempt
 
     def give_up(self, wait: LoginWait) -> None:
-        """Forget the try of a call that will not be made again."""
+        """Forget the attempt of a call that will not be made again."""
         if wait.attempt is not None:
             self._limits.withdraw(wait.attempt)
             wait.attempt = None
 
     def remembered(self, name: str, password: str, ip: str) -> Session | None:
-        """The session of a user whose password was right lately; None where only ``log_in`` can tell. Does not block.
+        """Return the session of a user whose password was recently right; None if only ``log_in`` can tell. Does not
+        block.
 
-        A caller with too many wrong passwords gets none: the memory would answer guesses without bound.
+        A caller with too many wrong passwords gets none: otherwise the memory would answer any number of guesses.
         """
         passwords, tokens, user = self.passwords, self.tokens, self.table.user(name)
         if passwords is None or tokens is None or user is None or not self._limits.allows(name, ip):
@@ -234,12 +235,12 @@ class AccessControl:
         return Session(user.name, user.generation, self.wall_ms() + tokens.ttl_s * 1_000)
 
     def token_of(self, session: Session) -> str:
-        """A new token of a session's user."""
+        """Return a new token of a session's user."""
         assert self.tokens is not None, "there are sessions only while users are asked for"
         return self.tokens.make(session.user, session.generation)
 
     def hop_token(self, session: Session) -> str:
-        """A token of a session's user for calls that are passed on, made once in ``HOP_TOKEN_MS``."""
+        """Return a token of a session's user for forwarded calls, made once in ``HOP_TOKEN_MS``."""
         now_ms = self.wall_ms()
         generation, made_ms, token = self._hop_tokens.get(session.user, ("", 0, ""))
         if generation != session.generation or not 0 <= now_ms - made_ms < HOP_TOKEN_MS:
@@ -252,11 +253,11 @@ class AccessControl:
     # --- what -------------------------------------------------------------------------------------
 
     def rights(self, session: Session) -> Rights:
-        """What the user of a session may do."""
+        """Return the rights of a session's user."""
         return self.table.rights(session.user)
 
     def check(self, session: Session, access: AccessRule, resource: Resource | None) -> None:
-        """Check that a session's user may make a call with this access; ``resource``: what a NAMING call is about."""
+        """Check that a session's user may make a call with this access. ``resource``: the service of a NAMING call."""
         rights = self.table.rights(session.user)
         match access.scope:
             case Scope.PUBLIC | Scope.LOGGED_IN:

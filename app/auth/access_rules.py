@@ -1,11 +1,11 @@
-"""The access that a route or a gRPC request type declares: who may call it, and what the call reads or changes."""
+"""The access that a route or a gRPC request type declares: who may call it, and which resource it reads or changes."""
 
 import enum
 from dataclasses import dataclass, replace
 
 
 class Action(enum.Enum):
-    """What a call does with its resource, by the letter that a permission names it with."""
+    """A call's action on its resource, by the letter that permissions use for it."""
 
     READ = "r"
     WRITE = "w"
@@ -15,7 +15,7 @@ class Scope(enum.Enum):
     """The kinds of callers, or of resources, that a route is for."""
 
     PUBLIC = "public"
-    """Anybody: the login, and answers that tell nothing but that this node runs or serves."""
+    """Anybody: for the login, and for answers that say only that this node runs or serves."""
     LOGGED_IN = "logged in"
     """Any user, whatever their permissions."""
     NAMING = "naming"
@@ -23,15 +23,15 @@ class Scope(enum.Enum):
     ADMIN = "admin"
     """Administrators."""
     MEMBERS = "members"
-    """Listed members of the cluster alone; never a user."""
+    """Only listed members of the cluster, never a user."""
     METRICS = "metrics"
-    """Who brings the scrape token. Without one in the settings: anybody while users are off, else administrators."""
+    """Callers with the scrape token. If no token is set: anybody while users are off, else administrators."""
     RECENT_MEMBERS = "recent members"
-    """As MEMBERS, and also a member that was listed until lately: it still hands its data over."""
+    """As MEMBERS, and also a member that was recently listed: it still hands its data over."""
 
 
 class Target(enum.Enum):
-    """What a NAMING call is about, and which of its parameters say so: those that its endpoint goes by, no others."""
+    """The resource of a NAMING call, and the parameters that name it: exactly those that its endpoint reads."""
 
     SERVICE = "service"
     """One service: ``namespaceId``, ``serviceName`` with its group, or ``dom`` and ``groupName``."""
@@ -44,32 +44,34 @@ class Target(enum.Enum):
     NAMESPACE = "namespace"
     """All services of ``namespaceId``."""
     NAMESPACES = "namespaces"
-    """All services of ``namespaceId``, without it those of all namespaces."""
+    """All services of ``namespaceId``; without it, those of all namespaces."""
 
 
 @dataclass(frozen=True, slots=True)
 class AccessRule:
-    """One row's rule. ``members_too``: a listed member may call it as well, as members read it of each other."""
+    """The rule of one row. ``members_too``: a listed member may call it, too, because members read it from each
+    other."""
 
     scope: Scope
     action: Action = Action.READ
     members_too: bool = False
     target: Target = Target.SERVICE
-    """Of a NAMING row."""
+    """The target of a NAMING row."""
     by_cookie: bool = False
-    """A page of the console: the token comes in its cookie and nowhere else, and who has none is sent to log in."""
+    """A page of the console: the token comes only in its cookie, and a caller without one is redirected to the
+    login."""
 
     @property
     def is_for_members(self) -> bool:
-        """Whether it makes a difference if a listed member calls."""
+        """Return whether the decision depends on the caller being a listed member."""
         return self.members_too or self.scope in _MEMBERS
 
     def in_console(self) -> "AccessRule":
-        """The same rule for a page of the console."""
+        """Return the same rule for a page of the console."""
         return replace(self, by_cookie=True)
 
     def or_members(self) -> "AccessRule":
-        """The same rule, open to listed members as well."""
+        """Return the same rule, open to listed members as well."""
         return replace(self, members_too=True)
 
 
@@ -83,10 +85,10 @@ RECENT_MEMBERS = AccessRule(Scope.RECENT_MEMBERS, WRITE)
 
 
 def naming(action: Action, target: Target = Target.SERVICE) -> AccessRule:
-    """The rule of a call about a service, or about the services of a group or namespace."""
+    """Return the rule of a call about a service, or about the services of a group or namespace."""
     return AccessRule(Scope.NAMING, action, target=target)
 
 
 def admin(action: Action) -> AccessRule:
-    """The rule of an administrator's call."""
+    """Return the rule of an administrator's call."""
     return AccessRule(Scope.ADMIN, action)

@@ -1,4 +1,4 @@
-"""Rules of access in words, for the page of them and for the description of the API."""
+"""Access rules as text, for the page of them and for the description of the API."""
 
 from app.auth.access_rules import AccessRule, Action, Scope, Target
 
@@ -13,7 +13,7 @@ _ABOUT = {
 
 
 def words(rule: AccessRule) -> str:
-    """A rule in words."""
+    """Return a rule as text."""
     match rule.scope:
         case Scope.PUBLIC:
             who = "anybody"

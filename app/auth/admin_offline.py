@@ -13,9 +13,9 @@ from distro.timing.clock import SystemClock
 
 
 def write_admin(settings: Settings, name: str, password: str) -> None:
-    """Make ``name`` an administrator with this password, whether it exists or not; its tokens end.
+    """Make ``name`` an administrator with this password, whether or not it exists. Its tokens end.
 
-    The other members get it when the member starts.
+    The other members get the change when the member starts.
 
     Raises:
         DataLockError: a node uses the folder.
@@ -26,7 +26,7 @@ def write_admin(settings: Settings, name: str, password: str) -> None:
     table, file = UserTable(), RecordFile(settings.data_dir)
 
     def publish(_event: Event) -> None:
-        """Nobody listens: what the file holds is told when the member starts."""
+        """Do nothing: there is no listener, and the member publishes the file's content when it starts."""
 
     with DataLock(settings.data_dir):
         file.open()

@@ -1,4 +1,4 @@
-"""The command ``rollcall admin``: the first administrator, and a new password for one who has lost it."""
+"""The command ``rollcall admin``: makes the first administrator, or sets a new password for one who lost it."""
 
 import argparse
 import getpass
@@ -26,7 +26,7 @@ FILE_BYTES_MAX = 4_096
 
 
 class AdminError(Exception):
-    """The administrator was not made; the text is for the operator."""
+    """The administrator was not made. The text is for the operator."""
 
 
 def add_to(commands: Any) -> None:
@@ -84,8 +84,8 @@ def _password(file: Path | None) -> str:
 
 
 def _make(settings: Settings, name: str, password: str) -> str:
-    """Make the administrator; return how, in words."""
-    # They load the domain of a node, which the other commands do without.
+    """Make the administrator. Return how, as text."""
+    # The modules below load the domain of a node, which the other commands do without.
     from app.auth.admin_offline import write_admin
     from app.naming.model.nacos_errors import NacosError
 
@@ -101,7 +101,7 @@ def _make(settings: Settings, name: str, password: str) -> str:
 def _ask(settings: Settings, name: str, password: str) -> str:
     """Have the running member make the first administrator, with the secret in its data folder.
 
-    Where there is no secret, there is an administrator, as the member answers.
+    If there is no secret, there is an administrator already, as the member answers.
     """
     file = settings.data_dir / FIRST_ADMIN_FILE
     secret = read_secret(file)
@@ -124,17 +124,17 @@ def _ask(settings: Settings, name: str, password: str) -> str:
 
 
 def _https(settings: Settings) -> list[urllib.request.HTTPSHandler]:
-    """How the member of this machine is called by HTTPS: trusted as members are, under whatever name it has."""
+    """Return the way to call this machine's member by HTTPS, whatever name its certificate has."""
     if settings.http_tls is None:
         return []
     context = ssl.create_default_context(cafile=str(settings.http_tls.trusted))
-    context.check_hostname = False  # it is called at loopback, which its certificate need not name
+    context.check_hostname = False  # it is called at the loopback address, which its certificate need not name
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     return [urllib.request.HTTPSHandler(context=context)]
 
 
 def _text_of(body: str) -> str:
-    """The message of a refusal."""
+    """Return the message of a refusal."""
     try:
         return str(json.loads(body)["message"])
     except (ValueError, KeyError, TypeError):

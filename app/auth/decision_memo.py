@@ -6,18 +6,18 @@ from app.auth.access_control import Session
 
 ENTRIES_MAX = 131_072
 CALL_BYTES_MAX = 2_048
-"""Of query, body and credentials together; a longer call is decided each time."""
+"""The most bytes of query, body and credentials together. A longer call is checked each time."""
 
 
 class DecisionMemo:
-    """The sessions of allowed calls. All is forgotten when a user, role or permission changes. One thread uses it."""
+    """The sessions of allowed calls. All are forgotten when a user, role or permission changes. One thread uses it."""
 
     def __init__(self) -> None:
         self.version = -1
         self.allowed: dict[bytes, Session] = {}
 
     def find(self, version: int, key: bytes, now_ms: int) -> Session | None:
-        """The session of a call that was allowed under this ``version`` of the users and has not ended."""
+        """Return the session of a call that was allowed under this ``version`` of the users and has not ended."""
         if version != self.version:
             self.allowed, self.version = {}, version
             return None
@@ -25,7 +25,7 @@ class DecisionMemo:
         return session if session is not None and session.end_ms > now_ms else None
 
     def keep(self, version: int, key: bytes, session: Session) -> None:
-        """Remember that a call was allowed, by what was known at ``version``."""
+        """Remember that a call was allowed under the users of ``version``."""
         if version != self.version:
             return
         if len(self.allowed) >= ENTRIES_MAX:
@@ -34,8 +34,8 @@ class DecisionMemo:
 
 
 def key_of_call(route: bytes, credentials: str, query: bytes, body: bytes) -> bytes | None:
-    """The key of a call: no two different ones have the same; None for one that is too long."""
+    """Return the key of a call, which no other call has; None for a call that is too long."""
     if len(query) + len(body) + len(credentials) > CALL_BYTES_MAX:
         return None
-    # No part but the last can hold a line's end.
+    # Only the last part can contain a line feed.
     return sha256(b"\n".join((route, credentials.encode("utf-8", "replace"), query, body))).digest()

@@ -1,6 +1,6 @@
-"""Limits of logins: after too many wrong passwords of a user, or from an address, further tries wait.
+"""Limits of logins: after too many wrong passwords for a user, or from an address, further attempts wait.
 
-Nobody is locked out: after its wait the right password is taken, from anywhere.
+Nobody is locked out: after its wait the right password is accepted, from anywhere.
 """
 
 from collections import OrderedDict
@@ -16,24 +16,24 @@ from app.naming.records.user_records import NAME_CHARS_MAX
 
 WINDOW_MS = 60_000
 OF_USER_MAX, OF_ADDRESS_MAX = 20, 60
-"""Wrong passwords in a window, beyond which tries wait."""
+"""The most wrong passwords in a window, beyond which attempts wait."""
 CLEAN_WINDOW_MS, CLEAN_MAX = 600_000, 3
-"""A user's tries from an address with fewer wrong passwords for that user wait in a lane of their own.
+"""Attempts from an address with fewer wrong passwords for that user wait in a lane of their own.
 
-An attacker with many addresses has guessed from each of them soon, and leaves that lane to users at new addresses.
+An attacker with many addresses soon has guessed from each of them, and leaves that lane to users at new addresses.
 """
 TRUSTED_MS = 86_400_000
-"""An address from which a user logged in stays free of the user's limit for so long."""
+"""For how long an address from which a user logged in stays free of the user's limit."""
 ENTRIES_MAX = 10_000
-"""Of each table; the one that was touched longest ago goes first."""
+"""The most entries of each table. The one unused for longest goes first."""
 WAITING_MAX = 1_024
-"""Tries that wait, of all users."""
+"""The most attempts that wait, of all users."""
 LATER_S = 2
-"""A caller without room to wait may come again after so long."""
+"""After how long a caller without room to wait may come again."""
 
 
 class _Lane(NamedTuple):
-    """Room to wait in: how many, how long the first waits, and how long after one the next is looked at."""
+    """Room to wait in: the number of places, the wait of the first attempt, and the time between two attempts."""
 
     most: int
     wait_ms: int
@@ -41,37 +41,40 @@ class _Lane(NamedTuple):
 
 
 CLEAN, DIRTY, OF_ADDRESS = _Lane(32, 1_000, 100), _Lane(8, 2_000, 500), _Lane(4, 1_000, 1_000)
-"""The first two are of a user, and bound the guesses at one user to 12 a second at a member, two of which may come from
-addresses that guessed before. The third bounds the guesses from one address to one a second."""
+"""The first two belong to a user, and bound the guesses at one user to 12 a second at a member.
+
+Two of these 12 may come from addresses that guessed before. The third lane bounds the guesses from one address to one a
+second.
+"""
 ONE = _Lane(1, 0, 0)
 """The lane of a user and an address that guessed before."""
 BUSY = _Lane(64, 500, 10)
-"""The lane of all tries that found too many others being looked at."""
+"""The lane of all attempts that found too many others being checked."""
 BUSY_TIMES_MAX = 10
 
 
 @dataclass(slots=True)
 class Attempt:
-    """One try. It is counted as wrong until ``LoginLimits.right`` or ``.withdraw``."""
+    """One attempt. It counts as wrong until ``LoginLimits.right`` or ``.withdraw``."""
 
     user: str
     address: str
     wait_ms: int = 0
-    """How long it is to wait before its password is looked at."""
+    """How long it waits before its password is checked."""
     places: tuple[tuple[_Lane, str], ...] = ()
-    """Where it waits."""
+    """The places in which it waits."""
     busy_times: int = 0
 
 
 @dataclass(slots=True)
 class LoginWait:
-    """A call's place to keep its try in while it waits. Whoever passes one to ``log_in`` makes the call again."""
+    """Keeps the attempt of a call while it waits. A caller that passes one to ``log_in`` makes the call again."""
 
     attempt: Attempt | None = None
 
 
 class LoginPutOff(Exception):
-    """A try has to wait. The caller makes the same call again, with the same ``LoginWait``, after ``after_ms``."""
+    """An attempt has to wait. The caller makes the same call again, with the same ``LoginWait``, after ``after_ms``."""
 
     def __init__(self, after_ms: int) -> None:
         super().__init__(f"the login waits for {after_ms} ms")
@@ -90,12 +93,12 @@ class _Counts:
         return len(self._counts)
 
     def count(self, key: str, now_ms: int) -> int:
-        """How many there are."""
+        """Return the count of a key."""
         begin_ms, count = self._counts.get(key, (now_ms, 0))
         return count if now_ms - begin_ms < self._window_ms else 0
 
     def add(self, key: str, now_ms: int, count: int) -> None:
-        """Count tries, or take them back."""
+        """Count attempts, or take them back."""
         begin_ms, known = self._counts.get(key, (now_ms, 0))
         if now_ms - begin_ms >= self._window_ms:
             begin_ms, known = now_ms, 0
@@ -106,9 +109,10 @@ class _Counts:
 
 
 class LoginLimits:
-    """Counts the tries to log in, each before its password is looked at, and takes back those that were right.
+    """Counts login attempts, each before its password is checked, and takes back those that were right.
 
-    Thread-safe. Each member counts for itself, and forgets with its process. Names of unknown users count like others.
+    Thread-safe. Each member counts for itself, and forgets when its process ends. Unknown users' names count like
+    others.
     """
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
@@ -116,18 +120,18 @@ class LoginLimits:
         self._lock = Lock()
         self._of_user, self._of_address, self._of_pair = _Counts(), _Counts(), _Counts(CLEAN_WINDOW_MS)
         self._trusted: OrderedDict[str, int] = OrderedDict()
-        """When a user logged in from an address, by ``_pair``."""
+        """When a user last logged in from an address, by ``_pair``."""
         self._lanes: dict[tuple[_Lane, str], tuple[int, int]] = {}
-        """The lanes in which tries wait: how many tries, and until when the last of them waits."""
+        """The lanes in which attempts wait: how many, and until when the last of them waits."""
         self._waiting = 0
 
     def allows(self, user: str, ip: str) -> bool:
-        """Return whether a try would be looked at now; counts none."""
+        """Return whether an attempt would be checked now. Counts nothing."""
         with self._lock:
             return not self._places(Attempt(user[: NAME_CHARS_MAX + 1], _network(ip)), self._now_ms())
 
     def begin(self, user: str, ip: str) -> Attempt:
-        """Count a try, and take its place where it has to wait.
+        """Count an attempt, and take its place in a lane if it has to wait.
 
         Raises:
             TooManyLogins: there is no room to wait.
@@ -140,7 +144,7 @@ class LoginLimits:
         return attempt
 
     def put_off(self, attempt: Attempt) -> bool:
-        """Take a place for a try that found too many others being looked at; False when there is none."""
+        """Take a place for an attempt that found too many others being checked. Return False if there is none."""
         with self._lock:
             self._leave(attempt)
             attempt.busy_times += 1
@@ -153,18 +157,18 @@ class LoginLimits:
             return True
 
     def leave(self, attempt: Attempt) -> None:
-        """Note that a try waits no more."""
+        """Note that an attempt waits no more."""
         with self._lock:
             self._leave(attempt)
 
     def withdraw(self, attempt: Attempt) -> None:
-        """Take a try back at whose password nobody looked."""
+        """Take back an attempt whose password was not checked."""
         with self._lock:
             self._leave(attempt)
             self._add(attempt, self._now_ms(), -1)
 
     def right(self, attempt: Attempt) -> None:
-        """Take a try back whose password was right, and trust its address for this user."""
+        """Take back an attempt whose password was right, and trust its address for this user."""
         with self._lock:
             now_ms, pair = self._now_ms(), _pair(attempt)
             self._add(attempt, now_ms, -1)
@@ -181,7 +185,7 @@ class LoginLimits:
         self._of_pair.add(_pair(attempt), now_ms, count)
 
     def _places(self, attempt: Attempt, now_ms: int) -> tuple[tuple[_Lane, str], ...]:
-        """Where a try has to wait; nowhere for nearly all."""
+        """Return the places in which an attempt has to wait; none for nearly all."""
         pair = _pair(attempt)
         wrong = self._of_pair.count(pair, now_ms)
         if wrong < OF_USER_MAX and now_ms - self._trusted.get(pair, now_ms - TRUSTED_MS) < TRUSTED_MS:
@@ -224,8 +228,8 @@ class LoginLimits:
 
 
 def _pair(attempt: Attempt) -> str:
-    return f"{attempt.address}\n{attempt.user}"  # no address has a line's end
+    return f"{attempt.address}\n{attempt.user}"  # no address contains a line feed
 
 
 _network = lru_cache(ENTRIES_MAX)(caller_key)
-"""The address that counts as one caller."""
+"""Returns the address that counts as one caller."""

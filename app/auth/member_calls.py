@@ -1,4 +1,4 @@
-"""The receiver's side of the members' identity: who makes a call. One decision, made once for each call."""
+"""The receiver's side of the members' identity: finds the caller of a call, once for each call."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -14,86 +14,86 @@ from distro.wire.deadlines import CLOCK_HEADER
 from distro.wire.http_agent import MEMBER_HEADER
 
 AGENT = "Nacos-Server"
-"""What the agent string of every member contains."""
+"""The text that the agent string of every member contains."""
 PREFIX = "rollcall-"
-"""How the names of the headers begin that members of our own kind send each other."""
+"""The prefix of the headers that members of our own kind send each other."""
 MEMBER = MEMBER_HEADER.lower()
 SENDERS_MAX = 1_000
 WARN_MS = 60_000
 log = logging.getLogger(__name__)
 
 Header = Callable[[str], str | None]
-"""One header of a call by its name in lower case."""
+"""Returns one header of a call, by its name in lower case."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who makes a call. ``is_member``: a listed member, by its identity and address."""
+    """The caller of a call. ``is_member``: a listed member, by its identity and address."""
 
     is_member: bool
     is_recent: bool
-    """A listed member, or one that was listed until lately."""
+    """True for a listed member, or one that was recently listed."""
     sender: str = ""
-    """The address that a signed call names; empty for all others."""
+    """The address named in a signed call; empty for all others."""
 
 
 CLIENT = Caller(False, False)
-"""Anybody who is not known for a member."""
+"""Any caller that is not known to be a member."""
 ALL_MEMBERS = Caller(True, True)
 RECENT_MEMBER = Caller(False, True)
 
 
 @dataclass(frozen=True, slots=True)
 class Unidentified:
-    """A call that is a member's by its own word alone: it is refused, and executed nowhere."""
+    """A call that claims to be a member's without proof. It is refused, and executed nowhere."""
 
     status: int
-    """401 when the caller can make it again by what ``headers`` say, else 403."""
+    """401 if the caller can repeat the call with the information in ``headers``, else 403."""
     text: str
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class CallerStats:
-    """Calls of members that were taken, and those that were refused by reason. Written by the loop's thread."""
+    """Counts of members' calls: accepted ones, and refused ones by reason. Written by the loop's thread."""
 
     signed: int = 0
     plain: int = 0
-    """Calls taken by the secret itself."""
+    """Calls accepted by the secret itself."""
     proved: int = 0
     """Connections of other members to which this one proved that it knows the secret."""
     exempt: int = 0
-    """Calls taken over gRPC without a secret, as a setting names the caller."""
+    """Calls accepted over gRPC without a secret, because a setting names the caller."""
     refused_missing: int = 0
-    """Calls with an agent or headers of members that brought neither secret nor signature."""
+    """Calls with an agent or headers of members, but without secret or signature."""
     refused_value: int = 0
-    """The secret was wrong, or came by itself from where members sign."""
+    """Calls with a wrong secret, or with the bare secret from a member that should sign."""
     refused_signature: int = 0
-    """The signature was no signature, or of another call or secret."""
+    """Calls with a malformed signature, or one for another call or secret."""
     refused_clock: int = 0
-    """The signature was for another run or time; its sender gets the clock, and asks again."""
+    """Calls with a signature for another run or time. Their sender gets the clock, and repeats them."""
     refused_replayed: int = 0
     refused_body: int = 0
-    """The signature was for another body."""
+    """Calls with a signature for another body."""
     refused_sender: int = 0
-    """The call named another member than its signature."""
+    """Calls that named another member than their signature."""
     refused_address: int = 0
-    """The call did not come from a member's address."""
+    """Calls that did not come from a member's address."""
 
 
 class MemberAddresses(Protocol):
     """The addresses that members' calls come from. Thread-safe."""
 
     def is_listed(self, remote_ip: str) -> bool:
-        """Whether it is an address of a listed member."""
+        """Return whether it is an address of a listed member."""
         ...
 
     def is_heard(self, remote_ip: str) -> bool:
-        """Whether it is an address of a member that is listed, or was until lately."""
+        """Return whether it is an address of a member that is listed, or was until recently."""
         ...
 
     def has_any_of(self, remote_ip: str, is_one: Callable[[str], bool]) -> bool:
-        """Return whether a member is listed at the address for which ``is_one`` is true."""
+        """Return whether a member for which ``is_one`` is true is listed at the address."""
         ...
 
 
@@ -109,7 +109,7 @@ class _Signed(NamedTuple):
 
 
 class Callers:
-    """Tells who makes a call. Thread-safe, but for counts that may be lost. It is asked once about each call."""
+    """Finds the caller of calls, once for each. Thread-safe, but for counts that may be lost."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class Callers:
         clock_ms: Callable[[], int],
         members: MemberAddresses,
     ) -> None:
-        """``own_run``: this run of this member, which signatures are for; ``clock_ms``: its clock since the boot."""
+        """``own_run``: this member's run, for which signatures are made; ``clock_ms``: its clock since the boot."""
         self.identity = identity
         self._own_run = own_run
         self._clock_ms = clock_ms
@@ -133,7 +133,7 @@ class Callers:
     def caller_of(
         self, method: str, target: str, header: Header, body: bytes, remote_ip: str, *, claims: bool
     ) -> Caller | Unidentified:
-        """Who makes a call over HTTP. ``claims``: its agent or its headers say that a member does."""
+        """Return the caller of a call over HTTP. ``claims``: its agent or its headers claim that it is a member."""
         identity = self.identity
         if identity is None:
             return self._by_address(remote_ip, claims=claims)
@@ -146,7 +146,7 @@ class Callers:
         return CLIENT
 
     def may_be_large(self, method: str, target: str, header: Header, remote_ip: str) -> bool:
-        """Whether the body of a call may have the size of members' bodies. Asked when its head is there."""
+        """Return whether the body of a call may be as large as members' bodies, before the body is read."""
         identity, members = self.identity, self._members
         if not members.is_heard(remote_ip):
             return False
@@ -158,7 +158,7 @@ class Callers:
         return self._takes_value(identity, header(identity.name), remote_ip, header(MEMBER))
 
     def may_be_member(self, method: str, target: str, header: Header, remote_ip: str, named: str | None = None) -> bool:
-        """Return whether a call is a member's by all but time and body. One whose clock is off is told the time."""
+        """Return whether a call is a member's, time and body aside. A member with a wrong clock is sent the time."""
         identity = self.identity
         if not self._members.is_heard(remote_ip):
             return False
@@ -174,7 +174,10 @@ class Callers:
     def caller_by_grpc(
         self, type_name: str, headers: Mapping[str, str], body: bytes, remote_ip: str, named: str
     ) -> Caller | Unidentified:
-        """Who sends a message of a members' type over the members' port; ``named``: who it says it is, or empty."""
+        """Return the sender of a message of a members' type on the members' port.
+
+        ``named``: its own claim, or empty.
+        """
         identity = self.identity
         if identity is None:
             return self._by_address(remote_ip, claims=True)
@@ -190,7 +193,7 @@ class Callers:
         return self._by_value(identity, given, remote_ip, named or None, claims=True)
 
     def may_be_large_over_grpc(self, type_name: str, headers: Mapping[str, str], remote_ip: str, named: str) -> bool:
-        """Return whether a message may have the size of members' messages. Asked before its body is here.
+        """Return whether a message may be as large as members' messages, before its body is read.
 
         ``named``: as for ``caller_by_grpc``.
         """
@@ -201,7 +204,8 @@ class Callers:
         return self.may_be_member(signed.GRPC, type_name, header, remote_ip, named or None)
 
     def clock_headers(self, caller: str, number: int = 0) -> dict[str, str]:
-        """This member's clock for a caller that does not know it, with the proof that this member knows the secret.
+        """Return this member's clock for a caller that does not know it, with the proof that this member knows the
+        secret.
 
         ``number``: the secret that the caller knows, too, if that is known.
         """
@@ -223,7 +227,7 @@ class Callers:
         return Unidentified(403, f"{remote_ip} is not the address of a listed member")
 
     def _takes_value(self, identity: Identity, given: str | None, remote_ip: str, named: str | None) -> bool:
-        """Return whether the secret itself is enough: a member that is named as real Nacos has the address."""
+        """Return whether the secret itself is enough: the address is that of a member named as real Nacos."""
         if named is not None or not identity.is_value(given):
             return False  # real Nacos does not name itself
         return self._members.has_any_of(remote_ip, identity.nacos.has)
@@ -235,7 +239,7 @@ class Callers:
             self.stats.plain += 1
             return ALL_MEMBERS
         if not claims:
-            return CLIENT  # whatever it sends in that header, it wants no member's rights; where it needs them, 403
+            return CLIENT  # whatever that header has, it claims no member's rights; where it needs them, 403
         if given is None:
             self.stats.refused_missing += 1
         else:
@@ -294,7 +298,7 @@ class Callers:
         return made.run == self._own_run and abs(now_ms - made.at_ms) <= LATE_MS_MAX
 
     def _signed_by(self, sender: str, *, is_listed: bool) -> Caller:
-        """The caller, made once for all calls of a sender: making it costs as much as a tenth of the check."""
+        """Return the caller, made once for all calls of a sender: making it costs a tenth of the check."""
         known = self._known.get((sender, is_listed))
         if known is None:
             if len(self._known) >= SENDERS_MAX:
@@ -304,7 +308,7 @@ class Callers:
 
 
 def claims_member(headers: Mapping[str, str]) -> bool:
-    """Whether the headers of a call, by names in lower case, say that a member makes it."""
+    """Return whether the headers of a call, by names in lower case, claim that a member makes it."""
     if AGENT in headers.get("user-agent", "") or AGENT in headers.get("client-version", ""):
         return True
     return any(name.startswith(PREFIX) for name in headers)

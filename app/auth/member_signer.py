@@ -1,4 +1,4 @@
-"""The sender's side of the members' identity: what goes with a call so that the member called knows whose it is."""
+"""The sender's side of the members' identity: headers by which the called member knows the caller."""
 
 import logging
 import secrets
@@ -27,32 +27,32 @@ class PeerClocks(Protocol):
     """The clocks of peers, as far as known. Thread-safe."""
 
     def clock_of(self, peer: str) -> tuple[str, int] | None:
-        """The run of a peer, and what its clock shows now; None while it has named none."""
+        """Return the run of a peer, and the current time of its clock; None while it has named none."""
         ...
 
     def note(self, peer: str, writer: str, clock_ms: int | None) -> None:
-        """Take the clock that a message names which has just arrived from this run of the peer."""
+        """Note the clock in a message that has just arrived from this run of the peer."""
         ...
 
 
 @dataclass(slots=True)
 class _Callee:
-    """What is known of one member that is called."""
+    """The knowledge about one member that is called."""
 
     session: str
     is_nacos: bool
-    """The operator names it as real Nacos."""
+    """True if the operator names it as real Nacos."""
     numbers: Iterator[int] = field(default_factory=lambda: count(1))
     key: int = 0
-    """Which of our keys it knows."""
+    """The number of the key that it knows."""
     warned_s: float | None = None
     """When the log last said that it does not prove the secret."""
 
 
 class MemberSigner:
-    """Signs this member's calls, and sends its secret to members alone that are named as real Nacos. Thread-safe.
+    """Signs this member's calls, and sends its secret only to members that are named as real Nacos. Thread-safe.
 
-    One without an identity adds nothing to any call.
+    Without an identity it adds nothing to any call.
     """
 
     def __init__(
@@ -66,15 +66,15 @@ class MemberSigner:
         self._clocks = clocks
         self._callees: dict[str, _Callee] = {}
         self.learnt = 0
-        """Refusals that named a clock or another secret: the calls were made again. Now and then one is not counted."""
+        """Refusals that named a clock or another secret, so that the calls were repeated. A few are not counted."""
 
     @property
     def secret_header(self) -> str:
-        """The name, in lower case, of the header that holds the secret itself; empty without an identity."""
+        """The name, in lower case, of the header with the secret itself; empty without an identity."""
         return self._identity.name if self._identity else ""
 
     def headers(self, peer: str, method: str, target: str, body: bytes, headers: Mapping[str, str]) -> dict[str, str]:
-        """The headers that go with a call beside ``headers``. ``target``: path and query as they are sent."""
+        """Return further headers for a call, to go with ``headers``. ``target``: path and query as they are sent."""
         identity = self._identity
         if identity is None:
             return {}
@@ -83,7 +83,7 @@ class MemberSigner:
     def headers_by(
         self, peer: str, method: str, target: str, body: bytes, header: Callable[[str], str | None]
     ) -> dict[str, str]:
-        """As ``headers``, with the others by a function from a name in lower case to its value."""
+        """As ``headers``, with the other headers given by a function from a name in lower case to its value."""
         identity = self._identity
         if identity is None:
             return {}
@@ -98,7 +98,7 @@ class MemberSigner:
     def question(
         self, peer: str, method: str = "GET", target: str = QUESTION_TARGET, body: bytes = b""
     ) -> "Question | None":
-        """A question to which only the peer itself has the answer; None for a peer that need not prove the secret.
+        """Return a question that only the peer itself can answer; None for a peer that need not prove the secret.
 
         It is the first call on each new connection. Until it is answered, the peer is sent nothing else.
         """
@@ -111,7 +111,7 @@ class MemberSigner:
         return Question(target, {SIGNATURE: text}, partial(self._is_answered, peer, asker))
 
     def learn(self, peer: str, headers: Mapping[str, str]) -> bool:
-        """Take the clock and the secret that a refusal of the peer shows; whether the call is to be made once more.
+        """Learn the clock and the secret from a refusal by the peer. Return whether to repeat the call.
 
         ``headers``: of the refusal, by names in lower case or without regard to case.
         """
@@ -121,7 +121,7 @@ class MemberSigner:
         return True
 
     def _take_clock(self, peer: str, asker: str, headers: Mapping[str, str]) -> bool:
-        """Take the clock and the secret of the peer, if it proves to ``asker`` that it knows one of ours."""
+        """Learn the clock and the secret of the peer, if it proves to ``asker`` that it knows one of ours."""
         identity, clock, proof = self._identity, headers.get(CLOCK), headers.get(PROOF)
         if identity is None or not clock or not proof:
             return False
@@ -136,7 +136,7 @@ class MemberSigner:
         return True
 
     def _is_answered(self, peer: str, asker: str, headers: Mapping[str, str]) -> bool:
-        """Return whether the peer has proven that it knows the secret; the log says, once a minute, when it has not."""
+        """Return whether the peer proved that it knows the secret. If not, log that once a minute."""
         if self._take_clock(peer, asker, headers):
             return True
         callee, now_s = self._callee(peer), time.monotonic()
@@ -162,4 +162,4 @@ class MemberSigner:
 
 
 def _no_header(_name: str) -> None:
-    """Questions have no header that is signed."""
+    """Return None: questions have no header that is signed."""

@@ -1,17 +1,18 @@
-"""Numbers that are taken once: the signed calls of each session of a sender are numbered, and none counts twice.
+"""Numbers that are accepted once: the signed calls of each session of a sender are numbered, and none counts twice.
 
-A set of all nonces of a minute would hold a million at a few ten thousand calls per second. Of a numbered session a
-window of bits does: a number above it moves the window on, one below it is refused, as one that was seen is.
+A set of all nonces of a minute would hold a million at some ten thousand calls per second. For a numbered session a
+window of bits is enough: a number above it moves the window on, and one below it is refused like a repeated one.
 """
 
 import threading
 
 WINDOW = 65_536
-"""Numbers of one session that may arrive in any order: at 20,000 calls per second those of three seconds."""
+"""The numbers of one session that may arrive in any order: those of three seconds at 20,000 calls per second."""
 SESSIONS_MAX = 256
-"""A session is one run of one sender; a new one is refused while so many were heard within ``KEEP_MS``."""
+"""The most sessions, each of which is one run of one sender. With so many heard within ``KEEP_MS`` a new one is
+refused."""
 KEEP_MS = 120_000
-"""A silent session is forgotten after so long: far longer than a signature is good for, before or after its time."""
+"""After this silence a session is forgotten: far longer than a signature is valid, before or after its time."""
 
 
 class _Session:
@@ -39,14 +40,14 @@ class _Session:
 
 
 class Nonces:
-    """The numbers that were taken, by session. Thread-safe."""
+    """The numbers that were accepted, by session. Thread-safe."""
 
     def __init__(self) -> None:
         self._sessions: dict[str, _Session] = {}
         self._lock = threading.Lock()
 
     def take(self, session: str, number: int, now_ms: int) -> bool:
-        """Take a number of a session, from 1 on; False when it was taken before, or may have been."""
+        """Accept a number of a session, from 1 on. Return False if it was, or may have been, accepted before."""
         with self._lock:
             known = self._sessions.get(session)
             if known is None:

@@ -19,9 +19,9 @@ from app.naming.records.user_records import User
 
 PASSWORD_CHARS_MIN, PASSWORD_BYTES_MAX = 8, 256
 AT_ONCE = 2
-"""Hashes that are computed at a time: each needs a core for some 30 ms, and 19 MiB."""
+"""The hashes that are computed at a time. Each needs a core for some 30 ms, and 19 MiB."""
 WAITING_MAX = 12
-"""Callers that wait for their turn; each occupies a thread of the HTTP frontend."""
+"""The most callers that wait for their turn. Each occupies a thread of the HTTP frontend."""
 WAIT_S = 2.0
 REMEMBERED_MAX = 4_096
 TIME_COST, MEMORY_KIB, PARALLELISM = 2, 19_456, 1
@@ -35,14 +35,14 @@ class PasswordStats:
 
     hashes_computed: int = 0
     hashes_refused: int = 0
-    """Passwords that were not looked at, as too many waited."""
+    """Passwords that were not checked because too many waited."""
 
 
 class Passwords:
-    """Makes and compares hashes. Thread-safe; each call may block for ``WAIT_S``: not for the event loop.
+    """Makes and compares hashes. Thread-safe. Each call may block for ``WAIT_S``: not for the event loop.
 
-    A password that was right is remembered by a keyed hash, so that a fleet which logs in after a restart, and calls
-    that bring user and password each time, cost one computation for each user.
+    A right password is remembered by a keyed hash. So a fleet that logs in after a restart, and calls that carry user
+    and password each time, cost one computation for each user.
     """
 
     def __init__(self) -> None:
@@ -53,11 +53,11 @@ class Passwords:
         self._key = secrets.token_bytes(32)
         self._right: OrderedDict[bytes, None] = OrderedDict()
         self._nobody = self._hasher.hash(secrets.token_hex(16))
-        """Compared with the passwords of unknown users: the time tells nobody which users there are."""
+        """Compared with the passwords of unknown users, so that the time does not reveal which users exist."""
         self.stats = PasswordStats()
 
     def hash(self, password: str) -> str:
-        """The hash of a new password.
+        """Return the hash of a new password.
 
         Raises:
             InvalidParam: it is too short or too long.
@@ -67,7 +67,7 @@ class Passwords:
         return self._compute(lambda: self._hasher.hash(password))
 
     def is_right(self, user: User | None, password: str) -> bool:
-        """Whether this is the user's password; never for None, which takes as long.
+        """Return whether this is the user's password. For None return False, after the same time.
 
         Raises:
             TooManyLogins: too many wait.
@@ -90,7 +90,7 @@ class Passwords:
         return True
 
     def is_remembered(self, user: User, password: str) -> bool:
-        """Whether this was found to be the user's password lately; does not block."""
+        """Return whether this was recently found to be the user's password. Does not block."""
         return len(password) <= PASSWORD_BYTES_MAX and self._digest(user, password) in self._right
 
     def _digest(self, user: User, password: str) -> bytes:
@@ -99,10 +99,10 @@ class Passwords:
         return hmac.digest(self._key, text, sha256)
 
     def _compute(self, work: Callable[[], T]) -> T:
-        """Do the work on a thread that lives for it alone.
+        """Do the work on a thread of its own.
 
-        glibc keeps the 19 MiB for each thread that hashed once. On threads of callers that came to half a gigabyte; the
-        memory of a thread that has ended goes to the next one.
+        glibc keeps the 19 MiB for each thread that hashed once. On the callers' threads that added up to half a
+        gigabyte. The memory of a thread that has ended goes to the next one.
         """
         with self._place(), ThreadPoolExecutor(1, "password") as one:
             return one.submit(work).result()
@@ -141,7 +141,7 @@ def check_password(password: str) -> None:
     """Refuse a password that is too short or too long.
 
     Raises:
-        InvalidParam: without the password in its text.
+        InvalidParam: its text does not contain the password.
     """
     if len(password) < PASSWORD_CHARS_MIN or len(password.encode("utf-8", "replace")) > PASSWORD_BYTES_MAX:
         raise InvalidParam(

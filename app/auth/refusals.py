@@ -4,16 +4,16 @@ from app.naming.model.nacos_errors import NacosError, NoRight
 
 UNKNOWN_USER, TOKEN_INVALID, TOKEN_EXPIRED = "unknown user!", "token invalid!", "token expired!"
 NOT_PERMITTED = "authorization failed!"
-"""Source of the four: Nacos 1.4.8 NacosAuthManager."""
+"""Source of the four texts: Nacos 1.4.8 NacosAuthManager."""
 AUTH_IS_OFF = "authentication is off at this server: nacos.core.auth.enabled is false, there are no users and no tokens"
 
 
 class AccessDenied(NoRight):
-    """The caller of a call names no user with the right to it; the text says what is missing."""
+    """The caller of a call names no user with the right to it. The text says what is missing."""
 
 
 class TooManyLogins(NacosError):
-    """A login was refused without a look at the password; the caller may come again after ``retry_after_s``."""
+    """A login was refused without checking the password. The caller may come again after ``retry_after_s``."""
 
     status = 429
 

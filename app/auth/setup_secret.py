@@ -14,9 +14,9 @@ from app.naming.model.nacos_errors import NoRight
 
 SECRET_BYTES = 32
 CHECK_MS, RETRY_MS = 1_000, 30_000
-"""Between two looks while there is no administrator; while there is one, and where the file cannot be written."""
+"""The time between two looks while there is no administrator; and while there is one, or the file cannot be written."""
 WINDOW_MS, WRONG_MAX = 60_000, 10
-"""Wrong tries in a window that get the reason; further ones are told to wait. The right secret never waits."""
+"""The most wrong tries in a window that get the reason. Further ones are told to wait. The right secret never waits."""
 NEEDED = (
     f"the first administrator is made with the secret in the file {FIRST_ADMIN_FILE} of a member's data folder, "
     "as the parameter secret; rollcall admin on the machine of a member reads it by itself"
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class SetupSecret:
-    """The file exists while there is no administrator, and its secret counts only as long as the file holds it.
+    """The file exists while there is no administrator. Its secret counts only while the file holds it.
 
     Thread-safe; ``tick`` is for one thread at a time.
     """
@@ -38,7 +38,7 @@ class SetupSecret:
         is_serving: Callable[[], bool],
         now_ms: Callable[[], int],
     ) -> None:
-        """``is_serving()``: whether this node knows the users of the other members."""
+        """``is_serving()``: returns whether this node knows the users of the other members."""
         self.path = folder / FIRST_ADMIN_FILE
         self._has_admin = has_admin
         self._is_serving = is_serving
@@ -49,13 +49,13 @@ class SetupSecret:
         self._window_ms, self._wrong = 0, 0
 
     def tick(self, now_ms: int) -> int:
-        """Write the file, or remove it; return when to look again."""
+        """Write the file, or remove it. Return when to look again."""
         if self._has_admin():
             self.end()
             return now_ms + RETRY_MS
         if not self.value or not self._is_in_file():
             if self.value:
-                log.warning("%s is gone or was changed: another secret is made", self.path)
+                log.warning("%s was removed or changed: a new secret is made", self.path)
             self.value = ""
             value = secrets.token_urlsafe(SECRET_BYTES)
             try:
@@ -83,8 +83,8 @@ class SetupSecret:
         """Check that a caller gives the secret.
 
         Raises:
-            NoRight: it is missing, or another.
-            TooManyLogins: the same, after many wrong ones.
+            NoRight: it is missing or wrong.
+            TooManyLogins: it is missing or wrong, after many wrong ones.
         """
         value = self.value
         if value and hmac.compare_digest(given.encode("utf-8", "replace"), value.encode()):
@@ -94,14 +94,14 @@ class SetupSecret:
             self._window_ms, self._wrong = now_ms, 0
         self._wrong += 1
         if self._wrong == 1:
-            log.warning("%s asks to make the first administrator, without its secret", remote_ip)
+            log.warning("%s tried to make the first administrator without the secret", remote_ip)
         if self._wrong > WRONG_MAX:
             wait_ms = self._window_ms + WINDOW_MS - now_ms
             raise TooManyLogins("too many wrong secrets, please try again later", wait_ms // 1_000 + 1)
         raise NoRight(NEEDED)
 
     def _is_in_file(self) -> bool:
-        """Return whether the file still holds the secret: whoever removes or changes it ends it."""
+        """Return whether the file still holds the secret: removing or changing the file ends it."""
         return read_secret(self.path) == self.value
 
     def _write(self, value: str) -> None:

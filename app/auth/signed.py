@@ -1,7 +1,7 @@
-"""Signed calls between members: what a signature covers, how it is made and read. Pure.
+"""Signed calls between members: the content of a signature, and how it is made and read. Pure.
 
-A signature says: this member calls that one, at this time of the callee's clock, for the so-many-th time, with this
-method, target, body and these headers. Whoever knows the secret can make it, and nobody can use it twice or elsewhere.
+A signature says: this member calls that one, at this time of the callee's clock, as call number so-and-so, with this
+method, target, body and these headers. Only who knows the secret can make it, and nobody can use it twice or elsewhere.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from typing import NamedTuple
 SIGNATURE = "rollcall-signature"
 """Header of a signed call. Shape: ``1 sender run ms session number digest mac``, see ``Signature``."""
 PROOF = "rollcall-proof"
-"""Header of a refusal that names the clock of the member that refused: it knows the secret, too."""
+"""Header of a refusal that names the refusing member's clock, and proves that it knows the secret, too."""
 SIGNED_HEADERS = (
     "user-agent",
     "content-type",
@@ -29,16 +29,16 @@ SIGNED_HEADERS = (
     "rollcall-deadline",
     "rollcall-clock",
 )
-"""The headers that mean something to the member that is called."""
+"""The headers that have a meaning for the called member."""
 GRPC = "GRPC"
-"""The method of a message over gRPC; its target is the type's name."""
+"""The method of a message over gRPC. Its target is the name of the type."""
 NO_CLOCK = "-"
 """The run of a callee whose clock the sender does not know yet."""
 QUESTION_TARGET = "/rollcall-question"
-"""The path of a question over HTTP. No route has it: the member answers before it looks at the path."""
+"""The path of a question over HTTP. No route has it: the member answers before it reads the path."""
 QUESTION_BYTES = 18
 LATE_MS_MAX = 30_000
-"""A signature counts for so long before and after its time."""
+"""How long before and after its time a signature is valid."""
 SIGNATURE_CHARS_MAX = 512
 NUMBER_DIGITS_MAX = 18
 _VERSION = "1"
@@ -46,24 +46,24 @@ _PARTS = 8
 
 
 class Signature(NamedTuple):
-    """The fields of a signature, all texts as they were sent but for the numbers."""
+    """The fields of a signature: texts as they were sent, and numbers."""
 
     sender: str
     """The address of the member that calls."""
     run: str
-    """The run of the member that is called, which begins with its address; ``NO_CLOCK`` from who does not know it."""
+    """The run of the called member, which begins with its address; ``NO_CLOCK`` if the sender does not know it."""
     at_ms: int
     """The time of the call in the clock of that run."""
     session: str
     number: int
-    """Of the call in the sender's session."""
+    """The number of the call in the sender's session."""
     digest: str
-    """Of the body: base64 of SHA-256."""
+    """The base64 of the body's SHA-256."""
     mac: str
 
 
 def digest_of(body: bytes) -> str:
-    """The text for a body in a signature."""
+    """Return the text for a body in a signature."""
     if not body:
         return _EMPTY
     return b2a_base64(hashlib.sha256(body).digest(), newline=False).decode()
@@ -76,10 +76,13 @@ def mac_of(
     unsigned: str,
     header: Callable[[str], str | None],
 ) -> str:
-    """The MAC of a call. ``unsigned``: the signature's text up to the MAC; ``header(name)``: a header or None."""
-    # No header, target or signature holds a line's end, so that no two calls have one text.
+    """Return the MAC of a call.
+
+    ``unsigned``: the signature's text before the MAC; ``header(name)``: a header or None.
+    """
+    # No header, target or signature contains a line feed, so no two calls have the same text.
     values = ["\0" if (value := header(name)) is None else value for name in SIGNED_HEADERS]
-    # latin-1 is what both sides read and write headers as; surrogates cannot come over the wire.
+    # Both sides read and write headers as latin-1. Surrogates cannot come over the wire.
     text = "\n".join((method, target, unsigned, *values)).encode("latin-1", "replace")
     return b2a_base64(hmac.digest(key, text, "sha256"), newline=False).decode()
 
@@ -92,14 +95,14 @@ def sign(
     header: Callable[[str], str | None],
     made: tuple[str, str, int, str, int],
 ) -> str:
-    """The text of a signature. ``made``: sender, run, time in ms, session and number, as ``Signature`` has them."""
+    """Return the text of a signature. ``made``: sender, run, time in ms, session and number, as in ``Signature``."""
     sender, run, at_ms, session, number = made
     unsigned = f"{_VERSION} {sender} {run} {at_ms} {session} {number} {digest_of(body)}"
     return f"{unsigned} {mac_of(key, method, target, unsigned, header)}"
 
 
 def parse(text: str) -> Signature | None:
-    """The fields of a signature; None for a text that is none."""
+    """Return the fields of a signature; None if the text is none."""
     if len(text) > SIGNATURE_CHARS_MAX:
         return None
     parts = text.split(" ")
@@ -116,7 +119,7 @@ def key_number(
     text: str,
     header: Callable[[str], str | None],
 ) -> int | None:
-    """Which of the keys a call is signed with; None for none. ``text``: the whole signature."""
+    """Return the number of the key that a call is signed with; None for none. ``text``: the whole signature."""
     unsigned, _, mac = text.rpartition(" ")
     given = mac.encode("utf-8", "replace")
     for number, key in enumerate(keys):
@@ -126,7 +129,7 @@ def key_number(
 
 
 def asker_of(sender: str) -> str:
-    """The sender of a question: the address of the member that asks, and a number that no question had before.
+    """Return the sender of a question: the address of the asking member, and a number that no question had before.
 
     A question is a signed call for no run, and so is executed nowhere. The refusal has the proof for its sender.
     """
@@ -134,25 +137,25 @@ def asker_of(sender: str) -> str:
 
 
 def is_question(made: Signature) -> bool:
-    """Return whether a signed call asks nothing but whether this member knows the secret."""
+    """Return whether a signed call only asks whether this member knows the secret."""
     return made.run == NO_CLOCK and "~" in made.sender
 
 
 def proof_of(key: bytes, clock: str, caller: str) -> str:
-    """The text of ``PROOF`` beside the clock ``run ms`` of a member, for the caller that it refused."""
+    """Return the text of ``PROOF`` for the clock ``run ms`` of a member and the caller that it refused."""
     text = f"clock\n{clock}\n{caller}".encode("utf-8", "replace")
     return b2a_base64(hmac.digest(key, text, "sha256"), newline=False).decode()
 
 
 def proof_number(keys: tuple[bytes, ...], clock: str, caller: str, proof: str) -> int | None:
-    """Which of the keys a proof is made with; None for none."""
+    """Return the number of the key that a proof is made with; None for none."""
     given = proof.encode("utf-8", "replace")
     matches = (at for at, key in enumerate(keys) if hmac.compare_digest(given, proof_of(key, clock, caller).encode()))
     return next(matches, None)
 
 
 def header_of(headers: Mapping[str, str]) -> Callable[[str], str | None]:
-    """A function from a name in lower case to the value that arrives of a header that is sent."""
+    """Return a function from a name in lower case to the value of a sent header, as it arrives."""
     sent = {
         name.lower(): value.encode("latin-1", "replace").decode("latin-1").strip(" \t")
         for name, value in headers.items()

@@ -12,28 +12,28 @@ from app.auth.refusals import TOKEN_EXPIRED, TOKEN_INVALID, AccessDenied
 from app.naming.records.user_records import TOKEN_ID_CHARS
 
 ALGORITHM = "HS256"
-"""The only one that is taken: a token that names another one, or none, is not looked at any further."""
+"""The only accepted algorithm: a token that names another one, or none, is not read any further."""
 TOKEN_CHARS_MAX = 2_048
 FIRST_ADMIN_S = 10
 AHEAD_MAX_S = 60
-"""A token of real Nacos that was made later than this from now is refused: the clocks of servers do not differ so much,
-and nothing else bounds how long such a token would outlive its revocation."""
+"""A token of real Nacos made later than this from now is refused. Servers' clocks do not differ so much, and nothing
+else bounds how long such a token would outlive its revocation."""
 _FIRST_ADMIN = "first-admin"
 
 
 @dataclass(frozen=True, slots=True)
 class TokenContent:
-    """What a token says. ``generation`` is None in a token that real Nacos made with the same key."""
+    """The content of a token. ``generation`` is None in a token that real Nacos made with the same key."""
 
     user: str
     generation: str | None
     end_s: int
     begin_s: int
-    """When it was made; for a token that does not say so, its end less the time to live."""
+    """When it was made; for a token without that time, its end minus the time to live."""
 
 
 class Tokens:
-    """Makes and reads tokens. Thread-safe; ``read`` takes some 30 us: results are to be remembered."""
+    """Makes and reads tokens. Thread-safe. ``read`` takes some 30 us: callers should remember the result."""
 
     def __init__(self, key: bytes, ttl_s: int, wall_ms: Callable[[], int]) -> None:
         self.ttl_s = ttl_s
@@ -41,13 +41,13 @@ class Tokens:
         self._wall_ms = wall_ms
 
     def make(self, user: str, generation: str) -> str:
-        """A token of a user, good from now on."""
+        """Return a token of a user, valid from now on."""
         now_s = self._wall_ms() // 1_000
         claims = {"sub": user, "iat": now_s, "exp": now_s + self.ttl_s, "gen": generation, "jti": secrets.token_hex(8)}
         return jwt.encode(claims, self._key, ALGORITHM)
 
     def read(self, token: str) -> TokenContent:
-        """What a token says, if its signature is right and its time is not over.
+        """Return the content of a token, if its signature is right and it has not expired.
 
         Raises:
             AccessDenied: the token is invalid, or expired.
@@ -69,11 +69,11 @@ class Tokens:
         return TokenContent(user, generation, end_s, begin_s)
 
     def make_first_admin(self) -> str:
-        """A token of this member, good for seconds: the owner of the users may make the first administrator."""
+        """Return a token of this member, valid for seconds: it lets the users' owner make the first administrator."""
         return jwt.encode({"exp": self._wall_ms() // 1_000 + FIRST_ADMIN_S, "use": _FIRST_ADMIN}, self._key, ALGORITHM)
 
     def is_first_admin(self, token: str) -> bool:
-        """Whether it is a token of ``make_first_admin``; no user's token is."""
+        """Return whether it is a token of ``make_first_admin``. No user's token is."""
         try:
             claims = self._decode(token)
         except AccessDenied:
@@ -83,8 +83,8 @@ class Tokens:
     def _decode(self, token: str) -> dict[str, Any]:
         if len(token) > TOKEN_CHARS_MAX or not token.isascii():
             raise AccessDenied(TOKEN_INVALID)
-        # The time is compared here, by the same clock as everywhere. That a token begins later is no reason to refuse
-        # it: the clocks of members differ.
+        # The time is compared here, by the same clock as everywhere. A token that begins later is not refused for it,
+        # because the clocks of members differ.
         options: Any = {"require": ["exp"], "verify_exp": False, "verify_iat": False, "verify_aud": False}
         try:
             claims = jwt.decode(token, self._key, algorithms=[ALGORITHM], options=options)
@@ -98,7 +98,7 @@ class Tokens:
 
 
 def id_of(token: str) -> str:
-    """The id by which a token is ended. It leaves the signature out, which can be written in several ways."""
+    """Return the id by which a token is ended. It leaves out the signature, which can be written in several ways."""
     return sha256(token.rpartition(".")[0].encode("utf-8", "replace")).hexdigest()[:TOKEN_ID_CHARS]
 
 

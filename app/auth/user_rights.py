@@ -1,4 +1,4 @@
-"""Rights: resources as calls name them, the patterns of resources that permissions name, and what a user may do."""
+"""Rights: resources as calls name them, patterns of resources as permissions name them, and the rights of a user."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ NAMING_TYPE = "naming"
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A service that a call is about; ``*`` as group or service: all of them. ``namespace`` None: all namespaces.
+    """A service that a call is about. ``*`` as group or service: all of them. ``namespace`` None: all namespaces.
 
     The public namespace is the empty text, as in Nacos's permissions.
     """
@@ -24,7 +24,10 @@ class Resource:
 
     @classmethod
     def of_service(cls, namespace: str, full_name: str | None) -> "Resource":
-        """The resource of a service by its full name; None or a blank one means all services of the namespace."""
+        """Return the resource of a service by its full name.
+
+        None or a blank name means all services of the namespace.
+        """
         namespace = rule_namespace(namespace)
         if not full_name or not full_name.strip():
             return cls(namespace)
@@ -33,7 +36,7 @@ class Resource:
 
 
 def rule_namespace(namespace: str) -> str:
-    """A namespace as permissions name it: the public one is the empty text."""
+    """Return a namespace as permissions name it: the public one is the empty text."""
     return "" if namespace == DEFAULT_NAMESPACE else namespace
 
 
@@ -45,11 +48,11 @@ class Pattern:
 
     @classmethod
     def of(cls, text: str) -> "Pattern":
-        """The pattern of a text with stars."""
+        """Return the pattern of a text with stars."""
         return cls(tuple(text.split(ANY)))
 
     def matches(self, text: str) -> bool:
-        """Whether the whole text fits."""
+        """Return whether the whole text fits."""
         first, *rest = self.pieces
         if not rest:
             return text == first
@@ -66,13 +69,13 @@ class Pattern:
 
     @property
     def is_any(self) -> bool:
-        """Whether every text fits."""
+        """Return whether every text fits."""
         return len(self.pieces) > 1 and not any(self.pieces)
 
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """What a role permits: actions on the resources that fit three patterns.
+    """A permission of a role: actions on the resources that fit three patterns.
 
     The parts are matched one by one: a name with a colon in it cannot pass for two parts.
     """
@@ -84,7 +87,7 @@ class Permission:
 
     @classmethod
     def of(cls, resource: str, actions: str) -> "Permission | None":
-        """The permission of a rule ``namespace:group:naming/service``; None for a rule that is about other things.
+        """Return the permission of a rule ``namespace:group:naming/service``; None for a rule about other things.
 
         ``:*:*`` is the public namespace, and ``public:*:*`` too; a last part ``*`` is every type.
         """
@@ -97,7 +100,7 @@ class Permission:
         return cls(Pattern.of(rule_namespace(namespace)), Pattern.of(group), Pattern.of(service), actions)
 
     def allows(self, action: Action, resource: Resource) -> bool:
-        """Whether it permits an action on a resource."""
+        """Return whether it permits an action on a resource."""
         if action.value not in self.actions:
             return False
         name = resource.namespace
@@ -107,20 +110,20 @@ class Permission:
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """What one user may do."""
+    """The rights of one user."""
 
     is_admin: bool
     permissions: tuple[Permission, ...]
 
     @classmethod
     def of(cls, roles: Iterable[str], permissions: Iterable[Permission]) -> "Rights":
-        """The rights of a user with these roles, which together have these permissions."""
+        """Return the rights of a user with these roles, which together have these permissions."""
         return cls(ADMIN_ROLE in roles, tuple(permissions))
 
     def allows(self, action: Action, resource: Resource) -> bool:
-        """Whether the user may do this with a resource."""
+        """Return whether the user may do this with a resource."""
         return self.is_admin or any(one.allows(action, resource) for one in self.permissions)
 
     def sees_namespace(self, namespace: str) -> bool:
-        """Whether the user has any right in a namespace."""
+        """Return whether the user has any right in a namespace."""
         return self.is_admin or any(one.namespace.matches(rule_namespace(namespace)) for one in self.permissions)

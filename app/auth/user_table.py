@@ -1,4 +1,4 @@
-"""The users, roles and permissions of this member, kept in line with their records."""
+"""The users, roles and permissions of this member, kept up to date with their records."""
 
 from app.auth.user_rights import Permission, Rights
 from app.naming.records.record import Record
@@ -11,7 +11,7 @@ _NOBODY = Rights(False, ())
 class UserTable:
     """Users with their roles and rights. Reads take no lock; ``on_record`` is called by one thread at a time.
 
-    ``version`` rises after each change: what was decided by another version is to be decided again.
+    ``version`` rises after each change: decisions of an earlier version must be made anew.
     """
 
     def __init__(self) -> None:
@@ -20,9 +20,10 @@ class UserTable:
         self._roles: dict[str, frozenset[str]] = {}
         """The roles of each user."""
         self._permissions: dict[str, dict[tuple[str, str], Permission | None]] = {}
-        """The permissions of each role, by actions and resource; None for one that is about other things. Replaced."""
+        """The permissions of each role, by actions and resource; None for one about other things. Replaced as a
+        whole."""
         self._rights: dict[str, tuple[int, Rights]] = {}
-        """The rights of users that called, each with the version that they are of."""
+        """The rights of users that made calls, each with its version."""
 
     def on_record(self, record: Record) -> None:
         """Apply a record that was read, written or removed."""
@@ -52,32 +53,32 @@ class UserTable:
         self.version += 1
 
     def user(self, name: str) -> User | None:
-        """The user of this name."""
+        """Return the user of this name; None if unknown."""
         return self._users.get(name)
 
     def users(self) -> list[str]:
-        """The names of all users, sorted."""
+        """Return the names of all users, sorted."""
         return sorted(self._users.copy())
 
     def roles_of(self, name: str) -> frozenset[str]:
-        """The roles of a user."""
+        """Return the roles of a user."""
         return self._roles.get(name, frozenset())
 
     def roles(self) -> list[tuple[str, str]]:
-        """All roles with the user that has each, sorted."""
+        """Return all roles with the user that has each, sorted."""
         return sorted((role, name) for name, roles in self._roles.copy().items() for role in roles)
 
     def permissions(self) -> list[tuple[str, str, str]]:
-        """All permissions: role, resource, actions; sorted."""
+        """Return all permissions: role, resource, actions; sorted."""
         permissions = self._permissions.copy()
         return sorted((role, resource, actions) for role, of in permissions.items() for actions, resource in of)
 
     def has_admin(self) -> bool:
-        """Whether any user is an administrator."""
+        """Return whether any user is an administrator."""
         return any(ADMIN_ROLE in roles and name in self._users for name, roles in self._roles.copy().items())
 
     def rights(self, name: str) -> Rights:
-        """The rights of a user; none for an unknown one."""
+        """Return the rights of a user; none for an unknown one."""
         version, of_users = self.version, self._rights
         known = of_users.get(name)
         if known is not None and known[0] == version:

@@ -1,4 +1,4 @@
-"""Users: the changes of users, roles and permissions. Each is on disk before it returns, and goes to the members."""
+"""Users: changes of users, roles and permissions. Each is on disk before it returns, and is sent to the members."""
 
 import secrets
 from collections.abc import Callable, Iterable, Mapping
@@ -25,9 +25,9 @@ from app.naming.records.user_records import (
 USERS_MAX, ROLES_MAX, PERMISSIONS_MAX = 10_000, 20_000, 20_000
 GENERATION_BYTES = 12
 KEPT_S = 600
-"""An ended token is remembered for so long after its time, as the clocks of other members may be behind."""
+"""How long after its expiry an ended token is remembered, as the clocks of other members may be behind."""
 CLOCKS_DIFFER_MS = 2_000
-"""A revocation ends tokens that real Nacos makes within this time after it, too: its clock may be ahead of ours."""
+"""A revocation also ends tokens that real Nacos makes within this time after it: its clock may be ahead of ours."""
 
 
 class AdminExists(NacosError):
@@ -37,7 +37,7 @@ class AdminExists(NacosError):
 
 
 class Users:
-    """Writes of users' records. Thread-safe, and blocks for the disk. Hashes come in: passwords are not seen here.
+    """Writes of users' records. Thread-safe; blocks for the disk. It gets hashes, and never sees passwords.
 
     Raises (every change): StorageError; InvalidParam, whose text is Nacos's where it has one.
     """
@@ -51,7 +51,7 @@ class Users:
         self._publish = publish
 
     def create(self, name: str, password_hash: str) -> None:
-        """Create a user without roles, whose name is plain or looks like no other user's."""
+        """Create a user without roles. Its name must be plain, or look like no other user's."""
         check_name("username", name)
         if not is_plain(name):
             check_look("username", name, (one for one in self._table.users() if one != name))
@@ -67,7 +67,7 @@ class Users:
         self._put({user_key(name): change})
 
     def create_first_admin(self, name: str, password_hash: str) -> None:
-        """Create an administrator where there is none yet.
+        """Create an administrator if there is none yet.
 
         Raises:
             AdminExists: there is one.
@@ -83,19 +83,19 @@ class Users:
         self._put({user_key(name): change, role_key(ADMIN_ROLE, name): lambda _old: {}})
 
     def set_admin(self, name: str, password_hash: str) -> None:
-        """Make a user an administrator with this password, whether it exists or not: for who has the data folder."""
+        """Make a user, existing or not, an administrator with this password: for callers with the data folder."""
         check_name("username", name)
         change = self._new_password(name, password_hash)
         self._put({user_key(name): change, role_key(ADMIN_ROLE, name): lambda _old: {}})
 
     def set_password(self, name: str, password_hash: str) -> None:
-        """Change a user's password; all tokens of the user end."""
+        """Change a user's password. All tokens of the user end."""
         self._check_known(name, f"user {name} not exist!")
         change = self._new_password(name, password_hash)
         self._put({user_key(name): lambda old: change(old) if old else None})
 
     def end_tokens(self, name: str) -> None:
-        """End all tokens of a user, whose password stays."""
+        """End all tokens of a user. The password stays."""
         self._check_known(name, f"user {name} not exist!")
         generation = _new_generation()
 
@@ -107,7 +107,7 @@ class Users:
         self._put({user_key(name): change})
 
     def end_token(self, name: str, token_id: str, end_s: int) -> None:
-        """End one token of a user, whose time is over at ``end_s``. One too many ends all tokens of the user."""
+        """End one token of a user, which expires at ``end_s``. One token too many ends all tokens of the user."""
         now_s, generation = self._wall_ms() // 1_000, _new_generation()
 
         def change(old: Value | None) -> Value | None:
@@ -124,7 +124,7 @@ class Users:
         self._put({user_key(name): change})
 
     def delete(self, name: str) -> None:
-        """Remove a user with its roles; an administrator is not removed, an unknown user is no error."""
+        """Remove a user with its roles. An administrator is not removed; an unknown user is no error."""
         roles = self._table.roles_of(name)
         if ADMIN_ROLE in roles:
             raise InvalidParam(f"cannot delete admin: {name}")
@@ -143,7 +143,7 @@ class Users:
         self._put({role_key(role, name): lambda _old: {}})
 
     def remove_role(self, role: str, name: str) -> None:
-        """Take a role from a user, or with an empty name from all users, with its permissions."""
+        """Remove a role from a user, or with an empty name from all users, with its permissions."""
         if role == ADMIN_ROLE and all(other == name for known, other in self._table.roles() if known == role):
             raise InvalidParam("cannot delete the role of the last administrator")
         if name:
@@ -169,7 +169,7 @@ class Users:
         self._put({permission_key(role, actions, resource): lambda _old: {}})
 
     def remove_permission(self, role: str, resource: str, actions: str) -> None:
-        """Take a permission from a role; an unknown one is no error."""
+        """Remove a permission from a role. An unknown one is no error."""
         if (role, resource, actions) in self._table.permissions():
             self._put({permission_key(role, actions, resource): lambda _old: None})
 
@@ -178,12 +178,12 @@ class Users:
             raise InvalidParam(text)
 
     def _new_password(self, name: str, password_hash: str) -> Callable[[Value | None], Value]:
-        """The change that gives a user another password, or makes the user."""
+        """Return the change that gives a user another password, or makes the user."""
         made = self._value(name, password_hash)
         return lambda old: made if old is None else {**made, "setMs": self._revoked_ms(old)}
 
     def _revoked_ms(self, old: Value) -> int:
-        """The time up to which tokens of real Nacos end with a revocation now; it never goes back."""
+        """Return the time up to which a revocation now ends tokens of real Nacos. It never goes back."""
         return max(self._wall_ms() + CLOCKS_DIFFER_MS, user_of("", old).set_ms)
 
     def _value(self, name: str, password_hash: str) -> Value:
@@ -195,7 +195,7 @@ class Users:
 
 
 def check_look(what: str, name: str, others: Iterable[str]) -> None:
-    """Refuse a name that people would take for one of the others.
+    """Refuse a name that people would mistake for one of the others.
 
     Raises:
         InvalidParam: the text names ``what`` and the other name.

@@ -1,4 +1,4 @@
-"""Addresses of members: parsing and joining them, and finding this node's own."""
+"""Addresses of members: parsing, joining, and finding this node's own."""
 
 import ipaddress
 import re
@@ -13,7 +13,7 @@ _HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?")
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Return host, without brackets, and port of ``host[:port]``; without a port ``DEFAULT_PORT``.
+    """Return host, without brackets, and port of ``host[:port]``; ``DEFAULT_PORT`` if there is none.
 
     Raises:
         ValueError: the text is no address; its message says why.
@@ -38,7 +38,7 @@ def join_address(host: str, port: int) -> str:
 
 
 def spelling(address: str) -> str:
-    """Return the one text that all spellings of an address share: other case, or an IPv6 host in full or short."""
+    """Return the canonical text of an address, for all its spellings: upper case, or an IPv6 host in full or short."""
     host, port = split_address(address)
     return join_address(str(ipaddress.ip_address(host)) if ":" in host else host.lower(), port)
 
@@ -58,7 +58,7 @@ def check_host(host: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches ``host``; a name other than localhost counts as reached by others."""
+    """Return whether only this machine reaches ``host``. A name other than localhost counts as reached by others."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -74,7 +74,7 @@ def _is_ip(host: str) -> bool:
 
 
 def is_wildcard(host: str) -> bool:
-    """Whether binding to ``host`` means every address of this machine."""
+    """Return whether binding to ``host`` means every address of this machine."""
     try:
         return ipaddress.ip_address(host).is_unspecified
     except ValueError:
@@ -84,7 +84,7 @@ def is_wildcard(host: str) -> bool:
 def own_address(members: tuple[str, ...], host: str, port: int) -> str:
     """Return the address by which the other members know this node.
 
-    That is the listed address with a host of this machine and our port; else the address on which this node listens.
+    This is the listed address with a host of this machine and our port; else the address on which this node listens.
     """
     ours = [listed for listed, listed_port in map(split_address, members) if listed_port == port]
     if host in ours:
@@ -93,7 +93,7 @@ def own_address(members: tuple[str, ...], host: str, port: int) -> str:
     for listed in ours:
         if listed not in names and is_this_machine(listed):
             return join_address(listed, port)
-    # Before any name is looked up, as that takes long where no name service answers: a pod's full name resolves only
+    # Before any name is resolved, as that takes long if no name service answers: a pod's full name resolves only
     # when the pod is known, but its first label is this machine's name.
     label = socket.gethostname().split(".", 1)[0]
     named = [listed for listed in names if listed.split(".", 1)[0] == label]
@@ -106,7 +106,7 @@ def own_address(members: tuple[str, ...], host: str, port: int) -> str:
 
 
 def is_this_machine(host: str) -> bool:
-    """Whether ``host`` is an address or a name of this machine."""
+    """Return whether ``host`` is an address or a name of this machine."""
     if host == socket.gethostname():
         return True
     try:
@@ -118,7 +118,7 @@ def is_this_machine(host: str) -> bool:
 
 def first_address() -> str:
     """Return the address from which packets to other machines leave, IPv4 first; without a route, the loopback one."""
-    # Documentation's networks (RFC 5737, RFC 3849); connecting a UDP socket sends nothing.
+    # Documentation's networks (RFC 5737, RFC 3849). Connecting a UDP socket sends nothing.
     for family, elsewhere in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
         try:
             with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -131,7 +131,7 @@ def first_address() -> str:
 
 
 def _may_bind(family: int, ip: str) -> bool:
-    """Whether a socket can be bound to ``ip``, which only the machine with that address can."""
+    """Return whether a socket can be bound to ``ip``. Only the machine with that address can bind it."""
     if is_wildcard(ip):
         return False
     try:

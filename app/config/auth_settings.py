@@ -1,4 +1,4 @@
-"""The settings of users and tokens: which keys of tokens are refused."""
+"""The settings of users and tokens, and the token keys that are refused."""
 
 import base64
 import binascii
@@ -9,7 +9,7 @@ from pathlib import Path
 from app.config.settings_keys import FLAG, TEXT, Key, SettingError, whole
 
 FIRST_ADMIN_FILE = "first-admin.secret"
-"""In the data folder: what the first administrator is made with, while there is none."""
+"""The file in the data folder with the secret for making the first administrator, while there is none."""
 FIRST_ADMIN_BYTES_MAX = 256
 AUTH_ENABLED = Key(
     ("nacos.core.auth.enabled",), FLAG, "false", "Every call needs a user with the right to it; see security.md."
@@ -29,9 +29,10 @@ TOKEN_TTL = Key(
 AUTH_KEYS = (AUTH_ENABLED, TOKEN_KEY, TOKEN_TTL)
 
 KEY_BYTES_MIN = 32
-"""Of the key, for HMAC-SHA256. Source: RFC 7518, 3.2."""
+"""The least length of the key, for HMAC-SHA256. Source: RFC 7518, 3.2."""
 DISTINCT_BYTES_MIN = 12
-"""A random key has more of them, but for one in 10^13; repeated letters and digits have fewer."""
+"""The fewest different bytes in a key. A random key has more, but for one in 10^13; repeated letters and digits have
+fewer."""
 PUBLISHED_KEYS = frozenset(
     {
         "SecretKey012345678901234567890123456789012345678901234567890123456789",
@@ -40,21 +41,21 @@ PUBLISHED_KEYS = frozenset(
         "VGhpc0lzTXlDdXN0b21TZWNyZXRLZXkwMTIzNDU2Nzg5MDEyMzQ1Njc4OTAxMjM0NTY3ODk=",
     }
 )
-"""Default keys of Nacos up to 1.4.4 and 2.2.0, and those of its guides and images: everybody can sign with them."""
+"""Default keys of Nacos up to 1.4.4 and 2.2.0, and keys in its guides and images: everybody can sign with them."""
 _PUBLISHED_BEGIN = "SecretKey0123456789"
 HOW_TO_MAKE = "make one with: openssl rand -base64 48"
 
 
 @dataclass(frozen=True, slots=True)
 class AuthSettings:
-    """Users are asked for: the key of their tokens, and how long a token is good for."""
+    """The settings while users are enabled: the key of their tokens, and how long a token is valid."""
 
     token_key: bytes = field(repr=False)
     token_ttl_s: int
 
 
 def parse_token_key(text: str, origin: str) -> bytes:
-    """The bytes of the key of tokens; ``origin`` says where it comes from. The refusals do not repeat it.
+    """Return the bytes of the token key. ``origin``: the name of its source. Errors do not repeat the key.
 
     Raises:
         SettingError: it is missing, published, no base64, short, or too simple.
@@ -84,9 +85,9 @@ def parse_token_key(text: str, origin: str) -> bytes:
 
 
 def read_secret(path: Path) -> str | None:
-    """Return the secret in a file; None where there is no file that can be read. A pipe and a link to others hold none.
+    """Return the secret in a file; None if no file can be read. Pipes, and links to files of others, hold none.
 
-    No more than a secret's length is read, and no pipe is waited for.
+    Reads no more than a secret's length, and waits for no pipe.
     """
     try:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK | os.O_NOFOLLOW)) as file:

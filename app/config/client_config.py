@@ -1,4 +1,4 @@
-"""How a command reaches a cluster: environment over a profile of ``cli.toml`` over the file's own values, and checked.
+"""A command's way to a cluster: the environment over a profile of ``cli.toml`` over the file's own values, checked.
 
 The file is ``$ROLLCALL_CONFIG``, else ``$XDG_CONFIG_HOME/rollcall/cli.toml``, else ``~/.config/rollcall/cli.toml``.
 """
@@ -38,7 +38,7 @@ CLIENT_VARIABLES = frozenset(
         AUDIT_IDENTITY_VARIABLE,
     }
 )
-"""Variables of commands, which are no settings of a node."""
+"""Variables of commands, which are not settings of a node."""
 _SERVICE_LINK = re.compile(r"ROLLCALL_(SERVICE_HOST|SERVICE_PORT|PORT)(_.*)?")
 """Variables that Kubernetes sets in every pod of a namespace with a service named rollcall."""
 
@@ -58,17 +58,17 @@ _VARIABLES = {
 
 
 class ClientConfigError(Exception):
-    """The environment or the file of a command cannot be used; the text says why, and holds no secret."""
+    """The environment or the file of a command cannot be used. The text says why, and contains no secret."""
 
 
 def is_no_setting(variable: str) -> bool:
-    """Whether a variable of the environment is none of a node's settings, though it begins as they do."""
+    """Return whether an environment variable is no setting of a node, though its name begins like one."""
     return variable in CLIENT_VARIABLES or bool(_SERVICE_LINK.fullmatch(variable))
 
 
 @dataclass(frozen=True, slots=True)
 class ClientConfig:
-    """What is configured for commands; an empty text is a value that nothing configures."""
+    """The configuration of commands. An empty text is a value that nothing configures."""
 
     server: str = ""
     """The URL of any member."""
@@ -79,23 +79,23 @@ class ClientConfig:
     password_file: str = ""
     token: str = field(default="", repr=False)
     sources: Mapping[str, str] = field(default_factory=dict)
-    """Where each value that is configured comes from, by its key in the file."""
+    """The source of each configured value, by its key in the file."""
     file: Path = Path()
-    """The file that was read, or would be if it existed."""
+    """The file that was read, or would be read if it existed."""
     note: str = ""
-    """Why credentials that are configured are left out; empty where none are."""
+    """Why configured credentials are left out; empty if none are."""
 
 
 def read_client_config(
     environ: Mapping[str, str] | None = None, *, profile: str | None = None, server: str | None = None
 ) -> ClientConfig:
-    """Return what is configured. ``profile`` and ``server``: those that the command line names.
+    """Return the configuration. ``profile`` and ``server``: as given on the command line.
 
-    The file's credentials belong to the server that it names beside them: they are left out where the command line or
-    the environment names another one.
+    The file's credentials belong to the server that the file names: they are left out if the command line or the
+    environment names another one.
 
     Raises:
-        ClientConfigError: the file cannot be read, holds what it should not, or has no such profile.
+        ClientConfigError: the file cannot be read, is invalid, or has no such profile.
     """
     variables = os.environ if environ is None else environ
     file = config_file(variables)
@@ -117,7 +117,7 @@ def read_client_config(
 
 
 def config_file(environ: Mapping[str, str]) -> Path:
-    """The path of the file, whether or not it exists."""
+    """Return the path of the file, whether or not it exists."""
     if chosen := environ.get(FILE_VARIABLE, ""):
         return Path(chosen).expanduser()
     base = environ.get("XDG_CONFIG_HOME", "")
@@ -134,7 +134,7 @@ def _plain(server: str) -> str:
 
 
 def _written(file: Path, environ: Mapping[str, str], profile: str) -> tuple[dict[str, str], str]:
-    """The values of the file, those of the profile over the file's own, and what to call their source."""
+    """Return the values of the file, with the profile's over the file's own, and the name of their source."""
     text = _text(file, is_needed=bool(environ.get(FILE_VARIABLE) or profile))
     if text is None:
         return {}, ""
@@ -162,7 +162,7 @@ def _written(file: Path, environ: Mapping[str, str], profile: str) -> tuple[dict
         known = ", ".join(sorted(profiles)) or "it has none"
         raise ClientConfigError(f"{file} has no profile {profile!r}; its profiles: {known}")
     own = profiles[profile]
-    # The file's own credentials are those of the file's own server, and of a profile that has none of its own.
+    # The file's own credentials belong to its own server, and to a profile that has no server of its own.
     dropped = {"server", "ca", *CREDENTIAL_KEYS} if "server" in own else set()
     dropped |= set(CREDENTIAL_KEYS) if own.keys() & set(CREDENTIAL_KEYS) else set()
     kept = {key: value for key, value in table.items() if key not in dropped}
@@ -170,7 +170,7 @@ def _written(file: Path, environ: Mapping[str, str], profile: str) -> tuple[dict
 
 
 def _text(file: Path, *, is_needed: bool) -> tuple[bytes, int, int] | None:
-    """The content of the file with its mode and owner; None for a file that is not there and need not be."""
+    """Return the content of the file with its mode and owner; None for a missing file that is not needed."""
     try:
         with file.open("rb") as opened:
             status = os.fstat(opened.fileno())
@@ -201,7 +201,7 @@ def _check_private(file: Path, mode: int, owner: int) -> None:
     """Refuse a file with a secret that others can read or write.
 
     Raises:
-        ClientConfigError: it is not the caller's own, or not his alone.
+        ClientConfigError: it belongs to another user, or others have rights to it.
     """
     if owner not in (os.geteuid(), 0):
         raise ClientConfigError(f"{file} holds a password or token and belongs to another user: chown it")

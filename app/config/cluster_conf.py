@@ -7,9 +7,9 @@ _ALLOWED = "ip, ip:port, host:port or [ipv6]:port, one a line or several with co
 
 
 def parse_members(text: str, origin: str = "the member list") -> tuple[str, ...]:
-    """Return the listed members as ``host:port``, in their order; of several spellings of one, the first.
+    """Return the listed members as ``host:port``, in order. Of several spellings of one member the first counts.
 
-    A host stays as written, no name is resolved: members compare each other's addresses as text.
+    A host stays as written, and no name is resolved: members compare each other's addresses as text.
 
     Raises:
         SettingError: an entry is no address; the text names ``origin`` and the line.

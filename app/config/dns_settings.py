@@ -1,4 +1,4 @@
-"""The settings of the DNS server, and what an operator is warned of."""
+"""The settings of the DNS server, and the warnings about them."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -9,7 +9,7 @@ from app.config.addresses import PORT_MAX
 from app.config.settings_keys import FLAG, HOST_OR_NONE, Key, Kind, SettingError, whole
 
 PORT_OFFSET = 5
-"""From the HTTP port to that of DNS."""
+"""The offset from the HTTP port to that of DNS."""
 LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 DOMAIN_CHARS_MAX = 100
 """The rest of a name's 255 bytes is for service, group and namespace."""
@@ -76,7 +76,7 @@ DNS_KEYS: tuple[Key[Any], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class DnsSettings:
-    """What the DNS server is called by, and what bounds its answers."""
+    """The names of the DNS server, and the bounds of its answers."""
 
     host: str
     port: int
@@ -85,11 +85,11 @@ class DnsSettings:
     ttl_s: int
     answers_max: int
     rate: int
-    """Queries per second of one address; 0 for any number."""
+    """Queries per second from one address; 0 for any number."""
 
 
 def dns_settings(get: Callable[[Key[Any]], Any], host: str, http_port: int) -> DnsSettings | None:
-    """The settings, each read by ``get``; None without a DNS server.
+    """Return the settings, each read by ``get``; None without a DNS server.
 
     Raises:
         SettingError: there is no port above the HTTP port.
@@ -110,7 +110,7 @@ def dns_settings(get: Callable[[Key[Any]], Any], host: str, http_port: int) -> D
 
 
 def dns_warnings(get: Callable[[Key[Any]], Any], *, has_users: bool) -> Iterator[str]:
-    """Yield a text if users are on and names are public all the same."""
+    """Yield a warning if users are on but names are public nevertheless."""
     if has_users and get(DNS_ENABLED):
         yield (
             f"{DNS_ENABLED.name} is true while users are on: DNS knows no users, and whoever reaches its port can look "

@@ -4,10 +4,10 @@ from pathlib import Path
 
 
 def file_stamp(path: Path) -> tuple[int, ...] | None:
-    """Return what differs when a file was written, or another one is there by its name; None without the file.
+    """Return a stamp that changes when the file is written or replaced; None without the file.
 
-    Its times (ns), its size (bytes) and what the file system knows it by: a file that was put in its place, by its own
-    name or that of a link on the way, may have the same size, and the time of the one that it is a copy of.
+    It has the file's times (ns), its size (bytes) and its identity in the file system. A file that replaces another, by
+    its own name or that of a link on the way, may have the same size, and the time of the file that it was copied from.
     """
     try:
         status = path.stat()

@@ -1,4 +1,4 @@
-"""The settings of what a node does not do for strangers: which names, addresses and networks are an exception."""
+"""The settings of the guards against strangers: the names, addresses and networks that are exempt."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -47,16 +47,16 @@ GUARD_KEYS: tuple[Key[Any], ...] = (HTTP_HOSTS, PUSH_TRUST_NAT, CHECK_ALLOW)
 
 @dataclass(frozen=True, slots=True)
 class GuardSettings:
-    """The exceptions from what is refused to strangers."""
+    """The exceptions from the guards against strangers."""
 
     http_hosts: tuple[str, ...]
-    """Names under which browsers may call this node, beside those that it knows itself; ``*`` is any."""
+    """Names under which browsers may call this node, in addition to those that it knows itself; ``*`` is any."""
     push_trusts_nat: bool
-    """UDP pushes go to the address that a client states."""
+    """True if UDP pushes go to the address that a client states."""
     check_allowed: tuple[Network, ...]
-    """Networks that health checks may connect to although they would be refused."""
+    """Networks that health checks may connect to although they would be refused by default."""
 
 
 def guard_settings(get: Callable[[Key[Any]], Any]) -> GuardSettings:
-    """The settings, each read by ``get``."""
+    """Return the settings, each read by ``get``."""
     return GuardSettings(get(HTTP_HOSTS), get(PUSH_TRUST_NAT), get(CHECK_ALLOW))

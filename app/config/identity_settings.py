@@ -1,4 +1,4 @@
-"""The settings of the members' identity: the secret that the members of one cluster share, and what may be one."""
+"""The settings of the members' identity: the secret that the members of one cluster share, and its requirements."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -56,11 +56,12 @@ IDENTITY_KEYS: tuple[Key[Any], ...] = (
 )
 SECRET_CHARS_MIN, SECRET_CHARS_MAX = 8, 256
 SECRET_CHARS_GOOD = 16
-"""A shorter secret is taken, for clusters of real Nacos that have one, and warned of."""
+"""A shorter secret is accepted, for clusters of real Nacos that have one, with a warning."""
 DIFFERENT_CHARS_MIN = 5
-"""Of a secret: one letter repeated is long enough and as easily guessed as a short one."""
+"""The fewest different characters of a secret: one letter repeated is long enough, but as easily guessed as a short
+one."""
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^`|~-]{1,64}")
-"""Of headers' names without the underscore, which servers in front drop."""
+"""Matches the allowed header names: without the underscore, because reverse proxies drop such headers."""
 _TAKEN_HEADERS = frozenset(
     {
         "accept",
@@ -111,7 +112,7 @@ _PUBLISHED = frozenset(
         "vgvzzxrlcm5hy29zmtizndu2nzg5mdewmtm0nty3oduw",
     }
 )
-"""Values in Nacos's documents, images and samples, in small letters. Each is the first that an attacker tries."""
+"""Values in Nacos's documents, images and samples, in lower case. An attacker tries each of them first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,7 @@ class NamedNacos:
     """The members that the operator names as real Nacos."""
 
     addresses: frozenset[str] = frozenset()
-    """Each as ``host:port``, in the spelling of ``spelling``."""
+    """Each as ``host:port``, in the form that ``spelling`` returns."""
     hosts: frozenset[str] = frozenset()
     networks: tuple[IPv4Network | IPv6Network, ...] = ()
 
@@ -139,16 +140,16 @@ class NamedNacos:
 
 @dataclass(frozen=True, slots=True)
 class IdentitySettings:
-    """The secret of a cluster's members, under the header's name that real Nacos sends it by."""
+    """The secret of a cluster's members, and the name of the header in which real Nacos sends it."""
 
     header: str
     value: str = field(repr=False)
     previous: str = field(repr=False)
-    """Another value that is taken as well; empty for none."""
+    """Another value that is accepted as well; empty for none."""
     nacos: NamedNacos
     """The members that are sent the secret itself, and may send it."""
     grpc_exempt: frozenset[str]
-    """Addresses of members that are real Nacos and send no secret over gRPC; ``nacos`` names them, too."""
+    """Addresses of members that are real Nacos and send no secret over gRPC. ``nacos`` names them, too."""
 
 
 UNIDENTIFIED = (
@@ -163,7 +164,7 @@ NEEDED = (
 
 
 def needs_identity(members: Iterable[str], host: str) -> bool:
-    """Whether anything but this machine reaches a cluster of these members, one of which listens on ``host``."""
+    """Return whether other machines can reach a cluster of these members, one of which listens on ``host``."""
     return not (is_loopback(host) and all(is_loopback(split_address(one)[0]) for one in members))
 
 
@@ -182,10 +183,10 @@ def check_header(name: str) -> None:
 
 
 def check_secret(key: Key[str], text: str, header: str) -> None:
-    """Check that a value of the identity can be sent, and cannot be guessed. The value is not repeated in the error.
+    """Check that a value of the identity can be sent, and cannot be guessed. The error does not repeat the value.
 
     Raises:
-        SettingError: it cannot be sent, is too short, or is known.
+        SettingError: it cannot be sent, is too short, or is published.
     """
     if not text.isascii() or not text.isprintable() or " " in text:
         problem = "it must have printable ASCII characters alone, without spaces"
@@ -201,7 +202,7 @@ def check_secret(key: Key[str], text: str, header: str) -> None:
 
 
 def identity_settings(get: Callable[[Key[Any]], Any], header: str, value: str) -> IdentitySettings | None:
-    """The identity of header and value, which are both empty for none; ``get`` reads one of the other settings.
+    """Return the identity of ``header`` and ``value``, both empty for none. ``get`` reads the other settings.
 
     Raises:
         SettingError: it cannot be used.
@@ -252,7 +253,7 @@ def named_nacos(text: str, exempt: Iterable[str] = ()) -> NamedNacos:
 def identity_warnings(
     members: tuple[str, ...], host: str, identity: IdentitySettings | None, *, without: bool
 ) -> Iterator[str]:
-    """Yield what is to be said of a cluster's identity. ``without``: the operator wants none beyond loopback.
+    """Yield warnings about a cluster's identity. ``without``: the operator wants none beyond loopback.
 
     Raises:
         SettingError: the cluster needs an identity and has none.

@@ -1,4 +1,4 @@
-"""The limits of what clients may make a node hold and do: their values, and the rows of their settings."""
+"""The limits on the data and the work that clients may cause: their values, and the rows of their settings."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -8,7 +8,10 @@ from app.config.settings_keys import Key, whole
 
 @dataclass(frozen=True, slots=True)
 class LimitSettings:
-    """The limits; 0 is none, but for those of connections, memory and answers, which the node finds itself."""
+    """The limits; 0 is none.
+
+    For the limits of connections, memory and answers, 0 means that the node finds the value.
+    """
 
     namespaces: int
     services_per_namespace: int
@@ -28,7 +31,7 @@ class LimitSettings:
 
 
 class LimitRow(NamedTuple):
-    """One limit's setting: the lowest and the highest value, the default and the purpose."""
+    """The setting of one limit: the lowest and the highest value, the default and the purpose."""
 
     lowest: int
     highest: int
@@ -38,7 +41,7 @@ class LimitRow(NamedTuple):
 
 COUNT_MAX = 1_000_000_000
 RECORD_BYTES_MAX = 900_000
-"""However well it can be packed, a body of less than 1 MiB is read by every member."""
+"""A body of less than 1 MiB is read by every member, whatever its compression ratio."""
 ROWS: dict[str, LimitRow] = {
     "namespaces": LimitRow(
         0, COUNT_MAX, 10_000, "Namespaces with a service in it, and as many created by name; a new one more is refused."
@@ -100,11 +103,11 @@ ROWS: dict[str, LimitRow] = {
         "is refused. 0 is an eighth of the bound of memory, and at most 48.",
     ),
 }
-"""By field of ``LimitSettings``. Zero is no limit, where the purpose says nothing else."""
+"""By field of ``LimitSettings``. Zero is no limit, unless the purpose says otherwise."""
 
 
 def limit_key(field: str) -> str:
-    """The name of a limit's setting: ``rollcall.limit.pageSize`` for ``page_size``."""
+    """Return the name of a limit's setting: ``rollcall.limit.pageSize`` for ``page_size``."""
     first, *others = field.split("_")
     return "rollcall.limit." + first + "".join(map(str.capitalize, others))
 

@@ -1,4 +1,4 @@
-"""The settings of the member list: where it comes from, in Nacos's order."""
+"""The settings of the member list: its source, chosen in Nacos's order."""
 
 import re
 from collections.abc import Callable
@@ -83,21 +83,21 @@ LOOKUP_KEYS: tuple[Key[Any], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class LookupSettings:
-    """Where the member list comes from, and what each way needs; a way that is not set has an empty text."""
+    """The source of the member list, and the settings of each source. A source that is not set has an empty text."""
 
     kind: str
     """One of ``LOOKUPS``."""
     listed: tuple[str, ...]
-    """The members of the setting nacos.member.list."""
+    """The members in the setting nacos.member.list."""
     server_url: str
     dns: str
     """``host:port``."""
     own_host: str
-    """This node's host as the others list it, where that is set."""
+    """This node's host in the other members' lists, if it is set."""
 
     @property
     def is_polled(self) -> bool:
-        """Whether the list is first known when something else has answered."""
+        """Return whether the list is known only after its source has answered."""
         return self.kind != FILE
 
 
@@ -108,12 +108,12 @@ def lookup_settings(
     context_path: str,
     port: int,
 ) -> LookupSettings:
-    """Return where the member list comes from; ``get`` and ``find``: the value of a setting, and its text and place.
+    """Return the source of the member list. ``get`` returns a setting's value, ``find`` its text and its place.
 
-    Source of the order: Nacos 1.4.1 LookupFactory.chooseLookup; it takes jmenv.tbsite.net where nothing is set.
+    Source of the order: Nacos 1.4.1 LookupFactory.chooseLookup, which uses jmenv.tbsite.net if nothing is set.
 
     Raises:
-        SettingError: the chosen way lacks a setting.
+        SettingError: the chosen source lacks a setting.
     """
     text, origin = find(MEMBER_LIST)
     listed = parse_members(text, f"{MEMBER_LIST.name} ({origin})") if text else ()
@@ -134,9 +134,9 @@ def lookup_settings(
 
 
 def listed_members(lookup: LookupSettings, text: str | None, cluster_conf: Path) -> tuple[str, ...] | None:
-    """Return the members that are known at the start, which may be none; None when no list is configured.
+    """Return the members that are known at the start, which may be none; None if no list is configured.
 
-    ``text``: of ``cluster_conf``, None without the file.
+    ``text``: the content of ``cluster_conf``, None without the file.
     """
     if lookup.is_polled:
         return ()
@@ -148,10 +148,10 @@ def listed_members(lookup: LookupSettings, text: str | None, cluster_conf: Path)
 def is_standalone(
     standalone: bool | None, origin: str, lookup: LookupSettings, listed: tuple[str, ...] | None, cluster_conf: Path
 ) -> bool:
-    """Return whether this is a node alone; ``standalone`` and ``origin``: the setting and its place.
+    """Return whether this node runs alone. ``standalone`` and ``origin``: the setting and its place.
 
     Raises:
-        SettingError: it is to have others, and there is no list of them.
+        SettingError: it is to have other members, and there is no list of them.
     """
     if standalone is False and listed is None:
         raise SettingError(

@@ -1,4 +1,4 @@
-"""The settings of what a node tells of itself: metrics, logs, the audit log."""
+"""The settings of metrics, logs, the audit log and the console."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -88,7 +88,7 @@ TOKEN_CHARS_MIN = 16
 
 @dataclass(frozen=True, slots=True)
 class Observability:
-    """What a node tells of itself, and to whom."""
+    """The settings of metrics, logs and the console."""
 
     metrics: bool
     metrics_token: str = field(repr=False)
@@ -101,19 +101,19 @@ class Observability:
     audit_instances: bool
     audit_file: Path
     security_file: Path | None
-    """None: beside the audit log."""
+    """None: in the folder of the audit log."""
     security_file_bytes: int
     security_files: int
     log_file_bytes: int
     log_files: int
     console: bool
-    """Whether the pages for browsers are served."""
+    """True if the pages for browsers are served."""
     console_reports: Path | None
     """The folder of the nightly reports that the console shows."""
 
 
 def observability(get: Callable[[Key[Any]], Any], data_dir: Path) -> Observability:
-    """The settings, read by ``get``.
+    """Return the settings, read by ``get``.
 
     Raises:
         SettingError: the scrape token is too short.

@@ -1,4 +1,4 @@
-"""The settings of a node, under Nacos's keys: environment over application.properties over default, and checked."""
+"""The settings of a node, under Nacos's keys: the environment over application.properties over defaults, checked."""
 
 import difflib
 import math
@@ -61,7 +61,7 @@ NODE_END_S = 5
 """The time for all steps of a stop except ending requests and sending the last changes."""
 
 RPC_SDK_OFFSET, RPC_CLUSTER_OFFSET = 1_000, 1_001
-"""From the HTTP port to those of gRPC; SDKs and members of Nacos 2.x compute them so."""
+"""The offsets from the HTTP port to those of gRPC. SDKs and members of Nacos 2.x compute the ports so."""
 
 _OURS = "rollcall."
 
@@ -77,11 +77,11 @@ class RpcPort:
     permit_keep_alive_ms: int
     certificate: Path | None
     private_key: Path | None
-    """Both or neither of the two is set; with them the port speaks TLS."""
+    """Both or neither of the two is set. With them the port uses TLS."""
     trusted: Path | None = None
     """Certificates that this node trusts at the other members' ports; None: its own certificate."""
     mutual: bool = False
-    """Whether whoever connects must show a certificate that is trusted so."""
+    """True if clients must show a certificate that ``trusted`` covers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,23 +99,23 @@ class Settings:
     host: str
     port: int
     context_path: str
-    """The prefix of all paths, with a slash at its begin and none at its end; empty when requests have no prefix."""
+    """The prefix of all paths, with a slash at its beginning and none at its end; empty if requests have no prefix."""
     standalone: bool
     members: tuple[str, ...]
-    """``host:port`` of every member, this node included; of this node alone without others, or before a look-up."""
+    """``host:port`` of every member, this node included. Only this node if it is alone, or before a look-up."""
     self_address: str
     data_dir: Path
     conf_dir: Path
     cluster_conf: Path
-    """The file that is read first for the member list; it need not exist."""
+    """The file that is read first for the member list. It need not exist."""
     lookup: LookupSettings
-    """Where the member list comes from."""
+    """The source of the member list."""
     log_level: str
     http_threads: int
     leave_grace_ms: int
-    """For how long a node that is to end goes on serving, not ready."""
+    """How long a node that is about to end goes on serving, while not ready."""
     guards: GuardSettings
-    """What is an exception from what strangers are refused."""
+    """The exceptions from the guards against strangers."""
     announce: bool
     expire_instance: bool
     client_expiry_ms: int
@@ -123,11 +123,11 @@ class Settings:
     config_absent: bool
     warm_age_ms_max: int
     auth: AuthSettings | None
-    """Users and tokens; None when no call needs a user."""
+    """Users and tokens; None if no call needs a user."""
     identity: IdentitySettings | None
     """The secret by which members know each other; None without one."""
     without_identity: bool
-    """The operator wants a cluster beyond loopback without one."""
+    """True if the operator wants a cluster beyond loopback without an identity."""
     distro: DistroConfig
     rpc: RpcSettings | None
     """The settings of the gRPC ports; None without gRPC."""
@@ -137,12 +137,12 @@ class Settings:
     """The settings of the DNS server; None without one."""
     limits: LimitSettings
     told: Observability
-    """What this node tells of itself: metrics and logs."""
+    """The settings of metrics and logs."""
     warnings: tuple[str, ...]
-    """Texts for the operator about settings with which the node starts all the same."""
+    """Warnings for the operator about settings that do not prevent a start."""
 
     def check_members(self, members: tuple[str, ...]) -> None:
-        """Check that this node may take the member list.
+        """Check that this node may use the member list.
 
         Raises:
             SettingError: its members need an identity, and there is none.
@@ -152,19 +152,19 @@ class Settings:
 
     @property
     def scheme(self) -> str:
-        """``https`` or ``http``: how clients and members call this node and its members."""
+        """Return ``https`` or ``http``: the scheme for calls to this node and its members."""
         return "http" if self.http_tls is None else "https"
 
     @property
     def stop_timeout_s(self) -> int:
-        """The seconds that this node may take from SIGTERM to its end before it is killed."""
+        """Return the seconds that this node may take from SIGTERM to its end before it is killed."""
         told_s = LEAVE_S + math.ceil(self.leave_grace_ms / 1000)
         return told_s + REQUESTS_END_S + NODE_END_S + math.ceil(self.distro.drain_ms_max / 1000)
 
 
 @dataclass(frozen=True, slots=True)
 class _Sources:
-    """The sources of values: the first with a value for a key wins; a blank value counts as none."""
+    """The sources of values. The first with a value for a key wins; a blank value counts as none."""
 
     overrides: Mapping[str, str]
     environ: Mapping[str, str]
@@ -192,7 +192,10 @@ class _Sources:
             raise SettingError(f"{key.name}={text} ({origin}) is not allowed: {key.kind.allowed}") from None
 
     def warnings(self) -> Iterator[str]:
-        """Yield a text for each unknown key ``rollcall.*``. Unknown keys of Nacos, which has many, are no mistake."""
+        """Yield a warning for each unknown key ``rollcall.*``.
+
+        Unknown keys of Nacos, which has many, are no mistake.
+        """
         names = [name for key in ALL_KEYS for name in key.names if name.startswith(_OURS)]
         snakes = [snake(name) for name in names]
         for given in (self.overrides, self.environ, self.properties):
@@ -272,7 +275,7 @@ def read_settings(overrides: Mapping[str, str] | None = None, environ: Mapping[s
 def effective_settings(
     overrides: Mapping[str, str] | None = None, environ: Mapping[str, str] | None = None
 ) -> tuple[list[tuple[str, str, str]], list[str]]:
-    """Return each setting's name, text and source, and the warnings about unknown keys; values are not checked.
+    """Return each setting's name, text and source, and the warnings about unknown keys. Values are not checked.
 
     Raises:
         SettingError: the configuration folder or file cannot be read.
@@ -282,7 +285,7 @@ def effective_settings(
 
 
 def _read_sources(overrides: Mapping[str, str] | None, environ: Mapping[str, str] | None) -> tuple[_Sources, Path]:
-    """The sources of all values, and the configuration folder."""
+    """Return the sources of all values, and the configuration folder."""
     sources = _Sources(overrides or {}, os.environ if environ is None else environ)
     conf_dir = _conf_dir(sources)
     file = conf_dir / "application.properties"
@@ -300,7 +303,7 @@ def _conf_dir(sources: _Sources) -> Path:
 
 
 def _read_text(file: Path) -> str | None:
-    """Return the text of a configuration file; None when the file does not exist."""
+    """Return the text of a configuration file; None if the file does not exist."""
     try:
         content = file.read_bytes()
     except (FileNotFoundError, NotADirectoryError):

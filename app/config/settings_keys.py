@@ -14,12 +14,12 @@ TRUE_WORDS, FALSE_WORDS = frozenset({"true", "yes", "on", "1"}), frozenset({"fal
 
 
 class SettingError(Exception):
-    """The node cannot start with its settings; the text is for the operator."""
+    """The node cannot start with its settings. The text is for the operator."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[T]):
-    """A type of values: the allowed ones in words, and a parser that raises ValueError for any other text."""
+    """A type of values: a description of the allowed ones, and a parser that raises ValueError for any other text."""
 
     allowed: str
     parse: Callable[[str], T]
@@ -27,7 +27,7 @@ class Kind(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Key(Generic[T]):
-    """One setting. ``names[0]`` is its name; the further names are older or alternative ones in Nacos."""
+    """One setting. ``names[0]`` is its name. The further names are older or alternative ones in Nacos."""
 
     names: tuple[str, ...]
     kind: Kind[T]
@@ -45,7 +45,7 @@ def snake(name: str) -> str:
 
 
 def whole(lowest: int, highest: int) -> Kind[int]:
-    """A whole number within bounds, both included."""
+    """Return the kind of whole numbers within bounds, both included."""
 
     def parse(text: str) -> int:
         if not re.fullmatch(r"[+-]?[0-9]{1,18}", text) or not lowest <= int(text) <= highest:
@@ -56,7 +56,7 @@ def whole(lowest: int, highest: int) -> Kind[int]:
 
 
 def one_of(*choices: str) -> Kind[str]:
-    """One of a few words, in upper or lower case."""
+    """Return the kind of a few words, in upper or lower case."""
     by_folded = {choice.casefold(): choice for choice in choices}
 
     def parse(text: str) -> str:
@@ -68,7 +68,7 @@ def one_of(*choices: str) -> Kind[str]:
 
 
 def parse_flag(text: str) -> bool:
-    """A boolean by the words that Spring accepts: files and calls written for Nacos may contain any of them.
+    """Return a boolean, by the words that Spring accepts: files and calls written for Nacos may contain any of them.
 
     Raises:
         ValueError: it is none of them.

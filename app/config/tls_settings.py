@@ -1,4 +1,4 @@
-"""The settings of HTTPS: the files of the certificate, and how members check each other's."""
+"""The settings of HTTPS: the files of the certificate, and how members check each other's certificates."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,15 +16,15 @@ class HttpTls:
     certificate: Path
     private_key: Path
     trusted: Path
-    """Certificates by which those of other members are checked."""
+    """Certificates that check those of other members."""
     mutual: bool
-    """Whether members' calls need a client certificate."""
+    """True if members' calls need a client certificate."""
     compatible: bool
-    """Whether plain HTTP is taken on the same port, and members that speak no TLS are called plainly."""
+    """True if plain HTTP is accepted on the same port, and members that speak no TLS are called without it."""
 
 
 def http_tls(get: Callable[[Key[Any]], Any], origin: Callable[[Key[Any]], str]) -> HttpTls | None:
-    """The settings of HTTPS; None when it is off. ``get``: a setting's value; ``origin``: where it comes from.
+    """Return the settings of HTTPS; None if it is off. ``get``: a setting's value; ``origin``: its source.
 
     Raises:
         SettingError: a file is not named or does not exist, or only one of certificate and key is set.
@@ -60,7 +60,7 @@ def http_tls(get: Callable[[Key[Any]], Any], origin: Callable[[Key[Any]], str]) 
 
 
 def tls_warnings(get: Callable[[Key[Any]], Any], standalone: bool) -> Iterator[str]:
-    """Texts about what is not protected though HTTPS is on."""
+    """Yield warnings about unprotected parts although HTTPS is on."""
     if not get(keys.HTTP_TLS_ENABLED):
         return
     if get(keys.HTTP_TLS["compatible"]):
