@@ -1,1 +1,1 @@
-"""Joins the naming domain to the engine: stores, codecs, membership, and what peers send."""
+"""Joins the naming domain to the engine: stores, codecs, membership, and the calls of peers."""

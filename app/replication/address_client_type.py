@@ -11,11 +11,11 @@ from distro.model.ports import Component
 from distro.model.types import Datum, MemberKind, Merged, Version
 
 HTTP_CLIENTS = "rollcall.http-clients"
-"""Inside the engine; on the wire they are clients like all others."""
+"""The type's name inside the engine. On the wire these clients are like all others."""
 
 
 class HttpClientStore:
-    """DistroStore of the index. A client that is not in it counts as gone; only instance lists change the index."""
+    """The DistroStore of the index. A client that is not in it counts as gone. Only instance lists change the index."""
 
     def __init__(self, clients: HttpClients, writer: str) -> None:
         self._clients = clients
@@ -31,14 +31,14 @@ class HttpClientStore:
         return list(self.versions())
 
     def pop_changed(self) -> str | None:
-        """None: digests are compared with our own kind, which does not take this type."""
+        """Return None: digests are compared only with our own kind, which does not take this type."""
         return None
 
     def is_empty(self, key: str) -> bool:
         return False
 
     def content(self, key: str) -> tuple[Version, int] | None:
-        """None, for the same reason."""
+        """Return None, for the same reason."""
         return None
 
     def highest_own(self) -> Version:
@@ -78,14 +78,14 @@ class HttpClientStore:
         return []
 
     def forget(self, key: str, now_ms: int, *, absent: bool = False) -> None:
-        """Forget nothing: the instance lists say which clients there are."""
+        """Forget nothing: the instance lists determine which clients exist."""
 
     def forget_all(self, keys: Collection[str], now_ms: int) -> int:
         return 0
 
 
 def http_client_component(clients: HttpClients, writer: str, carrier: Component) -> Component:
-    """The index as a resource type, which travels as those of ``carrier`` do: clients with connections."""
+    """Return the index as a resource type, which travels in the same way as ``carrier``: clients with connections."""
     return Component(
         HttpClientStore(clients, writer),
         ClientCodec(),

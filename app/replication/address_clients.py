@@ -1,8 +1,8 @@
-"""Instances that were registered over HTTP, by address: the clients as which real Nacos since 2.0 knows them.
+"""Instances registered over HTTP, by address: the clients that real Nacos since 2.0 takes them for.
 
-Real Nacos keeps such an instance under a client ``ip:port#true``, which publishes one instance a service. Our members
-keep lists by service. The index inverts these lists while a member of real Nacos is listed, and names the clients that
-changed; each client is sent by one member of our own kind.
+Real Nacos keeps such an instance under a client ``ip:port#true``, which publishes one instance per service. Our members
+keep lists by service. While a member of real Nacos is listed, the index inverts these lists, and names the clients that
+changed. Each client is sent by one member of our own kind.
 """
 
 from collections.abc import Callable
@@ -26,13 +26,13 @@ from distro.protocol.engine_view import EngineView
 ID_END = "#true"
 TICK_MS = 500
 LOOK_MS = 10_000
-"""How often the versions of all lists are compared with those that were read, to find changes that were not marked."""
+"""The interval at which the versions of all lists are compared with those that were read, to find unmarked changes."""
 SLICE_INSTANCES = 2_000
-"""Read in one tick; a service is read as a whole."""
+"""The instances that are read in one tick. A service is read as a whole."""
 DIRTY_MAX = 100_000
-"""Services that wait to be read; further ones are found by the comparison of all versions."""
+"""The most services that wait to be read. Further ones are found by the comparison of all versions."""
 GONE_MS = 30_000
-"""For so long a member that becomes responsible for a removed client sends the removal again."""
+"""For how long a member that becomes responsible for a removed client sends the removal again."""
 GONE_MAX = 10_000
 
 
@@ -44,7 +44,7 @@ class _Client:
     def __init__(self, services: tuple[str, ...]) -> None:
         self.services = services
         self.revision = 0
-        """Computed when first asked for; 0 until then."""
+        """Computed on first use; 0 until then."""
 
 
 class HttpClients:
@@ -60,7 +60,7 @@ class HttpClients:
         on_change: Callable[[str], None],
         on_new: Callable[[str], None],
     ) -> None:
-        """``engine`` tells whether there are members to fill the index for, and which of ours sends a client.
+        """``engine``: shows whether there are members to fill the index for, and which of ours sends a client.
 
         ``on_change`` gets the id of a changed client that this member sends; ``on_new`` the id of a client new here.
         """
@@ -77,7 +77,8 @@ class HttpClients:
         self._gone: dict[str, int] = {}
         self._seen_view: tuple[str, ...] = ()
         self._filling = False
-        """In the first pass: its clients are left to the next verify round, since real Nacos knows most of them."""
+        """True during the first pass: its clients are left to the next verify round, since real Nacos knows most of
+        them."""
         self._look_due_ms = 0
 
     # --- what happens -----------------------------------------------------------------------------
@@ -91,9 +92,9 @@ class HttpClients:
                 self._dirty[key] = None
 
     def on_echo(self, client_id: str, state: ClientState | None) -> bool:
-        """Whether a client that real Nacos sends is one of the index, so that it only repeats our own data.
+        """Return whether a client sent by real Nacos is in the index, so that the call only repeats our own data.
 
-        Where its health differs, because that member was cut off from us and expired the beats itself, it is sent anew.
+        If its health differs, because that member was cut off from us and expired the beats itself, it is sent anew.
         """
         own = self.state(client_id)
         if own is None:
@@ -115,10 +116,10 @@ class HttpClients:
         return list(self._clients)
 
     def state(self, client_id: str) -> ClientState | None:
-        """What a client publishes now; None for an unknown client.
+        """Return the current publications of a client; None for an unknown client.
 
-        Of an address in several clusters of a service the first cluster by name counts, and of one in more services
-        than a client may have the first services by name: real Nacos has no place for the others.
+        For an address in several clusters of a service, the first cluster by name counts. For one in more services than
+        a client may have, the first services by name count. Real Nacos has no place for the others.
         """
         with self._lock:
             client = self._clients.get(client_id)
@@ -138,7 +139,7 @@ class HttpClients:
     # --- time -------------------------------------------------------------------------------------
 
     def tick(self, now_ms: int) -> int:
-        """Read the lists that changed, a slice at a time; return when to call again."""
+        """Read the changed lists, a slice at a time. Return when to call again."""
         engine = self._engine()
         if all(one.kind is not MemberKind.NACOS_2 for one in engine.members):
             self._clear()
@@ -177,7 +178,7 @@ class HttpClients:
             self.mark(key)
 
     def _follow_view(self, now_ms: int) -> None:
-        """After a change of the members send removals again: the member responsible before may not have sent them."""
+        """Send removals again after a change of the members: the member responsible before may not have sent them."""
         while self._gone and now_ms - next(iter(self._gone.values())) > GONE_MS:
             del self._gone[next(iter(self._gone))]
         view = self._engine().own_mapper.servers
@@ -195,7 +196,7 @@ class HttpClients:
             return key
 
     def _read(self, key: str, now_ms: int) -> int:
-        """Bring the index up to date with one list; return how many instances it has."""
+        """Bring the index up to date with one list. Return how many instances the list has."""
         datum = next(self._registry.datums([key]), None)
         found: dict[str, Instance] = {}
         if datum is None:
@@ -243,12 +244,15 @@ class HttpClients:
 
 
 def tag_of(client_id: str) -> str:
-    """The text that finds a client's responsible member: its address, as in real Nacos."""
+    """Return the text that determines a client's responsible member: its address, as in real Nacos."""
     return client_id.removesuffix(ID_END)
 
 
 def _put_first(found: dict[str, Instance], one: Instance) -> None:
-    """Keep one instance an address, that in the first cluster by name; leave out an address that makes no client id."""
+    """Keep one instance per address, that in the first cluster by name.
+
+    Leave out an address that makes no client id.
+    """
     client_id = f"{one.ip}:{one.port}{ID_END}"
     other = found.get(client_id)
     if (other is None and is_client_id(client_id)) or (other is not None and one.cluster_name < other.cluster_name):
@@ -256,11 +260,11 @@ def _put_first(found: dict[str, Instance], one: Instance) -> None:
 
 
 def _readable(one: Instance) -> Instance:
-    """The instance without metadata at which real Nacos's readers fail."""
+    """Return the instance without metadata that real Nacos cannot read."""
     metadata = plain_metadata(one.metadata)
     return one if metadata is one.metadata else replace(one, metadata=metadata)
 
 
 def _health(state: ClientState) -> dict[tuple[str, str], bool]:
-    """By service what real Nacos changes by itself: whether the instance is there, and healthy."""
+    """Return by service the parts that real Nacos changes by itself: whether the instance exists, and its health."""
     return {key: all(one.healthy for one in part.instances.values()) for key, part in state.publications.items()}

@@ -1,6 +1,6 @@
 """Clients in the calls of other members over gRPC, and the answers. Thread-safe.
 
-A member of our own kind sends frames of versioned datums; real Nacos sends one client a call, without a version.
+A member of our own kind sends frames of versioned datums; real Nacos sends one client per call, without a version.
 """
 
 from collections.abc import Callable, Iterable
@@ -34,7 +34,7 @@ from distro.wire.codec import (
 
 
 class ClientReceiver:
-    """Takes, verifies and serves clients. ``capabilities`` gives the capabilities that a member advertised."""
+    """Takes, verifies and serves clients. ``capabilities`` returns the capabilities that a member advertised."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class ClientReceiver:
     # --- our own kind -----------------------------------------------------------------------------
 
     def take_frame(self, sender: str, content: bytes) -> bytes:
-        """Take the datums of a frame ``{key: datum}``; return the answer with the refused and the failed keys.
+        """Take the datums of a frame ``{key: datum}``. Return the answer with the refused and the failed keys.
 
         Raises:
             CodecError: the content cannot be read.
@@ -69,7 +69,7 @@ class ClientReceiver:
         return encode_received(replace(received, failed=failed | dict(received.failed)))
 
     def verify_frame(self, sender: str, content: bytes) -> bytes:
-        """Compare ``{key: version}`` with the stored versions; return the answer: keys newer here, and keys wanted.
+        """Compare ``{key: version}`` with the stored versions. Return the answer: keys newer here, and keys wanted.
 
         Raises:
             CodecError, NotInitialized: as above.
@@ -79,7 +79,7 @@ class ClientReceiver:
         return encode_received(self._receiver.verify(CLIENTS, sender, versions, self._clock.monotonic_ms()))
 
     def query_frame(self, content: bytes) -> bytes:
-        """The frame of the datums of ``[key ...]``, without unknown keys.
+        """Return the frame of the datums of ``[key ...]``, without unknown keys.
 
         Raises:
             CodecError: the content cannot be read.
@@ -115,7 +115,7 @@ class ClientReceiver:
             self._receive(sent_by, client_id, None)
 
     def confirm(self, content: bytes) -> bool:
-        """Whether a client is stored here with the revision that its member names; if so, restart the copy's expiry.
+        """Return whether a client is stored here with its member's revision. If so, restart the copy's expiry.
 
         Raises:
             CodecError: the content cannot be read.
@@ -126,11 +126,12 @@ class ClientReceiver:
         return self._clients.confirm_revision(client_id, revision, self._clock.monotonic_ms())
 
     def client(self, client_id: str) -> bytes | None:
-        """The sync data of a client, None when it is unknown."""
+        """Return the sync data of a client; None if it is unknown."""
         return next(map(encode_client, self._states([client_id])), None)
 
     def snapshot(self) -> bytes:
-        """The sync data of all clients: connected here, copies from other members, and addresses of our own lists."""
+        """Return the sync data of all clients: connected here, copies from other members, and addresses in our
+        lists."""
         return encode_snapshot(self._states(dict.fromkeys([*self._http_clients.ids(), *self._clients.ids()])))
 
     def _states(self, client_ids: Iterable[str]) -> Iterable[ClientState]:
@@ -151,7 +152,7 @@ class ClientReceiver:
             raise CodecError(reason)
 
     def _writer_of(self, client_id: str) -> str:
-        """The member of real Nacos that a client was stored for, empty if none; any other one may send the client too.
+        """Return the member of real Nacos that a client was stored for, empty if none; others of them may send it, too.
 
         A client of HTTP instances moves between these members, and a snapshot holds the clients of all of them.
         """

@@ -1,4 +1,4 @@
-"""The resource type of clients with connections: each key belongs for ever to the member that holds the connection."""
+"""The resource type of clients with connections. Each key belongs for ever to the member that holds the connection."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -25,25 +25,25 @@ VERSION_COUNTER_MAX = REVISION_MAX + 1
 
 
 def client_key(client_id: str) -> str:
-    """The Distro key of a client."""
+    """Return the Distro key of a client."""
     return CLIENT_KEY_PREFIX + client_id
 
 
 def client_id_of(key: str) -> str:
-    """The client's id in a key; empty, which is no client's id, when it is no such key."""
+    """Return the client's id in a key; empty, which is no client's id, if the key is not a client's."""
     return key[len(CLIENT_KEY_PREFIX) :] if key.startswith(CLIENT_KEY_PREFIX) else ""
 
 
 def member_of(version: Version) -> str:
-    """The address of the member that wrote a version."""
+    """Return the address of the member that wrote a version."""
     return version.writer.partition("~")[0]
 
 
 class ClientStore:
-    """DistroStore and DeltaStore of clients. A client that never published anything has no datum."""
+    """The DistroStore and DeltaStore of clients. A client that never published anything has no datum."""
 
     def __init__(self, clients: Clients, self_address: str, has_left: Callable[[str], bool]) -> None:
-        """``has_left``: whether a writer, one member's run, is known to be over."""
+        """``has_left``: returns whether a writer, one member's run, is known to be over."""
         self._clients = clients
         self._self_address = self_address
         self._has_left = has_left
@@ -66,7 +66,7 @@ class ClientStore:
         return self._clients.is_removed(client_id_of(key)) and self._clients.client(client_id_of(key)) is None
 
     def content(self, key: str) -> tuple[Version, int] | None:
-        """None of a client that is expected elsewhere: each member leaves out what it knows itself to be back."""
+        """Return None for a client that is expected elsewhere: each member leaves out what it knows to be back."""
         snapshot = self._clients.snapshot(client_id_of(key))
         if snapshot is None or not snapshot.version.counter or (snapshot.state and snapshot.state.ended_from):
             return None
@@ -74,11 +74,11 @@ class ClientStore:
         return snapshot.version, client_content(key, published)
 
     def highest_own(self) -> Version:
-        """Above all: no datum changes a client that is connected here, and one that is not is answered by a removal."""
+        """Return a version above all: no datum changes a client connected here; a removal answers any other."""
         return Version(EPOCH, VERSION_COUNTER_MAX, self._clients.writer)
 
     def tag(self, key: str) -> str:
-        """The address of the member that writes the key, empty for an unknown one."""
+        """Return the address of the member that writes the key; empty for an unknown one."""
         version = self.version(key)
         return member_of(version) if version is not None else ""
 
@@ -95,13 +95,13 @@ class ClientStore:
         return Datum(key, snapshot.version, snapshot, base) if snapshot is not None else None
 
     def claim_delta(self, key: str) -> Datum | None:
-        """None: nobody claims a client."""
+        """Return None: nobody claims a client."""
         return None
 
     def apply_delta(self, datum: Datum, now_ms: int) -> bool:
         client_id, snapshot = _parts(datum)
         if datum.base is None or self._has_left(datum.version.writer):
-            return False  # the whole is taken, or not, by who its writer was
+            return False  # the whole datum is taken or not, depending on its writer
         try:
             return self._clients.take_delta(snapshot, client_id, datum.base)
         except NacosError as error:
@@ -111,7 +111,7 @@ class ClientStore:
         return nullcontext()
 
     def is_covered(self, datum: Datum) -> bool:
-        """Whether a datum of another run may replace the stored one (R3): only a datum of the same member may.
+        """Return whether a datum of another run may replace the stored one (R3): only a datum of the same member may.
 
         No other member changes a client, and no datum brings a removed client back.
         """
@@ -128,13 +128,13 @@ class ClientStore:
     def apply(self, datum: Datum, expected: Version | None, now_ms: int) -> bool:
         client_id, snapshot = _parts(datum)
         if snapshot.version.writer == self._clients.writer and expected is None:
-            # This run knows of no such client, nor that it had one (R10).
+            # This run knows neither such a client nor that it had one (R10).
             self._clients.add_tombstone(client_id, snapshot.version)
             return True
         if snapshot.state is not None:
             has_left = self._has_left(datum.version.writer)
             if has_left and member_of(datum.version) == self._self_address:
-                # It was connected to an earlier run of this member, and had its time to come back (R17).
+                # It was connected to an earlier run of this member, and its time to come back is over (R17).
                 self._clients.add_tombstone(client_id, datum.version)
             if has_left:
                 return True
@@ -144,21 +144,24 @@ class ClientStore:
             raise CodecError(error.text) from error
 
     def merge(self, datum: Datum, now_ms: int) -> Merged:
-        """Put a removal above the state that a peer still has of a client not connected here any more (R4)."""
+        """Put a removal above the state that a peer still has of a client that is no longer connected here (R4)."""
         client_id, snapshot = _parts(datum)
         if snapshot.state is not None and self._clients.add_tombstone(client_id, datum.version):
             return Merged.MADE
         return Merged.NOTHING
 
     def reissue(self, datum: Datum, now_ms: int, *, restoring: bool) -> bool:
-        """Nothing is restored: what a client publishes, only its connection says."""
+        """Give a client's state or removal the next version.
+
+        Nothing is restored: only a connection changes a client.
+        """
         client_id, snapshot = _parts(datum)
         if self._clients.is_removed(client_id) and snapshot.version.writer == self._clients.writer:
             return self._clients.add_tombstone(client_id, snapshot.version)
         return self._clients.reissue(client_id, snapshot)
 
     def claim_all(self, keys: Collection[str], now_ms: int) -> list[str]:
-        """None: a connection does not move (R2)."""
+        """Return nothing: a connection does not move, so nobody claims a client (R2)."""
         return []
 
     def forget(self, key: str, now_ms: int, *, absent: bool = False) -> None:
@@ -175,7 +178,7 @@ class ClientStore:
         self._clients.confirm(map(client_id_of, keys), now_ms)
 
     def on_compared(self, members: Collection[str], differing: Collection[str], now_ms: int) -> None:
-        """Restart the expiry of all copies of these members' clients, but for those that differ."""
+        """Restart the expiry of all copies of these members' clients, except those that differ."""
         self._clients.confirm_all(members, frozenset(map(client_id_of, differing)), now_ms)
 
 
@@ -189,11 +192,11 @@ def _parts(datum: Datum) -> tuple[str, ClientSnapshot]:
 
 
 class ClientCodec:
-    """DatumCodec of clients.
+    """The DatumCodec of clients.
 
     Shape: ``{"key", "version", "client": the sync data of Nacos 2.x, "own": {"at", "seen", "info": [ip, port, app,
-    agent]}}``; of a removed client only key and version. A delta (R5) has ``"since"`` beside them, the counter of its
-    base, which is of the epoch and writer of its version, and names what is gone in its own part.
+    agent]}}``; only key and version for a removed client. A delta (R5) also has ``"since"``, the counter of its base,
+    which has the epoch and writer of its version; its ``"own"`` part names the removed services.
     """
 
     def encode(self, datum: Datum, now_ms: int, versioned: bool) -> bytes:
@@ -209,7 +212,7 @@ class ClientCodec:
         return b'%b,"client":%b,"own":%b}' % (head[:-1], encode_client(snapshot.state), orjson.dumps(own))
 
     def decode(self, key: str, body: Mapping[str, Any], now_ms: int) -> Datum:
-        """The client of a JSON object.
+        """Return the client of a JSON object.
 
         Raises:
             CodecError: names the field that is missing or wrong.
@@ -235,7 +238,10 @@ class ClientCodec:
         return Datum(key, version, snapshot, Version(version.epoch, since, version.writer))
 
     def checksum(self, datum: Datum) -> str:
-        """The client's revision as text, which real Nacos compares; empty for a removed client, which is sent once."""
+        """Return the client's revision as text, which real Nacos compares.
+
+        Empty for a removed client, which is sent once.
+        """
         state = datum.value.state
         return str(state.revision) if state is not None else ""
 
@@ -258,7 +264,10 @@ class ClientExpiry:
         self._expected_ms: int | None = None
 
     def tick(self, now_ms: int) -> int:
-        """Drop expired copies; return when to call again. A late call moves every copy's expiry by its delay (R9)."""
+        """Drop expired copies. Return when to call again.
+
+        A late call delays every copy's expiry by the same time (R9).
+        """
         late_ms = now_ms - self._expected_ms if self._expected_ms is not None else 0
         self._clients.expire(now_ms, self._has_left, late_ms if late_ms > self._pause_ms else 0)
         self._expected_ms = now_ms + EXPIRY_TICK_MS

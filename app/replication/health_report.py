@@ -1,4 +1,4 @@
-"""Health towards real Nacos members: it does not travel in its datums, so digests of it follow each verify round.
+"""Health for real Nacos members: their datums do not carry it, so digests of it follow each verify round.
 
 Shape: ``POST /service/status`` with URL-encoded ``{"clientIP": address, "statuses": text}``, in the text
 ``{"namespaceId", "serviceName2Checksum": {service: digest}}``. A member with another digest asks for the statuses.
@@ -25,14 +25,14 @@ ViewOf = Callable[[str, str], ServiceView | None]
 
 
 class InstanceListAgent(DistroHttpAgent):
-    """DistroHttpAgent of instance lists, which sends members of real Nacos the services' health too."""
+    """The DistroHttpAgent of instance lists, which also sends the services' health to members of real Nacos."""
 
     def __init__(self, view_of: ViewOf, **more: Any) -> None:
         super().__init__(**more)
         self._view_of = view_of
 
     def verify(self, peer: str, summary: Mapping[str, str], timeout_ms: int) -> Received:
-        """Verify as for any resource type; then send a member of real Nacos the health digests of these services."""
+        """Verify as for any resource type. Then send a member of real Nacos the health digests of these services."""
         received = super().verify(peer, summary, timeout_ms)
         if CAPABILITY_VERSIONS not in self.capabilities(peer):
             for body in self.status_bodies(summary):
@@ -40,11 +40,11 @@ class InstanceListAgent(DistroHttpAgent):
                     self.call("POST", peer, "/service/status", timeout_ms, body, plain=True)
                 except TransportError as error:
                     LOG.debug("health digests for %s: %s", peer, error)
-                    break  # they come again with the next round
+                    break  # the next round sends them again
         return received
 
     def status_bodies(self, keys: Iterable[str]) -> list[bytes]:
-        """One message for each namespace that has services with instances."""
+        """Return one message for each namespace that has services with instances."""
         digests: dict[str, dict[str, str]] = {}
         for key in keys:
             parsed = parse_datum_key(key)

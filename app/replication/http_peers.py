@@ -1,4 +1,4 @@
-"""What peers' calls over HTTP about datums become: the receiver's answers, of all resource types."""
+"""Peers' calls over HTTP about datums of all resource types, answered by the receiver."""
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
@@ -39,30 +39,30 @@ LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 REFRESH_TIMEOUT_MS = 1_000
 PAGE_BYTES = 2 * 1024 * 1024
-"""Of JSON in a page, and one datum more: a tenth of a second's work for who reads it."""
+"""The bytes of JSON in a page, plus one datum: a tenth of a second's work for its reader."""
 FRAME_KEYS_MAX = 100_000
-"""Of datums in one call; members send as many at most, by a setting, and 1,000 by default."""
+"""The most datums in one call. Members send at most as many, by a setting, and 1,000 by default."""
 FAILED_TOLD_MAX = 1_000
-"""Of the keys that could not be taken, in the answer to a member of our kind, which only logs them, too."""
+"""The most failed keys that are named in the answer to a member of our kind, which only logs them, too."""
 KEYS_SHOWN, KEY_CHARS_SHOWN = 10, 200
-"""Of the keys that could not be taken, in the answer to real Nacos, which only logs it."""
+"""The most failed keys, and characters of each, that are named in the answer to real Nacos, which only logs it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Who sent datums, and when."""
+    """The sender of datums, and the time of sending."""
 
     sender: str | None
     """A member of our own kind; None for real Nacos, which does not name itself."""
     remote_ip: str
     sent_ms: int
     is_parting: bool
-    """It left the list lately."""
+    """True if it recently left the list."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeReplication:
-    """What the HTTP endpoints under ``/distro`` call. Thread-safe."""
+    """The functions behind the HTTP endpoints under ``/distro``. Thread-safe."""
 
     receiver: DistroReceiver
     components: Components
@@ -74,14 +74,15 @@ class NodeReplication:
     def receive(
         self, body: bytes, headers: Mapping[str, str], remote_ip: str, frame: Mapping[str, object] | None = None
     ) -> bytes:
-        """Take the datums of ``{key: datum}``; return ``ok``, to a member of our own kind the refused and failed keys.
+        """Take the datums of ``{key: datum}``. Return ``ok``, or to a member of our own kind the refused and failed
+        keys.
 
-        ``frame``: the object in the body, if it was read already.
+        ``frame``: the object in the body, if it was parsed already.
 
         Raises:
             CodecError: the body cannot be read or, for other callers, one of its keys; the good keys were taken.
             NotInitialized: this member has not loaded yet (R7).
-            NoRight: the caller is neither listed, nor was until lately in the run that it is.
+            NoRight: the caller is not listed, and its present run was not listed until recently either.
         """
         named, clock = headers.get(MEMBER_HEADER.lower()), headers.get(CLOCK_HEADER.lower())
         sender, is_parting = self.membership.sender_of(named, remote_ip), False
@@ -120,14 +121,14 @@ class NodeReplication:
             raise CodecError("receive empty entity!")
         if failed:
             if len(frame) == 1:
-                raise CodecError(*failed.values())  # as real Nacos: who sent one key knows which it was
+                raise CodecError(*failed.values())  # as real Nacos: the sender of one key knows which it was
             shown = [f"{key[:KEY_CHARS_SHOWN]}: {reason}" for key, reason in islice(failed.items(), KEYS_SHOWN)]
             more = [f"and {len(failed) - KEYS_SHOWN} more keys"] if len(failed) > KEYS_SHOWN else []
             raise CodecError("; ".join([*shown, *more]))
         return b"ok"
 
     def _receive_type(self, resource_type: str, entries: Mapping[str, object], source: "_Source") -> Iterator[Received]:
-        """Take the datums of one type; yield the receiver's answers, after one with the keys that cannot be read."""
+        """Take the datums of one type. Yield the receiver's answers, after one with the keys that cannot be read."""
         now_ms = self.clock.monotonic_ms()
         if source.sender is not None:
             known, received = self.receiver.receive_known(resource_type, versions_of(entries), now_ms)
@@ -136,7 +137,7 @@ class NodeReplication:
         datums, failed = decode_entries(entries, self.components[resource_type].codec, source.sent_ms)
         yield Received(failed=failed)
         if source.sender is not None:
-            # A member that left the list is asked nothing any more: what it sends is merged as if it had been fetched.
+            # A member that left the list is not queried any more: its datums are merged as if they had been fetched.
             fetched = source.is_parting
             yield self.receiver.receive(resource_type, source.sender, datums, now_ms, fetched=fetched)
             return
@@ -144,7 +145,8 @@ class NodeReplication:
             yield self.receiver.receive(resource_type, self._java_sender(datum, source.remote_ip), [datum], now_ms)
 
     def _java_sender(self, datum: Datum, remote_ip: str) -> str:
-        """The sender of a datum from real Nacos (R8), which names none: the key's owner if at the caller's address."""
+        """Return the sender of a datum from real Nacos (R8), which is not named: the key's owner, if it has this
+        address."""
         peers = self.membership.java_peers_at(remote_ip)
         parsed = parse_datum_key(datum.key)
         owner = self.membership.map_srv(parsed[1]) if parsed else ""
@@ -153,7 +155,7 @@ class NodeReplication:
     def verify(
         self, body: bytes, source: str, headers: Mapping[str, str], remote_ip: str, resource_type: str = ""
     ) -> bytes:
-        """Compare the versions or checksums of the source's keys with the stored ones; return the keys newer here.
+        """Compare the versions or checksums of the source's keys with the stored ones. Return the keys newer here.
 
         Raises:
             CodecError: the body cannot be read, or its type is unknown.
@@ -180,7 +182,7 @@ class NodeReplication:
         return b"ok"
 
     def compare(self, body: bytes, headers: Mapping[str, str], remote_ip: str) -> bytes:
-        """Answer one message of a round of a member of our own kind that compares digests.
+        """Answer one message of a digest round, from a member of our own kind.
 
         Raises:
             CodecError: the body cannot be read.
@@ -197,13 +199,14 @@ class NodeReplication:
     def datums(
         self, keys: list[str] | None, headers: Mapping[str, str], remote_ip: str, resource_type: str = ""
     ) -> tuple[Iterator[bytes], dict[str, str]]:
-        """The JSON of these keys' datums, for None of all datums of a type, in parts; and the headers of the answer.
+        """Return the JSON of these keys' datums, or of all datums of a type for None, in parts; and the answer's
+        headers.
 
-        Our own kind is told when it was made: the ages in it count from then.
+        The headers tell our own kind when the answer was made: the ages in it count from then.
 
         Raises:
             CodecError: the type is unknown.
-            NotInitialized: everything was asked for, and this member has nothing since it has not loaded yet.
+            NotInitialized: everything was requested, and this member has nothing because it has not loaded yet.
         """
         sender = self.membership.sender_of(headers.get(MEMBER_HEADER.lower()), remote_ip)
         now_ms = self.clock.monotonic_ms()
@@ -222,9 +225,10 @@ class NodeReplication:
     def page(
         self, keys: list[str] | None, headers: Mapping[str, str], remote_ip: str, resource_type: str = ""
     ) -> tuple[Iterator[bytes], dict[str, str]]:
-        """As ``datums``, but to our own kind the first of these keys alone, until a page of ``PAGE_BYTES`` is full.
+        """As ``datums``, but our own kind gets only the first of these keys, until a page of ``PAGE_BYTES`` is full.
 
-        For None the versions of all keys: who knows them asks for the datums that it lacks. Shape: ``{key: version}``.
+        For None, return the versions of all keys: the caller then requests the datums that it lacks. Shape:
+        ``{key: version}``.
 
         Raises:
             CodecError, NotInitialized: as ``datums``.
@@ -253,7 +257,7 @@ class NodeReplication:
         return name or INSTANCE_LIST
 
     def refresh(self, peer: str, keys: tuple[str, ...], timeout_ms: int) -> bool:
-        """Fetch datums that the peer has just written, so that the next read here shows them; False on a failure.
+        """Fetch datums that the peer has just written, so that the next read here shows them. Return False if it fails.
 
         ``timeout_ms``: for each resource type.
         """
@@ -273,7 +277,7 @@ class NodeReplication:
 def _packed(
     entries: Iterable[bytes], headers: dict[str, str], *, may_zip: bool
 ) -> tuple[Iterator[bytes], dict[str, str]]:
-    """The frame of these entries in parts, packed if it may be and is worth it; and the headers with that said."""
+    """Return the frame of these entries in parts, compressed if allowed and useful; and the headers that say so."""
     parts = frame_parts(entries)
     first = next(parts)
     whole = chain([first], parts)
@@ -283,7 +287,7 @@ def _packed(
 
 
 def _by_type(entries: Mapping[str, T]) -> dict[str, dict[str, T]]:
-    """The entries by the resource type of their keys; keys of no type of ours are left out, as real Nacos does."""
+    """Return the entries by the resource type of their keys. Keys of unknown types are left out, as by real Nacos."""
     parts: dict[str, dict[str, T]] = {}
     for key, value in entries.items():
         if key.startswith(EPHEMERAL_PREFIX):

@@ -1,4 +1,4 @@
-"""The resource type of ephemeral instance lists, one datum a service. Its codec is in app.naming.wire.datum_codec."""
+"""The resource type of ephemeral instance lists, one datum per service. Its codec is in app.naming.wire.datum_codec."""
 
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
@@ -14,7 +14,8 @@ INSTANCE_LIST = "com.alibaba.nacos.naming.iplist."
 
 
 class InstanceListStore:
-    """DistroStore and DeltaStore of instance lists: the registry, and an InstancesChanged for each change by a peer."""
+    """The DistroStore and DeltaStore of instance lists: the registry, with an InstancesChanged for each peer's
+    change."""
 
     def __init__(self, registry: Registry, publish: Callable[[Event], None]) -> None:
         self._registry = registry
@@ -37,7 +38,7 @@ class InstanceListStore:
         return nullcontext()
 
     def tag(self, key: str) -> str:
-        """The full service name: the namespace does not count for the owner."""
+        """Return the full service name: the namespace has no influence on the owner."""
         parsed = parse_datum_key(key)
         return parsed[1] if parsed else key
 
@@ -52,7 +53,7 @@ class InstanceListStore:
 
     def apply_delta(self, datum: Datum, now_ms: int) -> bool:
         applied = self._registry.apply_delta(datum, now_ms)
-        if applied and not datum.is_claim:  # which changes nothing that readers see
+        if applied and not datum.is_claim:  # a claim changes nothing that readers see
             self._publish(InstancesChanged(datum.key, Origin.PEER))
         return applied
 
@@ -76,7 +77,7 @@ class InstanceListStore:
         forgotten = 0
         for key in paced(keys, STEP_STORED):
             if self._registry.forget_spent(key, now_ms):
-                # It was empty, and has to go from the copy on disk.
+                # The list was empty, and must be removed from the copy on disk.
                 self._publish(InstancesChanged(key, Origin.PEER, shown=False))
                 forgotten += 1
         return forgotten

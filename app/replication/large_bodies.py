@@ -1,4 +1,4 @@
-"""The bound on large bodies of peers: one is unpacked and read at a time, so that many at once cannot fill memory."""
+"""The bound on large bodies of peers: one is uncompressed and parsed at a time, so that many cannot fill memory."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,31 +8,35 @@ from app.naming.model.nacos_errors import Unavailable
 from distro.wire.codec import gunzip_if_gzip, unpacked_max
 
 LARGE_BYTES = 4 * 1024 * 1024
-"""Unpacked; smaller bodies take no turn."""
+"""The size of a large body, uncompressed. Smaller bodies take no turn."""
 AT_ONCE_MAX = 1
-"""A second one would only take turns with the first at the interpreter, and the loop with both."""
+"""The bodies that are read at once. A second one would compete with the first for the interpreter, and both with the
+loop."""
 WAITING_MAX = 3
-"""Bodies that wait for their turn; further ones are refused at once. Each holds a thread: with those that are read
-half of the threads for peers, and the others go on with reports and small bodies."""
+"""The most bodies that wait for their turn. Further ones are refused at once.
+
+Each body holds a thread. Together these use half of the threads for peers, and the others serve reports and small
+bodies.
+"""
 WAIT_S = 2.0
-"""Less than the time-out of a peer's call, which is then repeated."""
+"""The longest wait for a turn: less than the time-out of a peer's call, which is then repeated."""
 
 
 class LargeBodies:
-    """Lets large bodies of all ways in take turns. Thread-safe; only for threads that may wait."""
+    """Lets large bodies, however they arrive, take turns. Thread-safe; only for threads that may wait."""
 
     def __init__(self, body_bytes_max: int) -> None:
-        """``body_bytes_max``: of one body, unpacked."""
+        """``body_bytes_max``: the bound of one body, uncompressed."""
         self._body_bytes_max = body_bytes_max
         self._turns = BoundedSemaphore(AT_ONCE_MAX)
         self._waiting = BoundedSemaphore(WAITING_MAX)
 
     @contextmanager
     def unpacked(self, body: bytes) -> Iterator[bytes]:
-        """Yield the plain bytes of a body, gzip or plain; what is made of them should be done in the block.
+        """Yield the plain bytes of a body, gzip or plain. Use them within the block.
 
         Raises:
-            CodecError: it cannot be unpacked, or not within its bounds.
+            CodecError: it cannot be uncompressed, or not within its bounds.
             Unavailable: other large bodies took longer than ``WAIT_S``, or too many wait.
         """
         if unpacked_max(body) < LARGE_BYTES:

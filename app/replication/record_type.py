@@ -1,4 +1,4 @@
-"""The resource type of durable records, for members of our own kind alone. Its store is ``Records`` itself."""
+"""The resource type of durable records, only for members of our own kind. Its store is ``Records`` itself."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,9 +17,9 @@ RECORDS = "rollcall.records"
 
 
 class RecordCodec:
-    """DatumCodec of records. Shape: ``{"key", "version", "changed", "value", "changedMs", "changedAge"}``.
+    """The DatumCodec of records. Shape: ``{"key", "version", "changed", "value", "changedMs", "changedAge"}``.
 
-    A null value is a removal; ``changedAge`` (ms) is missing where it is not known.
+    A null value is a removal. ``changedAge`` (ms) is missing if it is unknown.
     """
 
     def encode(self, datum: Datum, now_ms: int, versioned: bool) -> bytes:
@@ -36,7 +36,7 @@ class RecordCodec:
         return orjson.dumps(fields)
 
     def decode(self, key: str, body: Mapping[str, Any], now_ms: int) -> Datum:
-        """The record of a JSON object.
+        """Return the record of a JSON object.
 
         Raises:
             CodecError: names the field that is missing or wrong.
@@ -55,5 +55,5 @@ class RecordCodec:
         return Datum(key, version, Record(key, version, changed, without_secrets(key, value), wall_ms, changed_ms))
 
     def checksum(self, datum: Datum) -> str:
-        """Never asked for: real Nacos does not get records."""
+        """Raise CodecError: real Nacos does not get records."""
         raise CodecError("durable records have no checksum of real Nacos")

@@ -1,4 +1,4 @@
-"""Reports of members about themselves: the JSON for real Nacos since 2.0, and how any member's report is read."""
+"""Reports of members about themselves: the JSON for real Nacos since 2.0, and the parser of any member's report."""
 
 import re
 from collections.abc import Mapping
@@ -20,25 +20,26 @@ from distro.model.types import (
 from distro.wire.codec import decode_versions
 
 OWN_FIELD = "rollcall"
-"""Key of our own fields, in a report's ``extendInfo`` (real Nacos keeps and ignores it) and in the answer to one."""
+"""The key of our own fields, in a report's ``extendInfo`` (real Nacos keeps and ignores it) and in the answer to
+one."""
 RAFT_PORT_OFFSET = 1_000
 CLOCK_MS_MAX = 1 << 53
 DELAY_MS_MAX = 30_000
-"""The longest rejoin delay that a report can tell of, or impose."""
+"""The longest rejoin delay that a report can state, or impose."""
 MEMBERS_MAX = 1_000
-"""Members in one report; further ones are passed over."""
+"""The most members in one report. Further ones are ignored."""
 BEATS_MAX = 10_000
-"""Services with beats in one report, and instances of one; further ones are passed over."""
+"""The most services with beats in one report, and the most instances of one. Further ones are ignored."""
 FIRST_WITH_CLIENTS = (2, 0)
-"""Members of Nacos from this release on exchange clients, not instance lists."""
+"""The first release of Nacos whose members exchange clients instead of instance lists."""
 FIRST_THAT_NOTES_REVISIONS = (2, 3)
 _RELEASE = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})")
 
 
 def nacos_2_member(self_address: str, state: MemberState, wall_ms: int) -> dict[str, Any]:
-    """This member in the JSON of real Nacos since 2.0. Source: Nacos 2.2.3 Member.
+    """Return this member in the JSON of real Nacos since 2.0. Source: Nacos 2.2.3 Member.
 
-    All fields are there, always, and with constant values: any other would count as a change at each report.
+    All fields are always there, with constant values: any other value would count as a change at each report.
     """
     host, port = split_address(self_address)
     return {
@@ -63,7 +64,10 @@ def nacos_2_member(self_address: str, state: MemberState, wall_ms: int) -> dict[
 
 
 def parse_report(body: Mapping[str, Any]) -> PeerReport | None:
-    """The report in a member's JSON, None when it names no member; any other field of a wrong type counts as absent."""
+    """Return the report in a member's JSON, None if it names no member.
+
+    Other fields of a wrong type count as absent.
+    """
     ip, port, info = body.get("ip"), body.get("port"), body.get("extendInfo")
     if not isinstance(ip, str) or not ip.strip() or isinstance(port, bool) or not isinstance(port, int) or port <= 0:
         return None
@@ -108,19 +112,19 @@ def _capabilities(own: Mapping[str, Any], info: Mapping[str, Any]) -> frozenset[
 
 
 def wire_version_of(info: Mapping[str, Any]) -> int | None:
-    """The wire version in the ``extendInfo`` of a member of our own kind; None of one that names none."""
+    """Return the wire version in the ``extendInfo`` of a member of our own kind; None if it names none."""
     own = info.get(OWN_FIELD)
     wire = own.get("wire") if isinstance(own, dict) else None
     return wire if type(wire) is int else None
 
 
 def is_nacos_2(version: object) -> bool:
-    """Whether the release that a member reported exchanges clients."""
+    """Return whether members of the reported release exchange clients."""
     return release_of(version) >= FIRST_WITH_CLIENTS
 
 
 def notes_revisions(version: object) -> bool:
-    """Whether a member of that release stores the revision of a client with every change that it receives.
+    """Return whether a member of that release stores the revision of a client with every change that it receives.
 
     A member that does not fails nearly all verify rounds. Source: Nacos 2.2.3 DistroClientDataProcessor.
     """
@@ -128,7 +132,7 @@ def notes_revisions(version: object) -> bool:
 
 
 def release_of(version: object) -> tuple[int, int]:
-    """Major and minor number of a release's name; zeros for a text that names none."""
+    """Return the major and minor number of a release's name; zeros for a text that names none."""
     match = _RELEASE.match(version) if isinstance(version, str) else None
     return (int(match[1]), int(match[2])) if match else (0, 0)
 

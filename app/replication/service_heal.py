@@ -1,4 +1,4 @@
-"""Healing one service: this member fetches what others hold of it, as after a failed verify round (R3)."""
+"""Healing one service: this member fetches the states that others hold of it, as after a failed verify round (R3)."""
 
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -20,27 +20,27 @@ from distro.model.types import DistroKey, MemberKind, MemberState
 from distro.receive.receive import DistroReceiver, ReceiverEvents
 
 KEYS_MAX = 10_000
-"""Of one call: the list, the description, persistent instances, and clients that publish the service."""
+"""The most keys of one call: the list, the description, persistent instances, and clients that publish the service."""
 INTERVAL_MS = 2_000
-"""From one heal of a service to its next."""
+"""The shortest time between two heals of a service."""
 WINDOW_MS, CALLS_MAX = 1_000, 5
-"""So many calls are taken within that time, of all services together."""
+"""The window, and the most calls that are accepted within it, for all services together."""
 
 
 class HealRate:
-    """How often members are made to exchange something by hand: anybody may ask, and each call costs the peers more.
+    """The rate limit of manual heals: anybody may request one, and each costs the peers more than the caller.
 
-    Thread-safe. Memory is bounded by the calls that are taken within ``INTERVAL_MS``.
+    Thread-safe. The calls accepted within ``INTERVAL_MS`` bound its memory.
     """
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._healed: dict[str, int] = {}
-        """When each service was healed, the latest last."""
+        """When each service was last healed, the latest at the end."""
         self._taken: deque[int] = deque(maxlen=CALLS_MAX)
 
     def wait_ms(self, key: str, now_ms: int) -> int:
-        """0 when a heal of the service may begin, which then counts as begun; else how long to wait before it."""
+        """Return 0 if a heal of the service may begin, which then counts as begun; else how long to wait before it."""
         with self._lock:
             for old, at_ms in list(self._healed.items()):
                 if now_ms - at_ms < INTERVAL_MS:
@@ -57,10 +57,10 @@ class HealRate:
 
 
 class ServiceHealer:
-    """Has this member exchange all that is known of one service with its peers. Thread-safe; each call returns at once.
+    """Has this member exchange everything known about one service with its peers. Thread-safe; calls return at once.
 
-    It only asks the engine to fetch: of its own keys from every peer of our kind, of others from their owners. What
-    comes is taken by the ordinary rules, so that a call may come late, twice, or with a peer that is gone.
+    It only asks the engine to fetch: own keys from every peer of our kind, other keys from their owners. The ordinary
+    rules apply to the fetched datums, so a call may come late, twice, or for a peer that is gone.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class ServiceHealer:
         clients: Clients | None,
         clock: Clock,
     ) -> None:
-        """``clients``: None where no client keeps a connection."""
+        """``clients``: None if no client keeps a connection."""
         self._cluster = cluster
         self._mapper_of = mapper_of
         self._components = components
@@ -86,17 +86,17 @@ class ServiceHealer:
         self._rate = HealRate()
 
     def wait_ms(self, namespace: str, service: str) -> int:
-        """0 when ``heal`` may be called now, which then counts as called; else how long to wait before it."""
+        """Return 0 if ``heal`` may be called now, which then counts as called; else how long to wait before it."""
         return self._rate.wait_ms(datum_key(namespace, service), self._clock.monotonic_ms())
 
     def heal(self, namespace: str, service: str, source: str, instances: Iterable[str]) -> dict[str, Any]:
-        """Begin to fetch. Shape: ``{"keys", "owned", "asked": {address: number of keys}}``.
+        """Begin to fetch. Shape of the result: ``{"keys", "owned", "asked": {address: number of keys}}``.
 
-        ``source``: the peer from which this member takes the instances of the list of which it knows nothing, empty for
-        none. ``instances``: keys of persistent instances that may be unknown here.
+        ``source``: the peer from which this member takes instances of the list that are unknown here; empty for none.
+        ``instances``: keys of persistent instances that may be unknown here.
 
         Raises:
-            InvalidParam: there is nobody to exchange with, or ``source`` is no peer of our kind that can be reached.
+            InvalidParam: there is no peer to exchange with, or ``source`` is no peer of our kind that can be reached.
         """
         peers = frozenset(
             one.address
@@ -129,7 +129,7 @@ class ServiceHealer:
         return self._clock.monotonic_ms()
 
     def _keys(self, namespace: str, service: str, instances: Iterable[str]) -> list[DistroKey]:
-        """The keys of all that belongs to a service, each once."""
+        """Return the keys of everything that belongs to a service, each once."""
         records = [
             *self._durable.keys_of_service(namespace, service),
             *(persistent_key(namespace, service, one) for one in instances),

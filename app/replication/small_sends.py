@@ -1,8 +1,8 @@
-"""SmallSends: instance lists and their changes in small frames, sent by the event loop on the connections it keeps.
+"""SmallSends: instance lists and their deltas in small frames, which the event loop sends on connections that it keeps.
 
-A blocking call takes a client library half a millisecond of work, and the other member's as much again, the loops a
-twentieth of that. A send of many changes goes in several frames, one after the other. What is large, and all that goes
-to other members than those that read small frames on their loop, goes the usual way.
+A blocking call costs the client library half a millisecond of work, and the other member as much again; the loops need
+a twentieth of that. A send of many changes goes out as several frames, one after the other. Large datums go through the
+blocking agent, as does everything for members that do not read small frames on their loop.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,9 +23,9 @@ SMALL_BYTES, SMALL_ZIPPED_BYTES = 16_384, 4_096
 """The largest frames, plain and as gzip, that a member reads on its event loop: under a millisecond's work."""
 PATH = "/v1/ns/distro/datum"
 FRAMES_MAX = 16
-"""Of one send; of more the usual way takes less."""
+"""The most frames of one send. With more, a blocking call costs less."""
 SAME_FRAME_MS = 20
-"""A frame is sent to further peers for so long: the same change goes to all of them at nearly the same time."""
+"""For how long a frame is reused for further peers: the same change goes to all of them at nearly the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,23 +41,23 @@ class PeerPut:
 
 @dataclass(frozen=True, slots=True)
 class PutAnswer:
-    """The answer of a member; None in its place when there was none in time."""
+    """The answer of a member. None stands for it if there was none in time."""
 
     status: int
     body: bytes
 
 
 class LoopCalls(Protocol):
-    """Makes calls from the event loop. For any thread, never blocks."""
+    """Makes calls from the event loop. For any thread; never blocks."""
 
     def put(self, call: PeerPut, done: Callable[[PutAnswer | None], None]) -> None:
-        """Make a call; ``done`` is called once, from any thread, soon after the time-out at the latest."""
+        """Make a call. ``done`` is called once, from any thread, soon after the time-out at the latest."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """A frame as it is sent from the loop, and the keys of its datums."""
+    """A frame as the loop sends it, and the keys of its datums."""
 
     body: bytes
     keys: list[str]
@@ -66,15 +66,15 @@ class _Frame:
 
 @dataclass(frozen=True, slots=True)
 class _Frames:
-    """The frames of one send, as they go to each peer that lacks the same."""
+    """The frames of one send, which serve every peer that lacks the same changes."""
 
     of: tuple[tuple[str, Version | None, Version], ...]
-    """Key, base and version of each datum in them, which are their contents but for ages."""
+    """The key, base and version of each datum in them, which determine their content except for ages."""
     entries: list[bytes]
     small: list[_Frame] | None
-    """As they are sent from the loop; None if they are too large or too many for that."""
+    """The frames for the loop; None if they are too large or too many for it."""
     stamp: str
-    """When they were made, from which the ages in them count at who is told of it."""
+    """When they were made, from which the receivers count the ages in them."""
     made_ms: int
 
 
@@ -82,16 +82,16 @@ class SmallSends:
     """DistroCallbackAgent of instance lists, while a loop is attached. Thread-safe."""
 
     def __init__(self, agent: DistroHttpAgent, clock: Clock) -> None:
-        """``agent``: takes what is too large, and verify rounds."""
+        """``agent``: takes large datums, and verify rounds."""
         self._agent = agent
         self._clock = clock
         self._calls: LoopCalls | None = None
         self._lock = Lock()
-        """Who sends the same to another peer waits for the frames, and need not make them."""
+        """Guards ``_last``. A send of the same changes to another peer waits for the frames instead of making them."""
         self._last: _Frames | None = None
 
     def attach(self, calls: LoopCalls | None) -> None:
-        """Send by this loop from now on; None: by none."""
+        """Send on this loop from now on; None to stop that."""
         self._calls = calls
 
     def takes(self, peer: str) -> bool:
@@ -121,7 +121,7 @@ class SmallSends:
         return self._started(peer, self._frames(datums), timeout_ms, done)
 
     def _started(self, peer: str, frames: _Frames, timeout_ms: int, done: Done) -> bool:
-        """Send frames from the loop; False if they are too large or too many for that, or there is none."""
+        """Send frames from the loop. Return False if they are too large or too many for it, or there is no loop."""
         calls, end_ms = self._calls, self._clock.boot_ms() + timeout_ms
         if calls is None or frames.small is None:
             return False
@@ -129,10 +129,10 @@ class SmallSends:
         return True
 
     def _frames(self, datums: list[Datum]) -> _Frames:
-        """The frames of these datums; of deltas the last ones if those are of the same and not old."""
+        """Return the frames of these datums. Recent frames of the same deltas are used again."""
         of = tuple([(one.key, one.base, one.version) for one in datums])
         if any(one.base is None for one in datums):
-            return self._made(datums, of)  # a whole list may be large: nobody waits until it is written
+            return self._made(datums, of)  # a whole list may be large: nobody else should wait until it is encoded
         with self._lock:
             last = self._last
             if last is None or last.of != of or self._clock.monotonic_ms() - last.made_ms > SAME_FRAME_MS:
@@ -162,7 +162,7 @@ class _Series:
         end_ms: int,
         done: Done,
     ) -> None:
-        """``end_ms``: of all, by the clock since the boot."""
+        """``end_ms``: the deadline of all, by the clock since the boot."""
         self._agent = agent
         self._clock = clock
         self._calls = calls
@@ -172,7 +172,7 @@ class _Series:
         self._end_ms = end_ms
         self._done = done
         self._answers: list[tuple[Received, int]] = []
-        """Those that came, each with its time."""
+        """The answers that came, each with its time."""
 
     def send_next(self) -> None:
         frame, left_ms = self._frames[len(self._answers)], max(self._end_ms - self._clock.boot_ms(), 1)
@@ -195,10 +195,10 @@ class _Series:
 
     def _answered(self, answer: PutAnswer | None) -> None:
         now_ms = self._clock.boot_ms()
-        # R9: one that was read after its deadline may be as old as a pause of this process.
+        # R9: an answer read after its deadline may be as old as a pause of this process.
         result = _result(self._peer, None if now_ms > self._end_ms else answer)
         if isinstance(result, TransportError):
-            self._done(result)  # what arrived before is known there when it comes again
+            self._done(result)  # the peer recognizes earlier frames when they come again
             return
         self._answers.append((result, now_ms))
         if len(self._answers) < len(self._frames):
@@ -207,7 +207,7 @@ class _Series:
             self._done(result if len(self._answers) == 1 else self._joined(now_ms))
 
     def _joined(self, now_ms: int) -> Received:
-        """The answers as one that came now: what an earlier one says of ages is of an earlier moment."""
+        """Return the answers as one that comes now: ages in an earlier answer grow by the time since."""
         refused: dict[str, Version] = {}
         failed: dict[str, str] = {}
         wanted: list[str] = []
@@ -225,7 +225,7 @@ class _Series:
 
 
 def _small_frames(entries: list[bytes], keys: list[str]) -> list[_Frame] | None:
-    """Frames of these entries that are small; None if an entry is large, or there are too many."""
+    """Return small frames of these entries; None if an entry is too large, or there are too many."""
     begins, size = [0], 0
     for at, entry in enumerate(entries):
         size += len(entry) + 1

@@ -1,4 +1,4 @@
-"""The start from the copy on disk: what the last run held and no other member holds newer."""
+"""The start from the copy on disk: the states of the last run, unless other members hold newer ones."""
 
 import logging
 from collections.abc import Iterable, Iterator
@@ -12,7 +12,7 @@ from distro.timing.paced import STEP_STORED, rest
 
 LOG = logging.getLogger(__name__)
 RECENT_MS = TOMBSTONE_SLACK_MS
-"""What was said so lately can be merged whatever its version: a removal since then is still known to the others."""
+"""States this recent can be merged whatever their version: other members still know any later removal."""
 PROGRESS_LISTS = 25_000
 
 
@@ -20,7 +20,7 @@ class WarmStart:
     """The datums of the last run, from their reading until the load from other members is over."""
 
     def __init__(self, registry: Registry, *, claims: bool) -> None:
-        """``claims``: a node alone becomes the writer at once, as no other member takes the services over."""
+        """``claims``: a single node becomes the writer at once, as no other member takes the services over."""
         self._registry = registry
         self._claims = claims
         self._datums: Iterator[Datum] = iter(())
@@ -28,21 +28,22 @@ class WarmStart:
         self._stopped = False
 
     def read(self, datums: Iterable[Datum]) -> None:
-        """Take the datums of the last run, each of which is made when ``fill`` asks for it."""
+        """Take the datums of the last run. Each is made when ``fill`` asks for it."""
         self._datums = iter(datums)
 
     def stop(self) -> None:
-        """End ``fill`` at its next step, for good: what it leaves is still on the disk. Any thread."""
+        """End ``fill`` at its next step, for good. The datums left over are still on the disk. For any thread."""
         self._stopped = True
 
     def fill(self, now_ms: int) -> None:
         """Take over the datums that no other member gave in a newer state (R7), with a full time-out each.
 
-        With rests, as there may be a hundred thousand, each of them once: after a failure a second call goes on.
+        Pauses between steps, as there may be a hundred thousand datums. After a failure a second call goes on where the
+        first ended.
         """
         number = 0
         while not self._stopped and (datum := next(self._datums, None)) is not None:
-            # One by one they are freed, too: all at once that would hold up the other threads.
+            # They are also freed one by one: freeing all at once would hold up the other threads.
             self._taken += self._take(datum, now_ms)
             number += 1
             if not number % STEP_STORED:
@@ -54,18 +55,18 @@ class WarmStart:
             self._taken = 0
 
     def _take(self, datum: Datum, now_ms: int) -> bool:
-        """Take over what is newer in one datum; return whether there was anything."""
+        """Take over the newer parts of one datum. Return whether there were any."""
         registry, taken = self._registry, False
         stored = registry.version(datum.key)
         for one in datum.value.stored.values():
-            # That the instance lives is a guess: any known removal wins.
+            # The instance may be alive, but that is a guess: any known removal wins.
             one.beat_ms, one.last_confirmed_ms = now_ms, NEVER_MS
         if stored is None:
             taken = registry.apply(datum, stored, now_ms)
         elif datum.version > stored:
             taken = registry.merge(datum, now_ms) is not Merged.NOTHING
         elif datum.version < stored and registry.lacks(recent := _said_since(datum, now_ms - RECENT_MS)):
-            # Two sides of a partition count versions apart: this member's lower one may be of a later word.
+            # Two sides of a partition count versions apart: this member's lower version may be the later change.
             taken = registry.merge(recent, now_ms) is not Merged.NOTHING
         if self._claims:
             registry.claim(datum.key, now_ms)
@@ -73,7 +74,7 @@ class WarmStart:
 
 
 def _said_since(datum: Datum, since_ms: int) -> Datum:
-    """The datum with those of its instances and tombstones only that clients said since then."""
+    """Return the datum with only those instances and tombstones that clients reported since then."""
     found: InstanceList = datum.value
     stored = {key: one for key, one in found.stored.items() if one.changed_ms >= since_ms}
     tombstones = {key: one for key, one in found.tombstones.items() if one.at_ms >= since_ms}
