@@ -1,9 +1,9 @@
-"""One change of one instance, sent with the answer to a forwarded write to the member that forwarded it.
+"""One change of one instance, sent in the answer to a forwarded write to the member that forwarded it.
 
-Shape: ``{"key": datum key, "id": instance key, "version": text, "instance": fields of a datum's instance}``, or for who
-reads that ``"short"``, those of a delta's instance, in its place; for a removal ``"age"`` and ``"keep"`` (ms), and
-``"unknown"`` if nobody here knew the instance; none of these when the text would be too long, and the member then waits
-for the owner's own send. The text is ASCII and fits a header.
+Shape: ``{"key": datum key, "id": instance key, "version": text, "instance": fields of a datum's instance}``. For
+members that read the short form, ``"short"`` with the fields of a delta's instance replaces ``"instance"``. A removal
+has ``"age"`` and ``"keep"`` (ms) instead, and ``"unknown"`` if no instance was known here. If the text would be too
+long, it has none of these, and the member waits for the owner's own send. The text is ASCII and fits a header.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,15 +32,15 @@ from distro.model.errors import CodecError
 from distro.model.types import VERSION_NUMBER_MAX, Version
 
 CHANGE_BYTES_MAX = 4_096
-"""Of the whole text."""
+"""The longest text of a change, in bytes."""
 _USUAL = frozenset({"key", "id", "version", "short", "alone"})
 _VERSION_ALONE = frozenset({"key", "id", "version"})
 _PEER = Origin.PEER
-"""Python 3.11 needs ten times as long to look a member up in its class."""
+"""Bound once: Python 3.11 needs ten times as long to look an enum member up in its class."""
 
 
 class TakenChange:
-    """A change that an owner told: of the instance list with this datum ``key``."""
+    """A change that an owner reported, of the instance list with this datum ``key``."""
 
     __slots__ = ("_try", "key")
 
@@ -50,7 +50,7 @@ class TakenChange:
         self._try = attempt
 
     def is_known(self) -> bool:
-        """Whether the list here has the change; one that overtook another is tried again, and fits after that."""
+        """Return whether the list here has the change. One that arrived too early is tried again, and fits later."""
         if self._try is not None and self._try():
             self._try = None
         return self._try is None
@@ -68,9 +68,9 @@ class Changes:
     def change_of(
         self, namespace: str, full_name: str, instance_key: str, *, is_new: bool = True, short: bool = False
     ) -> bytes | None:
-        """The last change of an instance in this member's list, as text; None for an unknown instance.
+        """Return the last change of an instance in this member's list, as text; None for an unknown instance.
 
-        Only its version when the write made no change (``is_new`` False), or when the text would be too long.
+        Has only the version if the write made no change (``is_new`` False), or if the text would be too long.
         ``short``: for a member that reads the short form.
         """
         service = self._table.get(namespace, full_name)
@@ -97,7 +97,8 @@ class Changes:
         return _text(whole) or _text(fields)
 
     def take_change(self, text: bytes, sent_ms: int) -> "TakenChange":
-        """Apply a change (R5) if it follows the version stored here; return what tells whether it is known here.
+        """Apply a change (R5) if it follows the version stored here. Return an object that shows whether it is known
+        here.
 
         ``sent_ms``: when it was sent, by our monotonic clock, from which the ages in it count.
 
@@ -114,11 +115,12 @@ class Changes:
                 return TakenChange(key, None)
             change = _decode(key, version, fields, sent_ms)
         key = change.key
-        # Nearly all follow the version here.
+        # Nearly all follow the stored version.
         return TakenChange(key, None if self._apply(change) or self._try(change) else partial(self._try, change))
 
     def _known_version(self, values: object) -> str | None:
-        """The key of a list whose version alone is told, as the write changed nothing, if it has that version here."""
+        """Return the key of a list of which only the version was sent, for no change, if that version is stored
+        here."""
         if type(values) is not dict or values.keys() != _VERSION_ALONE or type(key := values["key"]) is not str:
             return None
         service = self._table.find(key)
@@ -126,9 +128,9 @@ class Changes:
         return key if is_known else None
 
     def _usual(self, values: object, sent_ms: int) -> Change | None:
-        """The next change of a list that is held here, with an instance in the short form, which nearly all are.
+        """Return the next change of a list that is held here, with an instance in the short form, as nearly all are.
 
-        None for all others, and for what is wrong: those are read, or refused by name, field by field.
+        None for all others, and for malformed ones: those are then read, or refused by name, field by field.
         """
         if type(values) is not dict or not values.keys() <= _USUAL:
             return None
@@ -147,14 +149,14 @@ class Changes:
         return Change(key, stored.instance.key, version, stored, None, False)
 
     def _is_past(self, key: str, version: Version) -> bool:
-        """Whether the list here is of this or a later version by the same writer, which has the change."""
+        """Return whether the list here is of this or a later version by the same writer, and so has the change."""
         stored = self._registry.version(key)
         return stored is not None and stored.has_had(version)
 
     def _is_held(self, change: Change) -> bool:
-        """Whether the list here, of another writer, has this word about the instance, or one that was said later.
+        """Return whether the list here, of another writer, has this change of the instance, or a later one.
 
-        Its version alone does not tell: after a cut it may be above that of a list with words that it lacks.
+        Its version alone does not show that: after a cut it may be above that of a list with changes that it lacks.
         """
         service = self._table.find(change.key)
         if service is None:
@@ -171,11 +173,11 @@ class Changes:
         return is_same or is_later_word(held, held_ms, change.version, told_ms)
 
     def _try(self, change: Change) -> bool:
-        """Whether the list here has the change; apply it if it fits."""
+        """Return whether the list here has the change, after applying it if it fits."""
         return self._is_past(change.key, change.version) or self._is_held(change) or self._apply(change)
 
     def _apply(self, change: Change) -> bool:
-        """Apply a change if it is the next one of the list here; return whether that was done."""
+        """Apply a change if it is the next one of the list here. Return whether it was applied."""
         if change.stored is None and change.tombstone is None:
             return False
         if not self._registry.take_change(change, self._now_ms()):
@@ -185,14 +187,14 @@ class Changes:
 
 
 def _text(fields: Mapping[str, object]) -> bytes | None:
-    """The text of a change; None when it would be too long."""
-    # JSON need not escape DEL, and no header may hold it.
+    """Return the text of a change; None if it would be too long."""
+    # JSON need not escape DEL, but no header may contain it.
     text = to_ascii(orjson.dumps(fields)).replace(b"\x7f", b"\\u007f")
     return text if len(text) <= CHANGE_BYTES_MAX else None
 
 
 def _fields(values: object) -> tuple[str, Version, Fields]:
-    """The datum key, the version and all fields of a change."""
+    """Return the datum key, the version and all fields of a change."""
     fields = member_object(values, "a change", " of a change")
     return fields.required("key"), Version.from_text(fields.value("version")), fields
 

@@ -4,7 +4,7 @@ from collections import OrderedDict
 from threading import Lock
 
 KEPT_MS = 60_000
-"""A drained instance is remembered for so long after the last beat that was ignored for it."""
+"""How long a drained instance is remembered after the last beat that was ignored for it."""
 DRAINED_MAX = 50_000
 
 DrainedKey = tuple[str, str, str]
@@ -12,13 +12,13 @@ DrainedKey = tuple[str, str, str]
 
 
 class DrainedInstances:
-    """The instances that were drained lately. Thread-safe; a registration makes an instance an ordinary one again."""
+    """The instances that were recently drained. Thread-safe. A registration makes an instance an ordinary one again."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._until_ms: OrderedDict[DrainedKey, int] = OrderedDict()
         self.any = False
-        """There are some. Each registration asks."""
+        """True if there are any. Checked for each registration."""
 
     def add(self, key: DrainedKey, now_ms: int) -> None:
         """Ignore the beats of an instance from now on. Beyond ``DRAINED_MAX`` the oldest is forgotten."""
@@ -30,7 +30,10 @@ class DrainedInstances:
                 self._until_ms.popitem(last=False)
 
     def ignores(self, key: DrainedKey, now_ms: int) -> bool:
-        """Whether a beat of an instance that is not stored is answered as if it were. Each goes on with that."""
+        """Return whether to ignore the beat of an instance that is not stored, but answer it.
+
+        Each such beat prolongs this.
+        """
         with self._lock:
             until_ms = self._until_ms.get(key)
             if until_ms is None:
@@ -43,7 +46,7 @@ class DrainedInstances:
             return True
 
     def forget(self, key: DrainedKey) -> None:
-        """Take the instance for an ordinary one: it was registered."""
+        """Make the instance an ordinary one again: it was registered."""
         with self._lock:
             self._drop(key)
 

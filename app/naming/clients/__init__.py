@@ -1,1 +1,1 @@
-"""Clients with connections: what each publishes, the copies of peers' clients, and their codec."""
+"""Clients with connections: their publications, the copies of peers' clients, and their codec."""

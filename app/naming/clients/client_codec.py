@@ -1,4 +1,4 @@
-"""The JSON in which members send each other a client's publications: that of Nacos 2.x, and our own fields beside it.
+"""The JSON of a client's publications between members: that of Nacos 2.x, with our own fields beside it.
 
 Shape: ``{"clientId", "attributes": {"clientAttributes": {"revision": int}}, "namespaces": [..], "groupNames": [..],
 "serviceNames": [..], "instancePublishInfos": [..], "batchInstanceData": {}}``, the lists parallel. Services that were
@@ -49,7 +49,7 @@ BOUNDS = ClientBounds()
 
 
 def encode_client(state: ClientState) -> bytes:
-    """The client's sync data. It is made instance by instance: one call for many would hold up all threads."""
+    """Return the client's sync data. It is made instance by instance: one call for many would hold up all threads."""
     single, batches = _parts(state.publications)
     head = {"clientId": state.client_id, "attributes": {"clientAttributes": {"revision": state.revision}}}
     batch_infos = b",".join([_batch_info(part) for _, part in batches])
@@ -63,12 +63,12 @@ def encode_client(state: ClientState) -> bytes:
 
 
 def own_fields(state: ClientState) -> dict[str, Any]:
-    """Our own fields of the same services, in the same order, single instances before batches.
+    """Return our own fields of the same services, in the same order, single instances before batches.
 
-    Shape: ``{"at": [wall ms ...], "seen": [version text, or "" ...]}``; of a client that is expected elsewhere also
-    ``"ended"``: the run that it came from; of one that withdrew something lately also ``"withdrawn"``: ``[[namespace,
-    service, wall ms of the publication, [instance key ...]] ...]``; of a delta (R5) also ``"gone"``: ``[[namespace,
-    service] ...]`` that it withdrew, if any.
+    Shape: ``{"at": [wall ms ...], "seen": [version text, or "" ...]}``. A client that is expected elsewhere also has
+    ``"ended"``: the run that it came from. One with recent withdrawals also has ``"withdrawn"``: ``[[namespace,
+    service, wall ms of the publication, [instance key ...]] ...]``. A delta (R5) also has ``"gone"``, if any:
+    ``[[namespace, service] ...]`` that the client withdrew.
     """
     parts = [one for part in _parts(state.publications) for _, one in part]
     seen = ["" if one.seen == NO_VERSION else one.seen.to_text() for one in parts]
@@ -108,7 +108,7 @@ def _info(one: Instance) -> dict[str, Any]:
     if one.instance_id:
         data[CUSTOM_ID] = one.instance_id
     if one.weight != 1.0:
-        data[WEIGHT] = float(one.weight)  # Java takes no whole number for it
+        data[WEIGHT] = float(one.weight)  # Java reads no whole number there
     if not one.enabled:
         data[ENABLED] = False
     return {
@@ -122,18 +122,21 @@ def _info(one: Instance) -> dict[str, Any]:
 
 
 def _batch_info(part: Publication) -> bytes:
-    # What Java writes of an entry that has no address of its own.
+    # The fields that Java writes for an entry without an address of its own.
     head = {"port": 0, "healthy": False, "extendDatum": {}, "metadataId": "null:0:null"}
     return b'%b,"instancePublishInfos":[%b]}' % (orjson.dumps(head)[:-1], _infos(part))
 
 
 def encode_snapshot(states: Iterable[ClientState]) -> bytes:
-    """All clients. Shape: ``{"clientSyncDataList": [client ...]}``; without any the list is empty, never missing."""
+    """Return all clients. Shape: ``{"clientSyncDataList": [client ...]}``.
+
+    The list may be empty, and is never missing.
+    """
     return b'{"clientSyncDataList":[%b]}' % b",".join(map(encode_client, states))
 
 
 def encode_verify(client_id: str, revision: int) -> bytes:
-    """The content of a verify call about one client. Shape: ``{"clientId", "revision"}``."""
+    """Return the content of a verify call about one client. Shape: ``{"clientId", "revision"}``."""
     return orjson.dumps({"clientId": client_id, "revision": revision})
 
 
@@ -141,7 +144,7 @@ def encode_verify(client_id: str, revision: int) -> bytes:
 
 
 def decode_client(fields: object, own: object = None, seen_ms: int = 0) -> ClientState:
-    """The state in a client's sync data; ``own`` are the sender's ``own_fields``.
+    """Return the state in a client's sync data. ``own``: the sender's ``own_fields``.
 
     ``seen_ms``: wall clock, for publications of a peer that does not date them.
 
@@ -170,7 +173,7 @@ def decode_client(fields: object, own: object = None, seen_ms: int = 0) -> Clien
         count += len(instances)
         if count > BOUNDS.instances_per_client_max:
             raise CodecError(f"a client publishes at most {BOUNDS.instances_per_client_max} instances")
-        publications[key] = Publication(instances, batch, at_ms, seen)  # of both kinds the single one, as in Java
+        publications[key] = Publication(instances, batch, at_ms, seen)  # the single one counts, as in Java
     revision = _revision(body.inner("attributes").inner("clientAttributes"))
     gone = _gone(times)
     if not gone.isdisjoint(publications):
@@ -218,10 +221,10 @@ def _gone(own: Fields | None) -> frozenset[ServiceKey]:
 
 
 def check_client_id(value: object) -> str:
-    """A client's id as it comes over the wire.
+    """Check a client's id from a member.
 
     Raises:
-        CodecError: no printable text, too long, or that of a persistent client, which no member tells of.
+        CodecError: no printable text, too long, or that of a persistent client, which no member sends.
     """
     if not isinstance(value, str) or not is_client_id(value):
         raise CodecError("field 'clientId' is no id of a client")
@@ -231,7 +234,7 @@ def check_client_id(value: object) -> str:
 
 
 def decode_snapshot(body: bytes, seen_ms: int = 0) -> tuple[list[ClientState], list[str]]:
-    """All clients of a snapshot, and why some cannot be read: a bad one fails alone.
+    """Return all clients of a snapshot, and why some cannot be read: a bad one fails alone.
 
     Raises:
         CodecError: it is no snapshot.
@@ -251,7 +254,7 @@ def decode_snapshot(body: bytes, seen_ms: int = 0) -> tuple[list[ClientState], l
 
 
 def decode_verify(body: bytes) -> tuple[str, int]:
-    """The client id and the revision of a verify call; revision 0 from members that keep none.
+    """Return the client id and the revision of a verify call; revision 0 from members that keep none.
 
     Raises:
         CodecError: names the field.
@@ -304,7 +307,7 @@ def _batch_of(info: object, key: ServiceKey) -> dict[str, Instance]:
 
 
 def _instance(info: object, key: ServiceKey) -> Instance:
-    # Not through Fields, whose calls make the decoding of a batch of 10,000 instances an eighth slower.
+    # Not through Fields, whose calls would make decoding a batch of 10,000 instances an eighth slower.
     if not isinstance(info, dict):
         raise CodecError("an entry of field 'instancePublishInfos' is not an object")
     ip, port, healthy, data = info.get("ip"), info.get("port"), info.get("healthy"), info.get("extendDatum")
@@ -354,5 +357,5 @@ def _instance(info: object, key: ServiceKey) -> Instance:
 
 
 def _text(value: Any) -> str:
-    """A value of ``extendDatum`` that is no text, as Java would print it where that is one word."""
+    """Return a value of ``extendDatum`` that is no text, as Java would print it if it is one word."""
     return orjson.dumps(value).decode()

@@ -1,4 +1,4 @@
-"""Clients with connections, their states, and the checks of what they publish. Only ``Client`` is not frozen."""
+"""Clients with connections, their states, and the checks of their publications. Only ``Client`` is not frozen."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -28,16 +28,16 @@ ServiceKey = tuple[str, str]
 """Namespace and full service name."""
 
 RECENT_MAX = 64
-"""The last changes of one client that are remembered at least, and twice as many at most."""
+"""How many last changes of a client are remembered: at least this many, and at most twice as many."""
 REVISION_MAX = INT_MAX
-"""Java reads it into a signed 32-bit number, and fails at larger ones."""
+"""The highest revision: Java reads it into a signed 32-bit number, and fails at larger ones."""
 ANY_REVISION = 0
 """Confirms every copy of a client, whatever its revision: members before 2.1.2 keep no revisions."""
 CLIENT_ID_CHARS_MAX = 512
 RESERVED_METADATA = ("customInstanceId", "publishInstanceWeight", "publishInstanceEnable")
-"""Names between members for an instance's id, weight and state, among its metadata: a client's own are dropped.
+"""Metadata names by which members send an instance's id, weight and state. A client's own metadata may not use them.
 
-Source: Nacos 2.2.3 Constants; other values than its own would break the readers of real Nacos.
+Source: Nacos 2.2.3 Constants. Other values than its own would break the readers of real Nacos.
 """
 PERSISTENT_ID_END = "#false"
 _SEQUENCE_BITS = 12
@@ -46,7 +46,7 @@ _MEMBER_BITS = 10
 
 @value
 class ClientInfo:
-    """A client's description of itself at its connect. ``agent`` is its SDK with the version."""
+    """A client's description of itself when it connects. ``agent`` is its SDK with the version."""
 
     client_id: str
     ip: str
@@ -57,32 +57,34 @@ class ClientInfo:
 
 @dataclass(frozen=True, slots=True)
 class ClientBounds:
-    """How much clients may publish and subscribe to. A call that exceeds a bound is refused and changes nothing."""
+    """Bounds on clients' publications and subscriptions. A call that exceeds one is refused and changes nothing."""
 
     clients_max: int = 100_000
     services_per_client_max: int = 10_000
-    """Publications of one client."""
+    """The most publications of one client."""
     instances_per_batch_max: int = 10_000
     instances_per_client_max: int = 50_000
-    """Of all services together: a client's state is sent as one message."""
+    """The most instances of a client in all services together: its state is sent as one message."""
     subscriptions_per_client_max: int = 10_000
 
 
 class Withdrawal(NamedTuple):
-    """What a client withdrew of one service."""
+    """A client's withdrawal of instances of one service."""
 
     instance_keys: frozenset[str]
     published_ms: int
-    """When the client had published it, by its member's wall clock: ``Publication.at_ms``."""
+    """When the client had published the instances, by its member's wall clock: ``Publication.at_ms``."""
     since_ms: int
     """Since when the client was known here (monotonic)."""
     at_ms: int
-    """When it withdrew that (monotonic)."""
+    """When it withdrew the instances (monotonic)."""
 
     def is_later(self, published_ms: int, contact_ms: int) -> bool:
-        """Whether it is later than all that is known of a member whose last contact was at ``contact_ms`` (monotonic).
+        """Return whether it is later than anything known from a member whose last contact was at ``contact_ms``
+        (monotonic).
 
-        A member with a contact since the client came would have told that its own client went: that one is another.
+        If that member had a contact since the client came, it would have reported the end of its own client: then its
+        client is another one.
         """
         return published_ms <= self.published_ms and contact_ms < self.since_ms
 
@@ -113,10 +115,10 @@ class Client:
     def __init__(self, info: ClientInfo, *, native: bool, now_ms: int, version: Version) -> None:
         self.info = info
         self.native = native
-        """Connected here; otherwise a copy from a peer, which is never sent on."""
+        """True if it is connected here. Otherwise it is a copy from a peer, which is never sent on."""
         self.published: dict[ServiceKey, Publication] = {}
         self.subscribed: dict[ServiceKey, str] = {}
-        """The clusters asked for, by service; empty for a copy."""
+        """The clusters that it subscribed to, by service; empty for a copy."""
         self.instances = 0
         """The number of instances in ``published``."""
         self.metadata_bytes = 0
@@ -124,29 +126,32 @@ class Client:
         self.revision = 0
         """Rises with every change of a publication; peers of real Nacos compare it in verify rounds."""
         self.version = version
-        """The same for our own kind, with the member's run as writer: its counter is the revision."""
+        """The same for our own kind, with the member's run as writer. Its counter is the revision."""
         self.since_ms = now_ms
         """Since when it is known here (monotonic ms)."""
         self.renewed_ms = now_ms
         """When the client's member last confirmed this copy (monotonic ms)."""
         self.came_from = ""
-        """The run that is over, whose copies kept this client's instances until it published them here (R17)."""
+        """The run, now over, whose copies kept this client's instances until it published them here (R17)."""
         self.ended = False
-        """Its connection is gone, and it is expected to publish at another member in a moment (R17)."""
+        """True if its connection is gone, and it is expected to publish at another member in a moment (R17)."""
         self.ended_ms = 0
-        """Since when (monotonic)."""
+        """Since when it has ended (monotonic ms)."""
         self.back_ms = 0
-        """When something of it was published elsewhere last (monotonic)."""
+        """When a part of it was last published elsewhere (monotonic ms)."""
         self.left: dict[ServiceKey, Publication] = {}
-        """What it published before any of it was back elsewhere, but for what was withdrawn there since (R17).
+        """Its publications before any part of it came back elsewhere, without those withdrawn there since (R17).
 
-        Empty while nothing is back. Other members are told this: each leaves out what it knows itself to be back.
+        Empty while nothing is back. Other members get these publications: each leaves out what it knows to be back
+        itself.
         """
 
         self.recent: list[ServiceKey] | None = None
-        """The service that each of the last revisions changed, for deltas (R5); None where one was no such change."""
+        """The service that each of the last revisions changed, for deltas (R5); None if a revision had no such
+        change."""
         self.withdrawn: dict[ServiceKey, Withdrawal] = {}
-        """What it withdrew lately while a member was silent: others may never hear that it had published it (R15)."""
+        """Its recent withdrawals while a member was silent: others may never hear that it had published the instances
+        (R15)."""
 
     @property
     def client_id(self) -> str:
@@ -161,24 +166,25 @@ class ClientState:
     revision: int
     publications: Mapping[ServiceKey, Publication]
     dated: bool = True
-    """The publications carry their time and the version they saw; otherwise they count from when they are received."""
+    """True if the publications have their time and the version they saw; otherwise they count from their arrival."""
     ended_from: str = ""
-    """The run that is over from which the client came, once its connection is gone and it is expected elsewhere."""
+    """The run, now over, from which the client came, if its connection is gone and it is expected elsewhere."""
     withdrawn: Mapping[ServiceKey, tuple[frozenset[str], int]] = field(default_factory=dict)
-    """What it withdrew lately while a member was silent: instance keys, and ``Publication.at_ms``, by service (R15)."""
+    """Its recent withdrawals while a member was silent: instance keys, and ``Publication.at_ms``, by service (R15)."""
     gone: frozenset[ServiceKey] = frozenset()
-    """In a delta (R5), whose publications are those that changed: the services of which it publishes nothing now."""
+    """In a delta (R5), which has only the changed publications: the services of which it now publishes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientSnapshot:
-    """A client as one member knows it: connected, a copy, or (``state`` None) gone."""
+    """A client as one member knows it: connected, a copy, or gone (``state`` None)."""
 
     version: Version
     info: ClientInfo | None
     state: ClientState | None
     unconfirmed: bool = False
-    """It came from another member than the client's own: the copy goes soon, unless the client's member confirms it."""
+    """True if it came from another member than the client's own: the copy soon expires unless that member confirms
+    it."""
 
 
 Number = Callable[[], int]
@@ -186,7 +192,7 @@ Number = Callable[[], int]
 
 
 def info_of(client_id: str) -> ClientInfo:
-    """The address in a client's id: ``<ms>_<ip>_<port>`` of a connection, ``ip:port#true`` of any other client.
+    """Return the address in a client's id: ``<ms>_<ip>_<port>`` of a connection, ``ip:port#true`` of any other client.
 
     Source: Nacos 2.2.3 GrpcServer and IpPortBasedClient.
     """
@@ -198,14 +204,14 @@ def info_of(client_id: str) -> ClientInfo:
 
 
 def instance_numbers(client_id: str, revision: int, wall_ms: int) -> Number:
-    """Numbers for instance ids: they rise with the wall clock, and differ by client and revision."""
+    """Return numbers for instance ids: they rise with the wall clock, and differ by client and revision."""
     seed = wall_ms << _MEMBER_BITS + _SEQUENCE_BITS | (sum(client_id.encode()) % (1 << _MEMBER_BITS)) << _SEQUENCE_BITS
     numbers = count(seed + revision % (1 << _SEQUENCE_BITS))
     return lambda: next(numbers)
 
 
 def instance_of(command: RegisterInstance, number: Number, shared: Shared) -> Instance:
-    """The instance of a client's registration, with the id that the client asks for, or a generated one.
+    """Return the instance of a client's registration, with the id that the client requests, or a generated one.
 
     Source: Nacos 2.3 InstanceIdGeneratorManager: address, cluster and service, or a number in place of the address.
 
@@ -217,7 +223,7 @@ def instance_of(command: RegisterInstance, number: Number, shared: Shared) -> In
             f"Param 'instanceId' is illegal, the param length should not exceed {INSTANCE_ID_CHARS_MAX}."
         )
     metadata = plain_metadata(command.metadata)
-    # The application is the client's, and not told to peers with its instances.
+    # The application belongs to the client, and is not sent to peers with its instances.
     asked = command._replace(ephemeral=True, metadata=metadata, app=RegisterInstance._field_defaults["app"])
     made = operations.register(None, asked, (), shared)
     check_instance(made, command.namespace, command.service)
@@ -229,7 +235,7 @@ def instance_of(command: RegisterInstance, number: Number, shared: Shared) -> In
 
 
 def instances_of(commands: Iterable[RegisterInstance], number: Number, shared: Shared) -> dict[str, Instance]:
-    """The instances of a batch by instance key; of several with one key the last.
+    """Return the instances of a batch by instance key. Of several with one key the last counts.
 
     Raises:
         InvalidParam: as ``instance_of``.
@@ -258,17 +264,17 @@ def check_legal(command: RegisterInstance) -> None:
 
 
 def is_client_id(text: str) -> bool:
-    """Whether a text can be a client's id: no comma, as members ask each other for lists of ids."""
+    """Return whether a text can be a client's id: no comma, because members request lists of ids from each other."""
     return 0 < len(text) <= CLIENT_ID_CHARS_MAX and text.isprintable() and "," not in text
 
 
 def is_persistent_id(client_id: str) -> bool:
-    """Whether an id is that of a 2.x client of persistent instances, which belong to no client here."""
+    """Return whether an id is that of a 2.x client of persistent instances, which belong to no client here."""
     return client_id.endswith(PERSISTENT_ID_END)
 
 
 def plain_metadata(metadata: Metadata | None) -> Metadata:
-    """Metadata without null values, which no SDK of 2.x sends on purpose, and without ``RESERVED_METADATA``."""
+    """Return metadata without null values, which no SDK of 2.x sends on purpose, and without ``RESERVED_METADATA``."""
     metadata = metadata or NO_METADATA
     if None not in metadata.values() and not any(name in metadata for name in RESERVED_METADATA):
         return metadata

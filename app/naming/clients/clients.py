@@ -1,4 +1,4 @@
-"""Clients: the clients with connections, what each publishes and subscribes to, and copies of other members' clients.
+"""Clients: the clients with connections, their publications and subscriptions, and copies of other members' clients.
 
 A client's instances need no beats: they live as long as its connection. The member that holds the connection is the
 only one that changes the client; every other member keeps a copy (``native`` False), which serves readers, is never
@@ -52,12 +52,13 @@ EXPIRY_MS = 180_000
 UNCONFIRMED_MS = 15_000
 """Three rounds, in which a client's member should have confirmed a copy that came from another member."""
 MOVED_AGAIN_MS = 6_000
-"""So long an SDK takes to publish again after a second move: those of Java look each 3 s for what is to be repeated.
+"""How long an SDK takes to publish again after a second move: Java SDKs check every 3 s which calls to repeat.
 
-After the last client of the same run that came back: as long as others do, the machine is busy, and this one may wait.
+It counts from the return of the last client of the same run: as long as others return, the machine is busy, and this
+client may still be waiting.
 """
 EXPIRY_INTERVAL_MS = 5_000
-"""Time between two searches for expired copies; those of a run that is over go at once. Source: the same."""
+"""Time between two searches for expired copies. Copies of a run that is over are dropped at once. Source: the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +95,13 @@ class Clients:
         ``alone``: there are no peers to compare with.
         """
         self.is_handing_over: Callable[[str], bool] = lambda _writer: False
-        """Whether a ``writer``, one member's run, is over, and its clients come back elsewhere (R17)."""
+        """Returns whether a ``writer``, one member's run, is over, and its clients come back elsewhere (R17)."""
         self.on_return: Callable[[str, int], None] = lambda _writer, _now_ms: None
         """Called without the lock for each client of such a run that is back elsewhere, with the time."""
         self.contact_ms: Callable[[str], int] = lambda _writer: self._now_ms()
-        """When the member of a ``writer`` last answered or called this one (monotonic)."""
+        """Returns when the member of a ``writer`` last answered or called this one (monotonic)."""
         self.on_withdrawn: Callable[[str, Mapping[ServiceKey, Publication], bool], None] = lambda *_told: None
-        """Told of what a client published no more: its id, its former publications, whether it is gone. Any thread."""
+        """Called when a client withdrew publications: its id, the former ones, whether it is gone. On any thread."""
         self.writer = registry.writer
         self._table = registry.table
         self._now_ms = monotonic_ms
@@ -116,44 +117,44 @@ class Clients:
         self._changed = ChangedKeys(kept=not alone)
         self._removals = Removals(keep_ms, self._changed)
         self._confirmed_ms: dict[str, int] = {}
-        """When the copies of each member's clients were last confirmed all together, by its address."""
+        """When the copies of all clients of a member were last confirmed together, by its address."""
         self._disputed: set[str] = set()
-        """The ids of clients whose copies were left out of that, as their member has them in another state."""
+        """The ids of clients whose copies were excepted from that, because their member has them in another state."""
         self._withdrawals = Withdrawals()
         self._expiry_due_ms = 0
         self._copy_writers: set[str] = set()
         """The writers of all copies, and of some that are gone."""
         self._returned_ms: dict[str, int] = {}
-        """When a client came back last, by the run that it came from, while that is handed over."""
+        """When a client last came back, by the run that it came from, while that run is handed over."""
         self._returns: deque[tuple[str, int]] = deque()
-        """The returns that ``on_return`` is still to hear of."""
+        """The returns that ``on_return`` has yet to be called for."""
         self._ended: set[str] = set()
         """The ids of clients whose connections are gone, and that are expected elsewhere."""
         self._lessened: dict[ServiceKey, set[str]] = {}
-        """The ids of clients of whose publication of a service something is back elsewhere, and of some that are gone.
-        """
+        """By service, the ids of clients of whose publication a part is back elsewhere, and of some clients that are
+        gone."""
 
     # --- reading: no lock -------------------------------------------------------------------------
 
     def client(self, client_id: str) -> Client | None:
-        """The client of an id, a copy too."""
+        """Return the client of an id, copies included."""
         return self._clients.get(client_id)
 
     def ids(self) -> list[str]:
-        """The ids of all clients, copies too."""
+        """Return the ids of all clients, copies included."""
         return list(self._clients)
 
     def subscribers(self, namespace: str, service: str) -> list[tuple[str, str]]:
-        """The clients connected here that subscribe to a service, each with the clusters it asked for."""
+        """Return the clients connected here that subscribe to a service, each with the clusters it requested."""
         return list(self._subscribers.get((namespace or DEFAULT_NAMESPACE, service), {}).items())
 
     def publishers(self, namespace: str, service: str) -> list[str]:
-        """The ids of the clients that publish a service, copies too."""
+        """Return the ids of the clients that publish a service, copies included."""
         found = self._table.get(namespace or DEFAULT_NAMESPACE, service)
         return list(found.published or ()) if found else []
 
     def counts(self) -> ClientCounts:
-        """The number of clients connected here, of copies, and of subscriptions."""
+        """Return the number of clients connected here, of copies, and of subscriptions."""
         clients = list(self._clients.values())
         native = [one for one in clients if one.native and not one.ended]
         copies = sum(not one.native for one in clients)
@@ -162,7 +163,7 @@ class Clients:
     # --- connections ------------------------------------------------------------------------------
 
     def connect(self, info: ClientInfo) -> None:
-        """Add a client that connected here; one that is connected already stays as it is.
+        """Add a client that connected here. One that is already connected stays as it is.
 
         Raises:
             InvalidParam: the id is another member's client's or was used before, or a text is empty or too long.
@@ -186,11 +187,11 @@ class Clients:
             self._clients[info.client_id] = Client(info, native=True, now_ms=self._now_ms(), version=version)
 
     def disconnect(self, client_id: str) -> bool:
-        """Drop a client with all its publications and subscriptions; return whether it was there.
+        """Drop a client with all its publications and subscriptions. Return whether it was there.
 
-        One that came from a run that is over, in whose hand-over it is, is kept without subscriptions for
-        ``MOVED_AGAIN_MS`` at least: SDKs may connect once more, and publish again later (R17). The others are told that
-        it is expected elsewhere, and each leaves out what it knows to be back.
+        A client from a run that is over, and is still being handed over, is kept without subscriptions for at least
+        ``MOVED_AGAIN_MS``: SDKs may connect once more, and publish again later (R17). The other members hear that it is
+        expected elsewhere, and each leaves out the instances that it knows to be back.
         """
         with self._lock:
             client = self._clients.get(client_id)
@@ -221,7 +222,7 @@ class Clients:
                 self._drop_subscriptions(client)
         if client is None:
             return False
-        # No other operation finds the client now, so its publications are taken out without the lock.
+        # No other operation finds the client now, so its publications are removed without the lock.
         now_ms = self._now_ms()
         gone = [key for key, one in client.published.items() if self._table.withdraw(*key, client_id, one, now_ms)]
         self._publish(ClientDisconnect(client_id, client.native))
@@ -235,14 +236,14 @@ class Clients:
     # --- publications of clients that are connected here ------------------------------------------
 
     def publishes(self, client_id: str, key: ServiceKey, publication: Publication) -> bool:
-        """Whether this is what a client that is connected here publishes of a service. Takes no lock."""
+        """Return whether this is what a client connected here publishes of a service. Takes no lock."""
         client = self._clients.get(client_id)
         return client is not None and client.native and not client.ended and client.published.get(key) is publication
 
     def register(self, client_id: str, command: RegisterInstance) -> Publication | None:
         """Publish one instance of a service, in place of the client's former publication of it.
 
-        Returns the former one where that says the same, and nothing was changed.
+        Returns the former publication if it says the same, and nothing changed.
 
         Raises:
             ClientGone: the client is not connected here.
@@ -280,7 +281,7 @@ class Clients:
         numbers = instance_numbers(client_id, self._native(client_id).revision, wall_ms)
         instances = instances_of(commands, numbers, self._shared)
         with self._lock:
-            client = self._native(client_id)  # it may have gone meanwhile
+            client = self._native(client_id)  # it may have disconnected meanwhile
             service = self._table.get(*key)
             _check_kind(key[1], service)
             seen = service.version if service is not None else NO_VERSION
@@ -300,7 +301,7 @@ class Clients:
         return None
 
     def deregister(self, client_id: str, namespace: str, service: str) -> None:
-        """Withdraw a client's publication of a service; without one nothing happens.
+        """Withdraw a client's publication of a service. Without one nothing happens.
 
         Raises:
             ClientGone: the client is not connected here.
@@ -329,12 +330,12 @@ class Clients:
     # --- subscriptions ----------------------------------------------------------------------------
 
     def subscribe(self, client_id: str, namespace: str, service: str, clusters: str) -> None:
-        """Subscribe a client to a service, which need not exist; the last clusters count.
+        """Subscribe a client to a service, which need not exist. The last clusters count.
 
         Raises:
             ClientGone: the client is not connected here.
             InvalidParam: a name is not allowed.
-            LimitReached: the client, or all clients together, are subscribed to as much as they may be.
+            LimitReached: the client, or all clients together, have as many subscriptions as they may.
         """
         key = (namespace or DEFAULT_NAMESPACE, service)
         _check_service(key)
@@ -367,7 +368,7 @@ class Clients:
     # --- replication: reading ---------------------------------------------------------------------
 
     def version(self, client_id: str) -> Version | None:
-        """The version of a client, or of its removal."""
+        """Return the version of a client, or of its removal."""
         client = self._clients.get(client_id)
         if client is not None:
             return client.version
@@ -375,11 +376,11 @@ class Clients:
         return removal.version if removal else None
 
     def versions(self) -> dict[str, Version]:
-        """The versions of all clients and removals, by client id."""
+        """Return the versions of all clients and removals, by client id."""
         return self._removals.versions() | {client_id: one.version for client_id, one in self._clients.copy().items()}
 
     def pop_changed(self) -> str | None:
-        """Take the id of a client with another version than when it was last taken; None without any."""
+        """Take the id of a client whose version changed since it was last taken; None without any."""
         client_id = self._changed.pop()
         if client_id is not None:
             with self._lock:  # its change was noted under the lock, and is whole when that is free
@@ -387,7 +388,7 @@ class Clients:
         return client_id
 
     def snapshot(self, client_id: str) -> ClientSnapshot | None:
-        """A consistent copy of a client's state, or its removal; None for an unknown one."""
+        """Return a consistent copy of a client's state, or its removal; None for an unknown one."""
         with self._lock:
             client = self._clients.get(client_id)
             if client is not None:
@@ -400,9 +401,9 @@ class Clients:
             return ClientSnapshot(removal.version, None, None) if removal else None
 
     def delta(self, client_id: str, base: Version) -> ClientSnapshot | None:
-        """What changed in a client that is connected here since ``base``; None where that is not known, or is nothing.
+        """Return the changes of a client connected here since ``base``; None if they are unknown, or there are none.
 
-        What is left of a client whose instances come back elsewhere (R17) travels as a whole.
+        The rest of a client whose instances come back elsewhere (R17) is sent as a whole.
         """
         with self._lock:
             client = self._clients.get(client_id)
@@ -424,19 +425,20 @@ class Clients:
             return ClientSnapshot(client.version, client.info, state)
 
     def is_removed(self, client_id: str) -> bool:
-        """Whether a client's removal is remembered."""
+        """Return whether a client's removal is remembered."""
         return client_id in self._removals
 
     def is_forgettable(self, client_id: str, now_ms: int) -> bool:
-        """Whether a client's removal was remembered for long enough."""
+        """Return whether a client's removal was remembered for long enough."""
         return self._removals.is_forgettable(client_id, now_ms)
 
     # --- replication: copies ----------------------------------------------------------------------
 
     def take(self, snapshot: ClientSnapshot, client_id: str, expected: Version | None) -> bool:
-        """Replace the copy of a client by a peer's snapshot, if its version is still ``expected``; return whether.
+        """Replace the copy of a client by a peer's snapshot, if its version is still ``expected``. Return whether it
+        was.
 
-        New and changed publications are put in, those missing in the snapshot are withdrawn.
+        New and changed publications are stored; those missing in the snapshot are withdrawn.
 
         Raises:
             InvalidParam: the client is connected here.
@@ -460,9 +462,9 @@ class Clients:
         return True
 
     def take_delta(self, snapshot: ClientSnapshot, client_id: str, base: Version) -> bool:
-        """Apply a delta (R5) to a copy that is its base, or between it and its version; return whether that was done.
+        """Apply a delta (R5) to a copy that is its base, or between it and its version. Return whether it was applied.
 
-        All of it or nothing: it has the last state of each service that changed after its base.
+        It is applied as a whole or not at all: it has the last state of each service that changed after its base.
 
         Raises:
             InvalidParam: the client would publish more than it may.
@@ -484,10 +486,10 @@ class Clients:
         return True
 
     def reissue(self, client_id: str, snapshot: ClientSnapshot) -> bool:
-        """Count a client that is connected here once more, if a peer has other publications under its version (R3).
+        """Give a client connected here a new version, if a peer has other publications under its present one (R3).
 
-        Or if it has any under a version above it, which this run did not give (R10): the client is counted on from
-        there. Returns whether it was.
+        Also if the peer has any under a higher version of this run, which this run did not give (R10): the new version
+        is then above that. Return whether the version changed.
         """
         with self._lock:
             client = self._clients.get(client_id)
@@ -506,12 +508,12 @@ class Clients:
         return True
 
     def confirm(self, client_ids: Iterable[str], now_ms: int) -> None:
-        """Let the copies of these clients live on: their member has the same versions."""
+        """Keep the copies of these clients: their member has the same versions."""
         for client_id in client_ids:
             self.confirm_revision(client_id, ANY_REVISION, now_ms)
 
     def confirm_revision(self, client_id: str, revision: int, now_ms: int) -> bool:
-        """Let a client's copy live on if it has this revision, or for ``ANY_REVISION``. Return whether it has."""
+        """Keep a client's copy if it has this revision, or for ``ANY_REVISION``. Return whether it has."""
         client = self._clients.get(client_id)
         if client is None or (revision != ANY_REVISION and client.revision != revision):
             return False
@@ -519,7 +521,7 @@ class Clients:
         return True
 
     def confirm_all(self, members: Collection[str], but: Collection[str], now_ms: int) -> None:
-        """Let all copies of these members' clients live on, ``but`` those of these clients: they are in another state.
+        """Keep all copies of these members' clients, ``but`` those of these clients, which are in another state.
 
         It costs the same for any number of copies.
         """
@@ -537,7 +539,7 @@ class Clients:
                 self._confirmed_ms[member] = now_ms
 
     def _renewed_ms(self, client: Client) -> int:
-        """When a copy was last confirmed, by itself or with all others of its member."""
+        """Return when a copy was last confirmed, by itself or with all others of its member."""
         if client.client_id in self._disputed:
             return client.renewed_ms
         return max(client.renewed_ms, self._confirmed_ms.get(_member_of(client.version.writer), client.renewed_ms))
@@ -545,8 +547,8 @@ class Clients:
     def add_tombstone(self, client_id: str, seen: Version) -> bool:
         """Remember the removal of a client that an earlier run of this member had, and announce it to the peers.
 
-        ``seen`` is the version that a peer still holds; the removal gets a later one. False for a client that is here,
-        and when a later removal is remembered already.
+        ``seen``: the version that a peer still holds; the removal gets a later one. Return False for a client that is
+        here, or if a later removal is remembered already.
         """
         with self._lock:
             if client_id in self._clients:
@@ -559,7 +561,7 @@ class Clients:
         return True
 
     def forget(self, client_id: str, *, absent: bool = False) -> None:
-        """Drop a client's removal; with ``absent`` also its copy, as no peer holds it any more."""
+        """Drop a client's removal; with ``absent`` also its copy, because no peer holds it any more."""
         events: list[Event] = []
         with self._lock:
             self._removals.discard(client_id)
@@ -570,10 +572,10 @@ class Clients:
         self._publish_all(events)
 
     def expire(self, now_ms: int, has_left: Callable[[str], bool], late_ms: int = 0) -> Collection[str]:
-        """Drop the copies that were not confirmed in time, or whose ``writer`` has left; return their clients' ids.
+        """Drop the copies that were not confirmed in time, or whose ``writer`` has left. Return their clients' ids.
 
         ``late_ms``: how long this process did not run, so that no copy could be confirmed. Removals that the members
-        have not agreed to forget go when all copies that could bring their clients back have expired.
+        have not agreed to forget are dropped when all copies that could bring their clients back have expired.
         """
         self._drop_what_is_back()
         self._drop_what_was_withdrawn()
@@ -604,7 +606,7 @@ class Clients:
                 self.add_tombstone(client_id, client.version)
         with self._lock:
             events = self._tell_less(withdrawn)
-            self._copy_writers = writers  # the next search for expired copies adds that of a copy made meanwhile
+            self._copy_writers = writers  # the next search for expired copies adds the writer of a copy made meanwhile
         self._publish_all(events)
         for client_id, removal in self._removals.older_than(self._expiry_ms, now_ms):
             with self._lock:
@@ -613,7 +615,7 @@ class Clients:
         return dropped
 
     def _drop_what_is_back(self) -> None:
-        """Take out of copies of runs that are over what other clients publish now (R17)."""
+        """Remove from copies of runs that are over the instances that other clients publish now (R17)."""
         with self._lock:
             over = self._over_writers()
         if not over:
@@ -641,7 +643,7 @@ class Clients:
         self._publish_all([*events, *(ServiceChanged(*key) for key in keys)])
 
     def _remove_ended(self) -> None:
-        """Remove the clients that were kept for a new connection, and are back or not expected any more (R17)."""
+        """Remove the clients that were kept for a new connection, and are back or no longer expected (R17)."""
         with self._lock:
             known = [(one, self._clients.get(one)) for one in self._ended]
             self._ended = {one for one, client in known if client is not None and client.ended}
@@ -656,7 +658,7 @@ class Clients:
         return _member_of(writer) == _member_of(self.writer)
 
     def _publish_all(self, events: Iterable[Event]) -> None:
-        """Publish events, and the returns that were noted, once the lock is free."""
+        """Publish events, and the noted returns, once the lock is free."""
         with suppress(IndexError):  # another thread may take the last one
             while self._returns:
                 self.on_return(*self._returns.popleft())
@@ -686,7 +688,8 @@ class Clients:
             raise InvalidParam(f"a client publishes at most {self._bounds.instances_per_client_max} instances")
 
     def _known_of(self, client: Client, key: ServiceKey, publication: Publication) -> Known:
-        """What is there already of a publication: of the client itself, in lists, and of runs that are over (R17)."""
+        """Return the existing parts of a publication: of the client itself, in lists, and of runs that are over
+        (R17)."""
         instances, former = publication.instances, client.published.get(key)
         found = dict(former.instances) if former is not None else {}
         service = self._table.get(*key)
@@ -716,12 +719,12 @@ class Clients:
             raise Unavailable(f"client {client.client_id} has changed too often: it is to connect anew")
 
     def _count(self, client: Client, key: ServiceKey | None = None) -> None:
-        """Give a client's state the next version; ``key``: the one service whose publication is another in it."""
+        """Give a client's state the next version. ``key``: the only service whose publication changed."""
         self._check_revision(client)
         client.revision += 1
         client.version = Version(EPOCH, client.revision, client.version.writer)
         self._changed.note(client.client_id)
-        # Of a client with one service the whole is no more than its change.
+        # For a client with one service the whole state is no larger than its change.
         if key is None or len(client.published) <= 1:
             client.recent = None
         else:
@@ -730,7 +733,7 @@ class Clients:
     def _put(self, client: Client, key: ServiceKey, publication: Publication, *, in_table: bool = False) -> None:
         """Store a publication, in place of the same instances of clients that it came from (R17).
 
-        ``in_table``: readers of the service see it already.
+        ``in_table``: readers of the service already see it.
         """
         self._keep(client, key, publication)
         if not in_table:
@@ -744,15 +747,15 @@ class Clients:
                 client.came_from = run if run in over or not other.came_from else other.came_from
 
     def _may_be_back(self, client: Client) -> bool:
-        """Whether a client publishes something and came from a run that is over, whose clients still come back."""
+        """Return whether a client has publications and came from a run that is over, whose clients still come back."""
         is_from_over = bool(client.came_from) and self.is_handing_over(client.came_from)
         return client.native and bool(client.published) and is_from_over and client.revision < REVISION_MAX
 
     def _is_done(self, client: Client) -> bool:
-        """Whether a client that has ended here is not waited for any more, as it is back or will not be.
+        """Return whether nobody waits for an ended client any more, because it is back or will not come back.
 
-        One that is back stays for a while all the same: other members may hear of its removal here before they hear of
-        it from where it is now.
+        A client that is back still stays for a while: other members may hear of its removal here before they hear of it
+        from its new member.
         """
         soon_ms = self._now_ms() - MOVED_AGAIN_MS
         if not client.published:
@@ -761,16 +764,16 @@ class Clients:
         return waited_ms <= soon_ms or not self._may_be_back(client)
 
     def _drop_what_is_there(self, client: Client) -> None:
-        """Take out of a client that has ended what others publish now (R17)."""
+        """Remove from an ended client the instances that others publish now (R17)."""
         over = self._over_writers()
         for key in list(client.published):
             self._drop_instances(client, key, self._present(key, over, client))
 
     def _drop_what_it_left(self, client: Client) -> None:
-        """Take what a client that has ended published out of the copies of the run that it came from (R17).
+        """Remove an ended client's publications from the copies of the run that it came from (R17).
 
-        Where the end of that run is heard of after the client's own, nothing else would: these copies would be listed
-        to the end of the hand-over, though their client was back and went.
+        If the end of that run becomes known after the client's own end, nothing else would remove them: these copies
+        would stay listed to the end of the hand-over, though their client came back and left.
         """
         for key, publication in list(client.published.items()):
             for other in self._publishing(key):
@@ -778,7 +781,7 @@ class Clients:
                     self._drop_instances(other, key, publication.instances.keys())
 
     def _withdrawn(self, client: Client, former: Mapping[ServiceKey, Publication]) -> list[Event]:
-        """Settle what a client, or its member for it, withdrew of its ``former`` publications; return the events."""
+        """Settle the withdrawals by a client, or by its member, from its ``former`` publications. Return the events."""
         if any(self.contact_ms(writer) < client.since_ms for writer in self._copy_writers):
             for key, publication in former.items():
                 present = client.published.get(key)
@@ -789,7 +792,7 @@ class Clients:
         return self._tell_less(former)
 
     def _note_withdrawal(self, client: Client, key: ServiceKey, instance_keys: frozenset[str], at_ms: int) -> bool:
-        """Keep what a client withdrew of a service, for others too, and settle it; as ``_settle``."""
+        """Keep a client's withdrawal from a service, for other members too, and settle it as ``_settle`` does."""
         one = Withdrawal(instance_keys, at_ms, client.since_ms, self._now_ms())
         client.withdrawn.pop(key, None)
         client.withdrawn[key] = one
@@ -798,16 +801,16 @@ class Clients:
         return self._settle(key, [one])
 
     def _withdrawn_lately(self, client: Client) -> dict[ServiceKey, tuple[frozenset[str], int]]:
-        """What others are told of a client's withdrawals."""
+        """Return a client's recent withdrawals, as they are sent to other members."""
         first_ms = self._now_ms() - TOLD_MS
         return {
             key: (one.instance_keys, one.published_ms) for key, one in client.withdrawn.items() if one.at_ms >= first_ms
         }
 
     def _settle_told(self, client: Client, withdrawn: Mapping[ServiceKey, tuple[frozenset[str], int]]) -> list[Event]:
-        """Settle what a client's member tells of its withdrawals; return the events.
+        """Settle the withdrawals that a client's member reports. Return the events.
 
-        Two changes that follow each other are sent as one: that it had published it may never have been heard of here.
+        Two successive changes are sent as one, so the publication itself may never have been heard of here.
         """
         events: list[Event] = []
         for key, (instance_keys, at_ms) in withdrawn.items():
@@ -818,9 +821,9 @@ class Clients:
         return events
 
     def _settle(self, key: ServiceKey, withdrawals: Iterable[Withdrawal]) -> bool:
-        """Take what was withdrawn of a service out of older copies of silent members; return whether any was there.
+        """Remove withdrawn instances of a service from older copies of silent members. Return whether any was there.
 
-        Those that are open, as a member is not silent for long enough, are kept.
+        Withdrawals stay open while their member is not silent for long enough.
         """
         now_ms, changed = self._now_ms(), False
         copies: dict[str, list[Client]] = {}
@@ -842,15 +845,16 @@ class Clients:
         return changed
 
     def _publishing(self, key: ServiceKey) -> list[Client]:
-        """The clients that publish a service, copies too."""
+        """Return the clients that publish a service, copies included."""
         service = self._table.get(*key)
         found = [self._clients.get(one) for one in list(service.published or ())] if service is not None else []
         return [one for one in found if one is not None and key in one.published]
 
     def _tell_less(self, keys: Iterable[ServiceKey]) -> list[Event]:
-        """Let the clients of these services leave no more what was back elsewhere, and is published by none now (R17).
+        """Stop sending, for clients of these services, instances that came back elsewhere and are now published by none
+        (R17).
 
-        Others would list it: those that never heard that it was back, and those that start. Returns the events.
+        Otherwise members that never heard of the return, and members that start, would list them. Returns the events.
         """
         changed: dict[str, Client] = {}
         for key in keys if self._lessened else ():
@@ -873,21 +877,24 @@ class Clients:
         return [ClientChanged(client.client_id) for client in native]
 
     def _published(self, key: ServiceKey) -> set[str]:
-        """The keys of the instances of a service that any client publishes, ended ones and copies too."""
+        """Return the keys of the instances of a service that any client publishes, ended ones and copies included."""
         service = self._table.get(*key)
         published = (service.published or {}) if service is not None else {}
         return {instance_key for one in published.values() for instance_key in one.instances}
 
     def _over_writers(self) -> set[str]:
-        """The writers of copies whose runs are over, while their clients come back (R17)."""
+        """Return the writers of copies whose runs are over, while their clients come back (R17)."""
         return {writer for writer in self._copy_writers if self.is_handing_over(writer)}
 
     def _handed_over(self, key: ServiceKey, over: set[str]) -> list[Client]:
-        """The copies of runs that are over that publish a service, and the clients that are expected elsewhere."""
+        """Return the copies of ended runs that publish a service, and the clients that are expected elsewhere."""
         return [one for one in self._publishing(key) if one.ended or _is_copy_of(one, over)]
 
     def _drop_present(self, client: Client, key: ServiceKey, present: set[str]) -> bool:
-        """Take out of a copy what clients of runs that go on publish, too, and note in these where they came from."""
+        """Remove from a copy the instances that clients of active runs publish, too.
+
+        Note in these where they came from.
+        """
         instances = client.published[key].instances
         service = self._table.get(*key)
         for client_id, publication in ((service.published or {}) if service is not None else {}).items():
@@ -897,9 +904,10 @@ class Clients:
         return self._drop_instances(client, key, present)
 
     def _present(self, key: ServiceKey, over: set[str], but: Client | None = None) -> set[str]:
-        """The keys of the instances of a service that clients of runs that go on publish, but for one client.
+        """Return the keys of a service's instances that clients of active runs publish, except for one client.
 
-        A copy that came lessened is of no such run, also where the end of the run was never heard of.
+        A copy that arrived without instances that are back is of no such run, even if the end of its run was never
+        heard of.
         """
         service = self._table.get(*key)
         published = (service.published or {}) if service is not None else {}
@@ -916,9 +924,9 @@ class Clients:
         return {instance_key for part in going_on for instance_key in part.instances}
 
     def _drop_instances(self, client: Client, key: ServiceKey, instance_keys: Collection[str]) -> bool:
-        """Take instances that are back elsewhere out of a copy's publication; return whether any was in it.
+        """Remove instances that are back elsewhere from a copy's publication. Return whether any was in it.
 
-        The copy is another state then, below all that its member gave: should its run go on after all, because it was
+        The copy then has another state, below all that its member gave. Should its run go on after all, because it was
         only out of the member list for a while, its next verify round repairs the copy.
         """
         publication = client.published[key]
@@ -942,10 +950,11 @@ class Clients:
         return True
 
     def _is_lessened(self, client: Client, version: Version) -> bool:
-        """Whether a copy is of this version, but for instances that are back elsewhere, while its run is over (R17).
+        """Return whether a copy has this version except for instances that are back elsewhere, while its run is over
+        (R17).
 
-        Or of a client that has ended. Another member may still have all of it. Taken once more it would lose them once
-        more, and each time that would count as a return, which makes the hand-over last.
+        Or the copy is of a client that has ended. Another member may still have the whole copy. Taking it again would
+        remove the same instances again, and count each time as a return, which prolongs the hand-over.
         """
         return client.version == _lessened(version) and (client.ended or self.is_handing_over(version.writer))
 
@@ -977,7 +986,7 @@ class Clients:
         self._removals.add(client_id, version, self._now_ms())
 
     def _upgrade(self, client: Client | None, snapshot: ClientSnapshot, state: ClientState) -> list[Event]:
-        """Make or change a copy; return the events to publish."""
+        """Make or change a copy. Return the events to publish."""
         client_id, now_ms = state.client_id, self._now_ms()
         if client is None:
             self._check_room()
@@ -1012,14 +1021,14 @@ class Clients:
         return events + self._withdrawn(client, former) + self._settle_told(client, state.withdrawn)
 
     def _dated(self, key: ServiceKey, publication: Publication) -> Publication:
-        """A publication of a peer that does not tell which version of the service's list it saw: it counts from now."""
+        """Return a publication of a peer that does not name the list version it saw: it counts from now."""
         service = self._table.get(*key)
         if service is None:
             return publication
         return Publication(publication.instances, publication.batch, publication.at_ms, service.version)
 
     def _drop_copy(self, client: Client) -> list[Event]:
-        """Drop a copy with its publications; return the events to publish."""
+        """Drop a copy with its publications. Return the events to publish."""
         del self._clients[client.client_id]
         self._changed.note(client.client_id)
         self._disputed.discard(client.client_id)
@@ -1035,12 +1044,12 @@ def _is_copy_of(client: Client, writers: set[str]) -> bool:
 
 
 def _member_of(writer: str) -> str:
-    """The address of the member that a run belongs to."""
+    """Return the address of the member that a run belongs to."""
     return writer.partition("~")[0]
 
 
 def _lessened(version: Version) -> Version:
-    """The version of a copy of this version that lost what is back elsewhere: below all that its member gave."""
+    """Return the version of such a copy after a loss of returned instances: below all that its member gave."""
     return Version(EPOCH - 1, version.counter, version.writer)
 
 
@@ -1055,10 +1064,12 @@ def _check_service(key: ServiceKey) -> None:
 
 
 def _check_kind(full_name: str, service: Service | None) -> None:
-    """A service of persistent instances alone is a persistent one; over HTTP one may hold both kinds, as in Nacos 1.4.
+    """Refuse a client's instance in a service with only persistent instances. Over HTTP a service may have both kinds.
+
+    That is as in Nacos 1.4.
 
     Raises:
-        InvalidParam: with the words of Nacos 2.2.3 EphemeralClientOperationServiceImpl.
+        InvalidParam: with the text of Nacos 2.2.3 EphemeralClientOperationServiceImpl.
     """
     if service is not None and service.persistent and not service.stored and not service.published:
         raise InvalidParam(f"Current service {full_name} is persistent service, can't register ephemeral instance.")

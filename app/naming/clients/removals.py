@@ -7,7 +7,7 @@ from distro.model.digest import ChangedKeys
 from distro.model.types import Version
 
 REMOVALS_MAX = 200_000
-"""Beyond it the oldest is forgotten."""
+"""The most removals that are remembered. Beyond it the oldest is forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +31,15 @@ class Removals:
         return client_id in self._removals
 
     def get(self, client_id: str) -> Removal | None:
-        """The removal of a client; None when none is remembered."""
+        """Return the removal of a client; None if none is remembered."""
         return self._removals.get(client_id)
 
     def versions(self) -> dict[str, Version]:
-        """The versions of all removals, by client id."""
+        """Return the versions of all removals, by client id."""
         return {client_id: one.version for client_id, one in self._removals.copy().items()}
 
     def is_forgettable(self, client_id: str, now_ms: int) -> bool:
-        """Whether a client's removal was remembered for ``keep_ms``; not for a client without one."""
+        """Return whether a client's removal was remembered for ``keep_ms``; False for a client without one."""
         removal = self._removals.get(client_id)
         return removal is not None and now_ms - removal.at_ms > self._keep_ms
 
@@ -57,6 +57,6 @@ class Removals:
         self._changed.note(client_id)
 
     def older_than(self, expiry_ms: int, now_ms: int) -> list[tuple[str, Removal]]:
-        """The removals, by client id, that are older than ``expiry_ms`` and twice ``keep_ms`` together."""
+        """Return the removals, by client id, that are older than ``expiry_ms`` and twice ``keep_ms`` together."""
         end_ms = now_ms - expiry_ms - 2 * self._keep_ms
         return list(takewhile(lambda item: item[1].at_ms < end_ms, self._removals.copy().items()))

@@ -5,14 +5,15 @@ from collections import deque
 from app.naming.clients.client_model import ServiceKey, Withdrawal
 
 SILENT_MS = 3_500
-"""A member that is well tells of itself more often: from one report to the next it is 2 s, and each has 1.5 s."""
+"""The silence that counts: a healthy member reports more often. Reports are 2 s apart, and each may take 1.5 s."""
 OPEN_MS_MAX = 2 * SILENT_MS
 TOLD_MS = 30_000
-"""For so long members are told with a client's state what it withdrew: they have that state long before."""
+"""For how long a client's state includes its withdrawals. All members have that state long before."""
 TOLD_SERVICES_MAX = 100
-"""Services of one client of which that is told, the latest."""
+"""The most services of one client whose withdrawals are sent; the latest count."""
 WITHDRAWALS_MAX = 10_000
-"""Beyond these the oldest are forgotten: what they withdrew may be listed until the silent member is back."""
+"""The most open withdrawals. Beyond it the oldest is forgotten, and its instances may be listed until the member is
+back."""
 
 
 class Withdrawals:
@@ -25,7 +26,7 @@ class Withdrawals:
         self._open.append((key, withdrawal))
 
     def take(self, now_ms: int) -> dict[ServiceKey, list[Withdrawal]]:
-        """Take out all; without those that were open for too long."""
+        """Take out all, except those that were open for too long."""
         found: dict[ServiceKey, list[Withdrawal]] = {}
         for key, one in self._open:
             if now_ms - one.at_ms <= OPEN_MS_MAX:

@@ -1,6 +1,6 @@
-"""BeatCheck: instances without beats become unhealthy, then are removed, by the responsible member alone.
+"""BeatCheck: instances without beats become unhealthy, then are removed, only by the responsible member.
 
-Most ticks have nothing to do: each service has the time of its next check (``Service.due_ms``), a tick finds the
+Most ticks have nothing to do: each service has the time of its next check (``Service.due_ms``). A tick finds the
 services that are due, and the check of one finds its next time. A beat only postpones that time.
 """
 
@@ -28,45 +28,49 @@ Slices = Generator[None, None, T]
 """A generator of slices: at each ``yield`` the caller may let other threads run."""
 
 INTERVAL_MS = 1_000
-"""From the beginning of one round to that of the next."""
+"""The time from the beginning of one round to the next."""
 CUT_OFF_CHECK_MS = 5_000
-"""Until the next check of an instance that is not judged because this node is cut off."""
+"""The time to the next check of an instance that is not judged because this node is cut off."""
 RETURN_MS = BEAT_INTERVAL_MS + INTERVAL_MS
-"""After the return of a member, the beats that are sent to it need so long until they are known here."""
+"""After the return of a member, the beats that are sent to it are known here within this time."""
 BEHIND_MS_MIN, BEHIND_MS_MAX = 4_000, 10_000
-"""Beats that another member has taken are known here after two reports at the latest. While they are not, as its calls
-are lost, nobody is judged without them; a link may be cut for long, and then it is not waited for."""
+"""Beats that another member has taken are known here after two reports at the latest.
+
+If they are not, because its calls are lost, nobody is judged without them, up to the second bound: a link may be cut
+for long, and is then not waited for.
+"""
 PAUSES_REMEMBERED = 16
 UNITS_PER_SLICE = 3_000
-"""A unit is the check of one instance: so many take under a millisecond."""
+"""The units in a slice. A unit is the check of one instance: so many take under a millisecond."""
 UNITS_AT_ONCE_MAX = 10_000
 UNITS_PER_SERVICE = 20
 UNITS_PER_CHANGE = 50
 TURNS = 32
 UNITS_PER_TURN = 2_000
-"""Neighbours in the table were made together and lie side by side in memory, so they share a turn."""
+"""The units in a turn: neighbours in the table were made together and lie side by side in memory, so they share one."""
 SERVICES_PER_UNIT = 4
-"""For a service that is not due only ``due_ms`` is compared."""
+"""The services without a due check that count as one unit: only their ``due_ms`` is compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class HealthCheckGate:
-    """Whether, and for which services, this node may run health checks now (R2, R9)."""
+    """The conditions under which this node may run health checks now, and for which services (R2, R9)."""
 
     may_check: bool
     confirmed_ms: int
     """When a report last reached another member; the current time for a node without others."""
     responsible: Callable[[str], bool]
     cut_off_since_ms: int | None = None
-    """Since when this node hears nothing of half of the members or more: then it does not judge what these heard of."""
+    """Since when this node hears from only half of the members or fewer. Then it does not judge instances that they
+    know of."""
     returned_ms: int = NEVER_MS
-    """When a member came back that this node had not heard: what beats there is not judged before it could tell."""
+    """When a silent member came back. Instances whose beats it may have are not judged before it could report them."""
     forget_unneeded: bool = False
-    """This node is alone, and forgets empty lists without a peer's agreement."""
+    """True if this node is alone, and forgets empty lists without a peer's agreement."""
     beats_known_ms: int | None = None
-    """What beats other members had taken until then are known here (R12); None: all."""
+    """The time up to which the beats that other members took are known here (R12); None: all are known."""
     refused_ms: int = NEVER_MS
-    """When a member last refused a beat by its own will; silence counts from then on."""
+    """When a member last refused a beat on purpose. Silence counts from then on."""
 
 
 class BeatCheck:
@@ -93,7 +97,7 @@ class BeatCheck:
         self._refused_ms = NEVER_MS
         self._forgets_unneeded = False
         self._round: Iterator[None] | None = None
-        """The round under way, since ``_began_ms``; time and gate are asked anew for each of its slices."""
+        """The round in progress, since ``_began_ms``. Time and gate are read anew for each of its slices."""
         self._began_ms = 0
         self._now_ms = 0
         self._units_left = 0
@@ -102,9 +106,9 @@ class BeatCheck:
         self._responsible: Callable[[str], bool] = lambda _name: False
 
     def tick(self, now_ms: int, ask_gate: Callable[[], HealthCheckGate]) -> int:
-        """Do a slice of a round; return when to call again (monotonic ms): at once while the round is not over.
+        """Do a slice of a round. Return when to call again (monotonic ms): at once while the round is not over.
 
-        When the call comes late, each instance gets the delay as extra time (R9). ``ask_gate`` is called after that
+        If the call comes late, each instance gets the delay as extra time (R9). ``ask_gate`` is called after that
         delay was noticed, and may refuse checks until a report has reached another member.
         """
         self._notice_pause(now_ms)
@@ -121,7 +125,7 @@ class BeatCheck:
         if self._round is None:
             self._began_ms, self._round = now_ms, self._check_round()
         self._units_left = UNITS_PER_SLICE
-        self._expected_ms = now_ms + INTERVAL_MS  # should this slice fail
+        self._expected_ms = now_ms + INTERVAL_MS  # in case this slice fails
         try:
             ended = next(self._round, True)
         except Exception:
@@ -135,7 +139,7 @@ class BeatCheck:
         return self._expected_ms
 
     def _follow_cut(self, since_ms: int | None, now_ms: int) -> None:
-        """When a cut is over, its time is no silence of the instances that beat at the other members (R12)."""
+        """After a cut, do not count its time as silence of the instances that beat at the other members (R12)."""
         if since_ms is None and self._cut_off_since_ms is not None:
             self._add_pause(now_ms, now_ms - self._cut_off_since_ms)
         self._cut_off_since_ms = since_ms
@@ -155,10 +159,10 @@ class BeatCheck:
             self._table.expect(service, 0)
 
     def _silent_ms(self, service: Service, beat_ms: int, now_ms: int) -> int:
-        """How long an instance has sent no beat, without this process's pauses (R9).
+        """Return how long an instance has sent no beat, without this process's pauses (R9).
 
-        In a service that was taken over the time counts from the claim: beats went to the former owner before. Nor
-        does it count while a member refuses beats by its own will.
+        In a service that was taken over the time counts from the claim: beats went to the former owner before. Time in
+        which a member refuses beats on purpose does not count either.
         """
         since_ms = max(beat_ms, service.claimed_ms, self._refused_ms)
         return now_ms - since_ms - self._paused_ms(since_ms)
@@ -169,7 +173,7 @@ class BeatCheck:
     # --- a round ------------------------------------------------------------------------------------
 
     def _is_full(self, units: int) -> bool:
-        """Take units from the slice; return whether it is used up."""
+        """Take units from the slice. Return whether it is used up."""
         self._units_left -= units
         return self._units_left <= 0
 
@@ -189,7 +193,7 @@ class BeatCheck:
                 yield
 
     def _quick_check(self, service: Service) -> bool:
-        """Check a service whose instances all beat in time, as nearly all do; False asks for a full check."""
+        """Check a service whose instances all beat in time, as nearly all do. Return False to request a full check."""
         was_due_ms, revision, stored = service.due_ms, service.revision, service.stored
         size = len(stored)
         if not 0 < size <= UNITS_AT_ONCE_MAX or not was_due_ms or service.tombstones or service.retained:
@@ -208,7 +212,7 @@ class BeatCheck:
         return seen
 
     def _full_check(self, service: Service) -> Slices[None]:
-        """Do all that is due in a service, and set the time of its next check."""
+        """Do everything that is due in a service, and set the time of its next check."""
         due_ms = was_due_ms = service.due_ms
         # First: a later change lowers it again, an earlier one is seen below.
         service.due_ms = NOT_DUE_MS
@@ -225,7 +229,7 @@ class BeatCheck:
             self._table.expect(service, due_ms)
 
     def _spread(self, service: Service, due_ms: int) -> int:
-        """``due_ms`` brought forward, by another part of the wait for each service in turn.
+        """Return ``due_ms`` brought forward by a different part of the wait for each service in turn.
 
         Otherwise services that were taken over together would be due in the same second for ever.
         """
@@ -236,7 +240,10 @@ class BeatCheck:
         return due_ms - max(due_ms - self._now_ms, 0) * turn // TURNS
 
     def _tidy(self, service: Service) -> int:
-        """Drop retained instances, tombstones and lists (R6) whose time is over; return when the next one's is."""
+        """Drop retained instances, tombstones and lists (R6) whose time is over.
+
+        Return when the next one's time is over.
+        """
         now_ms, due_ms = self._now_ms, NOT_DUE_MS
         if service.retained:
             if self._registry.drop_retained(service, now_ms):
@@ -258,7 +265,7 @@ class BeatCheck:
     # --- a service's instances --------------------------------------------------------------------
 
     def _check_instances(self, service: Service) -> Slices[int]:
-        """Act on the instances without beats; return when the next one may be due."""
+        """Act on the instances without beats. Return when the next one may be due."""
         oldest_ms = min((yield from self._in_slices(service, _oldest_beat_ms)))
         since_ms = max(oldest_ms, service.claimed_ms, self._refused_ms)
         due_ms = since_ms + service.shortest_timeout_ms + 1
@@ -288,9 +295,10 @@ class BeatCheck:
         return False
 
     def _in_slices(self, service: Service, check: Callable[[Iterable[StoredInstance]], T]) -> Slices[list[T]]:
-        """The results of ``check`` for a service's instances, a part in each slice; none that stays is left out.
+        """Return the results of ``check`` for a service's instances, a part in each slice. No instance that stays is
+        left out.
 
-        It goes through the mapping itself: a copy costs as much again, and is made only if the list changes meanwhile.
+        It iterates over the mapping itself: a copy costs as much again, and is made only if the list changes meanwhile.
         """
         revision, made = service.revision, list[T]()
         with suppress(RuntimeError):  # the mapping changed its size, and the service its revision
@@ -321,7 +329,7 @@ class BeatCheck:
     def _late(
         self, service: Service, stored_instances: Iterable[StoredInstance]
     ) -> tuple[list[tuple[StoredInstance, int]], int]:
-        """The instances without a beat for too long, with their last one, and when the next of the others may be."""
+        """Return the instances without a beat for too long, with their last one, and when the next one may be due."""
         now_ms, counted_ms = self._now_ms, max(service.claimed_ms, self._refused_ms)
         resumed_ms = self._pauses[-1][0] if self._pauses else NEVER_MS
         cut_off_ms = NEVER_MS if self._cut_off_since_ms is None else self._cut_off_since_ms
@@ -355,7 +363,8 @@ class BeatCheck:
         return late, due_ms
 
     def _act(self, service: Service, stored: StoredInstance, beat_ms: int, number: int) -> bool:
-        """Make a silent instance unhealthy or remove it, unless it beat after ``beat_ms``; return whether it did so.
+        """Make a silent instance unhealthy or remove it, unless it beat after ``beat_ms``. Return whether that was
+        done.
 
         ``number``: as in ``HealthChanged``.
         """

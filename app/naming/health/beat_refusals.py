@@ -1,14 +1,14 @@
-"""Beats that members refuse by their own will: the silence after such a refusal is not the clients'."""
+"""Beats that members refuse on purpose: the silence after such a refusal is not the clients' fault."""
 
 from collections.abc import Callable, Collection
 
 from app.naming.model.model import NEVER_MS
 
 GAP_MS = 30_000
-"""A member that refuses no beat for so long has stopped refusing."""
+"""A member that has refused no beat for this long has stopped refusing."""
 SPAN_MS_MAX = 120_000
-"""Refusals by load or limit count for so long: within it a client finds another member. Later ones count again after a
-``GAP_MS`` without any. So nobody who provokes refusals keeps dead instances listed for longer."""
+"""For how long refusals by load or limit count: within it a client finds another member. After a gap of ``GAP_MS`` they
+count again. So nobody can keep dead instances listed for longer by provoking refusals."""
 
 
 class RefusalSpan:
@@ -29,17 +29,17 @@ class RefusalSpan:
 
     @property
     def counted_ms(self) -> int:
-        """The time of the last refusal that counts; ``NEVER_MS`` for none."""
+        """Return the time of the last refusal that counts; ``NEVER_MS`` for none."""
         return min(self.last_ms, self._began_ms + SPAN_MS_MAX)
 
 
 class BeatRefusals:
-    """When this node and its peers last refused a beat by their own will. Any thread may call."""
+    """When this node and its peers last refused a beat on purpose. Any thread may call."""
 
     def __init__(self, monotonic_ms: Callable[[], int]) -> None:
         self._now_ms = monotonic_ms
         self.refuses_all: Callable[[], bool] = lambda: False
-        """Returns whether this node refuses every beat now: by an operator's switch, or as it does not serve."""
+        """Returns whether this node refuses every beat now: by an operator's switch, or because it is not ready."""
         self._own = RefusalSpan()
         self._all_ms = NEVER_MS
         self._peers: dict[str, RefusalSpan] = {}
@@ -57,12 +57,12 @@ class BeatRefusals:
         self._peers = {peer: span for peer, span in self._peers.items() if peer in peers}
 
     def age_ms(self) -> int | None:
-        """How long ago this node last refused a beat; None when it does not refuse any more."""
+        """Return how long ago this node last refused a beat; None if it does not refuse any more."""
         age_ms = self._now_ms() - self._own.last_ms
         return age_ms if age_ms <= GAP_MS else None
 
     def last_ms(self) -> int:
-        """When any member last refused a beat, as far as that counts; now while this node refuses all.
+        """Return when any member last refused a beat, if that counts; now while this node refuses all.
 
         Each instance has its whole beat time-out from then on.
         """

@@ -1,4 +1,4 @@
-"""The headers and the path that a health check over HTTP may send: no words that another service would act upon."""
+"""The headers and the path that a health check over HTTP may send: none that another service would act upon."""
 
 import re
 from fnmatch import fnmatchcase
@@ -9,25 +9,25 @@ ALLOWED = ("accept", "accept-*", "cache-control", "user-agent", "x-*")
 REFUSED = (
     # The keys to the metadata services of clouds, to secret stores and to a member of the cluster.
     *("x-aws-*", "x-amz-*", "x-google-*", "x-ms-*", "x-metadata-*", "x-identity-*", "x-vault-*", "x-consul-*"),
-    # What a proxy or a framework takes for the caller, its rights, the path or the method.
+    # Headers that a proxy or a framework reads for the caller, its rights, the path or the method.
     *("x-forwarded*", "x-real-*", "x-client-*", "x-remote-*", "x-original-*", "x-rewrite-*", "x-http-method*"),
     *("x-method*", "x-auth*", "x-api-*", "x-access-*", "x-token*", "x-csrf*", "x-user*", "x-envoy-*", "x-host*"),
     *("x-accel-*", "x-sendfile*", "x-requested-*"),
 )
-"""Of the allowed ones."""
+"""Refused names among the allowed ones."""
 NEVER = (
     *("host", "authorization", "proxy-*", "cookie*", "metadata*", "content-*", "transfer-encoding", "connection"),
     *("te", "trailer", "upgrade", "expect", "forwarded", "via", "range", "origin", "rollcall-*", "nacos*"),
     *("accesstoken", "access-*", "token", "secret*", "keep-alive"),
 )
-"""Beside ``REFUSED``: what a client that asks for it has reason to be told of. Others are stored, and not sent."""
+"""Further names for which a client gets an error. Checks store other disallowed headers, and do not send them."""
 _NAME = re.compile(r"[A-Za-z0-9-]{1,64}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 HEADERS_MAX = 20
 
 
 def is_allowed(name: str) -> bool:
-    """Whether a health check may send a header of this name."""
+    """Return whether a health check may send a header of this name."""
     folded = name.lower()
     return (
         _NAME.fullmatch(name) is not None
@@ -37,13 +37,13 @@ def is_allowed(name: str) -> bool:
 
 
 def carries_rights(name: str) -> bool:
-    """Whether a client is refused that wants checks to send a header of this name."""
+    """Return whether a client gets an error for a check with a header of this name."""
     folded = name.lower().replace("_", "-")
     return any(fnmatchcase(folded, pattern) for pattern in (*REFUSED, *NEVER))
 
 
 def headers_of(text: str) -> dict[str, str]:
-    """The headers in a checker's text that may be sent, by name.
+    """Return the headers in a checker's text that may be sent, by name.
 
     Shape: pairs ``name:value`` with ``|`` between; parts that are no pair are left out.
     """
@@ -55,7 +55,7 @@ def headers_of(text: str) -> dict[str, str]:
 
 
 def check_request(path: str, headers: str) -> None:
-    """Check what a client asks a health check to send.
+    """Check the path and headers that a client wants a health check to send.
 
     Raises:
         InvalidParam: the path has control characters, or a header carries rights or addresses; the text names it.

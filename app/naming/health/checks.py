@@ -1,4 +1,4 @@
-"""Active checks of persistent instances: which are due, and when results in a row change an instance's health.
+"""Active checks of persistent instances: which are due, and when consecutive results change an instance's health.
 
 Pure: time and clusters come in, checks go out. Each cluster of a service has a plan; its next round comes after the
 normalised time of its last checks, so that slow clusters are checked less often. Source: Nacos 1.4.1 HealthCheckCommon.
@@ -23,7 +23,7 @@ class CheckResult(enum.Enum):
 
     OK = "ok"
     FAILED = "failed"
-    """No answer in time, or another than expected: it may be load."""
+    """No answer in time, or an unexpected one: it may be load."""
     REFUSED = "refused"
     """No process listens on the port: certain at once."""
 
@@ -65,7 +65,7 @@ class LastCheck:
     took_ms: int
     at_ms: int
     in_a_row: int
-    """So many results of that kind, this one included; below 0 for bad ones."""
+    """The number of consecutive results of that kind, this one included; negative for bad ones."""
 
 
 @dataclass(slots=True)
@@ -74,11 +74,11 @@ class _Plan:
     normalised_ms: int
     pending: int = 0
     in_a_row: dict[str, int] = field(default_factory=dict)
-    """By instance key: results in a row, positive for good ones and negative for bad ones."""
+    """By instance key: consecutive results, positive for good ones and negative for bad ones."""
     last: dict[str, "LastCheck"] = field(default_factory=dict)
 
     def end_check(self, now_ms: int) -> None:
-        """Count a check of the round as over; the last one sets the time of the next round."""
+        """Count a check of the round as over. The last one sets the time of the next round."""
         self.pending = max(self.pending - 1, 0)
         if self.pending == 0:
             self.due_ms = now_ms + self.normalised_ms
@@ -88,12 +88,12 @@ class CheckBoard:
     """The plans of active checks, by cluster. Not thread-safe: its owner serialises the calls."""
 
     def __init__(self, spread_ms: Callable[[int], int]) -> None:
-        """``spread_ms(bound)`` gives a random number below the bound, so that first checks do not come together."""
+        """``spread_ms(bound)`` returns a random number below the bound, so that first checks are spread."""
         self._spread_ms = spread_ms
         self._plans: dict[ClusterKey, _Plan] = {}
 
     def tick(self, clusters: Iterable[CheckedCluster], now_ms: int, switches: SwitchDomain) -> list[Check]:
-        """The checks that are due. Plans of clusters that are not among ``clusters`` any more are dropped."""
+        """Return the checks that are due. Plans of clusters that are no longer among ``clusters`` are dropped."""
         seen: dict[ClusterKey, _Plan] = {}
         due: list[Check] = []
         for cluster in clusters:
@@ -118,7 +118,7 @@ class CheckBoard:
     def on_result(
         self, check: Check, result: CheckResult, took_ms: int, healthy: bool, now_ms: int, switches: SwitchDomain
     ) -> bool:
-        """Count a result; return whether the instance's health is to change, which is ``healthy`` now."""
+        """Count a result. Return whether the instance's health, which is ``healthy`` now, is to change."""
         plan = self._plans.get(check.cluster)
         if plan is None:
             return False
@@ -137,19 +137,19 @@ class CheckBoard:
         return True
 
     def last(self, cluster: ClusterKey, instance_key: str) -> LastCheck | None:
-        """The last result of an instance's check; None when this member has made none."""
+        """Return the last result of an instance's check; None if this member has made none."""
         plan = self._plans.get(cluster)
         return plan.last.get(instance_key) if plan is not None else None
 
     def abandon(self, check: Check, now_ms: int) -> None:
-        """Count a check that was not made, as too many are under way; its cluster's next round comes as usual."""
+        """Count a check that was not made because too many are running. Its cluster's next round comes as planned."""
         plan = self._plans.get(check.cluster)
         if plan is not None:
             plan.end_check(now_ms)
 
 
 def checked_clusters(registry: Registry, responsible: Callable[[str], bool]) -> list[CheckedCluster]:
-    """The clusters with persistent instances, of the services that this member is responsible for."""
+    """Return the clusters with persistent instances, of the services that this member is responsible for."""
     found: list[CheckedCluster] = []
     for service in registry.table.durable_services():
         if not responsible(service.full_name):
@@ -174,6 +174,6 @@ def _checks_of(cluster: CheckedCluster) -> list[Check]:
 
 
 def _normalise(old_ms: int, took_ms: int, params: CheckParams) -> int:
-    """The wait until the next round: a moving average of the checks' time, between the least and the most."""
+    """Return the wait until the next round: a moving average of the checks' time, between minimum and maximum."""
     mixed = params.factor * old_ms + (1 - params.factor) * took_ms
     return int(min(max(mixed, params.min), params.max))

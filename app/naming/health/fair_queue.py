@@ -8,14 +8,14 @@ T = TypeVar("T")
 
 
 class FairQueue(Generic[T]):
-    """What waits, and what is worked on, by owner. Not thread-safe."""
+    """The waiting items, and the items in progress, by owner. Not thread-safe."""
 
     def __init__(self, *, waiting_max: int, owner_waiting_max: int, owner_running_max: int) -> None:
         self._waiting_max = waiting_max
         self._owner_waiting_max = owner_waiting_max
         self._owner_running_max = owner_running_max
         self._waiting: dict[Hashable, deque[T]] = {}
-        """In the order of their turns."""
+        """The waiting items by owner, in the order of the owners' turns."""
         self._running: dict[Hashable, int] = {}
         self._count = 0
 
@@ -23,7 +23,7 @@ class FairQueue(Generic[T]):
         return self._count
 
     def put(self, owner: Hashable, item: T) -> bool:
-        """Have an item wait; False when too many do, of its owner or of all."""
+        """Have an item wait. Return False if too many do, of its owner or of all."""
         items = self._waiting.get(owner)
         if self._count >= self._waiting_max or (items is not None and len(items) >= self._owner_waiting_max):
             return False
@@ -34,7 +34,10 @@ class FairQueue(Generic[T]):
         return True
 
     def take(self) -> T | None:
-        """The next item, of the owner whose turn it is; ``done`` is to follow. None when no owner may have one."""
+        """Return the next item, of the owner whose turn it is.
+
+        None if no owner may have one. Call ``done`` afterwards.
+        """
         for owner in self._waiting:
             if self._running.get(owner, 0) < self._owner_running_max:
                 break
@@ -43,13 +46,13 @@ class FairQueue(Generic[T]):
         items = self._waiting.pop(owner)
         item = items.popleft()
         if items:
-            self._waiting[owner] = items  # behind all others
+            self._waiting[owner] = items  # at the end
         self._running[owner] = self._running.get(owner, 0) + 1
         self._count -= 1
         return item
 
     def done(self, owner: Hashable) -> None:
-        """An item of an owner is worked on no more."""
+        """Note that an item of an owner is finished."""
         left = self._running.pop(owner) - 1
         if left:
             self._running[owner] = left

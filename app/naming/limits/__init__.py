@@ -1,1 +1,1 @@
-"""How much this member may come to hold by its clients' writes: the limits, what counts against them, refusals."""
+"""Limits on the data that clients' writes may store at this member: the limits, the counts, the refusals."""

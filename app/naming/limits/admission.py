@@ -1,7 +1,7 @@
-"""Admission: the decision whether a client's write may add to what this member holds.
+"""Admission: the decision whether a client's write may add to the data of this member.
 
-Only what a client adds is decided on. What members send is taken whatever the limits: it counts, and is never refused,
-as members would differ for ever. A write that adds nothing, and a removal, is never refused either.
+Only additions by clients are checked. Data from members counts, and is never refused: otherwise members would differ
+for ever. A write that adds nothing, and a removal, is never refused either.
 """
 
 from collections.abc import Mapping
@@ -19,39 +19,39 @@ from app.naming.model.nacos_errors import LimitReached, TooManyRequests
 PREFIX = "rollcall.limit."
 BODY_SETTING = "rollcall.distro.bodyBytesMax"
 FRAME_BYTES = 1_024
-"""A record on its way has these beside its value and its key, which is named twice: versions and times."""
+"""The bytes of a record on the wire beside its value and its key, which appears twice: versions and times."""
 INSTANCE_BYTES = 420
-"""An instance on its way has these beside its metadata, plus a quarter, and twice the name of its service."""
+"""The bytes of an instance on the wire beside its metadata and twice the name of its service, plus a quarter."""
 REMOVALS_SHARE = 16
-"""This part of a body is for the tombstones of a list, the others for its instances."""
+"""One part in this many of a body is for the tombstones of a list, the others are for its instances."""
 KEY_CHARS_SHOWN = 200
 MEMORY_RETRY_S = 30
-"""When a client may ask again whose write was refused near the bound of memory."""
+"""When a client may try again whose write was refused near the memory limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamingLimits:
-    """The most that clients' writes may make this member hold; 0 means any number."""
+    """The most data that clients' writes may store at this member; 0 means any number."""
 
     namespaces: int = 0
-    """With a service in it, and as many that were created by name."""
+    """Namespaces with a service in them, and as many again that were created by name."""
     services_per_namespace: int = 0
     instances_per_namespace: int = 0
     instances_per_service: int = 0
     persistent_instances: int = 0
     metadata_bytes: int = 0
     clusters_per_service: int = 0
-    """With settings of their own, in the description of a service."""
+    """Clusters with settings of their own, in the description of a service."""
     record_bytes: int = 0
     """The largest value of a durable record, as JSON."""
     body_bytes: int = 0
-    """The largest body that members send each other in one call: no record or list may be larger."""
+    """The largest body that members send each other in one call. No record or list may be larger."""
     subscribers: int = 0
     """Subscriptions over UDP and gRPC together."""
 
 
 class MemoryPressure(IntEnum):
-    """What is refused as the process comes near its bound of memory; each level refuses what those below it do."""
+    """The refusals as the process comes near its memory limit. Each level refuses what those below it do."""
 
     NONE = 0
     NO_NEW_SERVICES = 1
@@ -59,9 +59,9 @@ class MemoryPressure(IntEnum):
 
 
 class Occupancy(NamedTuple):
-    """What is there before a write: the number of namespaces, of services in its namespace, of its service's instances.
+    """The data before a write: the number of namespaces, of services in its namespace, of its service's instances.
 
-    ``is_new_namespace`` and ``is_new_service``: the write would make these.
+    ``is_new_namespace`` and ``is_new_service``: the write would create these.
     """
 
     namespaces: int
@@ -72,7 +72,7 @@ class Occupancy(NamedTuple):
 
 
 class Admission:
-    """Refuses writes beyond the limits. ``check`` is for the holder of the lock that guards what is counted."""
+    """Refuses writes beyond the limits. Call ``check`` while holding the lock that guards the counts."""
 
     def __init__(self, limits: NamingLimits | None = None, stats: LimitStats | None = None) -> None:
         self.limits = limits or NamingLimits()
@@ -82,7 +82,7 @@ class Admission:
 
     @property
     def removals_bytes_max(self) -> int:
-        """The most bytes of the tombstones of one list; 0 for any number."""
+        """Return the most bytes of the tombstones of one list; 0 for any number."""
         return self.limits.body_bytes // REMOVALS_SHARE
 
     @property
@@ -99,11 +99,12 @@ class Admission:
         metadata_bytes: int,
         persistent: int,
     ) -> None:
-        """Refuse a write that adds so many instances, of which some are persistent, and bytes of metadata.
+        """Refuse a write that would exceed a limit with its instances, some of them persistent, and its bytes of
+        metadata.
 
         Raises:
-            LimitReached: a limit would be passed.
-            TooManyRequests: the process is near its bound of memory.
+            LimitReached: a limit would be exceeded.
+            TooManyRequests: the process is near its memory limit.
         """
         limits, pressure = self.limits, self.pressure
         if held.is_new_service:
@@ -140,7 +141,7 @@ class Admission:
             _refuse("metadataBytes", limits.metadata_bytes, "bytes of metadata", of_all, metadata_bytes)
 
     def check_clusters(self, full_name: str, clusters: int) -> None:
-        """Refuse the settings of one more cluster in a service that would then have so many.
+        """Refuse the settings of one more cluster if its service would then have too many.
 
         Raises:
             LimitReached: as ``check``.
@@ -154,7 +155,7 @@ class Admission:
         """Refuse a durable record that is too large, unless it is no larger than before.
 
         Raises:
-            LimitReached: names the limit, and the field that has most of the record.
+            LimitReached: names the limit, and the field that takes most of the record.
         """
         size = len(orjson.dumps(value))
         for name, limit in (
@@ -171,9 +172,9 @@ class Admission:
             )
 
     def check_list(self, what: str, name_chars: int, instances: int, metadata_bytes: int) -> None:
-        """Refuse what makes a list of so many instances of a service, or a client's, too large to be sent.
+        """Refuse a change that makes the list of a service, or a client's publications, too large to be sent.
 
-        ``what``: names the list in the error. ``name_chars``: of the name of the service. Called where a list grows.
+        ``what``: names the list in the error. ``name_chars``: of the name of the service. Called when a list grows.
 
         Raises:
             LimitReached: members could not send the list in one call, nor load it.
@@ -187,7 +188,7 @@ class Admission:
             )
 
     def check_growth(self, full_name: str, service: Service | None, instances: int, metadata_bytes: int) -> None:
-        """Refuse, as ``check_list`` does, a client's write that adds so much to the instance list of a service."""
+        """Refuse, as ``check_list`` does, a client's write that makes the instance list of a service too large."""
         if service is not None:
             instances, metadata_bytes = instances + len(service.stored), metadata_bytes + service.stored_bytes
         limit = self._instances_bytes_max
@@ -195,7 +196,7 @@ class Admission:
             self.check_list(f"service {full_name}", len(full_name), instances, metadata_bytes)
 
     def check_namespaces(self, created: int) -> None:
-        """Refuse to create a namespace where so many were created.
+        """Refuse to create a namespace if too many were created.
 
         Raises:
             LimitReached: as ``check``.
@@ -212,7 +213,7 @@ class Admission:
 
 
 def list_bytes(name_chars: int, instances: int, metadata_bytes: int) -> int:
-    """About the bytes of a list on its way, rather more: by the name of its service, and what all instances have."""
+    """Return an estimate, rather too high, of a list's bytes on the wire, by its service's name and its instances."""
     return metadata_bytes * 5 // 4 + instances * (INSTANCE_BYTES + 2 * name_chars)
 
 

@@ -1,4 +1,4 @@
-"""How often each limit refused something."""
+"""The number of refusals by each limit."""
 
 from dataclasses import asdict, dataclass
 
@@ -20,7 +20,8 @@ class LimitStats:
     record_bytes: int = 0
     """Durable records that were too large."""
     list_bytes: int = 0
-    """Instances refused as the list of their service, or what their client publishes, was too large for one call."""
+    """Instances refused because the list of their service, or their client's publications, was too large for one
+    call."""
     subscribers: int = 0
     subscriptions_per_connection: int = 0
     connections_per_address: int = 0
@@ -28,19 +29,19 @@ class LimitStats:
     page_size: int = 0
     """Pages that were cut to the longest one allowed."""
     memory_services: int = 0
-    """New services refused near the bound of memory."""
+    """New services refused near the memory limit."""
     memory_instances: int = 0
-    """New instances of known services refused near the bound of memory."""
+    """New instances of known services refused near the memory limit."""
     answers_mb: int = 0
-    """Large answers refused, as too many bytes of answers were under way."""
+    """Large answers refused because too many bytes of answers were under way."""
 
     def cut_page(self, asked: int, allowed: int) -> int:
-        """The entries of a page of which ``asked`` were wanted and ``allowed`` may be; one that is cut is counted."""
+        """Return the entries of a page of ``asked`` entries when ``allowed`` are allowed. Counts a page that is cut."""
         if asked <= allowed:
             return asked
         self.page_size += 1
         return allowed
 
     def counters(self) -> dict[str, int]:
-        """The counts, under the names of the metrics in snake_case."""
+        """Return the counts, under the names of the metrics in snake_case."""
         return {f"limit_{name}": count for name, count in asdict(self).items()}

@@ -1,8 +1,8 @@
-"""What this member holds, counted as it changes: nothing is looked through to know it."""
+"""The counts of this member's data, updated with each change, so that reading them needs no search."""
 
 
 class NamingCounts:
-    """Instances by namespace, persistent instances, bytes of metadata; of all sources, an address counts for each.
+    """Instances by namespace, persistent instances, bytes of metadata; an address counts once for each of its sources.
 
     Changed by the holder of the lock of ``ServiceTable``. A reader without it may see one change less.
     """
@@ -11,13 +11,13 @@ class NamingCounts:
 
     def __init__(self) -> None:
         self._instances: dict[str, int] = {}
-        """Namespaces without instances are not in it."""
+        """Instances by namespace. Namespaces without instances are not in it."""
         self.persistent = 0
         self.metadata_bytes = 0
-        """Of all instances and descriptions, as if none shared it with another one."""
+        """The bytes of all instances and descriptions, as if none of them shared metadata."""
 
     def add(self, namespace: str, instances: int, metadata_bytes: int) -> None:
-        """Count instances of a namespace and bytes of metadata that came, or went where a number is negative."""
+        """Count added instances of a namespace and bytes of metadata; negative numbers are removals."""
         self.metadata_bytes += metadata_bytes
         if instances:
             left = self._instances.get(namespace, 0) + instances
@@ -27,9 +27,9 @@ class NamingCounts:
                 del self._instances[namespace]
 
     def instances(self) -> int:
-        """The number of instances of all namespaces."""
+        """Return the number of instances of all namespaces."""
         return sum(self._instances.copy().values())
 
     def instances_of(self, namespace: str) -> int:
-        """The number of instances of a namespace."""
+        """Return the number of instances of a namespace."""
         return self._instances.get(namespace, 0)

@@ -5,7 +5,7 @@ from app.naming.limits.limit_stats import LimitStats
 
 
 class SubscriberTally:
-    """Counts subscriptions. Each kind's own count is written by its owner alone, and read by the other."""
+    """Counts subscriptions. Each kind's own count is written only by its owner, and read by the other."""
 
     __slots__ = ("_stats", "grpc", "limit", "udp")
 
@@ -17,12 +17,12 @@ class SubscriberTally:
         self._stats = stats or LimitStats()
 
     def has_room(self) -> bool:
-        """Whether one more subscription fits; one that does not is counted as refused."""
+        """Return whether one more subscription fits. Count it as refused if not."""
         if not self.limit or self.udp + self.grpc < self.limit:
             return True
         self._stats.subscribers += 1
         return False
 
     def refusal(self) -> str:
-        """The text for a client whose subscription does not fit."""
+        """Return the text for a client whose subscription does not fit."""
         return f"refused by {PREFIX}subscribers={self.limit}: there are {self.udp + self.grpc} subscriptions"

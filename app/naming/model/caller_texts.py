@@ -7,18 +7,18 @@ from app.naming.model.value_limits import IP_CHARS_MAX
 
 APP_CHARS_MAX = 512
 TRIMMED = "".join(map(chr, range(0x21)))
-"""The characters that Java's String.trim takes away: all up to the blank."""
+"""The characters that Java's String.trim removes: all up to the blank."""
 _NUMBER = "(?:25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])"
 _FOUR_NUMBERS = re.compile(rf"{_NUMBER}(?:\.{_NUMBER}){{3}}")
 is_four_numbers = _FOUR_NUMBERS.fullmatch
-"""Tells nearly all addresses, each of which comes with every datum of its service: they need no further check."""
+"""Matches nearly all addresses, one of which comes with every datum of its service: they need no further check."""
 _DIGITS_AND_DOTS = re.compile(r"[0-9.]+")
 UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-"""Halves of surrogate pairs too: no JSON, and no file, can hold one."""
+"""Includes halves of surrogate pairs, which neither JSON nor a file can hold."""
 
 
 def check_ip(ip: str) -> None:
-    """Refuse an address that no client could use. Host names and IPv6 are taken as they are.
+    """Refuse an address that no client could use. Host names and IPv6 are accepted as they are.
 
     Raises:
         InvalidParam: empty, too long, unprintable, or digits and dots that are no IPv4 address.
@@ -35,7 +35,7 @@ def check_ip(ip: str) -> None:
 
 
 def _is_java_ipv4(text: str) -> bool:
-    """Whether Java's InetAddress reads it as numbers: ``1.2.3`` and ``1234`` too, their last number fills the rest."""
+    """Return whether Java's InetAddress reads it as numbers, as ``1.2.3`` and ``1234``: the last one fills the rest."""
     parts = text.split(".")
     if len(parts) > 4 or len(text) > 15 or not all(parts):
         return False

@@ -7,7 +7,7 @@ from distro.model.value import value
 
 
 class Origin(enum.Enum):
-    """Where a change was made. A change from a peer is never sent on."""
+    """The place where a change was made. A change from a peer is never sent on."""
 
     LOCAL = "local"
     PEER = "peer"
@@ -20,7 +20,7 @@ class InstancesChanged:
     key: str
     origin: Origin
     shown: bool = True
-    """Readers may see another list than before."""
+    """True if readers may see another list than before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class RecordChanged:
 
 @value
 class ServiceChanged:
-    """Readers see a service changed, by any source: its subscribers are due a push."""
+    """Readers see a change of a service, from any source: its subscribers are due a push."""
 
     namespace: str
     service: str
@@ -43,18 +43,18 @@ REMOVED = "removed"
 
 @dataclass(frozen=True, slots=True)
 class HealthChanged:
-    """The health check made an instance unhealthy or removed it; ``what`` says which, for the log."""
+    """The health check made an instance unhealthy or removed it; ``what`` is the text for the log."""
 
     key: str
     instance: str
     what: str
     number: int = 1
-    """Which of the instances that one round changes in this service it is, from 1."""
+    """The number of the instance among those that one round changes in this service, from 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class HealthChecked:
-    """One round of the health check has changed so many instances of a service."""
+    """One round of the health check has changed ``changes`` instances of a service."""
 
     key: str
     changes: int

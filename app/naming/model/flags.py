@@ -1,4 +1,4 @@
-"""Booleans as texts: the words by which the parts of Nacos take them, and how they are written.
+"""Booleans as texts: the words that the parts of Nacos accept, and how they are written.
 
 Those of settings, and of calls that Spring reads, are in ``app.config.settings_keys``.
 """
@@ -8,17 +8,17 @@ LENIENT_WORDS = frozenset({"true", "yes", "on", "y", "t"})
 
 
 def lenient_bool(text: str) -> bool:
-    """Nacos's boolean of instance attributes: a few words are true, all other texts false."""
+    """Return Nacos's boolean of instance attributes: a few words are true, all other texts false."""
     return text.lower() in LENIENT_WORDS
 
 
 def strict_bool(text: str) -> bool:
-    """Java's Boolean.parseBoolean: only the word ``true`` is true."""
+    """Return Java's Boolean.parseBoolean: only the word ``true`` is true."""
     return text.lower() == "true"
 
 
 def exact_bool(text: str) -> bool:
-    """One of the words ``true`` and ``false``.
+    """Return the boolean of one of the words ``true`` and ``false``.
 
     Raises:
         ValueError: it is neither.
@@ -29,5 +29,5 @@ def exact_bool(text: str) -> bool:
 
 
 def flag_text(value: bool) -> str:
-    """The word for a boolean."""
+    """Return the word for a boolean."""
     return "true" if value else "false"

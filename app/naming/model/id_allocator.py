@@ -1,4 +1,4 @@
-"""IdAllocator: instance ids that are numbers, the lowest free one without a search through all others."""
+"""IdAllocator: numeric instance ids. It finds the lowest free one without a search through all others."""
 
 from collections.abc import Iterable
 from heapq import heappop, heappush
@@ -7,7 +7,7 @@ DIGITS_MAX = 18
 
 
 class IdAllocator:
-    """The ids of one service's instances, and the lowest free number. Costs do not grow with the instances."""
+    """The ids of one service's instances, and the lowest free number. Its cost does not grow with the instances."""
 
     __slots__ = ("_freed", "_next", "_taken")
 
@@ -21,7 +21,7 @@ class IdAllocator:
             self.take(one)
 
     def lowest_free(self) -> int:
-        """The lowest number that is no instance's id; it stays free until ``take``."""
+        """Return the lowest number that is no instance's id. It stays free until ``take``."""
         while self._freed:
             if str(self._freed[0]) not in self._taken:
                 return self._freed[0]
@@ -39,7 +39,7 @@ class IdAllocator:
             heappop(self._freed)
 
     def give(self, instance_id: str | None) -> None:
-        """Count one instance fewer with this id; the number is free when none is left."""
+        """Count one instance fewer with this id. The number is free when none is left."""
         if not instance_id:
             return
         count = self._taken.pop(instance_id, 0)

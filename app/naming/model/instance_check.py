@@ -1,4 +1,4 @@
-"""The checks of an instance's values, the same for each way in: HTTP, gRPC, members' datums, clients and records."""
+"""The checks of an instance's values, the same for every source: HTTP, gRPC, members' datums, clients and records."""
 
 from app.naming.model.caller_texts import APP_CHARS_MAX, check_ip, check_text
 from app.naming.model.keys import check_names
@@ -7,9 +7,9 @@ from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.value_limits import METADATA_CHARS_MAX, PORT_MAX
 
 STORED_ID_CHARS_MAX = 2_048
-"""Of an instance id: one that is made of the longest address and names is longer than clients may ask for."""
+"""The longest stored instance id: one made from the longest address and names exceeds the bound for clients."""
 INSTANCE_KEY_CHARS_MAX = 1_024
-"""Longer than the key of the longest address in the cluster of the longest name."""
+"""The longest instance key: above that of the longest address in the cluster with the longest name."""
 
 
 def check_instance(one: Instance, namespace: str, full_name: str) -> None:
@@ -31,7 +31,7 @@ def check_instance(one: Instance, namespace: str, full_name: str) -> None:
 
 
 def check_address(namespace: str, full_name: str, cluster: str, ip: str, port: int) -> None:
-    """Refuse an address at which no instance of that service can be registered: none can be removed there, either.
+    """Refuse an address at which no instance of that service can be registered, and so none can be removed.
 
     Raises:
         InvalidParam: names the field.
@@ -42,7 +42,7 @@ def check_address(namespace: str, full_name: str, cluster: str, ip: str, port: i
 
 
 def check_instance_key(key: str) -> None:
-    """Refuse a text that is no instance's key; the key of every legal address passes.
+    """Refuse a text that is no instance's key. The key of every legal address passes.
 
     Raises:
         InvalidParam: it is too long, or not printable.

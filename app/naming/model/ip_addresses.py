@@ -1,7 +1,7 @@
-"""IP addresses: the one reading of all its spellings, and the one way to write it before a port.
+"""IP addresses: one parser for all their spellings, and one way to write them before a port.
 
-An instance stays as its client wrote it. Whoever connects to it, names it in DNS or writes it before a port goes by the
-address that is read here.
+An instance keeps the spelling of its client. Code that connects to it, names it in DNS or writes it before a port uses
+the address that is parsed here.
 """
 
 import re
@@ -10,24 +10,24 @@ from typing import cast
 
 Address = IPv4Address | IPv6Address
 CALLER_PREFIX_BITS = 64
-"""One customer has at least so much of IPv6: its addresses below it count as one caller."""
+"""The prefix that counts as one caller: a customer has at least so much of IPv6."""
 _NUMBER = "(?:0|[1-9][0-9]{0,2})"
 is_usual_ipv4 = re.compile(rf"{_NUMBER}(?:\.{_NUMBER}){{3}}").fullmatch
-"""Tells nearly all addresses, which need no reading to be written."""
+"""Matches nearly all addresses, which need no parsing to be written."""
 _DIGITS_AND_DOTS = re.compile(r"[0-9]{1,10}(?:\.[0-9]{1,10}){1,3}")
 _LOW_BITS = (1 << 32) - 1
 _COMPATIBLE = IPv6Network("::/96")
 _TRANSLATED = (IPv6Network("64:ff9b::/96"), IPv6Network("::ffff:0:0:0/96"))
-"""NAT64 (RFC 6052) and SIIT (RFC 2765)."""
+"""The prefixes of NAT64 (RFC 6052) and SIIT (RFC 2765)."""
 _ISATAP = (0x0000_5EFE, 0x0200_5EFE)
-"""The third quarter of such an address, whose last is the IPv4 part (RFC 5214)."""
+"""The third quarter of an ISATAP address, whose last quarter is the IPv4 part (RFC 5214)."""
 
 
 def read_ip(text: str) -> Address | None:
-    """The address that a text is, whatever its case, zeros or brackets; None for a host name and all else.
+    """Return the address in a text, whatever its case, zeros or brackets; None for a host name and everything else.
 
-    An IPv4 address that is mapped into IPv6 is that IPv4 address. A zone stays. ``010.0.0.1`` and ``10.1`` are what
-    Java's clients take them for.
+    An IPv4 address that is mapped into IPv6 becomes that IPv4 address. A zone stays. ``010.0.0.1`` and ``10.1`` are
+    read as Java's clients read them.
     """
     if text.startswith("[") and text.endswith("]"):
         text = text[1:-1]
@@ -44,7 +44,7 @@ def read_ip(text: str) -> Address | None:
 
 
 def _java_ipv4(text: str) -> IPv4Address | None:
-    """The address of numbers with dots: all are decimal, and the last one fills the bytes that are left."""
+    """Return the address of numbers with dots: all are decimal, and the last one fills the remaining bytes."""
     *heads, last = map(int, text.split("."))
     if max(heads) > 0xFF or last >= 1 << 8 * (4 - len(heads)):
         return None
@@ -52,19 +52,19 @@ def _java_ipv4(text: str) -> IPv4Address | None:
 
 
 def plain_ip(text: str) -> str:
-    """An address as all its spellings come to; any other text as it is."""
+    """Return an address in its canonical spelling; any other text as it is."""
     found = None if is_usual_ipv4(text) else read_ip(text)
     return text if found is None else str(found)
 
 
 def packed_ip(text: str) -> bytes | None:
-    """Four or sixteen bytes of an address, without its zone; None for what is none, such as a host name."""
+    """Return the four or sixteen bytes of an address, without its zone; None for other texts, such as a host name."""
     found = read_ip(text)
     return None if found is None else found.packed
 
 
 def host_port(ip: str, port: object) -> str:
-    """``ip:port`` with an IPv6 address in brackets, for URLs, targets and people."""
+    """Return ``ip:port`` with an IPv6 address in brackets, for URLs, targets and people."""
     host = plain_ip(ip)
     return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
 
@@ -75,7 +75,7 @@ def is_same_ip(one: str, other: str) -> bool:
 
 
 def caller_key(remote_ip: str) -> str:
-    """The text by which a caller's address counts: IPv4 itself, also when mapped into IPv6; of IPv6 its /64."""
+    """Return the text by which a caller's address counts: IPv4 itself, also when mapped into IPv6; the /64 of IPv6."""
     if ":" not in remote_ip:
         return remote_ip
     found = read_ip(remote_ip)
@@ -85,9 +85,10 @@ def caller_key(remote_ip: str) -> str:
 
 
 def reached_by(address: Address) -> list[Address]:
-    """The addresses that a connection to this one may end at: itself, without its zone, and IPv4 ones within it.
+    """Return the addresses at which a connection to this one may end: itself, without its zone, and IPv4 ones within
+    it.
 
-    The last are those of NAT64, SIIT, 6to4, Teredo and ISATAP, and of ``::a.b.c.d``.
+    The IPv4 ones are those of NAT64, SIIT, 6to4, Teredo and ISATAP, and of ``::a.b.c.d``.
     """
     if isinstance(address, IPv4Address):
         return [address]

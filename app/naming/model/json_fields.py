@@ -1,4 +1,4 @@
-"""The fields of a JSON object, each checked as it is read; a wrong one is refused in the style of who sent it."""
+"""The fields of a JSON object, each checked as it is read. Errors have the style of the object's sender."""
 
 import base64
 import re
@@ -19,7 +19,7 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 class FieldKind(NamedTuple):
-    """What a value should be, in the words of the error for a client and of that for a member."""
+    """The expected kind of a value, as the error for a client says it and as that for a member does."""
 
     for_client: str
     for_member: str
@@ -35,22 +35,22 @@ OBJECTS = FieldKind("should be a list of objects", "is no list of objects")
 
 
 class FieldStyle(NamedTuple):
-    """How values are taken and refused."""
+    """How values are read and refused."""
 
     refuse: Callable[[str, FieldKind], Exception]
     """Makes the error for a field's name."""
     lenient: bool
-    """Null counts as absent, the text of a whole number as that number, and a text must be printable."""
+    """True if null counts as absent, the text of a whole number as that number, and a text must be printable."""
     chars_max: int
-    """Of a text whose reader names no other bound."""
+    """The longest text, if its reader names no other bound."""
 
 
 FROM_CLIENT = FieldStyle(lambda field, kind: InvalidParam(f"{field} {kind.for_client}"), True, 1_024)
-"""For what SDKs of many languages send."""
+"""For objects from SDKs of many languages."""
 FROM_RECORD = FieldStyle(FROM_CLIENT.refuse, False, INT_MAX)
-"""For the values of durable records: strict, and refused as a client's, whose write was bounded when it came."""
+"""For the values of durable records: strict, and refused like a client's, whose write was checked when it came."""
 FROM_MEMBER = FieldStyle(lambda field, kind: CodecError(f"{field} {kind.for_member}"), False, 65_536)
-"""For what members send each other."""
+"""For objects that members send each other."""
 
 
 class Fields:
@@ -70,17 +70,17 @@ class Fields:
     # --- one value --------------------------------------------------------------------------------
 
     def text(self, name: str, default: str = "", chars_max: int = 0) -> str:
-        """A text; the default when absent, null or empty."""
+        """Return a text; the default if it is absent, null or empty."""
         value = self._values.get(name)
         return default if value is None else self._text(name, value, chars_max) or default
 
     def text_or_none(self, name: str, chars_max: int = 0) -> str | None:
-        """A text, which may be empty; None when absent or null."""
+        """Return a text, which may be empty; None if it is absent or null."""
         value = self._values.get(name)
         return None if value is None else self._text(name, value, chars_max)
 
     def required(self, name: str, chars_max: int = 0) -> str:
-        """A text that is there; a client's is not empty either."""
+        """Return a text that must be there; from a client it must not be empty either."""
         value = self._values.get(name)
         if self._style.lenient and (value is None or value == ""):
             raise InvalidParam(f"field '{name}' is required")
@@ -96,7 +96,7 @@ class Fields:
         return value
 
     def whole(self, name: str, default: int | None, lowest: int, highest: int) -> int:
-        """A whole number within bounds; without a default it must be there."""
+        """Return a whole number within bounds. Without a default it must be there."""
         value = self._values.get(name, default)
         if self._style.lenient:
             if value is None or value == "":
@@ -109,14 +109,14 @@ class Fields:
         return value
 
     def integer(self, name: str, default: int | None = None) -> int:
-        """A whole number of any size; without a default it must be there."""
+        """Return a whole number of any size. Without a default it must be there."""
         value = self._values.get(name, default)
         if type(value) is not int:
             raise self._refusal(name, NUMBER)
         return value
 
     def number(self, name: str, default: float | None = None) -> float:
-        """A finite number, with a point or without; without a default it must be there."""
+        """Return a finite number, with a point or without. Without a default it must be there."""
         value = self._values.get(name, default)
         if value is None and self._style.lenient:
             value = default
@@ -125,7 +125,7 @@ class Fields:
         return float(value)
 
     def flag(self, name: str, default: bool | None = None) -> bool:
-        """True or false; without a default it must be there."""
+        """Return true or false. Without a default it must be there."""
         value = self._values.get(name, default)
         if value is None and self._style.lenient:
             value = default
@@ -134,7 +134,7 @@ class Fields:
         return value
 
     def texts(self, name: str) -> dict[str, str]:
-        """An object of texts; numbers and flags become text, nulls are left out."""
+        """Return an object of texts. Numbers and flags become text; nulls are left out."""
         value = self._values.get(name)
         if value is None:
             return {}
@@ -146,7 +146,7 @@ class Fields:
         return read
 
     def data(self, name: str) -> bytes:
-        """Bytes, which JSON carries as base64; an absent text is empty."""
+        """Return bytes, which JSON carries as base64. An absent text is empty."""
         value = self._values.get(name)
         if value is None:
             return b""
@@ -158,11 +158,11 @@ class Fields:
     # --- objects and lists ------------------------------------------------------------------------
 
     def inner(self, name: str, of: str = "") -> "Fields":
-        """An object in this one; an absent one of a client is empty."""
+        """Return an object in this one. An absent one of a client is empty."""
         return Fields(self.whole_object(name), self._style, of)
 
     def whole_object(self, name: str) -> Mapping[str, Any]:
-        """The same as it came, for a caller that reads it by rules of its own."""
+        """Return the same object as it came, for a caller with parsing rules of its own."""
         value = self._values.get(name)
         if value is None and self._style.lenient:
             return {}
@@ -174,11 +174,11 @@ class Fields:
         return self._values.get(name) is not None
 
     def value(self, name: str) -> Any:
-        """What the field holds, unchecked; None when absent."""
+        """Return the field's value, unchecked; None if it is absent."""
         return self._values.get(name)
 
     def items(self, name: str) -> list["Fields"]:
-        """A list of objects; an absent one is empty."""
+        """Return a list of objects. An absent one is empty."""
         value = self._values.get(name)
         if value is None:
             return []
@@ -191,14 +191,14 @@ class Fields:
         return [Fields(one, self._style) for one in value]
 
     def array(self, name: str) -> list[Any]:
-        """A list as it came, which must be there."""
+        """Return a list as it came, which must be there."""
         value = self._values.get(name)
         if not isinstance(value, list):
             raise self._refusal(name, LIST)
         return value
 
     def parallel(self, name: str, services: int) -> list[Any]:
-        """A list with one entry for each service, in their order."""
+        """Return a list with one entry for each service, in their order."""
         found = self.array(name)
         if len(found) != services:
             number = f"{len(found)} entries for {services} services"
@@ -207,9 +207,10 @@ class Fields:
 
 
 def structure_of(text: bytes | str) -> int:
-    """How many commas and opening brackets a JSON text has, those in its texts too: parsing costs as much as these.
+    """Return how many commas and opening brackets a JSON text has, also within its strings: they determine the cost of
+    parsing.
 
-    Counted in a fraction of the time, so that a text with too many need not be parsed at all.
+    Counting takes a fraction of that time, so a text with too many need not be parsed at all.
     """
     if isinstance(text, str):
         return text.count(",") + text.count("[") + text.count("{")
@@ -217,7 +218,7 @@ def structure_of(text: bytes | str) -> int:
 
 
 def parse_json(text: bytes, what: str) -> Any:
-    """The value of a JSON text that a member sent; ``what`` names the text in the error.
+    """Return the value of a JSON text that a member sent. ``what`` names the text in the error.
 
     Raises:
         CodecError: it is not JSON.
@@ -229,7 +230,7 @@ def parse_json(text: bytes, what: str) -> Any:
 
 
 def member_object(value: object, what: str, of: str = "") -> Fields:
-    """The fields of ``value``, which a member sent or this one wrote; ``what`` names it in the error.
+    """Return the fields of ``value``, which a member sent or this one wrote. ``what`` names it in the error.
 
     Raises:
         CodecError: it is not an object.

@@ -13,20 +13,20 @@ GROUP_SPLITTER = "@@"
 NAMESPACE_SPLITTER = "##"
 EPHEMERAL_PREFIX = "com.alibaba.nacos.naming.iplist.ephemeral."
 CLIENT_KEY_PREFIX = "Nacos:Naming:v2:ClientData:"
-"""Before the id of a client with a connection: the name of its resource type in Nacos 2.2.3."""
+"""The prefix of the id of a client with a connection: the name of its resource type in Nacos 2.2.3."""
 SERVICE_META_PREFIX = "com.alibaba.nacos.naming.domains.meta."
 NAME_CHARS_MAX = 512
-"""Source: Nacos 2.3 parameter check; 1.4 has no limit, and names are kept for long."""
+"""Source: Nacos 2.3 parameter check. Nacos 1.4 has no limit, but names are kept for long."""
 
 SERVICE_NAME = re.compile(r"[0-9a-zA-Z@.:_-]+")
 CLUSTER_NAME = re.compile(r"[0-9a-zA-Z-]+")
 NAMESPACE_ID = re.compile(r"[\w-]+", re.ASCII)
 NAMESPACE_ID_CHARS_MAX = 128
-"""Of namespaces that are created; any other may be used as it is."""
+"""The longest id of a namespace that is created. Other namespaces may be used without being created."""
 
 
 def compose_service_name(service: str, group: str) -> str:
-    """``group@@service``, or the service itself when it already has its group."""
+    """Return ``group@@service``, or the service itself if it already has its group."""
     return service if GROUP_SPLITTER in service else f"{group}{GROUP_SPLITTER}{service}"
 
 
@@ -82,7 +82,7 @@ def check_namespace(namespace: str) -> None:
 
 
 def is_namespace_id(text: str) -> bool:
-    """Whether a namespace of this id may be created. Source: Nacos 1.4.8 NamespaceController."""
+    """Return whether a namespace of this id may be created. Source: Nacos 1.4.8 NamespaceController."""
     return len(text) <= NAMESPACE_ID_CHARS_MAX and NAMESPACE_ID.fullmatch(text) is not None
 
 
@@ -99,26 +99,26 @@ def check_names(full_name: str, cluster: str, namespace: str) -> None:
 
 
 def group_of(full_name: str) -> str:
-    """The group of a full name, or all of a name without one."""
+    """Return the group of a full name, or the whole name if it has none."""
     return full_name.partition(GROUP_SPLITTER)[0]
 
 
 def short_name_of(full_name: str) -> str:
-    """The name without its group; a third part is not shown. Source: Nacos 1.4.1 NamingUtils.getServiceName."""
+    """Return the name without its group. A third part is not shown. Source: Nacos 1.4.1 NamingUtils.getServiceName."""
     parts = full_name.split(GROUP_SPLITTER)
     return parts[1] if len(parts) > 1 else full_name
 
 
 def datum_key(namespace: str, full_name: str) -> str:
-    """The Distro key of a service's ephemeral instances."""
+    """Return the Distro key of a service's ephemeral instances."""
     return f"{EPHEMERAL_PREFIX}{namespace}{NAMESPACE_SPLITTER}{full_name}"
 
 
 @lru_cache(16_384)
 def parse_datum_key(key: str) -> tuple[str, str] | None:
-    """``(namespace, full name)`` of an ephemeral key, or None when it is no such key.
+    """Return ``(namespace, full name)`` of an ephemeral key, or None if the key is not one.
 
-    Cached: each change of a service is told to several listeners under this key.
+    Cached: several listeners get each change of a service under this key.
     """
     if not key.startswith(EPHEMERAL_PREFIX):
         return None
@@ -127,14 +127,14 @@ def parse_datum_key(key: str) -> tuple[str, str] | None:
 
 
 def instance_key(ip: str, port: int, cluster: str) -> str:
-    """An instance's identity inside its service. Source: Nacos 1.4.1 Instance.getDatumKey."""
+    """Return an instance's identity inside its service. Source: Nacos 1.4.1 Instance.getDatumKey."""
     return f"{ip}:{port}:unknown:{cluster}" if port > 0 else f"{ip}:unknown:{cluster}"
 
 
 SIMPLE_ID = "\0simple"
-"""Stands, as this very object, for the id of an instance that ``simple_instance_id`` makes of its other fields."""
+"""This very object stands for the id that ``simple_instance_id`` makes from an instance's other fields."""
 
 
 def simple_instance_id(ip: str, port: int, cluster: str, full_name: str) -> str:
-    """The instance id of Nacos's default generator: address, cluster and service."""
+    """Return the instance id of Nacos's default generator: address, cluster and service."""
     return f"{ip}#{port}#{cluster}#{full_name}"

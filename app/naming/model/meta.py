@@ -1,4 +1,4 @@
-"""A service's description: protect threshold, metadata, selector, and how the instances of its clusters are checked."""
+"""A service's description: protect threshold, metadata, selector, and the health check settings of its clusters."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -17,12 +17,13 @@ STATUS_DIGITS_MAX = 9
 DEFAULT_PORT = 80
 TEXT_CHARS_MAX = 2_048
 USUAL_BYTES = 80
-"""Bytes of names and of the JSON of metadata that the estimate of each instance (``INSTANCE_BYTES``) has already."""
+"""Bytes of names and of the JSON of metadata that the estimate for each instance (``INSTANCE_BYTES``) includes
+already."""
 CONSUMER, PROVIDER = "CONSUMER.label.", "PROVIDER.label."
 
 
 def metadata_bytes(metadata: Metadata | None) -> int:
-    """The bytes of all names and values, as UTF-8."""
+    """Return the bytes of all names and values, as UTF-8."""
     if not metadata:
         return 0
     text = "".join([*metadata, *filter(None, metadata.values())])
@@ -30,10 +31,10 @@ def metadata_bytes(metadata: Metadata | None) -> int:
 
 
 def surplus_bytes(size: int, metadata: Metadata | None, ip: str, cluster: str, app: str | None) -> int:
-    """The bytes by which an instance on its way is larger than its metadata, of ``size`` bytes, tells.
+    """Return the bytes by which an instance on the wire exceeds the estimate from its metadata of ``size`` bytes.
 
-    They are those of long names, each of which is in up to three fields, of many short names of metadata, and of
-    characters that JSON escapes. Usually 0.
+    They come from long names, each of which is in up to three fields, from many short names of metadata, and from
+    characters that JSON escapes. Nearly always 0.
     """
     names = 3 * ((len(ip) if ip.isascii() else len(ip.encode())) + len(cluster)) + (len(app) if app else 0)
     return max(names + (len(orjson.dumps(metadata)) if metadata else 0) - size * 5 // 4 - USUAL_BYTES, 0)
@@ -41,14 +42,17 @@ def surplus_bytes(size: int, metadata: Metadata | None, ip: str, cluster: str, a
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """Which instances a client gets. Stored and shown only: without a source of labels every selector passes all."""
+    """Chooses the instances for a client.
+
+    Only stored and shown: without a source of labels every selector passes all.
+    """
 
     kind: str = "none"
     expression: str = ""
     labels: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Nacos's JSON of a selector."""
+        """Return Nacos's JSON of a selector."""
         if self.kind == "none":
             return {"type": "none"}
         return {"type": self.kind, "expression": self.expression, "labels": list(self.labels)}
@@ -58,7 +62,7 @@ NO_SELECTOR = Selector()
 
 
 def label_selector(expression: str) -> Selector:
-    """The selector of an expression ``CONSUMER.label.A = PROVIDER.label.A & ...``.
+    """Return the selector of an expression ``CONSUMER.label.A = PROVIDER.label.A & ...``.
 
     Raises:
         InvalidParam: Source: Nacos 1.4.1 LabelSelector.ExpressionInterpreter.
@@ -80,7 +84,7 @@ def label_selector(expression: str) -> Selector:
 
 @dataclass(frozen=True, slots=True)
 class HealthChecker:
-    """How persistent instances of a cluster are checked. ``kind``: TCP, HTTP, MYSQL or NONE."""
+    """The check of a cluster's persistent instances. ``kind``: TCP, HTTP, MYSQL or NONE."""
 
     kind: str = "TCP"
     path: str = ""
@@ -91,7 +95,7 @@ class HealthChecker:
     command: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Nacos's JSON of a checker, with the fields of its kind only."""
+        """Return Nacos's JSON of a checker, with the fields of its kind only."""
         match self.kind:
             case "HTTP":
                 return {
@@ -101,7 +105,7 @@ class HealthChecker:
                     "expectedResponseCode": self.expected_code,
                 }
             case "MYSQL":
-                # The field is there for clients that look for it. No password is kept: nothing here would use it.
+                # The field is there for clients that look for it. No password is kept, as nothing here would use it.
                 return {"type": "MYSQL", "user": self.user, "pwd": "", "cmd": self.command}
             case _:
                 return {"type": self.kind}
@@ -111,7 +115,7 @@ TCP_CHECKER = HealthChecker()
 
 
 def health_checker(fields: Mapping[str, Any]) -> HealthChecker:
-    """The checker of a JSON object; a missing or unknown type is NONE, as in Nacos 1.4.
+    """Return the checker of a JSON object. A missing or unknown type is NONE, as in Nacos 1.4.
 
     Raises:
         InvalidParam: a field is of another type.
@@ -144,7 +148,7 @@ def health_checker(fields: Mapping[str, Any]) -> HealthChecker:
 
 @dataclass(frozen=True, slots=True)
 class ClusterConfig:
-    """A cluster's own settings. ``check_port`` is checked unless ``use_instance_port``."""
+    """A cluster's own settings. Checks connect to ``check_port`` unless ``use_instance_port`` is set."""
 
     checker: HealthChecker = TCP_CHECKER
     check_port: int = DEFAULT_PORT
@@ -152,7 +156,7 @@ class ClusterConfig:
     metadata: Metadata = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """The settings as the service's record has them."""
+        """Return the settings as the service's record has them."""
         return {
             "healthChecker": self.checker.to_json(),
             "checkPort": self.check_port,
@@ -174,7 +178,7 @@ class ServiceMeta:
     clusters: Mapping[str, ClusterConfig] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """The value of the service's record."""
+        """Return the value of the service's record."""
         return {
             "protectThreshold": self.protect_threshold,
             "metadata": self.metadata,
@@ -183,7 +187,7 @@ class ServiceMeta:
         }
 
     def with_cluster(self, name: str, config: ClusterConfig) -> "ServiceMeta":
-        """The description with the settings of one cluster replaced."""
+        """Return the description with the settings of one cluster replaced."""
         return replace(self, clusters={**self.clusters, name: config})
 
 
@@ -191,14 +195,14 @@ NO_META = ServiceMeta()
 
 
 def description_bytes(meta: ServiceMeta | None) -> int:
-    """The bytes of all metadata in a description, that of its clusters too."""
+    """Return the bytes of all metadata in a description, its clusters' metadata included."""
     if meta is None:
         return 0
     return metadata_bytes(meta.metadata) + sum(metadata_bytes(one.metadata) for one in meta.clusters.values())
 
 
 def service_meta(value: Mapping[str, Any]) -> ServiceMeta:
-    """The description of a record's value.
+    """Return the description of a record's value.
 
     Raises:
         InvalidParam: a field is missing or of another type; the text names it.
@@ -238,7 +242,7 @@ def _cluster_config(name: str, fields: Any) -> ClusterConfig:
 
 
 def metadata_of(value: Any, of: str = "") -> Metadata:
-    """The metadata in a record's value; ``of`` names its object in the error, as for ``Fields``.
+    """Return the metadata in a record's value. ``of`` names its object in the error, as for ``Fields``.
 
     Raises:
         InvalidParam: it is no object, or holds what is neither a text nor null.

@@ -1,4 +1,4 @@
-"""The parts of a service: instances, tombstones, publications, and the views and copies that readers get.
+"""The parts of a service: instances, tombstones, publications, and the views and copies for readers.
 
 Values are frozen; only ``StoredInstance`` and ``Service`` change, in place, by the registry and its table.
 """
@@ -30,7 +30,7 @@ DURATION_DIGITS_MAX = 15
 
 
 def preserved_ms(metadata: Metadata | None, name: str, default: int) -> int:
-    """A duration from reserved metadata; only plain digits count. Source: Nacos 1.4.1 Instance."""
+    """Return a duration from reserved metadata. Only plain digits count. Source: Nacos 1.4.1 Instance."""
     text = metadata.get(name) if metadata else None
     if text and text.isascii() and text.isdecimal() and len(text) <= DURATION_DIGITS_MAX:
         return int(text)
@@ -50,22 +50,23 @@ class Instance:
     enabled: bool = True
     ephemeral: bool = True
     marked: bool = False
-    """Its health is fixed: neither beats nor their absence change it."""
+    """True if its health is fixed: neither beats nor their absence change it."""
     metadata: Metadata | None = field(default_factory=dict)
-    """None when the instance came from a beat without metadata."""
+    """None if the instance came from a beat without metadata."""
     app: str | None = None
     instance_id: str | None = None
-    """``SIMPLE_ID`` stands for the one that follows from address, cluster and service; reading it gives that text."""
+    """``SIMPLE_ID`` stands for the id that follows from address, cluster and service. Reading the field gives that
+    text."""
     shown: tuple[bool, bool, bytes] | None = field(default=None, init=False, repr=False, compare=False)
-    """Its last JSON in lists, with the two flags it depends on; see ``app.naming.wire.service_info``."""
+    """Its last JSON in lists, with the two flags that it depends on; see ``app.naming.wire.service_info``."""
 
     def keep_shown(self, healthy: bool, java: bool, made: bytes) -> None:
-        """Cache the instance's JSON in ``shown``, though the instance is frozen: it is the same value."""
+        """Cache the instance's JSON in ``shown``. The instance is frozen, but its value stays the same."""
         object.__setattr__(self, "shown", (healthy, java, made))
 
     @property
     def key(self) -> str:
-        """The instance key: its identity inside its service."""
+        """Return the instance key: its identity inside its service."""
         return instance_key(self.ip, self.port, self.cluster_name)
 
     @property
@@ -82,9 +83,9 @@ class Instance:
 
 
 class _InstanceId:
-    """The attribute ``instance_id``: a text that follows from the other fields is made when it is read, not kept.
+    """The attribute ``instance_id``: a text that follows from the other fields is made when it is read, not stored.
 
-    It would be a sixth of what an instance takes in memory, and nearly every instance has such a one.
+    It would take a sixth of an instance's memory, and nearly every instance has such an id.
     """
 
     def __init__(self, slot: Any) -> None:
@@ -106,26 +107,26 @@ class _InstanceId:
 
 _id_slot = Instance.__dict__["instance_id"]
 kept_id: Callable[[Instance], str | None] = _id_slot.__get__
-"""The ``instance_id`` as it is kept, ``SIMPLE_ID`` or a text: to give it to another instance of the same address."""
+"""Returns the stored ``instance_id``, ``SIMPLE_ID`` or a text, to give it to another instance of the same address."""
 Instance.instance_id = _InstanceId(_id_slot)  # type: ignore[assignment]
 
 NEVER_MS = -(1 << 60)
-"""Before every time: not known to have happened."""
+"""A time before all others: the event is not known to have happened."""
 NOT_DUE_MS = 1 << 60
-"""After every time: nothing to do."""
+"""A time after all others: nothing to do."""
 
 
 class StoredInstance:
     """An instance in a member's list, with its last beat (monotonic ms) and its last changes.
 
-    ``beat_ms`` is written without the lock: one word, the last beat wins. ``version`` is that of the last change,
-    ``client_version`` that of the last change by its client or an operator, not by a health check, and ``changed_ms``
-    the time when that was last said: two sides of a partition count versions apart, so the later word is found by time
-    (R14), and a client that repeats its registration says it anew.
-    ``last_confirmed_ms`` is the last time at which the instance lived for certain: a received ``beat_ms`` may be too
-    late by the time it was under way, which a health check counts in the instance's favour, but a removal does not.
+    ``beat_ms`` is written without the lock: it is one machine word, and the last beat wins. ``version`` is that of the
+    last change. ``client_version`` is that of the last change by its client or an operator, not by a health check, and
+    ``changed_ms`` the time when the client last stated it. Two sides of a partition count versions apart, so the later
+    statement is found by time (R14), and a client that repeats its registration states it anew. ``last_confirmed_ms``
+    is the last time at which the instance was alive for certain: a received ``beat_ms`` may be too late by the time
+    that it was under way. A health check counts that in the instance's favour, but a removal does not.
 
-    There are a million of these: only what each beat needs is kept, the rest is computed from the instance.
+    There are a million of these: each has only the fields that beats need, and the rest is computed from the instance.
     """
 
     __slots__ = ("beat_ms", "changed_ms", "client_version", "instance", "last_confirmed_ms", "usual", "version")
@@ -146,20 +147,20 @@ class StoredInstance:
         self.last_confirmed_ms = beat_ms if last_confirmed_ms is None else last_confirmed_ms
         self.changed_ms = beat_ms if changed_ms is None else changed_ms
         self.usual = instance.healthy and not (instance.metadata and PRESERVED_BEAT_INTERVAL in instance.metadata)
-        """Healthy and with the default beat interval: then a beat needs nothing else of the instance."""
+        """True if healthy and with the default beat interval: then a beat needs nothing else of the instance."""
 
     def with_health(self, healthy: bool, version: Version) -> "StoredInstance":
-        """The instance with another health, as of ``version``; its beats and its client's last change stay."""
+        """Return the instance with another health, as of ``version``. Its beats and its client's last change stay."""
         changed = replace(self.instance, healthy=healthy)
         return StoredInstance(
             changed, version, self.beat_ms, self.client_version, self.last_confirmed_ms, self.changed_ms
         )
 
     def carry_beat(self, old: "StoredInstance") -> None:
-        """Take the beat of the instance that this one replaced: it may have come after this one was made.
+        """Take over the beat of the instance that this one replaced: it may have come after this one was made.
 
-        So may the repetition of the word that both are of. Who writes a beat looks afterwards whether the instance is
-        still stored; between the two none is lost.
+        The same applies to a repeated registration. The writer of a beat checks afterwards whether the instance is
+        still stored: between the two no beat is lost.
         """
         if old.beat_ms > self.beat_ms:
             self.beat_ms = old.beat_ms
@@ -170,7 +171,7 @@ class StoredInstance:
 
     @property
     def shortest_timeout_ms(self) -> int:
-        """The time without a beat after which the health check first changes it."""
+        """Return the time without a beat after which the health check first changes it."""
         metadata = self.instance.metadata
         if not metadata or (PRESERVED_BEAT_TIMEOUT not in metadata and PRESERVED_DELETE_TIMEOUT not in metadata):
             return SHORTEST_TIMEOUT_MS
@@ -179,7 +180,7 @@ class StoredInstance:
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """A removed instance: the version of its removal, and the last time at which it was known to live.
+    """A removed instance: the version of its removal, and the last time at which it was known to be alive.
 
     ``at_ms`` (monotonic) is the time of a deregistration, or the last beat that the health check knew of at an expiry.
     """
@@ -189,15 +190,15 @@ class Tombstone:
     keep_ms: int
     """How long after ``at_ms`` the tombstone is kept."""
     unknown: bool = False
-    """The member that took the deregistration did not know the instance (R15)."""
+    """True if the member that took the deregistration did not know the instance (R15)."""
 
 
 @value
 class Change:
-    """One change of one instance, by the owner of the list with the datum key ``key``, which it gave ``version``.
+    """One change of one instance, by the owner of the list with the datum key ``key``, which gave it ``version``.
 
-    ``stored`` is the instance after it, ``tombstone`` its removal; both are None where the owner told only the version.
-    ``alone``: the list holds nothing else, so that it is whole where the key is not known.
+    ``stored`` is the instance after it, ``tombstone`` its removal. Both are None if the owner sent only the version.
+    ``alone``: the list holds nothing else, so that it is complete where the key is unknown.
     """
 
     key: str
@@ -209,7 +210,7 @@ class Change:
 
 
 def instance_bytes(one: Instance) -> int:
-    """The bytes that count for an instance: those of its metadata, and the surplus that it has on its way."""
+    """Return the bytes that count for an instance: those of its metadata, and its surplus on the wire."""
     size = metadata_bytes(one.metadata)
     return size + surplus_bytes(size, one.metadata, one.ip, one.cluster_name, one.app)
 
@@ -218,31 +219,32 @@ def instance_bytes(one: Instance) -> int:
 class Publication:
     """One client's instances of one service: one registered alone, or a batch.
 
-    Of several registrations of one address the newest counts, on every member the same: between clients by ``at_ms``
-    and then client id, against a listed instance by that instance's ``client_version`` and ``seen``.
+    Of several registrations of one address the newest counts, the same one on every member: between clients by
+    ``at_ms`` and then client id, against a listed instance by that instance's ``client_version`` and ``seen``.
     """
 
     instances: Mapping[str, Instance]
-    """By instance key."""
+    """The instances by instance key."""
     batch: bool
     at_ms: int
-    """Wall clock of the member that holds the connection."""
+    """The wall clock of the member that holds the connection."""
     seen: Version
     """The version that the service's list had at that member."""
     metadata_bytes: int = field(init=False, compare=False, repr=False)
-    """Of all its instances together."""
+    """The bytes of the metadata of all its instances together."""
 
     def __post_init__(self) -> None:
         size = sum(map(instance_bytes, self.instances.values()))
         object.__setattr__(self, "metadata_bytes", size)
 
     def says_the_same(self, other: "Publication") -> bool:
-        """Whether both have the same instances and kind, whenever they were made."""
+        """Return whether both have the same instances and kind, whenever they were made."""
         return self.batch is other.batch and self.instances == other.instances
 
 
 class Service:
-    """A service's instances of all sources and its description, changed in place under the lock of ``ServiceTable``."""
+    """A service's instances from all sources and its description, changed in place under the lock of
+    ``ServiceTable``."""
 
     __slots__ = (
         "changed_ms",
@@ -282,7 +284,7 @@ class Service:
         """The ``instance_bytes`` of all instances in ``stored``."""
         self.tombstones: dict[str, Tombstone] = {}
         self.tombstones_free = 0
-        """How many more tombstones fit, before their bytes are counted again."""
+        """How many more tombstones fit before their bytes are counted again."""
         self.version: Version = NO_VERSION
         self.recent: list[str] | None = None
         """The instance keys of the last changes, one for each version; None while none is noted.
@@ -290,14 +292,14 @@ class Service:
         See ``app.naming.registry.recent_changes``.
         """
         self.revision = revision
-        """Rises with every change, on this member only: a view or copy of another revision is out of date."""
+        """Rises with every change, on this member only. A view or copy of another revision is out of date."""
         self.changed_ms = now_ms
         self.claimed: Version | None = None
-        """The version that this node's last claim was of, for the claim as a delta (R5)."""
+        """The version on which this node's last claim was based, for the claim as a delta (R5)."""
         self.claimed_ms = now_ms
-        """When this node became the writer: the health check counts silence from here at the earliest."""
+        """When this node became the writer: the health check counts silence from this time at the earliest."""
         self.due_ms = 0
-        """The time of the next health check. A beat only postpones it, so beats leave it alone.
+        """The time of the next health check. A beat only postpones it, so beats do not change it.
 
         A change that may bring it forward lowers it, under the lock and after the change itself.
         """
@@ -308,17 +310,17 @@ class Service:
         """Instances that vanished without a tombstone, and that readers still see until ``retained_until_ms``."""
         self.retained_until_ms = 0
         self.dropped = False
-        """Removed by its own call: hidden as soon as its last instance is gone."""
+        """True after a call removed the service: it is hidden as soon as its last instance is gone."""
         self.hidden = False
-        """Readers do not see it: only its tombstones are left."""
+        """True if readers do not see it: only its tombstones are left."""
         self.meta: ServiceMeta | None = None
-        """Its durable description; a service with one stays when it is empty."""
+        """Its durable description. A service with one stays when it is empty."""
         self.persistent: dict[str, Instance] = {}
-        """Durable instances by instance key; their health comes from active checks."""
+        """Durable instances by instance key. Their health comes from active checks."""
         self.published: dict[str, Publication] | None = None
         """Publications by client id; None until the first."""
         self.published_count = 0
-        """The number of instances in ``published``; an address of several clients counts for each."""
+        """The number of instances in ``published``. An address of several clients counts once for each."""
         self.id_allocator: IdAllocator | None = None
         """Made with the first instance with a numeric id in a large service."""
         self.view: ServiceView | None = None
@@ -329,23 +331,23 @@ class Service:
             self.due_ms = due_ms
 
     def ids(self) -> Iterator[str | None]:
-        """The instance ids of the list; lazy, as nearly no caller asks for the first."""
+        """Return the instance ids of the list. Lazy, as nearly no caller asks for the first."""
         for stored in list(self.stored.values()):
             yield stored.instance.instance_id
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceSnapshot:
-    """A consistent copy of a service, its instances by instance key; no later change reaches it."""
+    """A consistent copy of a service, its instances by instance key. No later change reaches it."""
 
     namespace: str
     full_name: str
     version: Version
-    """Of the instance list."""
+    """The version of the instance list."""
     stored: Mapping[str, StoredInstance]
     persistent: Mapping[str, Instance]
     published: Mapping[str, Publication]
-    """By client id."""
+    """The publications by client id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,7 +359,7 @@ class ServiceView:
     revision: int
     version: Version
     instances: tuple[Instance, ...]
-    """Persistent ones first."""
+    """All instances, persistent ones first."""
     clusters: tuple[str, ...]
     meta: ServiceMeta = NO_META
 

@@ -12,7 +12,7 @@ class NacosError(Exception):
 
 
 class InvalidParam(NacosError):
-    """An argument is not allowed; the text names it."""
+    """An argument is not allowed. The text names it."""
 
     status = 400
 
@@ -38,19 +38,19 @@ class NoRight(NacosError):
 
 
 class NotFound(NacosError):
-    """The thing asked for does not exist."""
+    """The requested object does not exist."""
 
     status = 404
 
 
 class LimitReached(NacosError):
-    """A write would make this node hold more than a limit allows; the text names the limit's setting and value."""
+    """A write would make this node hold more than a limit allows. The text names the limit's setting and value."""
 
     status = 413
 
 
 class TooManyRequests(NacosError):
-    """The caller is to ask again later, after ``retry_after_s``, and not at another server at once."""
+    """The caller should try again after ``retry_after_s``, and not at another server at once."""
 
     status = 429
 
@@ -60,7 +60,7 @@ class TooManyRequests(NacosError):
 
 
 class Unavailable(NacosError):
-    """This node cannot answer now; the caller may try another."""
+    """This node cannot answer now. The caller may try another."""
 
     status = 503
 

@@ -1,7 +1,7 @@
-"""Namespaces that people would take for one another, and the check that lets no new one pass for another.
+"""Namespaces that people would mistake for one another, and the check that refuses a new one that looks like another.
 
 A person sees no difference between ``public`` and the same letters in full width or in Cyrillic, or with a blank that
-has no width; and DNS knows no difference of case. So a stranger's namespace could stand for one that people trust.
+has no width; and DNS ignores case. So a stranger's namespace could be taken for one that people trust.
 """
 
 import unicodedata
@@ -58,15 +58,15 @@ _LIKE_SMALL = {
     "x": "\u0445\u03c7",
     "y": "\u0443\u03b3",
 }
-"""Letters of other scripts, Cyrillic and Greek above all, that look like a Latin one. Source: Unicode TS 39."""
+"""Letters of other scripts, especially Cyrillic and Greek, that look like a Latin one. Source: Unicode TS 39."""
 _LUNATE = str.maketrans("\u03f2\u03f9", "cC")
-"""Greek letters that look like a C, of which the normal form makes a sigma."""
+"""Greek letters that look like a C, but that the normal form turns into a sigma."""
 _CAPITALS, _SMALL = (
     str.maketrans({like: letter for letter, all_like in one.items() for like in all_like})
     for one in (_LIKE_CAPITALS, _LIKE_SMALL)
 )
 _DIGITS = str.maketrans("10|i", "loll")
-"""For the public namespace alone: elsewhere a digit at the end of a name tells two namespaces apart."""
+"""Only for the public namespace: elsewhere a digit at the end of a name distinguishes two namespaces."""
 _ACCENTS = range(0x300, 0x370)
 _BLANK_LETTERS = frozenset(map(chr, (0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, *range(0x180B, 0x1810))))
 """Fillers of Hangul, vowels of Khmer and a pattern of Braille that show nothing, and the signs that choose a variant of
@@ -96,7 +96,7 @@ def _is_unseen(char: str) -> bool:
 
 
 class SimilarNames:
-    """A set of names, by what they look like."""
+    """A set of names, indexed by their appearance."""
 
     def __init__(self) -> None:
         self._names: dict[str, set[str]] = {}
@@ -122,8 +122,8 @@ class SimilarNames:
 def check_new_namespace(field: str, namespace: str, created: SimilarNames, used: SimilarNames) -> None:
     """Refuse to begin a namespace that looks like another one.
 
-    ``created``: those that an administrator made. ``used``: those with services, which anybody may begin; so they keep
-    nobody from a plain name.
+    ``created``: namespaces that an administrator made. ``used``: namespaces with services. Anybody may begin one of
+    these, so they prevent nobody from using a plain name.
 
     Raises:
         InvalidParam: names the field and the other namespace.

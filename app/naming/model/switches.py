@@ -1,4 +1,4 @@
-"""SwitchDomain: the settings that operators change while the members run. One durable record, replicated as all are."""
+"""SwitchDomain: the settings that operators change while the members run. One durable record, replicated like all."""
 
 import math
 import re
@@ -17,7 +17,7 @@ SWITCH_DOMAIN_NAME = "00-00---000-NACOS_SWITCH_DOMAIN-000---00-00"
 MIN_CHECK_MS = 500
 MIN_CHECK_MAX_MS = 3_000
 CHECK_MS_MAX = 86_400_000
-"""Real Nacos has no limit; an instance that is checked less than once a day is not checked."""
+"""Real Nacos has no limit. An instance that is checked less than once a day is as good as unchecked."""
 MIN_PUSH_CACHE_MS = 10_000
 MIN_CACHE_MS = 1_000
 MIN_SERVICE_STATUS_MS = 5_000
@@ -29,7 +29,7 @@ PUSH_VERSION = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+")
 
 
 def is_served(status: str, *, is_read: bool) -> bool:
-    """Whether clients' reads, or their writes, are answered while a node reports this status, one of ``STATUSES``.
+    """Return whether clients' reads, or writes, are answered while a node reports this status, one of ``STATUSES``.
 
     Source: Nacos 1.4.1 TrafficReviseFilter.
     """
@@ -85,7 +85,7 @@ class SwitchDomain:
     checksum: None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As ``GET /operator/switches`` shows it: camelCase, nulls present."""
+        """Return the switches as ``GET /operator/switches`` shows them: camelCase, nulls present."""
         return {_camel(one.name): _plain(getattr(self, one.name)) for one in fields(self)}
 
 
@@ -112,7 +112,7 @@ FIXED = {"name", "checksum", "enableStandalone", "pushCSharpVersion", "healthChe
 
 
 def from_json(body: Mapping[str, Any], base: SwitchDomain) -> SwitchDomain:
-    """``base`` with the fields of a switches JSON; absent fields stay.
+    """Return ``base`` with the fields of a switches JSON; absent fields stay.
 
     Raises:
         InvalidParam: a field has another type, or a value that is not allowed; the text names it.
@@ -194,10 +194,10 @@ def _check_params(name: str, value: Mapping[str, Any]) -> CheckParams:
 
 
 def update(domain: SwitchDomain, entry: str, value: str) -> SwitchDomain:
-    """The switches after one entry was set; an unknown entry changes nothing.
+    """Return the switches after one entry was set. An unknown entry changes nothing.
 
     Raises:
-        InvalidParam: with the words of Nacos 1.4.1 SwitchManager.update.
+        InvalidParam: with the text of Nacos 1.4.1 SwitchManager.update.
     """
     change = ENTRIES.get(entry)
     return change(domain, value) if change else domain
@@ -221,10 +221,10 @@ def _at_least(minimum: int, text: str, maximum: int = LONG_BOUND) -> Callable[[s
 
 
 def single_precision(number: float) -> float:
-    """The shortest decimal of Java's float that is nearest to a number.
+    """Return the shortest decimal of Java's float that is nearest to a number.
 
     Raises:
-        OverflowError: it is beyond what a float can be.
+        OverflowError: it is beyond the range of a float.
     """
     if not math.isfinite(number):
         raise OverflowError("not a finite number")
@@ -236,7 +236,7 @@ def single_precision(number: float) -> float:
 
 def _threshold(value: str) -> float:
     try:
-        number = single_precision(float(value.replace("_", "x")))  # Python takes 1_0 for a number
+        number = single_precision(float(value.replace("_", "x")))  # Python reads 1_0 as a number
     except (ValueError, OverflowError):
         raise InvalidParam(f'For input string: "{value[:100]}"') from None
     if not number > 0:
@@ -245,7 +245,7 @@ def _threshold(value: str) -> float:
 
 
 def _status(value: Any) -> str | None:
-    """A wrong name stops real Nacos's status for good, so it is refused here; ``null`` clears."""
+    """Refuse a wrong name, which stops real Nacos's status for good. ``null`` clears."""
     if value in ("", "null"):
         return ""
     if value not in STATUSES:
@@ -272,7 +272,7 @@ def _limited_urls(domain: SwitchDomain, value: str) -> SwitchDomain:
 
 
 def _check_limited_url(url: str, code: int) -> None:
-    # Nacos takes any positive number; HTTP knows these, and a client cannot read an answer with another.
+    # Nacos accepts any positive number. HTTP knows only these, and a client cannot read an answer with another.
     if not url or not 200 <= code <= 599:
         raise InvalidParam(f"illegal normal status code: {code}")
 

@@ -1,13 +1,13 @@
-"""Which of two words of clients was said later, when two sides of a partition count versions apart (R14)."""
+"""The order of two clients' statements when two sides of a partition count versions apart (R14)."""
 
 from app.naming.model.value_limits import WORD_MARGIN_MS
 from distro.model.types import Version
 
 
 def is_later_word(mine: Version, mine_ms: int | None, other: Version, other_ms: int | None) -> bool:
-    """Whether the word of version ``mine`` was said after that of ``other``, and is not the same word.
+    """Return whether the statement of version ``mine`` is later than that of ``other``, and not the same.
 
-    By time (monotonic ms, None where it is not known); by version where the times have no order.
+    By time (monotonic ms, None if unknown); by version if the times have no order.
     """
     if mine == other:
         return False

@@ -1,7 +1,7 @@
-"""How many bytes of pushes go to one destination: in a second, and without an acknowledgement. Pure: time comes in.
+"""The budget of push bytes to one destination: per second, and without an acknowledgement. Pure: time comes in.
 
-A query is small and a push may be large, and it is the query that says where pushes go. So a destination that never
-answers gets little, and one that answers gets no more than a client can read.
+A query is small, a push may be large, and the query says where pushes go. So a destination that never answers gets
+little, and one that answers gets no more than a client can read.
 """
 
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ K = TypeVar("K")
 
 BYTES_PER_S = 1 << 20
 BURST_BYTES = 2 << 20
-"""To one port. The system of a client keeps some 200 KB that it has not read yet, and drops the rest."""
+"""The burst to one port. A client's system keeps some 200 KB of unread datagrams, and drops the rest."""
 IP_BYTES_PER_S = 8 << 20
 IP_BURST_BYTES = 16 << 20
-"""To all ports of one address, where many clients may be."""
+"""The burst to all ports of one address, where many clients may be."""
 UNANSWERED_BYTES_MAX = 256 << 10
-"""Under way to one port without an acknowledgement or a further query: hundreds of usual pushes, or four of the
+"""The most bytes to one port without an acknowledgement or a further query: hundreds of typical pushes, or four of the
 largest."""
 
 
@@ -38,7 +38,7 @@ class _Account:
 
 
 class PushBudget:
-    """The accounts of destinations. Their number is bounded by that of subscribers, as ``sweep`` drops idle ones."""
+    """The accounts of destinations. The number of subscribers bounds theirs, as ``sweep`` drops idle ones."""
 
     def __init__(self) -> None:
         self._ports: dict[tuple[str, int], _Account] = {}
@@ -48,7 +48,7 @@ class PushBudget:
         return len(self._ports) + len(self._ips)
 
     def take(self, ip: str, port: int, size: int, now_ms: int) -> bool:
-        """Count a datagram of ``size`` bytes to be sent; False, and nothing is counted, when it is too much."""
+        """Count a datagram of ``size`` bytes to be sent. Return False, and count nothing, if it is too much."""
         of_port = self._ports.get((ip, port))
         if of_port is None:
             of_port = self._ports[ip, port] = _Account(BYTES_PER_S, BURST_BYTES, BURST_BYTES, now_ms)
@@ -65,13 +65,13 @@ class PushBudget:
         return True
 
     def answered(self, ip: str, port: int, size: int) -> None:
-        """Count bytes as under way no more: the client acknowledged them, asked again, or is forgotten."""
+        """Count bytes as settled: the client acknowledged them, queried again, or is forgotten."""
         account = self._ports.get((ip, port))
         if account is not None:
             account.unanswered = max(account.unanswered - size, 0)
 
     def sweep(self, now_ms: int) -> None:
-        """Drop the accounts that are as new ones would be."""
+        """Drop the accounts that equal new ones."""
         self._ports = _without_idle(self._ports, now_ms)
         self._ips = _without_idle(self._ips, now_ms)
 

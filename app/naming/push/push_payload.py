@@ -7,7 +7,7 @@ from app.naming.wire.service_info import Variant, echo_of, unknown_service
 
 
 def payload_of(naming: NamingService, subscriber: Subscriber, switches: SwitchDomain, now_ms: int) -> bytes:
-    """The JSON of the service's present list, in the subscriber's variant. Source: Nacos 1.4.1 PushService."""
+    """Return the JSON of the service's current list, in the subscriber's variant. Source: Nacos 1.4.1 PushService."""
     variant = Variant(
         clusters=subscriber.clusters,
         healthy_only=False,

@@ -1,4 +1,4 @@
-"""When a push is due to which subscriber, under UDP and gRPC alike: spacing, acknowledgements, repeats.
+"""The schedule of pushes to subscribers, for UDP and gRPC alike: spacing, acknowledgements, repeats.
 
 Pure: time comes in, subscribers that are due go out. A change makes its service due at once; further changes within
 ``SPACING_MS`` of a push are one push at the end of it. Only the latest state of a service is ever pending for a
@@ -14,14 +14,14 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from app.naming.clients.client_model import ServiceKey
 
 SPACING_MS = 50
-"""The least time between two pushes of one service: a burst of changes becomes a few messages."""
+"""The shortest time between two pushes of one service: a burst of changes becomes a few messages."""
 
 
 class Subscribed(Protocol):
-    """A subscriber of one service. Both fields are set by its schedule alone; hashed and compared by identity."""
+    """A subscriber of one service. Only its schedule sets the two fields. Hashed and compared by identity."""
 
     sends: int
-    """Since the last push that was settled; 0 when no acknowledgement and no repeat is waited for."""
+    """The number of sends since the last settled push; 0 if no acknowledgement and no repeat is pending."""
     due_ms: int
     """When the acknowledgement counts as lost, or the repeat is due."""
 
@@ -30,17 +30,17 @@ S = TypeVar("S", bound=Subscribed)
 
 
 class Overdue(NamedTuple, Generic[S]):
-    """The subscribers whose acknowledgement did not come in time, by what follows from that."""
+    """The subscribers whose acknowledgement did not come in time, by consequence."""
 
     timed_out: list[S]
     repeats: list[S]
-    """A push is to be sent again, now: after a time-out or refusal, and ``retry_ms``."""
+    """Subscribers whose push is to be sent again now: after a time-out or refusal, and ``retry_ms``."""
     given_up: list[S]
-    """Timed out with ``sends_max`` sends: nothing is waited for any more."""
+    """Subscribers that timed out after ``sends_max`` sends: nothing is pending for them."""
 
 
 class PushSchedule(Generic[S]):
-    """Subscribers by service, and the pushes that are due to them. Not thread-safe, but for ``has``."""
+    """Subscribers by service, and the pushes that are due to them. Not thread-safe, except ``has``."""
 
     def __init__(self, *, ack_timeout_ms: int, retry_ms: int = 0, sends_max: int | None = None) -> None:
         """Set the times.
@@ -53,26 +53,28 @@ class PushSchedule(Generic[S]):
         self._sends_max = sends_max
         self._services: dict[ServiceKey, dict[S, None]] = {}
         self.has: Callable[[ServiceKey], bool] = self._services.__contains__
-        """Whether a service has subscribers. The mapping's own method, as each change calls it, on any thread."""
+        """Returns whether a service has subscribers. The mapping's own method, as each change calls it, on any
+        thread."""
         self._due: set[ServiceKey] = set()
         self._due_heap: list[tuple[int, ServiceKey]] = []
         self._spaced_ms: dict[ServiceKey, int] = {}
-        """Of services pushed lately: from when on they may be pushed again."""
+        """By recently pushed service, the time from which it may be pushed again."""
         self._spaced: deque[ServiceKey] = deque()
         """The same services, in the order of that time."""
         self._waiting: dict[S, None] = {}
-        """For acknowledgements, in the order of ``due_ms``: each is put last, for the same time."""
+        """Subscribers whose acknowledgement is pending, in the order of ``due_ms``: each goes to the end, for the same
+        time."""
         self._repeats: dict[S, None] = {}
-        """In the order of ``due_ms``, for the same reason."""
+        """Subscribers with a pending repeat, in the order of ``due_ms``, for the same reason."""
 
     # --- subscribers -----------------------------------------------------------------------------
 
     def add(self, key: ServiceKey, one: S) -> None:
-        """Take a subscriber of a service."""
+        """Add a subscriber of a service."""
         self._services.setdefault(key, {})[one] = None
 
     def remove(self, key: ServiceKey, one: S) -> None:
-        """Drop a subscriber, and its push under way."""
+        """Drop a subscriber, and its pending push."""
         self.settle(one)
         ones = self._services[key]
         del ones[one]
@@ -80,21 +82,27 @@ class PushSchedule(Generic[S]):
             del self._services[key]
 
     def of(self, key: ServiceKey) -> list[S]:
-        """The subscribers of a service. One copy, which any thread may make."""
+        """Return the subscribers of a service. One copy, which any thread may make."""
         return list(self._services.get(key, ()))
 
     def is_under_way(self, one: S) -> bool:
-        """Whether a push to a subscriber is due, waits for its acknowledgement, or is to be repeated. As ``of``."""
+        """Return whether a push to a subscriber is due, unacknowledged, or to be repeated.
+
+        For any thread, as ``of``.
+        """
         return one in self._waiting or one in self._repeats
 
     def is_due(self, key: ServiceKey) -> bool:
-        """Whether a service changed and its subscribers were not given the change yet. As ``of``."""
+        """Return whether a service changed and its subscribers do not have the change yet.
+
+        For any thread, as ``of``.
+        """
         return key in self._due
 
     # --- changes ---------------------------------------------------------------------------------
 
     def changed(self, key: ServiceKey, now_ms: int) -> bool:
-        """Make a changed service due; return whether it has subscribers."""
+        """Make a changed service due. Return whether it has subscribers."""
         if key not in self._services:
             return False
         if key not in self._due:
@@ -103,7 +111,7 @@ class PushSchedule(Generic[S]):
         return True
 
     def take_due(self, now_ms: int) -> list[S]:
-        """All subscribers of the services that are due now. The spacing of these services begins anew."""
+        """Return all subscribers of the services that are due now. The spacing of these services begins anew."""
         while self._spaced and self._spaced_ms[self._spaced[0]] <= now_ms:
             del self._spaced_ms[self._spaced.popleft()]
         found: list[S] = []
@@ -126,7 +134,7 @@ class PushSchedule(Generic[S]):
         self._waiting[one] = None
 
     def settle(self, one: S) -> None:
-        """Wait for no acknowledgement of a subscriber any more, and repeat nothing: it came, or the push is old."""
+        """Drop a subscriber's pending acknowledgement and repeat: the acknowledgement came, or the push is outdated."""
         one.sends = 0
         self._waiting.pop(one, None)
         self._repeats.pop(one, None)
@@ -137,11 +145,11 @@ class PushSchedule(Generic[S]):
         self._repeat_later(one, now_ms)
 
     def waiting(self) -> Iterator[S]:
-        """The subscribers whose acknowledgement is waited for, by time."""
+        """Return the subscribers whose acknowledgement is pending, by time."""
         return iter(self._waiting)
 
     def take_overdue(self, now_ms: int) -> Overdue[S]:
-        """The subscribers whose acknowledgement is late, or whose repeat is due. A repeat ends with ``sent``."""
+        """Return the subscribers whose acknowledgement is late, or whose repeat is due. A repeat ends with ``sent``."""
         timed_out, given_up = _due(self._waiting, now_ms), []
         for one in timed_out:
             del self._waiting[one]
@@ -156,7 +164,7 @@ class PushSchedule(Generic[S]):
         return Overdue(timed_out, repeats, given_up)
 
     def next_due_ms(self) -> int | None:
-        """When a service, a time-out or a repeat is due next; None for nothing."""
+        """Return when a service, a time-out or a repeat is due next; None if nothing is."""
         times = [at_ms for at_ms, _ in self._due_heap[:1]]
         times += [next(iter(ones)).due_ms for ones in (self._waiting, self._repeats) if ones]
         return min(times, default=None)
@@ -167,5 +175,5 @@ class PushSchedule(Generic[S]):
 
 
 def _due(ones: Iterable[S], now_ms: int) -> list[S]:
-    """The first ones, in the order of ``due_ms``, whose time has come."""
+    """Return the first ones, in the order of ``due_ms``, whose time has come."""
     return list(takewhile(lambda one: one.due_ms <= now_ms, ones))

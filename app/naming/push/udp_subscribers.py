@@ -17,7 +17,7 @@ from app.naming.push.schedule import PushSchedule
 DATAGRAM_BYTES_MAX = 65_507
 """The largest payload of UDP over IPv4."""
 ACK_TIMEOUT_MS = 10_000
-"""Without an acknowledgement for so long the push is sent once more. Source: Nacos 1.4.1 PushService."""
+"""A push without an acknowledgement for this long is sent once more. Source: Nacos 1.4.1 PushService."""
 SENDS_MAX = 2
 FORGET_MS = 60_000
 """A subscriber is forgotten when it has neither queried nor acknowledged for so long.
@@ -28,29 +28,31 @@ it loses the changes in between.
 SWEEP_MS = 10_000
 SUBSCRIBERS_MAX = 100_000
 SUBSCRIBERS_OF_PORT_MAX = 8
-"""Of one service at one address and port: a client has one for each set of clusters that it asks for."""
+"""The most subscribers of one service at one address and port: a client has one for each set of clusters it
+requests."""
 UNANSWERED_MAX = 2
-"""Datagrams to a subscriber that it neither acknowledges nor follows by a query; then it gets no more until it does."""
+"""The most datagrams that a subscriber neither acknowledges nor follows by a query. Then it gets no more until it
+does."""
 PORT_MIN = 1_024
-"""Below are services of a machine, which answer to datagrams of strangers; no client's socket is there."""
+"""The lowest port. Lower ones belong to services, which answer to datagrams of strangers, and to no client."""
 TEXT_CHARS_MAX = 2_048
-"""Of all texts of a subscriber together: any client that may query has them kept here."""
+"""The bound on all texts of a subscriber together: any client that may query has them kept here."""
 LATENCIES_KEPT = 1_024
 TURN_BITS = 20
-"""A reference is the subscriber's number and, in these bits, which of its pushes it names: 14 hours of changes."""
+"""The bits of a reference for the number of the push: 14 hours of changes. The others are the subscriber's number."""
 TURN_MASK = (1 << TURN_BITS) - 1
 _IPV4, _RESERVED_FROM = 4, 240
 NUMBER_MASK = (1 << 32) - 1
-"""Numbers have 32 bits, so a reference fits the 53 that JavaScript clients read and answer exactly."""
+"""Numbers have 32 bits, so that a reference fits the 53 bits that JavaScript clients read and answer exactly."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subscriber:
-    """A client's interest in one service, as its list query gave it. One client may have several, by clusters."""
+    """A client's interest in one service, from its list query. One client may have several, by clusters."""
 
     namespace: str
     service: str
-    """Full name."""
+    """The full name."""
     clusters: str
     ip: str
     port: int
@@ -59,7 +61,7 @@ class Subscriber:
     bytes_max: int = field(compare=False)
     """The largest datagram that the client can read."""
     java: bool = field(default=False, compare=False)
-    """The client is a Java SDK since 1.0.0: names keep their group."""
+    """True if the client is a Java SDK since 1.0.0: names keep their group."""
 
     @property
     def key(self) -> ServiceKey:
@@ -67,21 +69,22 @@ class Subscriber:
 
     @property
     def can_be_kept(self) -> bool:
-        """Whether its address is that of one machine, no service's, needs no name server, and its texts are bounded."""
+        """Return whether its address means one machine and no service, needs no name server, and its texts are
+        bounded."""
         texts = (self.namespace, self.service, self.clusters, self.agent, self.app)
         return PORT_MIN <= self.port < 1 << 16 and is_one_machine(self.ip) and sum(map(len, texts)) <= TEXT_CHARS_MAX
 
 
 def is_one_machine(ip: str) -> bool:
-    """Whether a text is a unicast address, v4 or v6, that means the same machine to every node."""
+    """Return whether a text is a unicast address, v4 or v6, that means the same machine to every node."""
     try:
         address = ipaddress.ip_address(ip)
     except ValueError:
         return False
     if isinstance(address, ipaddress.IPv6Address):
         address = address.ipv4_mapped or address
-    # All of 0.0.0.0/8 may mean the machine that sends, all of 240.0.0.0/4 is for none, or for broadcasts. A directed
-    # broadcast is refused by the system, as the sockets do not ask for leave to send one.
+    # All of 0.0.0.0/8 may mean the machine that sends; all of 240.0.0.0/4 is for none, or for broadcasts. A directed
+    # broadcast is refused by the system, as the sockets do not ask for permission to send one.
     first = int(address) >> 24 if address.version == _IPV4 else None
     is_reserved = first == 0 or (first is not None and first >= _RESERVED_FROM)
     # A zone names an interface of the client's machine.
@@ -90,13 +93,13 @@ def is_one_machine(ip: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """One datagram to build from the service's present view and to send."""
+    """One datagram to build from the service's current view and to send."""
 
     subscriber: Subscriber
     reference: int
-    """The client's acknowledgement names it."""
+    """The reference that the client's acknowledgement will name."""
     answering: bool
-    """The client has acknowledged the push before this one, or queried since."""
+    """True if the client has acknowledged the previous push, or queried since."""
 
 
 @dataclass(slots=True, eq=False)
@@ -106,20 +109,20 @@ class _Known:
     subscriber: Subscriber
     number: int
     seen_ms: int
-    """Of its last query or acknowledgement."""
+    """When it last queried or acknowledged."""
     answering: bool = True
     unanswered: int = 0
     """Datagrams since its last query or acknowledgement, and their bytes."""
     unanswered_bytes: int = 0
     missed: bool = False
-    """There was a change that it was not told of, as too much was unanswered."""
+    """True if it did not get a change because too much was unanswered."""
     pushed: int = 0
     acknowledged: int = 0
-    """The latest push that needs no acknowledgement any more, by its count."""
+    """The latest push that needs no acknowledgement any more, by its number."""
     first_ms: int = 0
     """When the latest push was sent for the first time."""
     answered_ms: int = 0
-    """When a push was acknowledged last."""
+    """When a push was last acknowledged."""
     sends: int = 0
     due_ms: int = 0
 
@@ -138,9 +141,9 @@ class PushState:
     pushed_ms: int | None
     answered_ms: int | None
     sends: int
-    """Of the push whose acknowledgement is waited for; 0 for none."""
+    """The number of sends of the push whose acknowledgement is pending; 0 for none."""
     is_under_way: bool
-    """It has not been given, or has not acknowledged, the latest change."""
+    """True if it has not been sent, or has not acknowledged, the latest change."""
 
 
 @dataclass(slots=True)
@@ -151,28 +154,28 @@ class UdpPushStats:
     """Pushes of a new state to one subscriber."""
     succeeded: int = 0
     failed: int = 0
-    """Sent twice, and never acknowledged."""
+    """Pushes that were sent twice, and never acknowledged."""
     too_large: int = 0
     refused: int = 0
-    """Queries that asked for pushes and got none: there were too many subscribers, or the address is not allowed."""
+    """Queries that requested pushes and got none: there were too many subscribers, or the address is not allowed."""
     held_back: int = 0
-    """Pushes that a subscriber did not get, as it had left two unanswered; it gets the latest when it answers."""
+    """Pushes that a subscriber did not get, as it had left two unanswered. It gets the latest one when it answers."""
     over_budget: int = 0
-    """Datagrams that were too much for their destination; the push is sent again in ``ACK_TIMEOUT_MS``."""
+    """Datagrams that exceeded their destination's budget. The push is sent again in ``ACK_TIMEOUT_MS``."""
     unsent: int = 0
-    """Datagrams that the system did not take; the push is sent again in ``ACK_TIMEOUT_MS``."""
+    """Datagrams that the system refused. The push is sent again in ``ACK_TIMEOUT_MS``."""
     overrun: int = 0
-    """Changes and queries that were lost, as the mailbox of the push thread was full."""
+    """Changes and queries that were lost because the mailbox of the push thread was full."""
     latencies_ms: deque[int] = field(default_factory=lambda: deque(maxlen=LATENCIES_KEPT))
-    """Of the latest acknowledged pushes, from the first send to the acknowledgement."""
+    """The latencies of the latest acknowledged pushes, from the first send to the acknowledgement."""
 
     def copy(self) -> "UdpPushStats":
-        """The counts as they are now."""
+        """Return a copy of the counts."""
         return replace(self, latencies_ms=self.latencies_ms.copy())
 
 
 class UdpSubscribers:
-    """The subscribers over UDP, and the pushes due to them. Not thread-safe, but for ``has``.
+    """The subscribers over UDP, and the pushes due to them. Not thread-safe, except ``has``.
 
     ``has`` and ``changed`` are those of ``PushSchedule``.
     """
@@ -180,10 +183,10 @@ class UdpSubscribers:
     def __init__(
         self, first_number: int = 1, draw: Callable[[], int] | None = None, tally: SubscriberTally | None = None
     ) -> None:
-        """``draw``: numbers of subscribers, at random; without it they count up from ``first_number``.
+        """``draw``: returns random numbers for subscribers; without it they count up from ``first_number``.
 
-        Who can guess the number of another subscriber can acknowledge in its name: it would get more and more.
-        ``tally``: counts the subscribers, with those over gRPC.
+        A caller that can guess the number of another subscriber could acknowledge in its name, so that it would get
+        more and more. ``tally``: counts the subscribers, with those over gRPC.
         """
         self._tally = tally or SubscriberTally()
         self._known: dict[Subscriber, _Known] = {}
@@ -196,14 +199,14 @@ class UdpSubscribers:
         self._of_port: dict[tuple[ServiceKey, str, int], int] = {}
         """The number of subscribers of a service at an address and port."""
         self._answered: dict[_Known, None] = {}
-        """Those that have missed a change, and may be told now."""
+        """The subscribers that missed a change, and may be sent it now."""
         self.stats = UdpPushStats()
 
     def __len__(self) -> int:
         return len(self._numbers)
 
     def subscribe(self, subscriber: Subscriber, now_ms: int) -> None:
-        """Add or refresh a subscriber. One that is refused is counted, and learns of changes by its polls alone."""
+        """Add or refresh a subscriber. A refused one is counted, and learns of changes only by its polls."""
         if known := self._known.get(subscriber):
             known.seen_ms = now_ms
             known.answering = True
@@ -222,7 +225,7 @@ class UdpSubscribers:
         self._of_port[port] = self._of_port.get(port, 0) + 1
 
     def states(self, key: ServiceKey, now_ms: int) -> list[PushState]:
-        """How far each subscriber of a service is."""
+        """Return how far each subscriber of a service is."""
         is_due = self._schedule.is_due(key)
         return [
             PushState(
@@ -237,11 +240,11 @@ class UdpSubscribers:
         ]
 
     def subscribers(self, namespace: str) -> list[Subscriber]:
-        """All subscribers of a namespace."""
+        """Return all subscribers of a namespace."""
         return [one for one in self._known if one.namespace == namespace]
 
     def acknowledged(self, reference: int, now_ms: int) -> bool:
-        """Take a client's acknowledgement of a push; False for a push that is not waited for.
+        """Take a client's acknowledgement of a push. Return False for a push whose acknowledgement is not pending.
 
         It counts from any address: a client with several need not answer from the one that it announced. The
         acknowledgement of an older push than the latest is late, but it is a sign of life, and that push arrived.
@@ -300,7 +303,10 @@ class UdpSubscribers:
         return pushes, now_ms if self._answered else self._schedule.next_due_ms()
 
     def admit(self, push: Push, size: int, now_ms: int) -> bool:
-        """Whether a datagram of ``size`` bytes may be sent now; it is counted then, and else sent again later."""
+        """Return whether a datagram of ``size`` bytes may be sent now, and count it.
+
+        Otherwise it is sent again later.
+        """
         one = push.subscriber
         known = self._numbers.get(push.reference >> TURN_BITS)
         if known is None:
@@ -313,7 +319,7 @@ class UdpSubscribers:
         return True
 
     def unsendable(self, push: Push) -> None:
-        """Wait for no acknowledgement of a push that was not sent, as its client cannot read so large a datagram."""
+        """Expect no acknowledgement of a push that was not sent, because its client cannot read so large a datagram."""
         self.stats.too_large += 1
         known = self._numbers.get(push.reference >> TURN_BITS)
         if known is not None:
@@ -322,7 +328,7 @@ class UdpSubscribers:
             self._schedule.settle(known)
 
     def waiting(self) -> list[tuple[Subscriber, int, int]]:
-        """The pushes that are not acknowledged yet: subscriber, reference, sends."""
+        """Return the pushes that are not acknowledged yet: subscriber, reference, sends."""
         return [(known.subscriber, known.reference, known.sends) for known in self._schedule.waiting()]
 
     def reset_stats(self) -> None:
@@ -337,7 +343,7 @@ class UdpSubscribers:
         return number
 
     def _push(self, known: _Known, now_ms: int) -> Push:
-        """The push of a new state. An older state under way is not worth waiting for any more."""
+        """Return the push of a new state. An older unacknowledged state is not worth waiting for any more."""
         answering = known.answering and not known.sends
         self._schedule.settle(known)
         known.pushed += 1
@@ -351,7 +357,7 @@ class UdpSubscribers:
         return Push(known.subscriber, known.reference, answering)
 
     def _on_answer(self, known: _Known) -> None:
-        """Let pushes go on to a subscriber that acknowledged one, or has asked again."""
+        """Resume pushes to a subscriber that acknowledged one, or has queried again."""
         self._budget.answered(known.subscriber.ip, known.subscriber.port, known.unanswered_bytes)
         known.unanswered = known.unanswered_bytes = 0
         if known.missed:
