@@ -28,23 +28,23 @@ from app.naming.registry.union import published_count, view_of
 from app.naming.wire.service_info import ANSWERS_BYTES_MAX, QUICK_HOSTS_MAX, ListAnswer, ListAnswers, Variant
 
 _LOCAL = Origin.LOCAL
-"""Python 3.11 needs ten times as long to look a member up in its class."""
+"""Bound once: Python 3.11 needs ten times as long to look an enum member up in its class."""
 
 
 class BeatAnswer(NamedTuple):
     """The answer to a beat."""
 
     interval_ms: int
-    """Until the client's next beat."""
+    """The time until the client's next beat."""
     known: bool
     """False tells the client to register again (code 20404)."""
     is_new: bool = False
-    """The beat changed the instance: brought it back, or made it healthy again."""
+    """True if the beat changed the instance: brought it back, or made it healthy again."""
 
 
 @lru_cache(64)
 def _known(interval_ms: int) -> BeatAnswer:
-    """The answer to the beat of a healthy instance without an interval of its own: nearly all beats."""
+    """Return the answer to the beat of a healthy instance without an interval of its own: nearly all beats."""
     return BeatAnswer(interval_ms, known=True)
 
 
@@ -58,7 +58,7 @@ class NamingService:
         publish: Callable[[Event], None],
         kept_lists_bytes_max: int = ANSWERS_BYTES_MAX,
     ) -> None:
-        """``kept_lists_bytes_max``: of the v1 lists that are kept; other frontends keep half as much of theirs."""
+        """``kept_lists_bytes_max``: the bound of the cached v1 lists; other frontends cache half as much."""
         self.kept_lists_bytes_max = kept_lists_bytes_max
         self._registry = registry
         self._table = registry.table
@@ -68,14 +68,14 @@ class NamingService:
         self._lists = self._answers.lists  # list queries, the hot path, look here first
         self.drained = DrainedInstances()
         self.on_deregistered: Callable[[str, str], None] = lambda _key, _instance_key: None
-        """Told of each deregistration that was executed here: datum key, instance key. On the caller's thread."""
+        """Called for each deregistration executed here: datum key, instance key. On the caller's thread."""
         changes = Changes(registry, monotonic_ms, publish)
         self.change_of, self.take_change = changes.change_of, changes.take_change
 
     # --- instances -------------------------------------------------------------------------------
 
     def register(self, command: operations.RegisterInstance) -> Replaced | None:
-        """Register an instance, or replace it; return what that changed, None for nothing.
+        """Register an instance, or replace it. Return the changes, None for none.
 
         Raises:
             InvalidParam: a name, the cluster or the weight is not allowed.
@@ -91,7 +91,7 @@ class NamingService:
         return replaced
 
     def update(self, command: operations.RegisterInstance, strict: bool) -> Replaced | None:
-        """Replace an instance; ``strict`` refuses to create it. Returns what that changed, None for nothing.
+        """Replace an instance; ``strict`` refuses to create it. Return the changes, None for none.
 
         Raises:
             InvalidParam: as ``register``, or strict and there is none. Source: Nacos 1.4.1 ServiceManager.
@@ -105,7 +105,7 @@ class NamingService:
         return self.register(command)
 
     def _known(self, command: operations.RegisterInstance) -> list[Instance] | None:
-        """The instances among which an update may find its own; None for an unknown service."""
+        """Return the instances among which an update may find its own; None for an unknown service."""
         service = self._table.get(command.namespace, command.service)
         if service is None or service.hidden:
             return None
@@ -114,7 +114,7 @@ class NamingService:
         return [one.instance for one in ([stored] if stored else list(service.stored.values()))]
 
     def deregister(self, command: operations.DeregisterInstance) -> bool:
-        """Remove an instance; return whether that changed anything.
+        """Remove an instance. Return whether that changed anything.
 
         One that is unknown here leaves a tombstone (R15).
 
@@ -130,7 +130,7 @@ class NamingService:
         return removed is not None
 
     def patch(self, command: operations.PatchInstance) -> bool:
-        """Change single attributes; return whether that changed anything.
+        """Change single attributes. Return whether that changed anything.
 
         Raises:
             InvalidParam: there is no such instance, or the weight is out of range.
@@ -179,7 +179,8 @@ class NamingService:
         """Take the beat of an instance that another member owns, and collect it for that member.
 
         ``collect`` gets the owner, datum key, instance key and the monotonic ms; it may refuse. Returns the interval to
-        answer with (ms, or 0 for the default), or None when the owner itself must answer: no healthy copy is here.
+        answer with (ms, or 0 for the default), or None if the owner itself must answer, because no healthy copy is
+        here.
         """
         service = self._table.get(command.namespace, command.service)
         key = operations.key_of(command)
@@ -189,13 +190,13 @@ class NamingService:
         now_ms = self._now_ms()
         if not collect(owner, service.key, key, now_ms):
             return None
-        stored.beat_ms = stored.last_confirmed_ms = now_ms  # should this member become the owner
+        stored.beat_ms = stored.last_confirmed_ms = now_ms  # in case this member becomes the owner
         if service.stored.get(key) is not stored:
             _carry_on(service, key, stored)
         return 0 if stored.usual else _interval_ms(stored.instance.metadata, 0)
 
     def take_beats(self, datum_key: str, ages_ms: Mapping[str, int]) -> list[str]:
-        """Take beats that another member collected, as ages in ms by instance key; return unknown instances' keys."""
+        """Take beats that another member collected, as ages in ms by instance key. Return unknown instances' keys."""
         service, now_ms = self._table.find(datum_key), self._now_ms()
         if service is None:
             return list(ages_ms)
@@ -222,17 +223,17 @@ class NamingService:
             self._changed(found.key)
 
     def take_health(self, namespace: str, service: str, healthy: Mapping[str, bool]) -> None:
-        """Take over the health that a member reports of the instances that it owns, by ``ip:port``."""
+        """Take over the health that a member reports for the instances that it owns, by ``ip:port``."""
         found = self._table.get(namespace, service)
         if found is not None and self._registry.take_health(found, healthy):
             self._publish(InstancesChanged(found.key, Origin.PEER))
 
     def set_metadata(self, namespace: str, service: str, key: str, change: operations.ChangeMetadata) -> None:
-        """Change single keys of an ephemeral instance's metadata; an instance that is gone is no error."""
+        """Change single keys of an ephemeral instance's metadata. A missing instance is no error."""
         self._changed(self._registry.set_metadata(namespace, service, key, change, self._now_ms()))
 
     def check_metadata(self, namespace: str, service: str, grown: int) -> None:
-        """Refuse a change of several instances whose metadata grows by so many bytes, before any of them is changed.
+        """Refuse a change of several instances whose metadata grows by ``grown`` bytes, before any of them is changed.
 
         Raises:
             LimitReached: as ``ServiceTable.admit``.
@@ -243,13 +244,13 @@ class NamingService:
             self._table.admission.check_growth(service, found, 0, grown)
 
     def is_listed(self, command: operations.Beat) -> bool:
-        """Whether the instance of a beat is known here, so that its beat registers nothing."""
+        """Return whether the instance of a beat is known here, so that its beat registers nothing."""
         service = self._table.get(command.namespace, command.service)
         key = operations.key_of(command)
         return service is not None and (key in service.stored or key in service.persistent)
 
     def find(self, namespace: str, service: str, cluster: str, ip: str, port: int) -> Instance | None:
-        """The instance of an address in a cluster: the persistent one, where there is an ephemeral one too.
+        """Return the instance of an address in a cluster: the persistent one, if there is an ephemeral one, too.
 
         Source: Nacos 1.4.1 ServiceManager.getInstance.
         """
@@ -260,16 +261,16 @@ class NamingService:
         )
 
     def beat_ages(self, namespace: str, service: str) -> dict[str, int]:
-        """The time since the last beat of each ephemeral instance, in ms by instance key."""
+        """Return the time since the last beat of each ephemeral instance, in ms by instance key."""
         found, now_ms = self._table.get(namespace, service), self._now_ms()
         stored = found.stored.copy() if found else {}
         return {key: max(now_ms - one.beat_ms, 0) for key, one in stored.items()}
 
     def detail(self, namespace: str, service: str, ip: str, port: int, cluster: str) -> Instance:
-        """One instance.
+        """Return one instance.
 
         Raises:
-            NotFound: with the words of Nacos 1.4.1 InstanceController.detail.
+            NotFound: with the text of Nacos 1.4.1 InstanceController.detail.
         """
         view = self.service_view(namespace, service)
         if view is None:
@@ -294,38 +295,38 @@ class NamingService:
     # --- services --------------------------------------------------------------------------------
 
     def service_view(self, namespace: str, service: str) -> ServiceView | None:
-        """A consistent view of a service's instances and description; None for an unknown one."""
+        """Return a consistent view of a service's instances and description; None for an unknown one."""
         found = self._table.get(namespace, service)
         return None if found is None or found.hidden else view_of(found)
 
     def revision(self, namespace: str, service: str) -> int:
-        """What differs after any change that readers of a service see; 0 for an unknown one."""
+        """Return a number that differs after any change that readers of a service see; 0 for an unknown one."""
         found = self._table.get(namespace, service)
         return 0 if found is None or found.hidden else found.revision
 
     def revisions(self, namespace: str) -> tuple[int, int]:
-        """The number of a namespace's services, and the sum of their revisions."""
+        """Return the number of a namespace's services, and the sum of their revisions."""
         found = self._table.in_namespace(namespace)
         return len(found), sum([one.revision for one in found])
 
     def instance_count(self, namespace: str, service: str) -> int:
-        """The number of a service's instances; an address with several sources counts several times."""
+        """Return the number of a service's instances. An address with several sources counts several times."""
         found = self._table.get(namespace, service)
         if found is None:
             return 0
         return len(found.stored) + len(found.persistent) + published_count(found)
 
     def service_count(self) -> int:
-        """The number of services, with those that readers do not see."""
+        """Return the number of services, hidden ones included."""
         return self._table.service_count()
 
     def list_answer(self, namespace: str, service: str, variant: Variant) -> ListAnswer | None:
-        """The v1 list of a service, from the cache or rendered; None for an unknown service."""
+        """Return the v1 list of a service, from the cache or rendered; None for an unknown service."""
         view = self.service_view(namespace, service)
         return None if view is None else self._answers.get(view, variant)
 
     def quick_list_answer(self, namespace: str, service: str, variant: Variant) -> ListAnswer | None:
-        """As ``list_answer``, but None too for a large service whose list is not in the cache."""
+        """As ``list_answer``, but None also for a large service whose list is not in the cache."""
         view = self.service_view(namespace, service)
         if view is None:
             return None
@@ -333,11 +334,11 @@ class NamingService:
         return self._answers.get(view, variant) if found is None and len(view.instances) <= QUICK_HOSTS_MAX else found
 
     def namespaces(self) -> list[str]:
-        """The namespaces that have a service."""
+        """Return the namespaces that have a service."""
         return self._table.namespaces()
 
     def list_services(self, namespace: str, group: str | None) -> list[str]:
-        """Full names of a namespace, sorted; of all groups for None."""
+        """Return the full names of a namespace, sorted; of all groups for None."""
         names = self._table.names(namespace)
         if group is None:
             return names
@@ -345,31 +346,31 @@ class NamingService:
         return [name for name in names if name.startswith(prefix)]
 
     def snapshots(self, only: tuple[str, str] | None = None) -> Iterator[ServiceSnapshot]:
-        """A snapshot of each service, taken when its turn comes; a service that is gone by then is left out.
+        """Yield a snapshot of each service, taken when its turn comes. A service that is gone by then is left out.
 
-        ``only``: the namespace and full name of the one service that is asked for.
+        ``only``: the namespace and full name of the one service that is requested.
         """
         found = [keys.datum_key(*only)] if only else [one.key for one in self._table.services()]
         return (snapshot for key in found if (snapshot := self._table.snapshot(key)) is not None)
 
     def snapshot(self, namespace: str, service: str) -> ServiceSnapshot | None:
-        """A consistent copy of a service's whole state; None for an unknown one."""
+        """Return a consistent copy of a service's whole state; None for an unknown one."""
         return self._table.snapshot(keys.datum_key(namespace, service))
 
     def address_clients(self, contained: str = "") -> set[str]:
-        """The ids that contain a text, of all clients over HTTP."""
+        """Return the ids that contain a text, of all clients over HTTP."""
         return http_publishers.address_client_ids(self._table, contained)
 
     def instances_of_address(self, client_id: str) -> Iterator[tuple[Service, Instance]]:
-        """What a client over HTTP registered, with the service of each instance."""
+        """Return the instances that a client over HTTP registered, each with its service."""
         return http_publishers.instances_of_address(self._table, client_id)
 
     def silent_ms(self, stored: StoredInstance) -> int:
-        """The time since an instance's last beat, in ms."""
+        """Return the time since an instance's last beat, in ms."""
         return max(self._now_ms() - stored.beat_ms, 0)
 
     def counts(self, responsible: Callable[[str], bool]) -> Counts:
-        """The registry's counts; ``responsible`` tells by full name whether this member owns a service."""
+        """Return the registry's counts. ``responsible``: returns by full name whether this member owns a service."""
         return self._table.counts(responsible)
 
     def _changed(self, key: str | None) -> None:
@@ -378,14 +379,14 @@ class NamingService:
 
 
 def _interval_ms(metadata: Metadata | None, default_ms: int) -> int:
-    """How long a client should wait between two beats. Source: Nacos 1.4.1 InstanceController.beat."""
+    """Return how long a client should wait between two beats. Source: Nacos 1.4.1 InstanceController.beat."""
     if metadata and PRESERVED_BEAT_INTERVAL in metadata:
         return preserved_ms(metadata, PRESERVED_BEAT_INTERVAL, BEAT_INTERVAL_MS)
     return default_ms
 
 
 def _carry_on(service: Service, key: str, beaten: StoredInstance) -> None:
-    """Give the beat of an instance to the one that replaced it while the beat was written, if one did."""
+    """Give the beat of an instance to its successor, if one replaced it while the beat was written."""
     while (stored := service.stored.get(key)) is not beaten and stored is not None:
         stored.carry_beat(beaten)
         beaten = stored

@@ -1,1 +1,1 @@
-"""Durable records, and what readers see of them."""
+"""Durable records, and the state that readers derive from them."""

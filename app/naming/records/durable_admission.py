@@ -1,8 +1,8 @@
-"""Admission of durable writes: what a record adds, from the values before and after.
+"""Admission of durable writes: the additions of a record, from the values before and after.
 
 Called while a write has its turn: writes of one service, and of all namespaces, are admitted one after the other, so
 that their limits are exact. Writes of several services are admitted side by side: the limits of a namespace and of the
-node can be passed by as many instances as there are threads that write.
+node can be exceeded by as many instances as there are threads that write.
 """
 
 from app.naming.model.meta import ServiceMeta, description_bytes, metadata_bytes
@@ -12,7 +12,7 @@ from app.naming.registry.service_table import ServiceTable
 
 
 class DurableAdmission:
-    """Refuses durable writes beyond the limits; nothing is refused that adds nothing.
+    """Refuses durable writes beyond the limits. A write that adds nothing is never refused.
 
     Raises (each): LimitReached, TooManyRequests, as ``ServiceTable.admit``.
     """
@@ -34,7 +34,7 @@ class DurableAdmission:
         return new
 
     def namespace(self, name: str, created: int) -> None:
-        """Let one more namespace be created, where so many were.
+        """Let one more namespace be created, in addition to ``created`` others.
 
         Raises:
             InvalidParam: it looks like another one.

@@ -59,7 +59,7 @@ class DurableService:
     ) -> None:
         self._records = records
         self.projection = projection
-        """It knows whether calls may be refused: each asks."""
+        """Shows whether calls may be refused; read for each call."""
         self._registry = registry
         self._table = registry.table
         self._now_ms = monotonic_ms
@@ -69,12 +69,12 @@ class DurableService:
 
     @property
     def switches(self) -> SwitchDomain:
-        """The switches in force on this member."""
+        """Return the switches in force on this member."""
         return self.projection.switches
 
     @property
     def overridden_status(self) -> str | None:
-        """The status set by an operator in place of this member's own; empty or None for none."""
+        """Return the status set by an operator in place of this member's own; empty or None for none."""
         return self.projection.overridden_status
 
     # --- services -------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ class DurableService:
     def update_service(
         self, namespace: str, service: str, protect_threshold: float, metadata: Metadata, selector: Selector
     ) -> None:
-        """Replace a service's description; its clusters' settings stay.
+        """Replace a service's description. Its clusters' settings stay.
 
         Raises:
             InvalidParam: the service does not exist.
@@ -123,13 +123,13 @@ class DurableService:
             InvalidParam: the service does not exist.
         """
         self._check_known(namespace, service, f"specified service not exist, serviceName : {service}")
-        # A removal is written even without a description: so the peers learn that the service was removed.
+        # A removal is written even without a description, so that the peers learn that the service was removed.
         self._put_all(dict.fromkeys(reversed(self.keys_of_service(namespace, service)), lambda _old: None), force=True)
         if emptied := self._registry.empty(namespace, service, self._now_ms()):
             self._publish(InstancesChanged(emptied, Origin.LOCAL))
 
     def keys_of_service(self, namespace: str, service: str) -> tuple[str, ...]:
-        """The keys of a service's records: its description's first, then those of its persistent instances."""
+        """Return the keys of a service's records: its description's first, then those of its persistent instances."""
         found = self._table.get(namespace, service)
         instances = found.persistent.copy() if found else ()
         return (
@@ -138,7 +138,7 @@ class DurableService:
         )
 
     def update_cluster(self, namespace: str, service: str, cluster: str, config: ClusterConfig) -> None:
-        """Set the settings of a cluster; a missing cluster is created.
+        """Set the settings of a cluster. A missing cluster is created.
 
         Raises:
             InvalidParam: the service does not exist, or the cluster's name is not allowed.
@@ -160,7 +160,7 @@ class DurableService:
     # --- persistent instances -------------------------------------------------------------------
 
     def register(self, command: operations.RegisterInstance) -> None:
-        """Register a persistent instance, or replace it; a missing service is created with it.
+        """Register a persistent instance, or replace it. A missing service is created with it.
 
         Raises:
             InvalidParam: a name, the cluster or the weight is not allowed.
@@ -175,7 +175,7 @@ class DurableService:
         self._put_instance(command, change)
 
     def update(self, command: operations.RegisterInstance, strict: bool) -> None:
-        """Replace a persistent instance; ``strict`` refuses to create it.
+        """Replace a persistent instance. ``strict`` refuses to create it.
 
         Raises:
             InvalidParam: as ``register``, or strict and the instance does not exist.
@@ -219,13 +219,13 @@ class DurableService:
         return [one.instance_id for one in view_of(found).instances] if found else []
 
     def deregister(self, command: operations.DeregisterInstance) -> None:
-        """Remove a persistent instance; an unknown one is no error, and leaves a tombstone."""
+        """Remove a persistent instance. An unknown one is no error, and leaves a tombstone."""
         check_address(command.namespace, command.service, command.cluster, command.ip, command.port)
         key = persistent_key(command.namespace, command.service, operations.key_of(command))
         self._put_all({key: lambda _old: None}, said=[key])
 
     def patch(self, command: operations.PatchInstance) -> bool:
-        """Change attributes of a persistent instance; False when it does not exist.
+        """Change attributes of a persistent instance. Return False if it does not exist.
 
         Raises:
             InvalidParam: the weight is out of range.
@@ -238,22 +238,25 @@ class DurableService:
         )
 
     def set_health(self, namespace: str, service: str, key: str, healthy: bool, *, by_check: bool = False) -> bool:
-        """Set a persistent instance's health, by hand or ``by_check``; False when it does not exist."""
+        """Set a persistent instance's health, by hand or ``by_check``. Return False if it does not exist."""
         change = partial(replace, healthy=healthy)
         return self._change(namespace, service, [key], change, by_check=by_check)
 
     def set_metadata(
         self, namespace: str, service: str, instance_keys: Iterable[str], change: operations.ChangeMetadata
     ) -> None:
-        """Change keys of the metadata of persistent instances, all in one step; an unknown instance is no error."""
+        """Change metadata keys of persistent instances, all in one step. An unknown instance is no error."""
         self._change(namespace, service, instance_keys, lambda instance: operations.change_metadata(instance, change))
 
     def set_at_ms(self, namespace: str, service: str, instance_key: str) -> int | None:
-        """When a persistent instance was last changed, by the clock of the member that did; None for an unknown one."""
+        """Return when a persistent instance was last changed, by the changing member's clock.
+
+        None for an unknown one.
+        """
         return self._records.changed_wall_ms(persistent_key(namespace, service, instance_key))
 
     def version_of(self, namespace: str, instance: Instance) -> Version | None:
-        """The version at which a persistent instance got these attributes; None when it has others by now."""
+        """Return the version at which a persistent instance got these attributes; None if it has others by now."""
         key = persistent_key(namespace, instance.service_name, instance.key)
         for datum in self._records.datums([key]):
             record: Record = datum.value
@@ -270,7 +273,7 @@ class DurableService:
         *,
         by_check: bool = False,
     ) -> bool:
-        """Change persistent instances, all in one step; False when none of them exists."""
+        """Change persistent instances, all in one step. Return False if none of them exists."""
         found = False
 
         def apply(old: Value | None) -> Value | None:
@@ -287,7 +290,7 @@ class DurableService:
     # --- namespaces -----------------------------------------------------------------------------
 
     def namespaces(self) -> list[Namespace]:
-        """All namespaces that were created, sorted by id."""
+        """Return all namespaces that were created, sorted by id."""
         return [
             Namespace(record.key.removeprefix(NAMESPACE_PREFIX), record.value["name"], record.value["description"])
             for record in self._records.live(NAMESPACE_PREFIX)
@@ -295,7 +298,7 @@ class DurableService:
         ]
 
     def namespace(self, name: str) -> Namespace:
-        """The namespace of this id.
+        """Return the namespace of this id.
 
         Raises:
             NotFound: it does not exist.
@@ -306,7 +309,7 @@ class DurableService:
         return Namespace(name, value["name"], value["description"])
 
     def create_namespace(self, namespace: Namespace) -> bool:
-        """Create a namespace; False when its id is not allowed or exists. Source: Nacos 1.4.8 NamespaceController."""
+        """Create a namespace. Return False if its id is illegal or exists. Source: Nacos 1.4.8 NamespaceController."""
         if not keys.is_namespace_id(namespace.id) or namespace.id == keys.DEFAULT_NAMESPACE:
             return False  # the public one always exists, and cannot be removed
 
@@ -318,28 +321,28 @@ class DurableService:
         return self._put(namespace_key(namespace.id), change)
 
     def update_namespace(self, namespace: Namespace) -> bool:
-        """Change a namespace's name and description; False when it does not exist."""
+        """Change a namespace's name and description. Return False if it does not exist."""
         if not namespace.id or self._records.value(namespace_key(namespace.id)) is None:
             return False
         self._put(namespace_key(namespace.id), lambda old: _namespace_value(namespace) if old else None)
         return True
 
     def remove_namespace(self, name: str) -> None:
-        """Remove a namespace; the services in it stay. An unknown one is no error."""
+        """Remove a namespace. The services in it stay. An unknown one is no error."""
         if name:
             self._put(namespace_key(name), lambda _old: None)
 
     # --- for the audit --------------------------------------------------------------------------
 
     def settings(self, namespace: str, service: str) -> tuple[ServiceMeta, Version | None]:
-        """A service's description and the version at which it was set; that of a service without one has no version."""
+        """Return a service's description and the version at which it was set, None for a service without one."""
         record = self._records.record(service_meta_key(namespace, service))
         if record is None or record.value is None:
             return NO_META, None
         return service_meta(record.value), record.changed
 
     def shared_records(self) -> list[Record]:
-        """The records that are no service's and have a value: switches, namespaces, users, roles, permissions."""
+        """Return the records of no service that have a value: switches, namespaces, users, roles, permissions."""
         switches = self._records.record(SWITCHES_KEY)
         listed = [one for prefix in (NAMESPACE_PREFIX, *OF_USERS) for one in self._records.live(prefix)]
         return [*([switches] if switches else []), *listed]
@@ -347,7 +350,7 @@ class DurableService:
     # --- switches -------------------------------------------------------------------------------
 
     def update_switch(self, entry: str, value: str, *, here_only: bool) -> None:
-        """Set one switch on all members, or on this one until its restart; an unknown entry changes nothing.
+        """Set one switch on all members, or on this one until its restart. An unknown entry changes nothing.
 
         Raises:
             InvalidParam: the value is not allowed.
@@ -356,7 +359,7 @@ class DurableService:
             self._set_switches(lambda old: update(old, entry, value), here_only)
 
     def update_switches(self, body: Value, *, here_only: bool) -> None:
-        """Set all switches that a JSON object names, on all members or on this one until its restart.
+        """Set all switches in a JSON object, on all members or on this one until its restart.
 
         Raises:
             InvalidParam: a value is not allowed; the text names the field.
@@ -368,7 +371,7 @@ class DurableService:
             self.projection.override(change(self.switches))
             return
         if not self._put(SWITCHES_KEY, lambda old: change(from_json(old or {}, SwitchDomain())).to_json()):
-            # The record stays the same, but switches set on this member alone end here.
+            # The record stays the same, but switches set only on this member end here.
             self.projection.override(from_json(self._records.value(SWITCHES_KEY) or {}, SwitchDomain()))
 
     def _put(self, key: str, change: Callable[[Value | None], Value | None]) -> bool:
@@ -382,7 +385,7 @@ class DurableService:
         force: bool = False,
         by_check: bool = False,
     ) -> bool:
-        """Change records as ``Records.put_all``, and publish each that changed; return whether one did."""
+        """Change records as ``Records.put_all``, and publish each that changed. Return whether one did."""
         changed = self._records.put_all(changes, said=said, force=force, by_check=by_check)
         for key in changed:
             self._publish(RecordChanged(key))

@@ -23,7 +23,7 @@ from app.naming.records.record_values import instance_of
 from app.naming.registry.registry import Registry
 
 STATUS_DELAY_MS = 1_000
-"""Real Nacos reads the status every 5 s, so that calls under way when it is set still get their answer."""
+"""Real Nacos reads the status every 5 s. With this delay, calls in progress when it is set still get their answer."""
 
 
 class Projection:
@@ -38,15 +38,18 @@ class Projection:
         self.namespaces: set[str] = set()
         """The ids of the namespaces that were created."""
         self.switches = SwitchDomain()
-        """The switches in force: the record's, or those that ``override`` set on this member alone."""
+        """The switches in force: the record's, or those that ``override`` set only on this member."""
         self.limits_calls = False
-        """Whether they may have calls refused: by limited paths, or a status that is or was set. Each call asks."""
+        """True if they may refuse calls: by limited paths, or a status that is or was set. Read for each call."""
         self._status_before: str | None = None
         self._status_set_ms = monotonic_ms()
 
     @property
     def overridden_status(self) -> str | None:
-        """The status set by an operator in place of the node's own; it counts ``STATUS_DELAY_MS`` after it was set."""
+        """Return the status set by an operator in place of the node's own.
+
+        It counts from ``STATUS_DELAY_MS`` after it was set.
+        """
         status = self.switches.overridden_server_status
         if status is self._status_before:
             return status
@@ -54,7 +57,7 @@ class Projection:
         return status if waited_ms >= STATUS_DELAY_MS else self._status_before
 
     def override(self, switches: SwitchDomain) -> None:
-        """Set switches on this member only, until the record changes or the process ends."""
+        """Set switches only on this member, until the record changes or the process ends."""
         if switches.overridden_server_status != self.switches.overridden_server_status:
             self._status_before, self._status_set_ms = self.overridden_status, self._now_ms()
         self.switches = switches

@@ -12,9 +12,9 @@ Value = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The state of one key. ``version`` orders states, ``changed`` is the version at which a client last set the value.
+    """The state of one key. ``version`` orders states; ``changed`` is the version at which a client last set the value.
 
-    A claim and a health check raise ``version`` alone (R14): the side of a partition that took a key over, or checked
+    A claim and a health check raise only ``version`` (R14): the side of a partition that took a key over, or checked
     it, without a client's write must not win over a side that was written to.
     """
 
@@ -24,9 +24,9 @@ class Record:
     value: Value | None
     """None for a removal."""
     changed_wall_ms: int
-    """When the value was set, by the wall clock of the member that set it: shown, and to forget old removals."""
+    """When the value was set, by the wall clock of the member that set it: shown, and used to forget old removals."""
     changed_ms: int | None = field(default=None, compare=False)
-    """The same time by this member's monotonic clock; None where it is not known. It travels as an age."""
+    """The same time by this member's monotonic clock; None if unknown. It travels as an age."""
 
     def is_later_than(self, other: "Record") -> bool:
         """Return whether this value was set after the other one (R14)."""
@@ -40,8 +40,8 @@ class Record:
 class RecordDisk(Protocol):
     """The disk behind the records. ``write`` returns when the records would survive the end of the process.
 
-    A record's ``changed_ms`` is kept by this member's wall clock, as the monotonic one may begin anew: ``offset_ms`` is
-    what the former is ahead of the latter.
+    A record's ``changed_ms`` is stored by this member's wall clock, as the monotonic one may begin anew. ``offset_ms``
+    is the wall clock minus the monotonic one.
 
     Raises:
         StorageError: the disk is full or broken; nothing was written.

@@ -12,9 +12,9 @@ SWITCHES_KEY = SERVICE_META_PREFIX + SWITCH_DOMAIN_NAME
 USER_PREFIX, ROLE_PREFIX, PERMISSION_PREFIX = "rollcall.user.", "rollcall.role.", "rollcall.permission."
 OF_USERS = (USER_PREFIX, ROLE_PREFIX, PERMISSION_PREFIX)
 USERS_TAG = "rollcall.users"
-"""All records of users have one owner: what a call checks of users and roles is what its write is based on."""
+"""All records of users have one owner, because a write to one is decided by the users and roles that are read."""
 NAME_SPLITTER = "/"
-"""Between the parts of a key; names of users and roles do not have it."""
+"""Separates the parts of a key. Names of users and roles do not contain it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class RoleKey:
 
 @dataclass(frozen=True, slots=True)
 class PermissionKey:
-    """The key of what a role permits: actions, some of ``r`` and ``w``, and the pattern of the resources."""
+    """The key of a role's permission: actions, some of ``r`` and ``w``, and the pattern of the resources."""
 
     role: str
     actions: str
@@ -74,37 +74,37 @@ RecordKey = ServiceMetaKey | PersistentKey | NamespaceKey | SwitchesKey | UserKe
 
 
 def service_meta_key(namespace: str, full_name: str) -> str:
-    """The record key of a service's description."""
+    """Return the record key of a service's description."""
     return f"{SERVICE_META_PREFIX}{namespace}{NAMESPACE_SPLITTER}{full_name}"
 
 
 def persistent_key(namespace: str, full_name: str, instance_key: str) -> str:
-    """The record key of a persistent instance."""
+    """Return the record key of a persistent instance."""
     return NAMESPACE_SPLITTER.join((PERSISTENT_PREFIX + namespace, full_name, instance_key))
 
 
 def namespace_key(namespace: str) -> str:
-    """The record key of a namespace."""
+    """Return the record key of a namespace."""
     return NAMESPACE_PREFIX + namespace
 
 
 def user_key(user: str) -> str:
-    """The record key of a user."""
+    """Return the record key of a user."""
     return USER_PREFIX + user
 
 
 def role_key(role: str, user: str) -> str:
-    """The record key of a role that a user has."""
+    """Return the record key of a role that a user has."""
     return f"{ROLE_PREFIX}{role}{NAME_SPLITTER}{user}"
 
 
 def permission_key(role: str, actions: str, resource: str) -> str:
-    """The record key of what a role permits."""
+    """Return the record key of a role's permission."""
     return NAME_SPLITTER.join((PERMISSION_PREFIX + role, actions, resource))
 
 
 def _parse_users_key(key: str) -> RecordKey | None:
-    """The parts of the key of a user, role or permission, None for any other text."""
+    """Return the parts of the key of a user, role or permission; None for any other text."""
     if key.startswith(USER_PREFIX):
         return UserKey(name) if (name := key.removeprefix(USER_PREFIX)) else None
     if key.startswith(ROLE_PREFIX):
@@ -117,7 +117,7 @@ def _parse_users_key(key: str) -> RecordKey | None:
 
 
 def parse_record_key(key: str) -> RecordKey | None:
-    """The parts of a record key, None for any other text."""
+    """Return the parts of a record key; None for any other text."""
     if key == SWITCHES_KEY:
         return SwitchesKey()
     if key.startswith(NAMESPACE_PREFIX):
@@ -133,7 +133,7 @@ def parse_record_key(key: str) -> RecordKey | None:
 
 
 def record_tag(key: str) -> str:
-    """The text that decides a record's owner: the service's name, so that all of a service has one, or the key."""
+    """Return the text that determines a record's owner: the service's name, common to all its records, or the key."""
     match parse_record_key(key):
         case ServiceMetaKey(full_name=name) | PersistentKey(full_name=name):
             return name

@@ -1,7 +1,7 @@
 """The values of durable records, and the one check of a record's key and value.
 
-``Records`` asks it before a write, ``RecordCodec`` of what a member sends, and ``RecordFile`` of what a start reads.
-What one of them takes, all of them take (R18).
+``Records`` uses it before a write, ``RecordCodec`` for records from members, and ``RecordFile`` for those that a start
+reads. A record that one of them accepts, all of them accept (R18).
 """
 
 from collections.abc import Mapping
@@ -29,11 +29,11 @@ from app.naming.registry.operations import clamp_weight
 
 NAMESPACE_TEXT_CHARS_MAX = 65_536
 LEVELS_MAX = 16
-"""Of objects and lists in a value: a description has four. JSON of some hundred levels can be read, but not written."""
+"""The most levels of objects and lists in a value: a description has four. Deep JSON can be read, but not written."""
 
 
 def check_record(key: str, value: Mapping[str, Any] | None) -> None:
-    """Refuse a record that a member could not keep, send or apply, before it is stored.
+    """Refuse a record that a member could not store, send or apply, before it is stored.
 
     Raises:
         InvalidParam: the key is of no kind of record, or the value does not fit its kind.
@@ -75,7 +75,7 @@ def check_record(key: str, value: Mapping[str, Any] | None) -> None:
 
 
 def _is_deeper(value: object, levels: int) -> bool:
-    """Whether a value of JSON has more levels of objects and lists, fields that no kind of record has included."""
+    """Return whether a value of JSON has too many levels of objects and lists, unknown fields included."""
     if not isinstance(value, Mapping | list):
         return False
     inner = value.values() if isinstance(value, Mapping) else value
@@ -83,9 +83,9 @@ def _is_deeper(value: object, levels: int) -> bool:
 
 
 def without_secrets(key: str, value: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """A record's checked value without the passwords of MYSQL checkers, which members of earlier releases kept.
+    """Return a record's checked value without the passwords of MYSQL checkers, which earlier releases kept.
 
-    The same object when there are none.
+    The same object if there are none.
     """
     if value is None or not isinstance(parse_record_key(key), ServiceMetaKey):
         return value
@@ -99,7 +99,7 @@ def without_secrets(key: str, value: Mapping[str, Any] | None) -> Mapping[str, A
 
 
 def value_of(instance: Instance) -> dict[str, Any]:
-    """A persistent instance as its record's value."""
+    """Return a persistent instance as its record's value."""
     return {
         "ip": instance.ip,
         "port": instance.port,
@@ -115,7 +115,7 @@ def value_of(instance: Instance) -> dict[str, Any]:
 
 
 def instance_of(value: Mapping[str, Any], full_name: str) -> Instance:
-    """The persistent instance of a record's value.
+    """Return the persistent instance of a record's value.
 
     Raises:
         InvalidParam: a field is missing or of another type; the text names it.

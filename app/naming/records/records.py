@@ -1,4 +1,4 @@
-"""Records: the values that must outlive a restart, each with a key and a version; removals are records too.
+"""Records: the values that must outlive a restart, each with a key and a version. Removals are records, too.
 
 Kinds: service metadata, persistent instances, namespaces, switches. Every member holds all of them, in memory and,
 through ``RecordDisk``, on its disk; the engine replicates them as its second resource type, by the same rules as
@@ -24,18 +24,18 @@ KEEP_REMOVED_MS = 7 * 86_400_000
 """How long a removal is kept: a member that was away for less cannot bring a removed record back."""
 
 SAID_AGAIN_MS = 1_000
-"""A client that says the same again within this time repeats a call."""
+"""A client that states the same again within this time only repeats a call."""
 UNKNOWN_REMOVED_MAX = 10_000
-"""Removals of keys that nobody knew: anybody may send any number of them."""
+"""The most removals of unknown keys that are kept: anybody may send any number of them."""
 
 
 class Records:
     """All durable records of this member, and the engine's DistroStore of them.
 
-    Readers take no lock and see what is on disk. Writes of one tag, of all namespaces, and of all that concerns users,
-    come one after the other, each from its decision to the end of what follows from it (``WriteTurns``); all others are
-    decided side by side and share the waits for the disk (``GroupCommit``). What follows from writes comes in the order
-    in which the disk took them, one at a time: ``on_change`` and ``on_written`` may read, and must write no record.
+    Readers take no lock and see the state on disk. Writes of one tag, of all namespaces, and of all users' records come
+    one after the other, each from its decision to the end of its consequences (``WriteTurns``). All others are decided
+    side by side and share the waits for the disk (``GroupCommit``). The consequences come in the order in which the
+    disk took the writes, one at a time: ``on_change`` and ``on_written`` may read, and must write no record.
     """
 
     def __init__(
@@ -51,13 +51,13 @@ class Records:
         alone: bool = False,
         check_size: Callable[[str, Value | None, Value], None] = lambda _key, _before, _value: None,
     ) -> None:
-        """``check_write``: called when a local write has its turn; raises when it may not be done any more (R13).
+        """``check_write``: called when a local write has its turn; raises if it may no longer be done (R13).
 
-        ``check_size``: called with the key, the value before and the one that a call would set; raises when that is too
-        large to be kept, sent and loaded.
-        ``check_record``: refuses, by ``InvalidParam``, what the other members and the next start would not take (R18).
+        ``check_size``: called with the key, the value before and the one that a call would set; raises if that is too
+        large to be stored, sent and loaded. ``check_record``: refuses, by ``InvalidParam``, records that the other
+        members and the next start would not accept (R18).
 
-        ``alone``: without peers, for whom alone words that change nothing are kept.
+        ``alone``: True without peers, for whom alone statements that change nothing are kept.
         """
         self.writer = writer
         self._check_write = check_write
@@ -82,7 +82,7 @@ class Records:
     tag = staticmethod(record_tag)
 
     def read_disk(self) -> int:
-        """Load all records from the disk; return their number."""
+        """Load all records from the disk. Return their number."""
         now_ms = self._monotonic_ms()
         for read in self._disk.read_all(self._offset_ms()):
             is_to_come = read.changed_ms is not None and read.changed_ms > now_ms  # the wall clock went back
@@ -98,38 +98,38 @@ class Records:
     # --- reading --------------------------------------------------------------------------------
 
     def value(self, key: str) -> Value | None:
-        """The value of a key; None when it is unknown or removed."""
+        """Return the value of a key; None if it is unknown or removed."""
         record = self._records.get(key)
         return record.value if record else None
 
     def changed_wall_ms(self, key: str) -> int | None:
-        """When a key's value was set; None when it is unknown or removed."""
+        """Return when a key's value was set; None if it is unknown or removed."""
         record = self._records.get(key)
         return record.changed_wall_ms if record and record.value is not None else None
 
     def live(self, prefix: str) -> list[Record]:
-        """The records with this key prefix that have a value, sorted by key."""
+        """Return the records with this key prefix that have a value, sorted by key."""
         return sorted(
             (one for one in list(self._records.values()) if one.value is not None and one.key.startswith(prefix)),
             key=lambda one: one.key,
         )
 
     def record(self, key: str) -> Record | None:
-        """The record of a key; None when it is unknown or removed."""
+        """Return the record of a key; None if it is unknown or removed."""
         record = self._records.get(key)
         return record if record and record.value is not None else None
 
     def version(self, key: str) -> Version | None:
-        """The version of a record, or of its removal."""
+        """Return the version of a record, or of its removal."""
         record = self._records.get(key)
         return record.version if record else None
 
     def versions(self) -> dict[str, Version]:
-        """The versions of all records, by key."""
+        """Return the versions of all records, by key."""
         return {record.key: record.version for record in list(self._records.values())}
 
     def all_keys(self) -> list[str]:
-        """The keys of all records."""
+        """Return the keys of all records."""
         return list(self._records)
 
     def pop_changed(self) -> str | None:
@@ -137,23 +137,23 @@ class Records:
         return self._changed.pop()
 
     def is_empty(self, key: str) -> bool:
-        """Whether a record is a removal."""
+        """Return whether a record is a removal."""
         stored = self._records.get(key)
         return stored is not None and stored.value is None
 
     def content(self, key: str) -> tuple[Version, int] | None:
-        """The version of a record, and 64 bits for its value; None for an unknown one."""
+        """Return the version of a record, and 64 bits for its value; None for an unknown one."""
         stored = self._records.get(key)
         if stored is None:
             return None
         return stored.version, record_content(key, stored.changed.to_text(), stored.value)
 
     def highest_own(self) -> Version:
-        """The highest version that this run gave to any record (R10)."""
+        """Return the highest version that this run gave to any record (R10)."""
         return self._highest_own
 
     def datums(self, keys: Iterable[str]) -> list[Datum]:
-        """The datums of the known ones of these keys; each value is a ``Record``."""
+        """Return the datums of the known ones of these keys. Each value is a ``Record``."""
         found = (self._records.get(key) for key in keys)
         return [Datum(record.key, record.version, record) for record in found if record is not None]
 
@@ -167,17 +167,18 @@ class Records:
         force: bool = False,
         by_check: bool = False,
     ) -> list[str]:
-        """Set each record to ``change(value)`` (None removes), on disk in one step; return the keys that changed.
+        """Set each record to ``change(value)`` (None removes), on disk in one step. Return the keys that changed.
 
-        ``said``: keys that a client named. Its word is kept even if it changes nothing here, as another side of a
-        partition may have heard another one before it (R14, R15); but not if the same was said just before.
+        ``said``: keys that a client named. Its statement is kept even if it changes nothing here, because another side
+        of a partition may have another one from before (R14, R15); but not if the same was stated just before.
 
-        With ``force`` a removal is written even of an unknown key. ``by_check``: it is no client's word.
+        With ``force`` a removal is written even for an unknown key. ``by_check``: a health check makes the change, no
+        client.
 
         Raises:
-            InvalidParam: no member could keep a record as it would be (R18); nothing changed.
+            InvalidParam: no member could store a record as it would be (R18); nothing changed.
             StorageError: the write failed; nothing changed.
-            What ``check_write`` and ``check_size`` raise.
+            And the errors of ``check_write`` and ``check_size``.
         """
         with self._turn_at(changes):
             self._check_write()
@@ -209,29 +210,29 @@ class Records:
         return [record.key for record in written]
 
     def _counts(self, old: Record | None) -> bool:
-        """Whether a word that changes nothing is kept."""
+        """Return whether a statement that changes nothing is kept."""
         if self._alone:
             return False
         return old is None or old.changed_ms is None or self._monotonic_ms() - old.changed_ms >= SAID_AGAIN_MS
 
     def _bound_unknown(self, written: list[Record]) -> None:
-        """Forget the oldest removals of keys that nobody knew, once there are too many."""
+        """Forget the oldest removals of unknown keys, once there are too many."""
         first = NO_VERSION.next(self.writer)
         self._unknown_removed += [one for one in written if one.value is None and one.version == first]
         while len(self._unknown_removed) > UNKNOWN_REMOVED_MAX:
             oldest = self._unknown_removed.popleft()
             with self._turn_at([oldest.key]):
                 if self._records.get(oldest.key) is oldest and not self._delete([oldest.key]):
-                    self._unknown_removed.appendleft(oldest)  # with the next removal it is tried again
+                    self._unknown_removed.appendleft(oldest)  # the next removal tries again
                     return
 
     def _turn_at(self, keys: Iterable[str]) -> AbstractContextManager[None]:
-        """The turn of a write of these keys: no other write changes what it is decided by."""
+        """Return the turn of a write of these keys: no other write changes the state that decides it."""
         return self._turns.at(map(_turn_name, keys))
 
     @contextmanager
     def _kept(self, records: list[Record], check: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """Write to the disk, then to memory; the body is what follows. The caller has the turn of the keys.
+        """Write to the disk, then to memory; the body is the consequence. The caller has the turn of the keys.
 
         Raises:
             As ``GroupCommit.written``; nothing changed.
@@ -248,7 +249,7 @@ class Records:
             yield
 
     def _delete(self, keys: list[str]) -> bool:
-        """Drop records, whose turn the caller has; False when the disk keeps them."""
+        """Drop records, whose turn the caller has. Return False if the disk keeps them."""
         try:
             with self._commits.deleted(keys):
                 for key in keys:
@@ -262,12 +263,13 @@ class Records:
 
     @contextmanager
     def grouped(self, keys: Collection[str]) -> Iterator[None]:
-        """Make what this thread takes from peers of these keys one write to the disk, at the end of the body.
+        """Collect the records of these keys that this thread takes from peers into one write to the disk, after the
+        body.
 
         Other writes of their tags wait meanwhile.
 
         Raises:
-            CodecError: the disk did not take it, at the end; nothing of it is stored.
+            CodecError: the disk did not take the write, at the end; nothing of it is stored.
         """
         with self._turn_at(keys):
             self._here.group = {}
@@ -278,16 +280,16 @@ class Records:
                 self._here.group = None
 
     def _in_group(self, key: str) -> AbstractContextManager[None]:
-        """The group of this thread, or one of this key alone: ``_take`` in the body."""
+        """Return this thread's group, or one of this key alone, for ``_take`` in the body."""
         return self.grouped([key]) if self._here.group is None else nullcontext()
 
     def _take(self, record: Record) -> None:
-        """Store what a peer sent at the end of this thread's group."""
+        """Store a peer's record at the end of this thread's group."""
         assert self._here.group is not None
         self._here.group[record.key] = record
 
     def _end_group(self, group: dict[str, Record]) -> None:
-        """Store what a group holds. Where the disk does not take it, its keys fail, and are sent again."""
+        """Store the records of a group. If the disk refuses them, their keys fail, and are sent again."""
         found = list(group.values())
         group.clear()
         try:
@@ -298,7 +300,7 @@ class Records:
             raise CodecError(error.text) from error
 
     def _stored(self, key: str) -> Record | None:
-        """The record of a key, which is stored first if it came in this thread's group."""
+        """Return the record of a key, which is stored first if it came in this thread's group."""
         group = self._here.group
         if group and key in group:
             self._end_group(group)
@@ -307,14 +309,14 @@ class Records:
     def apply(self, datum: Datum, expected: Version | None, now_ms: int) -> bool:
         """Replace a record by a received one, if its version is still ``expected`` and the other one covers it.
 
-        In a load it may not: this member may have ended before it sent its last change, and another member's claim of
-        the state before, or an earlier word of the other side of a cut, has the higher version. The change stays here,
-        and the owner fetches it.
+        In a load it may not cover it: this member may have ended before it sent its last change. Another member's claim
+        of the former state, or an earlier statement from the other side of a cut, then has the higher version. The
+        change stays here, and the owner fetches it.
         """
         record: Record = datum.value
         with self._in_group(datum.key):
             stored = self._stored(datum.key)
-            # One writer's states have one order, whatever is said of their words (R3).
+            # One writer's states have one order, whatever clients stated.
             covers = stored is None or datum.version.has_had(stored.version) or record.covers(stored)
             if (stored.version if stored else None) != expected or not covers:
                 return False
@@ -322,7 +324,7 @@ class Records:
             return True
 
     def is_covered(self, datum: Datum) -> bool:
-        """Whether a received record's change of the value is at least as late as the stored record's (R3)."""
+        """Return whether a received record's change of the value is at least as late as the stored record's (R3)."""
         other: Record = datum.value
         stored = self._records.get(datum.key)
         return stored is None or other.covers(stored)
@@ -330,7 +332,7 @@ class Records:
     def merge(self, datum: Datum, now_ms: int) -> Merged:
         """Merge a received record into the stored one: the later change wins (R4 for single values).
 
-        Of two states of one change, which checks made, the one with the higher version wins.
+        Of two states of one change, made by checks, the one with the higher version wins.
         """
         other: Record = datum.value
         with self._in_group(datum.key):
@@ -356,10 +358,11 @@ class Records:
             return Merged.MADE
 
     def reissue(self, datum: Datum, now_ms: int, *, restoring: bool) -> bool:
-        """Give a record the next version if a peer has another value under the stored one (R3); return whether.
+        """Give a record the next version if a peer has another value under the stored one (R3). Return whether it was
+        given.
 
-        Nothing is restored: a record has no parts. As with a claim, its word stays the one that it was (R14). Under a
-        version of this run that it did not give, it gets a new epoch above that; an unknown record is then removed.
+        Nothing is restored: a record has no parts. As with a claim, its statement stays the same (R14). If this run did
+        not give the peer's version of it, it gets a new epoch above that; an unknown record is then removed.
 
         Raises:
             CodecError: the disk did not take it; nothing changed.
@@ -384,9 +387,9 @@ class Records:
                 raise CodecError(error.text) from error
 
     def claim_all(self, keys: Collection[str], now_ms: int) -> list[str]:
-        """Become the writer of records that another member wrote (R2), on disk in one step; return their keys.
+        """Become the writer of records that another member wrote (R2), on disk in one step. Return their keys.
 
-        Readers see nothing of it. Records that the disk refuses are claimed later, or by their next change.
+        Readers see no change. Records that the disk refuses are claimed later, or by their next change.
         """
         with self._turn_at(keys):
             found = [stored for key in keys if (stored := self._records.get(key)) is not None]
@@ -398,16 +401,16 @@ class Records:
                 return []
 
     def is_forgettable(self, key: str, now_ms: int) -> bool:
-        """Whether a record is a removal older than ``KEEP_REMOVED_MS`` (R6)."""
+        """Return whether a record is a removal older than ``KEEP_REMOVED_MS`` (R6)."""
         stored = self._records.get(key)
         return (
             stored is not None and stored.value is None and self._wall_ms() - stored.changed_wall_ms > KEEP_REMOVED_MS
         )
 
     def forget(self, key: str, now_ms: int, *, absent: bool = False) -> None:
-        """Drop an old removal without a trace; one that the disk keeps is dropped in a later verify round.
+        """Drop an old removal without a trace. One that the disk keeps is dropped in a later verify round.
 
-        ``absent`` drops nothing: a record that no peer has may be a write that came to this member alone.
+        ``absent`` drops nothing: a record that no peer has may be a write that reached only this member.
         """
         if absent:
             return
@@ -416,9 +419,10 @@ class Records:
                 self._delete([key])
 
     def forget_all(self, keys: Collection[str], now_ms: int) -> int:
-        """Drop those of these records that are old removals, on disk in one step; return how many.
+        """Drop the old removals among these records, on disk in one step. Return how many there were.
 
-        Nobody is told, as readers saw none of them. What the disk keeps is dropped in a later verify round.
+        Nobody is notified, as readers saw none of them. Removals that the disk keeps are dropped in a later verify
+        round.
         """
         if not any(self.is_forgettable(key, now_ms) for key in keys):
             return 0
@@ -428,12 +432,12 @@ class Records:
 
 
 class _Here(local):
-    """What one thread is about to write."""
+    """The pending writes of one thread."""
 
     group: dict[str, Record] | None = None
-    """What it takes from peers, to be written together; None outside of a group."""
+    """Records from peers, to be written together; None outside of a group."""
 
 
 def _turn_name(key: str) -> str:
-    """The name whose turn a write of this record takes: decisions look at other records of the same name."""
+    """Return the name whose turn a write of this record takes: decisions read other records of the same name."""
     return NAMESPACE_PREFIX if key.startswith(NAMESPACE_PREFIX) else record_tag(key)

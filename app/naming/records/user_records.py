@@ -1,4 +1,4 @@
-"""The values of users' records: what a user's record holds, and which names, actions and resources are allowed."""
+"""The values of users' records, and the names, actions and resources that are allowed."""
 
 import re
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ HASH_CHARS_MAX = 512
 GENERATION_CHARS_MAX = 64
 TOKEN_ID_CHARS = 32
 ENDED_MAX = 512
-"""Tokens of a user that log-outs ended and whose time is not over."""
+"""The most tokens of a user that log-outs ended and that have not expired."""
 ACTIONS = ("r", "w", "rw")
 ADMIN_ROLE = "ROLE_ADMIN"
 _TOKEN_ID = re.compile(rf"[0-9a-f]{{{TOKEN_ID_CHARS}}}")
@@ -31,18 +31,18 @@ class User:
     password_hash: str
     generation: str
     set_ms: int
-    """Tokens of real Nacos that were made until then have ended. Each new password and each end of tokens moves it."""
+    """Tokens of real Nacos made up to this time have ended. Each new password and each end of tokens moves it."""
     ended: Mapping[str, int] = field(default_factory=dict)
-    """The tokens of this generation that log-outs ended, by their id, with the end of their time (s)."""
+    """The tokens of this generation that log-outs ended, by their id, with their expiry (s)."""
 
     def to_json(self) -> dict[str, Any]:
-        """The value of the user's record."""
+        """Return the value of the user's record."""
         value = {"password": self.password_hash, "generation": self.generation, "setMs": self.set_ms}
         return value | ({"ended": dict(self.ended)} if self.ended else {})
 
 
 def user_of(name: str, value: Mapping[str, Any]) -> User:
-    """The user of a record's value.
+    """Return the user of a record's value.
 
     Raises:
         InvalidParam: a field is missing or of another type; the text names it, and repeats no value.
@@ -61,7 +61,7 @@ def user_of(name: str, value: Mapping[str, Any]) -> User:
 
 
 def check_name(what: str, name: str) -> None:
-    """Refuse the name of a user or role that could not stand in a record's key or a log line.
+    """Refuse the name of a user or role that could not be part of a record's key or a log line.
 
     Raises:
         InvalidParam: the text names ``what``.
@@ -89,7 +89,7 @@ def check_actions(actions: str) -> None:
     """Refuse anything but ``r``, ``w`` and ``rw``.
 
     Raises:
-        InvalidParam: as the name says.
+        InvalidParam: it is none of these.
     """
     if actions not in ACTIONS:
         raise InvalidParam(f"Parameter 'action' is illegal: it should be one of {', '.join(ACTIONS)}")

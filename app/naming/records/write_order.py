@@ -1,4 +1,4 @@
-"""The order of durable writes: whose turn it is to decide one, and which of them go to the disk together."""
+"""The order of durable writes: the turns in which they are decided, and the groups in which they go to the disk."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -15,15 +15,15 @@ from app.naming.records.record import Record, RecordDisk
 class _Turn:
     names: frozenset[str]
     ahead: int = 0
-    """In how many of its names an earlier turn has not ended."""
+    """The number of its names in which an earlier turn has not ended."""
     begins: Event = field(default_factory=Event)
 
 
 class WriteTurns:
-    """Turns at names, each name's in the order in which they were asked for.
+    """Turns at names, each name's in the order of the requests.
 
-    A turn at several names asks for all of them at once and waits for earlier turns alone, so that no two turns wait
-    for each other. Turns that share no name go on side by side.
+    A turn at several names requests all of them at once and waits only for earlier turns, so no two turns wait for each
+    other. Turns that share no name go on side by side.
     """
 
     def __init__(self) -> None:
@@ -35,10 +35,10 @@ class WriteTurns:
 
     @contextmanager
     def at(self, names: Iterable[str]) -> Iterator[None]:
-        """Wait until all earlier turns at these names have ended; later ones wait for the end of the body.
+        """Wait until all earlier turns at these names have ended. Later ones wait for the end of the body.
 
         Raises:
-            RuntimeError: this thread has a turn, and could wait for itself.
+            RuntimeError: this thread already has a turn, and would wait for itself.
         """
         turn = _Turn(frozenset(names))
         with self._lock:
@@ -82,7 +82,7 @@ class _Write:
     is_first: Event = field(default_factory=Event)
 
     def may_go(self) -> bool:
-        """Whether it may still be done, by its check: another thread's, whose errors are its own."""
+        """Return whether its own check still allows the write. Runs on another thread, and keeps its errors."""
         try:
             self.check()
         except Exception as error:
@@ -92,15 +92,15 @@ class _Write:
 
 
 class GroupCommit:
-    """The line in front of the disk. Whoever comes first writes for all that stand behind, by one wait for the disk.
+    """The queue in front of the disk. The first thread writes for all that wait behind it, with one wait for the disk.
 
-    Each of them then goes on alone, in the order of the line: what a thread does with its write once that is durable,
-    as readers see it and others are told, comes before the same of all later writes. No lock is held meanwhile, so that
-    the line takes further writes. It is as long as there are threads that write.
+    Each then goes on alone, in the order of the queue: the consequences of a durable write, which readers and other
+    members see, come before those of all later writes. No lock is held meanwhile, so the queue accepts further writes.
+    It has at most as many entries as there are threads that write.
     """
 
     def __init__(self, disk: RecordDisk, offset_ms: Callable[[], int]) -> None:
-        """``offset_ms``: what the wall clock is ahead of the monotonic one, as the disk wants it."""
+        """``offset_ms``: returns the wall clock minus the monotonic one, which the disk needs."""
         self._disk = disk
         self._offset_ms = offset_ms
         self._lock = Lock()
@@ -108,14 +108,14 @@ class GroupCommit:
 
     @contextmanager
     def written(self, records: list[Record], check: Callable[[], None]) -> Iterator[None]:
-        """Put records on the disk; the body is what follows from it.
+        """Write records to the disk; the body is the consequence.
 
         ``check``: called in the caller's context just before the disk is, which may be later than this call; raises
-        when the write may not be done any more.
+        if the write may no longer be done.
 
         Raises:
-            StorageError: the disk took nothing of it.
-            What ``check`` raises, and ``write`` of these records.
+            StorageError: the disk took none of it.
+            And the errors of ``check``, and of ``write`` for these records.
         """
         write = _Write(records, check=_in_this_context(check))
         with self._first_in_line(write):
@@ -127,10 +127,10 @@ class GroupCommit:
 
     @contextmanager
     def deleted(self, keys: list[str]) -> Iterator[None]:
-        """Take keys from the disk; the body is what follows from it.
+        """Delete keys from the disk; the body is the consequence.
 
         Raises:
-            StorageError: the disk took nothing of it.
+            StorageError: the disk took none of it.
         """
         with self._first_in_line(_Write([], check=_nothing, is_tried=True)):
             self._disk.delete(keys)
@@ -153,7 +153,7 @@ class GroupCommit:
                 following.is_first.set()
 
     def _try_line(self) -> None:
-        """Write for all that stand in line and may still go."""
+        """Write for all that wait in the queue and may still be written."""
         with self._lock:
             group = [one for one in self._line if not one.is_tried]
         for one in group:
@@ -161,7 +161,7 @@ class GroupCommit:
         self._try([one for one in group if one.may_go()])
 
     def _try(self, group: list[_Write]) -> None:
-        """Write a group; where one of its records cannot be written, the others do not fail with it."""
+        """Write a group. If one of its records cannot be written, the others do not fail with it."""
         if not group:
             return
         try:

@@ -9,16 +9,16 @@ from app.naming.model.model import Instance, Service
 from app.naming.registry.merge import InstanceList
 
 GUARD_FROM_INSTANCES = 4
-"""From this size of a service on, the loss of more than half is held back too, not only that of all."""
+"""From this size of a service on, the loss of more than half is held back, too, and not only the loss of all."""
 
 
 def shown(service: Service) -> dict[str, Instance]:
-    """The ephemeral instances that readers see, retained ones too, by instance key."""
+    """Return the ephemeral instances that readers see, retained ones included, by instance key."""
     return {key: stored.instance for key, stored in service.stored.copy().items()} | service.retained
 
 
 def vanished(shown: Mapping[str, Instance], value: InstanceList) -> dict[str, Instance]:
-    """The instances of ``shown`` to retain when ``value`` replaces them; none when the loss is plausible.
+    """Return the instances of ``shown`` to retain when ``value`` replaces them; none if the loss is plausible.
 
     A removal that some member accepted or decided comes as a tombstone, and counts at once. An instance missing without
     one was lost by a load, an absence, a take-over, or a member that sends no versions.

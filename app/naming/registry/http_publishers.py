@@ -1,7 +1,7 @@
-"""Clients over HTTP: the addresses that registered instances, found when somebody asks for them.
+"""Clients over HTTP: the addresses that registered instances, searched on request.
 
-Nothing is kept for that, so no write pays for it. A search takes no lock: an instance that comes or goes meanwhile is
-among what it finds, or is not.
+No index is kept for them, so no write pays for it. A search takes no lock: its result may or may not have an instance
+that comes or goes meanwhile.
 """
 
 from collections.abc import Iterator
@@ -12,19 +12,19 @@ from app.naming.model.model import Instance, Service
 from app.naming.registry.service_table import ServiceTable
 
 SORTED_MAX = 4_096
-"""Ids that are sorted in one call of C, in which no other thread runs."""
+"""The ids that are sorted in one call of C, during which no other thread runs."""
 
 
 def address_client_id(ip: str, port: int, *, ephemeral: bool) -> str:
-    """The id of a client over HTTP. Source: Nacos 2.2.3 IpPortBasedClient."""
+    """Return the id of a client over HTTP. Source: Nacos 2.2.3 IpPortBasedClient."""
     return f"{ip}:{port}#{'true' if ephemeral else 'false'}"
 
 
 def address_client_ids(table: ServiceTable, contained: str = "") -> set[str]:
-    """The ids that contain a text, of all clients over HTTP."""
+    """Return the ids that contain a text, of all clients over HTTP."""
     found: set[str] = set()
     for service in table.services():
-        # ``list`` is one step for other threads; nearly all services have no persistent instances.
+        # ``list`` is one step for other threads. Nearly all services have no persistent instances.
         found.update([f"{one.instance.ip}:{one.instance.port}#true" for one in list(service.stored.values())])
         if service.persistent:
             found.update([_id_of(one) for one in list(service.persistent.values())])
@@ -32,14 +32,14 @@ def address_client_ids(table: ServiceTable, contained: str = "") -> set[str]:
 
 
 def in_order(ids: set[str], first: int = 0, end: int | None = None) -> list[str]:
-    """The ids from position ``first`` to before ``end``, as they are sorted."""
+    """Return the ids from position ``first`` to before ``end`` in sorted order."""
     unsorted = iter(ids)
     parts = iter(lambda: sorted(islice(unsorted, SORTED_MAX)), [])
     return list(islice(merge(*parts), first, end))
 
 
 def instances_of_address(table: ServiceTable, client_id: str) -> Iterator[tuple[Service, Instance]]:
-    """What a client over HTTP registered, with the service of each instance."""
+    """Return the instances that a client over HTTP registered, each with its service."""
     ip = client_id.rpartition(":")[0]
     for service in table.services():
         for stored in list(service.stored.values()):

@@ -22,13 +22,13 @@ class InstanceList:
 
     @property
     def version_summary(self) -> VersionSummary:
-        """The versions of all instances and tombstones: two lists of equal summaries are the same state."""
+        """Return the versions of all instances and tombstones: two lists of equal summaries are the same state."""
         stored = {key: one.version for key, one in self.stored.items()}
         return stored, {key: tombstone.version for key, tombstone in self.tombstones.items()}
 
     @property
     def version_digest(self) -> int:
-        """64 bits for the version summary; 0.3 us for each instance."""
+        """Return 64 bits for the version summary. Costs 0.3 us for each instance."""
         stored, removed = map(_versions_text, self.version_summary)
         return hash_of(f"{stored}\0\0{removed}")
 
@@ -41,7 +41,7 @@ def _versions_text(versions: Mapping[str, Version]) -> str:
 
 
 def is_alike(mine: InstanceList, other: InstanceList) -> bool:
-    """Whether two lists have the same instances, in the same versions.
+    """Return whether two lists have the same instances, in the same versions.
 
     Removals do not count: each member forgets them at its own time.
     """
@@ -52,17 +52,18 @@ def is_alike(mine: InstanceList, other: InstanceList) -> bool:
 
 
 def unknown_to(mine: InstanceList, other: InstanceList) -> dict[str, StoredInstance]:
-    """The instances of ``other`` of which ``mine`` knows nothing, not even a removal."""
+    """Return the instances of ``other`` that are unknown to ``mine``, even as a removal."""
     known = mine.stored.keys() | mine.tombstones.keys()
     return {key: one for key, one in other.stored.items() if key not in known}
 
 
 def covers(newer: InstanceList, older: InstanceList) -> bool:
-    """Whether ``newer`` has each change of ``older``, or a later one (R3): by version, and by time where times differ.
+    """Return whether ``newer`` has each change of ``older``, or a later one (R3): by version, and by time where times
+    differ.
 
-    A tombstone counts for an instance only if it removes it: an expiry, of any version, does not where a beat was heard
-    since (R15); nor does an instance's bad health where ``older`` has a later beat. Other changes of health do not
-    count: the owner's next health check finds them again.
+    A tombstone covers an instance only if it removes it: an expiry, of any version, does not if a beat came since
+    (R15). Nor is an instance covered if it is unhealthy while ``older`` has a later beat. Other changes of health do
+    not count: the owner's next health check finds them again.
     """
     for key, stored in older.stored.items():
         one, tombstone = newer.stored.get(key), newer.tombstones.get(key)
@@ -76,13 +77,13 @@ def covers(newer: InstanceList, older: InstanceList) -> bool:
 
 
 def _is_wrongly_ill(one: StoredInstance, other: StoredInstance) -> bool:
-    """Whether ``other`` has a beat that whoever found ``one`` unhealthy did not hear."""
+    """Return whether ``other`` has a beat that was unknown where ``one`` was found unhealthy."""
     is_ill = other.instance.healthy and not one.instance.healthy
     return is_ill and other.last_confirmed_ms > one.beat_ms + AGE_MARGIN_MS
 
 
 def _covers_removal(newer: InstanceList, key: str, tombstone: Tombstone) -> bool:
-    """Whether ``newer`` has the removal, or a later word of the instance's client: later by time, as in R4."""
+    """Return whether ``newer`` has the removal, or a later change by the instance's client: later by time, as in R4."""
     other = newer.tombstones.get(key)
     if other is not None and other.version >= tombstone.version:
         return tombstone.at_ms <= other.at_ms + WORD_MARGIN_MS
@@ -91,10 +92,10 @@ def _covers_removal(newer: InstanceList, key: str, tombstone: Tombstone) -> bool
 
 
 def is_removed_by(stored: StoredInstance, tombstone: Tombstone) -> bool:
-    """Whether one side's tombstone removes the instance that the other side stores (R4).
+    """Return whether one side's tombstone removes the instance that the other side stores (R4).
 
-    The later word holds, by time, since two sides of a partition count versions apart; the higher version, where the
-    times have no order. An instance with a confirmed beat after the removal stays.
+    The later statement wins, by time, since two sides of a partition count versions apart; by version if the times have
+    no order. An instance with a confirmed beat after the removal stays.
     """
     since_ms = stored.changed_ms - tombstone.at_ms
     if since_ms > WORD_MARGIN_MS or stored.last_confirmed_ms - tombstone.at_ms > AGE_MARGIN_MS:
@@ -103,9 +104,9 @@ def is_removed_by(stored: StoredInstance, tombstone: Tombstone) -> bool:
 
 
 def _is_in_doubt(stored: StoredInstance, tombstone: Tombstone) -> bool:
-    """Return whether a word and a removal of two members are so close that no clock tells which was later.
+    """Return whether a change and a removal by two members are so close that no clock shows which was later.
 
-    Then the removal counts in a merge: an instance that lives registers again when its next beat is unknown, whereas
+    Then the removal wins in a merge: a living instance registers again when its next beat is unknown, whereas
     nobody would remove one that is gone.
     """
     is_close = abs(stored.changed_ms - tombstone.at_ms) <= WORD_MARGIN_MS
@@ -114,7 +115,7 @@ def _is_in_doubt(stored: StoredInstance, tombstone: Tombstone) -> bool:
 
 
 def merge(ours: InstanceList, theirs: InstanceList, version: Version) -> InstanceList:
-    """The union of two lists. Changes that the merge itself makes get ``version``, which is higher than all in both.
+    """Return the union of two lists. Changes by the merge itself get ``version``, which is higher than all in both.
 
     The result ``covers`` both lists.
     """
@@ -137,7 +138,7 @@ def merge(ours: InstanceList, theirs: InstanceList, version: Version) -> Instanc
 
 
 def _later_removal(mine: Tombstone, other: Tombstone, version: Version) -> Tombstone:
-    """The tombstone of the higher version, under ``version`` if the other one is of a later removal."""
+    """Return the tombstone of the higher version, under ``version`` if the other one is of a later removal."""
     best, rest = (mine, other) if mine.version >= other.version else (other, mine)
     if rest.at_ms <= best.at_ms + WORD_MARGIN_MS:
         return best
@@ -145,7 +146,7 @@ def _later_removal(mine: Tombstone, other: Tombstone, version: Version) -> Tombs
 
 
 def _newer(mine: StoredInstance | None, other: StoredInstance | None, version: Version) -> StoredInstance:
-    """The attributes of the client's later change, with the health found by the side of the later beat."""
+    """Return the attributes of the client's later change, with the health found by the side of the later beat."""
     if mine is None or other is None:
         one = mine or other
         assert one is not None, "a key of the union is on one side at least"
@@ -166,12 +167,12 @@ def _newer(mine: StoredInstance | None, other: StoredInstance | None, version: V
 
 
 def _is_later(mine: StoredInstance, other: StoredInstance) -> bool:
-    """Whether the last change by the client is that of ``mine``, and not of ``other``."""
+    """Return whether ``mine`` has the client's last change, and ``other`` does not."""
     return is_later_word(mine.client_version, mine.changed_ms, other.client_version, other.changed_ms)
 
 
 def _is_best(mine: StoredInstance, other: StoredInstance) -> bool:
-    """Whether ``mine`` has the client's last change; of one change, the later beat or the later finding of health."""
+    """Return whether ``mine`` has the client's last change; for equal changes, the later beat or finding of health."""
     if mine.client_version != other.client_version:
         return _is_later(mine, other)
     return (mine.beat_ms, mine.version) >= (other.beat_ms, other.version)

@@ -34,10 +34,10 @@ class RegisterInstance(NamedTuple):
     metadata: Metadata | None = None
     app: str = "DEFAULT"
     instance_id: str = ""
-    """The id that the client asks for, empty for none; only clients with a connection send one."""
+    """The id that the client requests, empty for none. Only clients with a connection send one."""
 
     def with_metadata(self, metadata: Metadata) -> "RegisterInstance":
-        """The same registration with other metadata."""
+        """Return the same registration with other metadata."""
         return _new_tuple(RegisterInstance, (*self[:_METADATA], metadata, *self[_METADATA + 1 :]))
 
 
@@ -97,7 +97,7 @@ class Beat(NamedTuple):
 
 
 def check_weight(weight: float) -> float:
-    """The weight to store: 0 stays 0, smaller than the least positive weight becomes that.
+    """Return the weight to store: 0 stays 0, and a smaller weight than the least positive one becomes that.
 
     Raises:
         WeightRefused: not a number, or out of range. Real Nacos stores NaN; no balancer can use it.
@@ -110,7 +110,7 @@ def check_weight(weight: float) -> float:
 
 
 def clamp_weight(weight: float) -> float:
-    """A received weight brought into range, as each Nacos member does: otherwise checksums never agree."""
+    """Return a received weight brought into range, as each Nacos member does: otherwise checksums never agree."""
     if math.isnan(weight):
         return 1.0
     if weight > WEIGHT_MAX:
@@ -120,11 +120,11 @@ def clamp_weight(weight: float) -> float:
 
 
 Ids = Iterable[str | None] | IdAllocator
-"""The instance ids of a service; read only to find a free number."""
+"""The instance ids of a service. Read only to find a free number."""
 
 
 def with_metadata(old: Instance, metadata: Metadata | None, shared: Shared, size: int) -> Instance:
-    """The instance after a registration that ``changes_metadata_alone``; ``size``: the bytes of the metadata."""
+    """Return the instance after a registration that ``changes_metadata_alone``; ``size``: the bytes of the metadata."""
     return Instance(
         old.ip,
         old.port,
@@ -144,9 +144,9 @@ def with_metadata(old: Instance, metadata: Metadata | None, shared: Shared, size
 def register(
     old: Instance | None, command: RegisterInstance, ids: Ids, shared: Shared, size: int | None = None
 ) -> Instance:
-    """The instance after a registration; ``old``, the one before it, keeps its health and id.
+    """Return the instance after a registration. ``old``, the one before it, keeps its health and id.
 
-    ``size``: the bytes of the command's metadata, where known. ``ids`` are read for a new instance only.
+    ``size``: the bytes of the command's metadata, if known. ``ids`` are read only for a new instance.
     Source: Nacos 1.4.1 ServiceManager.updateIpAddresses.
     """
     metadata = shared.metadata({} if command.metadata is None else command.metadata, size)
@@ -168,7 +168,7 @@ def register(
 
 
 def changes_metadata_alone(old: Instance, command: RegisterInstance) -> bool:
-    """Whether a registration changes the metadata of the instance with its address at most; health is not asked for."""
+    """Return whether a registration changes at most the metadata of the instance at its address. Health is ignored."""
     return (
         not old.marked
         and old.weight == command.weight
@@ -180,13 +180,13 @@ def changes_metadata_alone(old: Instance, command: RegisterInstance) -> bool:
 
 
 def is_numbered(metadata: Metadata | None) -> bool:
-    """Whether this metadata asks for an instance id that is a number."""
+    """Return whether this metadata requests a numeric instance id."""
     generator = metadata.get(PRESERVED_ID_GENERATOR) if metadata else None
     return generator is not None and generator.lower() == "snowflake"
 
 
 def make_instance_id(command: RegisterInstance | Beat, metadata: Metadata, ids: Ids) -> str:
-    """A new instance's id, by the generator named in its metadata; ``SIMPLE_ID`` for the default one.
+    """Return a new instance's id, from the generator named in its metadata; ``SIMPLE_ID`` for the default one.
 
     Source: Nacos 1.4.1 Instance.generateInstanceId.
     """
@@ -196,7 +196,7 @@ def make_instance_id(command: RegisterInstance | Beat, metadata: Metadata, ids: 
 
 
 def patch(old: Instance, command: PatchInstance) -> Instance:
-    """The instance with the given attributes replaced.
+    """Return the instance with the given attributes replaced.
 
     Raises:
         WeightRefused: as ``check_weight``.
@@ -212,12 +212,12 @@ def patch(old: Instance, command: PatchInstance) -> Instance:
 
 
 def change_metadata(old: Instance, change: ChangeMetadata) -> Instance:
-    """The instance with keys of its metadata set and removed."""
+    """Return the instance with keys of its metadata set and removed."""
     return replace(old, metadata=changed_metadata(old.metadata, change))
 
 
 def changed_metadata(old: Metadata | None, change: ChangeMetadata) -> Metadata:
-    """The metadata with keys set and removed."""
+    """Return the metadata with keys set and removed."""
     metadata = {**(old or {}), **change.put}
     return {key: value for key, value in metadata.items() if key not in change.remove} if change.remove else metadata
 
@@ -234,13 +234,13 @@ def check_known(known: Iterable[Instance] | None, command: RegisterInstance) -> 
         raise InstanceMissing(f"service not found, namespace: {command.namespace}, service: {command.service}")
     wanted = (command.ip, command.port, command.ephemeral)
     if not any((one.ip, one.port, one.ephemeral) == wanted for one in known):
-        # Java prints the unregistered instance: its weight, health and mark as asked for.
+        # Java prints the unregistered instance: its weight, health and mark as requested.
         attributes = f"{command.weight}_{str(command.healthy).lower()}_false_{command.cluster}"
         raise InstanceMissing(f"instance not exist: {key_of(command)}_{attributes}")
 
 
 def instance_from_beat(command: Beat, ids: Ids, shared: Shared) -> Instance:
-    """The instance that a full beat registers: weight 0 and no metadata if the beat has none, as in Nacos 1.4."""
+    """Return the instance that a full beat registers: by default weight 0 and no metadata, as in Nacos 1.4."""
     service, cluster, _, weight = shared.traits((command.service, command.cluster, None, clamp_weight(command.weight)))
     return Instance(
         ip=command.ip,
@@ -255,5 +255,5 @@ def instance_from_beat(command: Beat, ids: Ids, shared: Shared) -> Instance:
 
 
 def key_of(command: RegisterInstance | DeregisterInstance | PatchInstance | Beat) -> str:
-    """The instance key of a command's instance."""
+    """Return the instance key of a command's instance."""
     return instance_key(command.ip, command.port, command.cluster)

@@ -1,23 +1,23 @@
-"""RecentChanges: which instances of a list changed since one of its last versions, for deltas (R5)."""
+"""RecentChanges: the instances of a list that changed since one of its last versions, for deltas (R5)."""
 
 from app.naming.model.model import Service
 from distro.model.types import Version
 
 KEYS_MAX = 256
-"""The last changes of one list that are remembered at least, and twice as many at most: those of 50 ms at 5,000 a
-second. Fewer where all lists together have more than ``ALL_KEYS_MAX``."""
+"""How many last changes of a list are remembered, and at most twice as many: those of 50 ms at 5,000 a second. Fewer if
+all lists together have more than ``ALL_KEYS_MAX``."""
 LISTS_MAX = 4_096
-"""Lists of which changes are remembered; beyond it the one that began first starts anew, with its next change."""
+"""The most lists whose changes are remembered. Beyond it the one that began first starts anew with its next change."""
 ALL_KEYS_MAX = 65_536
-"""Of all lists together: beyond it each change cuts another list to its last ``KEYS_LEFT`` changes, in turn.
+"""The bound for all lists together. Beyond it each change cuts another list to its last ``KEYS_LEFT`` changes, in turn.
 
-The key of an instance that is there already is a text of its own, 80 bytes that stay for as long as it is noted here.
+The key of an instance that already exists is a text of its own, 80 bytes that stay for as long as it is noted here.
 """
 KEYS_LEFT = ALL_KEYS_MAX // LISTS_MAX
 
 
 class RecentChanges:
-    """A log of instance keys in ``Service.recent``, one for each of the last versions that this member gave in a row.
+    """A log of instance keys in ``Service.recent``, one for each of the latest versions that this member gave in a row.
 
     The caller holds the lock of the services. A change costs one append to a list.
     """
@@ -25,17 +25,17 @@ class RecentChanges:
     __slots__ = ("_count", "_kept", "_logs")
 
     def __init__(self, *, kept: bool = True) -> None:
-        """``kept``: False of a node without peers, which sends no deltas."""
+        """``kept``: False for a node without peers, which sends no deltas."""
         self._kept = kept
         self._logs: dict[Service, None] = {}
         self._count = 0
 
     def __len__(self) -> int:
-        """The changes that are remembered, of all lists."""
+        """Return the number of remembered changes, of all lists."""
         return self._count
 
     def note(self, service: Service, key: str) -> None:
-        """Note the instance of the change to which the list's present version was given."""
+        """Note the instance of the change that gave the list its current version."""
         if not self._kept:
             return
         self._count += 1
@@ -60,7 +60,7 @@ class RecentChanges:
             del self._logs[service]
 
     def _cut_next(self) -> None:
-        # One list a change: a change costs the same however many lists there are.
+        # One list per change: a change costs the same however many lists there are.
         service = next(iter(self._logs))
         del self._logs[service]
         self._logs[service] = None
@@ -74,7 +74,7 @@ class RecentChanges:
 
     @staticmethod
     def since(service: Service, base: Version) -> frozenset[str] | None:
-        """The instances that changed since ``base``; None where that is not known."""
+        """Return the instances that changed since ``base``; None if they are unknown."""
         version, recent = service.version, service.recent
         if recent is None or (base.writer, base.epoch) != (version.writer, version.epoch):
             return None

@@ -40,17 +40,18 @@ from distro.model.types import NO_VERSION, Datum, Merged, Version
 SWAP_TRIES_MAX = 20
 TOMBSTONE_SLACK_MS = 60_000
 REMOVED_AGAIN_MS = WORD_MARGIN_MS
-"""A repeated deregistration of an unknown instance changes nothing for so long: after it, it is a later word."""
+"""For this long a repeated deregistration of an unknown instance changes nothing. Later it is a new statement."""
 MADE_BY_REMOVAL_MAX = 10_000
-"""Services that only such deregistrations made; beyond it the oldest is forgotten."""
+"""The most services that only such deregistrations made. Beyond it the oldest is forgotten."""
 TOMBSTONE_KEEP_MS_MAX = 3_600_000
-"""A delete time-out may be of any length; a removal is not remembered for longer than this."""
+"""The longest time that a removal is remembered: a delete time-out may be of any length."""
 TOMBSTONES_PER_SERVICE_MAX = 100_000
-"""Beyond it the oldest tombstone goes: a service that loses a thousand addresses a second for 90 s."""
+"""The most tombstones of a service; beyond it the oldest is dropped. Enough for the loss of a thousand addresses a
+second for 90 s."""
 TOMBSTONE_BYTES, TOMBSTONE_BYTES_MAX = 96, 1_400
-"""Of one on its way: beside its key and its writer, and with the longest of both."""
+"""The bytes of a tombstone on the wire: beside its key and its writer, and with the longest of both."""
 TOMBSTONES_PER_WAIT_MS = 16
-"""The more tombstones, the longer until the next search for old ones: it takes a hundredth of the time at the most."""
+"""The more tombstones, the longer until the next search for old ones. It takes at most a hundredth of the time."""
 
 
 # ``_new_tuple(C, (...))`` is ``C(...)`` without its function in Python.
@@ -58,15 +59,15 @@ _new_tuple = tuple.__new__
 
 
 class Replaced(NamedTuple):
-    """What a registration changed."""
+    """The changes by a registration."""
 
     key: str
     """The datum key of the list."""
     before: Instance | None
-    """The instance that was there; None for a new one."""
+    """The former instance; None for a new one."""
     instance_key: str
     metadata_alone: bool
-    """Nothing else of the instance differs from what was registered."""
+    """True if the instance differs from the former one only in its metadata."""
 
 
 class Registry:
@@ -112,10 +113,10 @@ class Registry:
     # --- local changes ----------------------------------------------------------------------------
 
     def register(self, command: operations.RegisterInstance, now_ms: int) -> Replaced | None:
-        """Register an instance; return what that changed, None when nothing did.
+        """Register an instance. Return the changes, None if there are none.
 
         Raises:
-            LimitReached, TooManyRequests: as ``ServiceTable.admit``; the repetition of a registration is never refused.
+            LimitReached, TooManyRequests: as ``ServiceTable.admit``; a repeated registration is never refused.
         """
         if operations.is_numbered(command.metadata):
             self._make_id_allocator(command.namespace, command.service)
@@ -129,10 +130,10 @@ class Registry:
                 assert service is not None, "it has the instance"
                 if self._alone or service.version.writer == self.writer:
                     old.beat_ms = old.last_confirmed_ms = old.changed_ms = (
-                        now_ms  # a word, though nothing changes (R14)
+                        now_ms  # a statement, though nothing changes (R14)
                     )
                     return None
-                # The word counts against words of the last writer only under a version of this member.
+                # The statement wins over statements by the last writer only under a version of this member.
                 self._put(service, key, old.instance, now_ms, 0, differs=True)
                 return _new_tuple(Replaced, (service.key, old.instance, key, True))
             size = metadata_bytes(command.metadata)
@@ -157,7 +158,7 @@ class Registry:
             return None if changed is None else _new_tuple(Replaced, (changed, known, key, is_same))
 
     def _make_id_allocator(self, namespace: str, full_name: str) -> None:
-        """Give a large service its id allocator, built without the lock; a small one needs none."""
+        """Give a large service its id allocator, built without the lock. A small one needs none."""
         service = self.table.get(namespace, full_name)
         if service is None or service.id_allocator is not None or len(service.stored) <= COPIED_UNDER_LOCK_MAX:
             return
@@ -169,10 +170,10 @@ class Registry:
         self.table.with_consistent_copy(service, lambda: IdAllocator(found.ids()), know)
 
     def put_from_beat(self, command: operations.Beat, now_ms: int) -> str | None:
-        """Add the instance that a full beat describes; return the datum key, None when it is stored already.
+        """Add the instance that a full beat describes. Return the datum key, None if it is stored already.
 
         Raises:
-            LimitReached, TooManyRequests: as ``ServiceTable.admit``, of an instance that is not stored.
+            LimitReached, TooManyRequests: as ``ServiceTable.admit``, for an instance that is not stored.
         """
         if operations.is_numbered(command.metadata):
             self._make_id_allocator(command.namespace, command.service)
@@ -189,7 +190,7 @@ class Registry:
             return self._put(service, key, instance, now_ms)
 
     def patch(self, command: operations.PatchInstance, now_ms: int) -> str | None:
-        """Change attributes of an instance; return the datum key when that changed something.
+        """Change attributes of an instance. Return the datum key if that changed anything.
 
         Raises:
             InvalidParam: the instance does not exist.
@@ -209,9 +210,9 @@ class Registry:
             return self._put(service, key, patched, now_ms, grown)
 
     def set_health(self, service: Service, key: str, healthy: bool, now_ms: int, beat_ms: int | None = None) -> bool:
-        """Set an instance's health; return whether it changed.
+        """Set an instance's health. Return whether it changed.
 
-        Not if the instance is gone or marked, nor, with ``beat_ms``, if it has sent a beat since that last one.
+        It stays if the instance is gone or marked or, with ``beat_ms``, has sent a beat since that last one.
         """
         with self._lock:
             stored = service.stored.get(key)
@@ -229,7 +230,7 @@ class Registry:
     def set_metadata(
         self, namespace: str, full_name: str, key: str, change: operations.ChangeMetadata, now_ms: int
     ) -> str | None:
-        """Change keys of an instance's metadata; return the datum key when that changed something.
+        """Change keys of an instance's metadata. Return the datum key if that changed anything.
 
         Raises:
             InvalidParam: its metadata would be too long.
@@ -272,10 +273,11 @@ class Registry:
         return changed
 
     def remove(self, namespace: str, full_name: str, key: str, now_ms: int, beat_ms: int | None = None) -> str | None:
-        """Replace an instance by a tombstone; return the datum key, None when nothing changed.
+        """Replace an instance by a tombstone. Return the datum key, None if nothing changed.
 
-        With ``beat_ms``, its last beat as the health check saw it, only if no other has come since. Without it a client
-        asks for it, and an instance that is unknown here leaves a tombstone, too: a peer may have it (R15).
+        ``beat_ms``: its last beat as the health check saw it; remove it only if no other has come since. Without it a
+        client requests the removal, and an instance that is unknown here leaves a tombstone, too: a peer may have it
+        (R15).
         """
         with self._lock:
             if beat_ms is None and not self._alone and not self._has(namespace, full_name, key):
@@ -283,7 +285,7 @@ class Registry:
             service = self.table.get(namespace, full_name)
             stored = service.stored.get(key) if service else None
             if service is not None and stored is None and beat_ms is None and key in service.retained:
-                # Its loss had no cause so far; this removal is one.
+                # Its loss had no cause so far. This removal is one.
                 stored = StoredInstance(service.retained[key], NO_VERSION, now_ms)
             if service is None or stored is None or (beat_ms is not None and stored.beat_ms != beat_ms):
                 return None
@@ -295,7 +297,7 @@ class Registry:
         return service is not None and (key in service.stored or key in service.retained)
 
     def _remember_removal(self, namespace: str, full_name: str, key: str, now_ms: int) -> str | None:
-        """Put a tombstone for an unknown instance; the caller holds the lock."""
+        """Store a tombstone for an unknown instance. The caller holds the lock."""
         service = self.table.get(namespace, full_name)
         known = service.tombstones.get(key) if service is not None else None
         if known is not None and now_ms - known.at_ms < REMOVED_AGAIN_MS:
@@ -307,7 +309,7 @@ class Registry:
                 self._drop_made_by_removal(self._made_by_removal.popleft())
         self._raise_version(service, now_ms, key)
         keep_ms = DELETE_TIMEOUT_MS + self._slack_ms
-        service.tombstones.pop(key, None)  # the latest last
+        service.tombstones.pop(key, None)  # the latest goes to the end
         service.tombstones[key] = Tombstone(service.version, now_ms, keep_ms, unknown=known is None or known.unknown)
         self._bound_tombstones(service)
         service.expect(now_ms + keep_ms + 1)
@@ -324,7 +326,7 @@ class Registry:
             self.table.drop_if_bare(service)
 
     def empty(self, namespace: str, full_name: str, now_ms: int) -> str | None:
-        """Replace all instances of a list by tombstones, in one change; return the datum key when there were any."""
+        """Replace all instances of a list by tombstones, in one change. Return the datum key if there were any."""
         found = self.table.get(namespace, full_name)
         if found is None:
             return None
@@ -365,16 +367,16 @@ class Registry:
     # --- replication ------------------------------------------------------------------------------
 
     def version(self, key: str) -> Version | None:
-        """The version of a list; None for an unknown or forgotten one."""
+        """Return the version of a list; None for an unknown or forgotten one."""
         service = self.table.find(key)
         return None if service is None or service.version == NO_VERSION else service.version
 
     def versions(self) -> dict[str, Version]:
-        """The versions of all lists, by datum key."""
+        """Return the versions of all lists, by datum key."""
         return {one.key: one.version for one in self.table.services() if one.version != NO_VERSION}
 
     def all_keys(self) -> list[str]:
-        """The datum keys of all services, those without a list too."""
+        """Return the datum keys of all services, including those without a list."""
         return self.table.keys()
 
     def pop_changed(self) -> str | None:
@@ -386,12 +388,12 @@ class Registry:
         return key
 
     def is_empty(self, key: str) -> bool:
-        """Whether a list is known and has no instance."""
+        """Return whether a list is known and has no instance."""
         service = self.table.find(key)
         return service is not None and service.version != NO_VERSION and not service.stored
 
     def content(self, key: str) -> tuple[Version, int] | None:
-        """The version of a list, and 64 bits for its instances; None for an unknown list."""
+        """Return the version of a list, and 64 bits for its instances; None for an unknown list."""
         service = self.table.find(key)
         if service is None:
             return None
@@ -406,11 +408,11 @@ class Registry:
         return None if version == NO_VERSION else (version, list_content(key, stored))
 
     def highest_own(self) -> Version:
-        """The highest version that this run gave to any list (R10)."""
+        """Return the highest version that this run gave to any list (R10)."""
         return self._highest_own
 
     def datums(self, keys: Iterable[str]) -> Iterator[Datum]:
-        """The datums of the known ones of these keys, each a consistent copy made when it is asked for."""
+        """Return the datums of the known ones of these keys, each a consistent copy made when it is asked for."""
         for key in keys:
             service = self.table.find(key)
             if service is not None and (datum := self._datum(service)) is not None:
@@ -427,7 +429,7 @@ class Registry:
         )
 
     def apply(self, datum: Datum, expected: Version | None, now_ms: int) -> bool:
-        """Replace a list by a received datum, if its version is still ``expected``; return whether that was done."""
+        """Replace a list by a received datum, if its version is still ``expected``. Return whether it was replaced."""
         value: InstanceList = datum.value
         self._take_over(datum, value.stored)
         return self._swap(datum.key, expected, datum.version, value, now_ms)
@@ -448,18 +450,18 @@ class Registry:
             stored.last_confirmed_ms = old.last_confirmed_ms
             stored.beat_ms = max(stored.beat_ms, old.beat_ms)
             if stored.client_version == old.client_version:
-                if stored.changed_ms <= old.changed_ms + WORD_MARGIN_MS:  # else the client repeated its word (R14)
+                if stored.changed_ms <= old.changed_ms + WORD_MARGIN_MS:  # else the client repeated itself (R14)
                     stored.changed_ms = old.changed_ms  # not later by the time that the copy was under way
                 if stored.version == old.version:
                     stored.version, stored.client_version = old.version, old.client_version
-            # What most changes are about is compared first: to compare all fields takes as long as all else here.
+            # The field of most changes is compared first: comparing all fields takes as long as the rest of this.
             if stored.instance.metadata == old.instance.metadata and stored.instance == old.instance:
                 stored.instance = old.instance  # with its JSON, once rendered for readers
             else:
                 self._shared.settle(stored, old.instance)
 
     def take_change(self, change: Change, now_ms: int) -> bool:
-        """Apply a change that is more than a version if it follows the one stored here (R5); return whether it did."""
+        """Apply a change, other than a mere version, if it follows the one stored here (R5). Return whether it did."""
         version, stored, tombstone = change.version, change.stored, change.tombstone
         parsed = parse_datum_key(change.key)
         if parsed is None:
@@ -474,8 +476,8 @@ class Registry:
             is_first = not known.writer
             if is_first:
                 if version.counter or version.epoch != 1 or not change.alone:
-                    # Not the first change of the list: others are missing here. Of a list that real Nacos gave before,
-                    # the first version has more in it than this change.
+                    # Not the first change of the list: others are missing here. If real Nacos gave the list before, its
+                    # first version has more in it than this change.
                     return False
                 service = self.table.open(*parsed, now_ms)
             elif known.counter + 1 != version.counter or known.writer != version.writer or known.epoch != version.epoch:
@@ -495,9 +497,9 @@ class Registry:
             return True
 
     def delta(self, key: str, base: Version) -> Datum | None:
-        """What changed in a list of this member since ``base`` (R5); None when that is not known, or is nothing.
+        """Return the changes in a list of this member since ``base`` (R5); None if they are unknown, or there are none.
 
-        Costs what changed, whatever the list holds.
+        The cost depends on the changes, not on the size of the list.
         """
         service, read, parts = self.table.find(key), base, InstanceList({}, {})
         left: frozenset[str] = frozenset()
@@ -510,15 +512,15 @@ class Registry:
                     return None
                 changed |= left
                 if len(changed) <= COPIED_UNDER_LOCK_MAX:
-                    # One that left no trace was removed so long ago that its tombstone is gone.
+                    # A key without a trace was removed so long ago that its tombstone is gone.
                     return None if _copy_parts(service, changed, parts) else Datum(key, version, parts, base)
-            # What changes while these are read, without the lock, is read again.
+            # Parts that change while these are read, without the lock, are read again.
             left = _copy_parts(service, changed, parts)
             read = version
         return None
 
     def claim_delta(self, key: str) -> Datum | None:
-        """The claim of a list by this member, as a delta of the state that it claimed (R5); None after a change."""
+        """Return the claim of a list by this member, as a delta of the claimed state (R5); None after a change."""
         service = self.table.find(key)
         if service is None or service.claimed is None or service.version.writer != self.writer:
             return None
@@ -532,7 +534,7 @@ class Registry:
         return self.table.with_consistent_copy(service, lambda: _version_digest(claimer), claim)
 
     def _apply_claim(self, datum: Datum, now_ms: int) -> bool:
-        """Take a peer's claim of the very state that is stored here: its instances and removals stay."""
+        """Apply a peer's claim of the very state that is stored here: its instances and removals stay."""
         found = self.table.find(datum.key)
         if found is None or found.version != datum.base:
             return False
@@ -548,10 +550,10 @@ class Registry:
         return self.table.with_consistent_copy(service, lambda: _version_digest(service), take)
 
     def apply_delta(self, datum: Datum, now_ms: int) -> bool:
-        """Apply a delta to a list that its base, or a later state, made (R5); return whether that was done.
+        """Apply a delta to a list in its base state, or a later one (R5). Return whether it was applied.
 
-        All of it or nothing. It holds each instance that changed after its base, in its last state, so it brings any
-        state since then to its version.
+        It is applied as a whole or not at all. It holds each instance that changed after its base, in its last state,
+        so it brings any state since then to its version.
         """
         if datum.is_claim:
             return self._apply_claim(datum, now_ms)
@@ -582,14 +584,14 @@ class Registry:
             return True
 
     def is_covered(self, datum: Datum) -> bool:
-        """Whether a datum knows of every change in the list stored here (R3)."""
+        """Return whether a datum has every change of the list stored here (R3)."""
         stored = next(self.datums([datum.key]), None)
         return stored is None or covers(datum.value, stored.value)
 
     def lacks(self, datum: Datum) -> bool:
-        """Whether a datum has a change that the list stored here does not know of."""
+        """Return whether a datum has a change that the list stored here lacks."""
         if not datum.value.stored and not datum.value.tombstones:
-            return False  # without a copy of the list: at a start nearly all datums are so
+            return False  # without a copy of the list: at a start nearly all datums are like that
         stored = next(self.datums([datum.key]), None)
         return not covers(NO_INSTANCES if stored is None else stored.value, datum.value)
 
@@ -615,12 +617,14 @@ class Registry:
         return Merged.NOTHING  # a local change came before each swap; the next verify round tries again
 
     def reissue(self, datum: Datum, now_ms: int, *, restoring: bool) -> bool:
-        """Give a list the next version if a peer's datum has other instances under the stored one (R3); return whether.
+        """Give a list the next version if a peer's datum has other instances under the stored one (R3). Return whether
+        it did.
 
-        ``restoring``: take, of whatever version it is, the datum's instances of which nothing is known here, not even a
-        removal. Each gets one fresh time-out, as it is not known who beats for it.
+        ``restoring``: take the datum's instances that are unknown here, even as a removal, whatever its version. Each
+        gets one fresh time-out, as nobody knows yet where it beats.
 
-        Under a version of this run that it did not give, and so above the stored one, any list gets a new epoch (R10).
+        If the datum's version is of this run, which did not give it, and so above the stored one, any list gets a new
+        epoch (R10).
         """
         if datum.version.writer == self.writer and datum.version > (self.version(datum.key) or NO_VERSION):
             return self._give_above(datum, now_ms)
@@ -641,7 +645,7 @@ class Registry:
             return True
 
     def _give_above(self, datum: Datum, now_ms: int) -> bool:
-        """Give a list, an empty one if it is unknown, a version of an epoch above that of a datum; return whether."""
+        """Give a list, an empty one if it is unknown, a version of an epoch above a datum's. Return whether it did."""
         version = datum.version.next_epoch(self.writer)
         with self._lock:
             service = self.table.find(datum.key)
@@ -654,19 +658,19 @@ class Registry:
         return self._swap(datum.key, None, version, InstanceList({}, {}), now_ms)
 
     def claim(self, key: str, now_ms: int) -> bool:
-        """Become the writer of a list that another member wrote (R2); return whether that changed its version."""
+        """Become the writer of a list that another member wrote (R2). Return whether that changed its version."""
         with self._lock:
             service = self.table.find(key)
             if service is None or service.version == NO_VERSION or service.version.writer == self.writer:
                 return False
-            # What real Nacos wrote is known to peers under versions of their own.
+            # Peers know the data of real Nacos under versions of their own.
             claimed = service.version if "~" in service.version.writer else None
             self._raise_version(service, now_ms)
             service.claimed = claimed
             return True
 
     def is_forgettable(self, key: str, now_ms: int) -> bool:
-        """Whether a list is empty, of tombstones too, and has not changed for the tombstones' slack (R6)."""
+        """Return whether a list is empty, of tombstones too, and has not changed for the tombstones' slack (R6)."""
         service = self.table.find(key)
         return (
             service is not None
@@ -677,13 +681,13 @@ class Registry:
         )
 
     def forgettable_at_ms(self, service: Service) -> int:
-        """The earliest ``now_ms`` at which ``is_forgettable`` can be true, if nothing changes until then."""
+        """Return the earliest ``now_ms`` at which ``is_forgettable`` can be true, if nothing changes until then."""
         return service.changed_ms + self._slack_ms + 1
 
     def forget(self, key: str, now_ms: int | None = None) -> None:
-        """Drop a list and its version (R6); the service stays if it has other sources.
+        """Drop a list and its version (R6). The service stays if it has other sources.
 
-        With ``now_ms`` because a peer no longer knows the key: the guard retains the instances for a while.
+        ``now_ms``: given if a peer no longer knows the key; the guard then retains the instances for a while.
         """
         found = self.table.find(key)
         if found is None:
@@ -707,7 +711,7 @@ class Registry:
         free_in_steps(replaced)
 
     def forget_spent(self, key: str, now_ms: int) -> bool:
-        """Drop a list as ``forget`` does, if it is forgettable now; return whether it was."""
+        """Drop a list as ``forget`` does, if it is forgettable now. Return whether it was."""
         with self._lock:
             service = self.table.find(key)
             if service is None or not self.is_forgettable(key, now_ms):
@@ -746,7 +750,7 @@ class Registry:
             self._changed.note(service.key)
             service.clusters = service.clusters | clusters
             service.shortest_timeout_ms, service.id_allocator = shortest_timeout_ms, None
-            # Where its writer has no removals left, their time is over, and does not begin anew here.
+            # If its writer has no removals left, their time is over, and does not begin anew here.
             is_spent = not value.stored and not value.tombstones and version.writer != self.writer
             service.changed_ms = now_ms - self._slack_ms - 1 if is_spent else now_ms
             service.revision += 1
@@ -769,7 +773,7 @@ class Registry:
     # --- what the health check clears away ---------------------------------------------------------
 
     def drop_retained(self, service: Service, now_ms: int) -> bool:
-        """Drop the retained instances whose time is over; return whether there were any."""
+        """Drop the retained instances whose time is over. Return whether there were any."""
         with self._lock:
             if not service.retained or now_ms < service.retained_until_ms:
                 return False
@@ -779,7 +783,7 @@ class Registry:
             return True
 
     def prune_tombstones(self, service: Service, now_ms: int) -> int:
-        """Drop tombstones that every member has had time to learn of (R1); return when to come again (monotonic ms)."""
+        """Drop tombstones that every member has had time to learn of (R1). Return when to call again (monotonic ms)."""
         tombstones = service.tombstones.copy()
         old, due_ms = [], NOT_DUE_MS
         for key, tombstone in tombstones.items():
@@ -800,7 +804,7 @@ class Registry:
     # --- steps: the caller holds the lock ---------------------------------------------------------
 
     def _take_stored(self, service: Service, key: str, stored: StoredInstance) -> None:
-        """Put an instance of a peer's change into the list."""
+        """Store an instance from a peer's change in the list."""
         old = service.stored.get(key)
         service.stored[key] = stored
         self._count(service, old, stored)
@@ -814,15 +818,15 @@ class Registry:
         service.expect(stored.beat_ms + shortest_timeout_ms + 1)
 
     def _take_tombstone(self, service: Service, key: str, tombstone: Tombstone) -> None:
-        """Put a removal of a peer's change into the list."""
+        """Store a removal from a peer's change in the list."""
         self._count(service, service.stored.pop(key, None), None)
-        service.tombstones.pop(key, None)  # the latest last
+        service.tombstones.pop(key, None)  # the latest goes to the end
         service.tombstones[key] = tombstone
         self._bound_tombstones(service)
         service.expect(tombstone.at_ms + tombstone.keep_ms + 1)
 
     def _took(self, service: Service, version: Version, now_ms: int) -> None:
-        """Give the list the version of the peer's change that it has now."""
+        """Give the list the version of the peer's change that it now has."""
         service.id_allocator = None
         self._recent.forget(service)
         service.version = version
@@ -838,8 +842,8 @@ class Registry:
         service: Service | None,
         size: int,
     ) -> None:
-        """Refuse what an instance that is not stored would add beyond a limit, with ``size`` bytes that count."""
-        # One that is retained is still there for its client.
+        """Refuse the addition of an unstored instance, with ``size`` bytes that count, beyond a limit."""
+        # A retained instance still exists for its client.
         old = service.retained.get(key) if service is not None else None
         grown = size - (instance_bytes(old) if old else 0)
         self.table.admit(command.namespace, command.service, service, 0 if old else 1, grown)
@@ -862,9 +866,10 @@ class Registry:
         *,
         differs: bool = False,
     ) -> str | None:
-        """Put an instance into a list, unless it is there already.
+        """Store an instance in a list, unless it is there already.
 
-        ``grown``: by how many bytes that count, and ``differs``: from the one that is there, where that is known.
+        ``grown``: by how many counted bytes the list grows; ``differs``: the instance is known to differ from the
+        stored one.
         """
         old = service.stored.get(key)
         if old is not None:
@@ -906,7 +911,7 @@ class Registry:
         service.expect(tombstone.at_ms + tombstone.keep_ms + 1)
 
     def _bound_tombstones(self, service: Service) -> None:
-        """Drop the oldest tombstones beyond what is kept, after one was added."""
+        """Drop the oldest tombstones beyond the bound, after one was added."""
         bound_tombstones(service.tombstones)
         service.tombstones_free -= 1
         if service.tombstones_free < 0:
@@ -931,7 +936,7 @@ class Registry:
         self.table.drop_if_bare(service)
 
     def _retain(self, service: Service, lost: Mapping[str, Instance], now_ms: int) -> None:
-        """Go on showing ``lost`` instances for a while; see ``guard``."""
+        """Keep showing ``lost`` instances for a while; see ``guard``."""
         if not self._guard_ms:
             return
         if lost and not service.retained:
@@ -940,9 +945,9 @@ class Registry:
         service.retained = dict(lost)
 
     def _raise_version(self, service: Service, now_ms: int, key: str = "") -> None:
-        """Give a list the version of its next change; the first after another writer restarts its time-outs (R2).
+        """Give a list the version of its next change. The first one after another writer restarts its time-outs (R2).
 
-        ``key``: the instance that changes; empty where it is not one, and peers need the whole list.
+        ``key``: the instance that changes; empty if it is not a single one, and peers need the whole list.
         """
         known, writer = service.version, self.writer
         version = known.next(writer) if known.writer == writer else self._next_version(service)
@@ -972,7 +977,7 @@ class Registry:
         return self._above_forgotten(service.version).next(self.writer)
 
     def _above_forgotten(self, version: Version) -> Version:
-        """The version; of no list, or of one that real Nacos gave, no lower than that of any list forgotten here.
+        """Return the version; for no list, or one of real Nacos, no lower than that of any list forgotten here.
 
         Other members may still have such a key under a version of this run.
         """
@@ -980,7 +985,7 @@ class Registry:
 
 
 def _copy_parts(service: Service, keys: Iterable[str], into: InstanceList) -> frozenset[str]:
-    """Copy the present state of these instances; return those that are neither stored nor removed."""
+    """Copy the current state of these instances. Return those that are neither stored nor removed."""
     without_trace = []
     for key in keys:
         stored, tombstone = service.stored.get(key), service.tombstones.get(key)
@@ -1000,7 +1005,7 @@ def _version_digest(service: Service) -> int:
 
 
 def _is_between(base: Version, stored: Version, version: Version) -> bool:
-    """Whether a stored state is the base of a delta, or a later one on the way to its version."""
+    """Return whether a stored state is the base of a delta, or a later one before its version."""
     return (
         base.counter <= stored.counter < version.counter
         and base.writer == stored.writer == version.writer
@@ -1009,7 +1014,7 @@ def _is_between(base: Version, stored: Version, version: Version) -> bool:
 
 
 def _with_parts(whole: InstanceList, parts: InstanceList) -> InstanceList:
-    """A copy of a list with these instances and tombstones in place of its own."""
+    """Return a copy of a list with these instances and tombstones in place of its own."""
     stored, tombstones = dict(whole.stored), dict(whole.tombstones)
     for key, tombstone in parts.tombstones.items():
         stored.pop(key, None)
@@ -1029,7 +1034,7 @@ def bound_tombstones(tombstones: dict[str, Tombstone]) -> None:
 
 
 def free_in_steps(replaced: list[dict[str, StoredInstance]]) -> None:
-    """Free the instances of replaced lists one by one: all at once stops every thread for many milliseconds.
+    """Free the instances of replaced lists one by one: freeing all at once stops every thread for many milliseconds.
 
     The caller keeps no other reference. The mappings stay as they are: readers without the lock may be on them.
     """
@@ -1040,9 +1045,9 @@ def free_in_steps(replaced: list[dict[str, StoredInstance]]) -> None:
 
 
 def bound_tombstone_bytes(tombstones: dict[str, Tombstone], bytes_max: int) -> int:
-    """Drop the oldest ones beyond so many bytes, a few more at once; return how many more fit, whatever their keys.
+    """Drop the oldest tombstones beyond ``bytes_max``, and a few more. Return how many more fit, whatever their keys.
 
-    No bound where it is 0.
+    0 means no bound.
     """
     if bytes_max == 0:
         return TOMBSTONES_PER_SERVICE_MAX

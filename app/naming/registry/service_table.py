@@ -1,4 +1,4 @@
-"""ServiceTable: which services this member has and what keeps each of them, behind the lock of all services.
+"""ServiceTable: the services of this member and the sources that keep each of them, behind the lock of all services.
 
 A service is kept by the instance list that ``Registry`` holds of it, by its description and its persistent instances,
 and by the publications of clients with a connection.
@@ -24,7 +24,7 @@ R = TypeVar("R")
 COPIED_UNDER_LOCK_MAX = 64
 """Instances that one holder of the lock may touch."""
 COPY_TRIES_MAX = 8
-"""A copy of 100,000 references takes a millisecond: so often in a row a service hardly ever changes meanwhile."""
+"""A copy of 100,000 references takes a millisecond: a service hardly ever changes during so many consecutive tries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Counts:
 
 
 class Known(NamedTuple):
-    """How much of a client's write is there already: instances, and bytes of their metadata."""
+    """The parts of a client's write that exist already: instances, and bytes of their metadata."""
 
     instances: int
     metadata_bytes: int
@@ -67,59 +67,59 @@ class ServiceTable:
         self._used, self.created_namespaces = SimilarNames(), SimilarNames()
         """The namespaces with a service that is not hidden, and those with a record."""
         self._durable: dict[Service, None] = {}
-        """Those with persistent instances, which are looked at each second."""
+        """Services with persistent instances, which are checked each second."""
         self._first_revision = 0
-        """Of a new service: above those of dropped ones, which may be the same service before, with kept lists."""
+        """The first revision of a new service: above those of dropped ones, which may have been the same service."""
         self.on_listed: Callable[[str, str, bool], None] | None = None
-        """Told under the lock when readers begin to see a service, or see it no more: namespace, full name, which."""
+        """Called under the lock when readers begin or cease to see a service: namespace, full name, which of both."""
         self.find: Callable[[str], Service | None] = self._services.get
-        """The service of a datum key, hidden ones too. The mapping's own method, as each beat and send calls it."""
+        """Returns the service of a datum key, also a hidden one. The mapping's own method, as each beat calls it."""
 
     # --- reading: no lock -------------------------------------------------------------------------
 
     def get(self, namespace: str, full_name: str) -> Service | None:
-        """The service of this name, hidden ones too."""
+        """Return the service of this name, hidden ones included."""
         # Nearly always it is one that readers see, found without making its key.
         names = self._namespaces.get(namespace)
         service = names.get(full_name) if names is not None else None
         return self._services.get(datum_key(namespace, full_name)) if service is None else service
 
     def services(self) -> list[Service]:
-        """A copy of the list of all services. ``list(dict.values())`` is one step for other threads."""
+        """Return a copy of the list of all services. ``list(dict.values())`` is one step for other threads."""
         return list(self._services.values())
 
     def durable_services(self) -> list[Service]:
-        """A copy of the list of those services that have persistent instances."""
+        """Return a copy of the list of services that have persistent instances."""
         return list(self._durable)
 
     def keys(self) -> list[str]:
-        """A copy of the datum keys of all services, made in one step."""
+        """Return a copy of the datum keys of all services, made in one step."""
         return list(self._services)
 
     def service_count(self) -> int:
-        """The number of services, hidden ones too."""
+        """Return the number of services, hidden ones included."""
         return len(self._services)
 
     def namespaces(self) -> list[str]:
-        """The namespaces with a service that is not hidden, sorted."""
+        """Return the namespaces with a service that is not hidden, sorted."""
         return sorted(self._namespaces.copy())
 
     def names(self, namespace: str) -> list[str]:
-        """Full names of a namespace's services that are not hidden, sorted."""
+        """Return the full names of a namespace's services that are not hidden, sorted."""
         return sorted(self._namespaces.get(namespace, {}).copy())
 
     def in_namespace(self, namespace: str) -> list[Service]:
-        """A copy of the list of a namespace's services that are not hidden."""
+        """Return a copy of the list of a namespace's services that are not hidden."""
         return list(self._namespaces.get(namespace, {}).values())
 
     def counts(self, responsible: Callable[[str], bool]) -> Counts:
-        """Services and instances that readers see; ``responsible`` tells by full name which are this member's."""
+        """Count the services and instances that readers see, and those with a full name that is ``responsible``."""
         services = [one for one in self.services() if not one.hidden]
         ours = [service for service in services if responsible(service.full_name)]
         return Counts(len(services), sum(map(_count, services)), len(ours), sum(map(_count, ours)))
 
     def totals(self) -> tuple[int, int]:
-        """The numbers of services that readers see and of instances, at once: nothing is gone through.
+        """Return the numbers of visible services and of instances, in constant time.
 
         An address that has several sources counts for each of them.
         """
@@ -146,7 +146,7 @@ class ServiceTable:
             return take(make())
 
     def snapshot(self, key: str) -> ServiceSnapshot | None:
-        """A consistent copy of a service; None when it is unknown or hidden."""
+        """Return a consistent copy of a service; None if it is unknown or hidden."""
         service = self._services.get(key)
         if service is None:
             return None
@@ -166,7 +166,7 @@ class ServiceTable:
     # --- steps: the caller holds the lock ---------------------------------------------------------
 
     def open(self, namespace: str, full_name: str, now_ms: int) -> Service:
-        """The service of this name, made if it is missing, and listed again if it was hidden."""
+        """Return the service of this name, made if it is missing, and listed again if it was hidden."""
         service = self.get(namespace, full_name)
         if service is None:
             service = Service(namespace, full_name, now_ms, self._first_revision)
@@ -180,7 +180,7 @@ class ServiceTable:
         return service
 
     def open_hidden(self, namespace: str, full_name: str, now_ms: int) -> Service:
-        """A new service that readers do not see: nothing but removals of instances that nobody knew is in it."""
+        """Return a new service that readers do not see: it has only removals of unknown instances."""
         service = Service(namespace, full_name, now_ms, self._first_revision)
         service.dropped = service.hidden = True
         self._services[service.key] = service
@@ -195,11 +195,12 @@ class ServiceTable:
         metadata_bytes: int,
         persistent: int = 0,
     ) -> None:
-        """Refuse a client's write that adds so many instances and bytes of metadata to a service, which it may make.
+        """Refuse a client's write whose instances and bytes of metadata, for a service that it may make, exceed a
+        limit.
 
-        ``service``: the one of that name, None where there is none. ``persistent``: of the instances, the durable ones.
-        Called without the lock by who holds that of the durable records: then an ephemeral write of the same moment
-        may pass a limit by what it adds.
+        ``service``: the service of that name, None if there is none. ``persistent``: how many of the instances are
+        durable. The holder of the lock of durable records calls it without the lock: an ephemeral write at the same
+        moment may then exceed a limit by its additions.
 
         Raises:
             InvalidParam: as ``check_new_namespace``. LimitReached, TooManyRequests: as ``Admission.check``.
@@ -220,12 +221,12 @@ class ServiceTable:
         self.admission.check(self.counts_held, held, namespace, full_name, instances, metadata_bytes, persistent)
 
     def count_stored(self, service: Service, instances: int, metadata_bytes: int) -> None:
-        """Count what came to a service's instance list, or went where a number is negative."""
+        """Count additions to a service's instance list; negative numbers are removals."""
         service.stored_bytes += metadata_bytes
         self.counts_held.add(service.namespace, instances, metadata_bytes)
 
     def hide_if_dropped(self, service: Service) -> None:
-        """Hide a removed service when nothing readers see is left in it; its tombstones are kept for the peers."""
+        """Hide a removed service if it has nothing left that readers see. Its tombstones are kept for the peers."""
         if not service.dropped or service.stored or service.persistent or service.published or service.meta is not None:
             return
         service.hidden = True
@@ -264,9 +265,9 @@ class ServiceTable:
             service.expect(due_ms)
 
     def drop_bare(self, service: Service, now_ms: int) -> int:
-        """Forget a service that only publications had made, ``linger_ms`` after the last; return when to come again.
+        """Forget a service that only publications had made, ``linger_ms`` after the last. Return when to call again.
 
-        So readers see no change when its only client comes back soon.
+        So readers see no change if its only client soon comes back.
         """
         with self.lock:
             if self._keep_empty or service.version != NO_VERSION or service.published or service.stored:
@@ -282,7 +283,7 @@ class ServiceTable:
     # --- durable parts, projected from records ----------------------------------------------------
 
     def set_meta(self, namespace: str, full_name: str, meta: ServiceMeta | None, now_ms: int) -> None:
-        """Set a service's description; None when the service was removed by its own call."""
+        """Set a service's description; None if the service was removed by its own call."""
         with self.lock:
             if meta is not None:
                 service = self.open(namespace, full_name, now_ms)
@@ -300,7 +301,7 @@ class ServiceTable:
             self.hide_if_dropped(service)
 
     def set_persistent(self, namespace: str, full_name: str, key: str, instance: Instance | None, now_ms: int) -> None:
-        """Set the persistent instance of an instance key; None when it was removed."""
+        """Set the persistent instance of an instance key; None if it was removed."""
         with self.lock:
             if instance is not None:
                 service = self.open(namespace, full_name, now_ms)
@@ -338,7 +339,7 @@ class ServiceTable:
     ) -> None:
         """Set a client's publication of a service, in place of its former one.
 
-        ``known``: what is there already of a client's own write; None for what a member sent, which is never refused.
+        ``known``: the existing parts of a client's own write; None for data of a member, which is never refused.
 
         Raises:
             LimitReached, TooManyRequests: as ``admit``.
@@ -363,7 +364,7 @@ class ServiceTable:
             service.revision += 1
 
     def withdraw(self, namespace: str, full_name: str, client_id: str, publication: Publication, now_ms: int) -> bool:
-        """Take a client's publication out, unless another one has replaced it; return whether it was there."""
+        """Remove a client's publication, unless another one has replaced it. Return whether it was there."""
         with self.lock:
             service = self.get(namespace, full_name)
             published = service.published if service else None
@@ -387,12 +388,12 @@ def _count(service: Service) -> int:
 
 
 def _held(service: Service) -> int:
-    """The instances of all sources that count against the limit of a service."""
+    """Return the instances of all sources that count against the limit of a service."""
     return len(service.stored) + len(service.persistent) + service.published_count
 
 
 def _is_retained_only(service: Service) -> bool:
-    """Whether a service has nothing left but retained instances."""
+    """Return whether a service has nothing left but retained instances."""
     sources = service.stored or service.persistent or service.published
     known = sources or service.meta is not None or service.version != NO_VERSION
     return bool(service.retained) and not known

@@ -1,4 +1,4 @@
-"""Shared: one object for equal values, since a million instances are mostly alike in their parts."""
+"""Shared: one object for equal values, since the parts of a million instances are mostly equal."""
 
 from collections.abc import Callable
 
@@ -9,23 +9,26 @@ from distro.model.types import Version
 Traits = tuple[str, str, str | None, float]
 """Service, cluster, application and weight of an instance."""
 TRAITS_MAX = 65_536
-"""With so many in a table the table is emptied and filled anew; so for each bound here."""
+"""The bound of a table. A table that reaches it is emptied and filled anew, as for each bound here."""
 TRAITS_CHARS_MAX = 1_024
 PORTS_MAX = 65_536
 WRITERS_MAX = 1_024
 MAPS_MAX = 16_384
 MAPS_MET_ONCE_MAX = 4_096
-"""Fewer than of those that were met again: where each registration says something new, none is ever met again, and a
-thousand bytes for each stay until there are so many."""
+"""The bound for mappings met once, lower than for those met again: where each registration is new, none is ever met
+again, and a thousand bytes for each stay until there are so many."""
 MAP_ENTRIES_MAX = 16
 MAP_BYTES_MAX = 512
-"""Longer metadata is seldom shared, and the table must stay small."""
+"""The largest shared metadata. Longer ones are seldom equal, and the table must stay small."""
 
 _set: Callable[[object, str, object], None] = object.__setattr__
 
 
 class Shared:
-    """Returns for each value the equal one it met before. Thread-safe: two threads may each keep their first one."""
+    """Returns for each value the equal one that it met before.
+
+    Thread-safe: two threads may each keep their first one.
+    """
 
     __slots__ = ("_maps", "_met_once", "_ports", "_traits", "_writers")
 
@@ -35,10 +38,10 @@ class Shared:
         self._writers: dict[str, str] = {}
         self._maps: dict[tuple[tuple[str, str | None], ...], Metadata] = {}
         self._met_once: dict[int, Metadata] = {}
-        """By the hash of their items: nearly all are forgotten again, and tuples of them would be made to be kept."""
+        """Mappings met once, by the hash of their items: nearly all are forgotten again, and need no tuple as a key."""
 
     def traits(self, traits: Traits) -> Traits:
-        """The shared tuple that equals these traits."""
+        """Return the shared tuple that equals these traits."""
         known = self._traits.get(traits)
         if known is not None:
             return known
@@ -49,16 +52,19 @@ class Shared:
         return traits
 
     def port(self, port: int) -> int:
-        """The shared number that equals this port."""
+        """Return the shared number that equals this port."""
         if len(self._ports) >= PORTS_MAX:
             self._ports.clear()
         return self._ports.setdefault(port, port)
 
     def metadata(self, fields: Metadata, size: int | None = None) -> Metadata:
-        """The shared mapping with the same items in the same order. ``size``: its ``metadata_bytes``, where known."""
+        """Return the shared mapping with the same items in the same order.
+
+        ``size``: its ``metadata_bytes``, if known.
+        """
         if len(fields) > MAP_ENTRIES_MAX:
             return fields
-        key = tuple(fields.items())  # in their order, which answers show
+        key = tuple(fields.items())  # in order, because answers show it
         known = self._maps.get(key)
         if known is not None:
             return known
@@ -76,9 +82,9 @@ class Shared:
         return fields
 
     def settle(self, stored: StoredInstance, former: Instance | None = None) -> None:
-        """Replace the parts of a received instance by shared ones; it stays equal to itself before.
+        """Replace the parts of a received instance by shared ones. The instance stays equal to itself before.
 
-        ``former``: the one that it replaces, whose parts are shared and mostly equal.
+        ``former``: the instance that it replaces, whose parts are shared and mostly equal.
         """
         one = stored.instance
         if former is not None and _has_traits_of(one, former):

@@ -1,4 +1,4 @@
-"""What readers see of a service: the union of its sources, each address once.
+"""The view of a service that readers get: the union of its sources, each address once.
 
 Sources: the instance list, the persistent instances, and a publication for each client with a connection.
 """
@@ -11,9 +11,9 @@ from app.naming.model.model import Instance, Publication, Service, ServiceSnapsh
 
 
 def view_of(service: Service) -> ServiceView:
-    """The cached view of a service, made anew after a change. Takes no lock."""
+    """Return the cached view of a service, made anew after a change. Takes no lock."""
     view = service.view
-    # Revision first: what changes while the copy is made raises it, and the next reader copies again.
+    # Revision first: a change while the copy is made raises it, and the next reader copies again.
     revision = service.revision
     if view is None or view.revision != revision:
         view = ServiceView(
@@ -36,7 +36,7 @@ def view_of(service: Service) -> ServiceView:
 
 
 def published_count(service: Service) -> int:
-    """The number of published instances; an address of several clients counts for each."""
+    """Return the number of published instances. An address of several clients counts once for each."""
     return sum([len(one.instances) for one in list((service.published or {}).values())])
 
 
@@ -51,7 +51,7 @@ def clusters_of(service: Service) -> set[str]:
 
 
 def union(service: Service) -> tuple[Instance, ...]:
-    """All instances of a service with publications, each address once, persistent ones first."""
+    """Return all instances of a service with publications, each address once, persistent ones first."""
     stored, persistent = service.stored.copy(), service.persistent.copy()
     publications = (service.published or {}).copy()
     by_key: dict[str, Instance] = {}
@@ -72,7 +72,7 @@ def union(service: Service) -> tuple[Instance, ...]:
 def _brought_together(
     persistent: Mapping[str, Instance], stored: Mapping[str, StoredInstance], publications: Mapping[str, Publication]
 ) -> tuple[list[Instance], list[Instance], list[Instance]]:
-    """The persistent, the listed and the published instances, where sources share an address.
+    """Return the persistent, the listed and the published instances, where sources share an address.
 
     An address shows the attributes of its newest registration, and is healthy if one source says so. Only a persistent
     instance keeps its own attributes: an operator set them.
@@ -101,7 +101,7 @@ def _brought_together(
 
 
 def of_clients_only(snapshot: ServiceSnapshot) -> list[Instance]:
-    """The instances that readers see because of publications alone."""
+    """Return the instances that readers see only because of publications."""
     _, _, of_clients = _brought_together(snapshot.persistent, snapshot.stored, snapshot.published)
     return list(of_clients)
 

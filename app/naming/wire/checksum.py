@@ -8,27 +8,27 @@ from app.naming.model.model import Instance, Metadata, ServiceView
 
 
 def java_double(value: float) -> str:
-    """A double as Java prints it, for the weights that exist: 0 and 0.01 to 10000."""
+    """Return a double as Java prints it, for the weights that exist: 0 and 0.01 to 10000."""
     return repr(float(value))
 
 
 def java_order(text: str) -> bytes:
-    """Sort key of Java's ``String.compareTo``: by UTF-16 code units."""
+    """Return the sort key of Java's ``String.compareTo``: by UTF-16 code units."""
     return text.encode("utf-16-be", "surrogatepass")
 
 
 def instance_text(one: Instance) -> str:
-    """The text by which Java sorts an instance. Source: Nacos 1.4.1 Instance.toString."""
+    """Return the text by which Java sorts an instance. Source: Nacos 1.4.1 Instance.toString."""
     return f"{one.key}_{java_double(one.weight)}_{flag_text(one.healthy)}_{flag_text(one.marked)}_{one.cluster_name}"
 
 
 def in_java_order(instances: Iterable[Instance]) -> list[Instance]:
-    """The instances sorted as Java sorts them, by ``instance_text``."""
+    """Return the instances sorted as Java sorts them, by ``instance_text``."""
     return sorted(instances, key=lambda one: java_order(instance_text(one)))
 
 
 def metadata_text(metadata: Metadata | None) -> str:
-    """Metadata as a checksum reads it: ``name:value,`` for each pair, by name in Java's order."""
+    """Return metadata as a checksum reads it: ``name:value,`` for each pair, by name in Java's order."""
     if not metadata:
         return ""
     pairs = sorted(metadata.items(), key=lambda pair: java_order(pair[0]))
@@ -36,7 +36,10 @@ def metadata_text(metadata: Metadata | None) -> str:
 
 
 def instance_list_checksum(instances: Iterable[Instance]) -> str:
-    """MD5 over an instance list. Source: Nacos 1.4.1 Instances.recalculateChecksum; facts in docs/wire.md."""
+    """Return the MD5 over an instance list.
+
+    Source: Nacos 1.4.1 Instances.recalculateChecksum; facts in docs/wire.md.
+    """
     text = "".join(
         f"{one.ip}:{one.port}_{java_double(one.weight)}_{flag_text(one.healthy)}_{flag_text(one.enabled)}"
         f"_{one.cluster_name}_{metadata_text(one.metadata)},"
@@ -46,7 +49,7 @@ def instance_list_checksum(instances: Iterable[Instance]) -> str:
 
 
 def checksum(view: ServiceView) -> str:
-    """The digest of a service by which members compare their lists. Source: Nacos 1.4.1 Service.recalculateChecksum."""
+    """Return the digest by which members compare a service. Source: Nacos 1.4.1 Service.recalculateChecksum."""
     healthy = sum(one.healthy for one in view.instances)
     clusters = ",".join(
         '{"healthChecker":{},"defIPPort":80,"defCkport":80,"name":"' + name + '","useIPPort4Check":true,"sitegroup":""}'

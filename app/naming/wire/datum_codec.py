@@ -1,18 +1,18 @@
-"""The JSON of an instance-list datum: Nacos 1.4's fields, and ours beside them, which Nacos ignores.
+"""The JSON of an instance-list datum: Nacos 1.4's fields, with ours beside them, which Nacos ignores.
 
-Shape: ``{"key", "value": {"instanceList": [instance ...]}, "timestamp": 1, "version": text, "tombstones":
-{instance key: {"version": text, "age": ms, "keep": ms}}}``; a tombstone of R15 carries ``"unknown": true``. Of
-an instance our fields are ``"version"``, ``"said"`` (its client version) where that differs, ``"beatAge"`` (ms),
-``"saidAge"`` (ms, of its client's last change) where that differs, and ``"heard": true`` when the sender knows the age
-of the beat for certain. Times travel as ages, because the members' clocks differ.
+Shape: ``{"key", "value": {"instanceList": [instance ...]}, "timestamp": 1, "version": text, "tombstones": {instance
+key: {"version": text, "age": ms, "keep": ms}}}``. A tombstone of R15 has ``"unknown": true``. Our fields of an instance
+are ``"version"``, ``"said"`` (its client version) if that differs, ``"beatAge"`` (ms), ``"saidAge"`` (ms, of its
+client's last change) if that differs, and ``"heard": true`` if the sender knows the age of the beat for certain. Times
+travel as ages, because the members' clocks differ.
 
-A delta (R5) is ``{"since": counter of its base, "version", "changed": [instance ...], "tombstones"}``: the base is of
-the epoch and writer of its version. Its instances have the counter alone as ``"version"``; of the others, the fields of
-Nacos that have their usual values, the service's name, an ``instanceId`` that follows from the rest, ``lastBeat`` and
-empty ``tombstones`` are left out. An instance without ``app`` or ``instanceId`` has null there.
+A delta (R5) is ``{"since": counter of its base, "version", "changed": [instance ...], "tombstones"}``. The base has the
+epoch and writer of its version. Its instances have only the counter as ``"version"``. They leave out: fields of Nacos
+with default values, the service's name, an ``instanceId`` that follows from the rest, ``lastBeat``, and empty
+``tombstones``. An instance without ``app`` or ``instanceId`` has null there.
 
-The claim of what another wrote, as a delta (R5), is ``{"claimed": version of its base, "version", "digest": 16 hex
-digits}``: those of the versions of its instances and removals.
+A claim of another writer's state, as a delta (R5), is ``{"claimed": version of its base, "version", "digest": 16 hex
+digits}``. The digest is that of the versions of its instances and removals.
 """
 
 import re
@@ -54,16 +54,16 @@ AGE_MS_MAX = 10 * 365 * 86_400_000
 KEEP_MS_DEFAULT = 90_000
 ENTRIES_PER_PART = 100
 _USUAL_APP = "DEFAULT"
-"""What a delta leaves out, beside the values that ``decode_stored`` takes for absent fields."""
+"""The application that a delta leaves out, besides the values that ``decode_stored`` reads for absent fields."""
 _USUAL_SHORT = frozenset(("app", "ip", "port", "metadata", "version", "beatAge", "saidAge", "heard"))
-"""The fields in a delta of an instance whose other fields have their usual values."""
+"""The fields in a delta of an instance whose other fields have their default values."""
 DIGEST_CHARS = 16
 _DIGEST = re.compile(f"[0-9a-f]{{{DIGEST_CHARS}}}")
 _NOT_ASCII = re.compile("[^\x00-\x7f]+")
 
 
 def instance_fields(one: Instance) -> dict[str, Any]:
-    """An instance as Nacos 1.4 writes it in datums: null fields are left out. Source: captured PUT of a 1.4.1."""
+    """Return an instance as Nacos 1.4 writes it in datums, without null fields. Source: captured PUT of a 1.4.1."""
     fields: dict[str, Any] = {}
     if one.instance_id is not None:
         fields["instanceId"] = one.instance_id
@@ -87,7 +87,7 @@ def instance_fields(one: Instance) -> dict[str, Any]:
 
 
 def derived_fields(one: Instance) -> dict[str, Any]:
-    """The fields that Nacos computes from an instance's metadata and writes beside the others."""
+    """Return the fields that Nacos computes from an instance's metadata and writes beside the others."""
     fields: dict[str, Any] = {
         "instanceHeartBeatInterval": one.beat_interval_ms,
         "instanceHeartBeatTimeOut": one.beat_timeout_ms,
@@ -101,7 +101,7 @@ def derived_fields(one: Instance) -> dict[str, Any]:
 
 
 def encode_stored(stored: StoredInstance, now_ms: int, wall_ms: int, versioned: bool) -> dict[str, Any]:
-    """The fields of an instance in a datum, with its last beat; ``versioned`` adds our own fields."""
+    """Return the fields of an instance in a datum, with its last beat. ``versioned`` adds our own fields."""
     age_ms = max(now_ms - stored.beat_ms, 0)
     fields = instance_fields(stored.instance)
     fields["lastBeat"] = wall_ms - age_ms
@@ -115,7 +115,7 @@ def encode_stored(stored: StoredInstance, now_ms: int, wall_ms: int, versioned: 
 
 
 def _add_times(fields: dict[str, Any], stored: StoredInstance, now_ms: int) -> None:
-    """Add when the instance was last heard and changed, and its client version where that is another."""
+    """Add when the instance was last heard and changed, and its client version if that differs."""
     if stored.client_version != stored.version:
         fields["said"] = stored.client_version.to_text()
     fields["beatAge"] = max(now_ms - stored.beat_ms, 0)
@@ -126,20 +126,20 @@ def _add_times(fields: dict[str, Any], stored: StoredInstance, now_ms: int) -> N
 
 
 class InstanceListCodec:
-    """DatumCodec of instance lists. ``wall_ms`` dates ``lastBeat``, which is for show: members' clocks differ."""
+    """The DatumCodec of instance lists. ``wall_ms`` dates ``lastBeat``, which is only shown: members' clocks differ."""
 
     def __init__(self, wall_ms: Callable[[], int]) -> None:
         self._wall_ms = wall_ms
 
     def encode(self, datum: Datum, now_ms: int, versioned: bool) -> bytes:
-        """The datum's JSON.
+        """Return the datum's JSON.
 
-        Unless ``versioned`` it is plain ASCII: some calls of real Nacos re-read it in the machine's charset.
+        Unless ``versioned`` it is plain ASCII: some calls of real Nacos read it in the machine's charset.
         """
         return b"".join(self.encode_parts(datum, now_ms, versioned))
 
     def encode_parts(self, datum: Datum, now_ms: int, versioned: bool) -> Iterator[bytes]:
-        """The datum's JSON in parts, each made in under a millisecond: one call for a big datum stops all threads."""
+        """Yield the datum's JSON in parts, each made in under a millisecond: one call would stop all threads."""
         value: InstanceList = datum.value
         wall_ms = self._wall_ms()
         if datum.base is not None:
@@ -165,7 +165,7 @@ class InstanceListCodec:
         yield b"}"
 
     def decode(self, key: str, body: Mapping[str, Any], now_ms: int) -> Datum:
-        """The datum of a JSON object; its fields are checked one by one.
+        """Return the datum of a JSON object. Its fields are checked one by one.
 
         Raises:
             CodecError: names the key's field that is wrong.
@@ -199,17 +199,17 @@ class InstanceListCodec:
         return Datum(key, version, InstanceList(stored, tombstones))
 
     def checksum(self, datum: Datum) -> str:
-        """The checksum that Nacos 1.4 computes of the datum."""
+        """Return the checksum that Nacos 1.4 computes of the datum."""
         value: InstanceList = datum.value
         return instance_list_checksum([stored.instance for stored in value.stored.values()])
 
 
 def encode_short(stored: StoredInstance, full_name: str, now_ms: int) -> dict[str, Any]:
-    """The fields of an instance in a delta: those that are as usual are left out."""
+    """Return the fields of an instance in a delta, without those that have their default values."""
     one, fields = stored.instance, dict[str, Any]()
     if one.app != _USUAL_APP:
         fields["app"] = one.app
-    # Its simple id is that of its own service's name, which is nearly always this one.
+    # Its simple id has its own service's name, which is nearly always this one.
     if kept_id(one) is not SIMPLE_ID or one.service_name != full_name:
         instance_id = one.instance_id
         if instance_id != simple_instance_id(one.ip, one.port, one.cluster_name, full_name):
@@ -236,7 +236,7 @@ def encode_short(stored: StoredInstance, full_name: str, now_ms: int) -> dict[st
 
 
 def decode_short(fields: Any, namespace: str, full_name: str, of: Version, now_ms: int) -> StoredInstance:
-    """An instance of a delta of the version ``of``, for who has checked the names of service and usual cluster.
+    """Return an instance in a delta of the version ``of``, for callers that checked the names of service and cluster.
 
     Raises:
         CodecError: names the field that is wrong.
@@ -247,16 +247,16 @@ def decode_short(fields: Any, namespace: str, full_name: str, of: Version, now_m
         raise CodecError("an element of 'changed' is no instance with the counter of a version")
     whole = {"serviceName": full_name, "app": _USUAL_APP, **fields}
     if "instanceId" not in whole:
-        # Of whatever types: what is wrong with them is found when the instance is read.
+        # The fields may have any type: wrong ones are found when the instance is read.
         ip, port, cluster = whole.get("ip", ""), whole.get("port", 0), whole.get("clusterName", DEFAULT_CLUSTER)
         whole["instanceId"] = simple_instance_id(ip, port, cluster, full_name)
     return _decode_at(whole, namespace, full_name, Version(of.epoch, counter, of.writer), now_ms)
 
 
 def usual_short(fields: Any, full_name: str, of: Version, now_ms: int) -> StoredInstance | None:
-    """As ``decode_short``, of an instance that is as usual, which nearly all are: at a third of the cost.
+    """As ``decode_short``, for an instance with default values, as nearly all have: at a third of the cost.
 
-    None for all others, which are read, or refused by name, field by field.
+    None for all others, which are then read, or refused by name, field by field.
     """
     if type(fields) is not dict or not fields.keys() <= _USUAL_SHORT:
         return None
@@ -343,7 +343,7 @@ def _json(value: object, versioned: bool) -> bytes:
 
 
 def to_ascii(utf8: bytes) -> bytes:
-    """JSON with every character that is not ASCII written as ``\\uXXXX``."""
+    """Return JSON with every character that is not ASCII written as ``\\uXXXX``."""
     return utf8 if utf8.isascii() else _NOT_ASCII.sub(_escape, utf8.decode()).encode()
 
 
@@ -353,7 +353,7 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def decode_stored(fields: Any, namespace: str, full_name: str, now_ms: int) -> StoredInstance:
-    """An ephemeral instance of a service's datum; its fields are checked as those of a registration are.
+    """Return an ephemeral instance of a service's datum. Its fields are checked like those of a registration.
 
     Raises:
         CodecError: names the field that is wrong.
@@ -364,7 +364,7 @@ def decode_stored(fields: Any, namespace: str, full_name: str, now_ms: int) -> S
 
 
 def _decode_at(fields: Any, namespace: str, full_name: str, version: Version, now_ms: int) -> StoredInstance:
-    """As ``decode_stored``, of an instance of this version."""
+    """As ``decode_stored``, for an instance of this version."""
     read = member_object(fields, "an element of 'instanceList'", " of an instance")
     instance = _usual_instance(fields) or _read_instance(read, fields)
     if not instance.ephemeral:
@@ -380,12 +380,12 @@ def _decode_at(fields: Any, namespace: str, full_name: str, version: Version, no
     confirmed_ms = beat_ms if read.flag("heard", False) else NEVER_MS
     changed_ms = now_ms - min(max(read.integer("saidAge", now_ms - beat_ms), 0), AGE_MS_MAX)
     if version == NO_VERSION:
-        changed_ms = NEVER_MS  # real Nacos tells no time
+        changed_ms = NEVER_MS  # real Nacos sends no time
     return StoredInstance(instance, version, beat_ms, client_version, confirmed_ms, changed_ms)
 
 
 def _usual_instance(fields: Mapping[str, Any]) -> Instance | None:
-    """The instance in fields that all have their usual types, as nearly all have: at a third of the cost.
+    """Return the instance in fields that all have the expected types, as nearly all have: at a third of the cost.
 
     None for all others, which ``_read_instance`` reads, or refuses by name.
     """
@@ -414,7 +414,7 @@ def _usual_instance(fields: Mapping[str, Any]) -> Instance | None:
 
 
 def _read_instance(read: Fields, fields: Mapping[str, Any]) -> Instance:
-    """The instance in the fields that are read."""
+    """Return the instance in the fields that are read."""
     return Instance(
         ip=read.required("ip"),
         port=read.integer("port", 0),
@@ -451,7 +451,7 @@ def _decode_tombstones(tombstones: object, now_ms: int) -> dict[str, Tombstone]:
 
 
 def _metadata(fields: Mapping[str, Any]) -> Metadata | None:
-    """An instance's metadata: numbers and booleans become text, as in Java's reader; an explicit null becomes None."""
+    """Return an instance's metadata. Numbers and booleans become text, as in Java's reader; an explicit null, None."""
     value = fields.get("metadata", {})
     if value is None:
         return None

@@ -1,4 +1,4 @@
-"""Rendered lists of services, kept until the service changes: one cache class, and one cache for each renderer."""
+"""Rendered lists of services, cached until the service changes: one cache class, and one cache for each renderer."""
 
 from threading import Lock
 from typing import Generic, Protocol, Self, TypeVar
@@ -6,23 +6,23 @@ from typing import Generic, Protocol, Self, TypeVar
 from app.naming.model.model import ServiceView
 
 SERVICE_PART = 8
-"""The part of a cache that the variants of one service may take, if they are several."""
+"""The part of a cache that several variants of one service may take."""
 VARIANTS_MAX = 32
-"""Variants that are kept of one service: more than the combinations of clusters that a fleet asks for."""
+"""The most cached variants of one service: more than the combinations of clusters that a fleet requests."""
 NO_CLUSTER = ","
-"""In place of clusters of which the service has none; no cluster has this name."""
+"""Stands for clusters that the service does not have. No cluster has this name."""
 
 
 class ListVariant(Protocol):
-    """The values that a renderer's list depends on, beside the service. Hashable."""
+    """The values that a renderer's list depends on, in addition to the service. Hashable."""
 
     @property
     def clusters(self) -> str:
-        """The names that a query asks for, with commas between; empty for all."""
+        """The names of the requested clusters, with commas between; empty for all."""
         ...
 
     def of_clusters(self, clusters: str) -> Self:
-        """The variant with other clusters."""
+        """Return the variant with other clusters."""
         ...
 
 
@@ -30,10 +30,10 @@ class RenderedList(Protocol):
     """The bytes of a list, for one state of a service."""
 
     revision: int
-    """Of the view that was rendered."""
+    """The revision of the view that was rendered."""
 
     def __len__(self) -> int:
-        """The bytes that it takes up, at the most."""
+        """Return the most bytes that it occupies."""
         ...
 
 
@@ -42,7 +42,7 @@ R = TypeVar("R", bound=RenderedList)
 
 
 def known_clusters(view: ServiceView, clusters: str) -> str:
-    """The clusters that a query asks for and that the service has, sorted; empty for all, ``NO_CLUSTER`` for none."""
+    """Return the requested clusters that the service has, sorted; empty for all, ``NO_CLUSTER`` for none."""
     known = view.clusters
     if clusters in known and NO_CLUSTER not in clusters:
         return clusters if len(known) > 1 else ""
@@ -63,7 +63,10 @@ class RenderedLists(Generic[V, R]):
     """
 
     def __init__(self, bytes_max: int, list_bytes_max: int) -> None:
-        """``bytes_max``: of all lists; the oldest service goes first. ``list_bytes_max``: a larger list is not kept."""
+        """``bytes_max``: of all lists.
+
+        The oldest service goes first. ``list_bytes_max``: a larger list is not cached.
+        """
         self._bytes_max = bytes_max
         self._list_bytes_max = list_bytes_max
         self._service_bytes_max = bytes_max // SERVICE_PART
@@ -73,7 +76,7 @@ class RenderedLists(Generic[V, R]):
         self.kept_bytes = 0
 
     def find(self, view: ServiceView, variant: V) -> R | None:
-        """The list of a view, if it is kept."""
+        """Return the list of a view, if it is cached."""
         kept = self._kept.get((view.namespace, view.full_name))
         if kept is None:
             return None
@@ -85,7 +88,7 @@ class RenderedLists(Generic[V, R]):
         return None
 
     def keep(self, view: ServiceView, variant: V, rendered: R) -> None:
-        """Keep a list in place of older ones, unless it is too large."""
+        """Cache a list in place of older ones, unless it is too large."""
         service = (view.namespace, view.full_name)
         if variant.clusters:
             variant = variant.of_clusters(known_clusters(view, variant.clusters))
@@ -103,7 +106,7 @@ class RenderedLists(Generic[V, R]):
                 self._take_out(next(iter(self._kept)))
 
     def drop(self, namespace: str, full_name: str) -> None:
-        """Keep nothing of a service, which is gone."""
+        """Drop all lists of a service, which is gone."""
         if (namespace, full_name) in self._kept:
             with self._lock:
                 self._take_out((namespace, full_name))

@@ -1,6 +1,7 @@
-"""The list of a service as HTTP v1 shows it: the instances that a client sees, as JSON that is kept.
+"""The list of a service as HTTP v1 shows it: the instances that a client sees, as cached JSON.
 
-The bytes of a host are kept with its instance: after a change of one of ten thousand, only that one is rendered again.
+The bytes of a host are cached with its instance: after a change of one of ten thousand, only that one is rendered
+again.
 """
 
 import hashlib
@@ -17,15 +18,15 @@ from app.naming.wire.rendered import RenderedLists
 from app.naming.wire.zipped import STORED_BYTES_MAX, ZippedHead
 
 ANSWERS_BYTES_MAX = 256 * 1024 * 1024
-"""Of all answers that are kept."""
+"""The most bytes of all cached answers."""
 ANSWER_OVERHEAD_BYTES = 600
 GZIP_FROM_BYTES = 4_096
 GZIP_LEVEL = 1
 """A list of 1,000 hosts: 250 KB become 14 KB in 1.5 ms; level 6 takes four times that for 9 KB."""
 QUICK_HOSTS_MAX = 500
-"""A list of so many hosts is rendered, and compressed, in a millisecond or two."""
+"""A list of this many hosts is rendered, and compressed, in a millisecond or two."""
 HOST_BYTES = 250
-"""The JSON of a host with little metadata: the room for a list is reckoned from it before the list is made."""
+"""The JSON of a host with little metadata: an estimate of the room for a list before the list is made."""
 _TIME_BYTES = 20
 
 
@@ -33,13 +34,13 @@ NO_ECHO = b'"clusters":"","env":""'
 
 
 class Variant(NamedTuple):
-    """The values that a v1 list depends on, beside the service and the texts that it echoes."""
+    """The values that a v1 list depends on, in addition to the service and the texts that it echoes."""
 
     clusters: str
     healthy_only: bool
     is_check: bool
     java_agent: bool
-    """The client is a Java SDK since 1.0.0: names keep their group."""
+    """True if the client is a Java SDK since 1.0.0: names keep their group."""
     cache_ms: int
 
     def of_clusters(self, clusters: str) -> "Variant":
@@ -47,12 +48,12 @@ class Variant(NamedTuple):
 
 
 def echo_of(clusters: str, env: str) -> bytes:
-    """The JSON of the texts that a list repeats as they were asked for."""
+    """Return the JSON of the texts that a list repeats as they were requested."""
     return orjson.dumps({"clusters": clusters, "env": env})[1:-1] if clusters or env else NO_ECHO
 
 
 class ListAnswer:
-    """The v1 JSON of one state of a service and one variant, but for ``lastRefTime`` and the echoed texts."""
+    """The v1 JSON of one state of a service and one variant, without ``lastRefTime`` and the echoed texts."""
 
     __slots__ = ("_end", "_head", "_middle", "_tail", "_zipped", "is_long", "revision", "size")
 
@@ -61,31 +62,31 @@ class ListAnswer:
         self.revision = revision
         self._head = head
         self._middle = middle
-        """Empty: the answer has no time in it, and echoes nothing."""
+        """Empty if the answer has no time in it, and echoes nothing."""
         self._end = end
         self._tail = middle + NO_ECHO + end if middle else b""
-        """Both, where nothing is echoed, as in nearly all answers."""
+        """Both parts, for answers that echo nothing, as nearly all do."""
         self._zipped: ZippedHead | None = None
         self.is_long = len(head) >= GZIP_FROM_BYTES
-        """It may be worth gzip. Shorter ones are answered as they are."""
+        """True if it may be worth gzip. Shorter ones are answered as they are."""
         self.size = len(head) + len(middle) + len(end)
         """The bytes of the answer without the texts that it echoes."""
 
     def __len__(self) -> int:
-        """The bytes that it takes up, at the most: its gzip may be as long."""
+        """Return the most bytes that it occupies: its gzip may be as long."""
         return self.size + (len(self._head) if self.is_long else 0) + ANSWER_OVERHEAD_BYTES
 
     @property
     def zipped_size(self) -> int:
-        """The bytes of its gzip, about; those of the answer as long as it is not compressed."""
+        """Return the bytes of its gzip, approximately; those of the answer while it is not compressed."""
         return self.size if self._zipped is None else len(self._zipped.packed)
 
     def is_worth_gzip(self, echo: bytes) -> bool:
-        """Whether the answer is long enough for gzip, and its part after the time fits a stored block."""
+        """Return whether the answer is long enough for gzip, and its part after the time fits a stored block."""
         return self.is_long and _TIME_BYTES + len(self._middle) + len(echo) + len(self._end) <= STORED_BYTES_MAX
 
     def plain(self, now_ms: int, echo: bytes = NO_ECHO) -> bytes:
-        """The JSON, dated ``now_ms`` (wall time), with the texts to echo as ``echo_of`` gives them."""
+        """Return the JSON, dated ``now_ms`` (wall time), with the texts to echo as ``echo_of`` gives them."""
         if not self._tail:
             return self._head
         if echo is NO_ECHO:
@@ -95,7 +96,7 @@ class ListAnswer:
         return b"".join((self._head, b"%d" % now_ms, self._middle, echo, self._end))
 
     def zipped(self, now_ms: int, echo: bytes = NO_ECHO) -> bytes:
-        """The gzip of ``plain``. Only for an answer that ``is_worth_gzip``."""
+        """Return the gzip of ``plain``. Only for an answer that ``is_worth_gzip``."""
         zipped = self._zipped
         if zipped is None:
             zipped = self._zipped = ZippedHead.of(self._head, GZIP_LEVEL)
@@ -103,14 +104,14 @@ class ListAnswer:
 
 
 class ListAnswers:
-    """Renders v1 lists and keeps them in ``lists``. Thread-safe."""
+    """Renders v1 lists and caches them in ``lists``. Thread-safe."""
 
     def __init__(self, bytes_max: int = ANSWERS_BYTES_MAX) -> None:
         self.lists = RenderedLists[Variant, ListAnswer](bytes_max, list_bytes_max=bytes_max // 4)
         self._building = Lock()
 
     def get(self, view: ServiceView, variant: Variant) -> ListAnswer:
-        """The answer, rendered if it is not kept; a large one by one thread, while others that want it wait."""
+        """Return the answer, rendered if it is not cached. One thread renders a large one while others wait for it."""
         if (found := self.lists.find(view, variant)) is not None:
             return found
         if len(view.instances) <= QUICK_HOSTS_MAX:
@@ -125,12 +126,15 @@ class ListAnswers:
 
 
 def unknown_service(full_name: str, variant: Variant) -> bytes:
-    """The answer for an unknown service. Source, as of this whole module: Nacos 1.4.1 InstanceController.doSrvIpxt."""
+    """Return the answer for an unknown service.
+
+    Source of this whole module: Nacos 1.4.1 InstanceController.doSrvIpxt.
+    """
     return orjson.dumps({"name": full_name, "clusters": variant.clusters, "cacheMillis": variant.cache_ms, "hosts": []})
 
 
 def _render(view: ServiceView, variant: Variant) -> tuple[bytes, bytes, bytes]:
-    """The parts of a ``ListAnswer``."""
+    """Return the parts of a ``ListAnswer``."""
     asked = {name for name in variant.clusters.split(",") if name}
     chosen = [one for one in view.instances if not asked or one.cluster_name in asked]
     if chosen and variant.is_check:
@@ -150,7 +154,10 @@ def _render(view: ServiceView, variant: Variant) -> tuple[bytes, bytes, bytes]:
 
 
 def joined(begin: bytes, items: list[bytes], end: bytes) -> bytes:
-    """The items with commas between and these texts around, copied once: they may be megabytes. Uses up ``items``."""
+    """Return the items with commas between and these texts around, copied once, as they may be megabytes.
+
+    Uses up ``items``.
+    """
     if not items:
         return begin + end
     items[0] = begin + items[0]
@@ -159,7 +166,7 @@ def joined(begin: bytes, items: list[bytes], end: bytes) -> bytes:
 
 
 def by_health(chosen: Sequence[Instance], protect_threshold: float) -> tuple[Sequence[Instance], Sequence[Instance]]:
-    """The instances that a list shows as unhealthy, and as healthy. At or below the threshold all are healthy.
+    """Return the instances that a list shows as unhealthy, and as healthy. At or below the threshold all are healthy.
 
     Disabled instances count in the ratio, and are in the results, though no list shows them. Source: Nacos 1.4.1.
     """
@@ -170,12 +177,12 @@ def by_health(chosen: Sequence[Instance], protect_threshold: float) -> tuple[Seq
 
 
 def shows_all_healthy(healthy: int, count: int, protect_threshold: float) -> bool:
-    """Whether so few of ``count`` instances are healthy that a list shows all as healthy."""
+    """Return whether so few of ``count`` instances are healthy that a list shows all as healthy."""
     return healthy < count and healthy / count <= protect_threshold
 
 
 def _hosts(chosen: list[Instance], protect_threshold: float, variant: Variant) -> list[bytes]:
-    """The JSON of the hosts to show, unhealthy ones first."""
+    """Return the JSON of the hosts to show, unhealthy ones first."""
     unhealthy, healthy = by_health(chosen, protect_threshold)
     java = variant.java_agent
     hosts = [] if variant.healthy_only else [_host(one, False, java) for one in unhealthy if one.enabled]
@@ -184,7 +191,10 @@ def _hosts(chosen: list[Instance], protect_threshold: float, variant: Variant) -
 
 
 def _host(instance: Instance, healthy: bool, java: bool) -> bytes:
-    """The JSON of one host. The latest is kept with its instance: hardly two kinds of clients ask for one service."""
+    """Return the JSON of one host.
+
+    The latest is cached with its instance: one service has hardly two kinds of clients.
+    """
     kept = instance.shown
     if kept is not None and kept[0] is healthy and kept[1] is java:
         return kept[2]
@@ -210,14 +220,17 @@ def _host(instance: Instance, healthy: bool, java: bool) -> bytes:
 
 
 def shown(metadata: Metadata | None) -> Metadata | None:
-    """Metadata as answers show it: a key whose value is null is kept, but not shown."""
+    """Return metadata as answers show it: a key whose value is null is stored, but not shown."""
     if metadata and None in metadata.values():
         return {key: value for key, value in metadata.items() if value is not None}
     return metadata
 
 
 def _digest(view: ServiceView, hosts: list[bytes]) -> str:
-    """The ``checksum`` of an answer: it changes with the hosts. Clients compare it with an earlier one at most."""
+    """Return the ``checksum`` of an answer: it changes with the hosts.
+
+    Clients compare it at most with an earlier one.
+    """
     digest = hashlib.md5(usedforsecurity=False)
     digest.update(repr((view.full_name, view.clusters, view.protect_threshold, len(view.instances))).encode())
     for one in sorted(hosts):  # each member has an order of its own

@@ -1,4 +1,7 @@
-"""A service as SDKs since 2.0 read it: ServiceInfo with its instances. Source: Nacos 2.2.3 ServiceUtil, ServiceInfo."""
+"""The JSON of a service for SDKs since 2.0: ServiceInfo with instances.
+
+Source: Nacos 2.2.3 ServiceUtil, ServiceInfo.
+"""
 
 from collections.abc import Collection
 from typing import Any
@@ -17,9 +20,9 @@ def service_json(
     name: str, view: ServiceView | None, clusters: str, healthy_only: bool, cache_ms: int, now_ms: int,
     begin: bytes = b"", end: bytes = b"",
 ) -> bytes:  # fmt: skip
-    """The JSON of a ServiceInfo. ``name`` is shown as it is given; ``view`` is None for an unknown service.
+    """Return the JSON of a ServiceInfo. ``name`` is shown as it is given; ``view`` is None for an unknown service.
 
-    ``begin`` and ``end`` go around it: an answer of megabytes is put together once, of the texts of its instances.
+    ``begin`` and ``end`` go around it: an answer of megabytes is joined only once, from the texts of its instances.
 
     Disabled instances, and with ``healthy_only`` unhealthy ones, are left out before the threshold applies: unlike in
     1.4, it never brings them back.
@@ -50,10 +53,10 @@ def service_json(
 
 
 def is_protected(view: ServiceView, chosen: Collection[Instance]) -> bool:
-    """Whether so few of the chosen instances are healthy that all count as healthy.
+    """Return whether so few of the chosen instances are healthy that all count as healthy.
 
-    A service without a description is not protected: with the threshold of none, 0, an only instance would never show
-    that it is unhealthy. Source: Nacos 2.2.3 ServiceUtil.selectInstances.
+    A service without a description is not protected: with its threshold of 0, an only instance would never show that it
+    is unhealthy. Source: Nacos 2.2.3 ServiceUtil.selectInstances.
     """
     if not chosen or view.meta == NO_META:
         return False
@@ -61,7 +64,7 @@ def is_protected(view: ServiceView, chosen: Collection[Instance]) -> bool:
 
 
 def instance_json(one: Instance, *, healthy: bool) -> dict[str, Any]:
-    """An instance with the fields derived from its metadata; without null fields, which some SDKs refuse."""
+    """Return an instance with the fields derived from its metadata; without null fields, which some SDKs refuse."""
     fields = {
         "instanceId": one.instance_id,
         "ip": one.ip,

@@ -1,11 +1,11 @@
-"""Gzip of texts that differ in their end alone: the common beginning is compressed once."""
+"""Gzip of texts that differ only in their end: the common beginning is compressed once."""
 
 import zlib
 from dataclasses import dataclass
 
 GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 STORED_BYTES_MAX = 0xFFFF
-"""Of a stored block, which is not compressed: the format has 16 bits for its length."""
+"""The most bytes of a stored block, which is not compressed: the format has 16 bits for its length."""
 WORD_MASK = (1 << 32) - 1
 
 
@@ -25,7 +25,7 @@ class ZippedHead:
         return cls(packed, len(plain), zlib.crc32(plain))
 
     def with_end(self, end: bytes) -> bytes:
-        """The gzip of the whole text. ``end`` has at most ``STORED_BYTES_MAX`` bytes."""
+        """Return the gzip of the whole text. ``end`` has at most ``STORED_BYTES_MAX`` bytes."""
         size = len(end)
         assert size <= STORED_BYTES_MAX
         stored = b"\x01" + size.to_bytes(2, "little") + (size ^ 0xFFFF).to_bytes(2, "little") + end
