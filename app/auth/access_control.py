@@ -222,8 +222,7 @@ class AccessControl:
             wait.attempt = None
 
     def remembered(self, name: str, password: str, ip: str) -> Session | None:
-        """Return the session of a user whose password was recently right; None if only ``log_in`` can tell. Does not
-        block.
+        """Return the session of a user whose password was recently right; None if only ``log_in`` can tell.
 
         A caller with too many wrong passwords gets none: otherwise the memory would answer any number of guesses.
         """

@@ -49,8 +49,7 @@ class Target(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class AccessRule:
-    """The rule of one row. ``members_too``: a listed member may call it, too, because members read it from each
-    other."""
+    """The rule of one row. ``members_too``: a listed member may call it, too, as members read it from each other."""
 
     scope: Scope
     action: Action = Action.READ
@@ -58,8 +57,7 @@ class AccessRule:
     target: Target = Target.SERVICE
     """The target of a NAMING row."""
     by_cookie: bool = False
-    """A page of the console: the token comes only in its cookie, and a caller without one is redirected to the
-    login."""
+    """A page of the console: the token comes only in its cookie. A caller without one is redirected to the login."""
 
     @property
     def is_for_members(self) -> bool:

@@ -204,8 +204,7 @@ class Callers:
         return self.may_be_member(signed.GRPC, type_name, header, remote_ip, named or None)
 
     def clock_headers(self, caller: str, number: int = 0) -> dict[str, str]:
-        """Return this member's clock for a caller that does not know it, with the proof that this member knows the
-        secret.
+        """Return this member's clock for a caller that does not know it, and a proof that this member knows the secret.
 
         ``number``: the secret that the caller knows, too, if that is known.
         """

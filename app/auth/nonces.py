@@ -9,8 +9,7 @@ import threading
 WINDOW = 65_536
 """The numbers of one session that may arrive in any order: those of three seconds at 20,000 calls per second."""
 SESSIONS_MAX = 256
-"""The most sessions, each of which is one run of one sender. With so many heard within ``KEEP_MS`` a new one is
-refused."""
+"""The most sessions, each one run of one sender. A new one is refused if so many were heard within ``KEEP_MS``."""
 KEEP_MS = 120_000
 """After this silence a session is forgotten: far longer than a signature is valid, before or after its time."""
 

@@ -20,8 +20,7 @@ class UserTable:
         self._roles: dict[str, frozenset[str]] = {}
         """The roles of each user."""
         self._permissions: dict[str, dict[tuple[str, str], Permission | None]] = {}
-        """The permissions of each role, by actions and resource; None for one about other things. Replaced as a
-        whole."""
+        """The permissions of each role, by actions and resource; None for one about other things. Never mutated."""
         self._rights: dict[str, tuple[int, Rights]] = {}
         """The rights of users that made calls, each with its version."""
 

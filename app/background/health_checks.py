@@ -29,8 +29,7 @@ STATUS_LINE_BYTES_MAX = 1_024
 STATUS_LINE = re.compile(rb"HTTP/[0-9.]{1,4} +([0-9]{3})\s")
 AT_ONCE_MAX = 16
 OF_SERVICE_MAX = AT_ONCE_MAX // 2
-"""The most checks of one service at once, so that a service whose instances do not answer leaves threads to the
-others."""
+"""The most checks of one service at once: a service that does not answer leaves threads to the others."""
 QUEUED_MAX = 2_000
 """The most checks that may wait for a thread. Further ones are dropped, and due again in their cluster's next round."""
 QUEUED_OF_SERVICE_MAX = QUEUED_MAX // 2

@@ -28,8 +28,7 @@ GZIP_FROM_BYTES = 1_024
 ACK_BYTES_MAX = 4_096
 ACKS_PER_TURN = 256
 SENDS_PER_TURN = 64
-"""The most pushes sent before acknowledgements are read: the system buffers about 250 per socket, and drops the
-rest."""
+"""The most pushes sent before acknowledgements are read: the system buffers only about 250 per socket."""
 SEND_WAIT_S = 0.05
 """The wait for room in the buffer of a socket, once per datagram."""
 BUFFER_BYTES = 4 << 20
@@ -170,8 +169,7 @@ class UdpPusher:
         return len(self._subscribers)
 
     def state(self, *, reset: bool) -> tuple[UdpPushStats, list[tuple[Subscriber, int, int]]]:
-        """Return the counters, and the pushes that wait for an acknowledgement: (subscriber, reference, number of
-        sends).
+        """Return the counters, and the unacknowledged pushes: (subscriber, reference, number of sends).
 
         ``reset`` starts counting anew.
         """

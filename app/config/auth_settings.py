@@ -31,8 +31,7 @@ AUTH_KEYS = (AUTH_ENABLED, TOKEN_KEY, TOKEN_TTL)
 KEY_BYTES_MIN = 32
 """The least length of the key, for HMAC-SHA256. Source: RFC 7518, 3.2."""
 DISTINCT_BYTES_MIN = 12
-"""The fewest different bytes in a key. A random key has more, but for one in 10^13; repeated letters and digits have
-fewer."""
+"""The fewest different bytes in a key. All but one in 10^13 random keys have more; repeated letters have fewer."""
 PUBLISHED_KEYS = frozenset(
     {
         "SecretKey012345678901234567890123456789012345678901234567890123456789",

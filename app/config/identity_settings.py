@@ -58,8 +58,7 @@ SECRET_CHARS_MIN, SECRET_CHARS_MAX = 8, 256
 SECRET_CHARS_GOOD = 16
 """A shorter secret is accepted, for clusters of real Nacos that have one, with a warning."""
 DIFFERENT_CHARS_MIN = 5
-"""The fewest different characters of a secret: one letter repeated is long enough, but as easily guessed as a short
-one."""
+"""The fewest different characters of a secret: one letter repeated is as easily guessed as a short secret."""
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^`|~-]{1,64}")
 """Matches the allowed header names: without the underscore, because reverse proxies drop such headers."""
 _TAKEN_HEADERS = frozenset(

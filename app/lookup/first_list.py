@@ -12,8 +12,7 @@ LOG = logging.getLogger(__name__)
 
 
 def with_first_list(settings: Settings) -> Settings:
-    """Return the settings with the members that the address server or the name gives now, else with those of an earlier
-    run.
+    """Return the settings with the members from the address server or the name, else with those of an earlier run.
 
     Without either the settings stay as they are, and the node waits for a first list. May block for seconds.
     """

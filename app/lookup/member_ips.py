@@ -47,8 +47,7 @@ class MemberIps:
         self._by_member: Mapping[str, frozenset[str]] = {}
         """Replaced as a whole by each change, because other threads read it."""
         self._parting: Mapping[str, tuple[frozenset[str], float]] = {}
-        """The addresses of members that left the list, and until when (monotonic s) they count. Replaced by each new
-        list."""
+        """The addresses of members that left the list, and until when (monotonic s) they count. Never mutated."""
         self.stats = NameStats()
         """Written only by this object's thread."""
         self._unresolved: frozenset[str] = frozenset()

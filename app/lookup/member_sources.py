@@ -60,10 +60,9 @@ class MemberFile:
         self._stamp: tuple[int, ...] | None = None
 
     def read(self) -> tuple[str, ...] | None:
-        """Return the members in the file. One that changed since the last look is read at the next: it may be half
-        written.
+        """Return the members in the file. A file that changed since the last look is left to the next look.
 
-        A missing file leaves the list as it was: a new one may be about to replace it.
+        The changed file may be half written. A missing file leaves the list as it was: a new one may be about to come.
         """
         stamp = file_stamp(self._path)
         is_new = self._looked and stamp != self._stamp

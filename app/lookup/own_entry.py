@@ -23,8 +23,7 @@ class OwnEntry:
         """The last logged problem. Each one is logged once."""
 
     def put_into(self, found: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
-        """Return a list with this node once, under the address that it has had since its start, and whether it was in
-        the list.
+        """Return a list with this node once, under its address since its start; and whether it was in the list.
 
         Other members know this node by its spelling in their lists. If that differs, a restart is needed, and a log
         line says so.

@@ -97,8 +97,7 @@ class Changes:
         return _text(whole) or _text(fields)
 
     def take_change(self, text: bytes, sent_ms: int) -> "TakenChange":
-        """Apply a change (R5) if it follows the version stored here. Return an object that shows whether it is known
-        here.
+        """Apply a change (R5) if it follows the version stored here. Return how to ask whether it is known here.
 
         ``sent_ms``: when it was sent, by our monotonic clock, from which the ages in it count.
 
@@ -119,8 +118,7 @@ class Changes:
         return TakenChange(key, None if self._apply(change) or self._try(change) else partial(self._try, change))
 
     def _known_version(self, values: object) -> str | None:
-        """Return the key of a list of which only the version was sent, for no change, if that version is stored
-        here."""
+        """Return the key of a list of which only the version was sent, if that version is stored here."""
         if type(values) is not dict or values.keys() != _VERSION_ALONE or type(key := values["key"]) is not str:
             return None
         service = self._table.find(key)

@@ -79,8 +79,7 @@ class DrainSteps:
             self.durable.patch(_disabling(asked))
 
     def _published(self, action: str, asked: AskedInstance, client_id: str, instances: Any, batch: bool) -> None:
-        """Publish a client's instances of the service anew, with this one disabled or left out, if it is connected
-        here."""
+        """Publish a client's instances of the service anew, this one disabled or left out, if it is connected here."""
         client = self.clients.client(client_id)
         if client is None or not client.native or client.ended:
             return

@@ -26,9 +26,7 @@ REMOVE_MS_MAX = 5_000
 """How long the removal may take to be known by all members."""
 
 Step = Callable[[str, AskedInstance], Mapping[str, Mapping[str, Any] | None]]
-"""Has all members take a step. Returns the view of each afterwards, None for one that did not answer. Blocks, for
-seconds at most.
-"""
+"""Has all members take a step. Returns each one's view afterwards, None without an answer. Blocks for seconds."""
 
 
 @dataclass(slots=True)

@@ -6,8 +6,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 CLIENTS_REMEMBERED = 10_000
-"""The most addresses that are remembered. Beyond it the one silent for longest is forgotten, and logged again on its
-next call."""
+"""The most addresses that are remembered. Beyond it the one silent for longest is forgotten."""
 
 LOG = logging.getLogger(__name__)
 

@@ -77,8 +77,7 @@ class HttpClients:
         self._gone: dict[str, int] = {}
         self._seen_view: tuple[str, ...] = ()
         self._filling = False
-        """True during the first pass: its clients are left to the next verify round, since real Nacos knows most of
-        them."""
+        """True during the first pass. Real Nacos knows most of its clients; the next verify round sends the others."""
         self._look_due_ms = 0
 
     # --- what happens -----------------------------------------------------------------------------

@@ -130,8 +130,7 @@ class ClientReceiver:
         return next(map(encode_client, self._states([client_id])), None)
 
     def snapshot(self) -> bytes:
-        """Return the sync data of all clients: connected here, copies from other members, and addresses in our
-        lists."""
+        """Return the sync data of all clients: connected here, copies from other members, and listed addresses."""
         return encode_snapshot(self._states(dict.fromkeys([*self._http_clients.ids(), *self._clients.ids()])))
 
     def _states(self, client_ids: Iterable[str]) -> Iterable[ClientState]:

@@ -74,8 +74,7 @@ class NodeReplication:
     def receive(
         self, body: bytes, headers: Mapping[str, str], remote_ip: str, frame: Mapping[str, object] | None = None
     ) -> bytes:
-        """Take the datums of ``{key: datum}``. Return ``ok``, or to a member of our own kind the refused and failed
-        keys.
+        """Take the datums of ``{key: datum}``. Return ``ok``, or to our own kind the refused and failed keys.
 
         ``frame``: the object in the body, if it was parsed already.
 
@@ -145,8 +144,7 @@ class NodeReplication:
             yield self.receiver.receive(resource_type, self._java_sender(datum, source.remote_ip), [datum], now_ms)
 
     def _java_sender(self, datum: Datum, remote_ip: str) -> str:
-        """Return the sender of a datum from real Nacos (R8), which is not named: the key's owner, if it has this
-        address."""
+        """Return the sender of a datum from real Nacos (R8): the key's owner, if it has the caller's address."""
         peers = self.membership.java_peers_at(remote_ip)
         parsed = parse_datum_key(datum.key)
         owner = self.membership.map_srv(parsed[1]) if parsed else ""
@@ -199,8 +197,7 @@ class NodeReplication:
     def datums(
         self, keys: list[str] | None, headers: Mapping[str, str], remote_ip: str, resource_type: str = ""
     ) -> tuple[Iterator[bytes], dict[str, str]]:
-        """Return the JSON of these keys' datums, or of all datums of a type for None, in parts; and the answer's
-        headers.
+        """Return the JSON of these keys' datums, or of all of a type for None, in parts; and the answer's headers.
 
         The headers tell our own kind when the answer was made: the ages in it count from then.
 

@@ -14,8 +14,7 @@ INSTANCE_LIST = "com.alibaba.nacos.naming.iplist."
 
 
 class InstanceListStore:
-    """The DistroStore and DeltaStore of instance lists: the registry, with an InstancesChanged for each peer's
-    change."""
+    """The DistroStore and DeltaStore of instance lists: the registry, and InstancesChanged for each peer's change."""
 
     def __init__(self, registry: Registry, publish: Callable[[Event], None]) -> None:
         self._registry = registry

@@ -10,8 +10,7 @@ from distro.wire.codec import gunzip_if_gzip, unpacked_max
 LARGE_BYTES = 4 * 1024 * 1024
 """The size of a large body, uncompressed. Smaller bodies take no turn."""
 AT_ONCE_MAX = 1
-"""The bodies that are read at once. A second one would compete with the first for the interpreter, and both with the
-loop."""
+"""The bodies that are read at once. A second one would only compete with the first for the interpreter."""
 WAITING_MAX = 3
 """The most bodies that wait for their turn. Further ones are refused at once.
 

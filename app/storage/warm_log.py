@@ -55,16 +55,14 @@ ROWS_PER_STATEMENT = 100
 busy loop, which costs both more than the work itself: few calls, each for much."""
 PACK_LEVEL = 1
 UNPACKED_BYTES_MAX = 16 * 1024
-"""The size up to which a list that changes all the time stays uncompressed: compressing it would cost more than writing
-it."""
+"""A list that changes all the time and is no longer than this stays uncompressed, which costs less."""
 KEYS_TAKEN_MAX = 64
 SCHEMA = (
     "CREATE TABLE IF NOT EXISTS datum (key TEXT PRIMARY KEY, body BLOB NOT NULL, at_ms INTEGER)",
     "CREATE TABLE IF NOT EXISTS alive (one INTEGER PRIMARY KEY CHECK (one = 1), at_ms INTEGER NOT NULL)",
 )
 ADD_TIME = "ALTER TABLE datum ADD COLUMN at_ms INTEGER"
-"""Adds the time of each list (wall clock, ms). In files of earlier releases, where it is missing, the file's last time
-counts."""
+"""Adds the time of each list (wall clock, ms). Files of earlier releases have only one, for all lists."""
 REOPEN_MS = 10_000
 """The time between two attempts to open a file that cannot be opened."""
 ALIVE_MS = 10_000

@@ -72,8 +72,7 @@ class TlsAcceptor(Generic[P]):
         plain_reply: bytes = b"",
         takes_plain: bool = False,
     ) -> None:
-        """``admit``: returns a place for a client of an address, or None. ``connection``: owns its place once it is
-        made.
+        """``admit``: returns a place for a client of an address, or None. ``connection``: owns it once it is made.
 
         Until then, or if it is never made, the place is given back here. ``context``: returns the context of a new
         connection. ``takes_plain``: clients that speak no TLS are accepted, too; otherwise they get ``plain_reply``.

@@ -71,8 +71,7 @@ class WatchedFiles(Generic[T]):
         LOG.info("%s: a new certificate is in use, until %s", self._files[0], _date(made.certificate.ends_s))
 
     def _note_failure(self, stamp: object, error: CertificateError) -> None:
-        """Log and count a failure once, from the second look on: certificate and key are written one after the
-        other."""
+        """Log and count a failure once, from the second look on: the two files are written one after the other."""
         if self._failed is None or self._failed[0] != stamp:
             self._failed = (stamp, False)
         elif not self._failed[1]:

@@ -22,8 +22,7 @@ class DistroConfig:
     """From one verify round with a peer to the next."""
     verify_timeout_ms: int = 3_000
     sample_ms: int = 600_000
-    """The period in which rounds compare the contents of all keys, a few in each: equal versions do not prove equal
-    content."""
+    """The period in which rounds compare the contents of all keys, a few in each: equal versions do not prove them."""
     load_timeout_ms: int = 30_000
     """A load ends after this time without any data. It also bounds each single call of the load (R7)."""
     load_ms_max: int = 600_000
@@ -52,8 +51,7 @@ class DistroConfig:
     claim_interval_ms: int = 2_000
     """The shortest time between two claims of single keys. It keeps members that disagree from claiming in a circle."""
     mailbox_events_max: int = 200_000
-    """The most events, and changed keys, that may wait for the engine's thread. Further ones are dropped and
-    counted."""
+    """The most events, and changed keys, that may wait for the engine's thread. Others are dropped and counted."""
     body_bytes_max: int = 64 * 1024 * 1024
     """The longest body of datums, uncompressed."""
     drain_ms_max: int = 2_000

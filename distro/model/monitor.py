@@ -36,8 +36,7 @@ class DistroStats:
     verify_received: int = 0
     """Verify rounds of peers that were compared with the state stored here."""
     contents_differed: int = 0
-    """Keys that a peer had in the version stored here, but with different content. Their owner gives them the next
-    version."""
+    """Keys that a peer had in the version stored here, with other content. Their owner gives them the next version."""
     query_keys: int = 0
     """Keys that this node asked a peer for."""
     served_keys: int = 0

@@ -111,8 +111,7 @@ class DistroStore(Protocol):
         ...
 
     def reissue(self, datum: Datum, now_ms: int, *, restoring: bool) -> bool:
-        """Give this node's state the next version if a peer holds other values under the stored one. Return whether it
-        did.
+        """Give this node's state the next version if a peer has other values under the stored one. Return whether.
 
         If the datum's version is of this run and above the stored one, but this run did not give it (R10), the state
         gets a new epoch above that version. Parts that only the peer knows are then lost.
@@ -275,8 +274,7 @@ class Component:
     on_verified: Callable[[Collection[str], int], None] | None = None
     """Called with the keys that a verify round found as their owner has them, and the monotonic ms."""
     on_compared: Callable[[Collection[str], Collection[str], int], None] | None = None
-    """Called with members whose keys are all held here as they are there, the keys that are excepted, and the monotonic
-    ms."""
+    """Called with members whose keys are held here as there, the keys that are excepted, and the monotonic ms."""
     on_verify_failed: Callable[[str, str], None] | None = None
     """Called with a key of this member, and the peer that does not hold it in its present state."""
     deltas: DeltaStore | None = None

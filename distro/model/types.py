@@ -205,8 +205,7 @@ CAPABILITY_VERSIONS = "versions"
 CAPABILITY_GZIP = "gzip"
 """The member takes gzip bodies; real Nacos answers 500 to them."""
 CAPABILITY_WRITES = "writes"
-"""The member takes forwarded calls in a pipeline, adds the change that a call made to its answer, and takes batches of
-beats."""
+"""The member takes forwarded calls in a pipeline, returns the change that a call made, and takes batches of beats."""
 
 CAPABILITY_SIGNED = "signed"
 """The member has an identity, signs its calls, and reads signatures."""
@@ -262,8 +261,7 @@ class PeerReport:
     beats: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Ages in ms of the beats that it could not send to the receiver (R12), by datum and instance key."""
     beats_wait_ms: int | None = None
-    """For how long the reporting member's oldest beat that the receiver lacks has been waiting; None if not
-    reported."""
+    """For how long the oldest beat that the receiver lacks has waited at the reporting member; None if not reported."""
     beats_refused_ms: int | None = None
     """How long ago the reporting member last refused a beat on purpose; None if not reported, or long ago."""
     draining: bool = False
@@ -325,8 +323,7 @@ class Received:
     Datums that are not named were applied just then. A member that does not report ages names none.
     """
     pushed_ms: Mapping[str, float] = field(default_factory=dict)
-    """How long after it applied a datum, of this send or an earlier one, it pushed the change to its subscribers, in
-    ms."""
+    """How many ms after it applied a datum, of this send or an earlier one, it pushed it to its subscribers."""
     fetching: int | None = None
     """The number of keys of a verify round that the answering member will fetch; None if it does not report it."""
 

@@ -30,8 +30,7 @@ RESTORES_MAX = 1_000
 RESTORE_MS = 15_000
 """A state is restored only if it arrives within this time after it was requested."""
 TRIES_MAX = 20
-"""The most times that a local change may come between the decision on a datum and its storing. Verify rounds do the
-rest."""
+"""The most tries to store a datum while local changes come in between. Verify rounds repair the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +46,7 @@ class VerifyScope:
     is_whole: bool
     """True if these keys include all differences."""
     same_view: bool
-    """True if both sides name the same owner for each key: a key that the source owns and does not name, it does not
-    have."""
+    """True if both sides name the same owner for each key: the source then lacks own keys that it does not name."""
 
 
 class ReceiverEvents(Protocol):
@@ -86,8 +84,7 @@ class DistroReceiver:
         is_known_writer: Callable[[str], bool],
         answers_itself: Callable[[str], bool] = lambda _writer: False,
     ) -> None:
-        """``is_known_writer``: returns whether a version's writer is a member that is listed, or was until lately
-        (R10).
+        """``is_known_writer``: returns whether a writer is a member that is listed, or was until lately (R10).
 
         ``answers_itself``: returns whether a writer is the current run of a peer that answers this member's calls.
         """
@@ -237,8 +234,7 @@ class DistroReceiver:
     def _receive_one(
         self, key: DistroKey, sender: str, datum: Datum, now_ms: int, once_stored: OnceStored, *, fetched: bool
     ) -> Version | None:
-        """Take one datum. Return the stored version if it was refused, ``NO_VERSION`` if it is to be fetched, or
-        None."""
+        """Take one datum. Return the stored version if it was refused, ``NO_VERSION`` if it is to be fetched."""
         component = self._components[key.resource_type]
         mapper = self._mapper_of(key.resource_type)
         tag = component.store.tag(datum.key)
@@ -353,8 +349,7 @@ class DistroReceiver:
 
     @staticmethod
     def _dated(datum: Datum, stored: Version | None, sender: str) -> Datum:
-        """Return the datum with a version: one without (R8) gets the next counter, so that a later claim is above
-        it."""
+        """Return the datum with a version. One without (R8) gets the next counter, below any later claim."""
         if datum.version != NO_VERSION:
             return datum
         base = stored or NO_VERSION
@@ -427,8 +422,7 @@ class DistroReceiver:
         now_ms: int,
         scope: VerifyScope | None = None,
     ) -> Received:
-        """Compare the versions of the source's keys with ours: fetch the source's newer states, answer with what it
-        lacks.
+        """Compare the versions of the source's keys with ours: fetch its newer states, and answer with those it lacks.
 
         A state by another writer counts as one that the source lacks even if its version is lower (R4): the source
         owns the key and is the one to merge. So does a key that the source owns by our view and does not name: absence
@@ -505,8 +499,7 @@ class DistroReceiver:
                 yield name, stored
 
     def verify_checksums(self, resource_type: str, source: str, checksums: Mapping[str, str], now_ms: int) -> None:
-        """Compare the checksums that real Nacos sends of its keys (R8): fetch keys that differ, drop keys that it
-        dropped.
+        """Compare the checksums that real Nacos sends of its keys (R8): fetch differing keys, drop absent ones.
 
         A key is dropped when its owner did not name it in two rounds in a row. Keys of this node are skipped, where
         real Nacos would give up the whole round. Source: Nacos 1.4.1 DistroConsistencyServiceImpl.onReceiveChecksums.

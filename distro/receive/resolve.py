@@ -18,8 +18,7 @@ class KeyVersions:
     sender_is_owner: bool
     """True if the sender is responsible for the key by this node's view."""
     fetched: bool
-    """True if the datum is no late copy: it answers a query that this node made just now, or its sender cannot be
-    queried."""
+    """True if the datum is no late copy: it answers a recent query of this node, or its sender cannot be queried."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,7 @@ A claim adds one to an epoch, a change one to a counter. A member's version of i
 much: it may be the claim of a version that was just within this bound at that member.
 """
 ASKED_HEAD_ROOM = 2**28
-"""The same for versions that this member asked for, in a load or a query: it may have missed many changes, or know
-none."""
+"""The same for versions that this member requested, in a load or a query: it may know few of them, or none."""
 
 
 class NotGivenError(CodecError):

@@ -40,8 +40,7 @@ class SystemClock:
         return now_ms
 
     def boot_ms(self) -> int:
-        """Return time that never goes back and counts while the machine sleeps, the same in all processes of the
-        machine."""
+        """Return time that never goes back and counts while the machine sleeps, the same in all its processes."""
         return time.clock_gettime_ns(_BOOT_CLOCK) // 1_000_000
 
     def wall_ms(self) -> int:

@@ -76,8 +76,7 @@ def _value(text: str, at: int, depth: int, *, checked: bool, names_max: int | No
 
 
 def _window(text: str, at: int, opening: str, between: str, closing: str) -> tuple[Any, int]:
-    """Return the entries of an object or array from ``at`` on, as many as a window holds, and where the next one
-    begins.
+    """Return the entries of an object or array from ``at`` on that fit a window, and where the next one begins.
 
     None if there is none, and where to try again: the text was not cut between two entries, or orjson cannot read one.
     A part is well-formed only if the cut is no part of an entry: that would leave a text or a bracket open.

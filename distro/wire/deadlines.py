@@ -15,16 +15,13 @@ from distro.model.ports import Clock
 DEADLINE_HEADER = "Rollcall-Deadline"
 """Request header between members of our own kind: the text that ``CallDeadlines.text`` makes."""
 RELAY_HEADER = "Rollcall-Relay"
-"""Request header between members of our own kind: the call is for another member, which the sender cannot reach
-(R12)."""
+"""Request header between members of our own kind: the call is for a member that the sender cannot reach (R12)."""
 CLOCK_HEADER = "Rollcall-Clock"
-"""Header of datums between members of our own kind, in requests and answers: the text that ``CallDeadlines.stamp``
-makes."""
+"""Header of datums between members of our own kind, in requests and answers: a ``CallDeadlines.stamp``."""
 UNDER_WAY_MS_MAX = 30_000
 """A call that seems to have been under way for longer is dated back by this: no member waits longer for an answer."""
 STEP_MS = 128
-"""Deadlines are rounded down to a multiple of it, so that consecutive calls have equal headers, which are parsed
-once."""
+"""Deadlines are rounded down to a multiple of it: consecutive calls then have equal headers, parsed once."""
 DRIFT_PER_MS = 1_000
 """Two clocks that are adjusted by slewing drift apart by at most one in this many ms: 500 ppm in either direction."""
 LATE_IN_A_ROW_MAX = 1_000

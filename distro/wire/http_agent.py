@@ -43,8 +43,7 @@ PAGES_QUERY = "pages=true"
 
 
 def keys_body(keys: Sequence[str]) -> bytes:
-    """Return the body that requests datums by key. Wire: ``{"keys": "k1,k2"}``, as in Nacos, which splits it at the
-    commas.
+    """Return the body that requests datums by key. Wire: ``{"keys": "k1,k2"}``. Nacos splits it at the commas.
 
     If a key contains a comma, ``listed`` repeats the keys as an array, for members of our own kind.
     """

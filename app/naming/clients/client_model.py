@@ -80,8 +80,7 @@ class Withdrawal(NamedTuple):
     """When it withdrew the instances (monotonic)."""
 
     def is_later(self, published_ms: int, contact_ms: int) -> bool:
-        """Return whether it is later than anything known from a member whose last contact was at ``contact_ms``
-        (monotonic).
+        """Return whether it is later than all news of a member with its last contact at ``contact_ms`` (monotonic).
 
         If that member had a contact since the client came, it would have reported the end of its own client: then its
         client is another one.
@@ -147,11 +146,9 @@ class Client:
         """
 
         self.recent: list[ServiceKey] | None = None
-        """The service that each of the last revisions changed, for deltas (R5); None if a revision had no such
-        change."""
+        """The service that each of the last revisions changed, for deltas (R5); None if there was no single one."""
         self.withdrawn: dict[ServiceKey, Withdrawal] = {}
-        """Its recent withdrawals while a member was silent: others may never hear that it had published the instances
-        (R15)."""
+        """Its recent withdrawals while a member was silent: others may never hear of those publications (R15)."""
 
     @property
     def client_id(self) -> str:
@@ -183,8 +180,7 @@ class ClientSnapshot:
     info: ClientInfo | None
     state: ClientState | None
     unconfirmed: bool = False
-    """True if it came from another member than the client's own: the copy soon expires unless that member confirms
-    it."""
+    """True if it came from another member than the client's own: it soon expires unless that one confirms it."""
 
 
 Number = Callable[[], int]

@@ -131,8 +131,7 @@ class Clients:
         self._ended: set[str] = set()
         """The ids of clients whose connections are gone, and that are expected elsewhere."""
         self._lessened: dict[ServiceKey, set[str]] = {}
-        """By service, the ids of clients of whose publication a part is back elsewhere, and of some clients that are
-        gone."""
+        """By service, the ids of clients that lost published instances to a return elsewhere; some may be gone."""
 
     # --- reading: no lock -------------------------------------------------------------------------
 
@@ -435,8 +434,7 @@ class Clients:
     # --- replication: copies ----------------------------------------------------------------------
 
     def take(self, snapshot: ClientSnapshot, client_id: str, expected: Version | None) -> bool:
-        """Replace the copy of a client by a peer's snapshot, if its version is still ``expected``. Return whether it
-        was.
+        """Replace the copy of a client by a peer's snapshot, if its version is still ``expected``. Return whether.
 
         New and changed publications are stored; those missing in the snapshot are withdrawn.
 
@@ -688,8 +686,7 @@ class Clients:
             raise InvalidParam(f"a client publishes at most {self._bounds.instances_per_client_max} instances")
 
     def _known_of(self, client: Client, key: ServiceKey, publication: Publication) -> Known:
-        """Return the existing parts of a publication: of the client itself, in lists, and of runs that are over
-        (R17)."""
+        """Return the existing parts of a publication: the client's own, listed ones, those of ended runs (R17)."""
         instances, former = publication.instances, client.published.get(key)
         found = dict(former.instances) if former is not None else {}
         service = self._table.get(*key)
@@ -851,8 +848,7 @@ class Clients:
         return [one for one in found if one is not None and key in one.published]
 
     def _tell_less(self, keys: Iterable[ServiceKey]) -> list[Event]:
-        """Stop sending, for clients of these services, instances that came back elsewhere and are now published by none
-        (R17).
+        """Stop sending, for clients of these services, instances that came back and are now published by none (R17).
 
         Otherwise members that never heard of the return, and members that start, would list them. Returns the events.
         """
@@ -950,8 +946,7 @@ class Clients:
         return True
 
     def _is_lessened(self, client: Client, version: Version) -> bool:
-        """Return whether a copy has this version except for instances that are back elsewhere, while its run is over
-        (R17).
+        """Return whether a copy has this version, without instances that are back, while its run is over (R17).
 
         Or the copy is of a client that has ended. Another member may still have the whole copy. Taking it again would
         remove the same instances again, and count each time as a return, which prolongs the hand-over.

@@ -12,8 +12,7 @@ TOLD_MS = 30_000
 TOLD_SERVICES_MAX = 100
 """The most services of one client whose withdrawals are sent; the latest count."""
 WITHDRAWALS_MAX = 10_000
-"""The most open withdrawals. Beyond it the oldest is forgotten, and its instances may be listed until the member is
-back."""
+"""The most open withdrawals. The oldest beyond it are forgotten: their instances may stay listed for a while."""
 
 
 class Withdrawals:

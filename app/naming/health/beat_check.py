@@ -61,8 +61,7 @@ class HealthCheckGate:
     """When a report last reached another member; the current time for a node without others."""
     responsible: Callable[[str], bool]
     cut_off_since_ms: int | None = None
-    """Since when this node hears from only half of the members or fewer. Then it does not judge instances that they
-    know of."""
+    """Since when this node hears from half of the members at most. It does not judge instances that the others know."""
     returned_ms: int = NEVER_MS
     """When a silent member came back. Instances whose beats it may have are not judged before it could report them."""
     forget_unneeded: bool = False
@@ -295,8 +294,7 @@ class BeatCheck:
         return False
 
     def _in_slices(self, service: Service, check: Callable[[Iterable[StoredInstance]], T]) -> Slices[list[T]]:
-        """Return the results of ``check`` for a service's instances, a part in each slice. No instance that stays is
-        left out.
+        """Return the results of ``check`` for all of a service's instances, a part in each slice.
 
         It iterates over the mapping itself: a copy costs as much again, and is made only if the list changes meanwhile.
         """
@@ -363,8 +361,7 @@ class BeatCheck:
         return late, due_ms
 
     def _act(self, service: Service, stored: StoredInstance, beat_ms: int, number: int) -> bool:
-        """Make a silent instance unhealthy or remove it, unless it beat after ``beat_ms``. Return whether that was
-        done.
+        """Make a silent instance unhealthy or remove it. Return False if it beat after ``beat_ms`` instead.
 
         ``number``: as in ``HealthChanged``.
         """

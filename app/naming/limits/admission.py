@@ -99,8 +99,7 @@ class Admission:
         metadata_bytes: int,
         persistent: int,
     ) -> None:
-        """Refuse a write that would exceed a limit with its instances, some of them persistent, and its bytes of
-        metadata.
+        """Refuse a write of so many instances, some of them persistent, and bytes of metadata, that exceeds a limit.
 
         Raises:
             LimitReached: a limit would be exceeded.

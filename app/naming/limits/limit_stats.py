@@ -20,8 +20,7 @@ class LimitStats:
     record_bytes: int = 0
     """Durable records that were too large."""
     list_bytes: int = 0
-    """Instances refused because the list of their service, or their client's publications, was too large for one
-    call."""
+    """Instances refused because the list of their service or client was too large for one call."""
     subscribers: int = 0
     subscriptions_per_connection: int = 0
     connections_per_address: int = 0

@@ -6,7 +6,6 @@ the address that is parsed here.
 
 import re
 from ipaddress import AddressValueError, IPv4Address, IPv6Address, IPv6Network, ip_address
-from typing import cast
 
 Address = IPv4Address | IPv6Address
 CALLER_PREFIX_BITS = 64
@@ -85,15 +84,15 @@ def caller_key(remote_ip: str) -> str:
 
 
 def reached_by(address: Address) -> list[Address]:
-    """Return the addresses at which a connection to this one may end: itself, without its zone, and IPv4 ones within
-    it.
+    """Return the addresses at which a connection to this one may end: itself, without its zone, and IPv4 ones in it.
 
     The IPv4 ones are those of NAT64, SIIT, 6to4, Teredo and ISATAP, and of ``::a.b.c.d``.
     """
     if isinstance(address, IPv4Address):
         return [address]
     plain = IPv6Address(int(address))
-    number, found = int(plain), cast(list[Address], [plain])
+    number = int(plain)
+    found: list[Address] = [plain]
     if plain.ipv4_mapped is not None:
         return [plain.ipv4_mapped]
     if plain.sixtofour is not None:

@@ -207,8 +207,7 @@ class Fields:
 
 
 def structure_of(text: bytes | str) -> int:
-    """Return how many commas and opening brackets a JSON text has, also within its strings: they determine the cost of
-    parsing.
+    """Return the number of commas and opening brackets in a JSON text, its strings included: the cost of parsing.
 
     Counting takes a fraction of that time, so a text with too many need not be parsed at all.
     """

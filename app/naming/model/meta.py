@@ -17,8 +17,7 @@ STATUS_DIGITS_MAX = 9
 DEFAULT_PORT = 80
 TEXT_CHARS_MAX = 2_048
 USUAL_BYTES = 80
-"""Bytes of names and of the JSON of metadata that the estimate for each instance (``INSTANCE_BYTES``) includes
-already."""
+"""Bytes of names and of the JSON of metadata that the estimate of an instance (``INSTANCE_BYTES``) includes."""
 CONSUMER, PROVIDER = "CONSUMER.label.", "PROVIDER.label."
 
 

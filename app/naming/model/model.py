@@ -55,8 +55,7 @@ class Instance:
     """None if the instance came from a beat without metadata."""
     app: str | None = None
     instance_id: str | None = None
-    """``SIMPLE_ID`` stands for the id that follows from address, cluster and service. Reading the field gives that
-    text."""
+    """``SIMPLE_ID`` stands for the id that follows from address, cluster and service. Readers get that text."""
     shown: tuple[bool, bool, bytes] | None = field(default=None, init=False, repr=False, compare=False)
     """Its last JSON in lists, with the two flags that it depends on; see ``app.naming.wire.service_info``."""
 
@@ -108,6 +107,7 @@ class _InstanceId:
 _id_slot = Instance.__dict__["instance_id"]
 kept_id: Callable[[Instance], str | None] = _id_slot.__get__
 """Returns the stored ``instance_id``, ``SIMPLE_ID`` or a text, to give it to another instance of the same address."""
+# The dataclass declares a field of text; this replaces its slot by a descriptor that reads and writes such texts.
 Instance.instance_id = _InstanceId(_id_slot)  # type: ignore[assignment]
 
 NEVER_MS = -(1 << 60)
@@ -243,8 +243,7 @@ class Publication:
 
 
 class Service:
-    """A service's instances from all sources and its description, changed in place under the lock of
-    ``ServiceTable``."""
+    """A service's instances from all sources and its description, changed in place under ``ServiceTable.lock``."""
 
     __slots__ = (
         "changed_ms",

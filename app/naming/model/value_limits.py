@@ -4,8 +4,7 @@ PORT_MAX = 65_535
 IP_CHARS_MAX = 128
 """Source of both: Nacos 2.3 parameter check."""
 METADATA_CHARS_MAX = 65_536
-"""The bound on all names and values of an instance together: every member holds them, and every subscriber gets
-them."""
+"""The bound on all names and values of an instance: every member holds them, and every subscriber gets them."""
 JSON_VALUES_MAX = 16_384
 """Commas and opening brackets in the JSON of a client's request: some 2 ms of parsing, whatever the values."""
 INSTANCE_ID_CHARS_MAX = 1_024

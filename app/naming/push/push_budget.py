@@ -16,8 +16,7 @@ IP_BYTES_PER_S = 8 << 20
 IP_BURST_BYTES = 16 << 20
 """The burst to all ports of one address, where many clients may be."""
 UNANSWERED_BYTES_MAX = 256 << 10
-"""The most bytes to one port without an acknowledgement or a further query: hundreds of typical pushes, or four of the
-largest."""
+"""The most bytes to one port without an answer of the client: hundreds of typical pushes, or four of the largest."""
 
 
 @dataclass(slots=True)

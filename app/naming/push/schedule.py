@@ -53,8 +53,7 @@ class PushSchedule(Generic[S]):
         self._sends_max = sends_max
         self._services: dict[ServiceKey, dict[S, None]] = {}
         self.has: Callable[[ServiceKey], bool] = self._services.__contains__
-        """Returns whether a service has subscribers. The mapping's own method, as each change calls it, on any
-        thread."""
+        """Returns on any thread whether a service has subscribers. The mapping's own method: each change calls it."""
         self._due: set[ServiceKey] = set()
         self._due_heap: list[tuple[int, ServiceKey]] = []
         self._spaced_ms: dict[ServiceKey, int] = {}
@@ -62,8 +61,7 @@ class PushSchedule(Generic[S]):
         self._spaced: deque[ServiceKey] = deque()
         """The same services, in the order of that time."""
         self._waiting: dict[S, None] = {}
-        """Subscribers whose acknowledgement is pending, in the order of ``due_ms``: each goes to the end, for the same
-        time."""
+        """Subscribers with a pending acknowledgement, in the order of ``due_ms``, as all wait for the same time."""
         self._repeats: dict[S, None] = {}
         """Subscribers with a pending repeat, in the order of ``due_ms``, for the same reason."""
 

@@ -28,11 +28,9 @@ it loses the changes in between.
 SWEEP_MS = 10_000
 SUBSCRIBERS_MAX = 100_000
 SUBSCRIBERS_OF_PORT_MAX = 8
-"""The most subscribers of one service at one address and port: a client has one for each set of clusters it
-requests."""
+"""The most subscribers of a service at one address and port: a client has one for each set of clusters."""
 UNANSWERED_MAX = 2
-"""The most datagrams that a subscriber neither acknowledges nor follows by a query. Then it gets no more until it
-does."""
+"""The most unanswered datagrams to a subscriber. It gets no more until it acknowledges one, or queries."""
 PORT_MIN = 1_024
 """The lowest port. Lower ones belong to services, which answer to datagrams of strangers, and to no client."""
 TEXT_CHARS_MAX = 2_048
@@ -69,8 +67,7 @@ class Subscriber:
 
     @property
     def can_be_kept(self) -> bool:
-        """Return whether its address means one machine and no service, needs no name server, and its texts are
-        bounded."""
+        """Return whether its address means one machine without a name server, and no service; and texts are short."""
         texts = (self.namespace, self.service, self.clusters, self.agent, self.app)
         return PORT_MIN <= self.port < 1 << 16 and is_one_machine(self.ip) and sum(map(len, texts)) <= TEXT_CHARS_MAX
 

@@ -263,8 +263,7 @@ class Records:
 
     @contextmanager
     def grouped(self, keys: Collection[str]) -> Iterator[None]:
-        """Collect the records of these keys that this thread takes from peers into one write to the disk, after the
-        body.
+        """Write all records of these keys that this thread takes from peers in the body at once, after it.
 
         Other writes of their tags wait meanwhile.
 
@@ -358,8 +357,7 @@ class Records:
             return Merged.MADE
 
     def reissue(self, datum: Datum, now_ms: int, *, restoring: bool) -> bool:
-        """Give a record the next version if a peer has another value under the stored one (R3). Return whether it was
-        given.
+        """Give a record the next version if a peer has another value under the stored one (R3). Return whether.
 
         Nothing is restored: a record has no parts. As with a claim, its statement stays the same (R14). If this run did
         not give the peer's version of it, it gets a new epoch above that; an unknown record is then removed.

@@ -58,8 +58,7 @@ def unknown_to(mine: InstanceList, other: InstanceList) -> dict[str, StoredInsta
 
 
 def covers(newer: InstanceList, older: InstanceList) -> bool:
-    """Return whether ``newer`` has each change of ``older``, or a later one (R3): by version, and by time where times
-    differ.
+    """Return whether ``newer`` has each change of ``older``, or a later one (R3): by version, or by distinct times.
 
     A tombstone covers an instance only if it removes it: an expiry, of any version, does not if a beat came since
     (R15). Nor is an instance covered if it is unhealthy while ``older`` has a later beat. Other changes of health do

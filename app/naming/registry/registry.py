@@ -617,8 +617,7 @@ class Registry:
         return Merged.NOTHING  # a local change came before each swap; the next verify round tries again
 
     def reissue(self, datum: Datum, now_ms: int, *, restoring: bool) -> bool:
-        """Give a list the next version if a peer's datum has other instances under the stored one (R3). Return whether
-        it did.
+        """Give a list the next version if a peer has other instances under the stored one (R3). Return whether it did.
 
         ``restoring``: take the datum's instances that are unknown here, even as a removal, whatever its version. Each
         gets one fresh time-out, as nobody knows yet where it beats.

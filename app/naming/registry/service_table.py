@@ -195,8 +195,7 @@ class ServiceTable:
         metadata_bytes: int,
         persistent: int = 0,
     ) -> None:
-        """Refuse a client's write whose instances and bytes of metadata, for a service that it may make, exceed a
-        limit.
+        """Refuse a client's write that would exceed a limit with its instances, its metadata or a new service.
 
         ``service``: the service of that name, None if there is none. ``persistent``: how many of the instances are
         durable. The holder of the lock of durable records calls it without the lock: an ephemeral write at the same
