@@ -46,6 +46,29 @@ THREAD_OWNERS = {
     "app/command/asking/server_events.py",
     "scripts/bench/ticks.py",
 }
+NO_BEGINNINGS = {"What", "Of", "That", "Those", "Who", "Whether"}
+"""A docstring begins with a verb or a noun, so with none of these."""
+NOT_YET = (
+    "app/audit/",
+    "app/command/",
+    "app/dns/",
+    "app/embedded/",
+    "app/gunicorn_conf.py",
+    "app/http/",
+    "app/node.py",
+    "app/ports/",
+    "app/replication/membership.py",
+    "app/rpc/",
+    "app/simulation/",
+    "app/writes/",
+    "app/wsgi.py",
+    "distro/engine/",
+    "distro/members/",
+    "distro/protocol/",
+    "distro/verify/",
+    "scripts/",
+)
+"""Folders and files where docstrings may still begin so. The list only gets shorter."""
 
 
 def name(path: Path) -> str:
@@ -83,6 +106,37 @@ def test_a_function_does_one_thing(path: Path) -> None:
         and (lines := (node.end_lineno or 0) - node.lineno + 1) > FUNCTION_LINES_MAX
     ]
     assert not long
+
+
+def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield line and text of the docstrings of a module, its classes and functions, and those below its attributes."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(text)), lineno=line):
+                yield line, text
+
+
+def begins_wrongly(text: str) -> bool:
+    return bool(words := re.findall(r"\w+", text)) and words[0] in NO_BEGINNINGS
+
+
+@pytest.mark.parametrize("path", [one for one in WRITTEN if not name(one).startswith(NOT_YET)], ids=name)
+def test_a_docstring_begins_with_a_verb_or_a_noun(path: Path) -> None:
+    found = [f"line {line}: {text}" for line, text in docstrings(ast.parse(path.read_text())) if begins_wrongly(text)]
+    assert not found, "\n".join(["see the words in NO_BEGINNINGS:", *found])
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        '"""What it is."""',
+        'def f():\n    """Whether it is."""',
+        'class A:\n    x = 1\n    """Of it."""',
+        'class A:\n    def __init__(self):\n        self.x = 1\n        """Those, and others."""',
+    ],
+)
+def test_a_docstring_that_begins_wrongly_is_found_wherever_it_stands(code: str) -> None:
+    assert [text for _, text in docstrings(ast.parse(code)) if begins_wrongly(text)]
 
 
 @pytest.mark.parametrize("path", [path for path in WRITTEN if path.name == "__init__.py"], ids=name)
