@@ -12,7 +12,7 @@ FIRST_ADMIN_FILE = "first-admin.secret"
 """The file in the data folder with the secret for making the first administrator, while there is none."""
 FIRST_ADMIN_BYTES_MAX = 256
 AUTH_ENABLED = Key(
-    ("nacos.core.auth.enabled",), FLAG, "false", "Every call needs a user with the right to it; see security.md."
+    ("nacos.core.auth.enabled",), FLAG, "false", "Require a user with the permission for each call; see security.md."
 )
 TOKEN_KEY = Key(
     ("nacos.core.auth.plugin.nacos.token.secret.key", "nacos.core.auth.default.token.secret.key"),

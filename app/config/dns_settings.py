@@ -49,7 +49,7 @@ DNS_TTL = Key(
     ("rollcall.dns.ttl.seconds",),
     whole(0, 3_600),
     "5",
-    "For how long resolvers may keep an answer, also one that says there is none (s).",
+    "How long resolvers may cache an answer, negative ones included (s).",
 )
 DNS_MAX_ANSWERS = Key(
     ("rollcall.dns.max.answers",),

@@ -26,19 +26,19 @@ IDENTITY_PREVIOUS = Key(
     ("rollcall.identity.previousValue",),
     TEXT,
     "",
-    "Another value of the secret that is taken as well, and used to members that know no other: while it is changed.",
+    "The former value of the secret while you change it: accepted as well, and used for members that know only it.",
 )
 IDENTITY_NACOS_MEMBERS = Key(
     ("rollcall.identity.nacosMembers",),
     TEXT,
     "",
-    "Members with commas between that are real Nacos: host:port, host or network. Only they send and get the secret.",
+    "Members that are real Nacos, separated by commas: host:port, host or network. Only they send and get the secret.",
 )
 IDENTITY_GRPC_EXEMPT = Key(
     ("rollcall.identity.grpcExempt",),
     TEXT,
     "",
-    "Members with commas between that are real Nacos 2.0 to 2.4: their calls by gRPC, which have no secret, are taken.",
+    "Members that are real Nacos 2.0 to 2.4, separated by commas: their gRPC calls are accepted without the secret.",
 )
 WITHOUT_IDENTITY = Key(
     ("rollcall.cluster.withoutIdentity",),

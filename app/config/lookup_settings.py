@@ -33,7 +33,7 @@ MEMBER_LIST = Key(
     ("nacos.member.list",),
     TEXT,
     "",
-    "The members of the cluster with commas between, this node too; read when there is no cluster.conf.",
+    "The members of the cluster, separated by commas, this node included. Used if there is no cluster.conf.",
 )
 LOOKUP_TYPE = Key(
     ("nacos.core.member.lookup.type",),
@@ -46,7 +46,7 @@ SERVER_DOMAIN = Key(
     ("address.server.domain", "address_server_domain"),
     HOST_OR_NONE,
     "",
-    "The host of the address server, which is asked for the member list each 5 s.",
+    "The host of the address server, from which the member list is read every 5 s.",
 )
 SERVER_PORT = Key(
     ("address.server.port", "address_server_port"), whole(1, PORT_MAX), "8080", "The port of the address server."
@@ -61,7 +61,7 @@ MEMBER_DNS = Key(
     ("rollcall.member.dns",),
     Kind("host or host:port", _parse_dns),
     "",
-    "A host name whose addresses are the members, as of a headless service, looked up each 5 s; without a port, "
+    "A host name whose addresses are the members, such as a headless service, resolved every 5 s. Default port: "
     "server.port.",
 )
 LEAVE_GRACE = Key(

@@ -12,7 +12,7 @@ METRICS_TOKEN = Key(
     ("rollcall.metrics.token",),
     TEXT,
     "",
-    "A secret that scrapes must bring, as Authorization: Bearer; 16 characters at least. Without one /metrics is open "
+    "A secret that scrapes must send, as Authorization: Bearer; at least 16 characters. Without one /metrics is open "
     "while users are off, and for administrators when they are on.",
 )
 METRICS_OPEN = Key(
@@ -26,7 +26,7 @@ DISCOVERY = Key(
 )
 LOG_FORMAT = Key(("rollcall.log.format",), one_of("text", "json"), "text", "How lines of the log are written.")
 ACCESS_LOG = Key(("rollcall.http.accessLog",), FLAG, "false", "Write a line for each HTTP request to logs/access.log.")
-AUDIT = Key(("rollcall.audit.enabled",), FLAG, "true", "Write who changed what to the audit log.")
+AUDIT = Key(("rollcall.audit.enabled",), FLAG, "true", "Write each change and its author to the audit log.")
 AUDIT_INSTANCES = Key(
     ("rollcall.audit.instances",), FLAG, "true", "Write registrations and deregistrations to the audit log, too."
 )

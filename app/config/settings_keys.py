@@ -95,7 +95,9 @@ HOST = Kind("an IP address or host name", check_host)
 HOST_OR_NONE: Kind[str | None] = Kind(HOST.allowed, lambda text: check_host(text) if text else None)
 CONTEXT_PATH = Kind("a path of letters, digits and . _ ~ - such as /nacos, or / for none", _parse_context_path)
 
-HOST_KEY = Key(("server.address",), HOST, "127.0.0.1", "The address to listen on; 0.0.0.0 is every one of the machine.")
+HOST_KEY = Key(
+    ("server.address",), HOST, "127.0.0.1", "The address to listen on; 0.0.0.0 listens on all addresses of the machine."
+)
 PORT = Key(("server.port",), whole(1, PORT_MAX), "8848", "The port of the HTTP API.")
 CONTEXT = Key(
     ("server.servlet.contextPath", "server.servlet.context-path"),
@@ -107,20 +109,20 @@ STANDALONE = Key(
     ("nacos.standalone",),
     FLAG_OR_NONE,
     "",
-    "One node without others, whatever members are listed. Without this setting: when no members are listed.",
+    "Run a single node, whatever members are listed. Default: true if no members are listed.",
 )
 SERVER_IP = Key(
     ("nacos.server.ip",),
     HOST_OR_NONE,
     "",
-    "This node's host as the others list it. Without this setting: the listed address that is this machine's.",
+    "This node's host in the other members' lists. Default: the listed address that belongs to this machine.",
 )
 NACOS_HOME = Key(("nacos.home",), FOLDER_OR_NONE, "", "A Nacos home folder, for its conf folder.")
 CONF_DIR = Key(
     ("rollcall.conf.dir",),
     FOLDER_OR_NONE,
     "",
-    "The folder of application.properties and cluster.conf. Without this setting: conf in nacos.home, else ./conf.",
+    "The folder of application.properties and cluster.conf. Default: conf in nacos.home, else ./conf.",
 )
 DATA_DIR = Key(("rollcall.data.dir",), FOLDER, "./data", "The folder for this node's data; for one node only.")
 LOG_LEVEL = Key(
@@ -136,19 +138,19 @@ CLEAN_EMPTY = Key(
     ("nacos.naming.empty-service.auto-clean",),
     FLAG,
     "true",
-    "Forget a service some minutes after its last instance, unless it was created by a call of its own.",
+    "Forget a service some minutes after its last instance is gone, unless it was created explicitly.",
 )
 WARM_AGE = Key(
     ("rollcall.warm.maxAgeMs",),
     whole(0, 86_400_000),
     "600000",
-    "Instances that the data folder remembers are used by a starting node if they are not older; 0 keeps none.",
+    "The greatest age of instances in the data folder that a starting node uses; 0 stores none.",
 )
 CLIENT_EXPIRY = Key(
     ("nacos.naming.client.expired.time",),
     whole(10_000, 86_400_000),
     "180000",
-    "Publications of another member's client are removed when that member has not confirmed them for so long.",
+    "Remove publications of another member's client when that member has not confirmed them for this long.",
 )
 ANNOUNCE = Key(
     ("rollcall.announce",), FLAG, "true", "Print warnings about settings, and a line when the node is ready."
@@ -160,7 +162,7 @@ CONFIG_ABSENT = Key(
     ("rollcall.config.absent",),
     FLAG,
     "false",
-    "Answer reads of configurations as Nacos answers for one that does not exist. Without it each is refused.",
+    "Answer reads of configurations as Nacos does for one that does not exist. If false, refuse them.",
 )
 RPC_ENABLED = Key(
     ("rollcall.rpc.enabled",), FLAG, "true", "Serve gRPC: SDKs on server.port + 1000, members on server.port + 1001."
@@ -183,7 +185,7 @@ def _rpc_keys(port: str, whose: str, tls: str) -> dict[str, Key[Any]]:
             (f"{prefix}.keep-alive-time",),
             _KEEP_ALIVE_MS,
             "7200000",
-            f"A gRPC connection of {whose} that is silent for so long is pinged.",
+            f"Ping a gRPC connection of {whose} after this long without traffic.",
         ),
         "keep_alive_timeout_ms": Key(
             (f"{prefix}.keep-alive-timeout",),
@@ -195,7 +197,7 @@ def _rpc_keys(port: str, whose: str, tls: str) -> dict[str, Key[Any]]:
             (f"{prefix}.permit-keep-alive-time",),
             whole(0, 86_400_000),
             "10000",
-            f"More frequent pings of {whose} end the connection.",
+            f"The shortest allowed time between pings of {whose}; more frequent ones end the connection.",
         ),
         "certificate": Key(
             (f"nacos.remote.{tls}.rpc.tls.certChainFile",),
@@ -218,14 +220,13 @@ RPC_CLUSTER = _rpc_keys("cluster", "members", "peer") | {
         ("nacos.remote.peer.rpc.tls.trustCollectionChainPath",),
         FILE_OR_NONE,
         "",
-        "The certificates (PEM) that a member's is checked against when this node connects to it with TLS; without it "
-        "that is the own chain.",
+        "The trusted certificates (PEM) when this node connects to members with TLS. Default: its own chain.",
     ),
     "mutual": Key(
         ("nacos.remote.peer.rpc.tls.mutualAuth",),
         FLAG,
         "false",
-        "With TLS, connections to the members' port need a client certificate that is trusted so.",
+        "With TLS, require a trusted client certificate on connections to the members' port.",
     ),
 }
 
@@ -238,9 +239,9 @@ HTTP_TLS: dict[str, Key[Any]] = {
     for field, name, kind, default, purpose in (
         ("certificate", "certChainFile", FILE_OR_NONE, "", "The chain of certificates (PEM); as for gRPC unless set."),
         ("private_key", "certPrivateKey", FILE_OR_NONE, "", "The private key (PEM); as for gRPC unless set."),
-        ("trusted", "trustCollectionChainPath", FILE_OR_NONE, "", "The certificates (PEM) that check members'."),
-        ("mutual", "mutualAuth", FLAG, "false", "Members' calls need a client certificate that is trusted so."),
-        ("compatible", "compatibility", FLAG, "false", "While members move to HTTPS: plain calls, too."),
+        ("trusted", "trustCollectionChainPath", FILE_OR_NONE, "", "The trusted certificates (PEM) of members."),
+        ("mutual", "mutualAuth", FLAG, "false", "Require a trusted client certificate for members' calls."),
+        ("compatible", "compatibility", FLAG, "false", "Accept and make plain calls, too, during a migration."),
     )
 }
 
@@ -258,7 +259,7 @@ _DISTRO: dict[str, tuple[tuple[str, ...], Kind[int], str]] = {
     "sync_spacing_ms": (
         ("rollcall.distro.syncSpacingMs",),
         _MS,
-        "The least time from one send to a member to the next; up to six times as long in a stream of changes.",
+        "The shortest time between two sends to a member; a stream of changes stretches it up to six times.",
     ),
     "sync_timeout_ms": ((f"{_DATA}.sync.timeoutMs",), _TIMEOUT_MS, "How long one send to a member may take."),
     "retry_delay_ms": (
@@ -280,11 +281,11 @@ _DISTRO: dict[str, tuple[tuple[str, ...], Kind[int], str]] = {
     "sample_ms": (
         ("rollcall.distro.sampleMs",),
         whole(1_000, 86_400_000),
-        "In how long all contents are compared; longer with many keys, as a round takes 200 at most.",
+        "The period in which all contents are compared. It is longer with many keys: a round compares at most 200.",
     ),
     "verify_timeout_ms": ((f"{_DATA}.verify.timeoutMs",), _TIMEOUT_MS, "How long one comparison may take."),
-    "load_timeout_ms": ((f"{_DATA}.load.timeoutMs",), _TIMEOUT_MS, "A load ends when nothing comes for so long."),
-    "load_ms_max": (("rollcall.distro.load.maxMs",), whole(100, 86_400_000), "The longest load, whatever comes."),
+    "load_timeout_ms": ((f"{_DATA}.load.timeoutMs",), _TIMEOUT_MS, "A load ends when no data arrives for this long."),
+    "load_ms_max": (("rollcall.distro.load.maxMs",), whole(100, 86_400_000), "The longest time that a load may take."),
     "load_retry_delay_ms": (
         (f"{_DATA}.load.retryDelayMs", f"{_DATA}.load_retry_delay_ms"),
         whole(10, 600_000),
@@ -293,12 +294,12 @@ _DISTRO: dict[str, tuple[tuple[str, ...], Kind[int], str]] = {
     "load_refused_ms": (
         ("rollcall.distro.load.refusedMs",),
         _MS,
-        "A member that refused connections for so long counts as absent for the load.",
+        "A member that refused connections for this long counts as absent for the load.",
     ),
     "load_wait_ms_max": (
         ("rollcall.distro.load.waitMs",),
         whole(0, 600_000),
-        "A starting node serves after so long when no member had anything to give.",
+        "A starting node serves after this long if no member had data for it.",
     ),
     "report_interval_ms": (
         ("rollcall.distro.report.intervalMs",),
@@ -309,23 +310,23 @@ _DISTRO: dict[str, tuple[tuple[str, ...], Kind[int], str]] = {
     "refused_down_ms": (
         ("rollcall.distro.refusedDownMs",),
         _INTERVAL_MS,
-        "A member that refused connections for so long is DOWN.",
+        "A member that refused connections for this long is DOWN.",
     ),
-    "silent_down_ms": (("rollcall.distro.silentDownMs",), _INTERVAL_MS, "A member silent for so long is DOWN."),
+    "silent_down_ms": (("rollcall.distro.silentDownMs",), _INTERVAL_MS, "A member silent for this long is DOWN."),
     "steady_ms": (
         ("rollcall.distro.steadyMs",),
         whole(0, 3_600_000),
-        "A member that was DOWN must be reachable for so long before keys move back to it.",
+        "A member that was DOWN must be reachable for this long before keys move back to it.",
     ),
     "fail_access_max": (
         ("nacos.core.member.fail-access-cnt",),
         whole(0, 1_000),
-        "Failed reports in a row that a member survives in a cluster with Java members.",
+        "In a cluster with Java members, a member is DOWN after more consecutive failed reports than this.",
     ),
     "pause_ms": (
         ("rollcall.distro.pauseMs",),
         _INTERVAL_MS,
-        "A pause of this process longer than this moves every deadline on by as much.",
+        "A pause of this process that is longer than this delays every deadline by its length.",
     ),
     "tombstone_slack_ms": (
         ("rollcall.distro.tombstoneSlackMs",),
@@ -335,7 +336,7 @@ _DISTRO: dict[str, tuple[tuple[str, ...], Kind[int], str]] = {
     "claim_interval_ms": (
         ("rollcall.distro.claimIntervalMs",),
         _MS,
-        "A node claims one key at most once in so long.",
+        "The shortest time between two claims of one key by a node.",
     ),
     "mailbox_events_max": (
         ("rollcall.distro.mailboxEventsMax",),
@@ -345,12 +346,12 @@ _DISTRO: dict[str, tuple[tuple[str, ...], Kind[int], str]] = {
     "body_bytes_max": (
         ("rollcall.distro.bodyBytesMax",),
         whole(65_536, 1_073_741_824),
-        "Bytes of the largest body taken from a member, unpacked.",
+        "Bytes of the largest body accepted from a member, uncompressed.",
     ),
     "drain_ms_max": (
         ("rollcall.distro.drainMs",),
         _MS,
-        "How long a stopping node waits for changes that are still to be sent.",
+        "How long a stopping node goes on sending pending changes.",
     ),
 }
 

@@ -161,9 +161,7 @@ class MemberLookup:
         if not is_changed:
             return
         came, left = sorted(set(now) - set(before)), sorted(set(before) - set(now))
-        LOG.info(
-            "the member list changed: added %s, removed %s", ", ".join(came) or "nobody", ", ".join(left) or "nobody"
-        )
+        LOG.info("the member list changed: added %s, removed %s", ", ".join(came) or "none", ", ".join(left) or "none")
         self.stats.member_lists_taken += 1
         self._take(now)
 

@@ -47,7 +47,7 @@ class OwnEntry:
         self._told = told
         if others:
             LOG.warning(
-                "the member list has this node, %s, as %s, as other members know it: restart it, or set "
+                "the member list has this node, %s, as %s, and so do the other members: restart this node, or set "
                 "nacos.server.ip to the host in the list",
                 self._self_address,
                 ", ".join(sorted(others)),

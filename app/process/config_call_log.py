@@ -40,7 +40,7 @@ class ConfigCallLog:
                 self._known.popitem(last=False)
         if is_new:
             LOG.warning(
-                "%s asks for configurations (%a), which this node does not keep; its further calls are not logged",
+                "%s requests configurations (%a), which Rollcall does not serve; its further calls are not logged",
                 remote_ip,
                 what,
             )
