@@ -74,7 +74,7 @@ def parse_flag(text: str) -> bool:
         ValueError: it is none of them.
     """
     if (folded := text.lower()) not in TRUE_WORDS | FALSE_WORDS:
-        raise ValueError("no word of a boolean")
+        raise ValueError("not a boolean")
     return folded in TRUE_WORDS
 
 

@@ -251,7 +251,7 @@ def _info(client_id: str, own: Any) -> ClientInfo:
         case [str(ip), int(port), str(app), str(agent)] if type(port) is int and 0 <= port <= PORT_MAX:
             if len(ip) + len(app) + len(agent) <= CLIENT_TEXTS_CHARS_MAX:
                 return ClientInfo(client_id, ip, port, app, agent)
-    raise CodecError("field 'info' of a client is not what it said of itself")
+    raise CodecError("field 'info' of a client is not its description of itself")
 
 
 class ClientExpiry:

@@ -202,7 +202,7 @@ def _withdrawn(own: Fields | None) -> dict[ServiceKey, tuple[frozenset[str], int
                 if len(keys) <= BOUNDS.instances_per_batch_max and all(isinstance(one, str) for one in keys):
                     found[namespace, service] = (frozenset(keys), at_ms)
                     continue
-        raise CodecError("an entry of field 'withdrawn' of a client is not what it withdrew of a service")
+        raise CodecError("an entry of field 'withdrawn' of a client is not a withdrawal from a service")
     return found
 
 

@@ -172,7 +172,7 @@ class Clients:
             not is_client_id(info.client_id)
             or sum(map(len, (info.client_id, info.ip, info.app, info.agent))) > CLIENT_TEXTS_CHARS_MAX
         ):
-            raise InvalidParam("the client's id is none, or what it says of itself is too long")
+            raise InvalidParam("the client's id is illegal, or its description of itself is too long")
         with self._lock:
             known = self._clients.get(info.client_id)
             if known is not None and known.native:
@@ -713,7 +713,7 @@ class Clients:
     @staticmethod
     def _check_revision(client: Client) -> None:
         if client.revision >= REVISION_MAX:
-            raise Unavailable(f"client {client.client_id} has changed too often: it is to connect anew")
+            raise Unavailable(f"client {client.client_id} has changed too often: please connect again")
 
     def _count(self, client: Client, key: ServiceKey | None = None) -> None:
         """Give a client's state the next version. ``key``: the only service whose publication changed."""
