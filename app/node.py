@@ -32,7 +32,7 @@ from app.http.api.answers import refuses_beats, text_reply
 from app.http.api.beats import BeatCollector
 from app.http.api.call import Reply, Services
 from app.http.api.dump_lines import Dumps
-from app.http.api.parse_memo import WriteMemo
+from app.http.api.parse_memo import WRITES_KEPT_MAX, ParseMemo
 from app.http.api.stats import HttpStats
 from app.http.v1.drain import step_at_all
 from app.limits.answer_budget import part_of_memory
@@ -712,7 +712,7 @@ def build_frontends(
         access=access,
         users=domain.users,
         decisions=DecisionMemo(),
-        written=WriteMemo(),
+        written=ParseMemo(WRITES_KEPT_MAX),
         http=http,
         clients=domain.clients,
         loop_frontends=tuple(one for one in (grpc, dns) if one is not None),

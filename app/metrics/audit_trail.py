@@ -130,12 +130,6 @@ class AuditTrail:
         line = self._quick_line(at_ms, actor, what, key, before, after)
         self._file.add(line or partial(self._line, at_ms, actor, what, key, before, after))
 
-    def write_metadata(self, what: str, key: str, was: Metadata | None, now: Metadata | None, actor: Actor) -> None:
-        """As ``write_instance``, for an instance of which only the metadata changed."""
-        at_ms, old, new = self._wall_ms(), was or {}, now or {}
-        line = self._metadata_line(at_ms, actor, what, key, old, new)
-        self._file.add(line or partial(self._line, at_ms, actor, what, key, {_METADATA: old}, {_METADATA: new}))
-
     def on_members(self, members: tuple[str, ...]) -> None:
         """Write which members joined and left the member list since the last call; nothing for the first list."""
         before, self._members = self._members or members, members

@@ -17,7 +17,7 @@ from app.config.settings import Settings, read_settings
 from app.http.api.beats import BeatCollector
 from app.http.api.call import Forward, Reply
 from app.http.api.dump_lines import Dumps
-from app.http.api.parse_memo import WriteMemo
+from app.http.api.parse_memo import ParseMemo
 from app.http.api.stats import HttpStats
 from app.limits.answer_budget import AnswerBudget
 from app.limits.client_addresses import AddressTable
@@ -369,9 +369,6 @@ class RecordedTrail(AuditTrail):
     def write_instance(self, what: str, key: str, before: object, after: object, actor: Actor) -> None:
         self.write(what, key, before=before, after=after, actor=actor)
 
-    def write_metadata(self, what: str, key: str, was: object, now: object, actor: Actor) -> None:
-        self.write(what, key, before={"metadata": was}, after={"metadata": now}, actor=actor)
-
 
 class SentByPlan:
     """The engine of one of two members, as far as it is asked about an instance, and what is to be sent."""
@@ -439,7 +436,7 @@ class FakeNode:
     access: AccessControl = field(init=False)
     users: Users = field(init=False)
     decisions: DecisionMemo = field(default_factory=DecisionMemo)
-    written: WriteMemo = field(default_factory=WriteMemo)
+    written: ParseMemo = field(default_factory=ParseMemo)
     tls: NodeTls = field(init=False)
     limits: Admission = field(init=False)
     """Refuses by the limits of the settings; its ``stats`` count for ``addresses`` too."""

@@ -113,7 +113,6 @@ class FakeServer:
     bodies: dict[bytes, bytes] = field(default_factory=dict)
     """The body of the reply to a target; else the target itself."""
     repeated: RequestMemo[Request] = field(default_factory=lambda: RequestMemo(lambda _request: None))
-    shapes: RequestMemo[Request] = field(default_factory=lambda: RequestMemo(lambda _request: None))
     turns: deque[Callable[[], None]] = field(default_factory=deque)
     """The functions to call in the loop's next turn."""
     resting: int = 0

@@ -45,11 +45,7 @@ def audit_replaced(call: Call, services: Services, verb: str, command: RegisterI
     audit = services.instruments.audit
     if audit.covers_instances:
         key = f"{command.namespace}/{command.service}/{done.instance_key}"
-        old, actor = done.before, actor_of(call, services)
-        if done.metadata_alone and old is not None and old.healthy is command.healthy:
-            audit.write_metadata(f"instance.{verb}", key, old.metadata, command.metadata, actor)
-        else:
-            audit.write_instance(f"instance.{verb}", key, old, command, actor)
+        audit.write_instance(f"instance.{verb}", key, done.before, command, actor_of(call, services))
 
 
 def audit_refusal(call: Call, services: Services, why: str, user: str = "") -> None:

@@ -17,7 +17,7 @@ from app.config.settings import Settings
 from app.http.api.beats import BeatCollector
 from app.http.api.call_memo import CallMemo
 from app.http.api.dump_lines import Dumps
-from app.http.api.parse_memo import WriteMemo
+from app.http.api.parse_memo import ParseMemo
 from app.http.api.stats import HttpStats
 from app.http.input.params import Parameters
 from app.http.shapes.described import Described
@@ -137,10 +137,6 @@ class Call:
     def parse(self, parser: Callable[[Parameters], C]) -> C:
         """The command that a parser makes of the parameters. On the loop, commands of repeated queries are reused."""
         return parser(self.parameters)
-
-    def like(self, parser: Callable[[Parameters], C]) -> C | None:
-        """A command that differs from that of ``parse`` in the metadata at most; None where none is known."""
-        return None if self.memo is None else self.memo.like(parser)
 
     def give_token(self, token: str, *secrets: str) -> None:
         """Take parameters out, and have a member that the call is passed on to get a token in their place."""
@@ -262,7 +258,7 @@ class Services:
     users: Users
     decisions: DecisionMemo
     """Calls on the event loop that were allowed."""
-    written: WriteMemo
+    written: ParseMemo
     """What is known of writes that members passed on to the event loop."""
     http: HttpStats
     """The counters of the HTTP frontend."""

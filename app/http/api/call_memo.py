@@ -34,10 +34,6 @@ class CallMemo:
         self.parser, self.command = parser, command
         return command
 
-    def like(self, parser: Callable[..., Any]) -> Any:
-        """See ``Call.like``."""
-        return None
-
     def allow(self, version: int, session: Session) -> None:
         """Take note that the user of a session may make the call, under this version of the users."""
         self.allowed = version, session

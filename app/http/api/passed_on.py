@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from app.http.api.call import CLIENT_ADDRESS, DEADLINE, SHORT_CHANGE, WANTS_CHANGE, Call, Route
-from app.http.api.parse_memo import WriteMemo
+from app.http.api.parse_memo import ParseMemo
 from app.http.api.write_batches import BatchedCall
 from app.http.input.params import Parameters
 
@@ -16,7 +16,7 @@ class PassedOnCall(Call):
 
     __slots__ = ("_all_headers", "_batch", "_deadline", "_known", "_one")
 
-    def __init__(self, batch: Call, row: Route, one: BatchedCall, known: WriteMemo) -> None:
+    def __init__(self, batch: Call, row: Route, one: BatchedCall, known: ParseMemo) -> None:
         """``batch``: the call that brought it, whose sender and deadline it has."""
         self.method = row.method
         self.path = row.path

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from app.http.input.forms import plain_value
 from app.http.input.metadata import parse_metadata
 from app.http.input.values import java_double
 from app.naming.model.flags import lenient_bool
@@ -68,8 +67,9 @@ def _weight(text: str) -> float | None:
         return None
 
 
-def _read_metadata(text: str) -> Metadata | None:
-    """The metadata in a text; None when the text is no metadata."""
+@lru_cache(8_192)
+def _metadata(text: str) -> Metadata | None:
+    """The metadata in a text, one map for all equal texts; None when the text is no metadata."""
     try:
         # Python's own decoder, which ``parse_metadata`` needs for numbers, takes four times as long.
         fields: Any = orjson.loads(text)
@@ -81,19 +81,6 @@ def _read_metadata(text: str) -> Metadata | None:
         return parse_metadata(text)
     except InvalidParam:
         return None
-
-
-_metadata = lru_cache(8_192)(_read_metadata)
-"""One map for all equal texts."""
-
-
-def quick_metadata(escaped: bytes) -> Metadata | None:
-    """The metadata in the value of a parameter, of characters of plain queries; None where the general parser decides.
-
-    It is another one each time: an instance changed. So it is not looked for among those that are kept.
-    """
-    text = plain_value(escaped.decode())
-    return _read_metadata(text) if text and len(text) <= KEPT_CHARS_MAX else None
 
 
 def quick_register(values: Mapping[str, str], ephemeral: bool) -> RegisterInstance | None:

@@ -11,7 +11,6 @@ from typing import Protocol
 
 from app.http.server.request_memo import RequestMemo
 from app.http.server.request_reader import IDLE, Bounds, Refusal, Request, RequestReader
-from app.http.server.varied_requests import find_varied, note_varied
 
 PIPELINED_MAX = 64
 TURN_WORK = 1_024
@@ -33,9 +32,6 @@ class Turns(Bounds, Protocol):
 
     repeated: RequestMemo[Request]
     """The requests that came before to the byte."""
-    shapes: RequestMemo[Request]
-    """The shapes of requests that come with other metadata. A request may equal a shape: they are kept apart."""
-
     resting: int
     """Connections of which received bytes wait for the loop's next turn."""
 
@@ -82,7 +78,6 @@ class RequestQueue:
         "_repeated",
         "_resting",
         "_server",
-        "_shapes",
         "_transport",
         "blocked",
         "busy",
@@ -95,7 +90,7 @@ class RequestQueue:
         self._transport = transport
         self._answerer = answerer
         self._answer = answerer.answer
-        self._repeated, self._shapes = server.repeated, server.shapes
+        self._repeated = server.repeated
         self.reader = RequestReader(server, self, remote_ip)
         self.busy = False
         """A request is worked on elsewhere, or its reply is streamed. Set by the owner."""
@@ -143,7 +138,7 @@ class RequestQueue:
     def _take_piece(self, data: bytes) -> None:
         """Take a piece that begins with a request; nearly all are one whole request that came before to the byte."""
         reader = self.reader
-        request = self._repeated.find(data) or find_varied(self._repeated, self._shapes, data)
+        request = self._repeated.find(data)
         if request is not None and (not request.body or self._server.reserve(len(request.body))):
             reader.skip()
             self.on_request(request)
@@ -153,10 +148,8 @@ class RequestQueue:
         if refusal is not None:
             self._answerer.refuse(refusal)
         latest, reader.latest = reader.latest, None
-        if latest is None or reader.taken != 1 or reader.phase is not IDLE or reader.ended:
-            return
-        if not self._repeated.note(data, latest):
-            note_varied(self._shapes, data, latest)
+        if latest is not None and reader.taken == 1 and reader.phase is IDLE and not reader.ended:
+            self._repeated.note(data, latest)
 
     @property
     def is_empty(self) -> bool:

@@ -109,7 +109,6 @@ class HttpServer:
         "repeated",
         "resting",
         "sends",
-        "shapes",
         "soon",
         "stats",
     )
@@ -135,7 +134,6 @@ class HttpServer:
         self._bodies_bytes_max = max(BODIES_BYTES_MAX, 2 * services.settings.distro.body_bytes_max)
         self._parsed = ParseMemo()
         self.repeated = RequestMemo(lambda request: repeatable(request, self._hot))
-        self.shapes = RequestMemo(lambda request: repeatable(request, self._hot))
         self.resting = 0
         self._limits_writes = bool(services.addresses.writes_per_s)
         settings = services.settings

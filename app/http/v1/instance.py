@@ -1,6 +1,5 @@
 """Instances: register, deregister, update, patch, beat, detail, list. Each may be ephemeral or persistent."""
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -28,7 +27,6 @@ from app.http.api.write_rate import count_write
 from app.http.input.params import (
     DetailQuery,
     ListQuery,
-    Parameters,
     parse_beat,
     parse_deregister,
     parse_detail,
@@ -76,20 +74,10 @@ def register(call: Call, services: Services) -> Answer:
 
 
 def _registration(call: Call, services: Services) -> RegisterInstance | Answer:
-    """The registration that a call asks for; in its place the answer, where another member owns the service.
-
-    That member reads, and refuses, what the metadata say.
-    """
-    parser = _register_parser(services)
-    like = call.like(parser)
-    command = call.parse(parser) if like is None else like
-    if command.ephemeral and (other := elsewhere(call, services, command.service)):
-        return other
-    return command if like is None else call.parse(parser)
-
-
-def _register_parser(services: Services) -> Callable[[Parameters], RegisterInstance]:
-    return parse_register if services.durable.switches.default_instance_ephemeral else parse_register_persistent
+    """The registration that a call asks for; in its place the answer, where another member owns the service."""
+    is_ephemeral = services.durable.switches.default_instance_ephemeral
+    command = call.parse(parse_register if is_ephemeral else parse_register_persistent)
+    return (elsewhere(call, services, command.service) if command.ephemeral else None) or command
 
 
 def changed(

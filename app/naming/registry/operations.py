@@ -13,7 +13,6 @@ from app.naming.model.model import (
     WEIGHT_POSITIVE_MIN,
     Instance,
     Metadata,
-    kept_id,
 )
 from app.naming.model.nacos_errors import InstanceMissing, WeightRefused
 from app.naming.registry.shared import Shared
@@ -35,15 +34,6 @@ class RegisterInstance(NamedTuple):
     app: str = "DEFAULT"
     instance_id: str = ""
     """The id that the client requests, empty for none. Only clients with a connection send one."""
-
-    def with_metadata(self, metadata: Metadata) -> "RegisterInstance":
-        """Return the same registration with other metadata."""
-        return _new_tuple(RegisterInstance, (*self[:_METADATA], metadata, *self[_METADATA + 1 :]))
-
-
-_METADATA = RegisterInstance._fields.index("metadata")
-# ``_new_tuple(C, (...))`` is ``C(...)`` without its function in Python.
-_new_tuple = tuple.__new__
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,24 +113,6 @@ Ids = Iterable[str | None] | IdAllocator
 """The instance ids of a service. Read only to find a free number."""
 
 
-def with_metadata(old: Instance, metadata: Metadata | None, shared: Shared, size: int) -> Instance:
-    """Return the instance after a registration that ``changes_metadata_alone``; ``size``: the bytes of the metadata."""
-    return Instance(
-        old.ip,
-        old.port,
-        old.cluster_name,
-        old.service_name,
-        old.weight,
-        old.healthy,
-        old.enabled,
-        old.ephemeral,
-        False,
-        shared.metadata({} if metadata is None else metadata, size),
-        old.app,
-        kept_id(old),
-    )
-
-
 def register(
     old: Instance | None, command: RegisterInstance, ids: Ids, shared: Shared, size: int | None = None
 ) -> Instance:
@@ -167,8 +139,8 @@ def register(
     )
 
 
-def changes_metadata_alone(old: Instance, command: RegisterInstance) -> bool:
-    """Return whether a registration changes at most the metadata of the instance at its address. Health is ignored."""
+def is_repetition(old: Instance, command: RegisterInstance) -> bool:
+    """Return whether a registration changes nothing of the instance with its address; health is not asked for."""
     return (
         not old.marked
         and old.weight == command.weight
@@ -176,6 +148,7 @@ def changes_metadata_alone(old: Instance, command: RegisterInstance) -> bool:
         and old.ephemeral is command.ephemeral
         and old.app == command.app
         and old.service_name == command.service
+        and old.metadata == (command.metadata or {})
     )
 
 

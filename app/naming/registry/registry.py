@@ -66,8 +66,6 @@ class Replaced(NamedTuple):
     before: Instance | None
     """The former instance; None for a new one."""
     instance_key: str
-    metadata_alone: bool
-    """True if the instance differs from the former one only in its metadata."""
 
 
 class Registry:
@@ -125,8 +123,7 @@ class Registry:
             service = self.table.get(command.namespace, command.service)
             old = service.stored.get(key) if service is not None else None
             is_listed = service is not None and not service.dropped and not service.hidden
-            is_same = is_listed and old is not None and operations.changes_metadata_alone(old.instance, command)
-            if is_same and old is not None and old.instance.metadata == (command.metadata or {}):
+            if is_listed and old is not None and operations.is_repetition(old.instance, command):
                 assert service is not None, "it has the instance"
                 if self._alone or service.version.writer == self.writer:
                     old.beat_ms = old.last_confirmed_ms = old.changed_ms = (
@@ -135,7 +132,7 @@ class Registry:
                     return None
                 # The statement wins over statements by the last writer only under a version of this member.
                 self._put(service, key, old.instance, now_ms, 0, differs=True)
-                return _new_tuple(Replaced, (service.key, old.instance, key, True))
+                return _new_tuple(Replaced, (service.key, old.instance, key))
             size = metadata_bytes(command.metadata)
             counted = size + surplus_bytes(size, command.metadata, command.ip, command.cluster, command.app)
             if old is None:
@@ -149,13 +146,10 @@ class Registry:
                     self.table.admission.check_growth(command.service, service, 0, grown)
             if service is None or not is_listed:
                 service = self.table.open(command.namespace, command.service, now_ms)
-            if is_same and known is not None:
-                instance = operations.with_metadata(known, command.metadata, self._shared, size)
-            else:
-                ids = (service.id_allocator or service.ids()) if known is None else ()
-                instance = operations.register(known, command, ids, self._shared, size)
+            ids = (service.id_allocator or service.ids()) if known is None else ()
+            instance = operations.register(known, command, ids, self._shared, size)
             changed = self._put(service, key, instance, now_ms, grown, differs=is_listed)
-            return None if changed is None else _new_tuple(Replaced, (changed, known, key, is_same))
+            return None if changed is None else _new_tuple(Replaced, (changed, known, key))
 
     def _make_id_allocator(self, namespace: str, full_name: str) -> None:
         """Give a large service its id allocator, built without the lock. A small one needs none."""

@@ -19,7 +19,7 @@ from app.http.api.answers import refuses_beats
 from app.http.api.beats import BeatCollector
 from app.http.api.call import Services
 from app.http.api.dump_lines import Dumps
-from app.http.api.parse_memo import WriteMemo
+from app.http.api.parse_memo import WRITES_KEPT_MAX, ParseMemo
 from app.http.api.stats import HttpStats
 from app.limits.answer_budget import AnswerBudget
 from app.limits.client_addresses import AddressTable
@@ -374,7 +374,7 @@ class SimMember:
             access=AccessControl(None, UserTable(), clock.wall_ms, clock.monotonic_ms),
             users=nothing,
             decisions=DecisionMemo(),
-            written=WriteMemo(),
+            written=ParseMemo(WRITES_KEPT_MAX),
             http=HttpStats(),
             clients=nothing,
             loop_frontends=(),

@@ -81,14 +81,16 @@ def test_the_line_of_an_instance_is_the_same_however_soon_it_is_made(
 
 @pytest.mark.parametrize("was", [{"zone": "a"}, {"my-Token": "t"}, {}])
 @pytest.mark.parametrize("now", [{"zone": "b"}, {"password": "p"}, {"zone": "\x7f\u2028"}, {"z": "v" * 20_000}, None])
-def test_the_line_of_metadata_is_that_of_the_instance(
+def test_where_the_metadata_alone_changed_the_line_tells_of_them_alone(
     tmp_path: Path, was: dict[str, str], now: dict[str, str] | None
 ) -> None:
     before = Instance("1.2.3.4", 80, service_name="g@@s", app="DEFAULT", metadata=was)
     after = RegisterInstance("g@@s", "1.2.3.4", 80, metadata=now or {})
     alone, whole = lines_of(
         tmp_path,
-        lambda trail: trail.write_metadata("instance.register", "k", was, now, ALICE),
+        lambda trail: trail.write(
+            "instance.register", "k", before={"metadata": was}, after={"metadata": now or {}}, actor=ALICE
+        ),
         lambda trail: trail.write_instance("instance.register", "k", before, after, ALICE),
     )
     if was != (now or {}):

@@ -1,20 +1,21 @@
-"""Writes that come again but for their metadata are read from what is known, and mean what the parser makes of them."""
-
-from urllib.parse import quote
+"""Queries that come again mean what the parser made of them the first time; some are parsed each time."""
 
 import pytest
 
-from app.http.api.parse_memo import MEMO_QUERY_BYTES_MAX, WriteMemo
+from app.http.api.parse_memo import MEMO_FULL_S, MEMO_QUERY_BYTES_MAX, ParseMemo
 from app.http.input.params import Parameters, parse_register
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.registry.operations import RegisterInstance
+
+QUERY = "serviceName=a&ip=10.0.0.1&port=80"
 
 
 class Reading:
     """Reads queries with one memo, and counts those that the parser had to read."""
 
-    def __init__(self) -> None:
-        self.memo = WriteMemo()
+    def __init__(self, entries_max: int = 8) -> None:
+        self.now_s = 0.0
+        self.memo = ParseMemo(entries_max, lambda: self.now_s)
         self.parsed = 0
 
     def read(self, query: str) -> RegisterInstance:
@@ -29,68 +30,52 @@ def whole(query: str) -> RegisterInstance:
     return parse_register(Parameters.of(query.encode(), "", b"", "POST"))
 
 
-def query_of(metadata: str, behind: str = "") -> str:
-    return f"serviceName=a&ip=10.0.0.1&port=80&metadata={metadata}{behind}"
-
-
-METADATA = [quote('{"zone":"a"}'), quote('{"zone":"b","n":"1"}'), "k=v".replace("=", "%3D"), quote('{"zone":"a"}')]
-
-
-@pytest.mark.parametrize("behind", ["", "&weight=2.0", "&weight=2.0&app=x"])
-def test_only_the_metadata_are_read_anew(behind: str) -> None:
+def test_a_query_is_known_when_it_comes_again() -> None:
     reading = Reading()
-    for metadata in METADATA:
-        assert reading.read(query_of(metadata, behind)) == whole(query_of(metadata, behind))
+    assert reading.read(QUERY) is reading.read(QUERY)
+    assert reading.read(QUERY) == whole(QUERY)
     assert reading.parsed == 1
 
 
-def test_what_differs_elsewhere_is_parsed() -> None:
+def test_what_differs_is_parsed() -> None:
     reading = Reading()
-    first, second = query_of("%7B%7D"), query_of("%7B%7D").replace("10.0.0.1", "10.0.0.2")
+    first, second = QUERY, QUERY.replace("10.0.0.1", "10.0.0.2")
     assert (reading.read(first).ip, reading.read(second).ip) == ("10.0.0.1", "10.0.0.2")
     assert reading.parsed == 2
 
 
-def test_a_query_without_metadata_is_known_when_it_comes_again() -> None:
-    reading = Reading()
-    query = "serviceName=a&ip=10.0.0.1&port=80"
-    assert reading.read(query) is reading.read(query)
-    assert reading.parsed == 1
-
-
 @pytest.mark.parametrize(
-    "other", ["", "%7B%22a%22%3A", "x" * 600, "%7B%22a%22%3A1%7D", "a+b%3D1", "%7B%22k%22%3A%22%C3%A9%22%7D"]
+    "query",
+    [
+        f"{QUERY}&x={'x' * MEMO_QUERY_BYTES_MAX}",
+        f"{QUERY}&username=u&password=p",
+        f"{QUERY}&metadata=%7B%22zone%22%3A%22a%22%7D",
+        f"{QUERY}&metadata=a%3Db&metadata=a%3Dc",
+    ],
+    ids=["long", "with a password", "with metadata", "with metadata twice"],
 )
-def test_other_metadata_mean_what_the_parser_says(other: str) -> None:
-    reading = Reading()
-    reading.read(query_of(METADATA[0]))
-
-    def outcome(read: object) -> object:
-        try:
-            return read(query_of(other))  # type: ignore[operator]
-        except InvalidParam as error:
-            return error.text
-
-    assert outcome(reading.read) == outcome(whole)
-
-
-def test_metadata_that_are_named_twice_are_no_shape() -> None:
-    reading = Reading()
-    for last in ("%7B%22a%22%3A%221%22%7D", "%7B%22a%22%3A%222%22%7D"):
-        query = f"serviceName=a&ip=10.0.0.1&port=80&metadata={METADATA[1]}&metadata={last}"
-        assert reading.read(query) == whole(query)
-
-
-def test_a_long_query_is_not_kept() -> None:
-    reading = Reading()
-    query = query_of(METADATA[0], f"&x={'x' * MEMO_QUERY_BYTES_MAX}")
-    assert reading.read(query) == reading.read(query)
-    assert reading.parsed == 2
-
-
-@pytest.mark.parametrize("query", ["serviceName=a&ip=10.0.0.1&port=80", query_of(METADATA[0])])
-def test_a_query_with_a_password_is_not_kept(query: str) -> None:
+def test_these_are_not_kept(query: str) -> None:
     reading = Reading()
     for _ in range(2):
-        assert reading.read(f"{query}&username=u&password=p") == whole(query)
+        assert reading.read(query) == whole(query)
     assert reading.parsed == 2
+
+
+def test_a_refusal_is_made_each_time() -> None:
+    reading = Reading()
+    for _ in range(2):
+        with pytest.raises(InvalidParam, match="For input string"):
+            reading.read(f"{QUERY}&weight=x")
+    assert reading.parsed == 2
+
+
+def test_a_full_memo_takes_no_more_for_a_while_and_then_begins_anew() -> None:
+    reading = Reading(entries_max=2)
+    queries = [f"{QUERY}&app={number}" for number in range(3)]
+    for query in [*queries, *queries]:
+        reading.read(query)
+    assert reading.parsed == 4, "the third is parsed each time"
+    reading.now_s = MEMO_FULL_S
+    for query in [queries[2], queries[2], queries[0]]:
+        reading.read(query)
+    assert reading.parsed == 6

@@ -171,7 +171,6 @@ def test_a_registration_again_keeps_the_id_and_the_health(bed: Bed) -> None:
         KEY,
         old,
         key_of(80),
-        False,
     )
     changed = bed.service.stored[key_of(80)].instance
     assert (changed.healthy, changed.instance_id, changed.weight) == (False, old.instance_id, 2.0)

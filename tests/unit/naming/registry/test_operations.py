@@ -78,18 +78,17 @@ def test_a_registration_again_leaves_health_and_id() -> None:
 
 @pytest.mark.parametrize("name", OTHER)
 def test_a_registration_with_another_attribute_changes_something(name: str) -> None:
-    old, alone = registered(), operations.changes_metadata_alone
-    assert alone(old, registration())
-    assert alone(replace(old, healthy=False), registration()), "health is not asked for"
-    assert alone(old, registration(**{name: OTHER[name]})) is (name == "metadata")
-    assert not alone(replace(old, marked=True), registration())
-    assert not alone(replace(old, service_name="H@@orders"), registration())
+    old, is_repetition = registered(), operations.is_repetition
+    assert is_repetition(old, registration())
+    assert is_repetition(replace(old, healthy=False), registration()), "health is not asked for"
+    assert not is_repetition(old, registration(**{name: OTHER[name]}))
+    assert not is_repetition(replace(old, marked=True), registration())
+    assert not is_repetition(replace(old, service_name="H@@orders"), registration())
 
 
-def test_other_metadata_alone_make_what_the_whole_registration_makes() -> None:
+def test_other_metadata_leave_all_else_as_it_was() -> None:
     old = replace(registered(), healthy=False, instance_id="own")
-    metadata = {"zone": "z"}
-    assert operations.with_metadata(old, metadata, Shared(), 5) == registered(old, metadata=metadata)
+    assert registered(old, metadata={"zone": "z"}) == replace(old, metadata={"zone": "z"})
 
 
 def test_numbers_are_the_lowest_free_ones() -> None:
