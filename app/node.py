@@ -23,6 +23,9 @@ from app.background.health_log import log_health, log_health_check
 from app.background.notify import NotifyCenter
 from app.background.push_udp import UdpPusher
 from app.background.timers import NamingTimer, Tick
+from app.commands.call_deadline import check_call_deadline
+from app.commands.member_writes import MemberWrites
+from app.commands.owner_forwarder import OwnerForwarder
 from app.config.addresses import split_address
 from app.config.settings import Settings
 from app.config.version import MEMBER_AGENT, NACOS_VERSION
@@ -112,9 +115,6 @@ from app.storage.private_files import make_private
 from app.storage.record_file import RecordFile
 from app.storage.warm_log import WarmStore
 from app.tls.node_tls import NodeTls, build_tls
-from app.writes.call_deadline import check_call_deadline
-from app.writes.member_writes import MemberWrites
-from app.writes.owner_forwarder import OwnerForwarder
 from distro.engine.mailbox import Mailbox
 from distro.engine.peer_call_runner import EngineParts
 from distro.engine.runtime import DistroRuntime

@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from app.commands.ownership import Owners
 from app.naming.clients.clients import Clients
 from app.naming.model.model import Instance
 from app.naming.model.nacos_errors import ClientGone, InvalidParam, NacosError
@@ -16,7 +17,6 @@ from app.naming.registry.registry import Registry
 from app.naming.registry.union import view_of
 from app.naming.service import NamingService
 from app.operator.instance_facts import AskedInstance, PushWay
-from app.writes.ownership import Owners
 from distro.model.ports import Clock
 
 LOG = logging.getLogger(__name__)

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from app.auth.access_control import AccessControl
 from app.auth.member_calls import Callers, MemberAddresses
+from app.commands.member_writes import MemberWrites
 from app.config.settings import Settings
 from app.limits.answer_budget import AnswerBudget
 from app.limits.client_addresses import AddressTable
@@ -17,7 +18,6 @@ from app.naming.service import NamingService
 from app.ports.shared_ports import MemberDirectory, ReadCounters
 from app.process.config_call_log import ConfigCallLog
 from app.replication.client_receiver import ClientReceiver
-from app.writes.member_writes import MemberWrites
 
 
 class PeerDirectory(MemberDirectory, MemberAddresses, Protocol):

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import Any, Protocol
 
+from app.commands.ownership import Owners
 from app.naming.health.checks import ClusterKey, LastCheck
 from app.naming.push.udp_subscribers import Subscriber, UdpPushStats
 from app.operator.instance_facts import AskedInstance
 from app.ports.shared_ports import MemberDirectory
 from app.replication.small_sends import LoopCalls
-from app.writes.ownership import Owners
 from distro.model.types import Member
 
 

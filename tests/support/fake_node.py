@@ -13,6 +13,7 @@ from app.auth.member_signer import MemberSigner
 from app.auth.setup_secret import SetupSecret
 from app.auth.user_table import UserTable
 from app.auth.users import Users
+from app.commands.owner_forwarder import ForwardStats, LoopForwarding, MemberRequest
 from app.config.settings import Settings, read_settings
 from app.http.api.beats import BeatCollector
 from app.http.api.call import Forward, Reply
@@ -47,7 +48,6 @@ from app.process.config_call_log import ConfigCallLog
 from app.replication.small_sends import LoopCalls
 from app.simulation.member.memory_disk import MemoryDisk
 from app.tls.node_tls import NodeTls, build_tls
-from app.writes.owner_forwarder import ForwardStats, LoopForwarding, MemberRequest
 from distro.members.mapper import DistroMapper
 from distro.model.types import CAPABILITY_VERSIONS, DistroKey, Member, MemberState
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import orjson
 
+from app.commands.call_deadline import TOO_LATE
+from app.commands.ownership import BEHIND_TEXT, durable_owner, not_serving_text
 from app.http.api.agents import is_peer, is_redirect
 from app.http.api.call import (
     BEAT_PATHS,
@@ -28,8 +30,6 @@ from app.naming.model.nacos_errors import NacosError, TooManyRequests
 from app.naming.model.switches import is_served
 from app.naming.records.durable_service import DurableService
 from app.ports.http_ports import Cluster
-from app.writes.call_deadline import TOO_LATE
-from app.writes.ownership import BEHIND_TEXT, durable_owner, not_serving_text
 from distro.model.errors import CodecError, NotInitialized
 from distro.model.types import CAPABILITY_CLIENTS_ONLY, MemberState
 

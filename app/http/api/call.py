@@ -13,6 +13,8 @@ from app.auth.login_limits import LoginWait
 from app.auth.member_calls import CLIENT, Caller, Callers
 from app.auth.member_signer import MemberSigner
 from app.auth.users import Users
+from app.commands.owner_forwarder import OwnerForwarder
+from app.commands.ownership import Forward as Forward
 from app.config.settings import Settings
 from app.http.api.beats import BeatCollector
 from app.http.api.call_memo import CallMemo
@@ -47,8 +49,6 @@ from app.ports.http_ports import (
 from app.ports.shared_ports import ReadCounters
 from app.process.config_call_log import ConfigCallLog
 from app.tls.node_tls import NodeTls
-from app.writes.owner_forwarder import OwnerForwarder
-from app.writes.ownership import Forward as Forward
 from distro.wire.deadlines import CLOCK_HEADER, DEADLINE_HEADER, RELAY_HEADER
 
 TEXT = "text/plain;charset=UTF-8"

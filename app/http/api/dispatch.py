@@ -1,5 +1,6 @@
 """Runs an endpoint on a thread that may block: here, or at the member that owns the call."""
 
+from app.commands.call_deadline import executing_until
 from app.http.api.answers import refuse_unless_up
 from app.http.api.audited import actor_of, audit_operation
 from app.http.api.call import Call, Decline, Events, Forward, Later, Reply, Route, Services
@@ -7,7 +8,6 @@ from app.http.api.event_stream import single_event
 from app.http.api.rights import check_access
 from app.http.api.write_rate import count_write
 from app.metrics.audit_trail import acting_as
-from app.writes.call_deadline import executing_until
 
 
 def answer_call(row: Route, call: Call, services: Services) -> Reply:

@@ -9,12 +9,12 @@ from urllib.parse import urlencode
 
 from app.auth.member_calls import PREFIX
 from app.auth.member_signer import MemberSigner
+from app.commands.owner_forwarder import MemberRequest
 from app.config.version import MEMBER_AGENT, NACOS_VERSION
 from app.http.api.answers import RETRY_AFTER
 from app.http.api.browsers import SIGNS
 from app.http.api.call import CLIENT_ADDRESS, CLIENT_AGENT, OK, TEXT, Call, Reply
 from app.http.input.forms import URLENCODED
-from app.writes.owner_forwarder import MemberRequest
 
 QUERY_CHARS_MAX = 6_000
 """Longer parameters go into a form: Tomcat takes 8,192 bytes for line and headers together, gunicorn for the line."""

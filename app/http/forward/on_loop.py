@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+from app.commands.owner_forwarder import BUSY, FORWARD_MS_MAX, MemberRequest, WaitingCall, silent_text, unseen_text
 from app.http.api.answers import NOT_RESPONSIBLE, text_reply
 from app.http.api.call import (
     CHANGE,
@@ -34,7 +35,6 @@ from app.http.forward.nacos_form import nacos_form, not_executed, own_headers, r
 from app.http.forward.own_requests import OwnRequests
 from app.http.forward.write_gathering import WriteBatches
 from app.naming.changes import TakenChange
-from app.writes.owner_forwarder import BUSY, FORWARD_MS_MAX, MemberRequest, WaitingCall, silent_text, unseen_text
 from distro.model.errors import CodecError
 from distro.model.types import CAPABILITY_WRITES
 

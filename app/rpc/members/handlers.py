@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from app.auth.access_rules import MEMBERS
+from app.commands.call_deadline import TOO_LATE
 from app.naming.model.nacos_errors import InvalidParam, NoRight
 from app.ports.grpc_ports import PeerDirectory
 from app.replication.client_receiver import ClientReceiver
@@ -25,7 +26,6 @@ from app.rpc.wire.distro_payload import (
     packed,
     success,
 )
-from app.writes.call_deadline import TOO_LATE
 from distro.model.errors import CodecError, NotInitialized
 from distro.model.types import DataOperation
 

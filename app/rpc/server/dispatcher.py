@@ -10,6 +10,7 @@ import orjson
 from app.auth.access_control import AccessControl
 from app.auth.access_rules import PUBLIC
 from app.auth.member_calls import Caller, Callers, Unidentified
+from app.commands.ownership import BEHIND_TEXT
 from app.limits.answer_budget import LARGE_ANSWER_BYTES, AnswerBudget
 from app.metrics.request_stats import OK, RequestStats
 from app.naming.clients.client_model import ClientInfo
@@ -29,7 +30,6 @@ from app.rpc.server.message_bounds import TypeBounds
 from app.rpc.server.user_check import check_rights, session_of, token_of
 from app.rpc.wire import payload as wire
 from app.rpc.wire.payload import Payload, PayloadError
-from app.writes.ownership import BEHIND_TEXT
 from distro.model.types import MemberState
 
 LOG = logging.getLogger(__name__)

@@ -14,6 +14,7 @@ from app.auth.decision_memo import DecisionMemo
 from app.auth.member_calls import Callers
 from app.auth.member_signer import MemberSigner
 from app.auth.user_table import UserTable
+from app.commands.call_deadline import check_call_deadline
 from app.config.settings import read_settings
 from app.http.api.answers import refuses_beats
 from app.http.api.beats import BeatCollector
@@ -57,7 +58,6 @@ from app.simulation.transcript.decisions import Decisions, named
 from app.simulation.transcript.entry import KEYS_MAX, What
 from app.storage.warm_log import decode_aged
 from app.tls.node_tls import build_tls
-from app.writes.call_deadline import check_call_deadline
 from distro.engine.local_actions import LocalActions
 from distro.engine.peer_sends import PeerSends
 from distro.members.members import MemberList

@@ -16,6 +16,15 @@ from urllib.parse import urlencode
 import orjson
 
 from app.auth.member_calls import Unidentified
+from app.commands.call_deadline import TOO_LATE, executing_until
+from app.commands.owner_forwarder import (
+    FORWARD_MS_MAX,
+    REFRESH_MS_MIN,
+    REFRESH_TRIES,
+    ForwardStats,
+    WaitingCall,
+    unseen_text,
+)
 from app.http.api.answers import error_reply, is_open, refuse_unless_up, text_reply
 from app.http.api.call import (
     CLIENT_AGENT,
@@ -47,15 +56,6 @@ from app.replication.http_peers import REFRESH_TIMEOUT_MS
 from app.simulation.transcript.entry import What
 from app.simulation.world import network
 from app.simulation.world.network import CONNECT_MS_MAX, NOTHING_SAID
-from app.writes.call_deadline import TOO_LATE, executing_until
-from app.writes.owner_forwarder import (
-    FORWARD_MS_MAX,
-    REFRESH_MS_MIN,
-    REFRESH_TRIES,
-    ForwardStats,
-    WaitingCall,
-    unseen_text,
-)
 from distro.model.errors import CodecError, NotInitialized
 from distro.model.types import Outcome
 

@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 import pytest
 
 from app.auth.signed import SIGNATURE
+from app.commands.owner_forwarder import ForwardStats, WaitingCall, unseen_text
 from app.http.api.answers import NOT_RESPONSIBLE, text_reply
 from app.http.api.call import (
     CHANGE,
@@ -37,7 +38,6 @@ from app.naming.model.events import Origin
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
 from app.naming.wire.datum_codec import InstanceListCodec
-from app.writes.owner_forwarder import ForwardStats, WaitingCall, unseen_text
 from distro.model.types import CAPABILITY_WRITES, Datum, Member, MemberState
 from tests.support import views
 from tests.support.fake_node import SECRET, SELF, FakeNode, StubCluster, make_settings

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from app.auth.user_table import UserTable
 from app.auth.users import AdminExists, Users
+from app.commands.call_deadline import check_call_deadline, executing_until
 from app.naming.model.nacos_errors import InvalidParam, StorageError, Unavailable
 from app.naming.records.record import Record, Value
 from app.naming.records.records import UNKNOWN_REMOVED_MAX, Records
 from app.naming.records.user_records import ADMIN_ROLE
 from app.naming.records.write_order import GroupCommit, WriteTurns
 from app.simulation.member.memory_disk import MemoryDisk
-from app.writes.call_deadline import check_call_deadline, executing_until
 from distro.model.errors import CodecError
 from distro.model.types import Datum, Version
 from tests.support.processes import eventually

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Generic, Protocol, TypeVar
 
-from app.writes.ownership import Forward, Owners, not_serving_text
+from app.commands.ownership import Forward, Owners, not_serving_text
 from distro.model.ports import Clock
 from distro.model.types import MemberState
 from distro.timing.clock import SystemClock

@@ -10,6 +10,8 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import pytest
 
 from app.auth.signed import SIGNATURE
+from app.commands import owner_forwarder
+from app.commands.owner_forwarder import OwnerForwarder
 from app.config.settings import Settings
 from app.http.api.answers import NOT_RESPONSIBLE, text_reply
 from app.http.api.call import CLIENT_AGENT, OK, Answer, Call, Forward, Reply
@@ -18,8 +20,6 @@ from app.http.forward import on_loop as loop_forwarding
 from app.http.forward.member_link import JAVA_LINKS
 from app.http.forward.nacos_form import target_of
 from app.http.forward.on_loop import LoopForwarder
-from app.writes import owner_forwarder
-from app.writes.owner_forwarder import OwnerForwarder
 from distro.model.types import Member, MemberState
 from tests.support.fake_node import SECRET, SELF, FakeNode, StubCluster, StubForwarder, make_settings
 from tests.support.loops import loop_thread, on_loop

@@ -7,6 +7,8 @@ from typing import Any
 
 import orjson
 
+from app.commands.owner_forwarder import OwnerForwarder
+from app.commands.ownership import Forward, Owners, durable_owner, not_serving_text
 from app.metrics.audit_trail import acting
 from app.naming.model.caller_texts import APP_CHARS_MAX, TRIMMED, check_ip, check_text
 from app.naming.model.flags import flag_text
@@ -16,8 +18,6 @@ from app.naming.records.durable_service import DurableService
 from app.naming.records.record_keys import persistent_key, service_meta_key
 from app.naming.registry import operations
 from app.naming.registry.operations import DeregisterInstance, RegisterInstance
-from app.writes.owner_forwarder import OwnerForwarder
-from app.writes.ownership import Forward, Owners, durable_owner, not_serving_text
 from distro.model.types import MemberState
 
 PATH = "/v1/ns/instance"
