@@ -26,6 +26,7 @@ from app.background.timers import NamingTimer, Tick
 from app.commands.call_deadline import check_call_deadline
 from app.commands.member_writes import MemberWrites
 from app.commands.owner_forwarder import OwnerForwarder
+from app.commands.writes import Writes
 from app.config.addresses import split_address
 from app.config.settings import Settings
 from app.config.version import MEMBER_AGENT, NACOS_VERSION
@@ -693,10 +694,14 @@ def build_frontends(
     grpc = build_grpc(settings, clock, domain, engine, counters, config_calls, writes, access, instruments)
     dns = build_dns(settings, clock, domain, engine.cluster, counters)
     operator = build_operator(domain, engine, clock, push, grpc)
+    beats = build_beats(clock, engine)
     http_services = Services(
         settings=settings,
         naming=domain.naming,
         durable=domain.durable,
+        writes=Writes(
+            engine.cluster, domain.naming, domain.durable, instruments.audit, http, beats.collect, clock.wall_ms
+        ),
         push=push,
         cluster=engine.cluster,
         lookup=engine.lookup,
@@ -707,7 +712,7 @@ def build_frontends(
         healer=engine.healer,
         forwarder=forwarder,
         dumps=Dumps(),
-        beats=build_beats(clock, engine),
+        beats=beats,
         refusals=engine.cluster.refusals,
         access=access,
         users=domain.users,

@@ -113,7 +113,7 @@ def _routing_error(error: HTTPException, services: Services) -> Reply:
             return refusal
         if _is_preflight(call):
             return Reply(501, b"", None)
-        return filter_error(call, 501, f"no such api:{call.method}:{call.uri}", services.wall_ms())
+        return filter_error(call.uri, 501, f"no such api:{call.method}:{call.uri}", services.wall_ms())
     if request.path.startswith(context_path) and is_config(call.path):
         return not_served(call, services)
     if isinstance(error, MethodNotAllowed):
@@ -126,7 +126,7 @@ def _routing_error(error: HTTPException, services: Services) -> Reply:
         return Reply(405, f"Request method '{call.method}' not supported".encode(), headers=allow)
     if not isinstance(error, NotFound):
         return text_reply(error.code or 400, error.description or "the request is not understood")
-    return filter_error(call, 404, "No message available", services.wall_ms())
+    return filter_error(call.uri, 404, "No message available", services.wall_ms())
 
 
 def _is_preflight(call: Call) -> bool:

@@ -14,6 +14,7 @@ from app.auth.setup_secret import SetupSecret
 from app.auth.user_table import UserTable
 from app.auth.users import Users
 from app.commands.owner_forwarder import ForwardStats, LoopForwarding, MemberRequest
+from app.commands.writes import Writes
 from app.config.settings import Settings, read_settings
 from app.http.api.beats import BeatCollector
 from app.http.api.call import Forward, Reply
@@ -447,6 +448,8 @@ class FakeNode:
     later_ms: int = 0
     """How far the wall clock went since the begin."""
 
+    _writes: tuple[tuple[Any, ...], Writes] | None = None
+
     def __post_init__(self) -> None:
         self.refusals = BeatRefusals(self._monotonic_ms)
         self.tls = build_tls(self.settings, self._monotonic_ms)
@@ -488,6 +491,14 @@ class FakeNode:
             registry, self.clients, records, lambda: view, InstanceHistory(), self, SELF, lambda: MemberState.UP.value
         )
         self.users = Users(records, table, self.wall_ms, self.events.append)
+
+    @property
+    def writes(self) -> Writes:
+        """Of the parts as they are now: tests put others in their place."""
+        parts = (self.cluster, self.naming, self.durable, self.instruments.audit, self.http, self.beats.collect)
+        if self._writes is None or self._writes[0] != parts:
+            self._writes = parts, Writes(*parts, self.wall_ms)
+        return self._writes[1]
 
     def _monotonic_ms(self) -> int:
         return self.now_ms

@@ -9,19 +9,16 @@ from typing import Any
 
 import orjson
 
-from app.commands.call_deadline import TOO_LATE
-from app.commands.ownership import BEHIND_TEXT, durable_owner, not_serving_text
-from app.http.api.agents import is_peer, is_redirect
+from app.commands.ownership import BEHIND_TEXT, not_serving_text
+from app.commands.writes import Misdirected, NotExecuted, Waits
+from app.http.api.agents import is_peer
 from app.http.api.call import (
     BEAT_PATHS,
-    CLIENT_AGENT,
     DECLINE,
     JSON,
-    RELAY,
     TEXT,
     Answer,
     Call,
-    Forward,
     Reply,
     Services,
 )
@@ -31,7 +28,7 @@ from app.naming.model.switches import is_served
 from app.naming.records.durable_service import DurableService
 from app.ports.http_ports import Cluster
 from distro.model.errors import CodecError, NotInitialized
-from distro.model.types import CAPABILITY_CLIENTS_ONLY, MemberState
+from distro.model.types import MemberState
 
 NAMING = ("/v1/ns", "/v2/ns")
 SWITCHES_PATHS = ("/v1/ns/operator/switches", "/v1/ns/ops/switches")
@@ -39,8 +36,6 @@ DRAIN_PATHS = ("/v1/ns/operator/drain", "/v1/ns/ops/drain")
 _BELOW_NAMING = tuple(f"{path}/" for path in NAMING)
 _BELOW_OPERATOR = tuple(f"{path}/{part}/" for path in NAMING for part in ("operator", "ops"))
 INTERNAL_ERROR = Reply(500, b"caused: internal error, see the server's log")
-_TOO_LATE = Reply(503, TOO_LATE.encode(), None)
-_STOOD_STILL = Reply(503, b"server is back after it stood still, please try again later!", None)
 BEHIND = Reply(503, BEHIND_TEXT.encode(), None)
 _UP = MemberState.UP
 """Python 3.11 needs ten times as long to look a member up in its class."""
@@ -95,6 +90,10 @@ def error_reply(error: NacosError | CodecError | NotInitialized) -> Reply:
     match error:
         case PreparedRefusal():
             return error.reply
+        case NotExecuted():
+            return Reply(error.status, error.text.encode(), None)
+        case Misdirected():
+            return filter_error(error.uri, error.status, error.text, error.at_ms, {NOT_RESPONSIBLE: "1"})
         case TooManyRequests():
             return later_reply(text_reply(error.status, error.text), error)
         case NacosError():
@@ -112,7 +111,7 @@ def later_reply(reply: Reply, error: TooManyRequests) -> Reply:
     )
 
 
-def filter_error(call: Call, status: int, message: str, wall_ms: int, headers: dict[str, str] | None = None) -> Reply:
+def filter_error(uri: str, status: int, message: str, wall_ms: int, headers: dict[str, str] | None = None) -> Reply:
     """An error in the JSON shape of Nacos's filters. Shape: timestamp, status, error, message, path."""
     at = datetime.fromtimestamp(wall_ms / 1000, UTC)
     body = {
@@ -120,7 +119,7 @@ def filter_error(call: Call, status: int, message: str, wall_ms: int, headers: d
         "status": status,
         "error": HTTPStatus(status).phrase,
         "message": message,
-        "path": call.uri,
+        "path": uri,
     }
     return Reply(status, orjson.dumps(body), JSON, headers or {})
 
@@ -197,88 +196,19 @@ def is_naming(path: str) -> bool:
 
 
 def elsewhere(call: Call, services: Services, service: str) -> Answer | None:
-    """The answer to a write that this node must not execute; None when this node owns ``service``.
+    """Return the answer to a write that this node must not execute; None when this node owns ``service``.
 
-    A call that a member forwarded is not forwarded again: two members that disagree would send it in a circle. A call
-    that real Nacos 2.x forwarded is: it maps addresses to owners, not services, so that any of our members may get it.
-    Source: Nacos 1.4.8 and 2.3.1 DistroFilter.
+    Raises:
+        NotExecuted, Misdirected: as ``Writes.execute``.
     """
-    other = owner_elsewhere(call, services, service)
-    return Forward(service) if isinstance(other, str) else other
-
-
-def owner_elsewhere(call: Call, services: Services, service: str) -> Reply | str | None:
-    """As ``elsewhere``, with the address of the owner in place of the word that it is to be asked."""
-    if refusal := refuse_untimely(call, services):
-        return refusal
-    cluster = services.cluster
-    owner = cluster.map_srv(service)
-    if owner == cluster.self_address:
-        return None
-    # What is remembered of calls is never of one that a member makes, by its own word or in truth.
-    return owner if call.memo is not None else _redirected(call, services) or owner
+    return services.writes.elsewhere(service, call)
 
 
 def durable_elsewhere(call: Call, services: Services, *keys: str) -> Answer | None:
-    """The answer to a write of durable records that this node must not execute; None when this node owns them.
+    """Return the answer to a write of durable records, which share an owner; None when this node owns them.
 
-    All ``keys`` have one owner, of our own kind: real Nacos stores durable data in its own way. The event loop executes
-    none: such a write waits for the disk, here or at the owner.
+    Raises:
+        NotExecuted, Misdirected: as ``Writes.execute``.
     """
-    if call.on_loop:
-        return DECLINE
-    if refusal := refuse_untimely(call, services):
-        return refusal
-    to = durable_owner(services.cluster, *keys)
-    if to is None:
-        return None
-    # Only our own kind forwards such calls, and marks them. An operator may call under a member's agent string, as
-    # that is how a server is reached whose status refuses clients.
-    passed_on = CLIENT_AGENT in call.headers
-    return (_redirected(call, services) if passed_on else None) or to
-
-
-def refuse_untimely(call: Call, services: Services) -> Reply | None:
-    """The refusal of a write or beat while this member does not serve, or that comes too late; None for none.
-
-    A member that forwarded the call keeps it, and asks the next owner.
-    """
-    state = services.cluster.state()
-    if state is not _UP:
-        return not_serving(state.value)
-    # Looked at here for the sake of the many calls that have no deadline.
-    if call.deadline is None and not services.http.stood_still:
-        return None
-    return refuse_late(call, services)
-
-
-def refuse_late(call: Call, services: Services) -> Reply | None:
-    """The refusal of a call that must not be executed any more (R13); None for none.
-
-    The member that passed it on has given it up, or it may have waited here while this process stood still.
-    """
-    deadline = call.deadline
-    if deadline is not None:
-        if not services.cluster.is_over(deadline):
-            return None
-        services.http.too_late += 1
-        return _TOO_LATE
-    if services.http.stood_still:
-        services.http.too_late += 1
-        return _STOOD_STILL
-    return None
-
-
-def _redirected(call: Call, services: Services) -> Reply | None:
-    if not is_redirect(call.agent) or call.header(RELAY) is not None or _is_from_nacos_2(call, services):
-        return None
-    message = f"receive invalid redirect request from peer {call.remote_ip}"
-    return filter_error(call, 400, message, services.wall_ms(), {NOT_RESPONSIBLE: "1"})
-
-
-def _is_from_nacos_2(call: Call, services: Services) -> bool:
-    """Whether real Nacos 2.x forwarded the call; members of our own kind send the client's agent string with it."""
-    if CLIENT_AGENT in call.headers:
-        return False
-    cluster = services.cluster
-    return any(CAPABILITY_CLIENTS_ONLY in cluster.capabilities(one) for one in cluster.java_peers_at(call.remote_ip))
+    other = services.writes.durable_elsewhere(call, *keys)
+    return DECLINE if isinstance(other, Waits) else other

@@ -15,7 +15,10 @@ from app.auth.member_signer import MemberSigner
 from app.auth.users import Users
 from app.commands.owner_forwarder import OwnerForwarder
 from app.commands.ownership import Forward as Forward
+from app.commands.writes import SHORT_CHANGE as SHORT_CHANGE
+from app.commands.writes import PassedOn, Writes
 from app.config.settings import Settings
+from app.http.api.agents import is_peer, is_redirect
 from app.http.api.beats import BeatCollector
 from app.http.api.call_memo import CallMemo
 from app.http.api.dump_lines import Dumps
@@ -26,6 +29,7 @@ from app.http.shapes.described import Described
 from app.limits.answer_budget import AnswerBudget
 from app.limits.client_addresses import AddressTable, ClientAddress
 from app.limits.connection_room import ConnectionRoom
+from app.metrics.audit_trail import Actor
 from app.metrics.instruments import Instruments
 from app.metrics.node_metrics import NodeMetrics
 from app.naming.clients.clients import Clients
@@ -66,8 +70,6 @@ RELAY = RELAY_HEADER.lower()
 """Header of a call of a member of our own kind: it is to be passed on to the owner, once (R12)."""
 WANTS_CHANGE = "rollcall-wants-change"
 """Header of a forwarded call: the answer is to carry the instance as the call left it."""
-SHORT_CHANGE = "2"
-"""Its value from who reads a change in the short form; any other asks for the form of all releases."""
 ADDRESS = "rollcall.address"
 """The key in WSGI's environ of the client's address, where writes of one are limited."""
 READ = "rollcall.read"
@@ -89,7 +91,10 @@ LOGIN_WAIT, AGAIN_MS = "rollcall.login_wait", "rollcall.again_ms"
 ROUTE = "rollcall.route"
 """The key in a WSGI environ under which Flask's view leaves the row that answers."""
 
+AGENT_CHARS_MAX = 200
 C = TypeVar("C")
+# ``_new_tuple(C, (...))`` is ``C(...)`` without its function in Python.
+_new_tuple = tuple.__new__
 
 
 @dataclass(slots=True)
@@ -152,6 +157,36 @@ class Call:
     def deadline(self) -> str | None:
         """The header that says when it is too late to execute the call (R13). Each write and beat asks for it."""
         return self.header(DEADLINE)
+
+    @property
+    def wants_change(self) -> str | None:
+        """The header that asks for the instance as the call left it."""
+        return self.header(WANTS_CHANGE)
+
+    @property
+    def actor(self) -> Actor:
+        """Who makes the call. A member that passed it on tells the client's address; nobody else is believed."""
+        address, via = self.remote_ip, ""
+        if self.caller.is_member and (told := self.header(CLIENT_ADDRESS)):
+            address, via = told, address
+        return _new_tuple(Actor, (address, self.user, self.client_agent[:AGENT_CHARS_MAX], via))
+
+    @property
+    def passed_on(self) -> PassedOn | None:
+        """The member that passed the call on as to its owner; None for clients, and for what is to go one hop more."""
+        # What is remembered of calls is never of one that a member makes, by its own word or in truth.
+        if self.memo is not None or not is_redirect(self.agent) or self.header(RELAY) is not None:
+            return None
+        return PassedOn(self.remote_ip, self.uri, self.header(CLIENT_AGENT) is not None)
+
+    def count_write(self) -> None:
+        """Count a write against the address of its client. What a member passed on was counted there.
+
+        Raises:
+            TooManyRequests: the address has done as many as it may.
+        """
+        if self.address is not None and not (self.caller.is_member and is_peer(self.agent)):
+            self.address.take()
 
     @property
     def uri(self) -> str:
@@ -240,6 +275,7 @@ class Services:
     settings: Settings
     naming: NamingService
     durable: DurableService
+    writes: Writes
     push: Pushing
     cluster: Cluster
     lookup: ListLookup | None

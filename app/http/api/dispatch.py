@@ -2,11 +2,10 @@
 
 from app.commands.call_deadline import executing_until
 from app.http.api.answers import refuse_unless_up
-from app.http.api.audited import actor_of, audit_operation
+from app.http.api.audited import audit_operation
 from app.http.api.call import Call, Decline, Events, Forward, Later, Reply, Route, Services
 from app.http.api.event_stream import single_event
 from app.http.api.rights import check_access
-from app.http.api.write_rate import count_write
 from app.metrics.audit_trail import acting_as
 
 
@@ -20,7 +19,7 @@ def answer_call(row: Route, call: Call, services: Services) -> Reply:
         return refusal
     check_access(row.access, call, services)
     if row.is_client_write:
-        count_write(call)
+        call.count_write()
 
     def run() -> Reply | Forward:
         answer = row.endpoint(call, services)
@@ -33,7 +32,7 @@ def answer_call(row: Route, call: Call, services: Services) -> Reply:
     deadline = call.deadline
     with (
         executing_until(lambda: deadline is not None and services.cluster.is_over(deadline)),
-        acting_as(actor_of(call, services)),
+        acting_as(call.actor),
     ):
         answer = run()
         reply = services.forwarder.forward(call, answer, run) if isinstance(answer, Forward) else answer

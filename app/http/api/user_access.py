@@ -63,7 +63,7 @@ def check_user(access: AccessRule, call: Call, services: Services) -> None:
             raise PreparedRefusal(log_in_first(call)) from None
         if access.by_cookie and is_page_wanted(call):
             raise PreparedRefusal(no_right(call)) from None
-        raise PreparedRefusal(filter_error(call, error.status, error.text, services.wall_ms())) from None
+        raise PreparedRefusal(filter_error(call.uri, error.status, error.text, services.wall_ms())) from None
     except TooManyLogins as error:
         raise PreparedRefusal(too_many_logins(error)) from None
     call.user = session.user

@@ -20,5 +20,5 @@ def asset(call: Call, services: Services) -> Answer:
     name = call.path_values["name"]
     body = assets().get(name) if services.settings.told.console else None
     if body is None:
-        return filter_error(call, 404, "No message available", services.wall_ms())
+        return filter_error(call.uri, 404, "No message available", services.wall_ms())
     return Reply(200, body, _TYPES[name.rpartition(".")[2]], _KEPT)

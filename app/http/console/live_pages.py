@@ -13,7 +13,7 @@ from app.http.v1.changes import service_changes
 def cluster_events(call: Call, services: Services) -> Answer:
     """Stream the members' states and the time of the last counts, whenever these change. Shape: rev, members."""
     if not services.settings.told.console:
-        return filter_error(call, 404, "No message available", services.wall_ms())
+        return filter_error(call.uri, 404, "No message available", services.wall_ms())
 
     def read() -> bytes:
         latest = services.count_history.latest()
@@ -31,5 +31,5 @@ def cluster_events(call: Call, services: Services) -> Answer:
 def service_events(call: Call, services: Services) -> Answer:
     """Stream the revision of one service at this member, whenever it changes; 0 without the service. Shape: rev."""
     if not services.settings.told.console:
-        return filter_error(call, 404, "No message available", services.wall_ms())
+        return filter_error(call.uri, 404, "No message available", services.wall_ms())
     return service_changes(call, services)

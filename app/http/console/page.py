@@ -202,7 +202,7 @@ def _route(
         @wraps(show)
         def view(call: Call, services: Services) -> Answer:
             if not services.settings.told.console:
-                return filter_error(call, 404, "No message available", services.wall_ms())
+                return filter_error(call.uri, 404, "No message available", services.wall_ms())
             page = ConsolePage.of(call, services)
             try:
                 return run(show, page)

@@ -10,9 +10,9 @@ from time import perf_counter
 
 from app.auth.member_calls import CLIENT, Caller, Unidentified
 from app.http.api.answers import error_reply
-from app.http.api.audited import AGENT_CHARS_MAX
 from app.http.api.browsers import OwnHosts
 from app.http.api.call import (
+    AGENT_CHARS_MAX,
     ROUTES,
     Answer,
     Decline,
@@ -27,7 +27,6 @@ from app.http.api.hot_run import run_hot
 from app.http.api.parse_memo import ParseMemo
 from app.http.api.rights import unidentified_reply
 from app.http.api.stats import HttpStats, LagMeter
-from app.http.api.write_rate import count_write
 from app.http.forward.beat_sender import BeatSender
 from app.http.forward.datum_sender import DatumSender
 from app.http.forward.on_loop import LoopForwarder
@@ -313,7 +312,7 @@ class HttpServer:
 
     def _over_rate(self, call: LoopCall) -> Reply | None:
         try:
-            count_write(call)
+            call.count_write()
         except TooManyRequests as error:
             return error_reply(error)
         return None

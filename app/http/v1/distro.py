@@ -9,7 +9,6 @@ import orjson
 
 from app.auth.access_rules import MEMBERS, RECENT_MEMBERS
 from app.http.api.agents import is_peer
-from app.http.api.answers import refuse_late, refuse_untimely
 from app.http.api.beats import take_batch
 from app.http.api.call import (
     BYTES,
@@ -56,8 +55,7 @@ def put_datum(call: Call, services: Services) -> Answer:
     frame = _small_frame(call.body) if call.on_loop else call.read
     if call.on_loop and not (frame and all(key.startswith(ON_LOOP) for key in frame)):
         return Decline(frame)  # a durable record is written to the disk
-    if refusal := refuse_late(call, services):
-        return refusal
+    services.writes.check_late(call)
     return _received(services.replication.receive(call.body, call.headers, call.remote_ip, frame))
 
 
@@ -101,8 +99,8 @@ def put_beats(call: Call, services: Services) -> Answer:
     """Take the beats that a peer of our kind got for services of this node; see ``app.http.api.beats``."""
     if call.on_loop and len(call.body) > SMALL_BYTES:
         return DECLINE
-    if refusal := refuse_untimely(call, services):
-        return refusal  # among others, instances that are not loaded yet would count as unknown
+    # Instances that are not loaded yet would count as unknown.
+    services.writes.check_timely(call)
 
     is_relayed, now_ms = call.header(RELAY) is not None, services.monotonic_ms()
     clock = call.header(CLOCK)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from app.auth.access_rules import MEMBERS, READ, WRITE, admin, naming
-from app.http.api.answers import json_reply, refuse_untimely, text_reply
+from app.http.api.answers import json_reply, text_reply
 from app.http.api.call import JSON, Answer, Call, Reply, Services, route
 from app.http.forward.peers import ask_members
 from app.http.input.params import Parameters
@@ -43,8 +43,7 @@ def drain_instance(call: Call, services: Services) -> Answer:
     asked = asked_instance(parameters, services)
     timeout_ms = _milliseconds(parameters, "timeoutMs", TIMEOUT_MS)
     least_ms = _milliseconds(parameters, "minMs", services.durable.switches.default_cache_millis + POLL_SLACK_MS)
-    if refusal := refuse_untimely(call, services):
-        return refusal
+    services.writes.check_timely(call)
     job = services.drains.begin(asked, min(least_ms, timeout_ms), timeout_ms)
     if job is None:
         busy = text_reply(503, "as many instances as this node takes at a time are being drained, please try again")
@@ -82,8 +81,7 @@ def take_step(call: Call, services: Services) -> Answer:
     action = call.parameters.required("action")
     if action not in ACTIONS:
         raise InvalidParam(f"Parameter 'action' is illegal: it should be one of {', '.join(ACTIONS)}")
-    if refusal := refuse_untimely(call, services):
-        return refusal
+    services.writes.check_timely(call)
     return json_reply(services.drain_steps.take(action, asked_instance(call.parameters, services)))
 
 

@@ -3,7 +3,7 @@
 import math
 
 from app.auth.access_rules import WRITE, admin
-from app.http.api.answers import json_reply, refuse_untimely, text_reply
+from app.http.api.answers import json_reply, text_reply
 from app.http.api.call import Answer, Call, Reply, Services, route
 from app.http.input.schemas import HealSchema, load_parameters
 from app.http.shapes.described import Described
@@ -33,8 +33,7 @@ def heal(call: Call, services: Services) -> Answer:
     check_service_chars(service)
     check_namespace(namespace)
     check_printable("namespaceId", namespace)
-    if refusal := refuse_untimely(call, services):
-        return refusal
+    services.writes.check_timely(call)
     if wait_ms := services.healer.wait_ms(namespace, service):
         busy = text_reply(503, "as much is healed as this node takes at a time, please try again later")
         return Reply(503, busy.body, busy.content_type, {"Retry-After": str(math.ceil(wait_ms / 1_000))})

@@ -4,9 +4,9 @@ from functools import lru_cache
 from typing import Any
 
 from app.auth.access_rules import READ, WRITE, naming
+from app.commands.writes import DONE, Beaten, Done, Outcome
 from app.http.api.agents import parse_agent
-from app.http.api.answers import durable_elsewhere, elsewhere, json_reply, owner_elsewhere
-from app.http.api.audited import audit_instance, audit_replaced, replaced
+from app.http.api.answers import json_reply
 from app.http.api.call import (
     BEAT_PATHS,
     CHANGE,
@@ -14,8 +14,6 @@ from app.http.api.call import (
     DECLINE,
     JSON,
     OK,
-    SHORT_CHANGE,
-    WANTS_CHANGE,
     Answer,
     Call,
     Forward,
@@ -23,7 +21,6 @@ from app.http.api.call import (
     Services,
     route,
 )
-from app.http.api.write_rate import count_write
 from app.http.input.params import (
     DetailQuery,
     ListQuery,
@@ -41,11 +38,8 @@ from app.http.shapes.instance_shapes import BEAT_REPLY, INSTANCE, INSTANCE_LIST
 from app.http.v1.subscribers import subscribe
 from app.limits.answer_budget import LARGE_ANSWER_BYTES
 from app.naming.model.model import Instance
-from app.naming.records.record_keys import persistent_key, service_meta_key
-from app.naming.registry import operations
-from app.naming.registry.operations import Beat, DeregisterInstance, PatchInstance, RegisterInstance
+from app.naming.registry.operations import Beat, RegisterInstance, UpdateInstance
 from app.naming.wire.service_info import HOST_BYTES, NO_ECHO, QUICK_HOSTS_MAX, Variant, echo_of, shown, unknown_service
-from distro.model.types import CAPABILITY_WRITES
 
 CODE_OK = 10_200
 CODE_NOT_FOUND = 20_404
@@ -59,59 +53,27 @@ _ZIPPED = {"Content-Encoding": "gzip", **_VARIES}
 )
 def register(call: Call, services: Services) -> Answer:
     """Register an instance, or replace it as a whole."""
-    command = _registration(call, services)
-    if not isinstance(command, RegisterInstance):
-        return command
-    if command.ephemeral:
-        done = services.naming.register(command)
-        if done is not None:
-            audit_replaced(call, services, "register", command, done)
-        return changed(call, services, command, OK, is_new=done is not None)
-    if other := durable_elsewhere(call, services, *_keys_of(command)):
-        return other
-    services.durable.register(command)
-    return OK
+    return rendered(services.writes.execute(_registration(call, services), call))
 
 
-def _registration(call: Call, services: Services) -> RegisterInstance | Answer:
-    """The registration that a call asks for; in its place the answer, where another member owns the service."""
+def _registration(call: Call, services: Services) -> RegisterInstance:
     is_ephemeral = services.durable.switches.default_instance_ephemeral
-    command = call.parse(parse_register if is_ephemeral else parse_register_persistent)
-    return (elsewhere(call, services, command.service) if command.ephemeral else None) or command
+    return call.parse(parse_register if is_ephemeral else parse_register_persistent)
 
 
-def changed(
-    call: Call,
-    services: Services,
-    command: RegisterInstance | DeregisterInstance | PatchInstance | Beat,
-    reply: Reply,
-    *,
-    is_new: bool = True,
-) -> Reply:
-    """The reply to a write; a member that forwarded it also gets the instance, as the write left it, in a header.
+def rendered(outcome: Outcome, reply: Reply = OK) -> Answer:
+    """Return the answer to a write. ``reply``: that to one which is executed.
 
-    And the time of the answer beside it, from which the ages of the instance count; of a write that changed nothing
-    there are none.
+    A member that passed it on gets the instance too, as the write left it, and the time from which its ages count.
     """
-    wanted = call.header(WANTS_CHANGE)
-    if wanted is None:
+    if outcome is DONE:
         return reply
-    key, short = operations.key_of(command), wanted == SHORT_CHANGE
-    change = services.naming.change_of(command.namespace, command.service, key, is_new=is_new, short=short)
-    if change is None:
-        return reply
-    headers = {CHANGE: change.decode()}
-    if is_new:
-        headers[CLOCK] = services.cluster.stamp()
-    return Reply(reply.status, reply.body, reply.content_type, headers)
-
-
-def _keys_of(command: RegisterInstance | Beat) -> tuple[str, ...]:
-    """The durable records that the registration of a persistent instance writes."""
-    return (
-        service_meta_key(command.namespace, command.service),
-        persistent_key(command.namespace, command.service, operations.key_of(command)),
-    )
+    if isinstance(outcome, Done):
+        if outcome.change is None:
+            return reply
+        headers = {CHANGE: outcome.change.decode()} | ({CLOCK: outcome.made_at} if outcome.made_at else {})
+        return Reply(reply.status, reply.body, reply.content_type, headers)
+    return outcome if isinstance(outcome, Forward) else DECLINE
 
 
 @route(
@@ -125,18 +87,7 @@ def _keys_of(command: RegisterInstance | Beat) -> tuple[str, ...]:
 def deregister(call: Call, services: Services) -> Answer:
     """Remove an instance of the call's kind; an unknown one is no error, and an instance of the other kind stays."""
     command = parse_deregister(call.parameters, services.durable.switches.default_instance_ephemeral)
-    if command.ephemeral:
-        if other := elsewhere(call, services, command.service):
-            return other
-        before = replaced(call, services, command)
-        if is_new := services.naming.deregister(command):
-            audit_instance(call, services, "remove", command, before)
-        return changed(call, services, command, OK, is_new=is_new)
-    key = persistent_key(command.namespace, command.service, operations.key_of(command))
-    if other := durable_elsewhere(call, services, key):
-        return other
-    services.durable.deregister(command)
-    return OK
+    return rendered(services.writes.execute(command, call))
 
 
 @route(
@@ -149,24 +100,7 @@ def update(call: Call, services: Services) -> Answer:
 
 def answer_update(call: Call, services: Services, strict: bool) -> Answer:
     """Replace an instance; an unknown one is refused if ``strict``, else registered."""
-    command = _registration(call, services)
-    if not isinstance(command, RegisterInstance):
-        return command
-    if command.ephemeral:
-        if call.on_loop and strict and _is_large(services, command):
-            return DECLINE  # all instances are looked through for one that is missing
-        done = services.naming.update(command, strict)
-        if done is not None:
-            audit_replaced(call, services, "update", command, done)
-        return changed(call, services, command, OK, is_new=done is not None)
-    if other := durable_elsewhere(call, services, *_keys_of(command)):
-        return other
-    services.durable.update(command, strict)
-    return OK
-
-
-def _is_large(services: Services, asked: RegisterInstance | PatchInstance | DetailQuery) -> bool:
-    return services.naming.instance_count(asked.namespace, asked.service) > QUICK_HOSTS_MAX
+    return rendered(services.writes.execute(UpdateInstance(_registration(call, services), strict), call))
 
 
 @route(
@@ -174,23 +108,7 @@ def _is_large(services: Services, asked: RegisterInstance | PatchInstance | Deta
 )
 def patch(call: Call, services: Services) -> Answer:
     """Change single attributes of an instance, of the persistent one when there are both kinds."""
-    command = call.parse(parse_patch)
-    asked = (command.namespace, command.service, command.ip, command.port, command.cluster)
-    found = services.naming.quick_detail(*asked)
-    if found is None and call.on_loop and _is_large(services, command):
-        return DECLINE
-    found = found or services.naming.find(command.namespace, command.service, command.cluster, command.ip, command.port)
-    if found is None or found.ephemeral:
-        if other := elsewhere(call, services, command.service):
-            return other
-        if is_new := services.naming.patch(command):
-            audit_instance(call, services, "update", command, found)
-        return changed(call, services, command, OK, is_new=is_new)
-    key = persistent_key(command.namespace, command.service, operations.key_of(command))
-    if other := durable_elsewhere(call, services, key):
-        return other
-    services.durable.patch(command)
-    return OK
+    return rendered(services.writes.execute(call.parse(parse_patch), call))
 
 
 @route(
@@ -206,39 +124,16 @@ def beat(call: Call, services: Services) -> Answer:
 
 
 def answer_beat(call: Call, services: Services, command: Beat) -> Answer:
-    """The answer to a beat that the caller has parsed; its shape is that of ``beat``."""
-    switches = services.durable.switches
-    if call.address is not None and command.full and not services.naming.is_listed(command):
-        count_write(call)  # it registers the instance
-    if not command.ephemeral and not _is_known(services, command):
-        # As Nacos 1.4 does it: from here on the instance needs no beats.
-        if other := durable_elsewhere(call, services, *_keys_of(command)):
-            return other
-        services.durable.register_from_beat(command)
-    elif owner := owner_elsewhere(call, services, command.service):
-        if not isinstance(owner, str):
-            return owner
-        interval_ms = _beat_of_copy(services, command, owner)
-        if interval_ms is None:
-            return Forward(command.service)
-        return _beat_reply(interval_ms or switches.client_beat_interval, True, switches.light_beat_enabled)
-    answer = services.naming.beat(command, switches.client_beat_interval)
-    if answer.is_new:
-        audit_instance(call, services, "beat", command, None)
-    reply = _beat_reply(answer.interval_ms, answer.known, switches.light_beat_enabled)
-    return changed(call, services, command, reply, is_new=answer.is_new) if command.full else reply
+    """Return the answer to a beat that the caller has parsed; its shape is that of ``beat``."""
+    outcome = services.writes.execute(command, call)
+    if not isinstance(outcome, Beaten):
+        return rendered(outcome)
+    interval_ms, known, done = outcome
+    return rendered(done, _beat_reply(interval_ms, known, services.durable.switches.light_beat_enabled))
 
 
-def _beat_of_copy(services: Services, command: Beat, owner: str) -> int | None:
-    """Take a beat on the copy of a peer's instance; return the interval (ms, 0: the default), None without a copy."""
-    if CAPABILITY_WRITES not in services.cluster.capabilities(owner):
-        return None
-    return services.naming.beat_of_copy(command, owner, services.beats.collect)
-
-
-def _is_known(services: Services, command: Beat) -> bool:
-    found = services.naming.find(command.namespace, command.service, command.cluster, command.ip, command.port)
-    return found is not None
+def _is_large(services: Services, asked: DetailQuery) -> bool:
+    return services.naming.instance_count(asked.namespace, asked.service) > QUICK_HOSTS_MAX
 
 
 @lru_cache(256)

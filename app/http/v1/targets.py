@@ -64,7 +64,7 @@ def _names(services: Services, namespace: str) -> list[str]:
 
 def _answer(call: Call, services: Services, keys: list[tuple[str, str]]) -> Reply:
     if not services.settings.told.discovery:
-        return filter_error(call, 404, "No message available", services.wall_ms())
+        return filter_error(call.uri, 404, "No message available", services.wall_ms())
     if services.cluster.is_behind:
         return BEHIND
     count = sum(services.naming.instance_count(namespace, service) for namespace, service in keys)

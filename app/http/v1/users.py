@@ -8,7 +8,7 @@ from app.auth.passwords import Passwords
 from app.auth.refusals import AUTH_IS_OFF, NOT_PERMITTED, AccessDenied
 from app.auth.user_rights import Pattern
 from app.http.api.answers import durable_elsewhere, json_reply, rest_refusal
-from app.http.api.audited import actor_of, audit_refusal
+from app.http.api.audited import audit_refusal
 from app.http.api.call import Answer, Call, Reply, Services, route
 from app.http.api.user_access import token_of
 from app.http.input.schemas import load_parameters
@@ -126,7 +126,7 @@ def change_password(call: Call, services: Services) -> Answer:
     values = load_parameters(_CHANGE_PASSWORD, call.parameters)
     passwords = _passwords(services)
     try:
-        services.access.log_in(call.user, values["old"], actor_of(call, services).address, call.login_wait)
+        services.access.log_in(call.user, values["old"], call.actor.address, call.login_wait)
     except AccessDenied:
         return rest_refusal(401, "Old password is invalid")
     services.users.set_password(call.user, passwords.hash(values["new"]))
@@ -156,7 +156,7 @@ def log_out(call: Call, services: Services) -> Answer:
         audit_refusal(call, services, NOT_PERMITTED)
         return rest_refusal(403, NOT_PERMITTED)
     services.users.end_token(session.user, session.token_id, session.end_ms // 1_000)
-    services.instruments.audit.on_access("logout", "", actor_of(call, services))
+    services.instruments.audit.on_access("logout", "", call.actor)
     return _done("logout ok!")
 
 

@@ -11,7 +11,8 @@ from functools import wraps
 import orjson
 
 from app.auth.access_rules import AccessRule
-from app.http.api.answers import later_reply
+from app.commands.writes import Misdirected, NotExecuted
+from app.http.api.answers import PreparedRefusal, error_reply, later_reply
 from app.http.api.call import JSON, OK, Answer, Call, Endpoint, Reply, Services, route
 from app.http.shapes.described import Described
 from app.naming.model.exact_json import exact_json
@@ -74,6 +75,8 @@ def refusal(status: int, code: ResultCode, text: str) -> Reply:
 def refusal_of(error: NacosError | CodecError | NotInitialized) -> Reply:
     """The answer to an error of the domain or the engine."""
     match error:
+        case PreparedRefusal() | NotExecuted() | Misdirected():
+            return error_reply(error)
         case ResultError():
             return refusal(error.status, error.code, error.text)
         case WeightRefused():

@@ -36,6 +36,13 @@ class RegisterInstance(NamedTuple):
     """The id that the client requests, empty for none. Only clients with a connection send one."""
 
 
+class UpdateInstance(NamedTuple):
+    """Replace an instance; an unknown one is refused if ``strict``, else registered."""
+
+    instance: RegisterInstance
+    strict: bool
+
+
 @dataclass(frozen=True, slots=True)
 class DeregisterInstance:
     """Remove an instance. ``service`` is the full name."""

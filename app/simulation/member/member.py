@@ -15,6 +15,7 @@ from app.auth.member_calls import Callers
 from app.auth.member_signer import MemberSigner
 from app.auth.user_table import UserTable
 from app.commands.call_deadline import check_call_deadline
+from app.commands.writes import Writes
 from app.config.settings import read_settings
 from app.http.api.answers import refuses_beats
 from app.http.api.beats import BeatCollector
@@ -346,10 +347,14 @@ class SimMember:
         self.disk = DiskQueue(self)
         nothing: Any = None
         forwarder: Any = SimOwnerForwarder()
+        beats, http, instruments = BeatCollector(), HttpStats(), Instruments.of(QUIET, clock.wall_ms)
         services = Services(
             settings=self.membership._settings,
             naming=self.naming,
             durable=self.durable,
+            writes=Writes(
+                self.membership, self.naming, self.durable, instruments.audit, http, beats.collect, clock.wall_ms
+            ),
             push=nothing,
             cluster=self.membership,
             lookup=None,
@@ -369,13 +374,13 @@ class SimMember:
             ),
             forwarder=forwarder,
             dumps=Dumps(),
-            beats=BeatCollector(),
+            beats=beats,
             refusals=self.membership.refusals,
             access=AccessControl(None, UserTable(), clock.wall_ms, clock.monotonic_ms),
             users=nothing,
             decisions=DecisionMemo(),
             written=ParseMemo(WRITES_KEPT_MAX),
-            http=HttpStats(),
+            http=http,
             clients=nothing,
             loop_frontends=(),
             loader=None,
@@ -390,7 +395,7 @@ class SimMember:
             addresses=AddressTable(),
             room=ConnectionRoom(),
             answers=AnswerBudget(),
-            instruments=Instruments.of(QUIET, clock.wall_ms),
+            instruments=instruments,
             metrics=nothing,
             wall_ms=clock.wall_ms,
             monotonic_ms=clock.monotonic_ms,

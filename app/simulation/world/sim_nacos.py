@@ -168,7 +168,7 @@ class SimNacos:
         if owner == self.address:
             respond(self._execute(call))
         elif is_peer(call.agent):
-            respond(filter_error(call, 400, f"receive invalid redirect request from peer {call.remote_ip}", 0))
+            respond(filter_error(call.uri, 400, f"receive invalid redirect request from peer {call.remote_ip}", 0))
         else:
             self.world.marks["write forwarded by Nacos"] += 1
             query = call.raw_query.decode()

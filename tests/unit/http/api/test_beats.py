@@ -12,7 +12,9 @@ from urllib.parse import urlencode
 import orjson
 import pytest
 
+from app.commands.writes import Misdirected, NotExecuted
 from app.http.api import beats as beats_module
+from app.http.api.answers import error_reply
 from app.http.api.beats import BATCH_MAX, KEEP_MS, TOLD_CHARS_MAX, BeatCollector, encode_batch, take_batch
 from app.http.api.call import CLOCK, DECLINE, OK, RELAY, Answer, Call, Decline, Forward, Reply
 from app.http.forward.beat_sender import ANSWER_S, SEND_S, BeatSender
@@ -182,7 +184,9 @@ def test_a_beat_that_a_member_passed_on_goes_no_further(owner: Owner) -> None:
     passed_on = call(
         "PUT", "/v1/ns/instance/beat", headers={"user-agent": "Nacos-Server:1.4.8"}, ip="10.0.0.1", port=80
     )
-    assert reply_of(beat(passed_on, entry)).status == 400
+    with pytest.raises(Misdirected) as refusal:
+        beat(passed_on, entry)
+    assert error_reply(refusal.value).status == 400
     assert not entry.beats.collected
 
 
@@ -450,8 +454,9 @@ def test_a_beat_that_was_passed_on_does_not_hide_a_later_one() -> None:
 def test_who_does_not_serve_takes_no_batch(owner: Owner, state: MemberState) -> None:
     """What it has not loaded yet is not unknown."""
     owner.node.cluster.own_state = state
-    reply = put_beats(call("PUT", "/v1/ns/distro/beats", encode_batch({(KEY, "gone"): 1}, 1)), owner.node)
-    assert reply_of(reply).status == 503
+    with pytest.raises(NotExecuted) as refusal:
+        put_beats(call("PUT", "/v1/ns/distro/beats", encode_batch({(KEY, "gone"): 1}, 1)), owner.node)
+    assert error_reply(refusal.value).status == 503
 
 
 # --- what the loop itself reads of a peer -------------------------------------------------------------

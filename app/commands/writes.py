@@ -1,0 +1,393 @@
+"""Executes writes of instances: the only place that knows what is asked before one, and who is told of it after."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from app.commands.call_deadline import TOO_LATE
+from app.commands.ownership import Forward, Owners, durable_owner, not_serving_text
+from app.metrics.audit_trail import Actor, AuditTrail
+from app.naming.model.model import Instance
+from app.naming.model.nacos_errors import NacosError, Unavailable
+from app.naming.records.durable_service import DurableService
+from app.naming.records.record_keys import persistent_key, service_meta_key
+from app.naming.registry import operations
+from app.naming.registry.operations import Beat, DeregisterInstance, PatchInstance, RegisterInstance, UpdateInstance
+from app.naming.registry.registry import Replaced
+from app.naming.service import NamingService
+from app.naming.wire.service_info import QUICK_HOSTS_MAX
+from distro.model.types import CAPABILITY_CLIENTS_ONLY, CAPABILITY_WRITES, MemberState
+
+SHORT_CHANGE = "2"
+"""The form of a change for who reads the short one; any other asks for the form of all releases."""
+STOOD_STILL = "server is back after it stood still, please try again later!"
+_UP = MemberState.UP
+"""Python 3.11 needs ten times as long to look a member up in its class."""
+
+Command = RegisterInstance | UpdateInstance | DeregisterInstance | PatchInstance | Beat
+Addressed = RegisterInstance | DeregisterInstance | PatchInstance | Beat
+"""The commands that name an instance."""
+
+
+class NotExecuted(Unavailable):
+    """This member does not serve now, or the call comes too late: nothing was done, another member may be asked."""
+
+
+class PassedOn(NamedTuple):
+    """A call that a member passed on, taking this member for the owner."""
+
+    remote_ip: str
+    uri: str
+    """The path of the call, for the answer."""
+    by_own_kind: bool
+    """A member of our kind did, and named the client."""
+
+
+class Misdirected(NacosError):
+    """The call was passed on, and this member is not the owner: two members that disagree would send it in a circle."""
+
+    status = 400
+
+    def __init__(self, passed_on: PassedOn, at_ms: int) -> None:
+        super().__init__(f"receive invalid redirect request from peer {passed_on.remote_ip}")
+        self.uri = passed_on.uri
+        self.at_ms = at_ms
+        """By the wall clock."""
+
+
+class Waits:
+    """Nothing was done yet: the write takes longer than the event loop has, and is to be executed on a thread."""
+
+
+WAITS = Waits()
+
+
+class Done(NamedTuple):
+    """The write is executed."""
+
+    change: bytes | None = None
+    """The instance as the write left it, for the member that passed the call on; None for other callers."""
+    made_at: str = ""
+    """The time from which the ages in the change count, as text; empty where there are none."""
+
+
+class Beaten(NamedTuple):
+    """A beat is taken."""
+
+    interval_ms: int
+    """The time to the client's next beat."""
+    known: bool
+    """False: the client has to register again."""
+    done: Done
+
+
+Outcome = Done | Beaten | Forward | Waits
+DONE = Done()
+_new_tuple = tuple.__new__
+
+
+class Caller(Protocol):
+    """The caller of a write, as far as its execution depends on it."""
+
+    on_loop: bool
+    """The event loop waits for the outcome."""
+
+    @property
+    def deadline(self) -> str | None:
+        """The text that says when it is too late to execute the call (R13); None for none."""
+        ...
+
+    @property
+    def wants_change(self) -> str | None:
+        """The form in which a member that passed the call on reads the change; None for other callers."""
+        ...
+
+    @property
+    def actor(self) -> Actor:
+        """The caller's name and address for the audit trail."""
+        ...
+
+    def count_write(self) -> None:
+        """Count one more write against the caller's address.
+
+        Raises:
+            TooManyRequests: the address has done as many as it may.
+        """
+        ...
+
+    @property
+    def passed_on(self) -> PassedOn | None:
+        """The member that passed the call on as to its owner; None for clients, and for what is to go one hop more."""
+        ...
+
+
+class Cluster(Owners, Protocol):
+    """The owners of keys, and the times that their calls tell."""
+
+    def is_over(self, deadline: str) -> bool:
+        """Whether it is too late to execute a call with this deadline (R13)."""
+        ...
+
+    def stamp(self) -> str:
+        """The time now, as it is told to another member."""
+        ...
+
+    def capabilities(self, address: str) -> frozenset[str]:
+        """The capabilities in a member's last report."""
+        ...
+
+    def java_peers_at(self, remote_ip: str) -> list[str]:
+        """The listed members at an address that are not known to be of our kind."""
+        ...
+
+
+class Pauses(Protocol):
+    """The frontend's knowledge of pauses of this process."""
+
+    stood_still: bool
+    """The process went on a moment ago after it had stood still: what is read now may have waited."""
+    too_late: int
+    """Calls that were refused for coming too late."""
+
+
+class Writes:
+    """Executes commands for callers of any frontend: here, unless another member owns the service.
+
+    The order of a write: is this member open, and the call in time? Who owns the service? Then it is done, written to
+    the audit trail, and told to the member that passed the call on; subscribers of the domain's events do the rest.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        naming: NamingService,
+        durable: DurableService,
+        audit: AuditTrail,
+        pauses: Pauses,
+        collect_beat: Callable[[str, str, str, int], bool],
+        wall_ms: Callable[[], int],
+    ) -> None:
+        """``collect_beat``: takes a beat for another member; see ``NamingService.beat_of_copy``."""
+        self._cluster = cluster
+        self._naming = naming
+        self._durable = durable
+        self._audit = audit
+        self._pauses = pauses
+        self._collect_beat = collect_beat
+        self._wall_ms = wall_ms
+        self._steps: dict[type, Callable[[Any, Any], Outcome]] = {
+            RegisterInstance: self._register,
+            UpdateInstance: self._update,
+            DeregisterInstance: self._deregister,
+            PatchInstance: self._patch,
+            Beat: self._beat,
+        }
+
+    def execute(self, command: Command, caller: Caller) -> Outcome:
+        """Execute a command, or return which member is to be asked.
+
+        Raises:
+            NotExecuted: this member does not serve, or the call comes too late.
+            NacosError: the command is refused; or the caller may not have it passed on.
+            StorageError: a durable record cannot be written.
+        """
+        return self._steps[type(command)](command, caller)
+
+    # --- what comes before -------------------------------------------------------------------------
+
+    def check_timely(self, caller: Caller) -> None:
+        """Check that this member serves, and that the call does not come too late.
+
+        Raises:
+            NotExecuted: a member that passed it on keeps it, and asks the next owner.
+        """
+        state = self._cluster.state()
+        if state is not _UP:
+            raise NotExecuted(not_serving_text(state.value))
+        # Looked at here for the sake of the many calls that have no deadline.
+        if caller.deadline is not None or self._pauses.stood_still:
+            self.check_late(caller)
+
+    def check_late(self, caller: Caller) -> None:
+        """Check that the call may still be executed (R13).
+
+        Raises:
+            NotExecuted: the member that passed it on has given it up, or it may have waited while this process stood
+                still.
+        """
+        deadline = caller.deadline
+        if deadline is not None:
+            if self._cluster.is_over(deadline):
+                self._pauses.too_late += 1
+                raise NotExecuted(TOO_LATE)
+        elif self._pauses.stood_still:
+            self._pauses.too_late += 1
+            raise NotExecuted(STOOD_STILL)
+
+    def elsewhere(self, service: str, caller: Caller) -> Forward | None:
+        """Return where to pass on a write of a service's ephemeral instances; None when this member owns the service.
+
+        Raises:
+            NotExecuted, NacosError: as ``execute``.
+        """
+        self.check_timely(caller)
+        if self._cluster.map_srv(service) == self._cluster.self_address:
+            return None
+        self._check_passed_on(caller)
+        return Forward(service)
+
+    def durable_elsewhere(self, caller: Caller, *keys: str) -> Forward | Waits | None:
+        """Return where to pass on a write of durable records, which share an owner; None when this member owns them.
+
+        The owner is of our own kind: real Nacos stores durable data in its own way. The event loop executes none: such
+        a write waits for the disk, here or at the owner.
+
+        Raises:
+            NotExecuted, Misdirected: as ``execute``.
+        """
+        if caller.on_loop:
+            return WAITS
+        self.check_timely(caller)
+        to = durable_owner(self._cluster, *keys)
+        if to is not None and (passed_on := caller.passed_on) is not None and passed_on.by_own_kind:
+            # An operator may call under a member's agent string, as that is how a server is reached whose status
+            # refuses clients.
+            raise Misdirected(passed_on, self._wall_ms())
+        return to
+
+    def _check_passed_on(self, caller: Caller) -> None:
+        """Refuse a call that was passed on already, unless real Nacos 2.x did.
+
+        That maps addresses to owners, not services, so that any of our members may get its call. Source: Nacos 1.4.8
+        and 2.3.1 DistroFilter.
+        """
+        passed_on = caller.passed_on
+        if passed_on is None:
+            return
+        capabilities, peers = self._cluster.capabilities, self._cluster.java_peers_at
+        if passed_on.by_own_kind or not any(
+            CAPABILITY_CLIENTS_ONLY in capabilities(one) for one in peers(passed_on.remote_ip)
+        ):
+            raise Misdirected(passed_on, self._wall_ms())
+
+    # --- the steps ---------------------------------------------------------------------------------
+
+    def _register(self, command: RegisterInstance, caller: Caller) -> Outcome:
+        if not command.ephemeral:
+            return self._write_durably(caller, _keys_of(command), lambda: self._durable.register(command))
+        if (other := self.elsewhere(command.service, caller)) is not None:
+            return other
+        return self._replaced("register", command, self._naming.register(command), caller)
+
+    def _update(self, command: UpdateInstance, caller: Caller) -> Outcome:
+        instance, strict = command
+        if not instance.ephemeral:
+            return self._write_durably(caller, _keys_of(instance), lambda: self._durable.update(instance, strict))
+        if (other := self.elsewhere(instance.service, caller)) is not None:
+            return other
+        if caller.on_loop and strict and self._is_large(instance):
+            return WAITS  # all instances are looked through for one that is missing
+        return self._replaced("update", instance, self._naming.update(instance, strict), caller)
+
+    def _replaced(self, verb: str, command: RegisterInstance, done: Replaced | None, caller: Caller) -> Done:
+        if done is not None and self._audit.covers_instances:
+            self._tell(verb, command, done.before, command, caller)
+        return self._done(command, caller, is_new=done is not None)
+
+    def _deregister(self, command: DeregisterInstance, caller: Caller) -> Outcome:
+        if not command.ephemeral:
+            key = persistent_key(command.namespace, command.service, operations.key_of(command))
+            return self._write_durably(caller, (key,), lambda: self._durable.deregister(command))
+        if (other := self.elsewhere(command.service, caller)) is not None:
+            return other
+        before = self._quick_detail(command) if self._audit.covers_instances else None
+        is_new = self._naming.deregister(command)
+        if is_new and self._audit.covers_instances:
+            self._tell("remove", command, before, None, caller)
+        return self._done(command, caller, is_new=is_new)
+
+    def _patch(self, command: PatchInstance, caller: Caller) -> Outcome:
+        found = self._quick_detail(command)
+        if found is None and caller.on_loop and self._is_large(command):
+            return WAITS
+        found = found or self._find(command)
+        if found is None or found.ephemeral:
+            if (other := self.elsewhere(command.service, caller)) is not None:
+                return other
+            is_new = self._naming.patch(command)
+            if is_new and self._audit.covers_instances:
+                self._tell("update", command, found, command, caller)
+            return self._done(command, caller, is_new=is_new)
+        key = persistent_key(command.namespace, command.service, operations.key_of(command))
+        return self._write_durably(caller, (key,), lambda: self._durable.patch(command))
+
+    def _beat(self, command: Beat, caller: Caller) -> Outcome:
+        naming, interval_ms = self._naming, self._durable.switches.client_beat_interval
+        if command.full and not naming.is_listed(command):
+            caller.count_write()  # it registers the instance
+        if not command.ephemeral and self._find(command) is None:
+            # As Nacos 1.4 does it: from here on the instance needs no beats.
+            if (other := self.durable_elsewhere(caller, *_keys_of(command))) is not None:
+                return other
+            self._durable.register_from_beat(command)
+        else:
+            self.check_timely(caller)
+            owner = self._cluster.map_srv(command.service)
+            if owner != self._cluster.self_address:
+                self._check_passed_on(caller)
+                if CAPABILITY_WRITES not in self._cluster.capabilities(owner):
+                    return Forward(command.service)
+                # Answered from the copy of the instance that is here.
+                found_ms = naming.beat_of_copy(command, owner, self._collect_beat)
+                return Forward(command.service) if found_ms is None else Beaten(found_ms or interval_ms, True, DONE)
+        answer = naming.beat(command, interval_ms)
+        if answer.is_new and self._audit.covers_instances:
+            self._tell("beat", command, None, command, caller)
+        done = self._done(command, caller, is_new=answer.is_new) if command.full else DONE
+        return _new_tuple(Beaten, (answer.interval_ms, answer.known, done))
+
+    def _write_durably(self, caller: Caller, keys: tuple[str, ...], write: Callable[[], object]) -> Outcome:
+        if (other := self.durable_elsewhere(caller, *keys)) is not None:
+            return other
+        write()
+        return DONE
+
+    # --- what comes after --------------------------------------------------------------------------
+
+    def _tell(self, verb: str, command: Addressed, before: Instance | None, after: object, caller: Caller) -> None:
+        key = f"{command.namespace}/{command.service}/{operations.key_of(command)}"
+        self._audit.write_instance(f"instance.{verb}", key, before, after, caller.actor)
+
+    def _done(self, command: Addressed, caller: Caller, *, is_new: bool) -> Done:
+        """Return the end of a write; for a member that passed it on with the instance, as the write left it.
+
+        Of a write that changed nothing there are no ages, and no time from which they count.
+        """
+        wanted = caller.wants_change
+        if wanted is None:
+            return DONE
+        key = operations.key_of(command)
+        change = self._naming.change_of(
+            command.namespace, command.service, key, is_new=is_new, short=wanted == SHORT_CHANGE
+        )
+        if change is None:
+            return DONE
+        return Done(change, self._cluster.stamp() if is_new else "")
+
+    # --- what is asked of the domain ---------------------------------------------------------------
+
+    def _quick_detail(self, command: Addressed) -> Instance | None:
+        return self._naming.quick_detail(command.namespace, command.service, command.ip, command.port, command.cluster)
+
+    def _find(self, command: Addressed) -> Instance | None:
+        return self._naming.find(command.namespace, command.service, command.cluster, command.ip, command.port)
+
+    def _is_large(self, command: Addressed) -> bool:
+        return self._naming.instance_count(command.namespace, command.service) > QUICK_HOSTS_MAX
+
+
+def _keys_of(command: RegisterInstance | Beat) -> tuple[str, ...]:
+    """Return the keys of the durable records that the registration of a persistent instance writes."""
+    return (
+        service_meta_key(command.namespace, command.service),
+        persistent_key(command.namespace, command.service, operations.key_of(command)),
+    )
