@@ -77,6 +77,8 @@ class Beaten(NamedTuple):
     """The time to the client's next beat."""
     known: bool
     """False: the client has to register again."""
+    light: bool
+    """The client may send beats that do not describe the instance."""
     done: Done
 
 
@@ -104,6 +106,11 @@ class Caller(Protocol):
     @property
     def actor(self) -> Actor:
         """The caller's name and address for the audit trail."""
+        ...
+
+    @property
+    def address(self) -> object | None:
+        """The caller's address, where the writes of one are limited; else None."""
         ...
 
     def count_write(self) -> None:
@@ -229,8 +236,10 @@ class Writes:
         Raises:
             NotExecuted, NacosError: as ``execute``.
         """
-        self.check_timely(caller)
-        if self._cluster.map_srv(service) == self._cluster.self_address:
+        cluster = self._cluster
+        if cluster.state() is not _UP or caller.deadline is not None or self._pauses.stood_still:
+            self.check_timely(caller)
+        if cluster.map_srv(service) == cluster.self_address:
             return None
         self._check_passed_on(caller)
         return Forward(service)
@@ -321,8 +330,9 @@ class Writes:
         return self._write_durably(caller, (key,), lambda: self._durable.patch(command))
 
     def _beat(self, command: Beat, caller: Caller) -> Outcome:
-        naming, interval_ms = self._naming, self._durable.switches.client_beat_interval
-        if command.full and not naming.is_listed(command):
+        naming, switches = self._naming, self._durable.switches
+        interval_ms, light = switches.client_beat_interval, switches.light_beat_enabled
+        if command.full and caller.address is not None and not naming.is_listed(command):
             caller.count_write()  # it registers the instance
         if not command.ephemeral and self._find(command) is None:
             # As Nacos 1.4 does it: from here on the instance needs no beats.
@@ -330,20 +340,24 @@ class Writes:
                 return other
             self._durable.register_from_beat(command)
         else:
-            self.check_timely(caller)
-            owner = self._cluster.map_srv(command.service)
-            if owner != self._cluster.self_address:
+            cluster = self._cluster
+            if cluster.state() is not _UP or caller.deadline is not None or self._pauses.stood_still:
+                self.check_timely(caller)
+            owner = cluster.map_srv(command.service)
+            if owner != cluster.self_address:
                 self._check_passed_on(caller)
-                if CAPABILITY_WRITES not in self._cluster.capabilities(owner):
+                if CAPABILITY_WRITES not in cluster.capabilities(owner):
                     return Forward(command.service)
                 # Answered from the copy of the instance that is here.
                 found_ms = naming.beat_of_copy(command, owner, self._collect_beat)
-                return Forward(command.service) if found_ms is None else Beaten(found_ms or interval_ms, True, DONE)
+                if found_ms is None:
+                    return Forward(command.service)
+                return _new_tuple(Beaten, (found_ms or interval_ms, True, light, DONE))
         answer = naming.beat(command, interval_ms)
         if answer.is_new and self._audit.covers_instances:
             self._tell("beat", command, None, command, caller)
         done = self._done(command, caller, is_new=answer.is_new) if command.full else DONE
-        return _new_tuple(Beaten, (answer.interval_ms, answer.known, done))
+        return _new_tuple(Beaten, (answer.interval_ms, answer.known, light, done))
 
     def _write_durably(self, caller: Caller, keys: tuple[str, ...], write: Callable[[], object]) -> Outcome:
         if (other := self.durable_elsewhere(caller, *keys)) is not None:

@@ -343,12 +343,17 @@ class Route:
     """The path has no context path before it."""
     described: Described | None = None
     """What the endpoint takes and gives; None for one that is not in the description of the API."""
+    asks_users_alone: bool = field(init=False)
+    """Nothing but the user decides who may call it: anybody, while users are not asked for."""
     is_beat: bool = field(init=False)
     is_client_write: bool = field(init=False)
     """Whether a call counts against the writes of the client's address: not those of members, and no beats."""
 
     def __post_init__(self) -> None:
         is_write = self.access.action is Action.WRITE and self.access.scope in (Scope.NAMING, Scope.ADMIN)
+        is_unsafe_read = self.access.action is Action.WRITE and self.method in ("GET", "HEAD")
+        of_users = self.access.scope in (Scope.NAMING, Scope.ADMIN, Scope.PUBLIC) and not is_unsafe_read
+        object.__setattr__(self, "asks_users_alone", of_users)
         object.__setattr__(self, "is_beat", self.path in BEAT_PATHS)
         object.__setattr__(self, "is_client_write", is_write and not self.path.lower().endswith("beat"))
 

@@ -126,10 +126,11 @@ def beat(call: Call, services: Services) -> Answer:
 def answer_beat(call: Call, services: Services, command: Beat) -> Answer:
     """Return the answer to a beat that the caller has parsed; its shape is that of ``beat``."""
     outcome = services.writes.execute(command, call)
-    if not isinstance(outcome, Beaten):
+    if type(outcome) is not Beaten:
         return rendered(outcome)
-    interval_ms, known, done = outcome
-    return rendered(done, _beat_reply(interval_ms, known, services.durable.switches.light_beat_enabled))
+    interval_ms, known, light, done = outcome
+    reply = _beat_reply(interval_ms, known, light)
+    return reply if done is DONE else rendered(done, reply)
 
 
 def _is_large(services: Services, asked: DetailQuery) -> bool:
