@@ -137,7 +137,7 @@ def refuse_unless_up(call: Call, services: Services) -> Reply | None:
 
     Source: Nacos 1.4.1 TrafficReviseFilter.
     """
-    if not is_naming(call.path) or is_open(services):
+    if not is_naming(call.path):
         return None
     refusal = _refusal_of(call, services)
     if refusal is not None and call.path in BEAT_PATHS:
@@ -169,15 +169,6 @@ def refuses_beats(cluster: Cluster, durable: DurableService, context_path: str) 
     targets = [context_path + path for path in BEAT_PATHS]
     limits = durable.switches.limited_url_map
     return any(target.startswith(url) or url.startswith(target) for url in limits for target in targets)
-
-
-def is_open(services: Services) -> bool:
-    """Return whether no naming call can be refused now: UP, not behind, no limited paths.
-
-    Spares hot calls ``refuse_unless_up``.
-    """
-    cluster = services.cluster
-    return cluster.state() is _UP and not services.durable.projection.limits_calls and not cluster.is_behind
 
 
 def _limited(call: Call, services: Services) -> Reply | None:

@@ -136,7 +136,8 @@ class Call:
     def parameters(self) -> Parameters:
         """Query and form, parsed at the first use."""
         if self._parameters is None:
-            self._parameters = Parameters.of(self.raw_query, self.header("content-type") or "", self.body, self.method)
+            kind = (self.header("content-type") or "") if self.body else ""
+            self._parameters = Parameters.of(self.raw_query, kind, self.body, self.method)
         return self._parameters
 
     def parse(self, parser: Callable[[Parameters], C]) -> C:

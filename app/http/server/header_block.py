@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 
 from app.auth.member_calls import AGENT, PREFIX
-from app.http.api.call import DEADLINE, client_agent_of
+from app.http.api.call import CLIENT_AGENT, DEADLINE, WANTS_CHANGE
 
 RawHeaders = list[tuple[bytes, bytes]]
 
-_LENGTHS = frozenset(map(len, ("content-length", "connection", "expect", "host", "transfer-encoding", DEADLINE)))
+_LENGTHS = frozenset(
+    map(len, ("content-length", "connection", "expect", "host", "transfer-encoding", DEADLINE, WANTS_CHANGE))
+)
 _AGENT_NAMES = (b"user-agent", b"client-version")
 _AGENT, _PREFIX = AGENT.encode(), PREFIX.encode()
 _MARKS = (_PREFIX[:1], _PREFIX[:1].upper())
@@ -31,6 +33,7 @@ class HeaderBlock:
         "foreign",
         "hosts",
         "raw",
+        "wants_change",
     )
 
     def __init__(self, raw: RawHeaders) -> None:
@@ -42,6 +45,7 @@ class HeaderBlock:
         self._client_agent: str | None = None
         self.content_length: bytes | None = None
         self.deadline: str | None = None
+        self.wants_change: str | None = None
         self.connection = self.expects = self.chunked = False
         self.encoded_otherwise = False
         """A header Transfer-Encoding names more or else than chunks, which is all that is undone here."""
@@ -72,6 +76,8 @@ class HeaderBlock:
                     self.hosts += 1
                 case b"rollcall-deadline":
                     self.deadline = self.get(DEADLINE)
+                case b"rollcall-wants-change":
+                    self.wants_change = self.get(WANTS_CHANGE)
 
     def get(self, name: str) -> str | None:
         """Return ``named.get(name)`` without decoding the other headers. ``name`` must be a constant of ours.
@@ -88,7 +94,8 @@ class HeaderBlock:
     def client_agent(self) -> str:
         """As ``Call.client_agent``; looked for once."""
         if self._client_agent is None:
-            self._client_agent = client_agent_of(self.get)
+            get = self.get
+            self._client_agent = get(CLIENT_AGENT) or get("user-agent") or get("client-version") or ""
         return self._client_agent
 
     def _text(self, name: str) -> str | None:

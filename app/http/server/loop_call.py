@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from app.auth.member_calls import CLIENT, Caller
-from app.http.api.call import AUTHORIZATION, BEARER, WANTS_CHANGE, Call
+from app.http.api.call import AUTHORIZATION, BEARER, Call
 from app.http.api.parse_memo import ParseMemo
 from app.http.input.forms import is_form
 from app.http.input.params import Parameters, parse_beat, parse_list
@@ -20,8 +20,9 @@ MEMOISED = frozenset({parse_beat, parse_list})
 class LoopCall(Call):
     """A call on the loop: the headers are decoded and the query is parsed only when an endpoint asks for them."""
 
-    __slots__ = ("_block", "_parsed", "deadline")
+    __slots__ = ("_block", "_parsed", "deadline", "wants_change")
     deadline: str | None
+    wants_change: str | None
 
     def __init__(
         self,
@@ -52,6 +53,7 @@ class LoopCall(Call):
         self.memo = memo
         self._block = block
         self.deadline = block.deadline
+        self.wants_change = block.wants_change
         self._parsed = parsed
 
     @property
@@ -70,10 +72,6 @@ class LoopCall(Call):
     @property
     def client_agent(self) -> str:
         return self._block.client_agent
-
-    @property
-    def wants_change(self) -> str | None:
-        return self._block.get(WANTS_CHANGE)
 
     def parse(self, parser: Callable[[Parameters], C]) -> C:
         memo = self.memo

@@ -25,7 +25,7 @@ from app.commands.owner_forwarder import (
     WaitingCall,
     unseen_text,
 )
-from app.http.api.answers import error_reply, is_open, refuse_unless_up, text_reply
+from app.http.api.answers import error_reply, refuse_unless_up, text_reply
 from app.http.api.call import (
     CLIENT_AGENT,
     DEADLINE,
@@ -294,7 +294,7 @@ class HttpFrontend:
         write = self._member.world.write_of(call)
         before = self._member.revision_of(write) if write is not None else None
         try:
-            refusal = None if is_open(self._services) else refuse_unless_up(call, self._services)
+            refusal = refuse_unless_up(call, self._services)
             if refusal is None:
                 check_access(row.access, call, self._services)
             answer = self._endpoint(row, call) if refusal is None else refusal
