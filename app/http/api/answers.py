@@ -126,9 +126,9 @@ def filter_error(uri: str, status: int, message: str, wall_ms: int, headers: dic
 
 def server_status(services: Services) -> str:
     """The status that this node reports: its state, or while that is UP the status an operator set in its place."""
-    state = services.cluster.state()
+    state: MemberState = services.cluster.state()
     if state is not MemberState.UP:
-        return state.value
+        return str(state.value)
     return services.durable.overridden_status or state.value
 
 

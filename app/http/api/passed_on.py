@@ -39,7 +39,7 @@ class PassedOnCall(Call):
         self._all_headers: dict[str, str] | None = None
 
     @property
-    def headers(self) -> Mapping[str, str]:  # type: ignore[override]
+    def headers(self) -> Mapping[str, str]:  # type: ignore[override]  # read where asked for, a field in the base class
         if self._all_headers is None:
             own = {"user-agent": self._batch.agent}
             if self._deadline is not None:

@@ -154,7 +154,7 @@ class MemberLink(asyncio.Protocol):
     # --- called by the loop -----------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
         reset_when_closed(transport.get_extra_info("socket"))
         if self.closed:
             self._transport.abort()

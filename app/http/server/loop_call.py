@@ -57,7 +57,7 @@ class LoopCall(Call):
         self._parsed = parsed
 
     @property
-    def headers(self) -> Mapping[str, str]:  # type: ignore[override]
+    def headers(self) -> Mapping[str, str]:  # type: ignore[override]  # read where asked for, a field in the base class
         named = self._block.named
         return {**named, AUTHORIZATION: BEARER + self.hop_token} if self.hop_token else named
 
@@ -76,7 +76,8 @@ class LoopCall(Call):
     def parse(self, parser: Callable[[Parameters], C]) -> C:
         memo = self.memo
         if memo is not None:
-            return memo.command if memo.parser is parser else memo.parse(parser, self)
+            known: C = memo.command if memo.parser is parser else memo.parse(parser, self)
+            return known
         if parser not in MEMOISED:
             return parser(self.parameters)
         query = self.raw_query

@@ -52,7 +52,7 @@ GREETINGS_MAX = 2_048
 PLAIN_REPLY = closing_bytes(text_reply(400, "this port speaks TLS: use https"))
 
 
-class LoopWorker(Worker):
+class LoopWorker(Worker):  # type: ignore[misc]  # gunicorn has no types
     """Serves the application that gunicorn loaded. Exactly one runs for a node."""
 
     def init_process(self) -> None:
