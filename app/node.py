@@ -690,18 +690,19 @@ def build_frontends(
     http, config_calls = HttpStats(), ConfigCallLog()
     access = build_access(settings, clock, domain, counters, lambda: engine.protocol.members.serving)
     counters.add(lambda: asdict(forwarder.stats) | asdict(http) | asdict(config_calls.stats))
-    writes = MemberWrites(engine.cluster, domain.durable, forwarder, settings.context_path)
-    grpc = build_grpc(settings, clock, domain, engine, counters, config_calls, writes, access, instruments)
+    beats = build_beats(clock, engine)
+    writes = Writes(
+        engine.cluster, domain.naming, domain.durable, instruments.audit, http, beats.collect, clock.wall_ms
+    )
+    member_writes = MemberWrites(writes, forwarder, settings.context_path)
+    grpc = build_grpc(settings, clock, domain, engine, counters, config_calls, member_writes, access, instruments)
     dns = build_dns(settings, clock, domain, engine.cluster, counters)
     operator = build_operator(domain, engine, clock, push, grpc)
-    beats = build_beats(clock, engine)
     http_services = Services(
         settings=settings,
         naming=domain.naming,
         durable=domain.durable,
-        writes=Writes(
-            engine.cluster, domain.naming, domain.durable, instruments.audit, http, beats.collect, clock.wall_ms
-        ),
+        writes=writes,
         push=push,
         cluster=engine.cluster,
         lookup=engine.lookup,

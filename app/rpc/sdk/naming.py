@@ -154,11 +154,11 @@ class NamingHandlers:
         writes, fields = self._services.persistent_writes, request.fields.inner("instance")
         if kind == REGISTER:
             command = command_of(request, namespace, service, fields, ephemeral=False)
-            await self._in_pool(lambda: writes.register(command, request.token), actor_of(request))
+            await self._in_pool(lambda: writes.execute(command, request.token), actor_of(request))
         elif kind == DEREGISTER:
             ip, port, cluster = _address_of(fields)
             gone = DeregisterInstance(service, ip, port, namespace, cluster, ephemeral=False)
-            await self._in_pool(lambda: writes.deregister(gone, request.token), actor_of(request))
+            await self._in_pool(lambda: writes.execute(gone, request.token), actor_of(request))
         else:
             raise InvalidParam(f"Unsupported request type {kind}")
         return success(type=kind)

@@ -6,7 +6,8 @@ from urllib.parse import urlencode
 import orjson
 import pytest
 
-from app.commands.member_writes import MemberWrites, NotWritten, WriteRequest
+from app.commands.member_writes import MemberWrites, NotWritten
+from app.commands.nacos_calls import NacosCall
 from app.commands.owner_forwarder import MemberRequest, OwnerForwarder
 from app.http.api.answers import text_reply
 from app.http.api.call import OK, Answer, Call, Forward, Reply
@@ -44,7 +45,7 @@ class Member:
     def __init__(self, **more: str | bool) -> None:
         self.node = FakeNode(cluster=StubCluster(**more))  # type: ignore[arg-type]
         self.asked = Asked()
-        self.writes = MemberWrites(self.node.cluster, self.node.durable, self.asked, "/nacos")  # type: ignore[arg-type]
+        self.writes = MemberWrites(self.node.writes, self.asked, "/nacos")  # type: ignore[arg-type]
 
 
 def over_http(node: FakeNode, command: RegisterInstance) -> Answer:
@@ -104,17 +105,17 @@ COMMANDS = {
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_is_executed_or_refused_as_over_http(name: str) -> None:
     by_command, by_call = Member(), Member()
-    found = outcome(by_command.node, lambda: by_command.writes.register(COMMANDS[name]))
+    found = outcome(by_command.node, lambda: by_command.writes.execute(COMMANDS[name]))
     assert found == outcome(by_call.node, lambda: over_http(by_call.node, COMMANDS[name]))
     assert not by_command.asked.calls
 
 
 def test_a_deregistration_removes_and_an_unknown_instance_is_no_error() -> None:
     member = Member()
-    member.writes.register(COMMAND)
+    member.writes.execute(COMMAND)
     assert KEY in member.node.disk.records
     for _ in range(2):
-        member.writes.deregister(DeregisterInstance(f"{NAME} ", " 10.0.0.1", 80, ephemeral=False))
+        member.writes.execute(DeregisterInstance(f"{NAME} ", " 10.0.0.1", 80, ephemeral=False))
         view = member.node.naming.service_view("public", NAME)
         assert view is not None
         assert not view.instances
@@ -125,13 +126,13 @@ def test_a_deregistration_removes_and_an_unknown_instance_is_no_error() -> None:
 
 def test_another_owner_is_asked_in_the_words_of_http() -> None:
     member = Member(owner=PEER, standalone=False)
-    member.writes.register(COMMAND._replace(weight=2.0, healthy=False, metadata={"k": "é"}, app="shop"))
-    member.writes.deregister(DeregisterInstance(NAME, "10.0.0.1", 80, "dev", ephemeral=False))
+    member.writes.execute(COMMAND._replace(weight=2.0, healthy=False, metadata={"k": "é"}, app="shop"))
+    member.writes.execute(DeregisterInstance(NAME, "10.0.0.1", 80, "dev", ephemeral=False))
     (first, first_to), (second, second_to) = member.asked.calls
     named = {"serviceName": NAME, "ip": "10.0.0.1", "port": "80", "clusterName": "DEFAULT", "ephemeral": "false"}
     more = {"weight": "2.0", "healthy": "false", "enabled": "true", "metadata": '{"k":"é"}', "app": "shop"}
-    assert first == WriteRequest("POST", {**named, **more, "namespaceId": "public"}, "/nacos")
-    assert second == WriteRequest("DELETE", {**named, "namespaceId": "dev"}, "/nacos")
+    assert first == NacosCall("POST", {**named, **more, "namespaceId": "public"}, "/nacos")
+    assert second == NacosCall("DELETE", {**named, "namespaceId": "dev"}, "/nacos")
     assert (first.path, first.agent, dict(first.headers)) == ("/v1/ns/instance", "Rollcall-gRPC", {})
     assert first_to == Forward(NAME, (META, KEY))
     assert second_to == Forward(NAME, (persistent_key("dev", NAME, "10.0.0.1:80:unknown:DEFAULT"),))
@@ -142,14 +143,14 @@ def test_what_the_owner_refuses_is_refused_here_in_its_words() -> None:
     member = Member(owner=PEER, standalone=False)
     member.asked.answer = text_reply(400, "nicht so: ü")
     with pytest.raises(NotWritten) as caught:
-        member.writes.register(COMMAND)
+        member.writes.execute(COMMAND)
     assert (caught.value.status, caught.value.text) == (400, "nicht so: ü")
 
 
 def test_when_this_node_becomes_the_owner_it_writes() -> None:
     member = Member(owner=PEER, standalone=False)
     member.asked.answer, member.asked.before_run = None, lambda: member.node.cluster.give_to(SELF)
-    member.writes.register(COMMAND)
+    member.writes.execute(COMMAND)
     assert KEY in member.node.disk.records
 
 
@@ -158,7 +159,7 @@ def test_a_member_that_is_not_up_writes_nothing_and_asks_nobody(owner: str) -> N
     member = Member(owner=owner, standalone=False)
     member.node.cluster.own_state = MemberState.STARTING
     with pytest.raises(Unavailable) as caught:
-        member.writes.register(COMMAND)
+        member.writes.execute(COMMAND)
     assert (caught.value.status, caught.value.text) == (503, "server is STARTING now, please try again later!")
     assert (member.asked.calls, member.node.disk.records) == ([], {})
 
@@ -166,7 +167,7 @@ def test_a_member_that_is_not_up_writes_nothing_and_asks_nobody(owner: str) -> N
 def test_a_refused_command_is_sent_to_nobody() -> None:
     member = Member(owner=PEER, standalone=False)
     with pytest.raises(InvalidParam):
-        member.writes.register(COMMAND._replace(ip="300.1.1.1"))
+        member.writes.execute(COMMAND._replace(ip="300.1.1.1"))
     assert not member.asked.calls
 
 
@@ -174,5 +175,5 @@ def test_without_a_loop_a_write_for_another_owner_is_refused() -> None:
     node = FakeNode(cluster=StubCluster(owner=PEER, standalone=False))
     forwarder = OwnerForwarder(node.cluster, 1, node.replication.refresh, text_reply)
     with pytest.raises(NotWritten) as caught:
-        MemberWrites(node.cluster, node.durable, forwarder, "/nacos").register(COMMAND)
+        MemberWrites(node.writes, forwarder, "/nacos").execute(COMMAND)
     assert (caught.value.status, caught.value.text) == (503, "server is DOWN now, please try again later!")
