@@ -184,6 +184,12 @@ _.pytest_runtestloop
 # Whoever has questions to the results of the audit calls it from a notebook or a job of theirs; the tests do, too.
 read_table
 
+# Clients that tests/cluster/test_sockets.py has, in scripts/chaos/slow_clients.py.
+slow_chunks
+silent_body
+sipped
+after_refusal
+
 # An HTTP server of the standard library calls them, in scripts/chaos/verdicts.py.
 _.do_POST
 _.log_message

@@ -44,7 +44,6 @@ THREAD_OWNERS = {
     "app/metrics/line_file.py",
     "app/embedded/loop_thread.py",
     "app/command/asking/server_events.py",
-    "scripts/bench/ticks.py",
 }
 NO_BEGINNINGS = {"What", "Of", "That", "Those", "Who", "Whether"}
 """A docstring begins with a verb or a noun, so with none of these."""

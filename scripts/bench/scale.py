@@ -210,9 +210,11 @@ class _BeatingFleet(Fleet):
 
 
 def engine(cluster: Cluster, members: list[MemberProcess] | None = None) -> dict[str, object]:
-    """The longest lag of the loops in the last minute."""
-    lags = [cluster.counters(member)["loopLagMaxMs"] for member in members or cluster.members]
-    return {"loop_lag_max_ms": max(lags)}
+    """The longest lag of the loops in the last minute, and the longest turn of the engines since their start."""
+    asked = members or cluster.members
+    lags = [cluster.counters(member)["loopLagMaxMs"] for member in asked]
+    turns_s = [cluster.sum_of(member, "rollcall_engine_turn_max_seconds") for member in asked]
+    return {"loop_lag_max_ms": max(lags), "engine_turn_max_ms": max(turns_s) * 1e3}
 
 
 def memory(cluster: Cluster) -> None:
@@ -332,9 +334,8 @@ def _owns_its_part(cluster: Cluster, member: MemberProcess) -> bool:
 
 
 def _wipe(member: MemberProcess) -> None:
-    folder = member.log.with_name(f"{member.address.rpartition(':')[2]}.data")
     member.kill_all()
-    shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(member.data, ignore_errors=True)
 
 
 def warm(cluster: Cluster) -> None:

@@ -1,6 +1,6 @@
 """Clients that take their time, until the node ends their connections; each returns in a word how that went.
 
-For ``sockets.py`` and its test.
+For ``attack_table.py`` and tests/cluster/test_sockets.py.
 """
 
 import asyncio
@@ -9,7 +9,6 @@ import itertools
 import random
 import select
 
-from scripts.chaos.socket_attacks import Attack
 from scripts.support.raw_sockets import (
     API,
     CHUNKED_HEAD,
@@ -106,28 +105,3 @@ async def after_refusal(target: Target, rng: random.Random) -> str:
     if found != [400]:
         raise Wrong(f"nonsense is answered {found}")
     return "400"
-
-
-async def quiet(target: Target, rng: random.Random) -> str:
-    """Ask once, or not even that, and then do nothing."""
-    async with connected(target) as raw:
-        asks = rng.random() < 0.5
-        if asks:
-            await raw.send(target.good[0])
-        found = statuses(await raw.read_all())
-    if found != [200] * asks:
-        raise Wrong(f"a quiet client is answered {found}")
-    return "closed"
-
-
-CUT: dict[str, tuple[Attack, float]] = {
-    "slow head": (slow_head, 10),
-    "slow body": (slow_body, 20),
-    "slow chunks": (slow_chunks, 20),
-    "body that does not come": (silent_body, 20),
-    "goes on after a refusal": (after_refusal, 2),
-    "reads nothing": (unread, 30),
-    "reads a little": (sipped, 30),
-    "quiet": (quiet, 75),
-}
-"""Each with the seconds after which the node may cut it off, from connection.py and request_reader.py."""

@@ -1,7 +1,7 @@
 """Clients that attack a node's sockets with bytes that are no HTTP, or too many, or end in the middle.
 
 Each attack is a coroutine that returns in a word how it ended, or raises ``Wrong``. What it does comes from the random
-numbers that it is given. For ``sockets.py`` and its test.
+numbers that it is given. For ``attack_table.py`` and tests/cluster/test_sockets.py.
 """
 
 import asyncio

@@ -1,7 +1,4 @@
-"""What is done to a node's sockets, in short: it stays, keeps nothing, and answers beats all the while.
-
-``scripts/chaos/sockets.py`` does the same with more of everything, and for longer.
-"""
+"""What is done to a node's sockets, in short: it stays, keeps nothing, and answers beats all the while."""
 
 import asyncio
 import itertools
@@ -11,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from scripts.chaos.slow_clients import after_refusal, silent_body, slow_body, slow_head
+from scripts.chaos.slow_clients import after_refusal, silent_body, sipped, slow_body, slow_chunks, slow_head, unread
 from scripts.chaos.socket_attacks import HUGE, QUICK, Attack, at_most, endless
 from scripts.support.beat_load import InstanceLoad, beating
 from scripts.support.raw_sockets import GOOD, HOSTS, LARGE_SERVICE, Raw, Target, connect, connected, statuses
@@ -124,14 +121,14 @@ class Siege:
         await self.each_once()
         await self.settled(BEATING)
         descriptors, grown = self.worker.num_fds(), []
-        clients = (slow_head, slow_body, silent_body, after_refusal)
+        clients = (slow_head, slow_body, slow_chunks, silent_body, after_refusal, unread, sipped)
         slow = asyncio.gather(*(self.slow(client) for client in clients))
         for number in range(ROUNDS):
             await self.round(number)
             await self.come_and_go()
             await self.settled(BEATING + len(clients))
             grown.append(self.worker.memory_info().rss)
-        assert await slow == ["408", "408", "408", "400"]
+        assert await slow == ["408", "408", "408", "408", "400", "cut", "cut"]
         await self.until_all_is_given_back(descriptors)
         assert grown[-1] - grown[1] < GROWTH_BYTES_MAX, f"MiB after each round: {[one // MIB for one in grown]}"
 

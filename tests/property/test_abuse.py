@@ -1,7 +1,4 @@
-"""Nonsense through the whole frontend, with the real domain behind it: refused, and nothing stored.
-
-The same corpus goes to a real node over sockets in ``scripts/chaos/abuse.py``, several times as much of it.
-"""
+"""Nonsense through the whole frontend, with the real domain behind it: refused, and nothing stored."""
 
 import random
 from collections.abc import Iterator
@@ -18,7 +15,7 @@ from app.http.factory import create_app
 from app.naming.model.switches import SwitchDomain
 from app.naming.records.durable_service import Namespace
 from app.naming.registry.operations import RegisterInstance
-from scripts.chaos.abuse_corpus import (
+from tests.support.abuse_corpus import (
     BAD_SERVICE,
     BODIES,
     CONTEXT_PATH,

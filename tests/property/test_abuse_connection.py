@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from app.http.api.call import Reply
 from app.http.server.connection import IDLE_S, OUT_BYTES_MAX, UNREAD_S
 from app.http.server.request_reader import BODY_S
-from scripts.chaos.abuse_corpus import RAW
+from tests.support.abuse_corpus import RAW
 from tests.support.wire import FakeServer, Wire, chunked, replies_of, request
 
 LARGE = b"x" * (OUT_BYTES_MAX + 1)
