@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import duckdb
@@ -151,9 +151,9 @@ def _whole(spark: SparkSession, dumps: str, results: Results) -> str:
     return summary.line
 
 
-def _timed(work: object) -> float:
+def _timed(work: Callable[[], object]) -> float:
     started = time.monotonic()
-    work()  # type: ignore[operator]
+    work()
     return time.monotonic() - started
 
 

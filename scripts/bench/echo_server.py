@@ -14,7 +14,7 @@ async def _echo(message: bytes, _context: object) -> bytes:
 
 
 class _Echo(grpc.GenericRpcHandler):
-    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes] | None:
         return grpc.unary_unary_rpc_method_handler(_echo) if details.method == REQUEST_METHOD else None
 
 

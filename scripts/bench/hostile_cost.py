@@ -30,7 +30,7 @@ from scripts.support.arguments import add_rollcall, names_of
 from scripts.support.member_processes import MemberProcess
 from scripts.support.process_memory import rss_mb
 from scripts.support.secured_members import auth_settings, make_first_administrator
-from tests.support.http2_client import BIDI, END_STREAM, MAGIC, ByHand, frame, prefixed
+from tests.support.http2_client import BIDI, END_HEADERS, END_STREAM, MAGIC, UNARY, ByHand, frame, prefixed
 
 AT_ONCE, LOGINS_AT_ONCE = 40, 8
 GRPC_OFFSET = 1_000
@@ -54,9 +54,9 @@ def grpc_call(kind: str, body: bytes, *, packed: bool, has_setup: bool = False, 
     begin = MAGIC + frame("SETTINGS") + frame("SETTINGS", 1)
     encoding = {"grpc_encoding": "gzip"} if packed else {}
     if on_stream:
-        return begin + says.opening(1, BIDI, **encoding) + says.content(1, data)
+        return begin + says.opening(1, BIDI, END_HEADERS, **encoding) + says.content(1, data)
     setup = says.opening(1, BIDI) + says.content(1, prefixed(SETUP)) if has_setup else b""
-    return begin + setup + says.opening(3, **encoding) + says.content(3, data, END_STREAM)
+    return begin + setup + says.opening(3, UNARY, END_HEADERS, **encoding) + says.content(3, data, END_STREAM)
 
 
 def http_call(method: str, path: str, body: bytes, content_type: str = FORM) -> bytes:

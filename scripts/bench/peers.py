@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -103,7 +104,7 @@ def our_cluster(port: int, folder: Path, command: Path = COMMAND, name: str = OU
         for member in members:
             _wait_ready(member)
         for member in members:
-            _await(lambda member=member: _sees_all(member.address), f"{member.address} does not see all others")  # type: ignore[misc]
+            _await(partial(_sees_all, member.address), f"{member.address} does not see all others")
         yield Target(name, tuple(member.address for member in members), lambda: _pids_of(members))
 
 

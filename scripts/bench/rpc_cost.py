@@ -137,7 +137,8 @@ def calls(targets: Sequence[Target], program: Path, options: argparse.Namespace)
 def crowd(target: Target, program: Path, options: argparse.Namespace) -> dict[str, Any]:
     """What many connections cost a server that was just started."""
     time.sleep(SETTLE_S)
-    before_mb, count = sum(map(pss_mb, target.pids())), options.connections
+    before_mb = sum(map(pss_mb, target.pids()))
+    count: int = options.connections
 
     def kb_each() -> float:
         return round((sum(map(pss_mb, target.pids())) - before_mb) * 1024 / count, 1)

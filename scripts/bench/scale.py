@@ -20,7 +20,6 @@ changes: single registrations in the services, one after the other: convergence,
 
 import argparse
 import json
-import os
 import random
 import shutil
 import sys
@@ -29,12 +28,14 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
 from distro.members.mapper import DistroMapper
 from scripts.bench.convergence import measure
+from scripts.bench.idle import cpu_s
 from scripts.support.arguments import names_of
 from scripts.support.beat_load import Beaten, InstanceLoad, beating, figures
 from scripts.support.bulk_register import Fleet, list_of, register_all
@@ -48,7 +49,6 @@ WAIT_S = 900.0
 REST_S = 20.0
 BEAT_LIMIT_MS = 50.0
 BEATING = InstanceLoad(services=30, hosts=10)
-CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 CHANGES = 100
 
 
@@ -67,8 +67,7 @@ class Cluster:
         return member.pids()[-1]
 
     def cpu_s(self, member: MemberProcess) -> float:
-        fields = Path(f"/proc/{self.worker(member)}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS
+        return cpu_s(self.worker(member))
 
     def memory(self, member: MemberProcess, name: str = "VmRSS") -> int:
         """Bytes; ``VmHWM`` is the peak."""
@@ -86,7 +85,7 @@ class Cluster:
 
     def has_all(self, member: MemberProcess) -> bool:
         counters = self.counters(member)
-        return counters["status"] == "UP" and counters["instanceCount"] == self.total
+        return bool(counters["status"] == "UP" and counters["instanceCount"] == self.total)
 
     def is_settled(self, members: list[MemberProcess]) -> bool:
         """Whether all have all, own all between them, and nothing waits to be sent."""
@@ -192,7 +191,7 @@ def register(cluster: Cluster, processes: int, *, alone: bool) -> None:
     if alone:
         for member in cluster.members[1:]:
             member.start()
-            loaded_s = until(lambda member=member: cluster.has_all(member))  # type: ignore[misc]
+            loaded_s = until(partial(cluster.has_all, member))
             say("loads", member=member.address, whole_after_s=loaded_s, cpu_s=cluster.cpu_s(member))
         until(lambda: cluster.is_settled(cluster.members))
 
@@ -285,8 +284,8 @@ def _claimed(cluster: Cluster, others: list[MemberProcess], before: list[int]) -
         name = cluster.fleet.name(number)
         before_owner, owner = (DistroMapper("", servers).map_srv(name) for servers in (all_of, left))
         moved += before_owner != owner
-    claims = sum(cluster.counters(member)["claims"] for member in others) - sum(before)
-    return claims >= moved
+    claims: int = sum(cluster.counters(member)["claims"] for member in others)
+    return claims - sum(before) >= moved
 
 
 def load(cluster: Cluster) -> None:

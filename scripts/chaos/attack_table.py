@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
+from urllib.parse import urlencode
 
 import jwt
 
@@ -97,9 +98,9 @@ def odd_paths(victim: Victim) -> None:
     for path in paths:
         victim.refused("POST", f"{path}?serviceName=attacked&ip=10.66.6.6&port=80")
     override = {"X-HTTP-Method-Override": "DELETE", "X-Method-Override": "DELETE", "X-HTTP-Method": "DELETE"}
-    known = {"serviceName": victim.service, "ip": "10.1.1.1", "port": 80}
+    known = urlencode({"serviceName": victim.service, "ip": "10.1.1.1", "port": 80, "_method": "DELETE"})
     for method in ("GET", "HEAD"):
-        answer = victim.call(method, INSTANCE, headers=override, **known, _method="DELETE")
+        answer = victim.call(method, f"{INSTANCE}?{known}", headers=override)
         if answer.status != 200:
             raise Wrong(f"{method} of a known instance is answered {answer.status}")
 
@@ -173,7 +174,7 @@ def forged_tokens(victim: Victim) -> None:
     now_s = int(time.time())
     claims = {"sub": "nacos", "exp": now_s + FORGED_S}
     head, payload, signature = victim.token.split(".")
-    unsigned = jwt.encode(claims, None, "none")  # its third part is empty
+    unsigned = jwt.encode(claims, "", "none")  # its third part is empty
     other_payload = jwt.encode(claims, "x" * 64, "HS256").split(".")[1]
     tokens = (
         *(jwt.encode(claims, key, "HS256") for key in (PUBLISHED_KEY, "x" * 64, base64.b64decode(PUBLISHED_KEY[:68]))),
@@ -198,8 +199,8 @@ def reflected(victim: Victim) -> None:
         ("", 53),
         ("127.0.0.77", 1_023),
     ):
-        parameters = {"serviceName": victim.service, "clientIP": ip, "udpPort": port}
-        answer = victim.call("GET", f"{INSTANCE}/list", headers={"User-Agent": JAVA}, **parameters)
+        query = urlencode({"serviceName": victim.service, "clientIP": ip, "udpPort": port})
+        answer = victim.call("GET", f"{INSTANCE}/list?{query}", headers={"User-Agent": JAVA})
         if answer.status != 200:
             raise Wrong(f"the list for {ip}:{port} is answered {answer.status}")
     found = victim.call("GET", f"{CONTEXT}/v1/ns/service/subscribers", serviceName=victim.service).json()

@@ -15,7 +15,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
@@ -152,10 +151,19 @@ def _large_datums(address: str) -> list[Turn]:
     return [turn]
 
 
+def _fetching(target: str, headers: dict[str, str] | None = None) -> Turn:
+    """Return the turn of a client that asks for the same each time."""
+
+    def turn(connection: http.client.HTTPConnection, counts: Counts) -> None:
+        _call(connection, counts, "GET", target, headers=headers)
+
+    return turn
+
+
 def _snapshots(address: str) -> list[Turn]:
     """A peer fetches all that is held."""
     _fill(address)
-    return [partial(_call, method="GET", target=f"{API}/ns/distro/datums")]
+    return [_fetching(f"{API}/ns/distro/datums")]
 
 
 def _cold_pages(address: str) -> list[Turn]:
@@ -164,7 +172,11 @@ def _cold_pages(address: str) -> list[Turn]:
 
     def visitor(number: int) -> Turn:
         pages = itertools.cycle(PAGES[number % len(PAGES) :] + PAGES[: number % len(PAGES)])
-        return lambda connection, counts: _ignore(_call(connection, counts, "GET", next(pages)))
+
+        def turn(connection: http.client.HTTPConnection, counts: Counts) -> None:
+            _call(connection, counts, "GET", next(pages))
+
+        return turn
 
     return [visitor(number) for number in range(PEOPLE)]
 
@@ -181,8 +193,7 @@ def _growth(address: str) -> list[Turn]:
 
     zipped = {"Accept-Encoding": "gzip", "User-Agent": "Nacos-Java-Client:v1.4.1"}
     target = f"{API}/ns/instance/list?serviceName=DEFAULT_GROUP%40%40growing-0"
-    poll: Turn = partial(_call, method="GET", target=target, headers=zipped)
-    return [register, *[poll] * POLLERS]
+    return [register, *[_fetching(target, zipped)] * POLLERS]
 
 
 def _writes(address: str, name: str, services: str) -> list[Turn]:
@@ -195,10 +206,6 @@ def _writes(address: str, name: str, services: str) -> list[Turn]:
         _call(connection, counts, "POST", f"{API}/ns/instance?{query}")
 
     return [register] * WRITERS
-
-
-def _ignore(_: object) -> None:
-    """What a turn makes of an answer beside counting it."""
 
 
 KINDS: dict[str, Callable[..., list[Turn]]] = {

@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -242,15 +243,15 @@ class Drill:
             for one in watchers:
                 await one.open()
             assert await self._clients.register(service, "10.250.0.1", number)
-            await self._until(lambda w=watchers, s=service: _all_show(w, s, 1), 5)  # type: ignore[misc]
+            await self._until(partial(_all_show, watchers, service, 1), 5)
             begun_s = time.monotonic()
             status, _ = await self._clients.anywhere(
                 number, "DELETE", "/v1/ns/instance", serviceName=service, ip="10.250.0.1", port=8080
             )
             assert status == 200
-            await self._until(lambda w=watchers, s=service: _all_show(w, s, 0), 5)  # type: ignore[misc]
+            await self._until(partial(_all_show, watchers, service, 0), 5)
             polled.append(time.monotonic() - begun_s)
-            await self._until(lambda w=watchers, s=service: _all_pushed(w, s), 5)  # type: ignore[misc]
+            await self._until(partial(_all_pushed, watchers, service), 5)
             pushed.append(max(one.emptied_s.get(service, float("inf")) for one in watchers) - begun_s)
             for one in watchers:
                 one.close()

@@ -111,11 +111,11 @@ def versions(scene: Scene, target: str, sender: str) -> Iterator[Shot]:
         yield put(sender, {name: {"key": name, "version": version, "changed": version, "value": value, "changedMs": 1}})
         switches = {"overriddenServerStatus": "DOWN"}
         yield put(sender, {SWITCHES_KEY: {"version": version, "changed": version, "value": switches, "changedMs": 1}})
-    for number, (key, known) in enumerate((scene.lists | scene.records).items()):
+    for number, (key, known) in enumerate({**scene.lists, **scene.records}.items()):
         # Of the target's own run, the sender's, and the third member's.
         above = raised(known["version"], *STEPS[number % len(STEPS)])
         yield put(sender, {key: dict(known, version=above, value=None)})
-        emptied = {"instanceList": []} if key in scene.lists else None
+        emptied: dict[str, list[Any]] | None = {"instanceList": []} if key in scene.lists else None
         yield put(sender, {key: dict(known, version=above, value=emptied)})
         if key in scene.records:
             yield put(sender, {key: dict(known, version=above, changed=above, value=emptied)})
@@ -172,7 +172,8 @@ def values(scene: Scene, target: str, sender: str) -> Iterator[Shot]:
     yield put(sender, {one: datum(other, version, [instance(f"{SERVICE}-another", version)])})
     stranger = persistent_key("public", f"DEFAULT_GROUP@@{SERVICE}-record", "10.0.0.9#80#DEFAULT")
     record = {"version": version, "changed": version, "changedMs": 1}
-    for value in ({"ip": "10.0.0.1", "port": 2**63, "clusterName": "DEFAULT"}, {"ip": BROKEN}, [], "x", 1):
+    values: tuple[Any, ...] = ({"ip": "10.0.0.1", "port": 2**63, "clusterName": "DEFAULT"}, {"ip": BROKEN}, [], "x", 1)
+    for value in values:
         yield put(sender, {stranger: {"key": stranger, "value": value, **record}})
     for key in (namespace_key(BROKEN), f"{SWITCHES_KEY}{BROKEN}"):
         yield put(sender, {key: {"key": key, "value": {"name": BROKEN, "description": ""}, **record}})

@@ -24,7 +24,7 @@ from scripts.bench.idle import pss_mb
 from scripts.support.beat_load import Figures, figures
 from scripts.support.grpc_clients import SDK_OFFSET
 from scripts.support.member_processes import MemberProcess
-from tests.support.http2_client import BIDI, END_HEADERS, END_STREAM, MAGIC, ByHand, frame, prefixed
+from tests.support.http2_client import BIDI, END_HEADERS, END_STREAM, MAGIC, UNARY, ByHand, frame, prefixed
 
 FRAMES = 5_000
 """Of a flood, unless its connection ends before."""
@@ -86,7 +86,7 @@ def large_blocks(fields: int, size: int) -> Callable[[], Iterator[bytes]]:
         for number in range(BLOCKS):
             more = {f"x{number % 10}{field}": "a" * size for field in range(fields)}
             stream = 2 * number + 1
-            yield client.opening(stream, **more) + frame("RST_STREAM", 0, stream, bytes(4))
+            yield client.opening(stream, UNARY, END_HEADERS, **more) + frame("RST_STREAM", 0, stream, bytes(4))
 
     return made
 

@@ -254,9 +254,17 @@ class Corpus:
         request = rng.choice(("InstanceRequest", "PersistentInstanceRequest", "PersistentInstanceRequest"))
         kind = rng.choice(("registerInstance", "deregisterInstance", "deregisterInstance"))
         port: Any = rng.choice((*[80] * 20, 0, -1, 65_536, "80", None))
-        instance = {"ip": fields["ip"], "port": port, "clusterName": fields.get("clusterName", DEFAULT_CLUSTER)}
+        instance: dict[str, Any] = {
+            "ip": fields["ip"],
+            "port": port,
+            "clusterName": fields.get("clusterName", DEFAULT_CLUSTER),
+        }
         instance["metadata"] = {self._name("k"): self._name("v")}
-        message = {"type": kind, "namespace": fields["namespaceId"], "serviceName": fields["serviceName"]}
+        message: dict[str, Any] = {
+            "type": kind,
+            "namespace": fields["namespaceId"],
+            "serviceName": fields["serviceName"],
+        }
         message |= {"groupName": fields.get("groupName", DEFAULT_GROUP), "instance": instance}
         key, service = "", ""
         if (

@@ -23,6 +23,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -174,7 +175,7 @@ def owner_hangs(name: str, options: argparse.Namespace, folder: Path) -> tuple[C
         asked.register(LOAD)
         with beating(asked.address, LOAD, options.rate) as load:
             for node in nodes:
-                wait_for(lambda node=node: node.holds(LOAD), f"{node.address} does not hold all")  # type: ignore[misc]
+                wait_for(partial(node.holds, LOAD), f"{node.address} does not hold all")
             with disturbing("writes", asked.address, LOAD.name, str(LOAD.services)) as writers:
                 for _ in range(options.turns):
                     wait_for(lambda: all_settled(nodes), "the members do not settle")

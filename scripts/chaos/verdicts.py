@@ -101,9 +101,13 @@ def change(path: Path, edit: Callable[[list[dict[str, Any]]], None]) -> None:
 def emptied(*numbers: int) -> Edit:
     """Members that answer and hold nothing."""
 
+    def empty(members: list[dict[str, Any]]) -> None:
+        for one in numbers:
+            members[one].update(parts=[], services=0, instances=0)
+
     def edit(folder: Path) -> None:
         for path in manifests(folder):
-            change(path, lambda members: [members[one].update(parts=[], services=0, instances=0) for one in numbers])
+            change(path, empty)
 
     return edit
 

@@ -95,7 +95,7 @@ def _pieces(descriptor: int) -> Iterator[bytes]:
 def nodes(folder: Path, port: int, members: int, **variables: str) -> Iterator[None]:
     """Run nodes until the block ends."""
     environ = {"PATH": os.environ["PATH"], "rollcall.announce": "false", **variables}
-    command = [COMMAND, "serve", "--port", str(port), "--members", str(members), "--data", folder]
+    command = [str(COMMAND), "serve", "--port", str(port), "--members", str(members), "--data", str(folder)]
     with (
         (folder.parent / f"{port}.log").open("wb") as log,
         subprocess.Popen(command, env=environ, cwd=folder.parent, stdout=log, stderr=log) as process,

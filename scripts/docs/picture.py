@@ -157,9 +157,10 @@ def draw() -> str:
     import matplotlib
 
     matplotlib.use("svg")
-    settings = {"svg.hashsalt": "rooms", "svg.fonttype": "none", "font.family": "sans-serif", "font.size": 8}
     floors = read_floors()
-    with matplotlib.rc_context(settings):
+    with matplotlib.rc_context(
+        {"svg.hashsalt": "rooms", "svg.fonttype": "none", "font.family": "sans-serif", "font.size": 8}
+    ):
         return _Drawing(floors).svg() + f"<!-- {digest(floors)} -->\n"
 
 

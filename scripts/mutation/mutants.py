@@ -118,7 +118,7 @@ def refused(made: dict[str, list[tuple[Mutant, range]]]) -> set[str]:
     checked = subprocess.run([sys.executable, *MYPY, *made], capture_output=True, encoding="utf-8", check=False)
     if checked.returncode not in (0, 1):
         raise RuntimeError(checked.stdout + checked.stderr)
-    found = set()
+    found = set[str]()
     for file, line in refusals(checked.stdout.splitlines()):
         found.update(mutant.name for mutant, lines in made.get(file, ()) if line in lines)
     return found

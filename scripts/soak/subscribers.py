@@ -93,9 +93,10 @@ class GrpcSubscriber:
 
     async def _connected(self, port: int) -> None:
         async with self._channel(port) as channel:
-            call = channel.unary_unary(payload.REQUEST_METHOD)
+            call: aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(payload.REQUEST_METHOD)
             await call(self._message("ServerCheckRequest"), timeout=CALL_S)
-            stream = channel.stream_stream(payload.STREAM_METHOD)()
+            streams: aio.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(payload.STREAM_METHOD)
+            stream = streams()
             labels = {"source": "sdk", "module": "naming"}
             await stream.write(self._message("ConnectionSetupRequest", clientVersion="Nacos-Soak:v2.0", labels=labels))
             reading = asyncio.create_task(self._read(stream))

@@ -86,7 +86,8 @@ class HttpInstances:
         """The first answer 200 of any member, from the ``start``-th on; the last one when none gives it."""
         answer = SILENT, b""
         for turn in range(len(self._members)):
-            answer = await self._members[(start + turn) % len(self._members)].call(method, path, **parameters)
+            member = self._members[(start + turn) % len(self._members)]
+            answer = await member.call(method, path, CLIENT_TIMEOUT_S, "", **parameters)
             if answer[0] == 200:
                 break
         return answer
