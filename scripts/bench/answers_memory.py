@@ -13,15 +13,13 @@ answered, and for the large one, which may be refused while there is no room.
 import argparse
 import collections
 import json
-import tempfile
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from scripts.chaos.unread_answers import ATTACKS, ClusteredFleet, attacked, status_of
-from scripts.support.arguments import add_rollcall, names_of
+from scripts.support.arguments import add_port, add_rollcall, names_of
 from scripts.support.bulk_register import register_all
-from scripts.support.member_processes import MemberProcess
+from scripts.support.member_processes import MemberProcess, running_members
 from scripts.support.process_memory import forget_peak, peak_mb, rss_mb
 
 ASK_EACH_S = 0.1
@@ -79,22 +77,14 @@ def main() -> None:
     parser.add_argument("--instances", type=int, default=20_000, help="of the large service")
     parser.add_argument("--seconds", type=float, default=15.0, help="for which the clients wait")
     parser.add_argument("--after", type=float, default=60.0, help="seconds from their end to the last look")
-    parser.add_argument("--port", type=int, default=18_848)
+    add_port(parser)
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of the node")
     add_rollcall(parser)
     options = parser.parse_args()
     settings = dict(one.split("=", 1) for one in options.set)
     for name in options.attacks:
-        with tempfile.TemporaryDirectory() as folder:
-            member = MemberProcess(
-                options.port, Path(folder), "", settings | {"nacos.standalone": "true"}, options.rollcall
-            )
-            member.start()
-            try:
-                member.wait_ready()
-                print(json.dumps(measure(name, member, options)), flush=True)
-            finally:
-                member.kill_all()
+        with running_members(1, options.port, settings, options.rollcall) as [member]:
+            print(json.dumps(measure(name, member, options)), flush=True)
 
 
 if __name__ == "__main__":

@@ -12,14 +12,13 @@ import json
 import socket
 import struct
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
-from scripts.support.member_processes import CONTEXT_PATH, local_members
+from scripts.support.arguments import add_port
+from scripts.support.member_processes import CONTEXT_PATH, running_members
 from scripts.support.secured_members import auth_settings
 
 SIZES = (10, 1_000, 10_000)
@@ -153,11 +152,7 @@ def members_of(options: argparse.Namespace) -> Iterator[Sequence[str]]:
         yield options.members
         return
     identity = {name: text for name, text in auth_settings().items() if "identity" in name} if options.signed else {}
-    with tempfile.TemporaryDirectory() as folder, local_members(3, options.port, Path(folder), identity) as members:
-        for one in members:
-            one.start()
-        for one in members:
-            one.wait_ready()
+    with running_members(3, options.port, identity) as members:
         time.sleep(options.settle_s)
         yield [f"http://{one.address}{CONTEXT_PATH}" for one in members]
 
@@ -166,7 +161,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--members", nargs="+", help="running members; the first is told the changes")
     parser.add_argument("--signed", action="store_true", help="start members with an identity, which sign their calls")
-    parser.add_argument("--port", type=int, default=26400, help="of the first member that is started")
+    add_port(parser)
     parser.add_argument("--sizes", nargs="+", type=int, default=SIZES)
     parser.add_argument("--changes", type=int, default=50)
     parser.add_argument("--pause-s", type=float, default=0.1, help="between two changes, so that each is sent alone")

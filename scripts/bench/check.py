@@ -34,6 +34,7 @@ from app.audit.format.layout import read_night
 from app.audit.format.part_format import PartFormat
 from app.audit.report.report import render
 from scripts.synthetic.dump import SyntheticDump, all_faults, make_dump
+from tests.support.processes import free_ports
 
 KEY = ("namespace", "service", "cluster", "ip", "port")
 START_TIMEOUT_S = 60
@@ -218,7 +219,7 @@ def _cluster(workers: int, folder: Path) -> Iterator[str]:
     home = Path(pyspark.__file__).parent
     environ = {**os.environ, "JAVA_HOME": str(prepare(os.environ).home), "SPARK_LOCAL_IP": "127.0.0.1"}
     environ |= {"SPARK_WORKER_DIR": str(folder / "work"), "SPARK_LOG_DIR": str(folder), "SPARK_NO_DAEMONIZE": "1"}
-    port = _free_port()
+    [port] = free_ports(1)
     command = [str(home / "bin" / "spark-class")]
     master = f"spark://127.0.0.1:{port}"
     calls = [["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]]
@@ -238,12 +239,6 @@ def _cluster(workers: int, folder: Path) -> Iterator[str]:
             process.terminate()
         for process in processes:
             process.wait(START_TIMEOUT_S)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _await_port(port: int) -> None:

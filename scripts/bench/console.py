@@ -14,7 +14,6 @@ import math
 import re
 import statistics
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter
@@ -22,14 +21,13 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from urllib.parse import quote, urlencode
 
 from scripts.bench.idle import cpu_s
 from scripts.bench.load import MODES, LoadError, Mode, Wrk, fill, find_wrk
-from scripts.support.arguments import names_of
+from scripts.support.arguments import add_port, names_of
 from scripts.support.bulk_register import Fleet, register_all
-from scripts.support.member_processes import CONTEXT_PATH, MemberProcess, local_members
+from scripts.support.member_processes import CONTEXT_PATH, MemberProcess, running_members
 
 TIMEOUT_S = 30.0
 REFRESH_S = 5.0
@@ -282,7 +280,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--parts", type=names_of(PARTS), default=list(PARTS), help=f"of {','.join(PARTS)} (all)")
     parser.add_argument("--turns", type=int, default=5, help="of wrk without pages, and as many with them (5)")
     parser.add_argument("--seconds", type=int, default=8, help="of each run of wrk (8); beats are sent for no longer")
-    parser.add_argument("--port", type=int, default=22_148)
+    add_port(parser)
     return parser.parse_args()
 
 
@@ -295,14 +293,7 @@ def main() -> int:
     except LoadError as error:
         print(error, file=sys.stderr)
         return 2
-    with (
-        tempfile.TemporaryDirectory(prefix="rollcall-bench-") as folder,
-        local_members(3, options.port, Path(folder)) as members,
-    ):
-        for member in members:
-            member.start()
-        for member in members:
-            member.wait_ready()
+    with running_members(3, options.port) as members:
         register_all(fleet, lambda _: members[0].address, 2)
         if "pages" in options.parts:
             print(json.dumps({"pages": page_times(members[0], fleet, options.times)}), flush=True)

@@ -14,17 +14,16 @@ import json
 import multiprocessing
 import random
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.synchronize import Event
-from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
-from scripts.support.member_processes import CONTEXT_PATH, local_members
+from scripts.support.arguments import add_port
+from scripts.support.member_processes import CONTEXT_PATH, running_members
 
 POLL_S = 0.002
 CALL_TIMEOUT_S = 10.0
@@ -199,14 +198,7 @@ def histogram_percentiles_ms(buckets: Mapping[float, int]) -> dict[str, float | 
 @contextlib.contextmanager
 def own_members(port: int, count: int) -> Iterator[list[str]]:
     """The URLs of members started for this measurement."""
-    with (
-        tempfile.TemporaryDirectory(prefix="rollcall-bench-") as folder,
-        local_members(count, port, Path(folder)) as members,
-    ):
-        for member in members:
-            member.start()
-        for member in members:
-            member.wait_ready()
+    with running_members(count, port) as members:
         yield [f"http://{member.address}{CONTEXT_PATH}" for member in members]
 
 
@@ -215,7 +207,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("urls", nargs="*", metavar="URL", help="http://host:port/nacos of each member")
     parser.add_argument("--start", action="store_true", help="start members of its own")
     parser.add_argument("--members", type=int, default=3, help="how many of these")
-    parser.add_argument("--port", type=int, default=21_948, help="of the first of these")
+    add_port(parser)
     parser.add_argument("--changes", type=int, default=300)
     parser.add_argument("--rate", type=float, default=0, help="other changes a second meanwhile")
     parser.add_argument("--services", type=int, default=32, help="in which the changes are made, in turn")

@@ -9,17 +9,16 @@ import argparse
 import http.client
 import json
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from urllib.parse import urlencode
 
 from app.config.dns_settings import PORT_OFFSET
 from scripts.bench.idle import cpu_s
+from scripts.support.arguments import add_port
 from scripts.support.beat_load import Figures, InstanceLoad, beating, figures
 from scripts.support.dns_load import Asked, asking
-from scripts.support.member_processes import CONTEXT_PATH, MemberProcess
+from scripts.support.member_processes import CONTEXT_PATH, MemberProcess, running_members
 
 SLOW_MS = 50.0
 SETTINGS = {
@@ -84,7 +83,7 @@ def shown(found: Figures) -> dict[str, float]:
 
 def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--port", type=int, default=28_848, help="of the member's HTTP; default %(default)s")
+    add_port(parser)
     parser.add_argument("--rate", type=int, default=10_000, help="queries a second; default %(default)s")
     parser.add_argument("--seconds", type=float, default=10.0, help="of queries; default %(default)s")
     parser.add_argument("--alone", type=float, default=3.0, help="seconds of beats alone; default %(default)s")
@@ -92,14 +91,8 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--services", type=int, default=100, help="default %(default)s")
     parser.add_argument("--hosts", type=int, default=10, help="instances of a service; default %(default)s")
     options = parser.parse_args(words)
-    with tempfile.TemporaryDirectory(prefix="rollcall-bench-") as folder:
-        member = MemberProcess(options.port, Path(folder), settings=SETTINGS)
-        try:
-            member.start()
-            member.wait_ready()
-            print(json.dumps(measure(member, options)))
-        finally:
-            member.kill_all()
+    with running_members(1, options.port, SETTINGS) as [member]:
+        print(json.dumps(measure(member, options)))
     return 0
 
 

@@ -12,12 +12,11 @@ from pathlib import Path
 from scripts.bench.idle import cpu_s
 from scripts.bench.load import LoadError, Mode, Wrk, find_wrk
 from scripts.bench.peers import Target, our_node
+from tests.support.processes import free_ports
 
 HOSTS = 10
 KINDS = ("register", "beat", "list")
 CONNECTIONS = 32
-PORT = 21_700
-PORTS_APART = 10
 FILL_S = 10
 """A run of registrations this long puts 100,000 instances there; it is repeated until all are."""
 FILLS_MAX = 12
@@ -62,7 +61,7 @@ def _fill(target: Target, wrk: Wrk, stored: int) -> None:
 def _nodes(count: int) -> Iterator[list[Target]]:
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        yield [stack.enter_context(our_node(PORT + number * PORTS_APART, folder)) for number in range(count)]
+        yield [stack.enter_context(our_node(port, folder)) for port in free_ports(count)]
 
 
 def measure_sockets(stored_instances: Sequence[int], seconds: int, turns: int) -> list[SocketRow]:

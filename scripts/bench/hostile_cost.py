@@ -17,7 +17,6 @@ import multiprocessing
 import select
 import socket
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -26,8 +25,8 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from app.rpc.wire import payload as wire
-from scripts.support.arguments import add_rollcall, names_of
-from scripts.support.member_processes import MemberProcess
+from scripts.support.arguments import add_port, add_rollcall, names_of
+from scripts.support.member_processes import running_members
 from scripts.support.process_memory import rss_mb
 from scripts.support.secured_members import auth_settings, make_first_administrator
 from tests.support.http2_client import BIDI, END_HEADERS, END_STREAM, MAGIC, UNARY, ByHand, frame, prefixed
@@ -191,15 +190,9 @@ def send_wrong_logins(port: int) -> int:
 @contextlib.contextmanager
 def node(options: argparse.Namespace, settings: Mapping[str, str]) -> Iterator[tuple[int, str]]:
     """A node; its worker's pid, and a token of its administrator, empty where nobody has to log in."""
-    with tempfile.TemporaryDirectory() as folder:
-        member = MemberProcess(options.port, Path(folder), settings=settings, command=options.rollcall.absolute())
-        member.start()
-        try:
-            member.wait_ready()
-            token = make_first_administrator(member.address, member.data, None) if settings else ""
-            yield member.pids()[-1], token
-        finally:
-            member.kill_all()
+    with running_members(1, options.port, settings, options.rollcall.absolute()) as [member]:
+        token = make_first_administrator(member.address, member.data, None) if settings else ""
+        yield member.pids()[-1], token
 
 
 def measure(options: argparse.Namespace, name: str, given: Input) -> str:
@@ -230,7 +223,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", type=names_of(INPUTS), default=list(INPUTS), help=f"of {','.join(INPUTS)}")
     parser.add_argument("--rest", type=float, default=60.0, help="seconds until the memory is looked at again (60)")
-    parser.add_argument("--port", type=int, default=29_848)
+    add_port(parser)
     add_rollcall(parser)
     options = parser.parse_args()
     rest = f"{options.rest:.0f} s later"

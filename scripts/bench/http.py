@@ -42,7 +42,7 @@ from scripts.bench.report import (
     plot,
     tables,
 )
-from scripts.support.arguments import names_of
+from scripts.support.arguments import add_port, names_of
 
 PEERS = ("nacos", "rnacos")
 TAIL_S = 0.5
@@ -179,9 +179,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--turns", type=int, default=3, help="of which the medians are taken (3)")
     parser.add_argument("--threads", type=int, default=1, help="of wrk (1)")
     parser.add_argument("--java", action="store_true", help="send all headers of the Java library, not a few")
-    parser.add_argument(
-        "--port", type=int, default=22_248, help="the first of those used; up to 2,200 above, 600 below"
-    )
+    add_port(parser, 76)
     parser.add_argument("--out", type=Path, metavar="FILE", help="write all figures there as JSON")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw CPU times there, as .svg or .png")
     options = parser.parse_args()

@@ -13,7 +13,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from scripts.support.member_processes import MemberProcess, local_members
+from scripts.support.arguments import add_port
+from scripts.support.member_processes import MemberProcess, local_members, start_all
 
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -37,10 +38,7 @@ def start_times_s(members: list[MemberProcess], starts: int) -> list[float]:
     times_s = []
     for start in range(starts):
         begun_s = time.perf_counter()
-        for member in members:
-            member.start()
-        for member in members:
-            member.wait_ready()
+        start_all(members)
         times_s.append(time.perf_counter() - begun_s)
         if start < starts - 1:
             for member in members:
@@ -83,7 +81,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--starts", type=int, default=5)
     parser.add_argument("--settle-s", type=float, default=15.0, help="from the last start to the first reading")
     parser.add_argument("--idle-s", type=float, default=60.0, help="for which the CPU time is counted")
-    parser.add_argument("--port", type=int, default=22_048)
+    add_port(parser)
     return parser.parse_args()
 
 
@@ -91,10 +89,11 @@ def main() -> int:
     """Measure a node by itself, then a member of three."""
     options = _options()
     for count in (1, 3):
-        with tempfile.TemporaryDirectory(prefix="rollcall-bench-") as folder:
-            settings = {"nacos.standalone": "true"} if count == 1 else {}
-            with local_members(count, options.port, Path(folder), settings) as members:
-                print(json.dumps({"members": count, **measure(members, options)}), flush=True)
+        with (
+            tempfile.TemporaryDirectory(prefix="rollcall-bench-") as folder,
+            local_members(count, options.port, Path(folder)) as members,
+        ):
+            print(json.dumps({"members": count, **measure(members, options)}), flush=True)
     return 0
 
 

@@ -5,19 +5,24 @@ import http.client
 import json
 import os
 import re
-import secrets
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from urllib.parse import urlencode
 
-from scripts.support.member_processes import COMMAND, CONTEXT_PATH, MemberProcess, clean_environ, local_members
+from scripts.support.member_processes import (
+    COMMAND,
+    CONTEXT_PATH,
+    MemberProcess,
+    clean_environ,
+    local_members,
+    start_all,
+)
 from scripts.support.real_nacos import SCRIPT as NACOS_SCRIPT
 from scripts.support.real_nacos import lacking_tools
-from scripts.support.secured_members import setup_secret_of
+from scripts.support.secured_members import make_first_administrator
 
 NACOS_TIMEOUT_S = 400.0
 """The first start fetches the jars."""
@@ -52,12 +57,11 @@ def _pids_of(members: list[MemberProcess]) -> list[int]:
     return [pid for member in members for pid in member.pids()]
 
 
-def _wait_ready(member: MemberProcess) -> None:
+def _start(members: list[MemberProcess]) -> None:
     try:
-        member.wait_ready()
+        start_all(members)
     except RuntimeError as error:
-        # The log goes with its folder.
-        raise CannotStart(f"{error}: {member.log.read_text(errors='replace')[-500:]}") from error
+        raise CannotStart(str(error)) from error
 
 
 @contextlib.contextmanager
@@ -69,26 +73,19 @@ def our_node(
     Raises:
         CannotStart: it ends, or does not serve in time.
     """
-    member = MemberProcess(port, folder, settings={"nacos.standalone": "true", **(settings or {})}, command=command)
-    try:
-        member.start()
-        _wait_ready(member)
+    with local_members(1, port, folder, settings, command) as members:
+        _start(members)
+        [member] = members
         token = _token_of_admin(member.address, member.data) if (settings or {}).get(AUTH_ENABLED) == "true" else ""
-        yield Target(name, (member.address,), lambda: _pids_of([member]), token)
-    finally:
-        member.kill_all()
+        yield Target(name, (member.address,), lambda: _pids_of(members), token)
 
 
 def _token_of_admin(address: str, data: Path) -> str:
     """Make the first administrator of a node, who logs in."""
-    password = secrets.token_urlsafe(16)
-    query = urlencode({"username": "nacos", "password": password, "secret": setup_secret_of(data)})
-    for path in ("/v1/auth/users/admin", "/v1/auth/login"):
-        status, body = _call(address, "POST", f"{path}?{query}")
-        if status != 200:
-            raise CannotStart(f"POST {path} is answered {status} {body[:200]!r}")
-    token: str = json.loads(body)["accessToken"]
-    return token
+    try:
+        return make_first_administrator(address, data, None)
+    except RuntimeError as error:
+        raise CannotStart(str(error)) from error
 
 
 @contextlib.contextmanager
@@ -99,10 +96,7 @@ def our_cluster(port: int, folder: Path, command: Path = COMMAND, name: str = OU
         CannotStart: one ends, or they do not serve or see each other in time.
     """
     with local_members(MEMBERS, port, folder, command=command) as members:
-        for member in members:
-            member.start()
-        for member in members:
-            _wait_ready(member)
+        _start(members)
         for member in members:
             _await(partial(_sees_all, member.address), f"{member.address} does not see all others")
         yield Target(name, tuple(member.address for member in members), lambda: _pids_of(members))

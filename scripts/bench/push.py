@@ -28,7 +28,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 from scripts.bench.idle import cpu_s, pss_mb
-from scripts.support.member_processes import CONTEXT_PATH, MemberProcess, local_members
+from scripts.support.arguments import add_port
+from scripts.support.member_processes import CONTEXT_PATH, MemberProcess, local_members, start_all
 from scripts.support.process_memory import rss_mb
 
 AGENT = "Nacos-Java-Client:v1.4.8"
@@ -283,7 +284,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--dead", type=int, default=100)
     parser.add_argument("--client-ip", default="127.0.0.1", help="what raw subscribers announce")
     parser.add_argument("--libraries", nargs="+", default=list(LIBRARIES), choices=LIBRARIES)
-    parser.add_argument("--port", type=int, default=21_648, help="of the first member")
+    add_port(parser)
     options = parser.parse_args()
     options.changes = options.changes or {"latency": 300, "crowd": 30, "sdk": 100}[options.kind]
     return options
@@ -296,10 +297,7 @@ def main() -> int:
         tempfile.TemporaryDirectory(prefix="rollcall-bench-") as name,
         local_members(MEMBERS, options.port, Path(name)) as members,
     ):
-        for member in members:
-            member.start()
-        for member in members:
-            member.wait_ready()
+        start_all(members)
         time.sleep(SETTLE_S)
         match options.kind:
             case "latency":

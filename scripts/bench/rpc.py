@@ -17,15 +17,14 @@ import multiprocessing
 import os
 import signal
 import statistics
-import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, closing
 from pathlib import Path
 from typing import Any
 
-from scripts.support.arguments import names_of
-from scripts.support.member_processes import COMMAND, CONTEXT_PATH, MemberProcess, local_members
+from scripts.support.arguments import add_port, names_of
+from scripts.support.member_processes import COMMAND, CONTEXT_PATH, MemberProcess, running_members
 from tests.support.sdk_client import SdkClient
 
 MEMBERS = 3
@@ -167,14 +166,7 @@ async def frozen(members: Sequence[MemberProcess], publishers: int) -> dict[str,
 async def run(options: argparse.Namespace, command: Path = COMMAND) -> dict[str, Any]:
     """What the parts find of the ``rollcall`` command."""
     found: dict[str, Any] = {}
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        local_members(MEMBERS, options.port, Path(folder), command=command) as members,
-    ):
-        for member in members:
-            member.start()
-        for member in members:
-            member.wait_ready()
+    with running_members(MEMBERS, options.port, command=command) as members:
         if "latency" in options.parts:
             found["latency"] = await latency(members, options.changes)
         if "cut" in options.parts:
@@ -190,7 +182,7 @@ def main() -> None:
     parser.add_argument("--changes", type=int, default=300)
     parser.add_argument("--cuts", type=int, default=30)
     parser.add_argument("--publishers", type=int, default=9)
-    parser.add_argument("--port", type=int, default=24_400)
+    add_port(parser)
     options = parser.parse_args()
     print(json.dumps(asyncio.run(run(options)), indent=1))
 

@@ -33,7 +33,7 @@ from typing import Any
 from scripts.bench.idle import cpu_s, pss_mb
 from scripts.bench.peers import OTHER, CannotStart, Target, nacos, our_node, rnacos
 from scripts.bench.rpc_program import RpcLoad, build
-from scripts.support.arguments import names_of
+from scripts.support.arguments import add_port, names_of
 
 PARTS = ["calls", "crowd", "hold"]
 PEERS = ["rnacos", "nacos", "echo"]
@@ -227,7 +227,7 @@ def main() -> None:
     parser.add_argument("--warm-calls", type=int, default=WARM_CALLS, help=f"of each kind, before ({WARM_CALLS})")
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--minutes", type=float, default=10.0, help="for which a crowd is held (10)")
-    parser.add_argument("--port", type=int, default=24_400)
+    add_port(parser, 15)
     options = parser.parse_args()
     # Inherited by the servers and the load.
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

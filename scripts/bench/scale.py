@@ -36,10 +36,10 @@ from urllib.request import urlopen
 from distro.members.mapper import DistroMapper
 from scripts.bench.convergence import measure
 from scripts.bench.idle import cpu_s
-from scripts.support.arguments import names_of
+from scripts.support.arguments import add_port, names_of
 from scripts.support.beat_load import Beaten, InstanceLoad, beating, figures
 from scripts.support.bulk_register import Fleet, list_of, register_all
-from scripts.support.member_processes import CONTEXT_PATH, MemberProcess, drill_folder, local_members
+from scripts.support.member_processes import CONTEXT_PATH, MemberProcess, drill_folder, local_members, start_all
 
 PARTS = ["register", "memory", "rest", "kill", "load", "warm", "changes"]
 POLL_S = 0.1
@@ -368,10 +368,7 @@ def run(options: argparse.Namespace) -> None:
     with local_members(options.members, options.port, folder) as members:
         cluster = Cluster(members, fleet)
         started = members[:1] if options.alone else members
-        for member in started:
-            member.start()
-        for member in started:
-            member.wait_ready()
+        start_all(started)
         for part in [name for name in PARTS if name in options.parts]:
             if part == "register":
                 register(cluster, options.processes, alone=options.alone)
@@ -388,7 +385,7 @@ def main() -> int:
     parser.add_argument("--members", type=int, default=3)
     parser.add_argument("--processes", type=int, default=2, help="that register")
     parser.add_argument("--alone", action="store_true", help="register at the first member; the others load it then")
-    parser.add_argument("--port", type=int, default=21_348, help="of the first member")
+    add_port(parser)
     parser.add_argument("--parts", type=names_of(PARTS), default=PARTS, help=f"of {','.join(PARTS)} (all)")
     parser.add_argument("--logs", type=Path, help="the folder for logs and data of the members; a new one if not given")
     run(parser.parse_args())

@@ -17,8 +17,9 @@ from pathlib import Path
 
 from scripts.chaos.attack_calls import CONTEXT, INSTANCE, Victim
 from scripts.chaos.attack_table import OF_USERS, TABLE, log_complaints, settled
+from scripts.support.arguments import add_port
 from scripts.support.beat_load import BeatLoad, InstanceLoad, beating, figures
-from scripts.support.member_processes import MemberProcess, local_members
+from scripts.support.member_processes import MemberProcess, local_members, start_all
 from scripts.support.raw_sockets import Wrong, raise_own_limit
 from scripts.support.secured_members import auth_settings, certificate, make_first_administrator, tls_settings
 from scripts.support.tls_tunnel import tunnelled
@@ -100,10 +101,7 @@ def _ended(load: BeatLoad) -> list[tuple[float, float]]:
 
 def drill(members: list[MemberProcess], seconds: float, names: list[str], settings: dict[str, str]) -> bool:
     """Start the members and attack the first; whether all was well."""
-    for member in members:
-        member.start()
-    for member in members:
-        member.wait_ready()
+    start_all(members)
     first, *others = (member.address for member in members)
     ca = settings.get("rollcall.http.tls.trustCollectionChainPath", "")
     token = ""
@@ -143,7 +141,7 @@ def main() -> int:
     """Attack; 0 when every attack was refused and noticed by nobody."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=10.0, help="of each attack (10), and once at least")
-    parser.add_argument("--port", type=int, default=27_848)
+    add_port(parser)
     parser.add_argument("--secured", action="store_true", help="members with users, an identity and TLS")
     parser.add_argument("attacks", nargs="*", help=f"some of: {', '.join(TABLE)}")
     options = parser.parse_args()

@@ -24,7 +24,8 @@ from app.audit.check.results import Results
 from app.audit.check.session import open_session
 from app.audit.report.summary import Summary
 from scripts.bench.convergence import Member
-from scripts.support.member_processes import MemberProcess, clean_environ, local_members
+from scripts.support.arguments import add_port
+from scripts.support.member_processes import MemberProcess, clean_environ, local_members, start_all
 
 SERVICES = 200
 INSTANCES = 2_000
@@ -106,10 +107,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="drill-audit-") as name:
         folder = Path(name)
         with local_members(3, options.port, folder) as members:
-            for member in members:
-                member.start()
-            for member in members:
-                member.wait_ready()
+            start_all(members)
             fill(members)
             begun_s = time.monotonic()
             with Load(members, options.rate) as load:
@@ -159,7 +157,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--rate", type=float, default=200.0, help="registrations and deregistrations a second (200)")
     parser.add_argument("--gap", default="5s", help="between the rounds of a dump (5s)")
-    parser.add_argument("--port", type=int, default=27_100)
+    add_port(parser)
     return parser.parse_args()
 
 

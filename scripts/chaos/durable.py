@@ -16,9 +16,9 @@ from pathlib import Path
 
 import orjson
 
-from scripts.support.arguments import add_rollcall
+from scripts.support.arguments import add_port, add_rollcall
 from scripts.support.http_clients import Http
-from scripts.support.member_processes import MemberProcess, drill_members
+from scripts.support.member_processes import MemberProcess, drill_members, start_all
 
 TRIES_MAX = 200
 SEEN_TIMEOUT_S = 5.0
@@ -40,10 +40,7 @@ class Drill:
         return all(parts)
 
     async def _start(self, members: list[MemberProcess]) -> None:
-        for member in members:
-            member.start()
-        for member in members:
-            await asyncio.to_thread(member.wait_ready)
+        await asyncio.to_thread(start_all, members)
 
     # --- visible ---------------------------------------------------------------------------------
 
@@ -168,7 +165,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--kill-writes", type=int, default=1_000)
     parser.add_argument("--writers", type=int, default=8)
     parser.add_argument("--rate-s", type=float, default=5.0)
-    parser.add_argument("--port", type=int, default=24_848)
+    add_port(parser)
     add_rollcall(parser)
     parser.add_argument("--logs", type=Path, help="folder for the members' logs and data")
     return parser.parse_args()

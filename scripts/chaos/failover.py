@@ -20,9 +20,9 @@ from typing import Any
 
 import orjson
 
-from scripts.support.arguments import add_rollcall
+from scripts.support.arguments import add_port, add_rollcall
 from scripts.support.http_clients import Http, HttpInstances
-from scripts.support.member_processes import MemberProcess, drill_members
+from scripts.support.member_processes import MemberProcess, drill_members, start_all
 
 WRITE_LIMIT_S = 3.0
 EQUAL_LIMIT_S = 10.0
@@ -176,10 +176,7 @@ class Drill:
 
     async def run(self) -> bool:
         """Run the chosen scenarios; return whether all went well."""
-        for member in self._members:
-            member.start()
-        for member in self._members:
-            await asyncio.to_thread(member.wait_ready)
+        await asyncio.to_thread(start_all, self._members)
         registered = [await self._clients.register(service, ip, number) for service, ip, number in self._instances]
         assert all(registered), "a healthy cluster takes every registration"
         equal_s = await self._until(self._all_equal, EQUAL_LIMIT_S)
@@ -284,7 +281,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--pause-s", type=float, default=20.0)
     parser.add_argument("--settle-s", type=float, default=35.0, help="watched after a return: more than silence allows")
     parser.add_argument("--victim", type=int, choices=(1, 2, 3), default=1, help="which of the three, by port")
-    parser.add_argument("--port", type=int, default=21_848)
+    add_port(parser)
     add_rollcall(parser)
     parser.add_argument("--logs", type=Path, help="folder for the members' logs")
     options = parser.parse_args()

@@ -23,9 +23,9 @@ from typing import Any
 
 import orjson
 
-from scripts.support.arguments import add_rollcall
+from scripts.support.arguments import add_port, add_rollcall
 from scripts.support.http_clients import Http, HttpInstances
-from scripts.support.member_processes import MemberProcess, drill_members
+from scripts.support.member_processes import MemberProcess, drill_members, start_all
 
 JAVA_AGENT = "Nacos-Java-Client:v1.4.8"
 GZIP_MAGIC = b"\x1f\x8b"
@@ -229,10 +229,7 @@ class Drill:
         return good
 
     async def _start(self, members: list[MemberProcess]) -> None:
-        for member in members:
-            member.start()
-        for member in members:
-            await asyncio.to_thread(member.wait_ready)
+        await asyncio.to_thread(start_all, members)
 
     async def _removal(self) -> dict[str, object]:
         """Deregister the last instance of services of each owner, and measure until all see it."""
@@ -310,7 +307,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--between-s", type=float, default=3.0, help="between two members of a rolling restart")
     parser.add_argument("--settle-s", type=float, default=35.0, help="watched afterwards: more than silence allows")
     parser.add_argument("--removals", type=int, default=10)
-    parser.add_argument("--port", type=int, default=22_848)
+    add_port(parser)
     add_rollcall(parser)
     parser.add_argument("--logs", type=Path, help="folder for the members' logs")
     options = parser.parse_args()

@@ -25,11 +25,11 @@ import orjson
 
 from scripts.chaos.hostile_calls import fetch, send
 from scripts.chaos.hostile_corpus import BOMBS, DATUMS, FORGED, RECORDS_TYPE, SERVICE, Scene, reports, values, versions
-from scripts.support.arguments import add_rollcall
+from scripts.support.arguments import add_port, add_rollcall
 from scripts.support.beat_load import Figures, figures
 from scripts.support.http_clients import Http
 from scripts.support.load_process import LoadProcess
-from scripts.support.member_processes import MemberProcess, drill_members
+from scripts.support.member_processes import MemberProcess, drill_members, start_all
 from scripts.support.verdicts import Measured, table
 
 MEMBERS = 3
@@ -83,10 +83,7 @@ class Drill:
         return [*rows, *self._logged()]
 
     async def _start(self) -> None:
-        for member in self._members:
-            member.start()
-        for member in self._members:
-            await asyncio.to_thread(member.wait_ready)
+        await asyncio.to_thread(start_all, self._members)
 
     async def _fill(self) -> None:
         """Have ephemeral and persistent instances and namespaces, and all of them everywhere."""
@@ -293,7 +290,7 @@ def _peak_mb(pid: int) -> float:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=15.0, help="of list queries at rest, and beside bombs (15)")
-    parser.add_argument("--port", type=int, default=28_848)
+    add_port(parser)
     add_rollcall(parser)
     parser.add_argument("--logs", type=Path, help="folder for the members' logs and data")
     return parser.parse_args()

@@ -13,17 +13,16 @@ import gzip
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 from app.rpc.wire import payload as wire
 from scripts.bench.idle import pss_mb
+from scripts.support.arguments import add_port
 from scripts.support.beat_load import Figures, figures
 from scripts.support.grpc_clients import SDK_OFFSET
-from scripts.support.member_processes import MemberProcess
+from scripts.support.member_processes import MemberProcess, running_members
 from tests.support.http2_client import BIDI, END_HEADERS, END_STREAM, MAGIC, UNARY, ByHand, frame, prefixed
 
 FRAMES = 5_000
@@ -238,9 +237,7 @@ def of(found: Figures) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--port", type=int, default=26_010, help="of the node's HTTP; the next thousand are its own, too"
-    )
+    add_port(parser)
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--only", help="one of the floods", choices=FLOODS)
     parser.add_argument("--attack", help=argparse.SUPPRESS, choices=FLOODS)
@@ -249,21 +246,16 @@ def main() -> int:
         print(attack(options.port, options.attack, options.seconds))
         return 0
     failed = False
-    with tempfile.TemporaryDirectory() as folder:
-        member, port = MemberProcess(options.port, Path(folder)), options.port + SDK_OFFSET
-        member.start()
-        try:
-            member.wait_ready()
-            time.sleep(SETTLE_S)
-            print("| flood | CPU ms | MB | a second | calls beside | p50 ms | p99 ms | max ms | |", flush=True)
-            print("|---|---|---|---|---|---|---|---|---|", flush=True)
-            print(f"| none | | | | {of(beside(port, options.seconds))} | |", flush=True)
-            for name in [options.only] if options.only else FLOODS:
-                line, good = row(member, port, name, options.seconds)
-                failed |= not good
-                print(line, flush=True)
-        finally:
-            member.kill_all()
+    with running_members(1, options.port) as [member]:
+        port = options.port + SDK_OFFSET
+        time.sleep(SETTLE_S)
+        print("| flood | CPU ms | MB | a second | calls beside | p50 ms | p99 ms | max ms | |", flush=True)
+        print("|---|---|---|---|---|---|---|---|---|", flush=True)
+        print(f"| none | | | | {of(beside(port, options.seconds))} | |", flush=True)
+        for name in [options.only] if options.only else FLOODS:
+            line, good = row(member, port, name, options.seconds)
+            failed |= not good
+            print(line, flush=True)
     return int(failed)
 
 

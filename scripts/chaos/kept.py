@@ -26,9 +26,9 @@ from distro.wire.http_agent import MEMBER_HEADER
 from scripts.chaos.hostile_calls import call, fetch
 from scripts.chaos.hostile_corpus import DATUMS, RECORDS_TYPE, Shot
 from scripts.chaos.kept_corpus import Corpus, KeyInput
-from scripts.support.arguments import add_rollcall
+from scripts.support.arguments import add_port, add_rollcall
 from scripts.support.grpc_clients import ABILITIES, FAULTS, SDK_OFFSET
-from scripts.support.member_processes import MemberProcess, drill_folder, local_members
+from scripts.support.member_processes import MemberProcess, drill_folder, local_members, start_all
 from scripts.support.verdicts import Measured, table
 from tests.support.sdk_client import SdkClient
 
@@ -240,10 +240,7 @@ class Kept:
         self.restarts += 1
 
     async def _start(self) -> None:
-        for member in self._members:
-            member.start()
-        for member in self._members:
-            await asyncio.to_thread(member.wait_ready, HANG_S)
+        await asyncio.to_thread(start_all, self._members, HANG_S)
         for member in self._members:
             client = SdkClient(int(member.address.rpartition(":")[2]) + SDK_OFFSET)
             await client.__aenter__()
@@ -283,7 +280,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--between", type=int, default=BETWEEN_RESTARTS, help="inputs from one restart to the next (100)"
     )
-    parser.add_argument("--port", type=int, default=27_848)
+    add_port(parser)
     parser.add_argument("--logs", type=Path, help="folder for the members' logs and data")
     add_rollcall(parser)
     return parser.parse_args(arguments)

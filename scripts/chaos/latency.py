@@ -19,20 +19,18 @@ import http.client
 import json
 import signal
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 from distro.members.mapper import DistroMapper
 from scripts.chaos.disturbers import Disturber, disturbing
-from scripts.support.arguments import names_of
+from scripts.support.arguments import add_port, names_of
 from scripts.support.beat_load import Beaten, Figures, InstanceLoad, beating, figures
-from scripts.support.member_processes import CONTEXT_PATH, MemberProcess, local_members
+from scripts.support.member_processes import CONTEXT_PATH, MemberProcess, running_members
 
 LIMIT_MS = 50.0
 LOAD = InstanceLoad(services=90, hosts=10)
@@ -140,13 +138,10 @@ def disturb(disturber: Disturber, seconds: float, course: Course) -> None:
     course.done.append(disturber.halt())
 
 
-def alone(name: str, options: argparse.Namespace, folder: Path) -> tuple[Course, Beaten]:
+def alone(name: str, options: argparse.Namespace) -> tuple[Course, Beaten]:
     """A standalone node, and a disturber of that kind."""
-    member = MemberProcess(options.port, folder, settings={"nacos.standalone": "true"})
     course = Course(name)
-    try:
-        member.start()
-        member.wait_ready()
+    with running_members(1, options.port) as [member]:
         node = Node(member)
         with disturbing(name, node.address) as disturber:
             # After what the disturber needs, which takes longer than instances live without a beat.
@@ -156,18 +151,12 @@ def alone(name: str, options: argparse.Namespace, folder: Path) -> tuple[Course,
                     course.calm.append(stretch(node, lambda: time.sleep(options.seconds)))
                     course.disturbed.append(stretch(node, lambda: disturb(disturber, options.seconds, course)))
                 return course, load.end()
-    finally:
-        member.kill_all()
 
 
-def owner_hangs(name: str, options: argparse.Namespace, folder: Path) -> tuple[Course, Beaten]:
+def owner_hangs(name: str, options: argparse.Namespace) -> tuple[Course, Beaten]:
     """Three members. One hangs, while beats for all services, and writes to them, go to another."""
     course = Course(name)
-    with local_members(MEMBERS, options.port, folder) as members:
-        for member in members:
-            member.start()
-        for member in members:
-            member.wait_ready()
+    with running_members(MEMBERS, options.port) as members:
         nodes = [Node(member) for member in members]
         asked, victim = nodes[1], nodes[0]
         for node in nodes:
@@ -209,7 +198,7 @@ def hang(victim: Node, writers: Disturber, course: Course) -> None:
     time.sleep(AFTER_S)
 
 
-Case = Callable[[str, argparse.Namespace, Path], tuple[Course, Beaten]]
+Case = Callable[[str, argparse.Namespace], tuple[Course, Beaten]]
 CASES: dict[str, tuple[str, Case]] = {
     "large-datums": ("a peer PUTs datums of 10,000 instances", alone),
     "snapshots": ("GET /distro/datums of 100,000 instances", alone),
@@ -271,14 +260,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=10.0, help="of each stretch, calm or disturbed (10)")
     parser.add_argument("--turns", type=int, default=3, help="of calm and disturbed (3)")
     parser.add_argument("--rate", type=int, default=300, help="beats a second (300)")
-    parser.add_argument("--port", type=int, default=24_848)
+    add_port(parser)
     return parser.parse_args()
-
-
-@contextlib.contextmanager
-def _folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="rollcall-latency-") as name:
-        yield Path(name)
 
 
 def main() -> int:
@@ -287,8 +270,7 @@ def main() -> int:
     rows, wrong = [], []
     for name in options.cases:
         say(f"== {CASES[name][0]}")
-        with _folder() as folder:
-            course, beaten = CASES[name][1](name, options, folder)
+        course, beaten = CASES[name][1](name, options)
         _tell(course, beaten)
         rows.append(row(course, beaten))
         wrong += complaints(course, beaten)

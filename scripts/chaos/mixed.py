@@ -24,7 +24,7 @@ from pathlib import Path
 
 import orjson
 
-from scripts.support.arguments import add_rollcall
+from scripts.support.arguments import add_port, add_rollcall
 from scripts.support.grpc_clients import GrpcInstance, Outages
 from scripts.support.http_clients import Http, HttpInstances
 from scripts.support.member_processes import MemberProcess, drill_folder
@@ -247,7 +247,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--lasting", type=int, default=200, help="instances that beat all the time (200)")
     parser.add_argument("--grpc", type=int, help="instances of gRPC (50 with release 2)")
     parser.add_argument("--churn", type=float, default=5.0, help="instances that come each second (5)")
-    parser.add_argument("--port", type=int, default=24_848)
+    add_port(parser)
     add_rollcall(parser)
     parser.add_argument("--logs", type=Path, help="folder for the members' logs and data")
     options = parser.parse_args()

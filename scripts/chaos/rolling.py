@@ -26,11 +26,11 @@ import orjson
 
 from scripts.chaos.real_clients import INSTALLERS, Caller, callers, installed
 from scripts.chaos.rolling_load import PORT, planned
-from scripts.support.arguments import add_rollcall, names_of
+from scripts.support.arguments import add_port, add_rollcall, names_of
 from scripts.support.grpc_clients import CALL_TIMEOUT_S, FAULTS, SDK_OFFSET
 from scripts.support.http_clients import Http
 from scripts.support.load_process import LoadProcess
-from scripts.support.member_processes import MemberProcess, drill_members
+from scripts.support.member_processes import MemberProcess, drill_members, start_all
 from scripts.support.verdicts import Absences, Measured, table
 from tests.support.sdk_client import SdkClient, hosts_of
 
@@ -201,10 +201,7 @@ def expected_of(options: argparse.Namespace, real: Iterable[Caller]) -> dict[str
 
 async def drill(options: argparse.Namespace, members: Sequence[MemberProcess], folder: Path) -> list[Measured]:
     """Start all, restart the members, and return what was measured."""
-    for member in members:
-        member.start()
-    for member in members:
-        await asyncio.to_thread(member.wait_ready)
+    await asyncio.to_thread(start_all, members)
     addresses = [member.address for member in members]
     environments = installed(options.real)
     with ExitStack() as stack:
@@ -305,7 +302,7 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--poll-ms", type=int, default=2_000, help="between two readings of a list of a member (2000)")
     parser.add_argument("--settle-s", type=float, default=40.0, help="watched afterwards: more than copies stay (40)")
-    parser.add_argument("--port", type=int, default=23_848)
+    add_port(parser)
     add_rollcall(parser)
     parser.add_argument("--logs", type=Path, help="folder for the members' logs and data")
     return parser.parse_args()

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from scripts.bench.hostile_cost import GRPC_OFFSET, INPUTS, send_at_once, send_wrong_logins
 from scripts.chaos.unread_answers import ATTACKS, ClusteredFleet, attacked, status_of
-from scripts.support.arguments import add_rollcall, names_of
+from scripts.support.arguments import add_port, add_rollcall, names_of
 from scripts.support.bulk_register import register_all
 from scripts.support.member_processes import MemberProcess, drill_folder
 from scripts.support.process_memory import forget_peak, peak_mb, rss_mb
@@ -147,7 +147,7 @@ def main() -> int:
     parser.add_argument("--instances", type=int, default=20_000, help="of the large service")
     parser.add_argument("--seconds", type=float, default=12.0, help="for which answers are left unread")
     parser.add_argument("--rest", type=float, default=5.0, help="seconds from the end of an attack to the second look")
-    parser.add_argument("--port", type=int, default=19_848)
+    add_port(parser)
     parser.add_argument("--logs", type=Path, help="the folder of logs and data; a new one without it")
     add_rollcall(parser)
     rows = drill(parser.parse_args())

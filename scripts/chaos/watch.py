@@ -10,7 +10,6 @@ line; exit code 1 after a false finding, or when a round had no verdict.
 import argparse
 import json
 import sys
-import tempfile
 import time
 from pathlib import Path
 from threading import Event
@@ -19,7 +18,8 @@ from app.audit.client.access import Access, duration_s
 from app.audit.report.summary import Verdict
 from app.audit.watch.rounds import RoundOutcome, RoundPlan, run_round
 from scripts.chaos.audit import Load, fill
-from scripts.support.member_processes import local_members
+from scripts.support.arguments import add_port
+from scripts.support.member_processes import running_members
 
 WARM_ROUNDS = 20
 """After which memory is looked at for the first time."""
@@ -35,18 +35,11 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--rate", type=float, default=200.0, help="registrations and deregistrations a second (200)")
     parser.add_argument("--gap", type=duration_s, default=2.0, help="between the looks of a round (2s)")
-    parser.add_argument("--port", type=int, default=27_200)
+    add_port(parser)
     options = parser.parse_args()
     outcomes: list[RoundOutcome] = []
     memory_kb = []
-    with (
-        tempfile.TemporaryDirectory(prefix="drill-watch-") as name,
-        local_members(3, options.port, Path(name)) as members,
-    ):
-        for member in members:
-            member.start()
-        for member in members:
-            member.wait_ready()
+    with running_members(3, options.port) as members:
         fill(members)
         plan = RoundPlan(Access(), options.gap)
         addresses = [member.address for member in members]

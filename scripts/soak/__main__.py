@@ -25,7 +25,7 @@ from scripts.soak.plot import draw
 from scripts.soak.slopes import member_slopes
 from scripts.soak.soaked import SERVICES, Access
 from scripts.soak.soaking import SoakedCluster
-from scripts.support.arguments import add_rollcall
+from scripts.support.arguments import add_port, add_rollcall
 from scripts.support.load_process import LoadProcess
 from scripts.support.member_processes import drill_folder
 from scripts.support.secured_members import auth_settings, certificate, tls_settings
@@ -53,7 +53,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--subscribers", type=int, default=200)
     parser.add_argument("--tls", action="store_true", help="TLS between members and for clients, over HTTP and gRPC")
     parser.add_argument("--auth", action="store_true", help="users and members' identity")
-    parser.add_argument("--port", type=int, default=PORT, help=f"of the first member ({PORT})")
+    add_port(parser)
     parser.add_argument("--out", type=Path, default=Path("soak"), help="name of the results, without .json and .svg")
     add_rollcall(parser)
     return parser.parse_args()

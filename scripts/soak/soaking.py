@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from scripts.soak.slopes import Sample, look
-from scripts.support.member_processes import MemberProcess
+from scripts.support.member_processes import MemberProcess, start_all
 from scripts.support.secured_members import setup_secret_of
 
 SAMPLE_S = 10.0
@@ -66,10 +66,7 @@ class SoakedCluster:
         self._end = threading.Event()
 
     def start(self) -> None:
-        for member in self.members:
-            member.start()
-        for member in self.members:
-            member.wait_ready()
+        start_all(self.members)
 
     def begin(self) -> None:
         """Count time from now on."""

@@ -4,7 +4,9 @@ import argparse
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from scripts.support.member_processes import COMMAND
+from scripts.support.member_processes import COMMAND, PORT_STEP
+
+FREE = "free"
 
 
 def names_of(known: Collection[str]) -> Callable[[str], list[str]]:
@@ -20,6 +22,27 @@ def names_of(known: Collection[str]) -> Callable[[str], list[str]]:
         if unknown := [name for name in names if name not in known]:
             raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(known)}")
         return names
+
+    return parse
+
+
+def add_port(parser: argparse.ArgumentParser, count: int = 6) -> None:
+    """Take ``--port NUMBER``, of the first member; without it ``count`` ports are found, each 10 above the one before.
+
+    All that a member listens on is free with each of them.
+    """
+    parser.add_argument(
+        "--port", type=_port_of(count), default=FREE, help="of the first member; free ones if not given"
+    )
+
+
+def _port_of(count: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if text != FREE:
+            return int(text)
+        from tests.support.processes import ports_apart  # not where a port is given: it loads psutil
+
+        return ports_apart(count, PORT_STEP)[0]
 
     return parse
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 CONTEXT_PATH = "/nacos"
@@ -17,6 +17,7 @@ PORT_STEP = 10
 READY_POLL_S = 0.005
 READY_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 15.0
+LOG_SHOWN = 500
 COMMAND = Path(sys.executable).with_name("rollcall")
 
 
@@ -129,14 +130,16 @@ class MemberProcess:
         """Return when the member serves.
 
         Raises:
-            RuntimeError: it ended, or takes too long; names its log.
+            RuntimeError: it ended, or takes too long; names its log, and shows its end.
         """
         deadline_s = time.monotonic() + timeout_s
         while True:
             ready = self.is_ready()
             # Also when somebody answers: that may be another node, for whose port this one could not start.
             if self._process is None or self._process.poll() is not None or time.monotonic() > deadline_s:
-                raise RuntimeError(f"{self.address} is not ready, see {self.log}")
+                # The log may go with its folder.
+                said = self.log.read_text(encoding="utf-8", errors="replace")[-LOG_SHOWN:]
+                raise RuntimeError(f"{self.address} is not ready, see {self.log}: {said}")
             if ready:
                 return
             time.sleep(READY_POLL_S)
@@ -146,15 +149,44 @@ class MemberProcess:
 def local_members(
     count: int, port: int, folder: Path, settings: Mapping[str, str] | None = None, command: Path = COMMAND
 ) -> Iterator[list[MemberProcess]]:
-    """Members that know each other, on ``port``, ``port`` + 10 and so on; not started yet, and killed at the end."""
+    """Members that know each other, on ``port``, ``port`` + 10 and so on; not started yet, and killed at the end.
+
+    One alone is a standalone node.
+    """
     ports = [port + PORT_STEP * index for index in range(count)]
-    listed = ",".join(f"127.0.0.1:{each}" for each in ports)
+    listed = ",".join(f"127.0.0.1:{each}" for each in ports) if count > 1 else ""
+    settings = (settings or {}) if listed else {"nacos.standalone": "true", **(settings or {})}
     members = [MemberProcess(each, folder, listed, settings, command) for each in ports]
     try:
         yield members
     finally:
         for member in members:
             member.kill_all()
+
+
+def start_all(members: Sequence[MemberProcess], timeout_s: float = READY_TIMEOUT_S) -> None:
+    """Start members side by side; return when each of them serves.
+
+    Raises:
+        RuntimeError: as of ``MemberProcess.wait_ready``.
+    """
+    for member in members:
+        member.start()
+    for member in members:
+        member.wait_ready(timeout_s)
+
+
+@contextlib.contextmanager
+def running_members(
+    count: int, port: int, settings: Mapping[str, str] | None = None, command: Path = COMMAND
+) -> Iterator[list[MemberProcess]]:
+    """``local_members`` that serve, with their logs and data in a folder that goes with them."""
+    with (
+        tempfile.TemporaryDirectory(prefix="rollcall-") as folder,
+        local_members(count, port, Path(folder), settings, command) as members,
+    ):
+        start_all(members)
+        yield members
 
 
 @contextlib.contextmanager
