@@ -4,7 +4,7 @@ import logging
 import random
 import secrets
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -116,17 +116,13 @@ from app.storage.private_files import make_private
 from app.storage.record_file import RecordFile
 from app.storage.warm_log import WarmStore
 from app.tls.node_tls import NodeTls, build_tls
-from distro.engine.mailbox import Mailbox
-from distro.engine.peer_call_runner import EngineParts
+from distro.engine.engine import DistroEngine
 from distro.engine.runtime import DistroRuntime
-from distro.members.members import MemberList
-from distro.model.monitor import DistroStats
+from distro.model.monitor import DistroStats, EngineTimes
 from distro.model.ports import Clock, Component, DatumCodec, DistroCallbackAgent, DistroTransportAgent
 from distro.model.types import DistroKey, MemberKind, MemberState
-from distro.protocol.protocol import DistroProtocol
-from distro.receive.receive import DistroReceiver
+from distro.protocol.engine_reader import EngineReader
 from distro.timing.clock import SystemClock, boot_s
-from distro.verify.digest_answers import DigestAnswers
 from distro.wire.deadlines import CallDeadlines
 from distro.wire.http_agent import DistroHttpAgent
 
@@ -138,7 +134,7 @@ FOREVER_MS = 1 << 60
 NOTED_MAX = 1_000
 """Instances of one publication whose end is noted one by one."""
 CLAIMED_SHOWN_MAX = 20
-"""Of the keys that this member took over at once, so many stand in the audit trail."""
+"""Keys that stand in the audit trail, of those that this member took over at once."""
 
 Send = Callable[[str, str], None]
 """Sends a key of a resource type to the peers: type, key."""
@@ -167,19 +163,23 @@ class Domain:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """Replication: the protocol with its runtime, the resource types, and what peers call."""
+    """Replication: the engine and its threads, the resource types, and what peers call."""
 
     stats: DistroStats
-    protocol: DistroProtocol
+    times: EngineTimes
+    reader: EngineReader
+    """The state of the engine, for any thread."""
     runtime: DistroRuntime
+    remember: Callable[[Iterable[str]], None]
+    """Has the engine know the members that wrote what this one has on its disk."""
     components: dict[str, Component]
     cluster: Membership
     lookup: MemberLookup | None
     """Where the member list comes from; None for a node alone."""
     callers: Callers
-    """Who makes the calls that come here."""
+    """Tells who makes the calls that come here."""
     signer: MemberSigner
-    """What makes the calls to other members known for this one's."""
+    """Signs the calls to other members as this one's."""
     links: GrpcLinks | None
     small_sends: SmallSends
     """The sends that the event loop makes, once it runs."""
@@ -213,12 +213,12 @@ class Node:
         self.settings = settings
         self._clock = clock
         self.domain = build_domain(settings, clock)
-        self.engine = build_engine(settings, clock, self.domain, build_tls(settings, clock.monotonic_ms))
         self._warm_start = WarmStart(self.domain.registry, claims=settings.standalone)
-        self.engine.protocol.before_serving = self._warm_start.fill
+        self._instruments = Instruments.of(settings, clock.wall_ms)
+        tls = build_tls(settings, clock.monotonic_ms)
+        self.engine = build_engine(settings, clock, self.domain, tls, self._warm_start.fill, self._instruments.audit)
         push = build_push(self.domain, clock)
         counters = count_engine(self.domain, self.engine)
-        self._instruments = Instruments.of(settings, clock.wall_ms)
         counters.add(self._instruments.counters)
         self.services, grpc = build_frontends(
             settings, clock, self.domain, self.engine, push, counters, self._instruments
@@ -258,7 +258,7 @@ class Node:
         if (setup := self.services.access.setup) is not None:
             setup.tick(self._clock.monotonic_ms())  # the file is there before the node serves
         versions = domain.records.versions()
-        engine.protocol.members.runs.remember(version.writer for version in versions.values())
+        engine.remember(version.writer for version in versions.values())
         registry, now_ms = domain.registry, self._clock.monotonic_ms()
         self._warm_start.read(
             domain.warm_store.load(
@@ -447,7 +447,7 @@ def trace_pushes(engine: Engine, push: UdpPusher, grpc: GrpcFrontend | None) -> 
         receiver.applied.pushed(DistroKey(INSTANCE_LIST, datum_key(namespace, service)), now_s())
 
     receiver.applied.is_pushed = has_subscribers
-    if not engine.protocol.members.standalone:
+    if not engine.reader.view.members.standalone:
         push.on_pushed = on_pushed
         if grpc is not None:
             grpc.trace_pushes(on_pushed)
@@ -475,10 +475,6 @@ def audit_events(domain: Domain, engine: Engine, audit: AuditTrail, access: Acce
         if event.what == REMOVED and audit.covers_instances:
             audit.write("instance.expire", f"{event.key}/{event.instance}", actor=NODE)
 
-    def on_claimed(keys: list[DistroKey]) -> None:
-        shown = [key.key for key in keys[:CLAIMED_SHOWN_MAX]]
-        audit.write("ownership.claim", f"{len(keys)} keys", after=shown, actor=NODE)
-
     def on_login(what: str, name: str, ip: str) -> None:
         audit.on_access(what, "", Actor(ip, name))
 
@@ -486,53 +482,63 @@ def audit_events(domain: Domain, engine: Engine, audit: AuditTrail, access: Acce
     domain.records.on_written = audit.on_record
     domain.notify.subscribe(ClientDisconnect, on_disconnect)
     domain.notify.subscribe(HealthChanged, on_health)
-    engine.protocol.on_claimed = on_claimed
 
 
 # --- the engine ----------------------------------------------------------------------------------
 
 
-def build_engine(settings: Settings, clock: Clock, domain: Domain, tls: NodeTls) -> Engine:
-    """Make the protocol, its runtime and all resource types; no thread runs yet."""
-    config, stats, components = settings.distro, DistroStats(), dict[str, Component]()
-    members = MemberList(settings.self_address, config, clock.monotonic_ms(), settings.standalone)
-    protocol = DistroProtocol(members, domain.writer, config, components, stats, members.now_ms)
-    cluster, callers, signer, links = build_membership(settings, clock, domain, protocol, tls)
+def build_engine(
+    settings: Settings,
+    clock: Clock,
+    domain: Domain,
+    tls: NodeTls,
+    before_serving: Callable[[int], None],
+    audit: AuditTrail,
+) -> Engine:
+    """Make the engine with all resource types; no thread runs yet. ``before_serving``: as of ``DistroEngine``."""
+
+    def on_claimed(keys: list[DistroKey]) -> None:
+        shown = [key.key for key in keys[:CLAIMED_SHOWN_MAX]]
+        audit.write("ownership.claim", f"{len(keys)} keys", after=shown, actor=NODE)
+
     # That of the machine is asked with each change, in one call.
     now_s = boot_s if isinstance(clock, SystemClock) else lambda: clock.boot_ms() / 1_000
-    mailbox = Mailbox(config.mailbox_events_max, stats, now_s)
+    made = DistroEngine(
+        settings.self_address,
+        domain.writer,
+        settings.distro,
+        clock,
+        standalone=settings.standalone,
+        now_s=now_s,
+        before_serving=before_serving,
+        on_claimed=on_claimed,
+    )
+    config, reader, mailbox, components = settings.distro, made.reader, made.mailbox, made.components
+    cluster, callers, signer, links = build_membership(settings, clock, domain, reader, tls)
 
     def send(resource_type: str, key: str) -> None:
         if not settings.standalone:
             mailbox.sync(DistroKey(resource_type, key))
 
-    connect_members(domain, members, cluster)
+    connect_members(domain, made, cluster)
     address_clients = HttpClients(
-        lambda: protocol.view,
+        lambda: reader.view,
         domain.registry,
         lambda client_id: send(HTTP_CLIENTS, client_key(client_id)),
         lambda client_id: domain.clients.forget(client_id, absent=True),
     )
-    built, small_sends = build_components(settings, clock, domain, protocol, cluster, links, signer, tls)
+    built, small_sends = build_components(settings, clock, domain, made, cluster, links, signer, tls)
     components.update(built)
     components[HTTP_CLIENTS] = http_client_component(address_clients, domain.writer, components[CLIENTS])
-    receiver = DistroReceiver(
-        domain.writer,
-        components,
-        protocol.mapper_of,
-        lambda: protocol.loading,
-        mailbox,
-        stats,
-        members.is_known_writer,
-        members.answers_itself,
-    )
-    bodies, digests = LargeBodies(config.body_bytes_max), DigestAnswers(components, receiver, protocol, stats)
-    runtime = DistroRuntime(EngineParts(protocol, receiver, mailbox, components, cluster, clock, config, now_s))
+    receiver, bodies = made.receiver, LargeBodies(config.body_bytes_max)
+    runtime = made.runtime(cluster)
     runtime.after_pause.on_change = cluster.note_behind
     return Engine(
-        stats=stats,
-        protocol=protocol,
+        stats=made.stats,
+        times=made.times,
+        reader=reader,
         runtime=runtime,
+        remember=mailbox.remember,
         components=components,
         cluster=cluster,
         lookup=build_lookup(settings),
@@ -540,12 +546,12 @@ def build_engine(settings: Settings, clock: Clock, domain: Domain, tls: NodeTls)
         signer=signer,
         links=links,
         small_sends=small_sends,
-        replication=NodeReplication(receiver, components, cluster, clock, bodies, digests),
+        replication=NodeReplication(receiver, components, cluster, clock, bodies, made.digests),
         healer=ServiceHealer(
-            cluster, protocol.mapper_of, components, receiver, mailbox, domain.durable, domain.clients, clock
+            cluster, reader.mapper_of, components, receiver, mailbox, domain.durable, domain.clients, clock
         ),
         client_receiver=ClientReceiver(receiver, domain.clients, address_clients, clock, cluster.capabilities, bodies),
-        client_expiry=ClientExpiry(domain.clients, members.has_left, config.pause_ms),
+        client_expiry=ClientExpiry(domain.clients, reader.has_left, config.pause_ms),
         address_clients=address_clients,
         tls=tls,
         send=send,
@@ -554,7 +560,7 @@ def build_engine(settings: Settings, clock: Clock, domain: Domain, tls: NodeTls)
 
 
 def build_membership(
-    settings: Settings, clock: Clock, domain: Domain, protocol: DistroProtocol, tls: NodeTls
+    settings: Settings, clock: Clock, domain: Domain, reader: EngineReader, tls: NodeTls
 ) -> tuple[Membership, Callers, MemberSigner, GrpcLinks | None]:
     """Make the cluster as this node sees it, what tells who calls it, and what signs its own calls."""
     deadlines = CallDeadlines(domain.writer, clock)
@@ -562,7 +568,7 @@ def build_membership(
     signer = MemberSigner(settings.self_address, identity, deadlines)
     rpc = None if settings.standalone else settings.rpc
     links = GrpcLinks(settings.self_address, rpc.cluster, signer) if rpc else None
-    cluster = Membership(settings, protocol, clock, deadlines, signer, links, tls.members)
+    cluster = Membership(settings, reader, clock, deadlines, signer, links, tls.members)
     return cluster, Callers(identity, domain.writer, deadlines.clock_ms, cluster), signer, links
 
 
@@ -584,11 +590,11 @@ def build_lookup(settings: Settings) -> MemberLookup | None:
     )
 
 
-def connect_members(domain: Domain, members: MemberList, cluster: Membership) -> None:
+def connect_members(domain: Domain, made: DistroEngine, cluster: Membership) -> None:
     """Have the domain ask the members what it must know of them, and take the beats that they could not send."""
-    domain.clients.is_handing_over = members.runs.is_handing_over
-    domain.clients.on_return = members.runs.came_back
-    domain.clients.contact_ms = members.contact_ms
+    domain.clients.is_handing_over = made.reader.is_handing_over
+    domain.clients.on_return = made.mailbox.came_back
+    domain.clients.contact_ms = made.reader.contact_ms
 
     def take_beats(key: str, ages_ms: Mapping[str, int]) -> None:
         parsed = parse_datum_key(key)
@@ -602,7 +608,7 @@ def build_components(
     settings: Settings,
     clock: Clock,
     domain: Domain,
-    protocol: DistroProtocol,
+    made: DistroEngine,
     cluster: Membership,
     links: GrpcLinks | None,
     signer: MemberSigner,
@@ -628,7 +634,7 @@ def build_components(
             "sent_ms": cluster.sent_ms,
             "body_bytes_max": settings.distro.body_bytes_max,
             "tls": tls.members,
-            "sent": protocol.times.sent,
+            "sent": made.times.sent,
         }
 
     client_codec = ClientCodec()
@@ -647,19 +653,19 @@ def build_components(
             DistroHttpAgent(**agent_parts(RecordCodec()), resource_type=RECORDS),
             taken_by=frozenset({MemberKind.OWN}),
         ),
-        CLIENTS: client_component(domain, settings.self_address, protocol.members, over_grpc or over_http, over_grpc),
+        CLIENTS: client_component(domain, settings.self_address, made.reader.has_left, over_grpc or over_http, over_grpc),
     }, small_sends
 
 
 def client_component(
     domain: Domain,
     self_address: str,
-    members: MemberList,
+    has_left: Callable[[str], bool],
     agent: DistroTransportAgent,
     callbacks: DistroCallbackAgent | None,
 ) -> Component:
     """Make the resource type of clients with connections."""
-    store = ClientStore(domain.clients, self_address, members.has_left)
+    store = ClientStore(domain.clients, self_address, has_left)
     return Component(
         store,
         ClientCodec(),
@@ -688,7 +694,7 @@ def build_frontends(
     """Make all that HTTP uses, and the gRPC frontend, None for none. ``counters`` gets those of all parts."""
     forwarder = build_forwarder(settings, engine)
     http, config_calls = HttpStats(), ConfigCallLog()
-    access = build_access(settings, clock, domain, counters, lambda: engine.protocol.members.serving)
+    access = build_access(settings, clock, domain, counters, lambda: engine.reader.view.serving)
     counters.add(lambda: asdict(forwarder.stats) | asdict(http) | asdict(config_calls.stats))
     beats = build_beats(clock, engine)
     writes = Writes(
@@ -818,7 +824,7 @@ def build_dns(
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """What an operator asks of one instance or of the engine, and has done with one."""
+    """The questions of an operator about one instance or the engine, and the drains of instances."""
 
     explainer: InstanceFacts
     drains: InstanceDrains
@@ -855,7 +861,8 @@ def build_operator(
             domain.registry,
             domain.clients,
             domain.records,
-            lambda: engine.protocol.view,
+            lambda: engine.reader.view,
+            engine.reader.pending_of,
             history,
             clock,
             cluster.self_address,
@@ -874,7 +881,7 @@ def build_operator(
             push_states,
         ),
         EnginePage(
-            lambda: engine.protocol.view, domain.writer, engine.components, engine.stats, clock, engine.runtime.workers
+            lambda: engine.reader.view, domain.writer, engine.components, engine.stats, clock, engine.runtime.workers
         ),
     )
 
@@ -907,11 +914,11 @@ def build_metrics(
 ) -> NodeMetrics:
     """Make the metrics over the counters of all parts, those that are added later too."""
     sources = NodeSources(
-        counters.by_name, domain.naming, domain.clients, push, engine.cluster, lambda: engine.protocol.view
+        counters.by_name, domain.naming, domain.clients, push, engine.cluster, lambda: engine.reader.view
     )
     parts = MetricParts(
         sources,
-        engine.protocol.times,
+        engine.times,
         instruments.http,
         instruments.grpc,
         settings.data_dir,
@@ -947,7 +954,7 @@ def build_background(
     checker = build_checker(settings, domain, engine, clock)
     machine = MachineWatch(settings.data_dir, clock.wall_ms)
     ticks = [
-        ready_line(settings, engine.protocol),
+        ready_line(settings, engine.reader),
         beat_checks(settings, clock, domain, engine),
         checker.tick,
         domain.warm_store.tick,
@@ -970,7 +977,7 @@ def build_checker(settings: Settings, domain: Domain, engine: Engine, clock: Clo
     """Make the active health checks of persistent instances that this node is responsible for."""
 
     def clusters() -> list[CheckedCluster]:
-        if not engine.protocol.view.steady(clock.monotonic_ms()):
+        if not engine.reader.view.steady(clock.monotonic_ms()):
             return []
         return checked_clusters(domain.registry, engine.cluster.responsible_durable)
 
@@ -993,7 +1000,7 @@ def build_checker(settings: Settings, domain: Domain, engine: Engine, clock: Clo
 
 def beat_checks(settings: Settings, clock: Clock, domain: Domain, engine: Engine) -> Tick:
     """Return the tick that checks beats, with leave to check asked for in each round (R9)."""
-    protocol, cluster = engine.protocol, engine.cluster
+    reader, cluster = engine.reader, engine.cluster
     cluster.refusals.refuses_all = lambda: refuses_beats(cluster, domain.durable, settings.context_path)
     cluster.overridden_status = lambda: domain.durable.overridden_status
     check = BeatCheck(
@@ -1001,28 +1008,29 @@ def beat_checks(settings: Settings, clock: Clock, domain: Domain, engine: Engine
     )
 
     def gate() -> HealthCheckGate:
-        now_ms = clock.monotonic_ms()
-        confirmed_ms = now_ms if settings.standalone else protocol.members.confirmed_ms
-        may_check = protocol.view.steady(now_ms) and domain.durable.switches.health_check_enabled
+        now_ms, view = clock.monotonic_ms(), reader.view
+        members = view.members
+        confirmed_ms = now_ms if settings.standalone else members.confirmed_ms
+        may_check = view.steady(now_ms) and domain.durable.switches.health_check_enabled
         return HealthCheckGate(
             may_check,
             confirmed_ms,
-            protocol.mapper.responsible,
-            protocol.members.cut_off_since_ms(now_ms),
-            protocol.members.returned_ms,
+            view.mapper.responsible,
+            members.cut_off_since_ms(now_ms),
+            members.returned_ms,
             settings.standalone,
-            protocol.members.beats_known_ms(now_ms),
+            members.beats_known_ms(now_ms),
             cluster.refusals.last_ms(),
         )
 
     return lambda now_ms: check.tick(now_ms, gate)
 
 
-def ready_line(settings: Settings, protocol: DistroProtocol) -> Tick:
+def ready_line(settings: Settings, reader: EngineReader) -> Tick:
     """Return the tick that prints the ready line once, when the node has loaded."""
 
     def tick(now_ms: int) -> int:
-        if protocol.view.loading:
+        if reader.view.loading:
             return now_ms + READY_CHECK_MS
         if settings.announce:
             sys.stdout.write(announce(settings) + "\n")

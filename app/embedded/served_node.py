@@ -84,7 +84,7 @@ class ServedNode:
 
     def knows(self, members: frozenset[str]) -> bool:
         """Return whether this member serves, and for long enough has seen just these and itself as carrying keys."""
-        engine, own = self.node.engine.protocol.view, self.node.settings.self_address
+        engine, own = self.node.engine.reader.view, self.node.settings.self_address
         view = frozenset(engine.mapper.servers) | {own}
         return (
             self.node.engine.cluster.state() is MemberState.UP

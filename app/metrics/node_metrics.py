@@ -19,7 +19,7 @@ from app.metrics.request_stats import RequestStats
 from app.naming.clients.clients import ClientCounts
 from app.naming.push.udp_subscribers import UdpPushStats
 from app.naming.registry.service_table import Counts
-from distro.model.monitor import EngineTimes, Timings
+from distro.model.monitor import EngineTimes, TimingCounts, Timings
 from distro.model.types import Member, MemberState
 from distro.protocol.engine_view import PeerView
 
@@ -320,7 +320,7 @@ class MachineCollector(Collector):
         yield from (free, size)
 
 
-def add_timings(family: HistogramMetricFamily, labels: Sequence[str], timings: Timings) -> None:
+def add_timings(family: HistogramMetricFamily, labels: Sequence[str], timings: Timings | TimingCounts) -> None:
     """Add a histogram, whose buckets each count all durations up to their bound."""
     total, buckets = 0, list[tuple[str, Any]]()
     counts = list(timings.counts)

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from app.replication.reports import wire_version_of
-from distro.model.monitor import DistroStats, Timings
+from distro.model.monitor import DistroStats, TimingCounts
 from distro.model.ports import Clock, Components
 from distro.model.types import NO_VERSION
 from distro.protocol.convergence import VerifyRound
@@ -55,7 +55,7 @@ def _members(view: EngineView) -> dict[str, dict[str, Any]]:
             "wireVersion": wire_version_of(member.extend_info),
             "capabilities": sorted(member.capabilities),
         }
-        for member in view.members
+        for member in view.members.listed
     }
 
 
@@ -93,7 +93,7 @@ def _trace(peer: PeerView, now_ms: int) -> dict[str, Any]:
     }
 
 
-def _quantiles(timings: Timings) -> dict[str, Any]:
+def _quantiles(timings: TimingCounts) -> dict[str, Any]:
     found = {name: timings.quantile_s(part) for name, part in (("p50Ms", 0.5), ("p90Ms", 0.9), ("p99Ms", 0.99))}
     return {
         "count": sum(timings.counts),

@@ -58,6 +58,8 @@ class InstanceFacts:
     clients: Clients
     records: Records
     view: Callable[[], EngineView]
+    pending_of: Callable[[DistroKey], Mapping[str, str]]
+    """Tells what is still to be done with a key, in words, by peer."""
     history: InstanceHistory
     clock: Clock
     self_address: str
@@ -212,11 +214,10 @@ class InstanceFacts:
         if found["persistent"] or found["persistentRemoved"]:
             keys.append(DistroKey(RECORDS, persistent_key(asked.namespace, asked.service, asked.key)))
         keys.extend(DistroKey(CLIENTS, client_key(one["client"])) for one in found["published"])
-        view = self.view()
         return [
             {"peer": peer, "what": key.resource_type, "is": what}
             for key in keys
-            for peer, what in view.pending_of(key).items()
+            for peer, what in self.pending_of(key).items()
         ]
 
     def _subscribers(self, asked: AskedInstance) -> Facts:

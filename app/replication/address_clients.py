@@ -140,7 +140,7 @@ class HttpClients:
     def tick(self, now_ms: int) -> int:
         """Read the changed lists, a slice at a time. Return when to call again."""
         engine = self._engine()
-        if all(one.kind is not MemberKind.NACOS_2 for one in engine.members):
+        if all(one.kind is not MemberKind.NACOS_2 for one in engine.members.listed):
             self._clear()
             return now_ms + TICK_MS
         if engine.loading:

@@ -1,4 +1,4 @@
-"""Reports between members: their JSON, and who may send them."""
+"""Membership: the cluster as frontends see it, and the reports between members."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
@@ -25,7 +25,7 @@ from distro.model.types import (
     MemberState,
     PeerReport,
 )
-from distro.protocol.protocol import DistroProtocol
+from distro.protocol.engine_reader import EngineReader
 from distro.wire.call_trust import CallSigner, PeerTls
 from distro.wire.deadlines import CallDeadlines
 from distro.wire.peer_calls import call_peer, peer_session
@@ -49,7 +49,7 @@ class NacosMembers(Protocol):
         ...
 
     def is_nacos(self, peer: str) -> bool:
-        """Whether there is a connection to the member, and it is such a one."""
+        """Return whether there is a connection to the member, and it is such a one."""
         ...
 
     def call(self, peer: str, type_name: str, fields: Mapping[str, Any], timeout_ms: int) -> dict[str, Any]: ...
@@ -61,7 +61,7 @@ class Membership:
     def __init__(
         self,
         settings: Settings,
-        protocol: DistroProtocol,
+        reader: EngineReader,
         clock: Clock,
         deadlines: CallDeadlines | None = None,
         signer: CallSigner | None = None,
@@ -73,11 +73,11 @@ class Membership:
         self.self_address = settings.self_address
         self.standalone = settings.standalone
         self._settings = settings
-        self._protocol = protocol
+        self._reader = reader
         self._clock = clock
         self._runtime: DistroRuntime | None = None
-        self._writer = protocol.own_writer
-        self._deadlines = deadlines or CallDeadlines(protocol.own_writer, clock)
+        self._writer = reader.own_writer
+        self._deadlines = deadlines or CallDeadlines(reader.own_writer, clock)
         self._leaving = False
         self._retiring = False
         self._knowing: set[str] = set()
@@ -150,20 +150,20 @@ class Membership:
             self._runtime.drain(enabled)
 
     def is_leave_known(self) -> bool:
-        """Whether every member of our kind that can be reached has heard from this one that it leaves."""
-        members = self._protocol.members
-        own = [one.address for one in members.peers() if CAPABILITY_VERSIONS in one.capabilities]
+        """Return whether every member of our kind that can be reached has heard from this one that it leaves."""
+        members = self._reader.view.members
+        own = [one.address for one in members.listed if CAPABILITY_VERSIONS in one.capabilities]
         return all(one in self._knowing or not members.is_reachable(one) for one in own)
 
     def is_handed_over(self) -> bool:
-        """Whether all changes have reached the members that can be reached, and none of them sends this one writes."""
-        members, views = self._protocol.members, self._views
-        owners = [one for one in views if self.self_address in views[one] and members.is_reachable(one)]
-        return not self.standalone and self._protocol.view.pending() == 0 and not owners
+        """Return whether all changes have reached the members that can be reached, and none of them sends this one writes."""
+        view, views = self._reader.view, self._views
+        owners = [one for one in views if self.self_address in views[one] and view.members.is_reachable(one)]
+        return not self.standalone and view.pending() == 0 and not owners
 
     def unsent_keys(self) -> int:
         """Changed keys that have not reached a member yet, counted for each member."""
-        return sum(self._protocol.view.pending_keys().values())
+        return sum(self._reader.view.pending_keys().values())
 
     def close(self) -> None:
         self._session.close()
@@ -172,16 +172,16 @@ class Membership:
     # --- what frontends ask ----------------------------------------------------------------------
 
     def responsible(self, tag: str) -> bool:
-        return self._protocol.mapper.responsible(tag)
+        return self._reader.view.mapper.responsible(tag)
 
     def map_srv(self, tag: str) -> str:
-        return self._protocol.mapper.map_srv(tag)
+        return self._reader.view.mapper.map_srv(tag)
 
     def responsible_durable(self, tag: str) -> bool:
-        return self._protocol.own_mapper.responsible(tag)
+        return self._reader.view.mappers.own_kind.responsible(tag)
 
     def map_srv_durable(self, tag: str) -> str:
-        return self._protocol.own_mapper.map_srv(tag)
+        return self._reader.view.mappers.own_kind.map_srv(tag)
 
     def deadline(self, member: str, left_ms: int) -> str | None:
         """The deadline of a call to ``member``, empty for one that names no clock; None: it may not be called."""
@@ -189,11 +189,11 @@ class Membership:
         return text if text or self._may_be_called(member) else None
 
     def next_hop(self, member: str) -> str | None:
-        hop = self._protocol.members.next_hop(member, self._clock.monotonic_ms())
+        hop = self._reader.view.members.next_hop(member, self._clock.monotonic_ms())
         return hop if hop is not None and self._may_be_called(hop) else None
 
     def _may_be_called(self, member: str) -> bool:
-        """Whether a call to the member can have its deadline (R13).
+        """Return whether a call to the member can have its deadline (R13).
 
         A member of our own kind of which only others told names a clock that is not known here: a call without it may
         be executed long after it is given up.
@@ -216,10 +216,10 @@ class Membership:
 
     def state(self) -> MemberState:
         """As clients are told: also DOWN while the others do not list this member, as nothing here reaches them."""
-        protocol = self._protocol
-        if self._leaving or self.draining or protocol.is_unlisted:
+        view = self._reader.view
+        if self._leaving or self.draining or view.is_unlisted:
             return _DOWN
-        return _UP if protocol.members.serving else _STARTING
+        return _UP if view.serving else _STARTING
 
     def unready_reason(self) -> str:
         """Why this node does not serve; empty while it does."""
@@ -229,11 +229,11 @@ class Membership:
             return "an operator drains this node"
         if self._retiring:
             return "this node leaves the cluster soon"
-        if self._protocol.is_unlisted:
+        if self._reader.view.is_unlisted:
             return "the other members do not list this node"
         if self._runtime is None and not self.standalone:
             return "no list of members was found yet"
-        if not self._protocol.members.serving:
+        if not self._reader.view.serving:
             return "the data of the other members is being loaded"
         status = self.overridden_status() or _UP.value
         if status != _UP.value:
@@ -243,10 +243,10 @@ class Membership:
     def _own_state(self) -> MemberState:
         if self._leaving:
             return _DOWN
-        return _UP if self._protocol.members.serving and not self.draining else _STARTING
+        return _UP if self._reader.view.serving and not self.draining else _STARTING
 
     def members(self) -> list[Member]:
-        return sorted([*self._protocol.members.peers(), self._own_member()], key=lambda member: member.address)
+        return sorted([*self._reader.view.members.listed, self._own_member()], key=lambda member: member.address)
 
     def member_json(self, member: Member) -> dict[str, Any]:
         """Source: Nacos 1.4.1 Member, as its read endpoints show it."""
@@ -271,12 +271,12 @@ class Membership:
 
     def has_any_of(self, remote_ip: str, is_one: Callable[[str], bool]) -> bool:
         """Return whether a member is listed at the address for which ``is_one`` is true."""
-        ip, peers = plain_ip(remote_ip), self._protocol.members.peers()
+        ip, peers = plain_ip(remote_ip), self._reader.view.members.listed
         return any(ip in self._ips.of(one.address) and is_one(one.address) for one in peers)
 
     def sender_of(self, named: str | None, remote_ip: str) -> str | None:
         """The listed peer that a call or a report names as its sender, if it comes from its address; else None."""
-        if named is None or self._protocol.members.get(named) is None:
+        if named is None or self._reader.view.members.get(named) is None:
             return None
         return named if self._ips.is_of(named, plain_ip(remote_ip)) else None
 
@@ -288,7 +288,7 @@ class Membership:
 
     def java_peers_at(self, remote_ip: str) -> list[str]:
         """The listed members at an address that are not known to be of our kind."""
-        ip, peers = plain_ip(remote_ip), self._protocol.members.peers()
+        ip, peers = plain_ip(remote_ip), self._reader.view.members.listed
         return [
             one.address
             for one in peers
@@ -301,11 +301,11 @@ class Membership:
 
     def release(self, address: str) -> object:
         """The release that a member reported; None before its first report."""
-        member = self._protocol.members.get(address)
+        member = self._reader.view.members.get(address)
         return member.extend_info.get("version") if member else None
 
     def capabilities(self, address: str) -> frozenset[str]:
-        member = self._protocol.members.get(address)
+        member = self._reader.view.members.get(address)
         return member.capabilities if member else frozenset()
 
     # --- reports ---------------------------------------------------------------------------------
@@ -321,7 +321,7 @@ class Membership:
 
     def _own_report(self, receiver: str, beats: Mapping[str, Mapping[str, int]] | None = None) -> dict[str, Any]:
         """This member's report to ``receiver``; an answer to one tells the ``beats`` that could not be sent."""
-        members, now_ms = self._protocol.members, self._clock.monotonic_ms()
+        members, now_ms = self._reader.view.members, self._clock.monotonic_ms()
         member = self._own_member()
         own = {
             "capabilities": list(self._own_capabilities),
@@ -346,7 +346,7 @@ class Membership:
             own["beatsRefusedMs"] = refused_ms
         if beats:
             own["beats"] = beats
-        if waiting := self._protocol.waiting_for(receiver):
+        if waiting := self._reader.waiting_for(receiver):
             own["waiting"] = {
                 name: {key: version.to_text() for key, version in keys.items()} for name, keys in waiting.items()
             }
@@ -371,7 +371,7 @@ class Membership:
             raise TransportError(f"POST {url}: status {status}")
         if (report := self.read_answer(peer, url, answer)) is not None:
             return report
-        known = self._protocol.members.get(peer)
+        known = self._reader.view.members.get(peer)
         info = known.extend_info if known else {}
         if "version" not in info:
             info = self._info_of(peer, timeout_ms)
@@ -472,8 +472,8 @@ class Membership:
             self.refusals.note_peer(report.address, report.beats_refused_ms + max(self._age_ms(report), 0))
 
     def _is_late(self, report: PeerReport) -> bool:
-        """Whether its sender has given this report up, or is over itself: it says what was (R13). Notes its clock."""
-        if self._protocol.members.runs.is_replaced(report.writer):
+        """Return whether its sender has given this report up, or is over itself: it says what was (R13). Notes its clock."""
+        if self._reader.view.members.runs.is_replaced(report.writer):
             return True
         self._note_clock(report)
         return self._age_ms(report) > self._settings.distro.report_timeout_ms

@@ -1,4 +1,4 @@
-"""CatchUp: after a pause of the process, whether its data was compared with a peer's (R9)."""
+"""CatchUp: compares this node's data with a peer's after a pause of the process (R9)."""
 
 import logging
 import random
@@ -23,7 +23,7 @@ class CatchUp:
 
     def __init__(self, parts: EngineParts) -> None:
         self._parts = parts
-        self._members = parts.protocol.members
+        self._reader = parts.reader
         self._lock = threading.Lock()
         self._pauses = 0
         self._worker: PeerWorker | None = None
@@ -34,7 +34,7 @@ class CatchUp:
 
     def begin(self) -> None:
         """Note that this process stood still, and compare with a peer; a standalone node has none. Returns at once."""
-        if self._members.standalone:
+        if self._reader.view.members.standalone:
             return
         with self._lock:
             if self._stopped.is_set():
@@ -77,8 +77,8 @@ class CatchUp:
 
     def _peers(self) -> list[str]:
         """The members to compare with: those that this node takes for alive, in any order."""
-        found = [one for one in self._members.peers() if one.kind is MemberKind.OWN]
-        found = [one for one in found if self._members.is_reachable(one.address)]
+        members = self._reader.view.members
+        found = [one for one in members.listed if one.kind is MemberKind.OWN and members.is_reachable(one.address)]
         return [one.address for one in random.sample(found, len(found))]
 
     def _has_taken_all(self, peer: str) -> bool:

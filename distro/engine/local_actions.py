@@ -2,22 +2,28 @@
 
 from collections.abc import Callable
 
+from distro.engine.mailbox import Event
 from distro.model.ports import Components
 from distro.model.types import Claim, FinishLoad, Forget, LocalAction, RefreshDigests
 from distro.protocol.claims import Claimer
-from distro.protocol.protocol import DistroProtocol
+from distro.protocol.engine_reader import EngineReader
 from distro.timing.paced import STEP_STORED, paced
-
-Event = Callable[[DistroProtocol, int], None]
 
 
 class LocalActions:
     """Claims, forgets and ends loads in bounded steps. For one thread at a time."""
 
-    def __init__(self, protocol: DistroProtocol, components: Components) -> None:
-        self._protocol = protocol
+    def __init__(
+        self,
+        reader: EngineReader,
+        components: Components,
+        before_serving: Callable[[int], None] = lambda _now_ms: None,
+    ) -> None:
+        """``before_serving`` is called when a load is over, with the monotonic ms: data on disk may be added then."""
+        self._reader = reader
         self._components = components
-        self._claimer = Claimer(components, protocol.own_writer)
+        self._before_serving = before_serving
+        self._claimer = Claimer(components, reader.own_writer)
         self._stopped = False
 
     def stop(self) -> None:
@@ -49,12 +55,13 @@ class LocalActions:
                 return lambda protocol, now_ms: protocol.on_digests_refreshed(now_ms)
 
     def _claim(self, action: Claim, now_ms: int) -> Event:
-        protocol = self._protocol
+        reader = self._reader
 
         def may_claim() -> bool:
-            return protocol.steady(now_ms) and protocol.members.view_since_ms == action.view_since_ms
+            view = reader.view
+            return view.steady(now_ms) and view.members.view_since_ms == action.view_since_ms
 
-        claimed, refused, unfinished = self._claimer.run(action, now_ms, may_claim, protocol.is_responsible)
+        claimed, refused, unfinished = self._claimer.run(action, now_ms, may_claim, reader.is_responsible)
         return lambda protocol, now_ms: protocol.on_claim_done(claimed, refused, now_ms, unfinished=unfinished)
 
     def _forget(self, action: Forget, now_ms: int) -> Event:
@@ -74,7 +81,7 @@ class LocalActions:
                     store.forget(key, now_ms, absent=True)
         if self._stopped:
             return _nothing
-        self._protocol.before_serving(now_ms)
+        self._before_serving(now_ms)
         return lambda protocol, now_ms: protocol.on_load_finished(action, now_ms)
 
     def _refresh_digests(self) -> Event:
@@ -83,5 +90,5 @@ class LocalActions:
         return lambda protocol, now_ms: protocol.on_digests_refreshed(now_ms)
 
 
-def _nothing(_protocol: DistroProtocol, _now_ms: int) -> None:
-    """Of an action that was given up, as the process ends."""
+def _nothing(_protocol: object, _now_ms: int) -> None:
+    """End an action that was given up, as the process ends."""

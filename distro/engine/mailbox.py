@@ -4,7 +4,7 @@ import logging
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
 from distro.model.monitor import DistroStats
@@ -34,7 +34,7 @@ class PeerWorker:
         self._queue.put((work, what))
 
     def facts(self) -> dict[str, object]:
-        """What the thread does, for how long, and what waits for it. Shape: present, presentMs, waiting."""
+        """Return the work of the thread, for how long, and what waits for it. Shape: present, presentMs, waiting."""
         present = self._present
         what, since_s = present or (None, None)
         took_ms = None if since_s is None else round((monotonic_s() - since_s) * 1_000)
@@ -72,6 +72,8 @@ class Mailbox:
         self._sync: dict[DistroKey, float] = {}
         """The keys that changed, each with the time of its oldest change."""
         self._events: deque[Event] = deque()
+        self._returned: dict[str, int] = {}
+        """When a client last came back, by the writer of its former run."""
         self._closed = False
         self._leave_keys = False
         """The thread waits, and takes keys when its wait ends: it need not be woken for each."""
@@ -104,6 +106,23 @@ class Mailbox:
                 return
             self._events.append(lambda protocol, _now_ms: protocol.on_served(peer, resource_type, keys, served_s))
 
+    def remember(self, writers: Iterable[str]) -> None:
+        """Have the engine know the members that wrote what this one has on its disk."""
+        known = frozenset(writers)
+        self.put(lambda protocol, now_ms: protocol.remember(known, now_ms), urgent=True)
+
+    def came_back(self, writer: str, now_ms: int) -> None:
+        """Note that a client of a run that hands over came back here (R17). The next turn is early enough."""
+        with self._condition:
+            if not self._returned:
+                self._events.append(self._tell_returned)
+            self._returned[writer] = now_ms
+
+    def _tell_returned(self, protocol: DistroProtocol, _now_ms: int) -> None:
+        with self._condition:
+            returned, self._returned = self._returned, {}
+        protocol.came_back(returned)
+
     def put(self, event: Event, *, urgent: bool = False, waits: bool = False) -> None:
         """Queue an event. An ``urgent`` one is never dropped: such as ends of calls, which are few.
 
@@ -124,7 +143,7 @@ class Mailbox:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing waits."""
+        """Return whether nothing waits."""
         with self._condition:
             return not (self._events or self._sync)
 

@@ -11,6 +11,7 @@ from distro.engine.peer_sends import PeerSends
 from distro.engine.snapshot_pages import SnapshotPages
 from distro.model.config import DistroConfig
 from distro.model.errors import CodecError, NotInitialized, RejectedError, TransportError
+from distro.model.monitor import DistroStats
 from distro.model.ports import Clock, Components, MemberAgent
 from distro.model.types import (
     Call,
@@ -28,7 +29,7 @@ from distro.model.types import (
     Verify,
     Version,
 )
-from distro.protocol.protocol import DistroProtocol
+from distro.protocol.engine_reader import EngineReader
 from distro.receive.receive import DistroReceiver
 from distro.timing.clock import boot_s
 from distro.verify.checksums import OwnChecksums
@@ -40,15 +41,16 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class EngineParts:
-    """What the threads of one protocol work with."""
+    """The parts that the threads of one engine share."""
 
-    protocol: DistroProtocol
+    reader: EngineReader
     receiver: DistroReceiver
     mailbox: Mailbox
     components: Components
     member_agent: MemberAgent
     clock: Clock
     config: DistroConfig
+    stats: DistroStats
     now_s: Callable[[], float] = boot_s
     """As of the mailbox, whose changes the ends of calls are dated against: the time in seconds of the clock that the
     protocol's ms are of."""
@@ -58,7 +60,8 @@ class PeerCallRunner:
     """Makes calls to peers, and puts how each ended into the mailbox. Calls of several threads at a time."""
 
     def __init__(self, parts: EngineParts) -> None:
-        self._protocol = parts.protocol
+        self._reader = parts.reader
+        self._stats = parts.stats
         self._receiver = parts.receiver
         self._mailbox = parts.mailbox
         self._components = parts.components
@@ -66,9 +69,9 @@ class PeerCallRunner:
         self._clock = parts.clock
         self._config = parts.config
         self._now_s = parts.now_s
-        self._sends = PeerSends(parts.components, parts.protocol)
+        self._sends = PeerSends(parts.components, parts.reader, parts.stats)
         self._sums = SharedSums(parts.clock.monotonic_ms)
-        self._checksums = OwnChecksums(parts.components, parts.protocol)
+        self._checksums = OwnChecksums(parts.components, parts.reader)
 
     def forget_others(self, listed: frozenset[str]) -> None:
         """Forget what was sent to members that are not listed any more."""
@@ -113,7 +116,7 @@ class PeerCallRunner:
             sent = partial(self._sent, action, datums)
             if not callbacks.start_small_sync(action.peer, datums, self._left_ms(action), sent):
                 return False
-            self._protocol.stats.sync_deltas += len(datums)
+            self._stats.sync_deltas += len(datums)
         except Exception:
             LOG.exception("%s to %s failed in an unforeseen way", type(action).__name__, action.peer)
             self._end(action, Outcome.FAILED)
@@ -197,7 +200,7 @@ class PeerCallRunner:
     def _verify(self, action: Verify) -> None:
         component = self._components[action.resource_type]
         summary: dict[str, str]
-        if self._protocol.members.kind(action.peer) is MemberKind.OWN:
+        if self._reader.view.members.kind(action.peer) is MemberKind.OWN:
             stored = ((key, component.store.version(key)) for key in action.keys)
             summary = {key: version.to_text() for key, version in stored if version is not None}
         else:
@@ -211,7 +214,7 @@ class PeerCallRunner:
 
     def _compare(self, action: Compare) -> None:
         now_ms = self._clock.monotonic_ms()
-        comparison = Comparison(action, self._components, self._protocol, now_ms, self._sums.of)
+        comparison = Comparison(action, self._components, self._reader, now_ms, self._sums.of)
         agent, message = self._components[action.resource_types[0]].agent, comparison.request()
         try:
             while (
@@ -266,7 +269,7 @@ class PeerCallRunner:
             if not pages.taken:
                 raise
         for key in pages.unfit:
-            self._protocol.stats.keys_unfit += 1
+            self._stats.keys_unfit += 1
             LOG.error("%s of %s is not loaded: it is too large for one call, or cannot be read", key, action.peer)
         if pages.is_done:
             self._end(action, Outcome.DELIVERED, keys=frozenset(versions))

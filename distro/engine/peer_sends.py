@@ -1,25 +1,27 @@
-"""PeerSends: what a send to a peer holds of each key, whole or a delta (R5), by what the peer has acknowledged."""
+"""PeerSends: reads the datums of a send to a peer, whole or as deltas (R5) to what the peer has acknowledged."""
 
 from collections.abc import Iterable
 from dataclasses import replace
 
+from distro.model.monitor import DistroStats
 from distro.model.ports import Components, DeltaStore
 from distro.model.types import CAPABILITY_CLAIMS, CAPABILITY_DELTAS, NO_VERSION, Datum, Received, SyncData, Version
-from distro.protocol.protocol import DistroProtocol
+from distro.protocol.engine_reader import EngineReader
 
 KEYS_MAX = 16_384
-"""Of one peer and resource type of which it is known what the peer has; of others the whole is sent."""
+"""Keys of one peer and resource type whose version at the peer is remembered; others are sent whole."""
 
 SMALL_KEYS_MAX = 4
-"""Of a send that is read at once: each may have some hundred changes, of which a send in a stream has a few."""
+"""Keys of a send that is read at once: each may have some hundred changes, of which a send in a stream has a few."""
 
 
 class PeerSends:
     """Reads what is sent, and notes what arrived. For any thread; of one peer's sends one at a time."""
 
-    def __init__(self, components: Components, protocol: DistroProtocol) -> None:
+    def __init__(self, components: Components, reader: EngineReader, stats: DistroStats) -> None:
         self._components = components
-        self._protocol = protocol
+        self._reader = reader
+        self._stats = stats
         self._acknowledged: dict[tuple[str, str], dict[str, Version]] = {}
         """By peer and resource type: the version of each key that the peer has, the latest acknowledged last.
 
@@ -28,13 +30,13 @@ class PeerSends:
 
     def read(self, action: SyncData) -> list[Datum]:
         """The datums of a send as they are now: of each key what the peer lacks, where that is known."""
-        component, peer, resource_type = self._components[action.resource_type], action.peer, action.resource_type
+        component = self._components[action.resource_type]
         datums = self._deltas(action)
         in_part = {one.key for one in datums}
         for one in component.store.datums([key for key in action.keys if key not in in_part]):
-            if self._protocol.may_send(resource_type, peer, one.key, one.version):
+            if self._may_send(action, one):
                 datums.append(one)
-        self._protocol.stats.sync_deltas += len(in_part)
+        self._stats.sync_deltas += len(in_part)
         return datums
 
     def read_small(self, action: SyncData) -> list[Datum] | None:
@@ -52,11 +54,18 @@ class PeerSends:
         known = self._acknowledged.get((peer, resource_type), {})
         of_claims = of_claims and self._takes(CAPABILITY_CLAIMS, peer)
         found = [_delta(deltas, key, known.get(key), of_claims=of_claims) for key in action.keys]
-        may_send = self._protocol.may_send
-        return [one for one in found if one is not None and may_send(resource_type, peer, one.key, one.version)]
+        return [one for one in found if one is not None and self._may_send(action, one)]
+
+    def _may_send(self, action: SyncData, datum: Datum) -> bool:
+        """Return whether this node sends the datum to the peer: its own, or another writer's (R12, R16)."""
+        version = datum.version
+        if version.writer.partition("~")[0] in action.relayed:
+            return True
+        is_ours = self._reader.speaks_for(action.resource_type, datum.key, version)
+        return is_ours or action.passed_on.get(datum.key) == version
 
     def _takes(self, capability: str, peer: str) -> bool:
-        member = self._protocol.members.get(peer)
+        member = self._reader.view.members.get(peer)
         return member is not None and capability in member.capabilities
 
     def ended(self, action: SyncData, sent: Iterable[Datum], received: Received | None) -> Received:
@@ -91,7 +100,7 @@ class PeerSends:
 
 
 def _delta(deltas: DeltaStore, key: str, base: Version | None, *, of_claims: bool) -> Datum | None:
-    """What a peer lacks that has acknowledged ``base``; ``of_claims``: it takes the claim of what another wrote."""
+    """Return what a peer lacks that has acknowledged ``base``; ``of_claims``: it takes the claim of what another wrote."""
     if base == NO_VERSION:
         return None
     delta = deltas.delta(key, base) if base is not None else None

@@ -3,7 +3,7 @@
 import logging
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from distro.engine.catch_up import CatchUp
@@ -32,8 +32,15 @@ EVENTS_S_MAX = 0.01
 class DistroRuntime:
     """The threads of one protocol. ``start`` once; the other calls come from any thread."""
 
-    def __init__(self, parts: EngineParts) -> None:
-        self._protocol = parts.protocol
+    def __init__(
+        self,
+        protocol: DistroProtocol,
+        parts: EngineParts,
+        before_serving: Callable[[int], None] = lambda _now_ms: None,
+    ) -> None:
+        """``before_serving``: as of ``LocalActions``."""
+        self._protocol = protocol
+        self._reader = parts.reader
         self._mailbox = parts.mailbox
         self._components = parts.components
         self._member_agent = parts.member_agent
@@ -41,13 +48,14 @@ class DistroRuntime:
         self._config = parts.config
         self._workers: dict[str, PeerWorker] = {}
         self._report_workers: dict[str, PeerWorker] = {}
-        self._local_actions = LocalActions(parts.protocol, parts.components)
+        self._local_actions = LocalActions(parts.reader, parts.components, before_serving)
         self._calls = PeerCallRunner(parts)
         self.after_pause = CatchUp(parts)
         self._local: PeerWorker | None = None
         self._finished: list[PeerWorker] = []
-        """Those of members that left, which may still make a call."""
-        self._watch = TurnWatch(parts.protocol.times, monotonic_s)
+        """Workers of members that left, which may still make a call."""
+        self._times = protocol.times
+        self._watch = TurnWatch(protocol.times, monotonic_s)
         self._ran_s = process_ran_s()
         """How long this process had run at the last tick."""
         self._idle = threading.Event()
@@ -127,10 +135,10 @@ class DistroRuntime:
 
     def _tell_hand_over(self, *, is_over: bool) -> None:
         """Log whether the other members have all that was changed here."""
-        members = self._protocol.members
-        peers = [one.address for one in members.peers() if members.is_reachable(one.address)]
-        left = {peer: count for peer, count in self._protocol.view.pending_keys().items() if count and peer in peers}
-        if members.peers() and not peers:
+        view = self._reader.view
+        peers = [one.address for one in view.members.listed if view.members.is_reachable(one.address)]
+        left = {peer: count for peer, count in view.pending_keys().items() if count and peer in peers}
+        if view.members.listed and not peers:
             LOG.warning("no other member can be reached: what was changed here stays here")
         elif left:
             text = ", ".join(f"{count} changes for {peer}" for peer, count in left.items())
@@ -141,12 +149,12 @@ class DistroRuntime:
     def _leave(self, timeout_s: float) -> None:
         """Report to the members of our kind that this one is going: its keys move at once."""
         ended = threading.Semaphore(0)
-        reports = 0
-        for member in self._protocol.members.peers():
+        reports, members = 0, self._reader.view.members
+        for member in members.listed:
             worker = self._report_workers.get(member.address)
             if worker is None or member.kind is not MemberKind.OWN:
                 continue
-            if not self._protocol.members.is_reachable(member.address):
+            if not members.is_reachable(member.address):
                 continue
             reports += 1
 
@@ -216,7 +224,7 @@ class DistroRuntime:
         return max(left_ms, 0) / 1_000
 
     def workers(self) -> dict[str, dict[str, object]]:
-        """What each thread of this engine does, by its name. Any thread. Shape: as ``PeerWorker.facts``."""
+        """Return the work of each thread of this engine, by its name. Any thread. Shape: as ``PeerWorker.facts``."""
         data = {f"distro-peer-{peer}": worker for peer, worker in self._workers.copy().items()}
         reports = {f"distro-report-{peer}": worker for peer, worker in self._report_workers.copy().items()}
         local = {} if self._local is None else {"distro-local": self._local}
@@ -235,7 +243,7 @@ class DistroRuntime:
         except Exception:
             LOG.exception("%s failed in an unforeseen way", type(action).__name__)
             event = self._local_actions.failed(action)
-        self._protocol.times.note_action(type(action).__name__, monotonic_s() - begun_s)
+        self._times.note_action(type(action).__name__, monotonic_s() - begun_s)
         self._mailbox.put(event, urgent=True)
 
     def _worker_of(self, action: Call) -> PeerWorker:

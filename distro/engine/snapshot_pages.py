@@ -44,7 +44,7 @@ class SnapshotPages:
 
     @property
     def is_done(self) -> bool:
-        """Whether every key was asked for, or was not lacking."""
+        """Return whether every key was asked for, or was not lacking."""
         return not self._left
 
     def next_page(self) -> None:

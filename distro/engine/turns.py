@@ -1,4 +1,4 @@
-"""What the turns of the engine's thread take: counted, and the slow ones named in the log."""
+"""TurnWatch: the time that the turns of the engine's thread take: counted, and the slow ones named in the log."""
 
 import logging
 from collections.abc import Callable
@@ -12,7 +12,7 @@ LOG_INTERVAL_S = 10.0
 NAMED_PARTS = 3
 
 Part = str | Callable[..., object]
-"""What a part of a turn was: in words, or the event itself."""
+"""A part of a turn: in words, or the event itself."""
 
 
 class TurnWatch:

@@ -1,8 +1,12 @@
-"""Which member is responsible for a key: Java's string hash over one immutable list of members."""
+"""DistroMapper: the member that is responsible for a key, by Java's string hash over a list of members."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
+
+from distro.model.ports import Component
+from distro.model.types import MemberKind
 
 INT_MAX = 0x7FFFFFFF
 HASH_CACHE_ENTRIES = 200_000
@@ -41,15 +45,15 @@ class DistroMapper:
 
     @classmethod
     def over(cls, self_address: str, servers: Iterable[str], standalone: bool = False) -> "DistroMapper":
-        """The mapper of a view in any order."""
+        """Return the mapper of a view in any order."""
         return cls(self_address, tuple(sorted(servers)), standalone)
 
     def responsible(self, tag: str) -> bool:
-        """Whether this node is responsible for the keys of this tag."""
+        """Return whether this node is responsible for the keys of this tag."""
         return self.standalone or self.map_srv(tag) == self.self_address
 
     def map_srv(self, tag: str) -> str:
-        """The responsible member's address; the own one if no member is in the view."""
+        """Return the responsible member's address; the own one if no member is in the view."""
         if self.standalone or not self.servers:
             return self.self_address
         return self.servers[distro_hash(tag) % len(self.servers)]
@@ -61,9 +65,25 @@ class WriterMapper(DistroMapper):
     __slots__ = ()
 
     def responsible(self, tag: str) -> bool:
-        """Whether this node wrote the keys of this tag."""
+        """Return whether this node wrote the keys of this tag."""
         return tag == self.self_address
 
     def map_srv(self, tag: str) -> str:
-        """The tag, which is the writer's address."""
+        """Return the tag, which is the writer's address."""
         return tag
+
+
+class Mappers(NamedTuple):
+    """The mappers of one view of the members: resource types differ in the kinds of members that take them."""
+
+    all_kinds: DistroMapper
+    """Over all members that carry keys."""
+    own_kind: DistroMapper
+    """Over the members of our own kind among them."""
+    writers: WriterMapper
+
+    def of(self, component: Component) -> DistroMapper:
+        """Return the mapper of a resource type."""
+        if component.owned_by_writer:
+            return self.writers
+        return self.all_kinds if MemberKind.NACOS_1 in component.taken_by else self.own_kind

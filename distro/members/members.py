@@ -1,4 +1,4 @@
-"""The member list as this node sees it: the state of each member, the view (who carries keys), and the reports due.
+"""MemberList: the state of each member as this node sees it, the view (members that carry keys), and the reports due.
 
 Among members of our own kind a member leaves the view after ``refused_down_ms`` or ``silent_down_ms`` without contact,
 and one that returns carries keys again after a rejoin delay of ``steady_ms``. As soon as one listed member is real
@@ -6,18 +6,20 @@ Nacos, its rule holds for all: DOWN at the first refusal or the failure after ``
 contact. Source: Nacos 1.4.1 MemberUtil.onFail, ServerMemberManager.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import ClassVar
 
 from distro.members import reachability
 from distro.members.member_runs import MemberRuns
+from distro.members.members_view import Contact, MembersView
 from distro.members.peer_state import NEVER_MS, PeerState
 from distro.members.rejoin import is_smaller_side
 from distro.model.config import DistroConfig
 from distro.model.types import (
     CAPABILITY_CLIENTS_ONLY,
     CAPABILITY_VERSIONS,
-    HeardOf,
     Member,
     MemberKind,
     MemberState,
@@ -38,8 +40,9 @@ LOADING_REPORT_INTERVAL_MS = 500
 
 @dataclass(slots=True)
 class MemberList:
-    """The states of all members, moved by reports and by time (monotonic ms)."""
+    """The states of all members, moved by reports and by time (monotonic ms). One thread owns it; see ``frozen``."""
 
+    view_class: ClassVar[type[MembersView]] = MembersView
     self_address: str
     config: DistroConfig
     now_ms: int
@@ -60,106 +63,83 @@ class MemberList:
     """When a member that had been DOWN for this node served again (R12); of several in ``RETURNS_MS`` the first."""
     runs: MemberRuns = field(init=False)
     _round: set[str] = field(default_factory=set)
+    _is_changed: bool = True
+    """An entry of the list changed since the last ``frozen``."""
+    _contacts: Mapping[str, Contact] = field(default_factory=dict)
+    _listed: tuple[Member, ...] = ()
 
     def __post_init__(self) -> None:
         self.view = (self.self_address,)
         self.view_since_ms = self.now_ms
         self.runs = MemberRuns(self.self_address, self.now_ms)
 
-    # --- what others read ------------------------------------------------------------------------
+    def frozen(self) -> MembersView:
+        """Return the list as it is now, as a value that any thread may read."""
+        if self._is_changed:
+            self._is_changed = False
+            by_address = sorted(self._peers.items())
+            self._contacts = MappingProxyType({address: Contact.of(peer) for address, peer in by_address})
+            self._listed = tuple([peer.member for _, peer in by_address])
+        return self.view_class(
+            self.self_address,
+            self.config,
+            self.standalone,
+            self._listed,
+            self._contacts,
+            self.view,
+            self.view_since_ms,
+            self.confirmed_ms,
+            self.returned_ms,
+            self._own_rejoin_at_ms,
+            self.served,
+            self.runs.view,
+        )
+
+    # --- what the engine's thread reads ----------------------------------------------------------
 
     def peers(self) -> list[Member]:
-        """All listed members but this node, by address."""
+        """Return all listed members but this node, by address."""
         return [peer.member for _, peer in sorted(self._peers.items())]
 
     def get(self, address: str) -> Member | None:
-        """The peer of this address; None when it is not listed."""
+        """Return the peer of this address; None when it is not listed."""
         return peer.member if (peer := self._peers.get(address)) else None
 
     def kind(self, address: str) -> MemberKind | None:
-        """The kind of the peer of this address; None when it is not listed."""
+        """Return the kind of the peer of this address; None when it is not listed."""
         return peer.member.kind if (peer := self._peers.get(address)) else None
 
     def is_reachable(self, address: str) -> bool:
-        """Whether the peer is UP or SUSPICIOUS, so that data is sent to it."""
+        """Return whether the peer is UP or SUSPICIOUS, so that data is sent to it."""
         return (peer := self._peers.get(address)) is not None and peer.is_alive
 
-    def calls(self, now_ms: int) -> dict[str, int]:
-        """For how long each peer has not answered this node's calls, in ms, 0 if it answers (R12)."""
-        return reachability.unanswered_ms(self._peers, now_ms)
-
     def relayed(self) -> dict[str, frozenset[str]]:
-        """The peers that this node can call, each with the alive members that it cannot exchange with (R12)."""
+        """Return the peers that this node can call, each with the members that it cannot exchange with (R12)."""
         return reachability.relayed(self._peers)
 
-    def cut_off_since_ms(self, now_ms: int) -> int | None:
-        """Since when this node hears nothing of half of the members that it last saw, or more; None otherwise (R12)."""
-        return reachability.cut_off_since_ms(self._peers, self.config, now_ms)
-
-    def heard(self, now_ms: int) -> dict[str, HeardOf]:
-        """What this node heard of each peer of our own kind, to be told in reports (R12)."""
-        return reachability.heard_of(self._peers, self.config, now_ms)
-
-    def next_hop(self, address: str, now_ms: int) -> str | None:
-        """The member to send a call for a peer to: itself, or another one that can call it (R12); None for neither."""
-        return reachability.next_hop(self._peers, address, self.config, now_ms)
-
-    def beats_known_ms(self, now_ms: int) -> int:
-        """What beats other members had taken until then are known here, as far as these members are alive."""
-        return reachability.beats_known_ms(self._peers, now_ms)
-
     def is_failing(self, address: str) -> bool:
-        """Whether the peer did not answer this node's last report."""
+        """Return whether the peer did not answer this node's last report."""
         return (peer := self._peers.get(address)) is not None and peer.failures > 0
 
-    def has_left(self, writer: str) -> bool:
-        """Whether the run that a version names as ``writer`` is over, and its hand-over too (R17). Any thread."""
-        return self.runs.has_left(writer)
-
-    def contact_ms(self, writer: str) -> int:
-        """When the peer that a version names last answered or called; of no peer ``ALWAYS_MS``. Any thread."""
-        return reachability.last_contact_ms(self._peers, writer.partition("~")[0])
-
-    def is_known_writer(self, writer: str) -> bool:
-        """Whether a version's ``writer`` is a run of a member that is listed, or was until lately. Any thread."""
-        return self.standalone or self.runs.is_known(writer)
-
-    def answers_itself(self, writer: str) -> bool:
-        """Return whether a version's ``writer`` is the present run of a peer that answers. Any thread."""
-        peer = self._peers.get(writer.partition("~")[0])
-        return peer is not None and peer.is_alive and not peer.failures and self.runs.is_present(writer)
-
     def is_unlisting(self, address: str) -> bool:
-        """Whether the peer answers that this node is not in its member list."""
+        """Return whether the peer answers that this node is not in its member list."""
         return (peer := self._peers.get(address)) is not None and peer.unlisting
 
     @property
     def is_unlisted(self) -> bool:
-        """Whether all peers that answer say that this node is not in their lists: what is written here goes nowhere."""
+        """Return whether all peers that answer say that this node is not in their lists: its data goes nowhere."""
         return reachability.is_unlisted(self._peers)
 
     @property
     def mixed(self) -> bool:
-        """Whether a member of real Nacos 1.4 is listed and has served: its rule of states then holds for all (R8)."""
+        """Return whether a member of real Nacos 1.4 is listed and has served: its rule of states holds for all (R8)."""
         return any(peer.seen and peer.member.kind is MemberKind.NACOS_1 for peer in self._peers.values())
-
-    def rejoin_delay_for(self, address: str, now_ms: int) -> int:
-        """For how long the peer is to carry no keys, in ms: the rejoin delay that reports impose on it."""
-        peer = self._peers.get(address)
-        if peer is None or self.mixed:
-            return 0
-        if peer.lost:
-            return self.config.steady_ms
-        return max(0, peer.rejoin_at_ms - now_ms)
-
-    def own_rejoin_delay_ms(self, now_ms: int) -> int:
-        """For how long this node carries no keys, in ms, because a peer imposed it."""
-        return 0 if self.mixed else max(0, self._own_rejoin_at_ms - now_ms)
 
     # --- events ----------------------------------------------------------------------------------
 
     def replace(self, addresses: Iterable[str], now_ms: int) -> tuple[list[str], list[str]]:
         """Take a new member list; return the peers that came, and those that left. This node is always a member."""
+        self._is_changed = True
         wanted = set(addresses) - {self.self_address}
         left = [address for address in self._peers if address not in wanted]
         peers = dict(self._peers)  # another one: other threads may be on this
@@ -199,6 +179,7 @@ class MemberList:
         peer = self._peers.get(address)
         if peer is None:
             return False
+        self._is_changed = True
         failures, peer.reporting_until_ms = peer.failures, 0
         if outcome in (Outcome.DELIVERED, Outcome.REJECTED):
             peer.unlisting = outcome is Outcome.REJECTED
@@ -222,6 +203,7 @@ class MemberList:
         peer = self._peers.get(report.address)
         if peer is None:
             return False
+        self._is_changed = True
         peer.called_ms = now_ms
         peer.note_beats(report.beats_wait_ms, now_ms)
         if report.state is MemberState.DOWN and peer.is_alive and not peer.failures:
@@ -259,6 +241,7 @@ class MemberList:
 
     def on_pause(self, pause_ms: int, now_ms: int) -> None:
         """Add a pause of this process to all deadlines: the silence of the peers in it proves nothing (R9)."""
+        self._is_changed = True
         for peer in self._peers.values():
             peer.last_ok_ms += pause_ms
             if peer.reporting_until_ms:
@@ -325,7 +308,7 @@ class MemberList:
             peer.rejoin_at_ms = until_ms
 
     def _served_apart(self, report: PeerReport) -> bool:
-        """Whether this node and a member that is new to this run both wrote keys without the other (R16)."""
+        """Return whether this node and a member that is new to this run both wrote keys without the other (R16)."""
         both_served = self.serving and self.served and report.served
         return both_served and self.self_address not in report.view and report.address not in self.view
 
@@ -358,6 +341,7 @@ class MemberList:
             peer.lost, peer.cut_off = peer.seen, False  # what it gets on its return is decided then
 
     def _set_state(self, peer: PeerState, state: MemberState, report: PeerReport | None = None) -> None:
+        self._is_changed = True
         old = peer.member
         peer.member = Member(
             old.address,
@@ -392,7 +376,7 @@ class MemberList:
             self.view, self.view_since_ms = new, now_ms
 
     def _carries(self, address: str, peer: PeerState, now_ms: int) -> bool:
-        """Whether an alive peer carries keys: no rejoin delay runs, and somebody can call it (R12)."""
+        """Return whether an alive peer carries keys: no rejoin delay runs, and somebody can call it (R12)."""
         if not reachability.is_callable(self._peers, address, self.config, now_ms):
             # One that is back, and was not called yet since, is not cut off.
             peer.cut_off = peer.cut_off or address in self.view

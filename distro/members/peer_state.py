@@ -1,4 +1,4 @@
-"""PeerState: what this node knows of one member, and when it learned that."""
+"""PeerState: one member as this node knows it, and when it learned that."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ class PeerState:
     heard_ms: int = NEVER_MS
     """When it told that, by its own report or by the report of another member."""
     told_ms: int = NEVER_MS
-    """What beats it had taken until then are known here; ``NEVER_MS`` of a member that does not tell."""
+    """Beats that it had taken until then are known here; ``NEVER_MS`` of a member that does not tell."""
     said_farewell: bool = False
     """A report in its name said that it leaves; its answer to the next report decides."""
     farewell: bool = False
@@ -61,7 +61,7 @@ class PeerState:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it is UP or SUSPICIOUS: anything was heard of it in time, directly or by others."""
+        """Return whether it is UP or SUSPICIOUS: anything was heard of it in time, directly or by others."""
         return self.member.state in (MemberState.UP, MemberState.SUSPICIOUS)
 
     @property
@@ -75,8 +75,10 @@ class PeerState:
             self.told_ms = max(self.told_ms, now_ms - wait_ms)
 
     def answers(self, config: DistroConfig, now_ms: int) -> bool:
-        """Whether it answers this node's calls, or did until a short time ago."""
-        if not self.failures:
-            return True
-        limit_ms = config.refused_down_ms if self.refused else config.silent_down_ms
-        return now_ms - self.answered_ms < limit_ms
+        """Return whether it answers this node's calls, or did until a short time ago."""
+        return not self.failures or is_lately(self.answered_ms, config, now_ms, refused=self.refused)
+
+
+def is_lately(answered_ms: int, config: DistroConfig, now_ms: int, *, refused: bool) -> bool:
+    """Return whether a peer that fails now has answered a short time ago; ``refused``: by its last failure."""
+    return now_ms - answered_ms < (config.refused_down_ms if refused else config.silent_down_ms)

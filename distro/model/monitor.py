@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from dataclasses import dataclass
+from typing import NamedTuple
 
 TIMING_BOUNDS_S = (0.000_05, 0.000_1, 0.000_25, 0.001, 0.002_5, 0.01, 0.025, 0.1, 0.25, 1.0, 2.5, 10.0)
 TURN_BOUNDS_S = (0.000_1, 0.000_25, 0.001, 0.002_5, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5, 10.0)
@@ -55,6 +56,28 @@ class DistroStats:
     """Ticks that came late although the process was running: its own work was slow."""
 
 
+class TimingCounts(NamedTuple):
+    """Durations by their size, as of one moment: the fields of ``Timings``."""
+
+    bounds_s: tuple[float, ...]
+    counts: tuple[int, ...]
+    sum_s: float
+
+    def quantile_s(self, part: float) -> float | None:
+        """Return the duration that ``part`` of all do not exceed, by a straight line within its bounds.
+
+        None without any duration. Durations above all bounds count as the last of these.
+        """
+        left = part * sum(self.counts)
+        lower_s = 0.0
+        for bound_s, count in zip(self.bounds_s, self.counts, strict=False):
+            if count and left <= count:
+                return lower_s + (bound_s - lower_s) * left / count
+            left -= count
+            lower_s = bound_s
+        return self.bounds_s[-1] if self.counts[-1] else None
+
+
 class Timings:
     """A histogram of durations: how many fell within each bound and above the one before it, and their sum.
 
@@ -62,32 +85,25 @@ class Timings:
     bounds.
     """
 
-    __slots__ = ("bounds_s", "counts", "sum_s")
+    __slots__ = ("_frozen", "bounds_s", "counts", "sum_s")
 
     def __init__(self, bounds_s: tuple[float, ...] = TIMING_BOUNDS_S) -> None:
         self.bounds_s = bounds_s
         self.counts = [0] * (len(bounds_s) + 1)
         self.sum_s = 0.0
+        self._frozen: TimingCounts | None = None
 
     def add(self, taken_s: float) -> None:
         """Count a duration."""
         self.counts[bisect_left(self.bounds_s, taken_s)] += 1
         self.sum_s += taken_s
+        self._frozen = None
 
-    def quantile_s(self, part: float) -> float | None:
-        """Return the duration that a share ``part`` of all durations does not exceed, interpolated; None without any.
-
-        Durations above all bounds count as the last of these.
-        """
-        counts = self.counts.copy()
-        left = part * sum(counts)
-        lower_s = 0.0
-        for bound_s, count in zip(self.bounds_s, counts, strict=False):
-            if count and left <= count:
-                return lower_s + (bound_s - lower_s) * left / count
-            left -= count
-            lower_s = bound_s
-        return self.bounds_s[-1] if counts[-1] else None
+    def frozen(self) -> TimingCounts:
+        """Return the counts as they are now. For the thread that adds."""
+        if self._frozen is None:
+            self._frozen = TimingCounts(self.bounds_s, tuple(self.counts), self.sum_s)
+        return self._frozen
 
 
 @dataclass(slots=True)

@@ -358,6 +358,11 @@ class KeysCall:
 class SyncData(KeysCall):
     """Send the peer the datums of these keys, as they are when the call is made, whole or as deltas (R5)."""
 
+    relayed: frozenset[str] = frozenset()
+    """The members of which this node passes on what they wrote, as they cannot reach the peer (R12)."""
+    passed_on: Mapping[str, Version] = field(default_factory=dict, hash=False)
+    """Keys with states of other writers that the peer may get until this node claims them (R16)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Verify(KeysCall):

@@ -37,7 +37,7 @@ class Claims:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether keys are being examined."""
+        """Return whether keys are being examined."""
         return self._under_way
 
     def later(self, key: DistroKey) -> None:

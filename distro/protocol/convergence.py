@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
+from types import MappingProxyType
 
 from distro.model.monitor import Timings
 from distro.model.types import DistroKey, Outcome, Received
@@ -46,7 +47,7 @@ class VerifyRound:
     """Monotonic."""
     outcome: Outcome
     what: str
-    """What was compared: ``digests``, with a member of an earlier release ``versions``, real Nacos ``checksums``."""
+    """The form of the comparison: ``digests``, with a member of an earlier release ``versions``, real Nacos ``checksums``."""
     compared: int
     """Keys that were told one by one."""
     newer_there: int
@@ -59,7 +60,7 @@ class VerifyRound:
 class PeerTrace:
     """The changes that one peer lacks, each key with the time of the oldest of them: at most one entry for a key.
 
-    The thread that owns the protocol changes it and reads it; the counts of ``applied`` and ``pushed`` are for any.
+    The thread that owns the protocol changes it and reads it.
     """
 
     own_writer: str
@@ -70,11 +71,11 @@ class PeerTrace:
     """From the write to the peer's push to its own subscribers; of changes that it had subscribers for."""
     not_counted: int = 0
     """Changes that were dropped or made while the peer is unreachable, since it became so."""
-    rounds: dict[str, VerifyRound] = field(default_factory=dict)
-    """The last verify round of each resource type."""
+    rounds: Mapping[str, VerifyRound] = field(default_factory=lambda: MappingProxyType({}))
+    """The last verify round of each resource type. Replaced, never changed."""
     _waiting: dict[DistroKey, float] = field(default_factory=dict)
     _in_flight: dict[DistroKey, float] = field(default_factory=dict)
-    """Those in the send that is under way."""
+    """Changes in the send that is under way."""
     _refused: dict[DistroKey, float] = field(default_factory=dict)
     _took_s: dict[DistroKey, float] = field(default_factory=dict)
     """From write to applied, of the latest changes."""
@@ -82,7 +83,7 @@ class PeerTrace:
     """The oldest change as of ``_oldest_ms``."""
     _oldest_ms: int = 0
     _told: dict[Cause, None] = field(default_factory=dict)
-    """What the log has said of a change that is stuck still."""
+    """Causes that the log named for a change that is stuck still."""
 
     def changed(self, key: DistroKey, at_s: float) -> None:
         """Note a change; one that is noted already is older, and stays."""

@@ -1,11 +1,12 @@
 """EngineView: the state of the engine at the end of a tick, as one frozen value that any thread may read."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from distro.members.mapper import DistroMapper
-from distro.model.monitor import Timings
-from distro.model.types import Compare, DataCall, DistroKey, Member
+from distro.members.mapper import DistroMapper, Mappers
+from distro.members.members_view import MembersView
+from distro.model.monitor import TimingCounts
+from distro.model.types import Compare, DataCall, DistroKey
 from distro.protocol.convergence import Cause, PeerTrace, VerifyRound
 from distro.protocol.tasks import PeerQueue
 
@@ -57,15 +58,12 @@ class PeerView(NamedTuple):
     """Changes made or dropped while the peer is unreachable, since it became so."""
     rounds: Mapping[str, VerifyRound]
     """The last verify round of each resource type."""
-    applied: Timings
-    """From the write of a change to the peer's applying it. Both histograms go on counting after the tick."""
-    pushed: Timings
+    applied: TimingCounts
+    """From the write of a change to the peer's applying it."""
+    pushed: TimingCounts
     """From the write to the peer's push to its own subscribers."""
-    waits: Callable[[DistroKey], str]
-    """Returns what is still to be done with one key, in words, empty for nothing.
-
-    It looks the key up in the queue as the queue is now: a copy of all keys would cost a tick more than all else.
-    """
+    waiting: tuple[DistroKey, ...]
+    """The first keys to send, while the peer does not answer: its own calls are told of them (R12)."""
 
     @property
     def pending(self) -> int:
@@ -85,12 +83,18 @@ class EngineView(NamedTuple):
     steady_from_ms: int | None
     """From when on keys may be claimed and beats checked (R2, R7, R9); None: not before the view changes."""
     view_id: str
-    """Stands for the members that carry keys, and for their kinds."""
+    """A digest of the members that carry keys, and of their kinds."""
+    mappers: Mappers
     mapper: DistroMapper
-    own_mapper: DistroMapper
-    members: tuple[Member, ...]
-    """All listed members but this node, by address."""
+    """The first of ``mappers``: each call of a client asks it."""
+    members: MembersView
     peers: Mapping[str, PeerView]
+    """By address; read-only."""
+
+    @property
+    def own_mapper(self) -> DistroMapper:
+        """The mapper over the members of our own kind that carry keys."""
+        return self.mappers.own_kind
 
     def steady(self, now_ms: int) -> bool:
         """Return whether keys may be claimed and beats checked (R2, R7, R9)."""
@@ -103,10 +107,6 @@ class EngineView(NamedTuple):
     def pending_keys(self) -> dict[str, int]:
         """Return how many keys are to be sent to each peer, those under way included."""
         return {address: peer.to_send + peer.in_flight for address, peer in self.peers.items()}
-
-    def pending_of(self, key: DistroKey) -> dict[str, str]:
-        """Return what is still to be done with a key, in words, by peer."""
-        return {address: text for address, peer in self.peers.items() if (text := peer.waits(key))}
 
 
 def peer_view(queue: PeerQueue, trace: PeerTrace, now_ms: int) -> PeerView:
@@ -125,9 +125,9 @@ def peer_view(queue: PeerQueue, trace: PeerTrace, now_ms: int) -> PeerView:
         None if oldest is None else OldestChange(oldest[0], oldest[1], cause_of(queue, now_ms, refused=oldest[2])),
         trace.not_counted,
         trace.rounds,
-        trace.applied,
-        trace.pushed,
-        queue.waits,
+        trace.applied.frozen(),
+        trace.pushed.frozen(),
+        queue.waiting,
     )
 
 

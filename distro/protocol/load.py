@@ -116,7 +116,7 @@ class SnapshotLoad:
         is_reachable: Callable[[str], bool],
         is_unlisting: Callable[[str], bool] = lambda _peer: False,
     ) -> bool:
-        """Whether this load need not wait for any peer.
+        """Return whether this load need not wait for any peer.
 
         It waits until each peer gave its snapshots, is itself loading, or has refused connections until
         ``load_refused_ms``; from ``load_wait_ms_max`` on only for peers that are reachable and know the call, and for

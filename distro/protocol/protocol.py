@@ -1,4 +1,4 @@
-"""DistroProtocol: what to send, verify, fetch, load, report and claim, and when. Events and time in, actions out."""
+"""DistroProtocol: decides when to send, verify, fetch, load, report and claim. Events and time in, actions out."""
 
 import hashlib
 import logging
@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
+from types import MappingProxyType
 
-from distro.members.mapper import DistroMapper, WriterMapper
+from distro.members.mapper import DistroMapper, Mappers, WriterMapper
 from distro.members.members import MemberList
 from distro.model.config import DistroConfig
 from distro.model.digest import LEAVES
@@ -38,6 +39,7 @@ from distro.model.types import (
 )
 from distro.protocol.claims import Claims
 from distro.protocol.convergence import PeerTrace, VerifyRound
+from distro.protocol.engine_reader import EngineReader
 from distro.protocol.engine_view import EngineView, cause_of, peer_view
 from distro.protocol.load import SnapshotLoad
 from distro.protocol.samples import sample_after
@@ -66,11 +68,12 @@ VIEW_ID_BYTES = 8
 
 
 class DistroProtocol:
-    """The engine's decisions, by the rules in docs/replication.md. One thread owns it; some calls say that any may."""
+    """The engine's decisions, by the rules in docs/replication.md. One thread owns it; others have its ``reader``.
+
+    Python 3.11 makes slower calls on an object of more than 29 attributes.
+    """
 
     observer = DistroObserver()
-    view: EngineView
-    """The state of the engine as of the last ``publish``, for any thread."""
 
     def __init__(
         self,
@@ -80,14 +83,17 @@ class DistroProtocol:
         components: Components,
         stats: DistroStats,
         now_ms: int,
+        on_claimed: Callable[[list[DistroKey]], None] = lambda _keys: None,
     ) -> None:
+        """``on_claimed`` is called with the keys that this member took over, on the thread that owns the protocol."""
         self.members = members
-        self.mapper = self.own_mapper = DistroMapper.over(members.self_address, members.view, members.standalone)
-        self.view_id = self._view_id()
-        """Stands for the members that carry keys, and for their kinds."""
-        self._writer_mapper = WriterMapper.over(members.self_address, (), members.standalone)
+        mapper = DistroMapper.over(members.self_address, members.view, members.standalone)
+        writers = WriterMapper(members.self_address, (), members.standalone)
+        self._mappers = Mappers(mapper, mapper, writers)
+        self._view_id = self._digest_of_view()
         self._load: SnapshotLoad | None = None if members.standalone else SnapshotLoad(config, components, now_ms)
-        self.own_writer = members.runs.own_writer = own_writer
+        self.own_writer = own_writer
+        members.runs.set_own_writer(own_writer)
         self._config = config
         self._components = components
         self.stats = stats
@@ -107,8 +113,6 @@ class DistroProtocol:
         self._forget_under_way: tuple[DistroKey, ...] = ()
         self._refresh_due_ms: int | None = now_ms + config.verify_interval_ms
         """None while the digests are brought up to date."""
-        self._waiting: Mapping[str, tuple[DistroKey, ...]] = {}
-        """Keys to be sent to peers that do not answer; another mapping in each tick, as other threads read it."""
         self._relayed: Mapping[str, frozenset[str]] = {}
         """The peers to which this node passes on what other members, that cannot reach them, wrote (R12)."""
         self._expected_ms: int | None = None
@@ -118,22 +122,27 @@ class DistroProtocol:
         """The end of the last pause: calls that were under way end soon after it."""
         self._leaving = False
         self.is_unlisted = False
-        self.before_serving: Callable[[int], None] = lambda _now_ms: None
-        """Called with the monotonic ms when a load is over, before this member answers: data on disk may be added.
-
-        On the thread of the local actions (R11).
-        """
-        self.on_claimed: Callable[[list[DistroKey]], None] = lambda _keys: None
-        """Called with the keys that this member took over; on the thread that owns the protocol."""
+        self._on_claimed = on_claimed
+        self.reader = EngineReader(own_writer, components, self._queues)
         members.serving = not self.loading
         self.publish(now_ms)
 
     @property
     def loading(self) -> bool:
-        """Whether this node is still loading the peers' data: it claims, verifies and accepts nothing (R7)."""
+        """Return whether this node is still loading the peers' data: it claims, verifies and accepts nothing (R7)."""
         return self._load is not None
 
     # --- events ----------------------------------------------------------------------------------
+
+    def remember(self, writers: Iterable[str], now_ms: int) -> None:
+        """Know the members that wrote what this node has on its disk, though no list may name them any more."""
+        self.members.runs.remember(writers)
+        self.publish(now_ms)
+
+    def came_back(self, returned: Mapping[str, int]) -> None:
+        """Note when clients of runs that hand them over came back here, in monotonic ms by the run's writer (R17)."""
+        for writer, at_ms in returned.items():
+            self.members.runs.came_back(writer, at_ms)
 
     def leave(self, now_ms: int, *, leaving: bool = True) -> None:
         """Claim nothing from now on (R2), and make reports due, which say that this node is going; or take it back."""
@@ -244,15 +253,6 @@ class DistroProtocol:
                 lacking.append(name)
         return lacking
 
-    def waiting_for(self, peer: str) -> dict[str, dict[str, Version]]:
-        """The keys that could not be sent to the peer, with their versions, by resource type. Any thread."""
-        found: dict[str, dict[str, Version]] = {}
-        for key in self._waiting.get(peer, ()):
-            version = self._components[key.resource_type].store.version(key.key)
-            if version is not None and self.speaks_for(key.resource_type, key.key, version):
-                found.setdefault(key.resource_type, {})[key.key] = version
-        return found
-
     def on_sync_done(
         self, action: SyncData, outcome: Outcome, received: Received, now_ms: int, ended_s: float | None = None
     ) -> None:
@@ -342,7 +342,7 @@ class DistroProtocol:
         lacking, trace = received.fetching, self.traces[peer]
         lacking_there = None if lacking is None else lacking + len(received.wanted)
         ended = VerifyRound(now_ms, outcome, form, told, len(received.refused), lacking_there)
-        trace.rounds = {**trace.rounds, resource_type: ended}  # another one: a view has the one before
+        trace.rounds = MappingProxyType({**trace.rounds, resource_type: ended})
 
     def _trace_verified(
         self,
@@ -368,7 +368,7 @@ class DistroProtocol:
 
     def _is_own_state(self, key: DistroKey) -> bool:
         version = self._components[key.resource_type].store.version(key.key)
-        return version is not None and self.speaks_for(key.resource_type, key.key, version)
+        return version is not None and self.reader.speaks_for(key.resource_type, key.key, version)
 
     def _log_stuck(self, now_ms: int) -> None:
         if now_ms - self._traced_ms < TRACE_INTERVAL_MS:
@@ -409,7 +409,7 @@ class DistroProtocol:
             self._forget(key)
 
     def _has_verified(self, queue: PeerQueue, part: str, outcome: Outcome, now_ms: int) -> bool:
-        """Whether a part of a verify round was answered; if not, it is sent again after a wait."""
+        """Return whether a part of a verify round was answered; if not, it is sent again after a wait."""
         if outcome is Outcome.DELIVERED:
             queue.verify_back_offs.pop(part, None)
             return True
@@ -463,7 +463,7 @@ class DistroProtocol:
         unknown = {name: NO_VERSION for name in lacking if not store.is_forgettable(name, now_ms)}
         for name, version in (*versions.items(), *unknown.items()):
             stored = store.version(name)
-            if stored is not None and stored > version and self.speaks_for(action.resource_type, name, stored):
+            if stored is not None and stored > version and self.reader.speaks_for(action.resource_type, name, stored):
                 queue.tasks.add(DistroKey(action.resource_type, name), now_ms)
 
     def on_load_done(self, action: Load, outcome: Outcome, keys: frozenset[str] | None, now_ms: int) -> None:
@@ -509,7 +509,7 @@ class DistroProtocol:
         for key in claimed:
             self._passed_on.pop(key, None)
         if claimed:
-            self.on_claimed(claimed)
+            self._on_claimed(claimed)
             self.stats.claims += len(claimed)
             self.sync(dict.fromkeys(claimed), now_ms)
             LOG.info("took over %d keys", len(claimed))
@@ -580,11 +580,9 @@ class DistroProtocol:
             LOG.info("loaded from %s", ", ".join(self._load.loaded_from()) or "nobody, as no member had data")
         if self.steady(now_ms) and (claim := self._claims.next_action(self.members.view_since_ms, now_ms)):
             actions.append(claim)
-        self._waiting = {
-            peer: tuple(islice(chain(queue.in_flight, queue.tasks), WAITING_MAX))
-            for peer, queue in self._queues.items()
-            if (queue.is_stuck(now_ms) or self.members.is_failing(peer)) and self._is_own_kind(peer)
-        }
+        for peer, queue in self._queues.items():
+            is_waiting = (queue.is_stuck(now_ms) or self.members.is_failing(peer)) and self._is_own_kind(peer)
+            queue.waiting = tuple(islice(chain(queue.in_flight, queue.tasks), WAITING_MAX)) if is_waiting else ()
         self._log_stuck(now_ms)
         self._relayed = self.members.relayed()
         if not self.members.served:
@@ -663,9 +661,19 @@ class DistroProtocol:
             self.traces[peer].begun(keys)
             self.stats.sync_sent += 1
             self.stats.sync_keys += len(keys)
-            names = tuple(key.key for key in keys)
-            return SyncData(peer, keys[0].resource_type, names, now_ms + self._config.sync_timeout_ms)
+            return self._sync_data(peer, keys, now_ms)
         return None
+
+    def _sync_data(self, peer: str, keys: list[DistroKey], now_ms: int) -> SyncData:
+        passed_on = {key.key: self._passed_on[key] for key in keys if key in self._passed_on} if self._passed_on else {}
+        return SyncData(
+            peer,
+            keys[0].resource_type,
+            tuple(key.key for key in keys),
+            now_ms + self._config.sync_timeout_ms,
+            self._relayed.get(peer, frozenset()),
+            passed_on,
+        )
 
     def _next_query(self, peer: str, queue: PeerQueue, now_ms: int) -> Query:
         keys = queue.take_fetch(self._config.batch_keys_max)
@@ -741,25 +749,21 @@ class DistroProtocol:
         kind = self.members.kind(peer)
         return tuple(name for name, part in self._components.items() if kind in part.taken_by)
 
+    @property
+    def mapper(self) -> DistroMapper:
+        """The mapper over all members that carry keys."""
+        return self._mappers.all_kinds
+
     def mapper_of(self, resource_type: str) -> DistroMapper:
-        """The present mapper of a resource type. Called from any thread."""
-        component = self._components[resource_type]
-        if component.owned_by_writer:
-            return self._writer_mapper
-        return self.mapper if MemberKind.NACOS_1 in component.taken_by else self.own_mapper
+        """Return the present mapper of a resource type."""
+        return self._mappers.of(self._components[resource_type])
 
     def may_send(self, resource_type: str, peer: str, name: str, version: Version) -> bool:
-        """Return whether this node sends the key to the peer: its own, or another writer's (R12, R16). Any thread."""
+        """Return whether this node sends the key to the peer: its own, or another writer's (R12, R16)."""
         is_relayed = version.writer.partition("~")[0] in self._relayed.get(peer, ())
-        if is_relayed or self.speaks_for(resource_type, name, version):
+        if is_relayed or self.reader.speaks_for(resource_type, name, version):
             return True
         return self._passed_on.get(DistroKey(resource_type, name)) == version
-
-    def speaks_for(self, resource_type: str, name: str, version: Version) -> bool:
-        """Whether this run, or of types owned by writers any run of this member, wrote the version. Any thread."""
-        component = self._components[resource_type]
-        own = component.owned_by_writer and self._writer_mapper.responsible(component.store.tag(name))
-        return own or version.writer == self.own_writer
 
     def _is_own_kind(self, peer: str) -> bool:
         return self.members.kind(peer) is MemberKind.OWN
@@ -770,13 +774,13 @@ class DistroProtocol:
         """Bring the mappers and the peers' queues in line with the member list."""
         if self.members.view != self.mapper.servers:
             LOG.info("members that carry keys: %s", ", ".join(self.members.view) or "none")
-            self.mapper = replace(self.mapper, servers=self.members.view)
+            self._mappers = self._mappers._replace(all_kinds=replace(self.mapper, servers=self.members.view))
         own = tuple(one for one in self.members.view if one == self.members.self_address or self._is_own_kind(one))
-        if own != self.own_mapper.servers:
-            self.own_mapper = replace(self.own_mapper, servers=own)
+        if own != self._mappers.own_kind.servers:
+            self._mappers = self._mappers._replace(own_kind=replace(self._mappers.own_kind, servers=own))
             self._claims.recheck_all()
             self._compare_now(now_ms)
-        self.view_id = self._view_id()
+        self._view_id = self._digest_of_view()
         if (is_unlisted := self.members.is_unlisted) != self.is_unlisted:
             self.is_unlisted = is_unlisted
             if is_unlisted:
@@ -801,8 +805,8 @@ class DistroProtocol:
                 queue.verify_due_ms = now_ms
                 queue.agreed.clear()  # these rounds may follow each other too soon to count as two (R6)
 
-    def _view_id(self) -> str:
-        text = f"{','.join(self.mapper.servers)} {','.join(self.own_mapper.servers)}"
+    def _digest_of_view(self) -> str:
+        text = f"{','.join(self.mapper.servers)} {','.join(self._mappers.own_kind.servers)}"
         return hashlib.blake2b(text.encode(), digest_size=VIEW_ID_BYTES).hexdigest()
 
     def steady(self, now_ms: int) -> bool:
@@ -817,10 +821,6 @@ class DistroProtocol:
         if self.loading or self._leaving or (members.confirmed_ms < 0 and self._queues):
             return None
         return members.view_since_ms + self._config.report_interval_ms
-
-    def is_responsible(self, key: DistroKey) -> bool:
-        """Whether the key is this node's by the present view. Called from any thread."""
-        return self.mapper_of(key.resource_type).responsible(self._components[key.resource_type].store.tag(key.key))
 
     def gathers_ms(self, now_ms: int) -> int:
         """For how long no key that changes from now on can be sent to any peer, as all were sent something just now."""
@@ -840,31 +840,27 @@ class DistroProtocol:
                 due.append(queue.next_due_ms(now_ms))
         return max(min(due), now_ms)
 
-    def is_pending(self, peer: str, key: DistroKey) -> bool:
-        """Whether a key is being sent to the peer, or is to be. Called from any thread."""
-        queue = self._queues.get(peer)
-        return queue is not None and (key in queue.tasks or key in queue.in_flight)
-
     def pending(self) -> int:
-        """How many keys are to be sent to reachable peers, and calls under way: what a stopping node waits for."""
+        """Return how many keys wait for reachable peers, and calls to them: a stopping node waits for these."""
         return sum(len(queue.tasks) + (queue.call is not None) for queue in self._queues.values() if queue.reachable)
 
     def publish(self, now_ms: int) -> None:
-        """Replace ``view``, which other threads read: after each tick, and each event that moves members."""
-        self.view = EngineView(
+        """Replace the view that other threads read: after each tick, and each event that moves members."""
+        queues, traces = self._queues, self.traces
+        self.reader.view = EngineView(
             self.loading,
             self.members.serving,
             self.is_unlisted,
             self._steady_from_ms(),
-            self.view_id,
-            self.mapper,
-            self.own_mapper,
-            tuple(self.members.peers()),
-            {peer: peer_view(queue, self.traces[peer], now_ms) for peer, queue in self._queues.items()},
+            self._view_id,
+            self._mappers,
+            self._mappers.all_kinds,
+            self.members.frozen(),
+            MappingProxyType({peer: peer_view(queue, traces[peer], now_ms) for peer, queue in queues.items()}),
         )
 
     def is_calling(self) -> bool:
-        """Whether a call to a peer, or work on the own keys, is under way; its end is told as an event."""
+        """Return whether a call to a peer, or work on the own keys, is under way; its end is told as an event."""
         is_working = self._finishing is not None or self._refresh_due_ms is None or bool(self._forget_under_way)
         calls = any(queue.call is not None for queue in self._queues.values())
         return calls or is_working or self._claims.is_under_way or not self._reporting.isdisjoint(self._queues)

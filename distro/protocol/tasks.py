@@ -31,7 +31,7 @@ class DelayTasks:
         return chain(self._again, self._due)
 
     def __contains__(self, key: object) -> bool:
-        """Whether a key waits. Look-ups alone, which any thread may make."""
+        """Return whether a key waits. Look-ups alone, which any thread may make."""
         return key in self._again or key in self._due
 
     def add(self, key: DistroKey, due_ms: int) -> None:
@@ -84,7 +84,7 @@ class DelayTasks:
         return self._again if key in self._again else self._due
 
     def is_due(self, now_ms: int) -> bool:
-        """Whether ``pop_due`` would return keys now."""
+        """Return whether ``pop_due`` would return keys now."""
         due_ms = self.next_due_ms()
         return due_ms is not None and due_ms <= now_ms
 
@@ -124,7 +124,7 @@ class BackOff:
 
     @property
     def is_failing(self) -> bool:
-        """Whether there was a failure, and no success since."""
+        """Return whether there was a failure, and no success since."""
         return self._next_ms != self._first_ms
 
     def succeeded(self) -> None:
@@ -133,7 +133,7 @@ class BackOff:
 
 
 SPACING_FACTOR, SPACING_FACTOR_MAX, KEYS_PER_STEP = 4, 6, 8
-"""Of the spacing of sends in a stream of changes: up to the first of these, and one more for each step of keys.
+"""Factors of the spacing of sends in a stream of changes: up to the first of these, and one more for each step of keys.
 
 A write that another member passed on may wait for the next send (R5), and that member asks for it after 100 ms.
 """
@@ -158,11 +158,11 @@ class PeerQueue:
     """Keys of which the peer has a state that this node lacks."""
     fetch_not_before_ms: int = 0
     fetch_keys_max: int = 1 << 30
-    """Of one query: less than elsewhere after one that failed, as its answer may be too long or too slow as a whole."""
+    """Keys of one query: fewer than elsewhere after one that failed, as its answer may be too long or too slow as a whole."""
     unfit: dict[DistroKey, int] = field(default_factory=dict)
     """Keys that were too large for a call of their own, and until when verify rounds do not bring them up again."""
     sync_keys_max: int = 1 << 30
-    """Of one send, likewise: a take-over has whole lists, and a send that is late is too late with each repetition."""
+    """Keys of one send, likewise: a take-over has whole lists, and a send that is late is too late with each repetition."""
     sync_not_before_ms: int = 0
     """The end of the spacing, or of the rest, after the last send."""
     call: DataCall | None = None
@@ -182,18 +182,20 @@ class PeerQueue:
     """Resource types whose part of the round failed, and when it is sent again."""
     verify_back_offs: dict[str, BackOff] = field(default_factory=dict)
     sampled: int = 0
-    """Of how many leaves of all the present pass of rounds has compared the contents."""
+    """The number of leaves of which the present pass of rounds has compared the contents."""
     reachable: bool = False
+    waiting: tuple[DistroKey, ...] = ()
+    """The first keys to send, while the peer does not answer; its own calls are told of them (R12)."""
     agreed: dict[DistroKey, int] = field(default_factory=dict)
     """In how many verify rounds the peer agreed that a forgettable key may be dropped (R6)."""
 
     def is_stuck(self, now_ms: int) -> bool:
-        """Whether calls of data do not get through to the peer, as far as known."""
+        """Return whether calls of data do not get through to the peer, as far as known."""
         is_late = self.call is not None and now_ms - self.call_since_ms >= STUCK_MS
         return is_late or self.back_off.is_failing
 
     def is_sync_due(self, now_ms: int) -> bool:
-        """Whether keys are due, and the spacing after the last send is over."""
+        """Return whether keys are due, and the spacing after the last send is over."""
         return now_ms >= self.sync_not_before_ms and self.tasks.is_due(now_ms)
 
     def take_sync(self, now_ms: int, keys_max: int, spacing_ms: int) -> list[DistroKey]:

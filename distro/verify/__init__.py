@@ -1,1 +1,1 @@
-"""Verify rounds: whether two members hold the same."""
+"""Verify rounds: they find whether two members hold the same."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from distro.model.ports import Component, Components
 from distro.model.types import MemberKind, Version
-from distro.protocol.protocol import DistroProtocol
+from distro.protocol.engine_reader import EngineReader
 from distro.timing.paced import paced
 
 
@@ -15,9 +15,9 @@ class OwnChecksums:
     round names is not kept: they remove what it does not name, so it has to have all that was sent to them before.
     """
 
-    def __init__(self, components: Components, protocol: DistroProtocol) -> None:
+    def __init__(self, components: Components, reader: EngineReader) -> None:
         self._components = components
-        self._protocol = protocol
+        self._reader = reader
         self._known: dict[str, dict[str, tuple[Version, str]]] = {}
         """By resource type and key; another mapping after each round, as several threads make them."""
 
@@ -39,7 +39,7 @@ class OwnChecksums:
         return {key: checksum for key, (_, checksum) in now.items()}
 
     def _own(self, resource_type: str, component: Component) -> Iterable[tuple[str, Version]]:
-        mapper = self._protocol.mapper_of(resource_type)
+        mapper = self._reader.mapper_of(resource_type)
         for key, version in component.store.versions().items():
-            if version.writer == self._protocol.own_writer and mapper.responsible(component.store.tag(key)):
+            if version.writer == self._reader.own_writer and mapper.responsible(component.store.tag(key)):
                 yield key, version

@@ -13,7 +13,7 @@ from itertools import chain
 from distro.model.digest import KeyDigest, differing_buckets, leaves_of
 from distro.model.ports import Component, Components
 from distro.model.types import Compare, DigestFindings, DistroKey, Received, Version
-from distro.protocol.protocol import DistroProtocol
+from distro.protocol.engine_reader import EngineReader
 from distro.protocol.samples import contents_of, sums_of, whole
 from distro.timing.paced import paced
 from distro.wire.digest_wire import DigestAnswer, DigestRequest, ListedKeys, Sample
@@ -36,23 +36,23 @@ class Comparison:
         self,
         action: Compare,
         components: Components,
-        protocol: DistroProtocol,
+        reader: EngineReader,
         now_ms: int,
         sums_of: SumsOf | None = None,
     ) -> None:
         """``sums_of``: gives the sums of contents, where they are made once for all peers."""
         self._action = action
         self._components = {name: components[name] for name in action.resource_types}
-        self._protocol = protocol
+        self._reader = reader
         self._now_ms = now_ms
         self._sums_of = sums_of or _sums_of
         self._step: Callable[[DigestAnswer], DigestRequest | None] = self._roots_answered
         self._differing: dict[str, set[int]] = {}
         """The leaves that differ, of each type that does."""
         self._sums: dict[str, dict[int, int]] = {}
-        """Those of the contents in the leaves that are sampled, of each type."""
+        """Sums of the contents in the leaves that are sampled, of each type."""
         self._differing_contents: dict[str, set[int]] = {}
-        """Of these leaves those where they differ."""
+        """The leaves among these where the sums differ."""
         self._listed_keys: dict[str, ListedKeys] = {}
         self._received: dict[str, Received] = {}
 
@@ -62,7 +62,7 @@ class Comparison:
         for name, component in self._components.items():
             component.digest.refresh()
             roots[name] = component.digest.root()
-            own_address = self._protocol.mapper_of(name).self_address
+            own_address = self._reader.mapper_of(name).self_address
             self._sums[name] = self._sums_of(name, component, own_address, sampled)
             samples[name] = Sample(sampled, whole(self._sums[name]))
         return replace(self._message(), roots=roots, samples=samples).to_bytes()
@@ -77,13 +77,13 @@ class Comparison:
         return None if request is None else request.to_bytes()
 
     def compared(self) -> dict[str, DigestFindings]:
-        """What the round found, of each resource type. Called at its end."""
+        """Return what the round found, by resource type. Called at its end."""
         return {name: self._compared(name, component) for name, component in self._components.items()}
 
     # --- steps ------------------------------------------------------------------------------------
 
     def _message(self) -> DigestRequest:
-        return DigestRequest(self._protocol.view_id, tuple(sorted(self._action.relayed)))
+        return DigestRequest(self._reader.view.view_id, tuple(sorted(self._action.relayed)))
 
     def _roots_answered(self, answer: DigestAnswer) -> DigestRequest | None:
         asked: dict[str, dict[int, bytes]] = {}
@@ -137,20 +137,20 @@ class Comparison:
             version = component.store.version(key)
             if version is None or not self._is_told(name, component, key, version):
                 continue
-            if self._protocol.is_pending(peer, DistroKey(name, key)):
+            if self._reader.is_pending(peer, DistroKey(name, key)):
                 pending.add(key)
             else:
                 versions[key] = version
         contents = dict[str, int]()
         if sampled := self._differing_contents.get(name, set()).intersection(within):
-            contents = contents_of(component, self._protocol.mapper_of(name).self_address, sampled)
+            contents = contents_of(component, self._reader.mapper_of(name).self_address, sampled)
         is_whole = len(within) == len(leaves)
         listed = ListedKeys(frozenset(within), versions, frozenset(pending), is_whole, contents)
         self._listed_keys[name] = listed
         return listed
 
     def _is_told(self, name: str, component: Component, key: str, version: Version) -> bool:
-        mapper = self._protocol.mapper_of(name)
+        mapper = self._reader.mapper_of(name)
         return version.writer.partition("~")[0] in self._action.relayed or mapper.responsible(component.store.tag(key))
 
     # --- the end ----------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ class Comparison:
         return DigestFindings(received, len(listed.versions), listed.pending, listed.is_whole, agreed)
 
     def _agreed(self, name: str, component: Component, received: Received) -> list[str]:
-        differing, mapper = self._differing.get(name, set()), self._protocol.mapper_of(name)
+        differing, mapper = self._differing.get(name, set()), self._reader.mapper_of(name)
         told = self._listed_keys[name].versions if name in self._listed_keys else {}
         differing_keys = set(component.digest.keys_in(differing)) if differing else set()
         agreed: list[str] = []
@@ -172,7 +172,7 @@ class Comparison:
             if key in received.refused or (key in differing_keys and key not in told):
                 continue
             version = component.store.version(key)
-            if version is None or version.writer != self._protocol.own_writer:
+            if version is None or version.writer != self._reader.own_writer:
                 continue
             if component.store.is_forgettable(key, self._now_ms) and mapper.responsible(component.store.tag(key)):
                 agreed.append(key)

@@ -1,4 +1,4 @@
-"""DigestAnswers: what a member answers to the steps of a verify round in which a peer compares digests with it."""
+"""DigestAnswers: the answers of a member to the steps of a verify round in which a peer compares digests with it."""
 
 import logging
 from collections.abc import Collection, Mapping
@@ -9,7 +9,7 @@ from distro.model.errors import NotInitialized
 from distro.model.monitor import DistroStats
 from distro.model.ports import Component, Components
 from distro.model.types import MemberKind, Received
-from distro.protocol.protocol import DistroProtocol
+from distro.protocol.engine_reader import EngineReader
 from distro.protocol.samples import sums_of, whole
 from distro.receive.receive import DistroReceiver, VerifyScope
 from distro.wire.digest_wire import DigestAnswer, DigestRequest, ListedKeys, Sample
@@ -21,11 +21,11 @@ class DigestAnswers:
     """Answers peers of our own kind. Thread-safe; nothing in it takes long unless much differs."""
 
     def __init__(
-        self, components: Components, receiver: DistroReceiver, protocol: DistroProtocol, stats: DistroStats
+        self, components: Components, receiver: DistroReceiver, reader: EngineReader, stats: DistroStats
     ) -> None:
         self._components = components
         self._receiver = receiver
-        self._protocol = protocol
+        self._reader = reader
         self._stats = stats
 
     def answer(self, source: str, request: DigestRequest, now_ms: int) -> DigestAnswer:
@@ -36,7 +36,8 @@ class DigestAnswers:
         """
         if self._receiver.is_loading():
             raise NotInitialized("Distro protocol is not initialized")
-        relayed = [member for member in request.relayed if self._protocol.members.get(member) is not None]
+        view = self._reader.view
+        relayed = [member for member in request.relayed if member in view.members.contacts]
         buckets: dict[str, bytes] = {}
         for name, root in request.roots.items():
             if (component := self._component(name)) is None:
@@ -46,7 +47,7 @@ class DigestAnswers:
                 buckets[name] = component.digest.buckets()
             elif component.on_compared is not None:
                 component.on_compared([source, *relayed], (), now_ms)
-        same_view = request.view == self._protocol.view_id
+        same_view = request.view == view.view_id
         sums = self._sums(source, request.samples) if same_view else {}
         leaves = {
             name: [leaf for at, told in part.items() for leaf in differing_leaves(at, one.digest.bucket(at), told)]
@@ -98,7 +99,7 @@ class DigestAnswers:
 
 
 def _differs(component: Component, key: str, listed: ListedKeys) -> bool:
-    """Whether a key is here in the version that was told, with another content."""
+    """Return whether a key is here in the version that was told, with another content."""
     if key not in listed.contents:
         return False
     stored = component.store.content(key)

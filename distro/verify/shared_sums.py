@@ -20,7 +20,7 @@ class SharedSums:
         self._now_ms = now_ms
         self._lock = Lock()
         self._last: dict[str, tuple[tuple[str, range, int], int, dict[int, int]]] = {}
-        """Of each resource type: of what, when, and the sums."""
+        """By resource type: what was asked, when, and the sums."""
 
     def of(self, resource_type: str, component: Component, writer: str, leaves: range) -> dict[int, int]:
         """The sums of a resource type. Shape: as of ``sums_of``; not to be changed."""

@@ -65,7 +65,7 @@ class Engine:
         members = MemberList(SELF, config, self.now_ms)
         components = {INSTANCE_LIST: Component(store, nothing, nothing), **(more or {})}
         self.protocol = DistroProtocol(members, ME, config, components, self.stats, self.now_ms)
-        self.local = LocalActions(self.protocol, components)
+        self.local = LocalActions(self.protocol.reader, components, lambda now_ms: self.before_serving(now_ms))
         self.protocol.replace_members([SELF, *peers], self.now_ms)
 
     def hear(self, *peers: str) -> None:

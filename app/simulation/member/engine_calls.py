@@ -220,7 +220,7 @@ class CallAgent:
     def _compare(self, action: Compare, done: Done) -> None:
         """Compare digests as ``DistroRuntime._compare`` does, with a call for each message."""
         member = self._member
-        comparison = Comparison(action, member.components, member.protocol, member.clock.monotonic_ms())
+        comparison = Comparison(action, member.components, member.reader, member.clock.monotonic_ms())
 
         def end(outcome: Outcome, answer: bytes, _made_ms: int) -> None:
             if outcome is Outcome.DELIVERED:

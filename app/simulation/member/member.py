@@ -179,6 +179,10 @@ class SimMailbox(ReceiverEvents):
     def fetch(self, peer: str, keys: list[DistroKey]) -> None:
         self.put(lambda protocol, _now_ms: protocol.fetch(peer, keys))
 
+    def came_back(self, writer: str, now_ms: int) -> None:
+        """Note that a client came back, which wakes nobody."""
+        self._events.append(lambda protocol, _now_ms: protocol.came_back({writer: now_ms}))
+
     def served(self, peer: str, resource_type: str, keys: list[str]) -> None:
         self._events.append(
             lambda protocol, now_ms: protocol.on_served(peer, resource_type, keys, now_ms / 1_000),
@@ -213,9 +217,9 @@ class SimMember:
     """Calls to one peer do not wait for each other."""
     notices_pauses = True
     costs: CostModel | None = None
-    """What its work costs in virtual time; None: nothing but ``LOCAL_MS_MAX`` and the time of its disk."""
+    """The costs of its work in virtual time; None: nothing but ``LOCAL_MS_MAX`` and the time of its disk."""
     claim_ms = 0
-    """What a claim of one key costs, above ``LOCAL_MS_MAX``."""
+    """The cost of a claim of one key, above ``LOCAL_MS_MAX``."""
 
     guard_rounds = 2
     """For so many verify rounds a loss that nobody caused is not shown."""
@@ -239,7 +243,7 @@ class SimMember:
         self._waiting: list[Callable[[], None]] = []
         self._paused_ms = 0
         self.longest_tick_ms = 0.0
-        """Of all its runs, by ``costs``."""
+        """The longest of all its runs, by ``costs``."""
 
     # --- life ------------------------------------------------------------------------------------
 
@@ -249,7 +253,7 @@ class SimMember:
 
     @property
     def serving(self) -> bool:
-        """Whether clients get answers."""
+        """Return whether clients get answers."""
         return self._alive and not self.paused and not self.leaving and not self.protocol.loading
 
     @property
@@ -271,7 +275,7 @@ class SimMember:
         self.writer = f"{self.address}~{self.run}"
         self.waits_for_disk = False
         self.owns_durable: bool | None = None
-        """What counts while a write goes on that came to the disk earlier."""
+        """Set while a write goes on that came to the disk earlier: whether this member owns it."""
         self._build()
         self.records.read_disk()
         self._read_warm()
@@ -296,30 +300,31 @@ class SimMember:
         members = self.members_class(self.address, config, now_ms)
         self.components: dict[str, Component] = {}
         self.protocol = self.protocol_class(members, self.writer, config, self.components, self.stats, now_ms)
+        reader = self.reader = self.protocol.reader
         settings = replace(SETTINGS, standalone=False, self_address=self.address, members=self.listed, distro=config)
-        self.membership = self.membership_class(settings, self.protocol, clock)
+        self.membership = self.membership_class(settings, reader, clock)
         self.membership.member = self
         self.mailbox = SimMailbox(self._wake)
         self.runtime = SimRuntime(self)
         self.receiver = self.receiver_class(
             self.writer,
             self.components,
-            self.protocol.mapper_of,
-            lambda: self.protocol.loading,
+            reader.mapper_of,
+            reader.is_loading,
             self.mailbox,
             self.stats,
-            members.is_known_writer,
-            members.answers_itself,
+            reader.is_known_writer,
+            reader.answers_itself,
         )
-        self.local_actions = LocalActions(self.protocol, self.components)
-        self.checksums = OwnChecksums(self.components, self.protocol)
+        self.local_actions = LocalActions(reader, self.components, self._fill)
+        self.checksums = OwnChecksums(self.components, reader)
         self.claimer = self.local_actions._claimer = CountingClaimer(self.components, self.writer)
         self.agent = CallAgent(self)
         agent: Any = self.agent  # it answers by call-back; only this module calls it
         self.codec = InstanceListCodec(clock.wall_ms)
         store = InstanceListStore(self.registry, self._publish)
         self.components[INSTANCE_LIST] = Component(store, self.codec, agent, deltas=store)
-        self.sends = self.sends_class(self.components, self.protocol)
+        self.sends = self.sends_class(self.components, reader, self.stats)
         own_kind = frozenset({MemberKind.OWN})
         self.components[RECORDS] = Component(self.records, RecordCodec(), agent, taken_by=own_kind)
         self.beat_check = self.beat_check_class(self.registry, self._publish, pause_ms=config.pause_ms)
@@ -338,12 +343,12 @@ class SimMember:
         return meter
 
     def spent_us(self) -> float:
-        """What all work of this run has cost so far."""
+        """Return the cost of all work of this run so far."""
         return self.meter.us if self.meter is not None else 0.0
 
     def _build_frontend(self) -> None:
         clock, bodies = self.clock, LargeBodies(self.config.body_bytes_max)
-        digests = DigestAnswers(self.components, self.receiver, self.protocol, self.stats)
+        digests = DigestAnswers(self.components, self.receiver, self.reader, self.stats)
         self.disk = DiskQueue(self)
         nothing: Any = None
         forwarder: Any = SimOwnerForwarder()
@@ -364,7 +369,7 @@ class SimMember:
             replication=NodeReplication(self.receiver, self.components, self.membership, clock, bodies, digests),
             healer=ServiceHealer(
                 self.membership,
-                self.protocol.mapper_of,
+                self.reader.mapper_of,
                 self.components,
                 self.receiver,
                 self.mailbox,
@@ -521,20 +526,19 @@ class SimMember:
 
     def _read_warm(self) -> None:
         self._cold = {}
-        warm_start, now_ms = WarmStart(self.registry, claims=False), self.clock.monotonic_ms()
+        self._warm_start, now_ms = WarmStart(self.registry, claims=False), self.clock.monotonic_ms()
         wall_ms = self.clock.wall_ms()
-        warm_start.read(
+        self._warm_start.read(
             decode_aged(self.codec, key, orjson.loads(body), wall_ms - at_ms, now_ms)
             for key, (at_ms, body) in list(self.warm.items())  # as it was at the start
         )
 
-        def fill(now_ms: int) -> None:
-            before = self.registry.versions()
-            warm_start.fill(now_ms)
-            if self.registry.versions() != before:
-                self.world.marks["lists taken from the own disk"] += 1
-
-        self.protocol.before_serving = fill
+    def _fill(self, now_ms: int) -> None:
+        """Add the lists of the disk, as a load is over."""
+        before = self.registry.versions()
+        self._warm_start.fill(now_ms)
+        if self.registry.versions() != before:
+            self.world.marks["lists taken from the own disk"] += 1
 
     # --- what the node joins, goes on ------------------------------------------------------------
 
@@ -565,13 +569,13 @@ class SimMember:
         self.in_run(next_ms - now_ms, self._check_beats)
 
     def ask_gate(self) -> HealthCheckGate:
-        protocol, now_ms = self.protocol, self.clock.monotonic_ms()
-        members = protocol.members
+        view, now_ms = self.reader.view, self.clock.monotonic_ms()
+        members = view.members
         cut_off_since_ms = members.cut_off_since_ms(now_ms)
         return HealthCheckGate(
-            protocol.steady(now_ms),
+            view.steady(now_ms),
             members.confirmed_ms,
-            protocol.mapper.responsible,
+            view.mapper.responsible,
             cut_off_since_ms,
             members.returned_ms,
             beats_known_ms=members.beats_known_ms(now_ms),
@@ -581,7 +585,7 @@ class SimMember:
     # --- what checks ask -------------------------------------------------------------------------
 
     def revision_of(self, write: Write) -> int | None:
-        """Which attributes this member knows of the instance of a write, None for none."""
+        """Return the revision that this member knows of the instance of a write, None for none."""
         known = self.instances(write.datum_key).get(write.instance_key) if write.ephemeral else None
         return int((known.instance.metadata or {})["revision"] or 0) if known else None
 
@@ -600,7 +604,7 @@ class SimMember:
         return ((one.key, one) for one in self.registry.table.services() if one.stored)
 
     def dump(self) -> dict[str, tuple[str, dict[str, Any]]]:
-        """What this member shows, without ages."""
+        """Return what this member shows, without ages."""
         return {
             key: (service.version.to_text(), {name: one.instance for name, one in sorted(service.stored.items())})
             for key, service in self.stored()
@@ -747,7 +751,7 @@ class SimMembership(Membership):
 
 
 class SimRuntime:
-    """What a membership asks of the runtime."""
+    """The part of a runtime that a membership asks."""
 
     def __init__(self, member: SimMember) -> None:
         self._member = member

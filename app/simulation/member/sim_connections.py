@@ -49,10 +49,10 @@ class ConnectedMember(SimMember):
             expiry_ms=self.expiry_ms,
             keep_ms=config.tombstone_slack_ms,
         )
-        has_left = self.protocol.members.has_left
-        self.connections.is_handing_over = self.protocol.members.runs.is_handing_over
-        self.connections.on_return = self.protocol.members.runs.came_back
-        self.connections.contact_ms = self.protocol.members.contact_ms
+        has_left = self.reader.has_left
+        self.connections.is_handing_over = self.reader.is_handing_over
+        self.connections.on_return = self.mailbox.came_back
+        self.connections.contact_ms = self.reader.contact_ms
         store = self.store_class(self.connections, self.address, has_left)
         self.components[CLIENTS] = Component(
             store,
@@ -187,7 +187,7 @@ class SimConnections:
     def are_handed_over(self) -> bool:
         """Return whether a member still keeps clients of a run that is over until they are back elsewhere."""
         return any(
-            member.protocol.members.runs.is_handing_over(version.writer)
+            member.reader.is_handing_over(version.writer)
             for member in self.members()
             for version, _ in member.published().values()
         )

@@ -209,6 +209,7 @@ class UpAtOnceProtocol(DistroProtocol):
         super().__init__(*parts)
         self._load = None
         self.members.serving = True
+        self.publish(parts[-1])
 
 
 class UpAtOnce(SimMember):

@@ -16,6 +16,7 @@ from app.simulation.member.sim_connections import ConnectedMember
 from app.simulation.scenarios.without import CopiesProveLife, LateCopiesCount, UndatedMembership
 from distro.engine.peer_sends import PeerSends
 from distro.members.members import MemberList
+from distro.members.members_view import MembersView
 from distro.members.peer_state import PeerState
 from distro.model.types import Action, Claim, DataCall, Datum, HeardOf, LocalAction, Merged, PeerReport
 from distro.protocol.protocol import DistroProtocol
@@ -71,12 +72,16 @@ class ClaimsInTheTick(SimMember):
 # --- R12
 
 
-class DirectContactMembers(MemberList):
-    def _hear(self, peer: Any, report: PeerReport, now_ms: int) -> None:
-        pass
-
+class DirectContactView(MembersView):
     def heard(self, now_ms: int) -> dict[str, HeardOf]:
         return {}
+
+
+class DirectContactMembers(MemberList):
+    view_class = DirectContactView
+
+    def _hear(self, peer: Any, report: PeerReport, now_ms: int) -> None:
+        pass
 
     def _carries(self, address: str, peer: PeerState, now_ms: int) -> bool:
         return not peer.lost and max(peer.rejoin_at_ms, peer.declared_rejoin_at_ms) <= now_ms
@@ -88,9 +93,13 @@ class DirectContactOnly(SimMember):
     members_class = DirectContactMembers
 
 
-class NoRelayMembers(MemberList):
+class NoRelayView(MembersView):
     def next_hop(self, address: str, now_ms: int) -> str | None:
         return address
+
+
+class NoRelayMembers(MemberList):
+    view_class = NoRelayView
 
 
 class NoRelay(SimMember):
@@ -99,9 +108,13 @@ class NoRelay(SimMember):
     members_class = NoRelayMembers
 
 
-class SelfConfidentMembers(MemberList):
+class SelfConfidentView(MembersView):
     def cut_off_since_ms(self, now_ms: int) -> int | None:
         return None
+
+
+class SelfConfidentMembers(MemberList):
+    view_class = SelfConfidentView
 
 
 class JudgesAlone(SimMember):
@@ -282,7 +295,8 @@ class RefusalsAreSilence(SimMember):
 
 class ExchangesLaterProtocol(DistroProtocol):
     def _next_action(self, peer: str, queue: PeerQueue, now_ms: int) -> DataCall | None:
-        waits = self.members.own_rejoin_delay_ms(now_ms) or self.members.rejoin_delay_for(peer, now_ms)
+        members = self.members.frozen()
+        waits = members.own_rejoin_delay_ms(now_ms) or members.rejoin_delay_for(peer, now_ms)
         return None if waits else super()._next_action(peer, queue, now_ms)
 
     def tick(self, now_ms: int, ran_ms: int = 0) -> tuple[list[Action], int]:

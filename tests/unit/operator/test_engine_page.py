@@ -18,7 +18,7 @@ def page_of(engine: Engine) -> dict[str, Any]:
     components = {INSTANCE_LIST: Component(engine.protocol._components[INSTANCE_LIST].store, NOBODY, NOBODY)}
     engine.protocol.publish(engine.now_ms)
     workers: dict[str, dict[str, object]] = {"distro-peer-b": {"waiting": 0}}
-    page = EnginePage(lambda: engine.protocol.view, ME, components, engine.stats, engine, lambda: workers)  # type: ignore[arg-type]
+    page = EnginePage(lambda: engine.protocol.reader.view, ME, components, engine.stats, engine, lambda: workers)  # type: ignore[arg-type]
     engine.monotonic_ms = lambda: engine.now_ms  # type: ignore[attr-defined]
     return json.loads(json.dumps(page.facts()))  # type: ignore[no-any-return]
 

@@ -288,7 +288,7 @@ class TestComponent:
         seen = self.end_rounds(engine) + self.end_rounds(engine)
         assert {action.resource_type for action in seen if isinstance(action, Load)} <= {INSTANCE_LIST}
         assert not engine.protocol.loading
-        bed.view.servers = engine.protocol.own_mapper.servers
+        bed.view.servers = engine.protocol.reader.view.own_mapper.servers
         return bed, engine
 
     def end_rounds(self, engine: Engine) -> list[Action]:

@@ -207,7 +207,7 @@ def test_only_what_may_be_forgotten_still_is(engine: Engine) -> None:
 def test_the_end_of_a_second_load_drops_what_no_peer_has_of_the_types_that_a_peer_gave(engine: Engine) -> None:
     given, not_given = KeyStore(["kept", "gone"]), KeyStore(["k"])
     served = []
-    engine.protocol.before_serving = served.append
+    engine.before_serving = served.append
     actions_over(engine, lists=given, clients=not_given).run(FinishLoad({"lists": [{"kept"}, set()]}), 77)
     assert (given.names, not_given.names) == (["kept"], ["k"])
     assert given.absent == {True}
@@ -224,7 +224,7 @@ def test_a_load_that_cannot_be_ended_properly_ends_all_the_same() -> None:
         tries += 1
         raise OSError("disk")
 
-    engine.protocol.before_serving = fail
+    engine.before_serving = fail
     for load in engine.tick():
         engine.protocol.on_load_done(load, Outcome.DELIVERED, frozenset(), engine.now_ms)  # type: ignore[arg-type]
     while engine.protocol.loading:
@@ -294,7 +294,7 @@ def test_what_raised_is_told_as_a_failure(engine: Engine) -> None:
 def test_keys_of_a_claim_wait_when_the_view_changed_or_is_not_steady(engine: Engine) -> None:
     store = KeyStore(["a"])
     actions = actions_over(engine, t=store)
-    engine.protocol.is_responsible = lambda _key: True  # type: ignore[method-assign]
+    engine.protocol.reader.is_responsible = lambda _key: True  # type: ignore[method-assign]
     since_ms = engine.protocol.members.view_since_ms
     steady = {True: engine.now_ms + engine.config.report_interval_ms, False: since_ms}
     for view_since_ms, is_steady in ((since_ms, False), (since_ms - 1, True), (since_ms - 1, False)):
@@ -328,7 +328,7 @@ def test_a_stopping_node_gives_up_the_end_of_a_load_at_its_next_step(engine: Eng
 
     store.forget = stop_at_the_third  # type: ignore[method-assign]
     served: list[int] = []
-    engine.protocol.before_serving = served.append
+    engine.before_serving = served.append
     engine.protocol.members.serving = False
     action = FinishLoad({"t": [frozenset()]})
     engine.protocol._finishing = action

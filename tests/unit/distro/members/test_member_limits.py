@@ -7,7 +7,7 @@ import pytest
 from distro.members.member_runs import FORMER_MAX, HANDOVER_MS, HANDOVER_MS_MAX, RETURNING_MS
 from distro.members.members import LOADING_REPORT_INTERVAL_MS, PULL_INTERVAL_MS, REPORT_LOST_MS, RETURNS_MS, MemberList
 from distro.members.peer_state import NEVER_MS
-from distro.members.reachability import CUT_OFF_MS_MAX, HALF_MS_MAX
+from distro.members.members_view import CUT_OFF_MS_MAX, HALF_MS_MAX
 from distro.model.config import DistroConfig
 from distro.model.types import CAPABILITY_VERSIONS, HeardOf, Member, MemberState, Outcome, PeerReport, Report
 
@@ -52,19 +52,19 @@ def test_for_how_long_each_peer_did_not_answer() -> None:
     members = listed(B, C, now_ms=100)
     answer(members, B, 100)
     fail(members, B, 100)
-    assert members.calls(100) == {B: 1, C: 0}, "one that failed just now is not one that answers"
-    assert members.calls(101) == {B: 1, C: 0}
-    assert members.calls(350) == {B: 250, C: 0}
+    assert members.frozen().calls(100) == {B: 1, C: 0}, "one that failed just now is not one that answers"
+    assert members.frozen().calls(101) == {B: 1, C: 0}
+    assert members.frozen().calls(350) == {B: 250, C: 0}
     answer(members, B, 400)
-    assert members.calls(500) == {B: 0, C: 0}
+    assert members.frozen().calls(500) == {B: 0, C: 0}
 
 
 def test_what_was_heard_is_told_with_its_age_until_it_is_too_old() -> None:
     members = listed(B, C)
     members.on_report(report(B, calls={C: 3}), 1_000)
-    assert members.heard(1_000) == {B: HeardOf(0, {C: 3})}
-    assert members.heard(1_000 + CONFIG.silent_down_ms - 1) == {B: HeardOf(CONFIG.silent_down_ms - 1, {C: 3})}
-    assert members.heard(1_000 + CONFIG.silent_down_ms) == {}
+    assert members.frozen().heard(1_000) == {B: HeardOf(0, {C: 3})}
+    assert members.frozen().heard(1_000 + CONFIG.silent_down_ms - 1) == {B: HeardOf(CONFIG.silent_down_ms - 1, {C: 3})}
+    assert members.frozen().heard(1_000 + CONFIG.silent_down_ms) == {}
 
 
 def test_relayed_are_those_that_cannot_call_each_other() -> None:
@@ -92,15 +92,15 @@ def test_one_that_is_down_is_not_relayed_for() -> None:
 
 def test_a_call_goes_through_the_first_member_that_can_make_it() -> None:
     members = listed(B, C, D, E)
-    assert members.next_hop(B, 0) == B
+    assert members.frozen().next_hop(B, 0) == B
     fail(members, B, 10)
     for peer, calls in ((C, {B: 5}), (D, {B: 0}), (E, {B: 0})):
         members.on_report(report(peer, calls=calls), 10)
-    assert members.next_hop(B, 10) == D
+    assert members.frozen().next_hop(B, 10) == D
     fail(members, D, 20)
-    assert members.next_hop(B, 20) == E, "this node cannot call D itself"
+    assert members.frozen().next_hop(B, 20) == E, "this node cannot call D itself"
     answer(members, E, 30, state=MemberState.DOWN)
-    assert members.next_hop(B, 30) == B, "nobody else, and it answered lately"
+    assert members.frozen().next_hop(B, 30) == B, "nobody else, and it answered lately"
 
 
 @pytest.mark.parametrize(
@@ -110,8 +110,8 @@ def test_a_call_that_nobody_can_make_is_tried_until_the_peer_counts_as_silent(ou
     members = listed(B, C)
     answer(members, B, 100)
     fail(members, B, 200, outcome)
-    assert members.next_hop(B, 100 + limit_ms - 1) == B
-    assert members.next_hop(B, 100 + limit_ms) is None
+    assert members.frozen().next_hop(B, 100 + limit_ms - 1) == B
+    assert members.frozen().next_hop(B, 100 + limit_ms) is None
 
 
 def test_whoever_can_be_called_by_another_carries_keys_until_that_is_too_long_ago() -> None:
@@ -138,12 +138,12 @@ def test_a_cut_is_one_for_so_long(peers: tuple[str, ...], lost: tuple[str, ...],
         if peer not in lost:
             members.on_report(report(peer), down_ms)
     members.tick(down_ms - 1)
-    assert members.cut_off_since_ms(down_ms - 1) is None, "they are not lost yet"
+    assert members.frozen().cut_off_since_ms(down_ms - 1) is None, "they are not lost yet"
     members.tick(down_ms)
     expected_ms = 1_000 + 2 * CONFIG.report_interval_ms
-    assert members.cut_off_since_ms(down_ms) == expected_ms
-    assert members.cut_off_since_ms(1_000 + limit_ms - 1) == expected_ms
-    assert members.cut_off_since_ms(1_000 + limit_ms) is None
+    assert members.frozen().cut_off_since_ms(down_ms) == expected_ms
+    assert members.frozen().cut_off_since_ms(1_000 + limit_ms - 1) == expected_ms
+    assert members.frozen().cut_off_since_ms(1_000 + limit_ms) is None
 
 
 def test_a_cut_began_with_the_first_silence() -> None:
@@ -151,7 +151,7 @@ def test_a_cut_began_with_the_first_silence() -> None:
     members.on_report(report(B), 700)
     members.on_report(report(C), 300)
     members.tick(700 + CONFIG.silent_down_ms)
-    assert members.cut_off_since_ms(9_000) == 300 + 2 * CONFIG.report_interval_ms
+    assert members.frozen().cut_off_since_ms(9_000) == 300 + 2 * CONFIG.report_interval_ms
 
 
 # --- writers --------------------------------------------------------------------------------------
@@ -159,26 +159,26 @@ def test_a_cut_began_with_the_first_silence() -> None:
 
 def test_writers_are_known_while_listed_and_for_a_while_after() -> None:
     members = listed(B, C)
-    members.runs.own_writer = f"{SELF}~2"
+    members.runs.set_own_writer(f"{SELF}~2")
     for writer in (f"{B}~1", f"{SELF}~2", f"{SELF}~1", B, f"{C}~x~y"):
-        assert members.is_known_writer(writer)
+        assert members.frozen().is_known_writer(writer)
     for writer in ("~", "", "z:1~1", f"~{B}"):
-        assert not members.is_known_writer(writer)
+        assert not members.frozen().is_known_writer(writer)
     members.replace([SELF, C], 0)
-    assert members.is_known_writer(f"{B}~1"), "it left lately"
+    assert members.frozen().is_known_writer(f"{B}~1"), "it left lately"
 
 
 def test_the_present_run_of_a_member_that_answers_speaks_for_itself() -> None:
     members = listed(B, C)
-    assert not members.answers_itself(f"{B}~1"), "nothing was heard of it"
+    assert not members.frozen().answers_itself(f"{B}~1"), "nothing was heard of it"
     members.on_report_done(B, Outcome.DELIVERED, replace(report(B), writer=f"{B}~1"), 100)
-    assert members.answers_itself(f"{B}~1")
+    assert members.frozen().answers_itself(f"{B}~1")
     for writer in (f"{B}~2", f"{B}~", B, "", f"{SELF}~1", f"{C}~1"):
-        assert not members.answers_itself(writer)
+        assert not members.frozen().answers_itself(writer)
     members.on_report_done(B, Outcome.FAILED, None, 200)
-    assert not members.answers_itself(f"{B}~1"), "another may have to pass on what it writes"
+    assert not members.frozen().answers_itself(f"{B}~1"), "another may have to pass on what it writes"
     members.on_report_done(B, Outcome.DELIVERED, replace(report(B), writer=f"{B}~2"), 300)
-    assert (members.answers_itself(f"{B}~1"), members.answers_itself(f"{B}~2")) == (False, True)
+    assert (members.frozen().answers_itself(f"{B}~1"), members.frozen().answers_itself(f"{B}~2")) == (False, True)
 
 
 def test_a_standalone_node_knows_every_writer() -> None:
@@ -191,23 +191,23 @@ def test_so_many_members_that_left_are_remembered_the_latest_last() -> None:
     for address in [*gone, gone[2]]:
         members.replace([SELF, address], 0)
         members.replace([SELF], 0)
-    known = [address for address in gone if members.is_known_writer(f"{address}~1")]
+    known = [address for address in gone if members.frozen().is_known_writer(f"{address}~1")]
     assert known == gone[2:]
     for address in ("h1:1", "h2:1"):
         members.replace([SELF, address], 0)
         members.replace([SELF], 0)
-    known = [address for address in gone if members.is_known_writer(f"{address}~1")]
+    known = [address for address in gone if members.frozen().is_known_writer(f"{address}~1")]
     assert known == [gone[2], *gone[5:]], "the one that left twice counts from its last leave"
 
 
 def test_the_clients_of_a_former_run_of_this_member_are_handed_over_for_so_long() -> None:
     members = listed(now_ms=1)
-    members.runs.own_writer = f"{SELF}~2"
+    members.runs.set_own_writer(f"{SELF}~2")
     for now_ms, is_kept in ((1 + HANDOVER_MS - 1, True), (1 + HANDOVER_MS, False)):
         members.tick(now_ms)
-        assert members.runs.is_handing_over(f"{SELF}~1") is is_kept
-        assert members.has_left(f"{SELF}~1") is not is_kept
-    assert not members.has_left(f"{SELF}~2")
+        assert members.runs.view.is_handing_over(f"{SELF}~1") is is_kept
+        assert members.runs.view.has_left(f"{SELF}~1") is not is_kept
+    assert not members.runs.view.has_left(f"{SELF}~2")
 
 
 def test_the_run_of_a_peer_that_another_replaced_is_handed_over_for_so_long() -> None:
@@ -215,38 +215,38 @@ def test_the_run_of_a_peer_that_another_replaced_is_handed_over_for_so_long() ->
     answer(members, B, 10, writer=f"{B}~1")
     answer(members, B, 20, writer=f"{B}~1")
     answer(members, B, 30)
-    assert not members.has_left(f"{B}~1")
+    assert not members.runs.view.has_left(f"{B}~1")
     answer(members, B, 100, writer=f"{B}~2")
     for now_ms, is_kept in ((100 + HANDOVER_MS - 1, True), (100 + HANDOVER_MS, False)):
         members.tick(now_ms)
-        assert members.runs.is_handing_over(f"{B}~1") is is_kept
-        assert members.has_left(f"{B}~1") is not is_kept
-    assert not members.runs.is_handing_over(f"{B}~2")
-    assert not members.has_left(f"{B}~2")
+        assert members.runs.view.is_handing_over(f"{B}~1") is is_kept
+        assert members.runs.view.has_left(f"{B}~1") is not is_kept
+    assert not members.runs.view.is_handing_over(f"{B}~2")
+    assert not members.runs.view.has_left(f"{B}~2")
 
 
 @pytest.mark.parametrize("writer", [f"{B}~1", f"{SELF}~1"])
 def test_a_hand_over_goes_on_while_clients_come_back_but_not_for_ever(writer: str) -> None:
     members = listed(B)
-    members.runs.own_writer = f"{SELF}~2"
+    members.runs.set_own_writer(f"{SELF}~2")
     answer(members, B, 0, writer=f"{B}~1")
     answer(members, B, 0, writer=f"{B}~2")
     members.runs.came_back(writer, HANDOVER_MS - RETURNING_MS - 1)
     members.tick(HANDOVER_MS - 1)
-    assert members.runs.is_handing_over(writer), "an early return shortens nothing"
+    assert members.runs.view.is_handing_over(writer), "an early return shortens nothing"
     at_ms = HANDOVER_MS - 1
     while at_ms + RETURNING_MS < HANDOVER_MS_MAX:
         members.runs.came_back(writer, at_ms)
         members.tick(at_ms)
         at_ms += RETURNING_MS
         members.tick(at_ms - 1)
-        assert members.runs.is_handing_over(writer)
+        assert members.runs.view.is_handing_over(writer)
     members.runs.came_back(writer, at_ms - 1)
     members.tick(HANDOVER_MS_MAX - 1)
-    assert members.runs.is_handing_over(writer)
+    assert members.runs.view.is_handing_over(writer)
     members.tick(HANDOVER_MS_MAX)
-    assert not members.runs.is_handing_over(writer)
-    assert members.has_left(writer)
+    assert not members.runs.view.is_handing_over(writer)
+    assert members.runs.view.has_left(writer)
 
 
 def test_without_more_returns_a_hand_over_ends() -> None:
@@ -259,10 +259,10 @@ def test_without_more_returns_a_hand_over_ends() -> None:
         (HANDOVER_MS - 5_000 + RETURNING_MS, False),
     ):
         members.tick(now_ms)
-        assert members.runs.is_handing_over(f"{B}~1") is is_kept
+        assert members.runs.view.is_handing_over(f"{B}~1") is is_kept
     members.runs.came_back(f"{B}~1", HANDOVER_MS + RETURNING_MS)
     members.tick(HANDOVER_MS + RETURNING_MS)
-    assert not members.runs.is_handing_over(f"{B}~1"), "what is over stays so"
+    assert not members.runs.view.is_handing_over(f"{B}~1"), "what is over stays so"
 
 
 def test_a_pause_moves_the_latest_end_of_a_hand_over_too() -> None:
@@ -276,14 +276,14 @@ def test_a_pause_moves_the_latest_end_of_a_hand_over_too() -> None:
     members.runs.came_back(f"{B}~1", 60_000 + HANDOVER_MS_MAX - 1)
     for now_ms, is_kept in ((60_000 + HANDOVER_MS_MAX - 1, True), (60_000 + HANDOVER_MS_MAX, False)):
         members.tick(now_ms)
-        assert members.runs.is_handing_over(f"{B}~1") is is_kept
+        assert members.runs.view.is_handing_over(f"{B}~1") is is_kept
 
 
 def test_of_who_is_not_listed_every_run_is_over() -> None:
     members = listed(B)
-    members.runs.own_writer = f"{SELF}~2"
-    assert members.has_left("z:1~1")
-    assert not members.has_left(f"{B}~1")
+    members.runs.set_own_writer(f"{SELF}~2")
+    assert members.runs.view.has_left("z:1~1")
+    assert not members.runs.view.has_left(f"{B}~1")
 
 
 # --- rejoin delays --------------------------------------------------------------------------------
@@ -291,17 +291,17 @@ def test_of_who_is_not_listed_every_run_is_over() -> None:
 
 def test_there_is_no_rejoin_delay_for_who_was_never_away_nor_in_a_mixed_cluster() -> None:
     members = listed(B, C)
-    assert members.rejoin_delay_for("z:1", 0) == 0
-    assert members.rejoin_delay_for(B, 0) == 0
+    assert members.frozen().rejoin_delay_for("z:1", 0) == 0
+    assert members.frozen().rejoin_delay_for(B, 0) == 0
     members.on_report(report(B, imposed_rejoin_delay_ms=5_000, view=(B, C)), 100)
-    assert members.own_rejoin_delay_ms(100) == 5_000
-    assert members.own_rejoin_delay_ms(5_100) == 0
-    assert members.own_rejoin_delay_ms(9_000) == 0
+    assert members.frozen().own_rejoin_delay_ms(100) == 5_000
+    assert members.frozen().own_rejoin_delay_ms(5_100) == 0
+    assert members.frozen().own_rejoin_delay_ms(9_000) == 0
     answer(members, C, 200, own=False)
     assert members.mixed
-    assert members.own_rejoin_delay_ms(200) == 0
+    assert members.frozen().own_rejoin_delay_ms(200) == 0
     fail(members, B, 200, Outcome.REFUSED)
-    assert members.rejoin_delay_for(B, 200) == 0
+    assert members.frozen().rejoin_delay_for(B, 200) == 0
 
 
 # --- reports --------------------------------------------------------------------------------------
@@ -358,7 +358,7 @@ def test_a_peer_that_is_new_to_the_list_counts_as_heard_when_it_came() -> None:
     answer(members, B, 50_000)
     assert members.next_due_ms() == 50_000 + CONFIG.report_interval_ms, "it had no time to report yet"
     fail(members, B, 50_100)
-    assert members.calls(50_200) == {B: 200}
+    assert members.frozen().calls(50_200) == {B: 200}
 
 
 def test_a_round_of_reports_ends_without_those_that_left() -> None:
@@ -407,7 +407,7 @@ def test_a_pause_moves_every_deadline_by_its_length() -> None:
     members = listed(B)
     answer(members, B, 0, writer=f"{B}~1")
     answer(members, B, 0, writer=f"{B}~2")
-    members.runs.own_writer = f"{SELF}~2"
+    members.runs.set_own_writer(f"{SELF}~2")
     members.due_reports(1_000)
     members.on_pause(60_000, 61_000)
     assert members.view_since_ms == 61_000
@@ -419,10 +419,10 @@ def test_a_pause_moves_every_deadline_by_its_length() -> None:
     assert state(members, B) is MemberState.DOWN
     for writer in (f"{B}~1", f"{SELF}~1"):
         members.tick(60_000 + HANDOVER_MS - 1)
-        assert members.runs.is_handing_over(writer)
+        assert members.runs.view.is_handing_over(writer)
     members.tick(60_000 + HANDOVER_MS)
-    assert not members.runs.is_handing_over(f"{B}~1")
-    assert not members.runs.is_handing_over(f"{SELF}~1")
+    assert not members.runs.view.is_handing_over(f"{B}~1")
+    assert not members.runs.view.is_handing_over(f"{SELF}~1")
 
 
 def test_a_report_that_is_under_way_holds_up_no_other() -> None:
@@ -444,12 +444,12 @@ def test_of_two_who_heard_of_a_member_the_later_one_counts() -> None:
     members = listed(B, C, D)
     nobody = {"z:1": HeardOf(0, {}), D: HeardOf(500, {C: 7})}
     members.on_report(report(B, calls={}, heard=nobody), 1_000)
-    assert members.heard(1_000)[D] == HeardOf(500, {C: 7}), "whoever is unknown hides nobody"
+    assert members.frozen().heard(1_000)[D] == HeardOf(500, {C: 7}), "whoever is unknown hides nobody"
     members.on_report(report(C, calls={}, heard={D: HeardOf(501, {C: 8})}), 1_000)
     members.on_report(report(C, calls={}, heard={D: HeardOf(500, {C: 9})}), 1_000)
-    assert members.heard(1_100)[D] == HeardOf(600, {C: 7})
+    assert members.frozen().heard(1_100)[D] == HeardOf(600, {C: 7})
     members.on_report(report(C, calls={}, heard={D: HeardOf(499, {C: 8})}), 1_000)
-    assert members.heard(1_000)[D] == HeardOf(499, {C: 8})
+    assert members.frozen().heard(1_000)[D] == HeardOf(499, {C: 8})
 
 
 def test_who_is_up_is_not_made_suspicious_by_what_others_heard() -> None:
@@ -461,16 +461,16 @@ def test_who_is_up_is_not_made_suspicious_by_what_others_heard() -> None:
 
 def test_what_comes_after_the_address_names_the_run_whatever_it_holds() -> None:
     members = listed(B)
-    members.runs.own_writer = f"{SELF}~2"
-    assert not members.has_left(f"{B}~1~x")
-    assert members.runs.is_handing_over(f"{SELF}~1~x")
+    members.runs.set_own_writer(f"{SELF}~2")
+    assert not members.runs.view.has_left(f"{B}~1~x")
+    assert members.runs.view.is_handing_over(f"{SELF}~1~x")
 
 
 def test_one_that_never_answered_is_silent_since_it_came() -> None:
     members = listed()
     members.replace([SELF, B], 50_000)
     fail(members, B, 50_100)
-    assert members.calls(50_200) == {B: 200}
+    assert members.frozen().calls(50_200) == {B: 200}
 
 
 # --- what contacts change -------------------------------------------------------------------------
@@ -504,9 +504,9 @@ def test_a_pause_moves_the_rejoin_delay_of_a_peer() -> None:
     members.tick(CONFIG.refused_down_ms)
     assert state(members, B) is MemberState.DOWN
     members.on_report(report(B, view=()), 5_000)
-    assert members.rejoin_delay_for(B, 5_000) == CONFIG.steady_ms
+    assert members.frozen().rejoin_delay_for(B, 5_000) == CONFIG.steady_ms
     members.on_pause(3_000, 8_000)
-    assert members.rejoin_delay_for(B, 8_000) == CONFIG.steady_ms
+    assert members.frozen().rejoin_delay_for(B, 8_000) == CONFIG.steady_ms
 
 
 @pytest.mark.parametrize(("after_ms", "begins_again"), [(CONFIG.steady_ms - 1, True), (CONFIG.steady_ms, False)])
@@ -517,7 +517,7 @@ def test_a_failure_within_a_rejoin_delay_begins_it_again(after_ms: int, begins_a
     members.on_report(report(B, view=()), 5_000)
     members.on_report(report(B), 5_000 + CONFIG.steady_ms - 1_000)
     fail(members, B, 5_000 + after_ms)
-    assert members.rejoin_delay_for(B, 5_000 + after_ms) == (CONFIG.steady_ms if begins_again else 0)
+    assert members.frozen().rejoin_delay_for(B, 5_000 + after_ms) == (CONFIG.steady_ms if begins_again else 0)
 
 
 def test_a_farewell_counts_once() -> None:
@@ -539,15 +539,15 @@ def test_a_farewell_that_comes_again_makes_no_hand_over_longer() -> None:
     for now_ms in (1_000, 9_000):
         answer(members, B, now_ms, writer=f"{B}~1", state=MemberState.DOWN)
     members.tick(1_000 + HANDOVER_MS)
-    assert members.has_left(f"{B}~1")
+    assert members.runs.view.has_left(f"{B}~1")
 
 
 def test_a_farewell_is_of_the_run_that_it_names() -> None:
     members = listed(B, up=False)
     answer(members, B, 0, writer=f"{B}~1", state=MemberState.STARTING)
     members.on_report(report(B, writer=f"{B}~2", state=MemberState.DOWN), 1_000)
-    assert members.runs.is_handing_over(f"{B}~2")
-    assert not members.runs.is_handing_over(f"{B}~1")
+    assert members.runs.view.is_handing_over(f"{B}~2")
+    assert not members.runs.view.is_handing_over(f"{B}~1")
 
 
 @pytest.mark.parametrize(("after_ms", "counts"), [(RETURNS_MS - 1, False), (RETURNS_MS, True)])
@@ -601,9 +601,9 @@ def test_a_peer_carries_no_keys_while_it_says_so() -> None:
 def test_a_delay_is_taken_only_by_the_smaller_side() -> None:
     members = listed(B, C)
     members.on_report(report(B, imposed_rejoin_delay_ms=5_000), 0)
-    assert members.own_rejoin_delay_ms(0) == 0, "both have the same view"
+    assert members.frozen().own_rejoin_delay_ms(0) == 0, "both have the same view"
     members.on_report(report(B, view=(B, C)), 0)
-    assert members.own_rejoin_delay_ms(0) == 0, "none was imposed"
+    assert members.frozen().own_rejoin_delay_ms(0) == 0, "none was imposed"
 
 
 def test_a_node_that_is_left_alone_carries_keys_whatever_was_imposed_on_it() -> None:
@@ -612,7 +612,7 @@ def test_a_node_that_is_left_alone_carries_keys_whatever_was_imposed_on_it() -> 
     assert members.view == (B,)
     fail(members, B, 10, Outcome.REFUSED)
     members.tick(CONFIG.refused_down_ms)
-    assert members.own_rejoin_delay_ms(CONFIG.refused_down_ms) > 0
+    assert members.frozen().own_rejoin_delay_ms(CONFIG.refused_down_ms) > 0
     assert members.view == (SELF,)
 
 
@@ -624,8 +624,8 @@ def test_who_said_farewell_and_answers_no_more_has_left_and_is_not_cut_off() -> 
     assert members.next_due_ms() == 10
     fail(members, B, 20)
     assert state(members, B) is MemberState.DOWN
-    assert members.cut_off_since_ms(20) is None
-    assert members.runs.is_handing_over(f"{B}~1")
+    assert members.frozen().cut_off_since_ms(20) is None
+    assert members.runs.view.is_handing_over(f"{B}~1")
     answer(members, B, 30)
     fail(members, B, 40)
     assert state(members, B) is MemberState.SUSPICIOUS, "its farewell was for the time before"

@@ -195,7 +195,7 @@ def sends(engine: Engine, wait_ms: int = 0) -> list[SyncData]:
 def cause_now(engine: Engine) -> Cause | None:
     """Return why B lacks its oldest change."""
     engine.protocol.publish(engine.now_ms)
-    oldest = engine.protocol.view.peers[B].oldest
+    oldest = engine.protocol.reader.view.peers[B].oldest
     return None if oldest is None else oldest.cause
 
 

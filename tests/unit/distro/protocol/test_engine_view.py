@@ -17,11 +17,11 @@ KEY = DistroKey(INSTANCE_LIST, "a")
 @pytest.mark.parametrize(
     "read",
     [
-        lambda protocol: protocol.view.pending(),
-        lambda protocol: protocol.view.pending_keys(),
-        lambda protocol: protocol.view.pending_of(KEY),
-        lambda protocol: protocol.view.steady(0),
-        lambda protocol: [(one.oldest, dict(one.rounds), one.keys) for one in protocol.view.peers.values()],
+        lambda protocol: protocol.reader.view.pending(),
+        lambda protocol: protocol.reader.view.pending_keys(),
+        lambda protocol: protocol.reader.pending_of(KEY),
+        lambda protocol: protocol.reader.view.steady(0),
+        lambda protocol: [(one.oldest, dict(one.rounds), one.keys) for one in protocol.reader.view.peers.values()],
     ],
     ids=["pending", "pending_keys", "pending_of", "steady", "peers"],
 )
@@ -59,20 +59,20 @@ def test_a_view_stays_as_it_was_taken() -> None:
     engine = Engine(B)
     engine.load()
     engine.tick()
-    before = engine.protocol.view
+    before = engine.protocol.reader.view
     frozen = before._replace(), dict(before.peers), dict(before.peers[B].rounds)
     engine.protocol.sync({DistroKey(INSTANCE_LIST, engine.write(engine.service_of(SELF))): 1.0}, engine.now_ms)
     [send] = [action for action in engine.tick() if isinstance(action, SyncData)]
     assert (before, dict(before.peers), dict(before.peers[B].rounds)) == frozen
-    after = engine.protocol.view
+    after = engine.protocol.reader.view
     assert (before.pending(), after.pending(), after.pending_keys()) == (0, 1, {B: 1})
     assert after.peers[B].call is not None
     assert after.peers[B].call.what == "SyncData"
     engine.protocol.on_sync_done(send, Outcome.DELIVERED, Received(), engine.now_ms)
     engine.protocol.replace_members([SELF, C], engine.now_ms)
     assert after.peers.keys() == {B}
-    assert engine.protocol.view.peers.keys() == {C}
-    assert [one.address for one in engine.protocol.view.members] == [C]
+    assert engine.protocol.reader.view.peers.keys() == {C}
+    assert [one.address for one in engine.protocol.reader.view.members.listed] == [C]
 
 
 def test_a_view_tells_what_is_to_be_done_with_a_key() -> None:
@@ -80,27 +80,27 @@ def test_a_view_tells_what_is_to_be_done_with_a_key() -> None:
     engine.load()
     key = DistroKey(INSTANCE_LIST, engine.write(engine.service_of(SELF)))
     engine.protocol.sync({key: 1.0}, engine.now_ms)
-    assert engine.protocol.view.pending_of(key) == {B: "to be sent"}
+    assert engine.protocol.reader.pending_of(key) == {B: "to be sent"}
     engine.tick()
-    assert engine.protocol.view.pending_of(key) == {B: "being sent"}
+    assert engine.protocol.reader.pending_of(key) == {B: "being sent"}
     engine.protocol.fetch(B, [key])
-    assert engine.protocol.view.pending_of(key) == {B: "being sent, to be fetched"}
+    assert engine.protocol.reader.pending_of(key) == {B: "being sent, to be fetched"}
     engine.leave(B)
-    assert engine.protocol.view.pending_of(key)[B].startswith("not reachable")
+    assert engine.protocol.reader.pending_of(key)[B].startswith("not reachable")
 
 
 def test_events_that_move_members_are_seen_before_the_next_tick() -> None:
     engine = Engine(B)
-    assert engine.protocol.view.loading
+    assert engine.protocol.reader.view.loading
     engine.load()
     engine.hear()
     now_ms = engine.now_ms
-    assert engine.protocol.view.steady(now_ms) is engine.protocol.steady(now_ms)
+    assert engine.protocol.reader.view.steady(now_ms) is engine.protocol.steady(now_ms)
     engine.protocol.on_report(PeerReport(B, MemberState.UP, OWN_KIND, {"version": "9"}), now_ms)
-    [member] = engine.protocol.view.members
+    [member] = engine.protocol.reader.view.members.listed
     assert member.extend_info == {"version": "9"}
     engine.protocol.leave(now_ms)
-    assert not engine.protocol.view.steady(1 << 60)
+    assert not engine.protocol.reader.view.steady(1 << 60)
 
 
 def test_the_oldest_of_many_changes_is_looked_for_now_and_then() -> None:

@@ -507,19 +507,19 @@ def test_what_cannot_be_sent_is_named_to_the_peer_until_it_has_it(pair: Engine) 
     key = pair.write(pair.service_of(SELF))
     pair.gone.add(B)
     send = only(pair.tick())
-    assert pair.protocol.waiting_for(B) == {}, "nothing failed yet"
+    assert pair.protocol.reader.waiting_for(B) == {}, "nothing failed yet"
     pair.tick(CONFIG.report_interval_ms)
-    assert pair.protocol.waiting_for(B) == {INSTANCE_LIST: {key: pair.registry.version(key)}}, "also while it is sent"
+    assert pair.protocol.reader.waiting_for(B) == {INSTANCE_LIST: {key: pair.registry.version(key)}}, "also while it is sent"
     pair.protocol.on_sync_done(send, Outcome.FAILED, Received(), pair.now_ms)
     other = pair.write(pair.service_of(SELF) + "x")
     pair.tick()
-    assert set(pair.protocol.waiting_for(B)[INSTANCE_LIST]) == {key, other}
+    assert set(pair.protocol.reader.waiting_for(B)[INSTANCE_LIST]) == {key, other}
     pair.gone.clear()
     pair.hear(B)
     [again] = [one for one in pair.tick(CONFIG.retry_delay_ms) if isinstance(one, SyncData)]
     pair.protocol.on_sync_done(again, Outcome.DELIVERED, Received(), pair.now_ms)
     pair.tick()
-    assert pair.protocol.waiting_for(B) == {}
+    assert pair.protocol.reader.waiting_for(B) == {}
 
 
 def test_what_a_call_that_hangs_may_not_have_brought_is_named_though_reports_arrive(pair: Engine) -> None:
@@ -528,12 +528,12 @@ def test_what_a_call_that_hangs_may_not_have_brought_is_named_though_reports_arr
     send = only(pair.tick())
     pair.hear(B)
     pair.tick(STUCK_MS - 1)
-    assert pair.protocol.waiting_for(B) == {}
+    assert pair.protocol.reader.waiting_for(B) == {}
     pair.tick(1)
-    assert pair.protocol.waiting_for(B) == {INSTANCE_LIST: {key: pair.registry.version(key)}}
+    assert pair.protocol.reader.waiting_for(B) == {INSTANCE_LIST: {key: pair.registry.version(key)}}
     pair.protocol.on_sync_done(send, Outcome.DELIVERED, Received(), pair.now_ms)
     pair.tick()
-    assert pair.protocol.waiting_for(B) == {}
+    assert pair.protocol.reader.waiting_for(B) == {}
 
 
 def test_what_a_peer_cannot_send_is_fetched_unless_it_is_here(pair: Engine) -> None:

@@ -402,7 +402,7 @@ def test_a_standalone_node_is_responsible_for_everything_from_the_start() -> Non
     parts = {"t": component(NamedStore()), "c": component(NamedStore(), owned_by_writer=True)}
     protocol = DistroProtocol(members, ME, CONFIG, parts, DistroStats(), 0)
     assert members.serving
-    assert protocol.is_responsible(DistroKey("t", "any"))
+    assert protocol.reader.is_responsible(DistroKey("t", "any"))
     assert not protocol.is_unlisted, "there is nobody to list it"
     assert all(protocol.mapper_of(name).standalone for name in parts), "it takes whatever is put, as real Nacos does"
     assert not MemberList(SELF, CONFIG, 0).serving
@@ -443,7 +443,7 @@ def test_a_report_names_so_many_waiting_keys_at_most() -> None:
         store.put(f"k{number}", Version(1, 0, ME))
         engine.protocol.sync({DistroKey("t", f"k{number}"): None}, engine.now_ms)
     engine.tick()
-    assert list(engine.protocol.waiting_for(B)["t"]) == [f"k{number}" for number in range(WAITING_MAX)]
+    assert list(engine.protocol.reader.waiting_for(B)["t"]) == [f"k{number}" for number in range(WAITING_MAX)]
 
 
 def test_a_run_has_served_once_it_wrote_a_key_that_is_no_clients() -> None:

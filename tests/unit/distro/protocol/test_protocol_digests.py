@@ -74,7 +74,7 @@ class Comparing(Engine):
 
     def own_keys(self, count: int) -> list[str]:
         found = (f"k{number}" for number in range(1_000))
-        own = (name for name in found if self.protocol.is_responsible(DistroKey("t", name)))
+        own = (name for name in found if self.protocol.reader.is_responsible(DistroKey("t", name)))
         return [next(own) for _ in range(count)]
 
 
@@ -150,7 +150,7 @@ def test_a_peer_of_the_release_before_is_told_all_keys() -> None:
 def test_what_the_peer_has_newer_is_fetched_and_what_it_wants_is_sent() -> None:
     engine = Comparing(B)
     own, wanted, *_ = engine.own_keys(3)
-    other = next(name for name in ("x0", "x1", "x2", "x3") if not engine.protocol.is_responsible(DistroKey("t", name)))
+    other = next(name for name in ("x0", "x1", "x2", "x3") if not engine.protocol.reader.is_responsible(DistroKey("t", name)))
     for name in (own, wanted, other):
         engine.store.put(name, Version(1, 0, ME))
     received = Received(
@@ -243,10 +243,10 @@ def test_what_is_passed_on_is_compared_each_second(monkeypatch: pytest.MonkeyPat
 
 def test_the_view_has_another_name_when_it_changes() -> None:
     engine = Comparing(B, C)
-    before = engine.protocol.view_id
+    before = engine.protocol.reader.view.view_id
     engine.leave(C)
-    assert engine.protocol.view_id != before
+    assert engine.protocol.reader.view.view_id != before
     rounds = [one for one in engine.tick() if isinstance(one, Compare)]
     assert [one.peer for one in rounds] == [B], "a round begins with the view: only now are its keys named (R16)"
-    assert Comparing(B, C).protocol.view_id == before
+    assert Comparing(B, C).protocol.reader.view.view_id == before
     assert SELF in engine.protocol.mapper.servers

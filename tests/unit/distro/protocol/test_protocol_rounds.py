@@ -65,14 +65,14 @@ class WithType(Engine):
     def own_keys(self, count: int, before: str = "k") -> list[str]:
         """Keys of ``t`` that are this node's."""
         names = (f"{before}{number}" for number in range(10_000))
-        found = (name for name in names if self.protocol.is_responsible(DistroKey("t", name)))
+        found = (name for name in names if self.protocol.reader.is_responsible(DistroKey("t", name)))
         return [next(found) for _ in range(count)]
 
 
 def test_a_key_that_is_forgotten_leaves_the_others_in_every_round() -> None:
     engine = WithType(B, C)
     first, spent, last = engine.own_keys(3)
-    other = next(name for name in ("x0", "x1", "x2", "x3") if not engine.protocol.is_responsible(DistroKey("t", name)))
+    other = next(name for name in ("x0", "x1", "x2", "x3") if not engine.protocol.reader.is_responsible(DistroKey("t", name)))
     for name in (first, other, spent, last):
         engine.store.put(name, Version(1, 0, ME))
     engine.store.forgettable = {spent}
@@ -151,9 +151,9 @@ def test_what_is_passed_on_comes_beside_the_own_keys() -> None:
 @pytest.mark.parametrize(("owned_by_writer", "is_ours"), [(True, True), (False, False)])
 def test_of_types_owned_by_writers_a_member_speaks_for_all_its_runs(owned_by_writer: bool, is_ours: bool) -> None:
     engine = WithType(B, owned_by_writer=owned_by_writer)
-    assert engine.protocol.speaks_for("t", SELF, Version(1, 0, f"{SELF}~former")) is is_ours
-    assert not engine.protocol.speaks_for("t", B, Version(1, 0, OTHER))
-    assert engine.protocol.speaks_for("t", B, Version(1, 0, ME)), "this run wrote it"
+    assert engine.protocol.reader.speaks_for("t", SELF, Version(1, 0, f"{SELF}~former")) is is_ours
+    assert not engine.protocol.reader.speaks_for("t", B, Version(1, 0, OTHER))
+    assert engine.protocol.reader.speaks_for("t", B, Version(1, 0, ME)), "this run wrote it"
 
 
 @pytest.mark.parametrize("taken", [True, False])

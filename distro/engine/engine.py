@@ -1,0 +1,78 @@
+"""DistroEngine: the parts of one member's engine before its threads run."""
+
+from collections.abc import Callable
+
+from distro.engine.mailbox import Mailbox
+from distro.engine.peer_call_runner import EngineParts
+from distro.engine.runtime import DistroRuntime
+from distro.members.members import MemberList
+from distro.model.config import DistroConfig
+from distro.model.monitor import DistroStats
+from distro.model.ports import Clock, Component, MemberAgent
+from distro.model.types import DistroKey
+from distro.protocol.protocol import DistroProtocol
+from distro.receive.receive import DistroReceiver
+from distro.timing.clock import boot_s
+from distro.verify.digest_answers import DigestAnswers
+
+
+class DistroEngine:
+    """One member's engine: ``reader`` and ``mailbox`` are for any thread; ``runtime`` makes its threads.
+
+    The components are added, and the runtime is made, before the first thread starts.
+    """
+
+    def __init__(
+        self,
+        self_address: str,
+        writer: str,
+        config: DistroConfig,
+        clock: Clock,
+        *,
+        standalone: bool = False,
+        now_s: Callable[[], float] = boot_s,
+        before_serving: Callable[[int], None] = lambda _now_ms: None,
+        on_claimed: Callable[[list[DistroKey]], None] = lambda _keys: None,
+    ) -> None:
+        """``writer``: this run of this member, as it stands in versions.
+
+        ``now_s``: the time in seconds, of the clock that the engine's ms are of. ``before_serving`` and ``on_claimed``:
+        as of ``LocalActions`` and ``DistroProtocol``.
+        """
+        self.stats = DistroStats()
+        self.components: dict[str, Component] = {}
+        """The resource types by name."""
+        self.mailbox = Mailbox(config.mailbox_events_max, self.stats, now_s)
+        self._config, self._clock, self._now_s = config, clock, now_s
+        self._before_serving = before_serving
+        now_ms = clock.monotonic_ms()
+        members = MemberList(self_address, config, now_ms, standalone)
+        self._protocol = DistroProtocol(members, writer, config, self.components, self.stats, now_ms, on_claimed)
+        reader = self.reader = self._protocol.reader
+        self.times = self._protocol.times
+        self.receiver = DistroReceiver(
+            writer,
+            self.components,
+            reader.mapper_of,
+            reader.is_loading,
+            self.mailbox,
+            self.stats,
+            reader.is_known_writer,
+            reader.answers_itself,
+        )
+        self.digests = DigestAnswers(self.components, self.receiver, reader, self.stats)
+
+    def runtime(self, member_agent: MemberAgent) -> DistroRuntime:
+        """Make the threads of this engine, once; ``member_agent`` reports to other members."""
+        parts = EngineParts(
+            self.reader,
+            self.receiver,
+            self.mailbox,
+            self.components,
+            member_agent,
+            self._clock,
+            self._config,
+            self.stats,
+            self._now_s,
+        )
+        return DistroRuntime(self._protocol, parts, self._before_serving)
