@@ -1,6 +1,6 @@
 """A protocol over a real registry, for tests that are its runtime, its peers and its clock."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from app.naming.model.keys import datum_key
@@ -65,8 +65,12 @@ class Engine:
         members = MemberList(SELF, config, self.now_ms)
         components = {INSTANCE_LIST: Component(store, nothing, nothing), **(more or {})}
         self.protocol = DistroProtocol(members, ME, config, components, self.stats, self.now_ms)
-        self.local = LocalActions(self.protocol.reader, components, lambda now_ms: self.before_serving(now_ms))
+        self.before_serving: Callable[[int], object] = lambda _now_ms: None
+        self.local = LocalActions(self.protocol.reader, components, self._serve)
         self.protocol.replace_members([SELF, *peers], self.now_ms)
+
+    def _serve(self, now_ms: int) -> None:
+        self.before_serving(now_ms)
 
     def hear(self, *peers: str) -> None:
         """The peers report that they serve, and hear our reports."""

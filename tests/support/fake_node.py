@@ -488,7 +488,15 @@ class FakeNode:
         self.drains = InstanceDrains(self)
         view: Any = SentByPlan()
         self.explainer = InstanceFacts(
-            registry, self.clients, records, lambda: view, InstanceHistory(), self, SELF, lambda: MemberState.UP.value
+            registry,
+            self.clients,
+            records,
+            lambda: view,
+            view.pending_of,
+            InstanceHistory(),
+            self,
+            SELF,
+            lambda: MemberState.UP.value,
         )
         self.users = Users(records, table, self.wall_ms, self.events.append)
 

@@ -16,7 +16,11 @@ class NacosView:
         self.has_nacos = True
 
     @property
-    def members(self) -> list[Member]:
+    def members(self) -> "NacosView":
+        return self
+
+    @property
+    def listed(self) -> list[Member]:
         kind = CAPABILITY_CLIENTS_ONLY if self.has_nacos else CAPABILITY_VERSIONS
         return [Member(REAL, MemberState.UP, frozenset({kind}))]
 

@@ -26,9 +26,6 @@ class PlannedMembers:
     def get(self, address: str) -> Member | None:
         return next((one for one in self.listed if one.address == address), None)
 
-    def peers(self) -> list[Member]:
-        return list(self.listed)
-
     def is_reachable(self, address: str) -> bool:
         return address in self.reachable
 
@@ -106,6 +103,7 @@ class PlannedRuntime:
         self.mailbox = mailbox or Mailbox(10, DistroStats())
         component = Component(self.store, ValueChecksum(), self.agent)  # type: ignore[arg-type]
         self.runtime = DistroRuntime(
+            self.protocol,  # type: ignore[arg-type]
             EngineParts(
                 self.protocol,  # type: ignore[arg-type]
                 None,  # type: ignore[arg-type]
@@ -114,7 +112,8 @@ class PlannedRuntime:
                 self.agent,
                 self,
                 DistroConfig(**settings),
-            )
+                DistroStats(),
+            ),
         )
 
     def monotonic_ms(self) -> int:

@@ -88,7 +88,7 @@ def test_requests_are_cumulative_by_bound(tmp_path: Path) -> None:
 
 def test_sends_to_a_peer_are_timed_from_the_change(tmp_path: Path) -> None:
     node = member_node(tmp_path)
-    protocol = node.engine.protocol
+    protocol = node.engine.runtime._protocol
     protocol.replace_members([f"127.0.0.1:{port}" for port in PORTS], 0)
     queue = protocol._queues[PEER]
     queue.reachable = True
@@ -116,7 +116,7 @@ def test_sends_to_a_peer_are_timed_from_the_change(tmp_path: Path) -> None:
 
 def test_a_peer_that_left_has_no_metrics(tmp_path: Path) -> None:
     node = member_node(tmp_path)
-    protocol = node.engine.protocol
+    protocol = node.engine.runtime._protocol
     protocol.replace_members([f"127.0.0.1:{port}" for port in PORTS], 0)
     protocol.replace_members([f"127.0.0.1:{PORTS[0]}"], 0)
     protocol.times.sent(PEER, 500)

@@ -30,11 +30,15 @@ class Bed:
             self.node.clients,
             self.node.durable._records,
             lambda: self.protocol,
+            self._pending_of,
             self.history,
             clock,
             address,
             lambda: "UP",
         )
+
+    def _pending_of(self, key: DistroKey) -> dict[str, str]:
+        return self.protocol.pending_of(key)  # type: ignore[no-any-return]
 
     def told(self) -> dict[str, Any]:
         return self.facts.facts(ASKED)

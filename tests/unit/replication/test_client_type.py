@@ -143,8 +143,8 @@ def test_a_change_and_a_removal_arrive(a: Side, b: Side) -> None:
 def test_a_client_goes_whole_to_a_member_that_takes_claims(a: Side) -> None:
     component = Component(a.store, ClientCodec(), None, deltas=a.store)  # type: ignore[arg-type]  # nothing is sent
     member = SimpleNamespace(capabilities={CAPABILITY_DELTAS, CAPABILITY_CLAIMS})
-    protocol = SimpleNamespace(may_send=lambda *_: True, members={B: member}, stats=DistroStats())
-    sends = PeerSends({CLIENTS: component}, protocol)  # type: ignore[arg-type]
+    reader = SimpleNamespace(speaks_for=lambda *_: True, view=SimpleNamespace(members={B: member}))
+    sends = PeerSends({CLIENTS: component}, reader, DistroStats())  # type: ignore[arg-type]
     [datum] = sends.read(SyncData(B, CLIENTS, (KEY,), 9_000))
     assert (datum.key, datum.base) == (KEY, None)
 

@@ -47,7 +47,7 @@ def membership(clock: Clock) -> Iterator[Membership]:
     protocol = DistroProtocol(members, f"{SELF}~1", config, {}, DistroStats(), 0)
     protocol.replace_members([SELF, LISTED], 0)
     settings = replace(make_settings(), standalone=False, self_address=SELF, members=(SELF, LISTED))
-    made = Membership(settings, protocol, clock)
+    made = Membership(settings, protocol.reader, clock)
     made.take_list((SELF, LISTED))
     yield made
     made.close()

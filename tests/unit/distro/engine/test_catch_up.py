@@ -58,13 +58,13 @@ class Bed:
             self.store.put(key, OLD)
         component = Component(self.store, ValueChecksum(), self.peers)  # type: ignore[arg-type]
         members = MemberList(SELF, config := DistroConfig(), 0, standalone=standalone)
-        protocol = DistroProtocol(members, ME, config, {"t": component}, DistroStats(), 0)
+        protocol = DistroProtocol(members, ME, config, {"t": component}, stats := DistroStats(), 0)
         if not standalone:
             protocol.replace_members([SELF, B, C], 0)
             for peer in (B, C):
                 protocol.on_report(PeerReport(peer, state, frozenset({CAPABILITY_VERSIONS})), 0)
         nothing: Any = None
-        parts = EngineParts(protocol, self, Mailbox(10, DistroStats()), {"t": component}, nothing, self, config)  # type: ignore[arg-type]
+        parts = EngineParts(protocol.reader, self, Mailbox(10, stats), {"t": component}, nothing, self, config, stats)  # type: ignore[arg-type]
         self.catch_up = CatchUp(parts)
         self.catch_up.on_change = self._on_change
 

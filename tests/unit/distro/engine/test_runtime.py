@@ -51,7 +51,8 @@ def runtime(mailbox: Mailbox) -> Iterator[DistroRuntime]:
     config, clock, nothing = DistroConfig(), Clock(), Any
     members = MemberList(SELF, config, clock.monotonic_ms())
     protocol = DistroProtocol(members, f"{SELF}~1", config, {}, DistroStats(), clock.monotonic_ms())
-    made = DistroRuntime(EngineParts(protocol, nothing, mailbox, {}, Silent(), clock, config))  # type: ignore[arg-type]
+    parts = EngineParts(protocol.reader, nothing, mailbox, {}, Silent(), clock, config, protocol.stats)  # type: ignore[arg-type]
+    made = DistroRuntime(protocol, parts)
     made.start()
     yield made
     assert made.stop(20)

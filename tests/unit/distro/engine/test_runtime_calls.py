@@ -8,7 +8,7 @@ from distro.engine.mailbox import Mailbox
 from distro.engine.peer_call_runner import EngineParts
 from distro.engine.peer_sends import SMALL_KEYS_MAX
 from distro.engine.runtime import DistroRuntime
-from distro.members.mapper import DistroMapper
+from distro.members.mapper import DistroMapper, Mappers, WriterMapper
 from distro.members.members import MemberList
 from distro.model.config import DistroConfig
 from distro.model.digest import BUCKETS_BYTES
@@ -151,15 +151,17 @@ class Bed:
         self.protocol.on_report(PeerReport(B, MemberState.UP, DELTAS_TAKEN), 0)
         self.protocol.on_report(PeerReport(C, MemberState.UP), 0)
         self.runtime = DistroRuntime(
+            self.protocol,
             EngineParts(
-                self.protocol,
+                self.protocol.reader,
                 self.receiver,  # type: ignore[arg-type]
                 self.mailbox,
                 {"t": component},
                 self.network,
                 clock,
                 config,
-            )
+                self.protocol.stats,
+            ),
         )
 
     def monotonic_ms(self) -> int:
@@ -247,7 +249,9 @@ def test_a_send_of_nothing_is_delivered_without_a_call(bed: Bed) -> None:
 
 
 def test_a_round_names_versions_to_our_own_kind_and_checksums_to_real_nacos(bed: Bed) -> None:
-    bed.protocol.mapper = DistroMapper.over(SELF, (SELF,))
+    bed.protocol.reader.view = bed.protocol.reader.view._replace(
+        mappers=Mappers(alone := DistroMapper.over(SELF, (SELF,)), alone, WriterMapper(SELF, ()))
+    )
     bed.store.put("k", Version(1, 0, ME), "sum")
     bed.store.put("theirs", Version(1, 0, OTHER), "sum")
     bed.network.answers["verify"] = ANSWER

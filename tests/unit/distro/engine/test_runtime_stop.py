@@ -262,7 +262,7 @@ def test_the_wait_for_reports_is_what_is_left_of_its_time(bed: PlannedRuntime, m
 
 def peers_of(bed: PlannedRuntime, *reachable: str) -> None:
     members = bed.protocol.members
-    members.peers = lambda: [Member(B, MemberState.UP), Member(C, MemberState.UP)]  # type: ignore[method-assign]
+    members.listed = [Member(B, MemberState.UP), Member(C, MemberState.UP)]
     members.is_reachable = lambda address: address in reachable  # type: ignore[method-assign]
 
 

@@ -182,7 +182,7 @@ def test_the_present_run_of_a_member_that_answers_speaks_for_itself() -> None:
 
 
 def test_a_standalone_node_knows_every_writer() -> None:
-    assert MemberList(SELF, CONFIG, 0, standalone=True).is_known_writer("z:1~1")
+    assert MemberList(SELF, CONFIG, 0, standalone=True).frozen().is_known_writer("z:1~1")
 
 
 def test_so_many_members_that_left_are_remembered_the_latest_last() -> None:

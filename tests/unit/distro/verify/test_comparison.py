@@ -36,7 +36,13 @@ class Planned:
     mapper: DistroMapper
     view_id: str = "view"
     pending: set[DistroKey] = field(default_factory=set)
-    members: dict[str, str] = field(default_factory=lambda: {A: "", B: "", C: ""})
+    contacts: tuple[str, ...] = (A, B, C)
+
+    @property
+    def view(self) -> "Planned":
+        return self
+
+    members = view
 
     def mapper_of(self, _resource_type: str) -> DistroMapper:
         return self.mapper
@@ -170,13 +176,13 @@ def test_a_forgettable_key_is_dropped_when_its_owner_names_it_no_more_in_the_sam
     for name in (key, kept):
         one.store.forget(name, 0)
     other.store.forgettable.add(key)
-    other.protocol.reader.view.view_id = "another"
+    other.protocol.view_id = "another"
     named = set(one.ask(other).received.refused)
     assert kept in named
     assert key not in named
     assert not named & {name for name in KEYS[A] if name != kept}, "those are named, and equal"
     assert not other.store.forgotten
-    other.protocol.reader.view.view_id = one.protocol.reader.view.view_id
+    other.protocol.view_id = one.protocol.view_id
     assert set(one.ask(other).received.refused) == {kept}
     assert other.store.forgotten == [(key, 77, False)]
 
@@ -325,7 +331,7 @@ def test_contents_of_other_versions_are_no_fault() -> None:
     one.store.put(key, Version(1, 2, f"{A}~1"), "new")
     one.protocol.pending.add(DistroKey("t", key))
     assert one.ask(other, sampled=range(leaf, leaf + 70)).received == Received(fetching=0)
-    other.protocol.reader.view.view_id = "another"
+    other.protocol.view_id = "another"
     one.store.put(key, Version(1, 1, f"{A}~1"), "damaged")
     assert one.ask(other, sampled=range(leaf, leaf + 70)).received == Received(fetching=0), (
         "who owns what is not agreed on"
