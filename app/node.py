@@ -653,7 +653,9 @@ def build_components(
             DistroHttpAgent(**agent_parts(RecordCodec()), resource_type=RECORDS),
             taken_by=frozenset({MemberKind.OWN}),
         ),
-        CLIENTS: client_component(domain, settings.self_address, made.reader.has_left, over_grpc or over_http, over_grpc),
+        CLIENTS: client_component(
+            domain, settings.self_address, made.reader.has_left, over_grpc or over_http, over_grpc
+        ),
     }, small_sends
 
 

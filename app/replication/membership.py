@@ -156,7 +156,7 @@ class Membership:
         return all(one in self._knowing or not members.is_reachable(one) for one in own)
 
     def is_handed_over(self) -> bool:
-        """Return whether all changes have reached the members that can be reached, and none of them sends this one writes."""
+        """Return whether all members that can be reached have all changes, and none of them sends this one writes."""
         view, views = self._reader.view, self._views
         owners = [one for one in views if self.self_address in views[one] and view.members.is_reachable(one)]
         return not self.standalone and view.pending() == 0 and not owners
@@ -472,7 +472,7 @@ class Membership:
             self.refusals.note_peer(report.address, report.beats_refused_ms + max(self._age_ms(report), 0))
 
     def _is_late(self, report: PeerReport) -> bool:
-        """Return whether its sender has given this report up, or is over itself: it says what was (R13). Notes its clock."""
+        """Return whether the sender gave this report up, or is over itself, so that it is old (R13). Note its clock."""
         if self._reader.view.members.runs.is_replaced(report.writer):
             return True
         self._note_clock(report)

@@ -2,12 +2,18 @@
 
 from collections.abc import Callable
 
-from distro.engine.mailbox import Event
 from distro.model.ports import Components
 from distro.model.types import Claim, FinishLoad, Forget, LocalAction, RefreshDigests
 from distro.protocol.claims import Claimer
 from distro.protocol.engine_reader import EngineReader
+from distro.protocol.protocol import DistroProtocol
 from distro.timing.paced import STEP_STORED, paced
+
+Event = Callable[[DistroProtocol, int], None]
+"""A call on the protocol, which the engine's thread makes with the monotonic ms."""
+
+Event = Callable[[DistroProtocol, int], None]
+"""A call on the protocol, which the engine's thread makes with the monotonic ms."""
 
 
 class LocalActions:
@@ -90,5 +96,5 @@ class LocalActions:
         return lambda protocol, now_ms: protocol.on_digests_refreshed(now_ms)
 
 
-def _nothing(_protocol: object, _now_ms: int) -> None:
+def _nothing(_protocol: DistroProtocol, _now_ms: int) -> None:
     """End an action that was given up, as the process ends."""

@@ -100,7 +100,7 @@ class PeerSends:
 
 
 def _delta(deltas: DeltaStore, key: str, base: Version | None, *, of_claims: bool) -> Datum | None:
-    """Return what a peer lacks that has acknowledged ``base``; ``of_claims``: it takes the claim of what another wrote."""
+    """Return what a peer lacks that acknowledged ``base``; ``of_claims``: it takes the claim of another's key."""
     if base == NO_VERSION:
         return None
     delta = deltas.delta(key, base) if base is not None else None

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 HANDOVER_MS = 40_000
 """For so long after the end of a member's run others keep the clients that were connected to it.
@@ -17,6 +17,9 @@ RUNS_REMEMBERED = 16
 """Ended runs that are known of a member."""
 FORMER_MAX = 64
 """Members that left the list and are remembered."""
+
+
+Value = TypeVar("Value")
 
 
 class Handover(NamedTuple):
@@ -102,7 +105,7 @@ class MemberRuns:
     """The runs of listed members. One thread owns it; others read ``view``, a frozen value. Times are monotonic ms."""
 
     def __init__(self, self_address: str, now_ms: int) -> None:
-        self.view = RunsView(self_address, "", MappingProxyType({}), MappingProxyType({}), (), MappingProxyType({}), _handover(now_ms))
+        self.view = RunsView(self_address, "", _frozen({}), _frozen({}), (), _frozen({}), _handover(now_ms))
         """Replaced with each change, never changed itself."""
         self._returns: dict[str, int] = {}
         """When a client of a run came back last, since the last ``tick``."""
@@ -123,9 +126,9 @@ class MemberRuns:
         view = self.view
         kept = {address: ended for address, ended in view.ended.items() if address not in gone}
         self.view = view._replace(
-            writers=MappingProxyType({address: writer for address, writer in view.writers.items() if address not in gone}),
+            writers=_frozen({address: writer for address, writer in view.writers.items() if address not in gone}),
             former=(*[one for one in view.former if one not in gone], *gone)[-FORMER_MAX:],
-            ended=MappingProxyType(kept | dict.fromkeys(came, ())),
+            ended=_frozen(kept | dict.fromkeys(came, ())),
         )
 
     def remember(self, writers: Iterable[str]) -> None:
@@ -146,13 +149,13 @@ class MemberRuns:
         if goes_on and (writer in view.ended.get(address, ()) or writer in view.handing_over):
             ended = tuple(one for one in view.ended.get(address, ()) if one != writer)
             self.view = view._replace(
-                ended=MappingProxyType({**view.ended, address: ended}),
-                handing_over=MappingProxyType({one: end_ms for one, end_ms in view.handing_over.items() if one != writer}),
+                ended=_frozen({**view.ended, address: ended}),
+                handing_over=_frozen({one: end_ms for one, end_ms in view.handing_over.items() if one != writer}),
             )
         if not writer or writer == view.writers.get(address):
             return
         self.end(address, now_ms)
-        self.view = self.view._replace(writers=MappingProxyType({**self.view.writers, address: writer}))
+        self.view = self.view._replace(writers=_frozen({**self.view.writers, address: writer}))
 
     def end(self, address: str, now_ms: int, writer: str = "") -> None:
         """Note that a peer's run is over, that of its last answer unless said."""
@@ -163,8 +166,8 @@ class MemberRuns:
             # Clients of runs before may have gone to this one, and not have published yet: their time begins anew.
             before = {one: handover.until(now_ms + HANDOVER_MS) for one, handover in view.handing_over.items()}
             self.view = view._replace(
-                ended=MappingProxyType({**view.ended, address: (*ended, run)[-RUNS_REMEMBERED:]}),
-                handing_over=MappingProxyType({**before, run: _handover(now_ms)}),
+                ended=_frozen({**view.ended, address: (*ended, run)[-RUNS_REMEMBERED:]}),
+                handing_over=_frozen({**before, run: _handover(now_ms)}),
                 own=None if view.own is None else view.own.until(now_ms + HANDOVER_MS),
             )
 
@@ -172,7 +175,7 @@ class MemberRuns:
         """Add a pause of this process to the ends of all hand-overs (R9)."""
         view = self.view
         self.view = view._replace(
-            handing_over=MappingProxyType({one: handover.moved(pause_ms) for one, handover in view.handing_over.items()}),
+            handing_over=_frozen({one: handover.moved(pause_ms) for one, handover in view.handing_over.items()}),
             own=None if view.own is None else view.own.moved(pause_ms),
         )
 
@@ -186,16 +189,20 @@ class MemberRuns:
             self.view = self.view._replace(own=None)
         if any(one.end_ms <= now_ms for one in handing_over.values()):
             left = {writer: one for writer, one in handing_over.items() if one.end_ms > now_ms}
-            self.view = self.view._replace(handing_over=MappingProxyType(left))
+            self.view = self.view._replace(handing_over=_frozen(left))
 
     def _prolong(self, writer: str, end_ms: int) -> None:
         """Have the hand-over of a run last until then."""
         view = self.view
         if writer in view.handing_over:
             longer = {**view.handing_over, writer: view.handing_over[writer].until(end_ms)}
-            self.view = view._replace(handing_over=MappingProxyType(longer))
+            self.view = view._replace(handing_over=_frozen(longer))
         elif view.own is not None and view.ended_before(writer):
             self.view = view._replace(own=view.own.until(end_ms))
+
+
+def _frozen(values: dict[str, Value]) -> Mapping[str, Value]:
+    return MappingProxyType(values)
 
 
 def _handover(now_ms: int) -> Handover:

@@ -174,7 +174,7 @@ class MembersView(NamedTuple):
 
     @property
     def mixed(self) -> bool:
-        """Return whether a member of real Nacos 1.4 is listed and has served: its rule of states then holds for all (R8)."""
+        """Return whether a member of real Nacos 1.4 is listed and has served: its rule of states holds for all (R8)."""
         return any(one.seen and one.member.kind is MemberKind.NACOS_1 for one in self.contacts.values())
 
     def rejoin_delay_for(self, address: str, now_ms: int) -> int:

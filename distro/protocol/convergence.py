@@ -47,7 +47,7 @@ class VerifyRound:
     """Monotonic."""
     outcome: Outcome
     what: str
-    """The form of the comparison: ``digests``, with a member of an earlier release ``versions``, real Nacos ``checksums``."""
+    """``digests``; with a member of an earlier release ``versions``, with real Nacos ``checksums``."""
     compared: int
     """Keys that were told one by one."""
     newer_there: int

@@ -158,11 +158,11 @@ class PeerQueue:
     """Keys of which the peer has a state that this node lacks."""
     fetch_not_before_ms: int = 0
     fetch_keys_max: int = 1 << 30
-    """Keys of one query: fewer than elsewhere after one that failed, as its answer may be too long or too slow as a whole."""
+    """Keys of one query: fewer after one that failed, as its answer may be too long or too slow as a whole."""
     unfit: dict[DistroKey, int] = field(default_factory=dict)
     """Keys that were too large for a call of their own, and until when verify rounds do not bring them up again."""
     sync_keys_max: int = 1 << 30
-    """Keys of one send, likewise: a take-over has whole lists, and a send that is late is too late with each repetition."""
+    """Keys of one send, likewise: a take-over has whole lists, and a late send is too late with each repetition."""
     sync_not_before_ms: int = 0
     """The end of the spacing, or of the rest, after the last send."""
     call: DataCall | None = None

@@ -66,10 +66,10 @@ class Engine:
         components = {INSTANCE_LIST: Component(store, nothing, nothing), **(more or {})}
         self.protocol = DistroProtocol(members, ME, config, components, self.stats, self.now_ms)
         self.before_serving: Callable[[int], object] = lambda _now_ms: None
-        self.local = LocalActions(self.protocol.reader, components, self._serve)
+        self.local = LocalActions(self.protocol.reader, components, self.serve)
         self.protocol.replace_members([SELF, *peers], self.now_ms)
 
-    def _serve(self, now_ms: int) -> None:
+    def serve(self, now_ms: int) -> None:
         self.before_serving(now_ms)
 
     def hear(self, *peers: str) -> None:

@@ -9,6 +9,7 @@ from app.naming.registry.operations import DeregisterInstance, PatchInstance, Re
 from app.operator.instance_facts import AskedInstance, InstanceFacts
 from app.operator.instance_history import InstanceHistory
 from app.operator.verdict import compare
+from distro.model.types import DistroKey
 from tests.support.fake_node import PEER, SELF, FakeNode, SentByPlan
 
 SERVICE = "DEFAULT_GROUP@@orders"

@@ -79,7 +79,9 @@ class Owner:
         engine.hear()
         self.registry, self.stats = Registry(ME), engine.stats
         store = InstanceListStore(self.registry, lambda _event: None)
-        self.sends = PeerSends({INSTANCE_LIST: Component(store, CODEC, NOTHING, deltas=store)}, engine.protocol.reader, engine.stats)
+        self.sends = PeerSends(
+            {INSTANCE_LIST: Component(store, CODEC, NOTHING, deltas=store)}, engine.protocol.reader, engine.stats
+        )
 
     def change(self, word: str, service: str = SERVICE, ip: str = "10.0.0.1") -> None:
         self.registry.register(RegisterInstance(service, ip, 80, metadata={"word": word}), NOW_MS)

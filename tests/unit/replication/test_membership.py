@@ -39,6 +39,12 @@ def clock() -> Clock:
     return Clock()
 
 
+class MembershipOf(Membership):
+    """A membership with the protocol that a test moves."""
+
+    protocol: DistroProtocol
+
+
 @pytest.fixture
 def membership(clock: Clock) -> Iterator[Membership]:
     """A member that lists one other."""
@@ -47,7 +53,8 @@ def membership(clock: Clock) -> Iterator[Membership]:
     protocol = DistroProtocol(members, f"{SELF}~1", config, {}, DistroStats(), 0)
     protocol.replace_members([SELF, LISTED], 0)
     settings = replace(make_settings(), standalone=False, self_address=SELF, members=(SELF, LISTED))
-    made = Membership(settings, protocol.reader, clock)
+    made = MembershipOf(settings, protocol.reader, clock)
+    made.protocol = protocol
     made.take_list((SELF, LISTED))
     yield made
     made.close()
@@ -59,25 +66,25 @@ def report_of(address: str, *capabilities: str) -> dict[str, Any]:
     return {"ip": ip, "port": int(port), "address": address, "state": "UP", "extendInfo": info}
 
 
-def test_a_listed_member_of_our_kind_gets_our_own_report(membership: Membership) -> None:
+def test_a_listed_member_of_our_kind_gets_our_own_report(membership: MembershipOf) -> None:
     answer = membership.receive_report(report_of(LISTED, CAPABILITY_VERSIONS), "10.0.0.2")
     assert (answer["code"], answer["data"]) == (200, "true")
     assert OWN_FIELD in answer
 
 
-def test_one_that_is_not_listed_does_not_take_this_member_for_real_nacos(membership: Membership) -> None:
+def test_one_that_is_not_listed_does_not_take_this_member_for_real_nacos(membership: MembershipOf) -> None:
     """Another member at its IP is listed, so the call itself is allowed."""
     answer = membership.receive_report(report_of(UNLISTED, CAPABILITY_VERSIONS), "10.0.0.2")
     assert answer["code"] == 403, "a success without our own field is what real Nacos answers"
 
 
-def test_real_nacos_that_is_not_listed_is_answered_as_by_nacos(membership: Membership) -> None:
+def test_real_nacos_that_is_not_listed_is_answered_as_by_nacos(membership: MembershipOf) -> None:
     answer = membership.receive_report(report_of(UNLISTED), "10.0.0.2")
     assert answer == {"code": 200, "message": None, "data": "false"}
 
 
 def test_a_member_that_is_not_listed_there_learns_of_it(
-    membership: Membership, monkeypatch: pytest.MonkeyPatch
+    membership: MembershipOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answered = membership.receive_report(report_of(UNLISTED, CAPABILITY_VERSIONS), "10.0.0.2")
     answer = PeerAnswer(200, orjson.dumps(answered), {})
@@ -87,7 +94,7 @@ def test_a_member_that_is_not_listed_there_learns_of_it(
 
 
 def test_beats_that_wait_for_a_peer_go_with_the_answer_to_it_and_with_no_report(
-    membership: Membership, monkeypatch: pytest.MonkeyPatch
+    membership: MembershipOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """R12. A report to a member that cannot be called is lost."""
     sent: list[dict[str, Any]] = []
@@ -122,7 +129,7 @@ def versioned(writer: str, clock_ms: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("late_ms", "is_believed"), [(0, True), (1_500, True), (1_510, False), (60_000, False)])
 def test_a_report_that_its_sender_has_given_up_is_not_believed(
-    membership: Membership, clock: Clock, late_ms: int, is_believed: bool
+    membership: MembershipOf, clock: Clock, late_ms: int, is_believed: bool
 ) -> None:
     """R13. A kernel or a paused process may keep it for a minute: its view and its rejoin delays are of before."""
     membership._runtime = believed = Reports()  # type: ignore[assignment]
@@ -133,11 +140,12 @@ def test_a_report_that_its_sender_has_given_up_is_not_believed(
     assert [one.clock_ms for one in believed] == [5_000, 7_000][: 1 + is_believed]
 
 
-def test_a_report_of_a_run_that_another_one_followed_is_not_believed(membership: Membership, clock: Clock) -> None:
+def test_a_report_of_a_run_that_another_one_followed_is_not_believed(membership: MembershipOf, clock: Clock) -> None:
     membership._runtime = believed = Reports()  # type: ignore[assignment]
-    runs = membership._protocol.members.runs
+    runs = membership.protocol.members.runs
     for writer in (f"{LISTED}~1", f"{LISTED}~2"):
         runs.follow(LISTED, writer, clock.now_ms)
+    membership.protocol.publish(clock.now_ms)
     for writer in (f"{LISTED}~1", f"{LISTED}~2"):
         membership.receive_report(versioned(writer, 5_000), "10.0.0.2")
     assert [one.writer for one in believed] == [f"{LISTED}~2"]
@@ -145,11 +153,13 @@ def test_a_report_of_a_run_that_another_one_followed_is_not_believed(membership:
 
 
 @pytest.mark.parametrize("names_clock", [True, False], ids=["clock", "earlier release"])
-def test_a_member_of_which_only_others_told_is_not_called(membership: Membership, names_clock: bool) -> None:
+def test_a_member_of_which_only_others_told_is_not_called(membership: MembershipOf, names_clock: bool) -> None:
     """R13. A call without a deadline may be executed a minute after its caller gave it up."""
     assert membership.deadline(LISTED, 1_000) == "", "of no known kind, as real Nacos before its first answer"
-    peer = membership._protocol.members._peers[LISTED]
+    members = membership.protocol.members
+    peer, members._is_changed = members._peers[LISTED], True
     peer.member = replace(peer.member, capabilities=frozenset({CAPABILITY_VERSIONS}))  # as ``_revive`` has it
+    membership.protocol.publish(0)
     assert membership.deadline(LISTED, 1_000) is None
     assert membership.next_hop(LISTED) is None
     made = versioned(f"{LISTED}~1", 5_000) if names_clock else report_of(LISTED, CAPABILITY_VERSIONS)
@@ -158,17 +168,18 @@ def test_a_member_of_which_only_others_told_is_not_called(membership: Membership
     assert membership.next_hop(LISTED) == LISTED
 
 
-def test_a_run_that_only_seemed_to_be_over_is_believed(membership: Membership, clock: Clock) -> None:
+def test_a_run_that_only_seemed_to_be_over_is_believed(membership: MembershipOf, clock: Clock) -> None:
     membership._runtime = believed = Reports()  # type: ignore[assignment]
-    runs = membership._protocol.members.runs
+    runs = membership.protocol.members.runs
     runs.follow(LISTED, f"{LISTED}~1", clock.now_ms)
     runs.end(LISTED, clock.now_ms)
+    membership.protocol.publish(clock.now_ms)
     membership.receive_report(versioned(f"{LISTED}~1", 5_000), "10.0.0.2")
     assert [one.writer for one in believed] == [f"{LISTED}~1"]
 
 
 def test_beats_in_an_answer_that_came_late_are_as_old_as_it_says_and_it_is(
-    membership: Membership, clock: Clock
+    membership: MembershipOf, clock: Clock
 ) -> None:
     """R9. If the answer waited while this process stood still, they may not make a deregistered instance look alive."""
     taken: list[tuple[str, dict[str, int]]] = []
@@ -183,13 +194,13 @@ def test_beats_in_an_answer_that_came_late_are_as_old_as_it_says_and_it_is(
     assert taken == [("key", {"one": 805 - 1})], "less what two clocks may drift apart in 1.8 s"
 
 
-def test_a_member_that_left_the_list_may_send_what_it_has_and_reports_nothing(membership: Membership) -> None:
+def test_a_member_that_left_the_list_may_send_what_it_has_and_reports_nothing(membership: MembershipOf) -> None:
     """Not one that restarted since: what that one has nobody heard of while it was listed."""
     reported = report_of(LISTED, CAPABILITY_VERSIONS)
     reported["extendInfo"][OWN_FIELD] |= {"writer": f"{LISTED}~1", "clockMs": 5}
     membership.receive_report(reported, "10.0.0.2")
     membership.take_list((SELF,))
-    membership._protocol.replace_members([SELF], 0)
+    membership.protocol.replace_members([SELF], 0)
     assert not membership.is_listed("10.0.0.2")
     assert membership.is_heard("10.0.0.2")
     assert not membership.is_heard("10.0.0.3")
@@ -206,14 +217,13 @@ def test_a_member_that_left_the_list_may_send_what_it_has_and_reports_nothing(me
 # --- leaving --------------------------------------------------------------------------------------
 
 
-def hear(membership: Membership) -> dict[str, Any]:
+def hear(membership: MembershipOf) -> dict[str, Any]:
     answer = membership.receive_report(report_of(LISTED, CAPABILITY_VERSIONS), "10.0.0.2")
-    members = membership._protocol.members
-    members.on_report(PeerReport(LISTED, MemberState.UP, frozenset({CAPABILITY_VERSIONS})), 100_000)
+    membership.protocol.on_report(PeerReport(LISTED, MemberState.UP, frozenset({CAPABILITY_VERSIONS})), 100_000)
     return answer
 
 
-def test_a_leave_is_known_when_all_that_can_be_reached_were_answered_so(membership: Membership) -> None:
+def test_a_leave_is_known_when_all_that_can_be_reached_were_answered_so(membership: MembershipOf) -> None:
     hear(membership)
     membership.leave()
     assert not membership.is_leave_known(), "it was answered before"
@@ -221,12 +231,12 @@ def test_a_leave_is_known_when_all_that_can_be_reached_were_answered_so(membersh
     assert membership.is_leave_known()
 
 
-def test_a_leave_waits_for_nobody_who_cannot_be_reached(membership: Membership) -> None:
+def test_a_leave_waits_for_nobody_who_cannot_be_reached(membership: MembershipOf) -> None:
     membership.leave()
     assert membership.is_leave_known()
 
 
-def test_a_drained_member_says_so_to_our_kind_alone_until_it_leaves(membership: Membership) -> None:
+def test_a_drained_member_says_so_to_our_kind_alone_until_it_leaves(membership: MembershipOf) -> None:
     assert "draining" not in hear(membership)[OWN_FIELD]["extendInfo"][OWN_FIELD]
     membership.drain(True)
     own = hear(membership)[OWN_FIELD]
@@ -236,7 +246,7 @@ def test_a_drained_member_says_so_to_our_kind_alone_until_it_leaves(membership: 
     assert "draining" not in hear(membership)[OWN_FIELD]["extendInfo"][OWN_FIELD]
 
 
-def test_refused_beats_are_told_and_count_from_their_time(membership: Membership, clock: Clock) -> None:
+def test_refused_beats_are_told_and_count_from_their_time(membership: MembershipOf, clock: Clock) -> None:
     assert "beatsRefusedMs" not in hear(membership)[OWN_FIELD]["extendInfo"][OWN_FIELD]
     membership.refusals.note()
     refused_ms = clock.monotonic_ms()
@@ -254,24 +264,26 @@ def test_refused_beats_are_told_and_count_from_their_time(membership: Membership
     [(None, True), ("", True), ("UP", True), ("READ_ONLY", False), ("WRITE_ONLY", False), ("DOWN", False)],
 )
 def test_a_member_that_refuses_reads_or_beats_by_a_switch_is_not_ready(
-    membership: Membership, status: str | None, is_ready: bool
+    membership: MembershipOf, status: str | None, is_ready: bool
 ) -> None:
-    membership._protocol._load = None
-    membership._protocol.members.serving = True
+    membership.protocol._load = None
+    membership.protocol.members.serving = True
+    membership.protocol.publish(0)
     membership.standalone, membership.overridden_status = True, lambda: status
     assert (membership.unready_reason() == "") is is_ready
     assert is_ready or status in membership.unready_reason()  # type: ignore[operator]
 
 
-def test_a_member_of_which_a_limited_path_refuses_beats_is_not_ready(membership: Membership) -> None:
-    membership._protocol._load = None
-    membership._protocol.members.serving = membership.standalone = True
+def test_a_member_of_which_a_limited_path_refuses_beats_is_not_ready(membership: MembershipOf) -> None:
+    membership.protocol._load = None
+    membership.protocol.members.serving = membership.standalone = True
+    membership.protocol.publish(0)
     assert membership.unready_reason() == ""
     membership.refusals.refuses_all = lambda: True
     assert membership.unready_reason() == "the switch limitedUrlMap refuses beats"
 
 
-def test_all_is_handed_over_when_no_view_has_this_member(membership: Membership) -> None:
+def test_all_is_handed_over_when_no_view_has_this_member(membership: MembershipOf) -> None:
     hear(membership)
     membership.drain(True)
 
@@ -285,9 +297,10 @@ def test_all_is_handed_over_when_no_view_has_this_member(membership: Membership)
     assert told(LISTED)
 
 
-def test_before_its_end_a_member_serves_and_is_not_ready(membership: Membership) -> None:
-    membership._protocol._load = None
-    membership._protocol.members.serving = True
+def test_before_its_end_a_member_serves_and_is_not_ready(membership: MembershipOf) -> None:
+    membership.protocol._load = None
+    membership.protocol.members.serving = True
+    membership.protocol.publish(0)
     membership.retire()
     assert (membership.state(), membership.unready_reason()) == (MemberState.UP, "this node leaves the cluster soon")
     membership.leave()

@@ -190,7 +190,9 @@ def engine() -> Engine:
 
 
 def actions_over(engine: Engine, **stores: KeyStore) -> LocalActions:
-    return LocalActions(engine.protocol.reader, {name: component(store) for name, store in stores.items()})
+    return LocalActions(
+        engine.protocol.reader, {name: component(store) for name, store in stores.items()}, engine.serve
+    )
 
 
 def test_only_what_may_be_forgotten_still_is(engine: Engine) -> None:

@@ -153,5 +153,5 @@ def test_who_wrote_what_is_on_the_disk_is_known(runs: MemberRuns) -> None:
     assert runs.view.is_known(f"{former}~3")
     assert runs.view.has_left(f"{former}~1")
     runs.remember(f"10.1.{number // 250}.{number % 250}:8848~1" for number in range(10_000))
-    assert len(runs._former) == FORMER_MAX
+    assert len(runs.view.former) == FORMER_MAX
     assert runs.view.is_known(f"{former}~3"), "what is known already goes last"

@@ -7,8 +7,8 @@ import pytest
 
 from distro.members.member_runs import HANDOVER_MS
 from distro.members.members import REPORT_LOST_MS, MemberList
-from distro.members.peer_state import ALWAYS_MS
 from distro.members.members_view import CUT_OFF_MS_MAX, HALF_MS_MAX
+from distro.members.peer_state import ALWAYS_MS
 from distro.model.config import DistroConfig
 from distro.model.types import CAPABILITY_VERSIONS, HeardOf, MemberState, Outcome, PeerReport
 
@@ -439,7 +439,7 @@ def test_a_member_that_hears_nothing_of_most_others_knows_since_when() -> None:
     assert cut_ms < since_ms <= cut_ms + 3 * CONFIG.report_interval_ms
     for one in (B, C):
         assert cluster.members[one].frozen().cut_off_since_ms(cluster.now_ms) is None, "two of three"
-    assert cluster.members[SELF].frozen().cut_off_since_ms(cut_ms + CUT_OFF_MS_MAX) is None, "for ever means that they ended"
+    assert cluster.members[SELF].frozen().cut_off_since_ms(cut_ms + CUT_OFF_MS_MAX) is None, "they ended"
 
 
 def test_half_of_the_members_counts_as_cut_off_for_a_while() -> None:
@@ -506,7 +506,7 @@ def test_the_smaller_side_waits_before_anybody_tells_it_to() -> None:
     assert (alone.view, alone.frozen().own_rejoin_delay_ms(1_000)) == ((B,), CONFIG.steady_ms)
     alone.on_report(report(C, view=(B, C), served=True), 1_001)
     assert alone.view == (B, C), "it gives the second one no delay"
-    assert alone.frozen().own_rejoin_delay_ms(1_001) == CONFIG.steady_ms - 1, "each contact does not begin the wait anew"
+    assert alone.frozen().own_rejoin_delay_ms(1_001) == CONFIG.steady_ms - 1, "no contact begins the wait anew"
     for peer in (B, C):
         alone.on_report(report(peer, view=(B, C)), CONFIG.steady_ms)
     alone.tick(1_000 + CONFIG.steady_ms)

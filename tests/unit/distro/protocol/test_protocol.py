@@ -509,7 +509,9 @@ def test_what_cannot_be_sent_is_named_to_the_peer_until_it_has_it(pair: Engine) 
     send = only(pair.tick())
     assert pair.protocol.reader.waiting_for(B) == {}, "nothing failed yet"
     pair.tick(CONFIG.report_interval_ms)
-    assert pair.protocol.reader.waiting_for(B) == {INSTANCE_LIST: {key: pair.registry.version(key)}}, "also while it is sent"
+    assert pair.protocol.reader.waiting_for(B) == {INSTANCE_LIST: {key: pair.registry.version(key)}}, (
+        "also while it is sent"
+    )
     pair.protocol.on_sync_done(send, Outcome.FAILED, Received(), pair.now_ms)
     other = pair.write(pair.service_of(SELF) + "x")
     pair.tick()

@@ -150,7 +150,9 @@ def test_a_peer_of_the_release_before_is_told_all_keys() -> None:
 def test_what_the_peer_has_newer_is_fetched_and_what_it_wants_is_sent() -> None:
     engine = Comparing(B)
     own, wanted, *_ = engine.own_keys(3)
-    other = next(name for name in ("x0", "x1", "x2", "x3") if not engine.protocol.reader.is_responsible(DistroKey("t", name)))
+    other = next(
+        name for name in ("x0", "x1", "x2", "x3") if not engine.protocol.reader.is_responsible(DistroKey("t", name))
+    )
     for name in (own, wanted, other):
         engine.store.put(name, Version(1, 0, ME))
     received = Received(

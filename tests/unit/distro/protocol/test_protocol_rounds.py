@@ -72,7 +72,9 @@ class WithType(Engine):
 def test_a_key_that_is_forgotten_leaves_the_others_in_every_round() -> None:
     engine = WithType(B, C)
     first, spent, last = engine.own_keys(3)
-    other = next(name for name in ("x0", "x1", "x2", "x3") if not engine.protocol.reader.is_responsible(DistroKey("t", name)))
+    other = next(
+        name for name in ("x0", "x1", "x2", "x3") if not engine.protocol.reader.is_responsible(DistroKey("t", name))
+    )
     for name in (first, other, spent, last):
         engine.store.put(name, Version(1, 0, ME))
     engine.store.forgettable = {spent}
