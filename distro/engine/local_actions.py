@@ -12,9 +12,6 @@ from distro.timing.paced import STEP_STORED, paced
 Event = Callable[[DistroProtocol, int], None]
 """A call on the protocol, which the engine's thread makes with the monotonic ms."""
 
-Event = Callable[[DistroProtocol, int], None]
-"""A call on the protocol, which the engine's thread makes with the monotonic ms."""
-
 
 class LocalActions:
     """Claims, forgets and ends loads in bounded steps. For one thread at a time."""
