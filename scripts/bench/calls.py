@@ -271,14 +271,16 @@ def main() -> None:
         checkouts.append(Measured(options.other.name, options.other.resolve()))
     if options.set:
         checkouts.append(Measured("as set", HERE, tuple(options.set)))
-    print(f"{'CPU-us per call':16}" + "".join(f"{one.name:>12}" for one in checkouts) + "       ratio")
+    from scripts.support.tables import head, row  # not in a worker, whose checkout may lack it
+
+    print(head(["CPU-us per call", *(one.name for one in checkouts), "ratio"]))
     for kind in kinds:
         best = dict.fromkeys(checkouts, float("inf"))
         for turn in range(options.turns):
             for checkout in checkouts if turn % 2 else reversed(checkouts):
                 best[checkout] = min(best[checkout], figure_of(checkout, kind, options.port))
-        ratio = f"{best[checkouts[0]] / best[checkouts[1]]:12.2f}" if len(checkouts) > 1 else ""
-        print(f"{kind:16}" + "".join(f"{best[one]:12.2f}" for one in checkouts) + ratio, flush=True)
+        ratio = f"{best[checkouts[0]] / best[checkouts[1]]:.2f}" if len(checkouts) > 1 else ""
+        print(row([kind, *(f"{best[one]:.2f}" for one in checkouts), ratio]), flush=True)
 
 
 if __name__ == "__main__":

@@ -52,6 +52,7 @@ from app.node import Node
 from scripts.bench.calls import NoSocket
 from scripts.bench.growth_sockets import measure_sockets, print_sockets
 from scripts.support.arguments import names_of
+from scripts.support.tables import table
 
 PARTS = ["requests", "sockets", "million"]
 GROUP = "DEFAULT_GROUP@@"
@@ -217,15 +218,15 @@ def measure_requests(turns: int) -> list[Row]:
 
 
 def print_rows(rows: list[Row]) -> None:
-    print(f"{'CPU-us per request':20}" + "".join(f"{kind:>18}" for kind in KINDS))
-    first = rows[0]
+    first, lines = rows[0], []
     for row in rows:
         first = row if row.name.split()[0] != first.name.split()[0] else first
         cells = [
             f"{row.best_us[kind]:.1f} ({row.best_us[kind] / first.best_us[kind]:.2f})" if kind in row.kinds else "-"
             for kind in KINDS
         ]
-        print(f"{row.name:20}" + "".join(f"{cell:>18}" for cell in cells))
+        lines.append([row.name, *cells])
+    print(table(["CPU-us per request", *KINDS], lines))
 
 
 # --- a million ------------------------------------------------------------------------------------------

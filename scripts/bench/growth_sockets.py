@@ -12,6 +12,7 @@ from pathlib import Path
 from scripts.bench.idle import cpu_s
 from scripts.bench.load import LoadError, Mode, Wrk, find_wrk
 from scripts.bench.peers import Target, our_node
+from scripts.support.tables import table
 from tests.support.processes import free_ports
 
 HOSTS = 10
@@ -90,7 +91,12 @@ def measure_sockets(stored_instances: Sequence[int], seconds: int, turns: int) -
 
 
 def print_sockets(rows: Sequence[SocketRow]) -> None:
-    print(f"{'CPU-us, with sockets':20}" + "".join(f"{kind:>18}" for kind in KINDS))
-    for row in rows:
-        cells = [f"{row.best_us[kind]:.1f} ({row.best_us[kind] / rows[0].best_us[kind]:.2f})" for kind in KINDS]
-        print(f"{f'held {row.stored:,}':20}" + "".join(f"{cell:>18}" for cell in cells))
+    first_us = rows[0].best_us
+    lines = (
+        [
+            f"held {row.stored:,}",
+            *(f"{row.best_us[kind]:.1f} ({row.best_us[kind] / first_us[kind]:.2f})" for kind in KINDS),
+        ]
+        for row in rows
+    )
+    print(table(["CPU-us, with sockets", *KINDS], lines))

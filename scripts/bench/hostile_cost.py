@@ -29,6 +29,7 @@ from scripts.support.arguments import add_port, add_rollcall, names_of
 from scripts.support.member_processes import running_members
 from scripts.support.process_memory import rss_mb
 from scripts.support.secured_members import auth_settings, make_first_administrator
+from scripts.support.tables import head, row
 from tests.support.http2_client import BIDI, END_HEADERS, END_STREAM, MAGIC, UNARY, ByHand, frame, prefixed
 
 AT_ONCE, LOGINS_AT_ONCE = 40, 8
@@ -216,7 +217,7 @@ def measure(options: argparse.Namespace, name: str, given: Input) -> str:
         later_mb = rss_mb(pid)
     figures = (len(data), count, f"{spent_s * 1_000 / max(count, 1):.1f}", f"{longest_s * 1_000:.1f}")
     memory = (f"{after_mb - before_mb:+.0f}", f"{later_mb - before_mb:+.0f}")
-    return f"| {' | '.join(map(str, (name, *figures, *memory)))} |"
+    return row((name, *figures, *memory))
 
 
 def main() -> int:
@@ -226,9 +227,8 @@ def main() -> int:
     add_port(parser)
     add_rollcall(parser)
     options = parser.parse_args()
-    rest = f"{options.rest:.0f} s later"
-    print(f"| input | bytes | messages | loop's CPU, ms each | longest stop, ms | RSS, MB | {rest} |", flush=True)
-    print("|---|---|---|---|---|---|---|", flush=True)
+    titles = ("input", "bytes", "messages", "loop's CPU, ms each", "longest stop, ms", "RSS, MB")
+    print(head([*titles, f"{options.rest:.0f} s later"]), flush=True)
     for name in options.only:
         print(measure(options, name, INPUTS[name]), flush=True)
     return 0

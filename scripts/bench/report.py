@@ -5,16 +5,18 @@ import platform
 import re
 import statistics
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from scripts.bench.load import Mode, WrkRun
+from scripts.support.tables import table
 
 ALONE, CLUSTER = "alone", "cluster"
 PLACES = {ALONE: "Standalone", CLUSTER: "Through one member of three, CPU of all three added up"}
 LABEL_WIDTH = 12
+FIGURES = ("load", "connections", "server", "req/s", "p50 ms", "p99 ms", "CPU-µs per request", "bytes", "bad")
 Key = tuple[str, str, int, str]
 """Place, mode, connections, server."""
 
@@ -147,7 +149,7 @@ def tables(results: Results) -> str:
         if rows := [row for row in results.rows if row.place == place]:
             ratio = "CPU, times ours" if place == ALONE else "CPU, times standalone"
             times = results.times_ours if place == ALONE else results.times_alone
-            parts.append(f"{title}:\n\n" + "\n".join(_table(rows, ratio, times)))
+            parts.append(f"{title}:\n\n" + table([*FIGURES[:7], ratio, *FIGURES[7:]], _cells(rows, times)))
     return "\n\n".join(parts) + "\n"
 
 
@@ -162,11 +164,10 @@ def overview(results: Results) -> str:
             req_s, p99_ms = row.median(lambda one: one.req_s), row.median(lambda one: one.run.p99_ms)
             cells = lines.setdefault(row.mode.title, {})
             cells[_column(row)] = f"{row.cpu_us:,.1f} / {req_s:,.0f} / {p99_ms:,.1f}"
-        head = [f"| {' | '.join(['load', *columns])} |", f"|{'---|' * (len(columns) + 1)}"]
-        body = [f"| {' | '.join([load, *(cells.get(one, '') for one in columns)])} |" for load, cells in lines.items()]
+        body = ([load, *(cells.get(one, "") for one in columns)] for load, cells in lines.items())
         parts.append(
             f"{connections} connections, CPU-µs per request / requests per second / p99 ms:\n\n"
-            + "\n".join(head + body)
+            + table(["load", *columns], body)
         )
     return "\n\n".join(parts) + "\n"
 
@@ -175,12 +176,10 @@ def _column(row: Row) -> str:
     return row.server if row.place == ALONE else f"{row.server}, one of three"
 
 
-def _table(rows: Iterable[Row], ratio: str, times: Callable[[Row], float | None]) -> Iterable[str]:
-    yield f"| load | connections | server | req/s | p50 ms | p99 ms | CPU-µs per request | {ratio} | bytes | bad |"
-    yield "|---|---|---|---|---|---|---|---|---|---|"
+def _cells(rows: Iterable[Row], times: Callable[[Row], float | None]) -> Iterator[Sequence[str]]:
     for row in rows:
         against = times(row)
-        figures = (
+        yield (
             row.mode.title,
             str(row.connections),
             row.server,
@@ -192,7 +191,6 @@ def _table(rows: Iterable[Row], ratio: str, times: Callable[[Row], float | None]
             f"{row.median(lambda one: one.bytes):,.0f}",
             str(row.bad),
         )
-        yield f"| {' | '.join(figures)} |"
 
 
 # --- the machine -------------------------------------------------------------------------------------

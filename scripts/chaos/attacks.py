@@ -17,8 +17,9 @@ from pathlib import Path
 
 from scripts.chaos.attack_calls import CONTEXT, INSTANCE, Victim
 from scripts.chaos.attack_table import OF_USERS, TABLE, log_complaints, settled
+from scripts.support import tables
 from scripts.support.arguments import add_port
-from scripts.support.beat_load import BeatLoad, InstanceLoad, beating, figures
+from scripts.support.beat_load import BeatLoad, Figures, InstanceLoad, beating, figures
 from scripts.support.member_processes import MemberProcess, local_members, start_all
 from scripts.support.raw_sockets import Wrong, raise_own_limit
 from scripts.support.secured_members import auth_settings, certificate, make_first_administrator, tls_settings
@@ -33,10 +34,7 @@ DESCRIPTORS = 4_000
 SYNC_S = 30.0
 PATIENT = '{"preserved.heart.beat.timeout":"3600000","preserved.ip.delete.timeout":"7200000"}'
 """Metadata of instances that need no beats."""
-HEAD = (
-    "| attack | tried | refused | changed | beats | p50 ms | p99 ms | max ms | load late p99 ms | |\n"
-    "|---|---|---|---|---|---|---|---|---|---|"
-)
+TITLES = ("attack", "tried", "refused", "changed", "beats", "p50 ms", "p99 ms", "max ms", "load late p99 ms", "")
 
 
 def fill(victim: Victim, load: InstanceLoad) -> None:
@@ -82,9 +80,12 @@ def row(name: str, victim: Victim, beaten_at: str, seconds: float) -> tuple[str,
     for text in (wrong, *changed[:5], *(f"{number} beats: {text}" for text, number in beaten.failures.items())):
         if text:
             print(f"  {name}: {text}", file=sys.stderr, flush=True)
-    times = f"{beside.count} | {beside.p50_ms:.1f} | {beside.p99_ms:.1f} | {beside.max_ms:.1f} | {late.p99_ms:.1f}"
-    mark = "" if good else "BREACH"
-    return f"| {name} | {count} | {'no' if wrong else 'yes'} | {len(changed)} | {times} | {mark} |", good
+    refused, mark = "no" if wrong else "yes", "" if good else "BREACH"
+    return tables.row((name, count, refused, len(changed), *_times(beside), f"{late.p99_ms:.1f}", mark)), good
+
+
+def _times(found: Figures) -> tuple[str, ...]:
+    return str(found.count), f"{found.p50_ms:.1f}", f"{found.p99_ms:.1f}", f"{found.max_ms:.1f}"
 
 
 def calm(victim: Victim, beaten_at: str) -> None:
@@ -92,7 +93,7 @@ def calm(victim: Victim, beaten_at: str) -> None:
     with beating(beaten_at, LOAD, BEATS_RATE, token=victim.token) as load:
         time.sleep(CALM_S)
         found = figures([ms for _, ms in _ended(load)], LIMIT_MS)
-    print(f"| (none) | | | | {found.count} | {found.p50_ms:.1f} | {found.p99_ms:.1f} | {found.max_ms:.1f} | | |")
+    print(tables.row(("(none)", "", "", "", *_times(found), "", "")))
 
 
 def _ended(load: BeatLoad) -> list[tuple[float, float]]:
@@ -118,7 +119,7 @@ def attack_all(members: list[MemberProcess], victim: Victim, beaten_at: str, sec
     pids = [member.pids() for member in members]
     fill(victim, LOAD)
     os.nice(NICE)
-    print(HEAD, flush=True)
+    print(tables.head(TITLES), flush=True)
     calm(victim, beaten_at)
     good = True
     for name in names or [one for one in TABLE if victim.has_users or one not in OF_USERS]:

@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from app.rpc.wire import payload as wire
 from scripts.bench.idle import pss_mb
+from scripts.support import tables
 from scripts.support.arguments import add_port
 from scripts.support.beat_load import Figures, figures
 from scripts.support.grpc_clients import SDK_OFFSET
@@ -41,6 +42,7 @@ TIMEOUT_S = 30.0
 WIDE = frame("SETTINGS", 0, 0, b"\0\4\x7f\xff\xff\xff") + frame("WINDOW_UPDATE", 0, 0, b"\x7f\xff\0\0")
 BEGIN = MAGIC + frame("SETTINGS") + frame("SETTINGS", 1)
 HALF = frame("HEADERS", 0, 1)
+TITLES = ("flood", "CPU ms", "MB", "a second", "calls beside", "p50 ms", "p99 ms", "max ms", "")
 
 
 def check_call() -> bytes:
@@ -227,12 +229,12 @@ def row(member: MemberProcess, port: int, name: str, seconds: float) -> tuple[st
         found = beside(port, seconds)
         count = int(attacker.communicate()[0])
     good = used_s < CPU_S_MAX and grown_mb < GROWN_MB_MAX and found.p99_ms < P99_MS_MAX and not attacker.returncode
-    shown = f"{used_s * 1e3:.1f} | {max(grown_mb, 0):.2f} | {count / (seconds + 2):.0f}"
-    return f"| {name} | {shown} | {of(found)} | {'' if good else 'NO'} |", good
+    shown = (f"{used_s * 1e3:.1f}", f"{max(grown_mb, 0):.2f}", f"{count / (seconds + 2):.0f}")
+    return tables.row((name, *shown, *of(found), "" if good else "NO")), good
 
 
-def of(found: Figures) -> str:
-    return f"{found.count} | {found.p50_ms:.2f} | {found.p99_ms:.2f} | {found.max_ms:.1f}"
+def of(found: Figures) -> tuple[str, ...]:
+    return str(found.count), f"{found.p50_ms:.2f}", f"{found.p99_ms:.2f}", f"{found.max_ms:.1f}"
 
 
 def main() -> int:
@@ -249,9 +251,8 @@ def main() -> int:
     with running_members(1, options.port) as [member]:
         port = options.port + SDK_OFFSET
         time.sleep(SETTLE_S)
-        print("| flood | CPU ms | MB | a second | calls beside | p50 ms | p99 ms | max ms | |", flush=True)
-        print("|---|---|---|---|---|---|---|---|---|", flush=True)
-        print(f"| none | | | | {of(beside(port, options.seconds))} | |", flush=True)
+        print(tables.head(TITLES), flush=True)
+        print(tables.row(("none", "", "", "", *of(beside(port, options.seconds)), "")), flush=True)
         for name in [options.only] if options.only else FLOODS:
             line, good = row(member, port, name, options.seconds)
             failed |= not good

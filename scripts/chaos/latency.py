@@ -31,6 +31,7 @@ from scripts.chaos.disturbers import Disturber, disturbing
 from scripts.support.arguments import add_port, names_of
 from scripts.support.beat_load import Beaten, Figures, InstanceLoad, beating, figures
 from scripts.support.member_processes import CONTEXT_PATH, MemberProcess, running_members
+from scripts.support.tables import table
 
 LIMIT_MS = 50.0
 LOAD = InstanceLoad(services=90, hosts=10)
@@ -215,7 +216,7 @@ def within(beaten: Beaten, stretches: Sequence[Stretch]) -> Figures:
     return figures([ms for one in stretches for ms in beaten.between(one.begin_s, one.end_s)], LIMIT_MS)
 
 
-def row(course: Course, beaten: Beaten) -> str:
+def cells_of(course: Course, beaten: Beaten) -> list[str]:
     """One line of the table."""
     cells = [CASES[course.name][0]]
     for stretches in (course.calm, course.disturbed):
@@ -224,13 +225,11 @@ def row(course: Course, beaten: Beaten) -> str:
         late = [ms for one in stretches for ms in beaten.late_between(one.begin_s, one.end_s)]
         cells.append(f"{figures(late, LIMIT_MS).p99_ms:.1f}")
         cells.append(f"{max(one.lag_max_ms for one in stretches):.0f} / {sum(one.late for one in stretches)}")
-    return f"| {' | '.join(cells)} |"
+    return cells
 
 
-HEADER = (
-    "| disturbance | calm p50 / p99 / max ms | late ms | loop lag max ms / late | "
-    "disturbed p50 / p99 / max ms | late ms | loop lag max ms / late |\n|---|---|---|---|---|---|---|"
-)
+_LATE = ("late ms", "loop lag max ms / late")
+TITLES = ("disturbance", "calm p50 / p99 / max ms", *_LATE, "disturbed p50 / p99 / max ms", *_LATE)
 
 
 def complaints(course: Course, beaten: Beaten) -> list[str]:
@@ -272,9 +271,9 @@ def main() -> int:
         say(f"== {CASES[name][0]}")
         course, beaten = CASES[name][1](name, options)
         _tell(course, beaten)
-        rows.append(row(course, beaten))
+        rows.append(cells_of(course, beaten))
         wrong += complaints(course, beaten)
-    print("\n".join([HEADER, *rows]))
+    print(table(TITLES, rows))
     for text in wrong:
         print(text)
     return 1 if wrong else 0

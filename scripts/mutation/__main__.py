@@ -25,6 +25,7 @@ from scripts.mutation import accepted, mutants
 from scripts.mutation.accepted import Judgement, Score
 from scripts.mutation.mutants import Outcome
 from scripts.mutation.results import Results
+from scripts.support.tables import table
 
 ROOT = Path(__file__).resolve().parents[2]
 WORK = ROOT / "build" / "mutation"
@@ -127,18 +128,15 @@ def show(judgement: Judgement) -> None:
         print(f"{file}: {one.function}\n    - {one.was}\n    + {one.becomes}")
     for entry in judgement.stale:
         print(f"accepted.toml: no survivor in {entry.file}, {entry.function}, of {entry.was!r} to {entry.becomes!r}")
-    print(f"\n{'':<42}" + "".join(f"{head:>10}" for head in HEAD))
-    for file, score in judgement.by_file.items():
-        if score.mutants:
-            print(_row(file, score))
-    print(_row("all", judgement.total))
+    scores = [(file, score) for file, score in judgement.by_file.items() if score.mutants]
+    print("\n" + table(["", *HEAD], (_cells(*one) for one in (*scores, ("all", judgement.total)))))
 
 
-def _row(name: str, score: Score) -> str:
+def _cells(name: str, score: Score) -> tuple[object, ...]:
     numbers = (score.mutants, score.refused, score.killed, score.timed_out, score.survived, score.accepted)
-    note = f"  {score.unchecked} unchecked" if score.unchecked else ""
-    share = f"{score.percent:>8.1f} %" if score.killed + score.timed_out + score.survived else f"{'-':>10}"
-    return f"{name:<42}" + "".join(f"{number:>10}" for number in numbers) + share + note
+    note = f", {score.unchecked} unchecked" if score.unchecked else ""
+    share = f"{score.percent:.1f} %" if score.killed + score.timed_out + score.survived else "-"
+    return name, *numbers, share + note
 
 
 if __name__ == "__main__":

@@ -3,6 +3,8 @@
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
+from scripts.support import tables
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:
@@ -21,12 +23,18 @@ class Measured:
 
 def table(rows: Iterable[Measured]) -> str:
     """The rows in Markdown, each breach marked."""
-    lines = ["| | measured | allowed | |", "|---|---|---|---|"]
-    for row in rows:
-        value = row.value if isinstance(row.value, str) else f"{row.value:g}"
-        allowed = "" if row.at_most is None else f"{row.at_most:g}"
-        lines.append(f"| {row.what} | {value} | {allowed} | {'BREACH' if row.is_breach else ''} |")
-    return "\n".join(lines)
+    return tables.table(
+        ("", "measured", "allowed", ""),
+        (
+            (
+                row.what,
+                row.value if isinstance(row.value, str) else f"{row.value:g}",
+                "" if row.at_most is None else f"{row.at_most:g}",
+                "BREACH" if row.is_breach else "",
+            )
+            for row in rows
+        ),
+    )
 
 
 @dataclass(slots=True)
