@@ -347,7 +347,7 @@ class MemberList:
             old.address,
             state,
             report.capabilities if report else old.capabilities,
-            report.extend_info if report else old.extend_info,
+            MappingProxyType(report.extend_info) if report else old.extend_info,
             peer.failures,
         )
 

@@ -1,6 +1,7 @@
 """MembersView: the member list at one moment, as one frozen value that any thread may read."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from distro.members.member_runs import RunsView
@@ -45,7 +46,7 @@ class Contact(NamedTuple):
             peer.last_ok_ms,
             peer.heard_ms,
             peer.told_ms,
-            peer.calls,
+            None if peer.calls is None else MappingProxyType(peer.calls),
         )
 
     @property

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from distro.model.config import DistroConfig
 from distro.model.types import Member, MemberState
@@ -56,7 +57,7 @@ class PeerState:
     @classmethod
     def listed_at(cls, address: str, now_ms: int) -> "PeerState":
         """A member that comes into the list; a report to it is due."""
-        member = Member(address, MemberState.DOWN)
+        member = Member(address, MemberState.DOWN, extend_info=MappingProxyType({}))
         return cls(member, last_ok_ms=now_ms, next_report_ms=now_ms, answered_ms=now_ms, called_ms=now_ms)
 
     @property

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -238,3 +239,25 @@ def test_many_keys_to_fetch_are_several_events(stats: DistroStats, monkeypatch: 
     for event in events:
         event(told, 0)  # type: ignore[arg-type]
     assert fetched == keys
+
+
+def test_clients_that_come_back_are_told_in_one_event_and_wake_nobody(mailbox: Mailbox) -> None:
+    mailbox.came_back("b:1~1", 5)
+    mailbox.came_back("b:1~1", 7)
+    mailbox.came_back("c:1~1", 6)
+    told: list[dict[str, int]] = []
+    protocol = SimpleNamespace(came_back=told.append)
+    for expected in ({"b:1~1": 7, "c:1~1": 6}, {"c:1~1": 9}):
+        events, _, _ = mailbox.take(0)
+        [event] = events
+        event(protocol, 0)  # type: ignore[arg-type]
+        assert told.pop() == expected
+        mailbox.came_back("c:1~1", 9)
+
+
+def test_members_that_wrote_what_is_on_the_disk_are_remembered(mailbox: Mailbox) -> None:
+    mailbox.remember(iter(["b:1~1"]))
+    [event], _, _ = mailbox.take(0)
+    told: list[tuple[frozenset[str], int]] = []
+    event(SimpleNamespace(remember=lambda *values: told.append(values)), 3)  # type: ignore[arg-type]
+    assert told == [(frozenset({"b:1~1"}), 3)]

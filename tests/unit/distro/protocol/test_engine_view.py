@@ -1,14 +1,17 @@
 """The engine's view: frozen values that other threads read while the engine goes on."""
 
+import enum
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from types import MappingProxyType
 
 import pytest
 
-from distro.model.types import DistroKey, MemberState, Outcome, PeerReport, Received, SyncData
+from distro.model.types import DistroKey, MemberState, Outcome, PeerReport, Received, SyncData, Version
 from distro.protocol.convergence import OLDEST_AGE_MS, OLDEST_EXACT_MAX, PeerTrace
-from tests.support.engine import INSTANCE_LIST, OWN_KIND, SELF, B, C, Engine
+from tests.support.engine import INSTANCE_LIST, OTHER, OWN_KIND, SELF, B, C, Engine
 
 CHANGES = 1_000
 KEY = DistroKey(INSTANCE_LIST, "a")
@@ -21,9 +24,15 @@ KEY = DistroKey(INSTANCE_LIST, "a")
         lambda protocol: protocol.reader.view.pending_keys(),
         lambda protocol: protocol.reader.pending_of(KEY),
         lambda protocol: protocol.reader.view.steady(0),
+        lambda protocol: protocol.reader.waiting_for(B),
+        lambda protocol: protocol.reader.is_known_writer(f"{B}~1") and protocol.reader.has_left(f"{B}~1"),
+        lambda protocol: (
+            (members := protocol.reader.view.members).calls(0).keys() ^ {one.address for one in members.listed}
+        ),
+        lambda protocol: [protocol.reader.view.members.next_hop(one, 0) for one in (B, C)],
         lambda protocol: [(one.oldest, dict(one.rounds), one.keys) for one in protocol.reader.view.peers.values()],
     ],
-    ids=["pending", "pending_keys", "pending_of", "steady", "peers"],
+    ids=["pending", "pending_keys", "pending_of", "steady", "waiting", "runs", "calls", "next_hop", "peers"],
 )
 def test_readers_beside_a_member_list_that_changes(read: Callable[[object], object]) -> None:
     engine, done, failed = Engine(B, C), threading.Event(), list[Exception]()
@@ -73,6 +82,84 @@ def test_a_view_stays_as_it_was_taken() -> None:
     assert after.peers.keys() == {B}
     assert engine.protocol.reader.view.peers.keys() == {C}
     assert [one.address for one in engine.protocol.reader.view.members.listed] == [C]
+
+
+def mutable_in(value: object) -> list[str]:
+    """Return the types of all values within that anybody could change; counts of members' own fields included."""
+    match value:
+        case str() | bytes() | int() | float() | None | enum.Enum() | type():
+            return []
+        case tuple() | frozenset():
+            return [name for one in value for name in mutable_in(one)]
+        case MappingProxyType():
+            return [name for pair in value.items() for name in mutable_in(pair)]
+        case _ if is_dataclass(value) and value.__dataclass_params__.frozen:
+            return [name for field in fields(value) for name in mutable_in(getattr(value, field.name))]
+    return [type(value).__name__]
+
+
+def test_a_view_has_no_value_that_can_change() -> None:
+    engine = Engine(B, C)
+    engine.load()
+    told = PeerReport(B, MemberState.UP, OWN_KIND, {"version": "9"}, (SELF, B), writer=f"{B}~1", calls={C: 3})
+    engine.protocol.on_report(told, engine.now_ms)
+    engine.protocol.on_report_done(B, Outcome.DELIVERED, told, engine.now_ms)
+    engine.protocol.sync({DistroKey(INSTANCE_LIST, engine.write(engine.service_of(SELF))): 1.0}, engine.now_ms)
+    engine.tick()
+    view = engine.protocol.reader.view
+    assert view.peers[B].oldest is not None
+    assert view.peers[B].rounds
+    assert view.members.runs.writers == {B: f"{B}~1"}
+    assert mutable_in(view) == []
+    with pytest.raises(TypeError):
+        view.peers[B] = view.peers[C]  # type: ignore[index]
+
+
+def test_a_member_list_of_a_view_stays_while_its_members_move() -> None:
+    engine = Engine(B, C)
+    engine.load()
+    before = engine.protocol.reader.view
+    states = [(one.address, one.state) for one in before.members.listed]
+    calls = before.members.calls(engine.now_ms)
+    engine.protocol.on_report_done(B, Outcome.REFUSED, None, engine.now_ms)
+    engine.leave(C)
+    engine.protocol.remember(["10.0.0.9:8848~1"], engine.now_ms)
+    after = engine.protocol.reader.view
+    assert [(one.address, one.state) for one in before.members.listed] == states
+    assert before.members.calls(engine.now_ms) == calls
+    assert not before.members.is_known_writer("10.0.0.9:8848~2")
+    assert after.members.calls(engine.now_ms)[B] > 0
+    assert not after.members.is_reachable(C)
+    assert after.members.is_known_writer("10.0.0.9:8848~2")
+    assert engine.protocol.reader.is_known_writer("10.0.0.9:8848~2")
+
+
+def test_entries_of_the_member_list_are_copied_when_one_changed() -> None:
+    """A tick is many times as frequent as a report, and its view costs what changed."""
+    engine = Engine(B)
+    engine.load()
+    before = engine.protocol.reader.view
+    engine.protocol.tick(engine.now_ms)
+    assert engine.protocol.reader.view is not before
+    assert engine.protocol.reader.view.members.contacts is before.members.contacts
+    engine.hear()
+    assert engine.protocol.reader.view.members.contacts is not before.members.contacts
+
+
+def test_the_protocol_has_no_more_attributes_than_python_makes_fast_calls_for() -> None:
+    assert len(vars(Engine(B).protocol)) < 30
+
+
+def test_a_send_names_the_states_of_others_that_go_with_it() -> None:
+    """R16: another thread reads the send when the engine may have claimed the key."""
+    engine = Engine(B, C)
+    engine.load()
+    engine.protocol.leave(engine.now_ms)  # so that nothing is claimed
+    version = Version(4, 2, OTHER)
+    key = engine.copy(engine.service_of(SELF), version)
+    engine.protocol.claim_later(DistroKey(INSTANCE_LIST, key), engine.now_ms, B)
+    [send] = [one for one in engine.tick() if isinstance(one, SyncData)]
+    assert (send.peer, send.relayed, dict(send.passed_on)) == (C, frozenset(), {key: version})
 
 
 def test_a_view_tells_what_is_to_be_done_with_a_key() -> None:
