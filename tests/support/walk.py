@@ -32,7 +32,7 @@ class Figures(NamedTuple):
     """Calls that come back to a file which the calls before them had entered and left."""
 
     def __str__(self) -> str:
-        return f"{self.calls} calls, {self.files} files, {self.returns} returns to a file that was left"
+        return f"calls: {self.calls}, files: {self.files}, returns: {self.returns}"
 
 
 @dataclass(frozen=True, slots=True)
