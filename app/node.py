@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 from app.auth.access_control import AccessControl
-from app.auth.decision_memo import DecisionMemo
 from app.auth.identity import identity_of
 from app.auth.member_calls import Callers
 from app.auth.member_signer import MemberSigner
@@ -35,7 +34,6 @@ from app.dns.name_index import NameIndex
 from app.http.api.answers import refuses_beats, text_reply
 from app.http.api.beats import BeatCollector
 from app.http.api.call import Reply, Services
-from app.http.api.dump_lines import Dumps
 from app.http.api.parse_memo import WRITES_KEPT_MAX, ParseMemo
 from app.http.api.stats import HttpStats
 from app.http.v1.drain import step_at_all
@@ -496,23 +494,9 @@ def build_engine(
     audit: AuditTrail,
 ) -> Engine:
     """Make the engine with all resource types; no thread runs yet. ``before_serving``: as of ``DistroEngine``."""
-
-    def on_claimed(keys: list[DistroKey]) -> None:
-        shown = [key.key for key in keys[:CLAIMED_SHOWN_MAX]]
-        audit.write("ownership.claim", f"{len(keys)} keys", after=shown, actor=NODE)
-
     # That of the machine is asked with each change, in one call.
     now_s = boot_s if isinstance(clock, SystemClock) else lambda: clock.boot_ms() / 1_000
-    made = DistroEngine(
-        settings.self_address,
-        domain.writer,
-        settings.distro,
-        clock,
-        standalone=settings.standalone,
-        now_s=now_s,
-        before_serving=before_serving,
-        on_claimed=on_claimed,
-    )
+    made = make_engine(settings, clock, domain, now_s, before_serving, audit)
     config, reader, mailbox, components = settings.distro, made.reader, made.mailbox, made.components
     cluster, callers, signer, links = build_membership(settings, clock, domain, reader, tls)
 
@@ -557,6 +541,33 @@ def build_engine(
         send=send,
         now_s=now_s,
     )
+
+
+def make_engine(
+    settings: Settings,
+    clock: Clock,
+    domain: Domain,
+    now_s: Callable[[], float],
+    before_serving: Callable[[int], None],
+    audit: AuditTrail,
+) -> DistroEngine:
+    """Make the engine without its resource types; claims are written to the audit trail."""
+    return DistroEngine(
+        settings.self_address,
+        domain.writer,
+        settings.distro,
+        clock,
+        standalone=settings.standalone,
+        now_s=now_s,
+        before_serving=before_serving,
+        on_claimed=partial(audit_claims, audit),
+    )
+
+
+def audit_claims(audit: AuditTrail, keys: list[DistroKey]) -> None:
+    """Write to the audit trail that this node took keys over."""
+    shown = [key.key for key in keys[:CLAIMED_SHOWN_MAX]]
+    audit.write("ownership.claim", f"{len(keys)} keys", after=shown, actor=NODE)
 
 
 def build_membership(
@@ -699,9 +710,7 @@ def build_frontends(
     access = build_access(settings, clock, domain, counters, lambda: engine.reader.view.serving)
     counters.add(lambda: asdict(forwarder.stats) | asdict(http) | asdict(config_calls.stats))
     beats = build_beats(clock, engine)
-    writes = Writes(
-        engine.cluster, domain.naming, domain.durable, instruments.audit, http, beats.collect, clock.wall_ms
-    )
+    writes = build_writes(clock, domain, engine, instruments, http, beats)
     member_writes = MemberWrites(writes, forwarder, settings.context_path)
     grpc = build_grpc(settings, clock, domain, engine, counters, config_calls, member_writes, access, instruments)
     dns = build_dns(settings, clock, domain, engine.cluster, counters)
@@ -720,12 +729,10 @@ def build_frontends(
         small_sends=engine.small_sends,
         healer=engine.healer,
         forwarder=forwarder,
-        dumps=Dumps(),
         beats=beats,
         refusals=engine.cluster.refusals,
         access=access,
         users=domain.users,
-        decisions=DecisionMemo(),
         written=ParseMemo(WRITES_KEPT_MAX),
         http=http,
         clients=domain.clients,
@@ -754,6 +761,13 @@ def build_frontends(
 def build_forwarder(settings: Settings, engine: Engine) -> OwnerForwarder[Reply]:
     """Make what has calls of threads executed by their owners. Half of the threads go on answering reads."""
     return OwnerForwarder(engine.cluster, max(1, settings.http_threads // 2), engine.replication.refresh, text_reply)
+
+
+def build_writes(
+    clock: Clock, domain: Domain, engine: Engine, instruments: Instruments, http: HttpStats, beats: BeatCollector
+) -> Writes:
+    """Make what executes writes of any frontend."""
+    return Writes(engine.cluster, domain.naming, domain.durable, instruments.audit, http, beats.collect, clock.wall_ms)
 
 
 def build_beats(clock: Clock, engine: Engine) -> BeatCollector:

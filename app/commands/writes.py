@@ -1,13 +1,13 @@
 """Executes writes of instances: the only place that knows what is asked before one, and who is told of it after."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from app.commands.call_deadline import TOO_LATE
-from app.commands.ownership import Forward, Owners, durable_owner, not_serving_text
-from app.metrics.audit_trail import Actor, AuditTrail
+from app.commands.ownership import Forward, durable_owner, not_serving_text
+from app.commands.write_caller import Misdirected, NotExecuted, Pauses, WriteCaller, WriteOwners
+from app.metrics.audit_trail import AuditTrail
 from app.naming.model.model import Instance
-from app.naming.model.nacos_errors import NacosError, Unavailable
 from app.naming.records.durable_service import DurableService
 from app.naming.records.record_keys import persistent_key, service_meta_key
 from app.naming.registry import operations
@@ -26,32 +26,6 @@ _UP = MemberState.UP
 Command = RegisterInstance | UpdateInstance | DeregisterInstance | PatchInstance | Beat
 Addressed = RegisterInstance | DeregisterInstance | PatchInstance | Beat
 """The commands that name an instance."""
-
-
-class NotExecuted(Unavailable):
-    """This member does not serve now, or the call comes too late: nothing was done, another member may be asked."""
-
-
-class PassedOn(NamedTuple):
-    """A call that a member passed on, taking this member for the owner."""
-
-    remote_ip: str
-    uri: str
-    """The path of the call, for the answer."""
-    by_own_kind: bool
-    """A member of our kind did, and named the client."""
-
-
-class Misdirected(NacosError):
-    """The call was passed on, and this member is not the owner: two members that disagree would send it in a circle."""
-
-    status = 400
-
-    def __init__(self, passed_on: PassedOn, at_ms: int) -> None:
-        super().__init__(f"receive invalid redirect request from peer {passed_on.remote_ip}")
-        self.uri = passed_on.uri
-        self.at_ms = at_ms
-        """By the wall clock."""
 
 
 class Waits:
@@ -87,75 +61,6 @@ DONE = Done()
 _new_tuple = tuple.__new__
 
 
-class Caller(Protocol):
-    """The caller of a write, as far as its execution depends on it."""
-
-    on_loop: bool
-    """The event loop waits for the outcome."""
-
-    @property
-    def deadline(self) -> str | None:
-        """The text that says when it is too late to execute the call (R13); None for none."""
-        ...
-
-    @property
-    def wants_change(self) -> str | None:
-        """The form in which a member that passed the call on reads the change; None for other callers."""
-        ...
-
-    @property
-    def actor(self) -> Actor:
-        """The caller's name and address for the audit trail."""
-        ...
-
-    @property
-    def address(self) -> object | None:
-        """The caller's address, where the writes of one are limited; else None."""
-        ...
-
-    def count_write(self) -> None:
-        """Count one more write against the caller's address.
-
-        Raises:
-            TooManyRequests: the address has done as many as it may.
-        """
-        ...
-
-    @property
-    def passed_on(self) -> PassedOn | None:
-        """The member that passed the call on as to its owner; None for clients, and for what is to go one hop more."""
-        ...
-
-
-class Cluster(Owners, Protocol):
-    """The owners of keys, and the times that their calls tell."""
-
-    def is_over(self, deadline: str) -> bool:
-        """Whether it is too late to execute a call with this deadline (R13)."""
-        ...
-
-    def stamp(self) -> str:
-        """The time now, as it is told to another member."""
-        ...
-
-    def capabilities(self, address: str) -> frozenset[str]:
-        """The capabilities in a member's last report."""
-        ...
-
-    def java_peers_at(self, remote_ip: str) -> list[str]:
-        """The listed members at an address that are not known to be of our kind."""
-        ...
-
-
-class Pauses(Protocol):
-    """The frontend's knowledge of pauses of this process."""
-
-    stood_still: bool
-    """The process went on a moment ago after it had stood still: what is read now may have waited."""
-    too_late: int
-    """Calls that were refused for coming too late."""
-
-
 class Writes:
     """Executes commands for callers of any frontend: here, unless another member owns the service.
 
@@ -165,7 +70,7 @@ class Writes:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: WriteOwners,
         naming: NamingService,
         durable: DurableService,
         audit: AuditTrail,
@@ -189,7 +94,7 @@ class Writes:
             Beat: self._beat,
         }
 
-    def execute(self, command: Command, caller: Caller) -> Outcome:
+    def execute(self, command: Command, caller: WriteCaller) -> Outcome:
         """Execute a command, or return which member is to be asked.
 
         Raises:
@@ -201,7 +106,7 @@ class Writes:
 
     # --- what comes before -------------------------------------------------------------------------
 
-    def check_timely(self, caller: Caller) -> None:
+    def check_timely(self, caller: WriteCaller) -> None:
         """Check that this member serves, and that the call does not come too late.
 
         Raises:
@@ -214,7 +119,7 @@ class Writes:
         if caller.deadline is not None or self._pauses.stood_still:
             self.check_late(caller)
 
-    def check_late(self, caller: Caller) -> None:
+    def check_late(self, caller: WriteCaller) -> None:
         """Check that the call may still be executed (R13).
 
         Raises:
@@ -230,7 +135,7 @@ class Writes:
             self._pauses.too_late += 1
             raise NotExecuted(STOOD_STILL)
 
-    def elsewhere(self, service: str, caller: Caller) -> Forward | None:
+    def elsewhere(self, service: str, caller: WriteCaller) -> Forward | None:
         """Return where to pass on a write of a service's ephemeral instances; None when this member owns the service.
 
         Raises:
@@ -244,7 +149,7 @@ class Writes:
         self._check_passed_on(caller)
         return Forward(service)
 
-    def durable_elsewhere(self, caller: Caller, *keys: str) -> Forward | Waits | None:
+    def durable_elsewhere(self, caller: WriteCaller, *keys: str) -> Forward | Waits | None:
         """Return where to pass on a write of durable records, which share an owner; None when this member owns them.
 
         The owner is of our own kind: real Nacos stores durable data in its own way. The event loop executes none: such
@@ -263,7 +168,7 @@ class Writes:
             raise Misdirected(passed_on, self._wall_ms())
         return to
 
-    def _check_passed_on(self, caller: Caller) -> None:
+    def _check_passed_on(self, caller: WriteCaller) -> None:
         """Refuse a call that was passed on already, unless real Nacos 2.x did.
 
         That maps addresses to owners, not services, so that any of our members may get its call. Source: Nacos 1.4.8
@@ -280,14 +185,14 @@ class Writes:
 
     # --- the steps ---------------------------------------------------------------------------------
 
-    def _register(self, command: RegisterInstance, caller: Caller) -> Outcome:
+    def _register(self, command: RegisterInstance, caller: WriteCaller) -> Outcome:
         if not command.ephemeral:
             return self._write_durably(caller, _keys_of(command), lambda: self._durable.register(command))
         if (other := self.elsewhere(command.service, caller)) is not None:
             return other
         return self._replaced("register", command, self._naming.register(command), caller)
 
-    def _update(self, command: UpdateInstance, caller: Caller) -> Outcome:
+    def _update(self, command: UpdateInstance, caller: WriteCaller) -> Outcome:
         instance, strict = command
         if not instance.ephemeral:
             return self._write_durably(caller, _keys_of(instance), lambda: self._durable.update(instance, strict))
@@ -297,12 +202,12 @@ class Writes:
             return WAITS  # all instances are looked through for one that is missing
         return self._replaced("update", instance, self._naming.update(instance, strict), caller)
 
-    def _replaced(self, verb: str, command: RegisterInstance, done: Replaced | None, caller: Caller) -> Done:
+    def _replaced(self, verb: str, command: RegisterInstance, done: Replaced | None, caller: WriteCaller) -> Done:
         if done is not None and self._audit.covers_instances:
             self._tell(verb, command, done.before, command, caller)
         return self._done(command, caller, is_new=done is not None)
 
-    def _deregister(self, command: DeregisterInstance, caller: Caller) -> Outcome:
+    def _deregister(self, command: DeregisterInstance, caller: WriteCaller) -> Outcome:
         if not command.ephemeral:
             key = persistent_key(command.namespace, command.service, operations.key_of(command))
             return self._write_durably(caller, (key,), lambda: self._durable.deregister(command))
@@ -314,7 +219,7 @@ class Writes:
             self._tell("remove", command, before, None, caller)
         return self._done(command, caller, is_new=is_new)
 
-    def _patch(self, command: PatchInstance, caller: Caller) -> Outcome:
+    def _patch(self, command: PatchInstance, caller: WriteCaller) -> Outcome:
         found = self._quick_detail(command)
         if found is None and caller.on_loop and self._is_large(command):
             return WAITS
@@ -329,7 +234,7 @@ class Writes:
         key = persistent_key(command.namespace, command.service, operations.key_of(command))
         return self._write_durably(caller, (key,), lambda: self._durable.patch(command))
 
-    def _beat(self, command: Beat, caller: Caller) -> Outcome:
+    def _beat(self, command: Beat, caller: WriteCaller) -> Outcome:
         naming, switches = self._naming, self._durable.switches
         interval_ms, light = switches.client_beat_interval, switches.light_beat_enabled
         if command.full and caller.address is not None and not naming.is_listed(command):
@@ -359,7 +264,7 @@ class Writes:
         done = self._done(command, caller, is_new=answer.is_new) if command.full else DONE
         return _new_tuple(Beaten, (answer.interval_ms, answer.known, light, done))
 
-    def _write_durably(self, caller: Caller, keys: tuple[str, ...], write: Callable[[], object]) -> Outcome:
+    def _write_durably(self, caller: WriteCaller, keys: tuple[str, ...], write: Callable[[], object]) -> Outcome:
         if (other := self.durable_elsewhere(caller, *keys)) is not None:
             return other
         write()
@@ -367,11 +272,11 @@ class Writes:
 
     # --- what comes after --------------------------------------------------------------------------
 
-    def _tell(self, verb: str, command: Addressed, before: Instance | None, after: object, caller: Caller) -> None:
+    def _tell(self, verb: str, command: Addressed, before: Instance | None, after: object, caller: WriteCaller) -> None:
         key = f"{command.namespace}/{command.service}/{operations.key_of(command)}"
         self._audit.write_instance(f"instance.{verb}", key, before, after, caller.actor)
 
-    def _done(self, command: Addressed, caller: Caller, *, is_new: bool) -> Done:
+    def _done(self, command: Addressed, caller: WriteCaller, *, is_new: bool) -> Done:
         """Return the end of a write; for a member that passed it on with the instance, as the write left it.
 
         Of a write that changed nothing there are no ages, and no time from which they count.

@@ -10,7 +10,8 @@ from typing import Any
 import orjson
 
 from app.commands.ownership import BEHIND_TEXT, not_serving_text
-from app.commands.writes import Misdirected, NotExecuted, Waits
+from app.commands.write_caller import Misdirected, NotExecuted
+from app.commands.writes import Waits
 from app.http.api.agents import is_peer
 from app.http.api.call import (
     BEAT_PATHS,

@@ -15,8 +15,9 @@ from app.auth.member_signer import MemberSigner
 from app.auth.users import Users
 from app.commands.owner_forwarder import OwnerForwarder
 from app.commands.ownership import Forward as Forward
+from app.commands.write_caller import PassedOn
 from app.commands.writes import SHORT_CHANGE as SHORT_CHANGE
-from app.commands.writes import PassedOn, Writes
+from app.commands.writes import Writes
 from app.config.settings import Settings
 from app.http.api.agents import is_peer, is_redirect
 from app.http.api.beats import BeatCollector
@@ -269,7 +270,7 @@ DECLINE = Decline()
 Answer = Reply | Forward | Decline | Later | Events
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
     """All parts of a node that endpoints use. The node hands them over: this package never imports the node."""
 
@@ -287,13 +288,13 @@ class Services:
     small_sends: SmallSending
     healer: Healer
     forwarder: OwnerForwarder[Reply]
-    dumps: Dumps
+    dumps: Dumps = field(default_factory=Dumps)
     beats: BeatCollector
     refusals: BeatRefusals
     """The beats that this node and its peers refused by their own will."""
     access: AccessControl
     users: Users
-    decisions: DecisionMemo
+    decisions: DecisionMemo = field(default_factory=DecisionMemo)
     """Calls on the event loop that were allowed."""
     written: ParseMemo
     """What is known of writes that members passed on to the event loop."""

@@ -11,7 +11,7 @@ from functools import wraps
 import orjson
 
 from app.auth.access_rules import AccessRule
-from app.commands.writes import Misdirected, NotExecuted
+from app.commands.write_caller import Misdirected, NotExecuted
 from app.http.api.answers import PreparedRefusal, error_reply, later_reply
 from app.http.api.call import JSON, OK, Answer, Call, Endpoint, Reply, Services, route
 from app.http.shapes.described import Described

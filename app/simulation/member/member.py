@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from app.auth.access_control import AccessControl
-from app.auth.decision_memo import DecisionMemo
 from app.auth.member_calls import Callers
 from app.auth.member_signer import MemberSigner
 from app.auth.user_table import UserTable
@@ -20,7 +19,6 @@ from app.config.settings import read_settings
 from app.http.api.answers import refuses_beats
 from app.http.api.beats import BeatCollector
 from app.http.api.call import Services
-from app.http.api.dump_lines import Dumps
 from app.http.api.parse_memo import WRITES_KEPT_MAX, ParseMemo
 from app.http.api.stats import HttpStats
 from app.limits.answer_budget import AnswerBudget
@@ -378,12 +376,10 @@ class SimMember:
                 clock,
             ),
             forwarder=forwarder,
-            dumps=Dumps(),
             beats=beats,
             refusals=self.membership.refusals,
             access=AccessControl(None, UserTable(), clock.wall_ms, clock.monotonic_ms),
             users=nothing,
-            decisions=DecisionMemo(),
             written=ParseMemo(WRITES_KEPT_MAX),
             http=http,
             clients=nothing,

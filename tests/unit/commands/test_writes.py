@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from app.commands.ownership import Forward
-from app.commands.writes import DONE, WAITS, Beaten, Command, Done, Misdirected, NotExecuted, PassedOn
+from app.commands.write_caller import Misdirected, NotExecuted, PassedOn
+from app.commands.writes import DONE, WAITS, Beaten, Command, Done
 from app.metrics.audit_trail import Actor
 from app.naming.model.nacos_errors import InvalidParam, TooManyRequests
 from app.naming.registry.operations import Beat, DeregisterInstance, PatchInstance, RegisterInstance, UpdateInstance

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 import orjson
 import pytest
 
-from app.commands.writes import Misdirected, NotExecuted
+from app.commands.write_caller import Misdirected, NotExecuted
 from app.http.api import beats as beats_module
 from app.http.api.answers import error_reply
 from app.http.api.beats import BATCH_MAX, KEEP_MS, TOLD_CHARS_MAX, BeatCollector, encode_batch, take_batch

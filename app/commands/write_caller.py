@@ -1,0 +1,102 @@
+"""The caller of a write and its cluster, as far as the execution depends on them, and the refusals before it."""
+
+from typing import NamedTuple, Protocol
+
+from app.commands.ownership import Owners
+from app.metrics.audit_trail import Actor
+from app.naming.model.nacos_errors import NacosError, Unavailable
+
+
+class NotExecuted(Unavailable):
+    """This member does not serve now, or the call comes too late: nothing was done, another member may be asked."""
+
+
+class PassedOn(NamedTuple):
+    """A call that a member passed on, taking this member for the owner."""
+
+    remote_ip: str
+    uri: str
+    """The path of the call, for the answer."""
+    by_own_kind: bool
+    """A member of our kind did, and named the client."""
+
+
+class Misdirected(NacosError):
+    """The call was passed on, and this member is not the owner: two members that disagree would send it in a circle."""
+
+    status = 400
+
+    def __init__(self, passed_on: PassedOn, at_ms: int) -> None:
+        super().__init__(f"receive invalid redirect request from peer {passed_on.remote_ip}")
+        self.uri = passed_on.uri
+        self.at_ms = at_ms
+        """By the wall clock."""
+
+
+class WriteCaller(Protocol):
+    """The caller of a write, as far as its execution depends on it."""
+
+    on_loop: bool
+    """The event loop waits for the outcome."""
+
+    @property
+    def deadline(self) -> str | None:
+        """The text that says when it is too late to execute the call (R13); None for none."""
+        ...
+
+    @property
+    def wants_change(self) -> str | None:
+        """The form in which a member that passed the call on reads the change; None for other callers."""
+        ...
+
+    @property
+    def actor(self) -> Actor:
+        """The caller's name and address for the audit trail."""
+        ...
+
+    @property
+    def address(self) -> object | None:
+        """The caller's address, where the writes of one are limited; else None."""
+        ...
+
+    def count_write(self) -> None:
+        """Count one more write against the caller's address.
+
+        Raises:
+            TooManyRequests: the address has done as many as it may.
+        """
+        ...
+
+    @property
+    def passed_on(self) -> PassedOn | None:
+        """The member that passed the call on as to its owner; None for clients, and for what is to go one hop more."""
+        ...
+
+
+class WriteOwners(Owners, Protocol):
+    """The owners of keys, and the times that their calls tell."""
+
+    def is_over(self, deadline: str) -> bool:
+        """Whether it is too late to execute a call with this deadline (R13)."""
+        ...
+
+    def stamp(self) -> str:
+        """The time now, as it is told to another member."""
+        ...
+
+    def capabilities(self, address: str) -> frozenset[str]:
+        """The capabilities in a member's last report."""
+        ...
+
+    def java_peers_at(self, remote_ip: str) -> list[str]:
+        """The listed members at an address that are not known to be of our kind."""
+        ...
+
+
+class Pauses(Protocol):
+    """The frontend's knowledge of pauses of this process."""
+
+    stood_still: bool
+    """The process went on a moment ago after it had stood still: what is read now may have waited."""
+    too_late: int
+    """Calls that were refused for coming too late."""
