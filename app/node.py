@@ -709,13 +709,12 @@ def build_frontends(
     http, config_calls = HttpStats(), ConfigCallLog()
     access = build_access(settings, clock, domain, counters, lambda: engine.reader.view.serving)
     counters.add(lambda: asdict(forwarder.stats) | asdict(http) | asdict(config_calls.stats))
-    beats = build_beats(clock, engine)
-    writes = build_writes(clock, domain, engine, instruments, http, beats)
-    member_writes = MemberWrites(writes, forwarder, settings.context_path)
-    grpc = build_grpc(settings, clock, domain, engine, counters, config_calls, member_writes, access, instruments)
+    writes, beats = build_writes(clock, domain, engine, instruments, http)
+    durable = MemberWrites(writes, forwarder, settings.context_path)
+    grpc = build_grpc(settings, clock, domain, engine, counters, config_calls, durable, access, instruments)
     dns = build_dns(settings, clock, domain, engine.cluster, counters)
     operator = build_operator(domain, engine, clock, push, grpc)
-    http_services = Services(
+    services = Services(
         settings=settings,
         naming=domain.naming,
         durable=domain.durable,
@@ -754,8 +753,8 @@ def build_frontends(
         wall_ms=clock.wall_ms,
         monotonic_ms=clock.monotonic_ms,
     )
-    operator.drains.step = partial(step_at_all, http_services)
-    return http_services, grpc
+    operator.drains.step = partial(step_at_all, services)
+    return services, grpc
 
 
 def build_forwarder(settings: Settings, engine: Engine) -> OwnerForwarder[Reply]:
@@ -764,10 +763,11 @@ def build_forwarder(settings: Settings, engine: Engine) -> OwnerForwarder[Reply]
 
 
 def build_writes(
-    clock: Clock, domain: Domain, engine: Engine, instruments: Instruments, http: HttpStats, beats: BeatCollector
-) -> Writes:
-    """Make what executes writes of any frontend."""
-    return Writes(engine.cluster, domain.naming, domain.durable, instruments.audit, http, beats.collect, clock.wall_ms)
+    clock: Clock, domain: Domain, engine: Engine, instruments: Instruments, http: HttpStats
+) -> tuple[Writes, BeatCollector]:
+    """Make what executes writes of any frontend, and what collects beats for other members."""
+    beats, audit = build_beats(clock, engine), instruments.audit
+    return Writes(engine.cluster, domain.naming, domain.durable, audit, http, beats.collect, clock.wall_ms), beats
 
 
 def build_beats(clock: Clock, engine: Engine) -> BeatCollector:
