@@ -76,7 +76,7 @@ class MemberRequest(Protocol):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Those of the client."""
+        """The headers of the client's call."""
         ...
 
     @property

@@ -27,17 +27,17 @@ class Owners(Protocol):
         ...
 
     def left_ms(self, deadline: str) -> int:
-        """How long a member's call with this deadline may still be executed (R13); below 0 when it is late."""
+        """Return how long a member's call with this deadline may still be executed (R13); below 0 when it is late."""
         ...
 
     def responsible_durable(self, tag: str) -> bool:
-        """Whether this member owns ``tag``, by ``map_srv_durable``."""
+        """Return whether this member owns ``tag``, by ``map_srv_durable``."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """The write belongs to another member: pass it on, one hop, and give that member's answer."""
+    """A write that belongs to another member: forward it, one hop, and return that member's answer."""
 
     tag: str
     """The text that DistroMapper hashes: the full service name."""

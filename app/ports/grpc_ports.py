@@ -1,4 +1,4 @@
-"""What the gRPC frontend asks of the node. It uses nothing else, and so could be a process of its own."""
+"""The interfaces of the node that the gRPC frontend uses. It uses nothing else, so it could be a separate process."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

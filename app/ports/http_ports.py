@@ -1,4 +1,4 @@
-"""What the HTTP frontend asks of the node."""
+"""The interfaces of the node that the HTTP frontend uses."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import Any, Protocol
@@ -19,7 +19,7 @@ class Cluster(MemberDirectory, Owners, Protocol):
 
     @property
     def draining(self) -> bool:
-        """Whether an operator drains this node."""
+        """True while an operator drains this node."""
         ...
 
     def leave(self) -> None:
@@ -27,31 +27,31 @@ class Cluster(MemberDirectory, Owners, Protocol):
         ...
 
     def is_leave_known(self) -> bool:
-        """Whether every member of our kind that can be reached has heard from this one that it leaves."""
+        """Return whether this node has told every reachable Rollcall member that it leaves."""
         ...
 
     def is_handed_over(self) -> bool:
-        """Whether all changes have reached the members that can be reached, and none of them sends this one writes."""
+        """Return whether all changes have reached the reachable members, and none of these sends this node writes."""
         ...
 
     def unsent_keys(self) -> int:
-        """Changed keys that have not reached a member yet, counted for each member."""
+        """Return the number of changed keys that have not reached a member yet, counted for each member."""
         ...
 
     def drain(self, enabled: bool) -> None:
-        """Hand the keys over to the other members and take no calls of clients, or take that back. Returns at once."""
+        """Hand the keys over to the other members and take no calls of clients, or undo this. Returns at once."""
         ...
 
     def responsible(self, tag: str) -> bool:
-        """Whether this node owns ``tag``."""
+        """Return whether this node owns ``tag``."""
         ...
 
     def member_json(self, member: Member) -> dict[str, Any]:
-        """A member as the wire has it. Source: Nacos 1.4 Member."""
+        """Return a member in its wire form. Source: Nacos 1.4 Member."""
         ...
 
     def java_peers_at(self, remote_ip: str) -> list[str]:
-        """The addresses of listed members at ``remote_ip`` that are not known to be of our kind."""
+        """Return the addresses of listed members at ``remote_ip`` that are not known to run Rollcall."""
         ...
 
     def ips_of(self, member: str) -> frozenset[str]:
@@ -95,14 +95,14 @@ class ListLookup(Protocol):
 
 
 class Explainer(Protocol):
-    """What this member knows of one instance."""
+    """This member's facts about one instance."""
 
     def use_checks(self, last: Callable[[ClusterKey, str], LastCheck | None]) -> None:
-        """Read the results of active checks from there, by cluster and instance key."""
+        """Read the results of active checks with ``last``, by cluster and instance key."""
         ...
 
     def facts(self, asked: AskedInstance) -> dict[str, Any]:
-        """All of it. Shape: docs/operations.md."""
+        """Return all facts about the instance. Shape: docs/operations.md."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""What every frontend asks of the node."""
+"""The interfaces of the node that every frontend uses."""
 
 from collections.abc import Callable, Mapping
 from typing import Protocol
@@ -31,17 +31,17 @@ class MemberDirectory(Protocol):
         ...
 
     def unready_reason(self) -> str:
-        """Why this node does not serve, in words for an operator; empty while it does."""
+        """Return why this node does not serve, for an operator to read; empty while it serves."""
         ...
 
     def is_listed(self, remote_ip: str) -> bool:
-        """Whether ``remote_ip`` is the address of a listed member; standalone there is none."""
+        """Return whether ``remote_ip`` is the address of a listed member; a standalone node has none."""
         ...
 
     def is_heard(self, remote_ip: str) -> bool:
-        """Whether datums may come from ``remote_ip``: of a member that is listed, or was until lately."""
+        """Return whether ``remote_ip`` may send datums: it is a member's that is listed, or was until lately."""
         ...
 
     def is_over(self, deadline: str) -> bool:
-        """Whether a call of a member with this deadline may not be executed any more (R13)."""
+        """Return whether it is too late to execute a member's call with this deadline (R13)."""
         ...

@@ -223,12 +223,12 @@ class NamingHandlers:
 
 
 def actor_of(request: GrpcRequest) -> Actor:
-    """Who makes a request. The address is the transport's: what a setup says of itself is the client's word."""
+    """Return the actor of a request. Its address is the connection's: a client's setup could state any other."""
     return Actor(request.connection.remote_ip, agent=request.connection.agent)
 
 
 def key_of(fields: Fields) -> ServiceKey:
-    """Namespace and full name of the service that a request names.
+    """Return namespace and full name of the service that a request names.
 
     Raises:
         InvalidParam: the name is missing, or a text is no text.

@@ -21,18 +21,18 @@ from app.rpc.server.control_credit import CountedAnswer
 from app.rpc.wire import payload as wire
 
 SLICE_S = 0.002
-"""Of rendering; then the loop runs its other callbacks."""
+"""The time for rendering in one piece; then the loop runs its other callbacks."""
 HOSTS_PER_LOOK = 32
-"""Between two looks at the clock."""
+"""The instances that are rendered between two looks at the clock."""
 KEPT_BYTES_MAX = 128 * 1024 * 1024
-"""Of all that is kept."""
+"""The most bytes of all messages that are kept."""
 KEPT_OVERHEAD_BYTES = 500
 SHARED_MS = 50
 HOST_BYTES = 300
 """The JSON of an instance with little metadata: the room for a list is reckoned from it before the list is made."""
 PUSH = "NotifySubscriberRequest"
 NO_REVISION = -1
-"""Of a service that is not known."""
+"""The revision of an unknown service."""
 
 
 class TooLarge(NacosError):
@@ -73,15 +73,15 @@ class ServiceInfo:
         self._before = before
         self._middle = middle
         self._head = before + b'""' + middle
-        """All before the time, where no clusters are echoed."""
+        """The JSON before the time, if no clusters are echoed."""
         self._after = after
         self.request_id = request_id
-        """Of the push of this state; the same to every client, so that they share its bytes."""
+        """The request id of the push of this state; the same for every client, so that all clients share its bytes."""
         self.size = len(before) + len(middle) + len(after)
-        """The bytes of the JSON without the clusters that it echoes."""
+        """The size of the JSON in bytes, without the clusters that it echoes."""
 
     def content(self, clusters: str) -> int:
-        """A hash of all that is shown to who asks for these clusters; the order of the instances is none of it."""
+        """Return a hash of the content that a request for these clusters gets, without the order of the instances."""
         return hash((self._content, clusters))
 
     def json(self, now_ms: int, clusters: str = "") -> bytes:

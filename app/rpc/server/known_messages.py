@@ -9,13 +9,13 @@ if TYPE_CHECKING:
     from app.rpc.server.grpc_routes import GrpcRoute
 
 MESSAGE_BYTES_MAX = 1_024
-"""A longer one is read each time: a registration has some 500 bytes."""
+"""The most bytes of a kept message; a longer one is parsed each time. A registration has some 500 bytes."""
 MESSAGES_MAX = 4_096
-"""Of either half. With what is read of each: 20 MB at the most, some 8 MB when all are registrations of SDKs."""
+"""The most messages in either half: with their parsed parts 20 MB at the most, some 8 MB for registrations of SDKs."""
 
 
 class KnownMessage:
-    """A message that was read, with the answer's route. Shared by all connections that send its bytes."""
+    """A parsed message, with the answer's route. Shared by all connections that send its bytes."""
 
     __slots__ = ("fields", "memo", "message", "route")
 
@@ -23,13 +23,13 @@ class KnownMessage:
         self.message = message
         self.route = route
         self.fields = fields
-        """Of its JSON. Whoever reads them changes nothing."""
+        """The fields of its JSON, which no reader may change."""
         self.memo: Any = None
-        """What the route's handler found out about the message, for its next time."""
+        """The results of the route's handler about the message, kept for its next time."""
 
 
 class KnownMessages:
-    """Bounded: what was not asked for while as many others came is dropped."""
+    """A bounded memo: it drops a message that did not come again while as many others came."""
 
     def __init__(self, messages_max: int = MESSAGES_MAX) -> None:
         self._messages_max = messages_max
@@ -40,14 +40,14 @@ class KnownMessages:
         return len(self._young) + len(self._old)
 
     def get(self, data: bytes) -> KnownMessage | None:
-        """What these bytes say, if they came before."""
+        """Return the message of these bytes, or None if they did not come before."""
         found = self._young.get(data)
         if found is None and (found := self._old.pop(data, None)) is not None:
             self._put(data, found)
         return found
 
     def add(self, data: bytes, message: Payload, route: "GrpcRoute", fields: Fields) -> KnownMessage:
-        """Keep what these bytes say, unless they are many."""
+        """Keep the message of these bytes, unless it is longer than ``MESSAGE_BYTES_MAX``."""
         known = KnownMessage(message, route, fields)
         if len(data) <= MESSAGE_BYTES_MAX:
             self._put(data, known)
