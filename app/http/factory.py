@@ -130,7 +130,7 @@ def _routing_error(error: HTTPException, services: Services) -> Reply:
 
 
 def _is_preflight(call: Call) -> bool:
-    """Whether the call is a CORS preflight: a browser asks if a page of another origin may call."""
+    """Return whether the call is a CORS preflight: a browser asks if a page of another origin may call."""
     return call.method == "OPTIONS" and "origin" in call.headers and "access-control-request-method" in call.headers
 
 

@@ -36,7 +36,7 @@ class Agent:
 
     @property
     def java_since_1_0(self) -> bool:
-        """Whether service names in answers keep their group, and an update needs an existing instance."""
+        """True if service names in answers keep their group, and an update needs an existing instance."""
         return self.type is ClientType.JAVA and self.version >= (1, 0, 0)
 
 
@@ -70,7 +70,10 @@ def parse_version(text: str) -> tuple[int, int, int]:
 
 
 def may_be_pushed(agent: Agent, switches: SwitchDomain) -> bool:
-    """Whether clients of this kind and version take UDP pushes. Source: Nacos 1.4.1 PushService.canEnablePush."""
+    """Return whether clients of this kind and version take UDP pushes.
+
+    Source: Nacos 1.4.1 PushService.canEnablePush.
+    """
     if not switches.push_enabled:
         return False
     match agent.type:
@@ -90,10 +93,10 @@ def may_be_pushed(agent: Agent, switches: SwitchDomain) -> bool:
 
 
 def is_peer(agent: str) -> bool:
-    """Whether the sender calls itself a member; members' calls pass where clients are refused."""
+    """Return whether the sender calls itself a member; members' calls pass where clients are refused."""
     return agent.startswith(_NACOS_SERVER)
 
 
 def is_redirect(agent: str) -> bool:
-    """Whether a member forwarded the call. Contains, not starts with: as in Nacos 1.4.8 DistroFilter."""
+    """Return whether a member forwarded the call. Contains, not starts with: as in Nacos 1.4.8 DistroFilter."""
     return _NACOS_SERVER in agent

@@ -183,7 +183,7 @@ def _limited(call: Call, services: Services) -> Reply | None:
 
 
 def is_naming(path: str) -> bool:
-    """Whether a path, below the context path, belongs to the naming API."""
+    """Return whether a path, below the context path, belongs to the naming API."""
     return path.startswith(_BELOW_NAMING) or path in NAMING
 
 

@@ -1,4 +1,4 @@
-"""What calls leave in the audit trail: who made them, and what they changed."""
+"""Entries of calls in the audit trail: their actors, and the changes that they made."""
 
 from app.auth.access_rules import Action, Scope
 from app.http.api.call import Call, Reply, Route, Services

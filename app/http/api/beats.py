@@ -66,7 +66,7 @@ class BeatCollector:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no beat waits, and none is under way."""
+        """True if no beat waits, and none is under way."""
         return not self._batches and not self._under_way
 
     def take(self, now_ms: int, busy: Collection[str] = ()) -> list[tuple[str, Batch]]:

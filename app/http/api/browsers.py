@@ -22,17 +22,20 @@ but each browser sends ``Accept-Language`` with each request, and a script can o
 """
 BROWSER = "Mozilla/"
 OWN_SITE = ("same-origin", "none")
-"""Of ``Sec-Fetch-Site``: a page of this node, and an address that the user typed or a bookmark."""
+"""Values of ``Sec-Fetch-Site`` for a page of this node, and for an address that the user typed or a bookmark."""
 HOST_CHARS_SHOWN = 100
 
 
 def is_of_browser(header: Header) -> bool:
-    """Whether the headers of a call are a browser's."""
+    """Return whether the headers of a call are a browser's."""
     return any(header(name) is not None for name in SIGNS) or BROWSER in (header("user-agent") or "")
 
 
 def host_name(authority: str) -> str:
-    """The host of ``host:port``, in lower case, without the brackets of IPv6 and the dot at the end of a full name."""
+    """Return the host of ``host:port``, in lower case.
+
+    The brackets of IPv6 and the dot at the end of a full name are removed.
+    """
     host = authority.strip().lower()
     if host.startswith("["):
         return host[1:].partition("]")[0]
@@ -47,7 +50,7 @@ class OwnHosts:
         self._listed = frozenset(name.lower().removesuffix(".") for name in listed)
 
     def has(self, host: str) -> bool:
-        """Whether a host as ``host_name`` returns it is one of them."""
+        """Return whether ``host``, in the form that ``host_name`` returns, is one of these hosts."""
         if ANY_HOST in self._listed or host in self._listed or host in ("", "localhost"):
             return True
         try:
@@ -70,9 +73,10 @@ class OwnHosts:
         return None
 
     def has_foreign_origin(self, header: Header) -> bool:
-        """Whether a call with these headers is of a page of another origin; it may read, as it gets no answer to see.
+        """Return whether a page of another origin made a call with these headers.
 
-        Nacos answers its reads too, and no endpoint lets a browser change anything with GET.
+        Such a page may make reads, as the browser does not show it the answers. Nacos answers its reads too, and no
+        endpoint lets a browser change anything with GET.
         """
         origin, authority = header("origin"), header("host") or ""
         if origin is None:

@@ -112,25 +112,25 @@ class Call:
     raw_path: str = ""
     """The path as the client sent it: with the context path, still escaped. Empty when it is not known."""
     hop_token: str = ""
-    """For a member that the call is passed on to, in place of the user's password; empty for a call without one."""
+    """A token for the member that executes the call, in place of the user's password; empty without a password."""
     user: str = ""
-    """Whose token the call brought; empty while users are not asked for, and for calls of members."""
+    """The user whose token the call brought; empty while authentication is off, and for calls of members."""
     path_values: Mapping[str, str] = field(default_factory=dict)
-    """What the variable parts of the path hold, by their names in the route; none for a call on the loop."""
+    """The values of the variable parts of the path, by their names in the route; none for a call on the loop."""
     on_loop: bool = False
     """The event loop waits for the answer: an endpoint that would block or take long answers ``Decline``."""
     has_member_certificate: bool = False
-    """The caller showed a certificate that is trusted of members; looked at only if mutual TLS is on."""
+    """True if the caller showed a certificate that is trusted for members; checked only if mutual TLS is on."""
     caller: Caller = CLIENT
-    """Who makes the call: a member, as far as that was found out, or anybody."""
+    """The caller: a member, if the call was identified as a member's, or anybody."""
     address: ClientAddress | None = None
-    """That of the connection, where writes of one are limited."""
+    """The address of the connection, where the writes of each address are limited."""
     memo: CallMemo | None = None
-    """What is known of the call, if it came before to the byte."""
+    """The known facts about the call, if the same bytes came before."""
     read: dict[str, Any] | None = None
     """The object in the body, if the loop read it before it left the call to the pool."""
     login_wait: LoginWait | None = None
-    """Where a login in this call is kept while it waits; None for a call that nobody makes again."""
+    """The place that keeps a login of this call while it waits; None for a call that is not repeated."""
     _parameters: Parameters | None = field(default=None, repr=False)
 
     @property
@@ -167,7 +167,7 @@ class Call:
 
     @property
     def actor(self) -> Actor:
-        """Who makes the call. A member that passed it on tells the client's address; nobody else is believed."""
+        """The actor of the call. A member that forwarded the call states the client's address; no other caller may."""
         address, via = self.remote_ip, ""
         if self.caller.is_member and (told := self.header(CLIENT_ADDRESS)):
             address, via = told, address
@@ -291,13 +291,13 @@ class Services:
     dumps: Dumps = field(default_factory=Dumps)
     beats: BeatCollector
     refusals: BeatRefusals
-    """The beats that this node and its peers refused by their own will."""
+    """The beats that this node and its peers chose to refuse."""
     access: AccessControl
     users: Users
     decisions: DecisionMemo = field(default_factory=DecisionMemo)
     """Calls on the event loop that were allowed."""
     written: ParseMemo
-    """What is known of writes that members passed on to the event loop."""
+    """Parsed forms of writes that members forwarded to the event loop."""
     http: HttpStats
     """The counters of the HTTP frontend."""
     clients: Clients
@@ -340,16 +340,16 @@ class Route:
     access: AccessRule
     hot: bool = False
     for_members: bool = False
-    """It makes a difference whether a member calls."""
+    """True if the endpoint distinguishes calls of members from others."""
     at_root: bool = False
-    """The path has no context path before it."""
+    """True if no context path precedes the path."""
     described: Described | None = None
-    """What the endpoint takes and gives; None for one that is not in the description of the API."""
+    """The endpoint's parameters and answers; None for an endpoint that the API description leaves out."""
     asks_users_alone: bool = field(init=False)
-    """Nothing but the user decides who may call it: anybody, while users are not asked for."""
+    """True if the user alone decides about access: while authentication is off, anybody may call the endpoint."""
     is_beat: bool = field(init=False)
     is_client_write: bool = field(init=False)
-    """Whether a call counts against the writes of the client's address: not those of members, and no beats."""
+    """True if a call counts against the writes of the client's address: calls of members and beats do not."""
 
     def __post_init__(self) -> None:
         is_write = self.access.action is Action.WRITE and self.access.scope in (Scope.NAMING, Scope.ADMIN)

@@ -1,4 +1,4 @@
-"""What was found out about a call that comes again to the byte, and need not be found out again."""
+"""Results about a call that are kept, and used again when the same bytes come again."""
 
 from collections.abc import Callable
 from typing import Any, Protocol

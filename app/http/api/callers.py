@@ -1,4 +1,4 @@
-"""Whether a caller may speak for an address that it states."""
+"""The check that a caller may speak for an address that it states."""
 
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
@@ -20,8 +20,9 @@ def normal_ip(text: str) -> str | None:
 
 
 def is_of_caller(stated: str, remote_ip: str) -> bool:
-    """Whether ``stated`` is the address that a call came from, or both are this machine's; both as ``normal_ip``'s.
+    """Return whether ``stated`` is the address that a call came from, or both are addresses of this machine.
 
+    Both are in the form that ``normal_ip`` returns.
     A client on this machine calls from a loopback address, and states another one of the machine's.
     """
     return stated == remote_ip or (_is_here(remote_ip) and _is_here(stated))

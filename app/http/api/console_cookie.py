@@ -43,17 +43,20 @@ def set_cookie(call: Call, value: str, age_s: int, *, is_tls: bool) -> str:
 
 
 def form_token(cookie: str) -> str:
-    """What forms bring to show that a page of this console made them: made of the cookie, which pages cannot read."""
+    """Return the token that proves that a page of this console made a form.
+
+    It is made from the cookie, which pages cannot read.
+    """
     return hmac.digest(cookie.encode("utf-8", "replace"), FORM_LABEL, "sha256").hex()
 
 
 def is_form_token(cookie: str, given: str) -> bool:
-    """Whether a form was made for the session of this cookie."""
+    """Return whether a form was made for the session of this cookie."""
     return bool(cookie) and hmac.compare_digest(form_token(cookie).encode(), given.encode("utf-8", "replace"))
 
 
 def log_in_first(call: Call) -> Reply:
-    """The way to the login, and from there back to the page if it is one to look at."""
+    """Return a redirect to the login page, which leads back to the page that a GET asked for."""
     here = call.raw_path or call.context_path + call.path
     query = f"?{call.raw_query.decode('latin-1')}" if call.raw_query else ""
     back = f"?next={quote(here + query, safe='')}" if call.method == "GET" else ""
@@ -61,11 +64,11 @@ def log_in_first(call: Call) -> Reply:
 
 
 def is_page_wanted(call: Call) -> bool:
-    """Whether a browser asks for a page to look at, and not a script of one for data."""
+    """Return whether a browser asks for a page to show, and not a script in a page for data."""
     return call.method == "GET" and "text/html" in (call.header("accept") or "")
 
 
 def no_right(call: Call) -> Reply:
-    """The way to the page that tells a user of a right that is missing."""
+    """Return a redirect to the page that says that the user lacks a permission."""
     location = f"{call.context_path}{NO_RIGHT_PATH}"
     return Reply(303, b"", None, {"Location": location, "Cache-Control": "no-store"})

@@ -39,7 +39,7 @@ DUMPS_MAX = 2
 """Dumps under way at a time: each occupies a thread of the HTTP frontend until its client has read it."""
 CHUNK_BYTES = 65_536
 NAME_DIGITS = 16
-"""Of the hash that names a record of users."""
+"""The digits of the hash that names a record of users."""
 NO_SETTINGS = ServiceSettings.of(NO_META.metadata, NO_META.protect_threshold, NO_META.selector.to_json(), {})
 
 

@@ -58,12 +58,18 @@ def check_certificate(call: Call, services: Services) -> None:
 
 
 def unidentified_reply(caller: Unidentified) -> Reply:
-    """The refusal of a call that is a member's by its own word alone; it tells a member that nothing was executed."""
+    """Return the refusal of a call that claims to be a member's without proof.
+
+    The reply tells a member that nothing was executed.
+    """
     return Reply(caller.status, caller.text.encode(), headers={**caller.headers, NOT_RESPONSIBLE: "1"})
 
 
 def caller_of(call: Call, services: Services) -> Caller | Unidentified:
-    """Who makes a call that came another way than through our server, which finds that out when it reads a request."""
+    """Return the caller of a call that did not come through our server.
+
+    Our server identifies the caller when it reads a request.
+    """
     query = f"?{call.raw_query.decode('latin-1')}" if call.raw_query else ""
     target = f"{call.raw_path}{query}"
     claims = claims_member(call.headers)

@@ -22,7 +22,7 @@ class HttpStats:
     requests_refused: int = 0
     """Requests that were malformed, too slow or over a limit."""
     pages_refused: int = 0
-    """Of those, calls of browsers that a page of somebody else may have caused."""
+    """Refused requests of browsers that a page of another site may have caused; also in ``requests_refused``."""
     pooled: int = 0
     """Calls answered in a pool of threads, and not on the loop."""
     pool_full: int = 0

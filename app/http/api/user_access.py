@@ -122,7 +122,7 @@ def too_many_logins(error: TooManyLogins) -> Reply:
 
 
 def resource_of(target: Target, parameters: Parameters) -> Resource:
-    """What a call is about, read as its endpoint reads it."""
+    """Return the resource of a call, from the parameters as its endpoint reads them."""
     namespace = parameters.optional("namespaceId", DEFAULT_NAMESPACE)
     match target:
         case Target.SERVICE:

@@ -31,11 +31,11 @@ from distro.model.errors import CodecError
 
 WRITES_PATH = "/v1/ns/distro/writes"
 CALLS_MAX = 32
-"""Of one batch: about a millisecond and a half of its owner's loop."""
+"""The most calls in one batch: about a millisecond and a half of its owner's loop."""
 CALL_BYTES_MAX = 2_048
-"""Of query, body and headers of a call in a batch; a longer one goes by itself."""
+"""The most bytes of query, body and headers of a call in a batch; a longer call is sent by itself."""
 BATCH_BYTES_MAX = 262_144
-"""Of a batch in JSON, in which a byte may take six."""
+"""The most bytes of a batch in JSON, in which a byte may take six."""
 _CONTENT_TYPE = "content-type"
 _CONTENT_TYPE_SENT = "Content-Type"
 _PARTS = 9

@@ -20,7 +20,7 @@ class DatumSender:
         self._forwarder = forwarder
         self._loop: asyncio.AbstractEventLoop = forwarder.loop
         self._waiting: dict[int, Told] = {}
-        """Who waits for an answer, by number; one for each peer and resource type at the most."""
+        """The callbacks that wait for an answer, by number; at most one for each peer and resource type."""
         self._number = 0
         self._closed = False
 

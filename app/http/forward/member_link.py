@@ -26,16 +26,16 @@ PIPELINED_LINKS = 2
 PIPELINED_LOAD = 64
 """Requests under way on one connection, before another is opened."""
 JAVA_LINKS = 8
-"""To one member, for requests that go in turn."""
+"""Connections to one member, for requests that are sent in turn."""
 JOIN_S = 0.002
-"""How long a request waits for others to be written together with it, while answers are awaited."""
+"""The time that a request waits for others to be written together with it, while answers are awaited."""
 WAITING_MAX = 4_096
 """Requests to one member that are under way or wait for a connection."""
 ANSWER_BYTES_MAX = 1024 * 1024
-"""Of headers and body together."""
+"""The most bytes of an answer's headers and body together."""
 CONNECT_S = 1.0
 ANSWER_S = 1.0
-"""How long a member has for the answer to the question on a new connection."""
+"""The time that a member has to answer the question on a new connection."""
 IDLE_S = 10.0
 """A connection that was quiet for longer is not used again: Tomcat closes one after 20 s, maybe just as we send."""
 
@@ -88,7 +88,7 @@ class MemberLink(asyncio.Protocol):
 
     @property
     def is_stuck(self) -> bool:
-        """Whether the oldest request is past its deadline, so that a further one would wait behind it."""
+        """True if the oldest request is past its deadline, so that a further request would wait behind it."""
         return bool(self._sent) and self._sent[0].done is None
 
     def send(self, exchange: Exchange) -> None:

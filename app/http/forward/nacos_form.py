@@ -40,11 +40,11 @@ _NOT_COPIED = frozenset(
         *SIGNS,
     }
 )
-"""What belongs to the client's connection or body, or to the name of this node. Real Nacos copies Host too."""
+"""Headers of the client's connection or body, or of the name of this node. Real Nacos copies Host too."""
 _TEXT, _RETRY_AFTER = TEXT.encode(), RETRY_AFTER.lower().encode()
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
 _NOT_EXECUTED_503 = b"server is "
-"""How the answer of a member begins that does not serve yet, or not any more."""
+"""The beginning of the answer of a member that does not serve yet, or not any more."""
 _NOT_EXECUTED_400 = b"receive invalid redirect request"
 
 
@@ -104,15 +104,15 @@ def target_of(request: MemberRequest) -> tuple[str, bytes]:
 
 
 def without_password(call: Call) -> tuple[bytes, bytes, str]:
-    """Query, body and content type of a call whose password was taken out; a long query becomes a form."""
+    """Return query, body and content type of a call without its password; a long query becomes a form."""
     query = urlencode([(name, value) for name, value in call.parameters.items() if name != "encoding"]).encode()
     return (query, b"", "") if len(query) < QUERY_CHARS_MAX else (b"", query, URLENCODED)
 
 
 def not_executed(status: int, answer: bytes, refused: bool) -> bool:
-    """Whether a member did not execute the call: it does not serve, or (``refused``) says that it is not the owner.
+    """Return whether a member did not execute the call: it does not serve, or (``refused``) says it is not the owner.
 
-    It says the latter, too, where it does not know this node for a member: it has another member list for a moment.
+    It says the latter, too, if its member list lacks this node: for a moment, the lists of two members may differ.
     """
     if status == 503:
         return answer.startswith(_NOT_EXECUTED_503)

@@ -37,11 +37,11 @@ _REFUSED = range(HTTPStatus.BAD_REQUEST, HTTPStatus.INTERNAL_SERVER_ERROR)
 """The member does not read batches as this one writes them, or does not list this one yet; it executed nothing. What
 it says of a batch is no answer to a client."""
 Told = Callable[[LinkResult | DoneAnswer | None], None]
-"""Takes what became of one call; None: it is to be sent by itself, as nobody executed it."""
+"""Takes the result of one call; None if no member executed it, so that it is to be sent by itself."""
 
 
 class BatchLinks(Protocol):
-    """What sends the batches."""
+    """The links that send the batches to their members."""
 
     requests: OwnRequests
 
@@ -61,12 +61,12 @@ class _Gathering:
         self.calls: list[BatchedCall] = []
         self.told: list[Told] = []
         self.deadline_s = 0.0
-        """Of the first of them, which is the earliest."""
+        """The deadline of the first call, which is the earliest."""
         self.timer: asyncio.Handle | None = None
         self.company_until_s = 0.0
         """Until then, by the loop's time, a call waits for others; of one client that writes on and on, none does."""
         self.enough = MANY
-        """So many calls wait for no further ones."""
+        """The number of calls that is sent without waiting for more."""
         self.under_way = 0
 
 

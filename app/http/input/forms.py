@@ -66,14 +66,15 @@ def _unescape_piece(raw: bytes) -> bytes:
 
 
 def is_form(method: str, content_type: str) -> bool:
-    """Whether a body is URL-encoded: names and values as in a query."""
+    """Return whether a body is URL-encoded: names and values as in a query."""
     return method in FORM_METHODS and content_type[: len(URLENCODED)].lower() == URLENCODED
 
 
 def parse_plain(raw: bytes) -> dict[str, str] | None:
-    """The parameters of a query; None for blanks, anything but printable ASCII, and names that are escaped or repeated.
+    """Return the parameters of a plain query; None for any other.
 
-    The values need no trimming, and can stand in a log line.
+    A plain query has only printable ASCII, no blanks, and no names that are escaped or repeated. Its values need no
+    trimming, and can stand in a log line.
     """
     if raw.translate(None, _PLAIN) not in _SEPARATORS:
         return None

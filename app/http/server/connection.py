@@ -118,14 +118,14 @@ class HttpConnection(asyncio.Protocol):
         self.remote_port = 0
         self.is_tls = self.has_member_certificate = False
         self.address: ClientAddress | None = None
-        """That of the client, from ``Server.opened`` on."""
+        """The client's address, from ``Server.opened`` on."""
         self.at_member = False
-        """The address is that of a member."""
+        """True if the address is a member's."""
         self.current: Request | None = None
         self.out: list[bytes] = []
         self._out_bytes = 0
         self._refusal: Reply | None = None
-        """The last answer, to be sent behind the replies to all requests before."""
+        """The last answer, to be sent after the replies to all earlier requests."""
         self._eof = self._closing = self._chunked = False
         self._closing_s = 0.0
         self._unread_s = 0.0
@@ -376,7 +376,7 @@ class HttpConnection(asyncio.Protocol):
 
     @property
     def is_gone(self) -> bool:
-        """Whether replies reach the client no more."""
+        """True once replies no longer reach the client."""
         return self._transport.is_closing()
 
     # --- bounds of time --------------------------------------------------------------------------------

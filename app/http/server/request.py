@@ -15,11 +15,11 @@ class Request(NamedTuple):
     body: bytes
     keep_alive: bool
     facts: RequestFacts | None = None
-    """What is known of it, if it came before to the byte: then it is one of HTTP/1.1."""
+    """The known facts about the request, if the same bytes came before: then it is one of HTTP/1.1."""
 
 
 class Refusal(NamedTuple):
-    """The last answer of a connection, to bytes that are no request within the bounds."""
+    """The last answer of a connection, to bytes that form no request within the bounds."""
 
     status: int
     text: str

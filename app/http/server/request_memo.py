@@ -15,15 +15,15 @@ R = TypeVar("R")
 
 ENTRIES_MAX = 32_768
 BYTES_MAX = 1_024
-"""Of a request with its head: a longer one is parsed each time."""
+"""The most bytes of a request with its head; a longer request is parsed each time."""
 MARKS_MAX = 32_768
 """Requests that came once. With so many all are forgotten: what repeats within as many requests is found."""
 FULL_S = 60.0
-"""A full memo is kept for so long: were the oldest replaced, a steady round of beats would never find its own."""
+"""The time that a full memo is kept: were the oldest replaced, a steady round of beats would never find its own."""
 
 
 class RequestFacts(CallMemo):
-    """What is known of a request that came before: its route with its numbers, and its query."""
+    """The known facts about a request that came before: its route with its statistics, and its query."""
 
     __slots__ = ("query", "route")
 

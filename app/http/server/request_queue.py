@@ -153,7 +153,7 @@ class RequestQueue:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no request is worked on, waits or is being received."""
+        """True if no request is worked on, waits or is being received."""
         return not (self.busy or self.pending or self._left) and self.reader.phase is IDLE
 
     # --- called by the reader --------------------------------------------------------------------------

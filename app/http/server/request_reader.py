@@ -11,7 +11,7 @@ from app.http.server.request import Refusal as Refusal
 from app.http.server.request import Request as Request
 
 LINE_BYTES_MAX = 8_190
-"""Of the request target. Full beats carry their metadata in it; Nacos has no room for more either (Tomcat, 8 KiB)."""
+"""The most bytes of the request target. Full beats carry their metadata in it; Nacos takes no more (Tomcat, 8 KiB)."""
 HEADER_BYTES_MAX, HEADERS_MAX, HEAD_BYTES_MAX = 8_190, 100, 65_536
 FRAMING_BYTES_MAX, BODY_BYTES_PER_FRAMING = 16_384, 32
 """The framing of a body may take so much, and one more for so many of the body: a chunk takes 1 us, and has 5 bytes."""
@@ -31,7 +31,7 @@ VERSIONS = ("1.1", "1.0")
 """The parser also takes 0.9, which has no headers, and 2.0, which is another protocol on the wire."""
 READS = (b"GET", b"HEAD", b"OPTIONS")
 _HOST = re.compile(r"[A-Za-z0-9._~%!$&'()*+,;=:\[\]-]*")
-"""What a host and port may consist of. Source: RFC 3986, section 3.2.2."""
+"""The characters of a host and port. Source: RFC 3986, section 3.2.2."""
 _BARE_LF = re.compile(rb"(?:\r\n)*\n")
 """A blank line before a request that lacks its carriage return; the parser refuses it in all other places."""
 _UPGRADE_HEADERS = frozenset({b"upgrade", b"http2-settings", b"connection"})
@@ -69,11 +69,11 @@ class Bounds(Protocol):
         ...
 
     def refusal_of_page(self, block: HeaderBlock) -> str | None:
-        """Why a call with these headers is refused that a page in a browser caused; None for all others."""
+        """Return why a call with these headers, caused by a page in a browser, is refused; None for all others."""
         ...
 
     def has_foreign_origin(self, block: HeaderBlock) -> bool:
-        """Whether a call with these headers is of a page of another origin in a browser: it may change nothing."""
+        """Return whether a page of another origin in a browser made this call: it may change nothing."""
         ...
 
 
@@ -127,23 +127,23 @@ class RequestReader:
         self._take = taker.on_request
         self._remote_ip = remote_ip
         self.ended = False
-        """No further request is taken: the last one was read, or the owner ends the connection."""
+        """True once no further request is taken: the last one was read, or the owner ends the connection."""
         self.phase = IDLE
         self.latest: Request | None = None
         """The last request, of ``taken`` that were handed over; the owner resets both."""
         self.taken = 0
         self.work = 0
-        """Of this turn of the loop, in microseconds, roughly; a part of a body is 1. The owner adds and resets."""
+        """The work of this turn of the loop, roughly in microseconds; a part of a body is 1. Its owner resets it."""
         self._began_s = 0.0
-        """Of the head or the body that is being received."""
+        """The time when the head or the body that is being received began."""
         self._upgrade = False
-        """The request that is parsed will be read again, without its wish for another protocol."""
+        """True if the request that is parsed will be read again, without its wish for another protocol."""
         self._target = b""
         self._headers: RawHeaders = []
         self._more_bytes = 0
         """Bytes behind the piece in which the head or the body began, -1 within it; between requests, blank lines."""
         self._block: HeaderBlock | None = None
-        """Of the request that was read last: one with the same headers needs no second look at them."""
+        """The headers of the request that was read last: the same headers need no second check."""
         self._body: list[bytes] = []
         self._body_size = self._body_max = 0
         self._parser = httptools.HttpRequestParser(self)

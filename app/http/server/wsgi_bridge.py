@@ -140,7 +140,7 @@ class WsgiRun:
         return self._code if self._status else INTERNAL_ERROR.status
 
     def _is_stream(self) -> bool:
-        """Whether the length of the answer is not known yet."""
+        """Return whether the length of the answer is not known yet."""
         if self._code < 200 or self._code in (204, 304) or self._request.method == b"HEAD":
             return False
         return all(name.lower() != "content-length" for name, _ in self._headers)

@@ -53,7 +53,7 @@ def catalog_changes(call: Call, services: Services) -> Answer:
 
 
 class _NamespaceRevision:
-    """What is told of a namespace, read anew with a rest in between that follows from how many services there are."""
+    """The event of a namespace. The pause before the next read is in proportion to the time that the last one took."""
 
     def __init__(self, naming_service: NamingService, namespace: str) -> None:
         self._naming_service, self._namespace = naming_service, namespace

@@ -53,12 +53,12 @@ def listen(call: Call, services: Services) -> Answer:
 
 
 def is_config(path: str) -> bool:
-    """Whether a path belongs to a configuration server."""
+    """Return whether a path belongs to a configuration server."""
     return path == CONFIG or path.startswith(CONFIG + "/")
 
 
 def not_served(call: Call, services: Services) -> Reply:
-    """The answer, 501, to a call to a configuration server that this node is not."""
+    """Return the answer, 501, to a call to a configuration server: this node is none."""
     services.config_calls.refused(call.remote_ip, f"{call.method} {call.path}")
     return text_reply(
         501, f"this is a naming server without configurations: {call.method}:{call.uri} is not served here"

@@ -97,7 +97,7 @@ def step_at_all(services: Services, action: str, asked: AskedInstance) -> dict[s
 
 
 def is_seen(answer: dict[str, Any] | None) -> bool:
-    """Whether an answer to a step has all that it should."""
+    """Return whether an answer to a step has all its fields."""
     return (
         answer is not None
         and all(isinstance(answer.get(name), bool) for name in ("known", "inLists"))

@@ -49,7 +49,7 @@ def _registered_ip(query: DetailQuery, services: Services) -> str:
 
 @route("GET", EXPLAIN, access=naming(READ).or_members(), described=Described(EXPLAINED, takes=(DetailRead, LocalRead)))
 def explain(call: Call, services: Services) -> Answer:
-    """What the members know of an instance; with ``local=true`` this one alone. Shape: docs/operations.md."""
+    """Return each member's facts about an instance; with ``local=true`` this one's alone. Shape: docs/operations.md."""
     asked, own = asked_instance(call.parameters, services), services.cluster.self_address
     facts = services.explainer.facts(asked)
     if strict_bool(call.parameters.optional("local")):

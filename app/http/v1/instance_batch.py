@@ -28,7 +28,7 @@ _BATCH = MetadataBatchSchema()
 LOOP_TARGETS_MAX = 32
 """Instances that the event loop changes for one call: more take longer than others may be kept waiting."""
 LOOP_CHARS_MAX = 8_192
-"""Of the array that names them."""
+"""The most characters of the array that names the instances, for a call on the event loop."""
 PATHS = ("/v1/ns/instance/metadata/batch", "/v1/ns/api/metadata/batch")
 
 
@@ -96,7 +96,7 @@ def parse_batch(parameters: Parameters) -> MetadataBatch:
 
 
 def _takes_long(services: Services, asked: MetadataBatch) -> bool:
-    """Whether the event loop has no time for a call: it looks through many instances, or may change many."""
+    """Return whether a call takes too long for the event loop: it searches many instances, or may change many."""
     count = services.naming.instance_count(asked.namespace, asked.service)
     if asked.kind:
         return count > LOOP_TARGETS_MAX

@@ -19,7 +19,7 @@ def read_metrics(call: Call, services: Services) -> Answer:
 
 @route("GET", "/actuator/health", access=PUBLIC, described=Described(ACTUATOR_UP, also={503: ACTUATOR_DOWN}))
 def actuator_health(call: Call, services: Services) -> Answer:
-    """Whether this node serves; 503 with the reason while it does not. Shape: status, and details where it is DOWN."""
+    """Return whether this node serves; 503 with the reason while it does not. Shape: status, with details if DOWN."""
     if reason := services.cluster.unready_reason():
         reply = json_reply({"status": "DOWN", "details": {"reason": reason}})
         return Reply(503, reply.body, reply.content_type)

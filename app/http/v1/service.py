@@ -201,7 +201,10 @@ def names_by_namespace(
 
 
 def is_found(full_name: str, pattern: NamePattern) -> bool:
-    """Whether a search finds a service: Nacos looks in its name and the list of its owners, which is always empty."""
+    """Return whether a search finds a service.
+
+    Nacos searches its name and the list of its owners, which is always empty.
+    """
     return pattern.matches(f"{full_name}:[]")
 
 

@@ -20,7 +20,7 @@ PATH = "/prometheus"
 CONTENT_TYPE = "application/json; charset=UTF-8"
 """As real Nacos has it; Prometheus takes no other type than JSON."""
 TARGETS_MAX = 100_000
-"""Of one answer, some 40 MB; there are narrower calls."""
+"""The most targets in one answer, some 40 MB; narrower calls return fewer."""
 OURS = frozenset(("job", "instance", "le", "quantile"))
 """Labels by which Prometheus tells series apart: whose they are, and the parts of a histogram and a summary."""
 LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")

@@ -80,7 +80,7 @@ def _page(listed: Sequence[dict[str, Any]], values: dict[str, Any]) -> Reply:
 
 
 def _fits(wanted: str, name: str, search: str) -> bool:
-    """Whether a name is what a list asks for: any for an empty text."""
+    """Return whether a name matches the search of a list; an empty text matches any name."""
     if not wanted:
         return True
     return Pattern.of(wanted).matches(name) if search == "blur" else wanted == name

@@ -1,4 +1,4 @@
-"""What each member holds of one service, side by side: its version, how many instances, and a digest of them."""
+"""Each member's copy of one service, side by side: its version, the number of instances, and a digest of them."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ _TOLD = frozenset(("address", "known", "version", "writer", "instances", "health
     described=Described(SERVICE_VERSIONS, takes=(ServiceSchema, LocalRead)),
 )
 def service_versions(call: Call, services: Services) -> Answer:
-    """What the members hold of a service; with ``local=true`` this one alone. Shape: docs/operations.md."""
+    """Return each member's copy of a service; with ``local=true`` this one's alone. Shape: docs/operations.md."""
     values = load_parameters(_SERVICE, call.parameters)
     namespace, service = values["namespace"], values["service"]
     own = _held(services, namespace, service)
@@ -52,7 +52,10 @@ def service_versions(call: Call, services: Services) -> Answer:
 
 
 def _held(services: Services, namespace: str, service: str) -> dict[str, Any]:
-    """What this member holds. ``digest`` is null where it would take long; a member without the service has zeros."""
+    """Return this member's copy of a service.
+
+    ``digest`` is null where it would take long; a member without the service has zeros.
+    """
     view = services.naming.service_view(namespace, service)
     found: dict[str, Any] = {"address": services.cluster.self_address, "known": view is not None}
     if view is None:

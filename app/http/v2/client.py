@@ -187,7 +187,7 @@ def _unknown(client_id: str) -> ResultError:
 
 
 def _is_asked_for(call: Call, ip: str, port: int) -> bool:
-    """Whether an address fits the parameters ``ip`` and ``port`` of the call; any address fits an absent one."""
+    """Return whether an address matches ``ip`` and ``port`` of the call; an absent parameter matches any address."""
     wanted_ip, wanted_port = call.parameters.optional("ip"), call.parameters.optional("port")
     return wanted_ip in ("", ip) and wanted_port in ("", str(port))
 
