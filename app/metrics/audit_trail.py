@@ -259,7 +259,7 @@ def _fields_of(value: object) -> object:
 
     Any other value unchanged.
     """
-    # mypy takes the hash of type[object] for the unbound one of object, and so for no hash.
+    # mypy takes type[object].__hash__ for the unbound method of object, and so finds no Hashable.
     read = _reader_of(type(value))  # type: ignore[arg-type]
     if read is None:
         return value
@@ -287,7 +287,7 @@ def _differing(before: object, after: object) -> tuple[object, object]:
 
     Lists show their instances by fields; other values are unchanged.
     """
-    # mypy takes the hash of type[object] for the unbound one of object, and so for no hash.
+    # mypy takes type[object].__hash__ for the unbound method of object, and so finds no Hashable.
     read_old, read_new = _reader_of(type(before)), _reader_of(type(after))  # type: ignore[arg-type]
     if read_old is not None and read_new is not None:
         old, new = {}, {}
@@ -313,7 +313,7 @@ def _only(fields: Mapping[str, object], names: list[str]) -> dict[str, object]:
 
 def _changed_metadata(before: object, after: object) -> tuple[Metadata, Metadata] | None:
     """Return the metadata of an instance before and after, if nothing else of it changed, as in nearly all changes."""
-    # mypy takes the hash of type[object] for the unbound one of object, and so for no hash.
+    # mypy takes type[object].__hash__ for the unbound method of object, and so finds no Hashable.
     read_old, read_new = _reader_of(type(before)), _reader_of(type(after))  # type: ignore[arg-type]
     if read_old is None or read_new is None:
         return None
