@@ -17,11 +17,11 @@ from distro.timing.clock import SystemClock
 from distro.wire.deadlines import DEADLINE_HEADER, RELAY_HEADER
 
 FORWARD_MS_MAX = 2_000
-"""For the whole call, with the waits for another owner. Source: Nacos 1.4.8, its read time-out."""
+"""The time for the whole call, with the waits for another owner. Source: Nacos 1.4.8, its read time-out."""
 LATE_S = 1.0
 """The loop ends a call by its deadline; the thread that waits for it waits so much longer."""
 REFRESH_TRIES, REFRESH_MS_MIN = 2, 100
-"""For records that the owner has written, and the time for each try when that of the call is over."""
+"""Tries to fetch records that the owner wrote, and the time for each try once the call's own time is over."""
 BUSY = "too many calls wait for other members, please try another server"
 
 DEADLINE, RELAY = DEADLINE_HEADER.lower(), RELAY_HEADER.lower()

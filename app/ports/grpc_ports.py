@@ -77,7 +77,7 @@ class RpcServices:
     addresses: AddressTable
     """The addresses of clients, with their connections over HTTP too."""
     room: ConnectionRoom
-    """For connections, of all ports."""
+    """The room for connections, of all ports together."""
     answers: AnswerBudget
     """The bytes of answers under way, over HTTP too."""
     instruments: Instruments

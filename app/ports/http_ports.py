@@ -83,7 +83,7 @@ class Cluster(MemberDirectory, Owners, Protocol):
 
 
 class ListLookup(Protocol):
-    """Where the member list comes from."""
+    """The source of the member list."""
 
     def switch(self, kind: str) -> None:
         """Take it from another source, ``file``, ``address-server`` or ``dns``, if that gives one. Blocks for that.

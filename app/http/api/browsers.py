@@ -61,7 +61,7 @@ class OwnHosts:
         return True
 
     def refusal(self, header: Header) -> str | None:
-        """Why a browser's call is refused, if it is: a page of somebody else may have caused it."""
+        """Return why a browser's call is refused, if it is: a page of another site may have caused it."""
         if not is_of_browser(header):
             return None
         authority = header("host") or ""

@@ -281,7 +281,7 @@ class Services:
     push: Pushing
     cluster: Cluster
     lookup: ListLookup | None
-    """Where the member list comes from; None for a node alone."""
+    """The source of the member list; None for a standalone node."""
     callers: Callers
     signer: MemberSigner
     replication: Replication
@@ -311,14 +311,14 @@ class Services:
     drains: InstanceDrains
     drain_steps: DrainSteps
     engine_facts: Callable[[], dict[str, Any]]
-    """How replication is doing at this node."""
+    """The state of replication at this node."""
     count_history: CountHistory
-    """How many services and instances this node had lately."""
+    """The recent numbers of services and instances of this node."""
     tls: NodeTls
     addresses: AddressTable
     """The addresses of clients, with their connections over gRPC too."""
     room: ConnectionRoom
-    """For connections, of all ports."""
+    """The room for connections, of all ports together."""
     answers: AnswerBudget
     """The bytes of answers under way, over gRPC too."""
     instruments: Instruments

@@ -32,7 +32,7 @@ def service_digests(naming: NamingService, buckets: Collection[int]) -> dict[str
 
 
 def service_digest(naming: NamingService, namespace: str, name: str) -> tuple[int, str]:
-    """How many instances of a service this node has, and the sum of their digests."""
+    """Return the number of instances of a service at this node, and the sum of their digests."""
     snapshot = naming.snapshot(namespace, name)
     values = [instance_values(namespace, name, one) for one in _instances(snapshot)] if snapshot is not None else []
     return len(values), digest_text(sum(map(instance_digest, values)))

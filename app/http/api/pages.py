@@ -1,4 +1,4 @@
-"""How long a page of a list may be."""
+"""The bounds of a page of a list."""
 
 from app.http.api.call import Services
 

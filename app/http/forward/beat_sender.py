@@ -12,7 +12,7 @@ from distro.model.errors import CodecError
 
 SEND_S = 0.2
 ANSWER_S = 2.0
-"""How long the owner has for its answer; after that the batch goes back to the collector."""
+"""The time that the owner has to answer; after that the batch goes back to the collector."""
 PATH = "/v1/ns/distro/beats"
 
 log = logging.getLogger(__name__)

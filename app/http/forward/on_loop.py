@@ -40,11 +40,11 @@ from distro.model.types import CAPABILITY_WRITES
 
 FORWARD_S_MAX = FORWARD_MS_MAX / 1_000
 HOLD_S = 0.05
-"""How long a call that was not executed waits before its owner is looked up and asked again."""
+"""The time that a call that was not executed waits before its owner is looked up and asked again."""
 EXPIRE_S = 0.1
 HELD_MAX = 4_096
 ASK_AFTER_S = 0.1
-"""How long an answer waits for the owner's send when its change does not fit; then the datum is fetched."""
+"""The time that an answer waits for the owner's send if its change does not fit; then the datum is fetched."""
 LOOK_S = 0.002
 """The first pause between two looks whether that datum has come; each further one is half as long again."""
 FETCHES_MAX = 64

@@ -21,7 +21,7 @@ REQUEST_WORK = 16
 FEED_BYTES = 4_096
 """Parsed in one step: it may be 200 requests, and when there are too many the rest is left as it is."""
 FEED_WORK = 8
-"""For parsing ``FEED_BYTES``."""
+"""The work of parsing ``FEED_BYTES``."""
 BULK_BYTES = 65_536
 """When so much came at once, there is more. libuv alone would read 8 MB before anybody else has a turn."""
 NOTHING = memoryview(b"")

@@ -16,7 +16,7 @@ HEADER_BYTES_MAX, HEADERS_MAX, HEAD_BYTES_MAX = 8_190, 100, 65_536
 FRAMING_BYTES_MAX, BODY_BYTES_PER_FRAMING = 16_384, 32
 """The framing of a body may take so much, and one more for so many of the body: a chunk takes 1 us, and has 5 bytes."""
 HEAD_S = 10.0
-"""For the whole head, from its first byte."""
+"""The time for the whole head, from its first byte."""
 BODY_S = 20.0
 BODY_BYTES_PER_S = 65_536
 """A body may take ``BODY_S``, and a second more for each ``BODY_BYTES_PER_S`` received."""

@@ -27,7 +27,7 @@ from app.tls.tls_accept import TlsAcceptor
 log = logging.getLogger(__name__)
 
 SWITCH_INTERVAL_S = 0.0005
-"""How long a computing thread keeps the loop's thread waiting (Python's default is ten times that)."""
+"""The time that a computing thread keeps the loop's thread waiting (Python's default is ten times that)."""
 GC_THRESHOLDS = (1_000, 5, 1_000_000)
 """The third makes full collections of garbage very rare.
 
@@ -40,7 +40,7 @@ fifth time six thousand, a millisecond's work. With 10,000 and 20 it was 200,000
 """
 NOTIFY_S = 1.0
 CLOSE_NOTICE_S = 0.25
-"""Between leaving and closing the listening sockets: the other members hear of it, and late calls are answered."""
+"""The time from leaving to closing the listening sockets: the other members hear of it, and late calls are answered."""
 DRAIN_POLL_S = 0.02
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGQUIT)
 LISTENERS = 8
