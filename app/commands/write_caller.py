@@ -77,7 +77,7 @@ class WriteOwners(Owners, Protocol):
     """The owners of keys, and the times that their calls tell."""
 
     def is_over(self, deadline: str) -> bool:
-        """Whether it is too late to execute a call with this deadline (R13)."""
+        """Return whether it is too late to execute a call with this deadline (R13)."""
         ...
 
     def stamp(self) -> str:
