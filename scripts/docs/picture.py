@@ -43,7 +43,8 @@ class Step:
 WAY = (
     Step("app.http.server.connection:HttpConnection.data_received", "take", "bytes of a POST, on the event loop"),
     Step("app.http.server.server:HttpServer.answer", "run_hot", "its route is hot: answered here, or forwarded"),
-    Step("app.http.v1.instance:register", "register", "parameters become a command; the owner goes on"),
+    Step("app.http.v1.instance:register", "execute", "parameters become a command"),
+    Step("app.commands.writes:Writes._register", "register", "the owner executes it, in the one order there is"),
     Step("app.naming.service:NamingService.register", "register", "the command is checked"),
     Step("app.naming.registry.registry:Registry.register", "_put", "under the lock: instance in, version up"),
     Step("app.background.notify:NotifyCenter.publish", "_subscribers", "InstancesChanged, to all handlers"),
