@@ -245,6 +245,7 @@ def _check_words(
     allowed = allowed_marks(words, known, times)
     if key in history.connected:
         allowed += [word.mark for word in words if word.member in times.killed and word.begun_s < times.killed_s]
+        allowed += unheard_ends(words, known)
     if mark in allowed or _is_unordered(history.beats.get(key, ()), last, times):
         return
     if mark is None and not key.durable:
@@ -285,6 +286,14 @@ def _is_left(words: Sequence[Word], mark: str | None, member: int) -> bool:
     return any(
         word.mark == mark and word.member != member and left.outcome is Outcome.LEFT for word, left in pairwise(said)
     )
+
+
+def unheard_ends(words: Sequence[Word], known: Sequence[Word]) -> list[str | None]:
+    """Return the marks of clients that hung up beyond the cut: until that is known, their copies are listed.
+
+    Another client with the same instance hides such a copy for as long as it is there.
+    """
+    return [word.mark for word, left in pairwise(words) if left.outcome is Outcome.LEFT and left not in known]
 
 
 def _is_settled(last: Word, times: Times, sample: Sample) -> bool:

@@ -217,6 +217,19 @@ def test_a_client_that_hung_up_at_another_member_is_listed_for_a_while() -> None
     assert Story().said("m1", 2, 104.0).said(None, 1, 112.0).saw(1, 112.5, "m1").kinds() == {Kind.UNSEEN}
 
 
+def test_a_client_that_hung_up_beyond_the_cut_is_listed_until_the_heal() -> None:
+    """Another one of its process came to this side and went; the copy of the first is what is known here."""
+
+    def story(at_s: float, shown: str) -> Story:
+        told = Story().said("m1", 1, 80.0).said(None, 1, 102.0, LEFT).said("m2", 0, 104.0).said(None, 0, 106.0, LEFT)
+        told.history.connected.add(told.key)
+        return told.said("m3", 2, 108.0).beat(2, 110.0, 200.0).saw(0, at_s, shown)
+
+    assert story(118.0, "m1").kinds() == set()
+    assert story(SETTLED_S, "m1").kinds() == {Kind.WRONG}
+    assert story(SETTLED_S, "m3").kinds() == set()
+
+
 @pytest.mark.parametrize("shown", ["m1", None])
 def test_a_client_that_went_without_a_word_may_be_listed_or_not(shown: str | None) -> None:
     assert Story().said("m1", 0, 80.0).said(None, 0, 110.0, LEFT).saw(1, SETTLED_S, shown).kinds() == set()
