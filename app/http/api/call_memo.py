@@ -28,7 +28,7 @@ class CallMemo:
         self.allowed: tuple[int, Session] | None = None
         """The session of the call's user, and the version of the users under which it may make the call."""
 
-    def parse(self, parser: Callable[..., Any], call: "ParsedCall") -> Any:
+    def parse(self, parser: Callable[..., Any], call: ParsedCall) -> Any:
         """The command that a parser makes of the call, kept for the next time."""
         command = parser(call.parameters)
         self.parser, self.command = parser, command
