@@ -16,8 +16,8 @@ from app.simulation.scenarios.scenarios import clients_agree
 from app.simulation.world.invariants import Broken
 from app.simulation.world.world import World
 from distro.members.member_runs import HANDOVER_MS
-from distro.members.members import MemberList
 from distro.model.types import DistroKey, Version
+from distro.protocol.engine_reader import EngineReader
 
 pytestmark = pytest.mark.simulation
 SEEDS = 30
@@ -361,7 +361,7 @@ class NoTombstonesMember(ConnectedMember):
 
 def test_the_check_notices_copies_of_a_run_that_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two things end them: their member itself, and the others, who hear of its restart. Without both they stay."""
-    monkeypatch.setattr(MemberList, "has_left", lambda _self, _writer: False)
+    monkeypatch.setattr(EngineReader, "has_left", lambda _self, _writer: False)
     with pytest.raises(Broken):
         remember_nothing()
 
