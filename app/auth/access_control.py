@@ -95,7 +95,7 @@ class AccessControl:
         self._sessions: dict[bytes, Session] = {}
         """The sessions by hash of their token."""
         self._hop_tokens: dict[str, tuple[str, int, str]] = {}
-        """By user: the generation, when the token was made, the token."""
+        """Entries by user: the generation, when the token was made, the token."""
         self._ended_here: dict[str, None] = {}
         """The ids of tokens that log-outs at this node ended, oldest first. Their records may take a while, or fail."""
         self.stats = AccessStats()

@@ -30,7 +30,7 @@ class Misdirected(NacosError):
         super().__init__(f"receive invalid redirect request from peer {passed_on.remote_ip}")
         self.uri = passed_on.uri
         self.at_ms = at_ms
-        """By the wall clock."""
+        """The time of the refusal, by the wall clock."""
 
 
 class WriteCaller(Protocol):

@@ -141,13 +141,18 @@ class Writes:
         Raises:
             NotExecuted, NacosError: as ``execute``.
         """
+        return None if self._other_owner(service, caller) is None else Forward(service)
+
+    def _other_owner(self, service: str, caller: WriteCaller) -> str | None:
+        """Return the member that owns the service, to which the write may be passed on; None when this member does."""
         cluster = self._cluster
         if cluster.state() is not _UP or caller.deadline is not None or self._pauses.stood_still:
             self.check_timely(caller)
-        if cluster.map_srv(service) == cluster.self_address:
+        owner = cluster.map_srv(service)
+        if owner == cluster.self_address:
             return None
         self._check_passed_on(caller)
-        return Forward(service)
+        return owner
 
     def durable_elsewhere(self, caller: WriteCaller, *keys: str) -> Forward | Waits | None:
         """Return where to pass on a write of durable records, which share an owner; None when this member owns them.
@@ -188,22 +193,22 @@ class Writes:
     def _register(self, command: RegisterInstance, caller: WriteCaller) -> Outcome:
         if not command.ephemeral:
             return self._write_durably(caller, _keys_of(command), lambda: self._durable.register(command))
-        if (other := self.elsewhere(command.service, caller)) is not None:
-            return other
+        if self._other_owner(command.service, caller) is not None:
+            return Forward(command.service)
         return self._replaced("register", command, self._naming.register(command), caller)
 
     def _update(self, command: UpdateInstance, caller: WriteCaller) -> Outcome:
         instance, strict = command
         if not instance.ephemeral:
             return self._write_durably(caller, _keys_of(instance), lambda: self._durable.update(instance, strict))
-        if (other := self.elsewhere(instance.service, caller)) is not None:
-            return other
+        if self._other_owner(instance.service, caller) is not None:
+            return Forward(instance.service)
         if caller.on_loop and strict and self._is_large(instance):
             return WAITS  # all instances are looked through for one that is missing
         return self._replaced("update", instance, self._naming.update(instance, strict), caller)
 
     def _replaced(self, verb: str, command: RegisterInstance, done: Replaced | None, caller: WriteCaller) -> Done:
-        if done is not None and self._audit.covers_instances:
+        if done is not None:
             self._tell(verb, command, done.before, command, caller)
         return self._done(command, caller, is_new=done is not None)
 
@@ -211,11 +216,11 @@ class Writes:
         if not command.ephemeral:
             key = persistent_key(command.namespace, command.service, operations.key_of(command))
             return self._write_durably(caller, (key,), lambda: self._durable.deregister(command))
-        if (other := self.elsewhere(command.service, caller)) is not None:
-            return other
+        if self._other_owner(command.service, caller) is not None:
+            return Forward(command.service)
         before = self._quick_detail(command) if self._audit.covers_instances else None
         is_new = self._naming.deregister(command)
-        if is_new and self._audit.covers_instances:
+        if is_new:
             self._tell("remove", command, before, None, caller)
         return self._done(command, caller, is_new=is_new)
 
@@ -225,17 +230,17 @@ class Writes:
             return WAITS
         found = found or self._find(command)
         if found is None or found.ephemeral:
-            if (other := self.elsewhere(command.service, caller)) is not None:
-                return other
+            if self._other_owner(command.service, caller) is not None:
+                return Forward(command.service)
             is_new = self._naming.patch(command)
-            if is_new and self._audit.covers_instances:
+            if is_new:
                 self._tell("update", command, found, command, caller)
             return self._done(command, caller, is_new=is_new)
         key = persistent_key(command.namespace, command.service, operations.key_of(command))
         return self._write_durably(caller, (key,), lambda: self._durable.patch(command))
 
     def _beat(self, command: Beat, caller: WriteCaller) -> Outcome:
-        naming, switches = self._naming, self._durable.switches
+        naming, switches = self._naming, self._durable.projection.switches
         interval_ms, light = switches.client_beat_interval, switches.light_beat_enabled
         if command.full and caller.address is not None and not naming.is_listed(command):
             caller.count_write()  # it registers the instance
@@ -244,22 +249,16 @@ class Writes:
             if (other := self.durable_elsewhere(caller, *_keys_of(command))) is not None:
                 return other
             self._durable.register_from_beat(command)
-        else:
-            cluster = self._cluster
-            if cluster.state() is not _UP or caller.deadline is not None or self._pauses.stood_still:
-                self.check_timely(caller)
-            owner = cluster.map_srv(command.service)
-            if owner != cluster.self_address:
-                self._check_passed_on(caller)
-                if CAPABILITY_WRITES not in cluster.capabilities(owner):
-                    return Forward(command.service)
-                # Answered from the copy of the instance that is here.
-                found_ms = naming.beat_of_copy(command, owner, self._collect_beat)
-                if found_ms is None:
-                    return Forward(command.service)
-                return _new_tuple(Beaten, (found_ms or interval_ms, True, light, DONE))
+        elif (owner := self._other_owner(command.service, caller)) is not None:
+            if CAPABILITY_WRITES not in self._cluster.capabilities(owner):
+                return Forward(command.service)
+            # Answered from the copy of the instance that is here.
+            found_ms = naming.beat_of_copy(command, owner, self._collect_beat)
+            if found_ms is None:
+                return Forward(command.service)
+            return _new_tuple(Beaten, (found_ms or interval_ms, True, light, DONE))
         answer = naming.beat(command, interval_ms)
-        if answer.is_new and self._audit.covers_instances:
+        if answer.is_new:
             self._tell("beat", command, None, command, caller)
         done = self._done(command, caller, is_new=answer.is_new) if command.full else DONE
         return _new_tuple(Beaten, (answer.interval_ms, answer.known, light, done))
@@ -273,8 +272,9 @@ class Writes:
     # --- what comes after --------------------------------------------------------------------------
 
     def _tell(self, verb: str, command: Addressed, before: Instance | None, after: object, caller: WriteCaller) -> None:
-        key = f"{command.namespace}/{command.service}/{operations.key_of(command)}"
-        self._audit.write_instance(f"instance.{verb}", key, before, after, caller.actor)
+        if self._audit.covers_instances:
+            key = f"{command.namespace}/{command.service}/{operations.key_of(command)}"
+            self._audit.write_instance(f"instance.{verb}", key, before, after, caller.actor)
 
     def _done(self, command: Addressed, caller: WriteCaller, *, is_new: bool) -> Done:
         """Return the end of a write; for a member that passed it on with the instance, as the write left it.

@@ -103,7 +103,7 @@ ROWS: dict[str, LimitRow] = {
         "is refused. 0 is an eighth of the bound of memory, and at most 48.",
     ),
 }
-"""By field of ``LimitSettings``. Zero is no limit, unless the purpose says otherwise."""
+"""The rows by field of ``LimitSettings``. Zero is no limit, unless the purpose says otherwise."""
 
 
 def limit_key(field: str) -> str:

@@ -19,7 +19,7 @@ class ListCheck:
         """The list in use."""
         self._self_address = self_address
         self._missed: dict[str, int] = {}
-        """By member, the number of consecutive looks that missed it."""
+        """The number of consecutive looks that missed a member, by member."""
 
     @property
     def held(self) -> int:

@@ -6,11 +6,8 @@ from distro.model.ports import Components
 from distro.model.types import Claim, FinishLoad, Forget, LocalAction, RefreshDigests
 from distro.protocol.claims import Claimer
 from distro.protocol.engine_reader import EngineReader
-from distro.protocol.protocol import DistroProtocol
+from distro.protocol.protocol import DistroProtocol, Event
 from distro.timing.paced import STEP_STORED, paced
-
-Event = Callable[[DistroProtocol, int], None]
-"""A call on the protocol, which the engine's thread makes with the monotonic ms."""
 
 
 class LocalActions:

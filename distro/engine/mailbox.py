@@ -9,12 +9,10 @@ from itertools import islice
 
 from distro.model.monitor import DistroStats
 from distro.model.types import DistroKey
-from distro.protocol.protocol import DistroProtocol
+from distro.protocol.protocol import DistroProtocol, Event
 from distro.timing.clock import boot_s, monotonic_s
 
 LOG = logging.getLogger(__name__)
-Event = Callable[[DistroProtocol, int], None]
-"""A call on the protocol, made by its thread with the monotonic ms."""
 EVENTS_PER_TURN, KEYS_PER_TURN = 256, 2_000
 """Taken at a time at most, however many wait: what the thread does in one turn must not keep reports waiting."""
 FETCHED_PER_EVENT = 1_000

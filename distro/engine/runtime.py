@@ -8,7 +8,7 @@ from functools import partial
 
 from distro.engine.catch_up import CatchUp
 from distro.engine.local_actions import LocalActions
-from distro.engine.mailbox import Event, PeerWorker
+from distro.engine.mailbox import PeerWorker
 from distro.engine.peer_call_runner import EngineParts, PeerCallRunner
 from distro.engine.turns import TurnWatch
 from distro.model.errors import TransportError
@@ -21,7 +21,7 @@ from distro.model.types import (
     Report,
     SyncData,
 )
-from distro.protocol.protocol import DistroProtocol
+from distro.protocol.protocol import DistroProtocol, Event
 from distro.timing.clock import monotonic_s, process_ran_s
 
 LOG = logging.getLogger(__name__)

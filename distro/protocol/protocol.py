@@ -868,3 +868,7 @@ class DistroProtocol:
 
 def _is_outside(differing: Set[str], name: str) -> bool:
     return name not in differing
+
+
+Event = Callable[[DistroProtocol, int], None]
+"""A call on the protocol, made by its thread with the monotonic ms."""

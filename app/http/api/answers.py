@@ -187,15 +187,6 @@ def is_naming(path: str) -> bool:
     return path.startswith(_BELOW_NAMING) or path in NAMING
 
 
-def elsewhere(call: Call, services: Services, service: str) -> Answer | None:
-    """Return the answer to a write that this node must not execute; None when this node owns ``service``.
-
-    Raises:
-        NotExecuted, Misdirected: as ``Writes.execute``.
-    """
-    return services.writes.elsewhere(service, call)
-
-
 def durable_elsewhere(call: Call, services: Services, *keys: str) -> Answer | None:
     """Return the answer to a write of durable records, which share an owner; None when this node owns them.
 

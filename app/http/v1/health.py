@@ -1,7 +1,7 @@
 """Health: how a cluster's instances are checked, instances' health set by hand, and this node's own health."""
 
 from app.auth.access_rules import LOGGED_IN, WRITE, naming
-from app.http.api.answers import durable_elsewhere, elsewhere, json_reply
+from app.http.api.answers import durable_elsewhere, json_reply
 from app.http.api.call import OK, Answer, Call, Services, route
 from app.http.input.schemas import ClusterConfigSchema, ClusterNameSchema, HealthSchema, load_parameters
 from app.http.shapes.described import Described
@@ -55,7 +55,7 @@ def set_health(call: Call, services: Services) -> Answer:
         raise InvalidParam("Param 'healthy' is required.")
     found = services.naming.find(namespace, service, cluster, values["ip"], values["port"])
     if found is None or found.ephemeral:
-        other = elsewhere(call, services, service)
+        other: Answer | None = services.writes.elsewhere(service, call)
     else:
         other = durable_elsewhere(call, services, persistent_key(namespace, service, found.key))
     if other:

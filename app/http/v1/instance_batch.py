@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from app.auth.access_rules import WRITE, naming
-from app.http.api.answers import durable_elsewhere, elsewhere, json_reply
+from app.http.api.answers import durable_elsewhere, json_reply
 from app.http.api.call import DECLINE, Answer, Call, Reply, Services, route
 from app.http.input import json_text
 from app.http.input.hot_params import MetadataBatch, quick_batch
@@ -61,7 +61,7 @@ def _change(call: Call, services: Services, *, removes: bool) -> Answer:
         )
     ):
         return other
-    if (len(persistent) < len(targets) or not targets) and (other := elsewhere(call, services, service)):
+    if (len(persistent) < len(targets) or not targets) and (other := services.writes.elsewhere(service, call)):
         return other
     if metadata is None or not targets:
         return _updated([])

@@ -131,7 +131,7 @@ class Clients:
         self._ended: set[str] = set()
         """The ids of clients whose connections are gone, and that are expected elsewhere."""
         self._lessened: dict[ServiceKey, set[str]] = {}
-        """By service, the ids of clients that lost published instances to a return elsewhere; some may be gone."""
+        """The ids of clients that lost published instances to a return elsewhere, by service; some may be gone."""
 
     # --- reading: no lock -------------------------------------------------------------------------
 

@@ -74,7 +74,7 @@ class _Plan:
     normalised_ms: int
     pending: int = 0
     in_a_row: dict[str, int] = field(default_factory=dict)
-    """By instance key: consecutive results, positive for good ones and negative for bad ones."""
+    """Counts by instance key: consecutive results, positive for good ones and negative for bad ones."""
     last: dict[str, "LastCheck"] = field(default_factory=dict)
 
     def end_check(self, now_ms: int) -> None:

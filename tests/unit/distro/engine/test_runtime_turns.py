@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from distro.engine.mailbox import Event
 from distro.engine.runtime import EVENTS_S_MAX
 from distro.engine.turns import TurnWatch
 from distro.model.types import NO_VERSION, Claim, DistroKey, FinishLoad, Forget, Load, LocalAction, Report
 from distro.protocol.claims import Claimer
+from distro.protocol.protocol import Event
 from tests.support.planned_protocol import PlannedRuntime
 from tests.support.processes import eventually
 
