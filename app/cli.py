@@ -9,14 +9,20 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from app.audit.check import command as check_command
-from app.audit.compare import command as compare_command
-from app.audit.dump import command as dump_command
-from app.audit.heal import command as heal_command
-from app.audit.watch import command as agreement_command
-from app.auth import command as admin_command
-from app.command import config_command, doctor_command, explain_command, simulate_command
-from app.command.registry import (
+from app.config import settings_keys as keys
+from app.config.addresses import PORT_MAX, is_wildcard, join_address, split_address
+from app.config.lookup_settings import FILE, LOOKUP_TYPE, MEMBER_LIST
+from app.config.settings import SettingError, Settings, read_settings
+from app.machine.process.announce import base_url
+from app.machine.process.data_lock import DataLock
+from app.tools.audit.check import command as check_command
+from app.tools.audit.compare import command as compare_command
+from app.tools.audit.dump import command as dump_command
+from app.tools.audit.heal import command as heal_command
+from app.tools.audit.watch import command as agreement_command
+from app.tools.command import admin_command, config_command, doctor_command, explain_command, simulate_command
+from app.tools.command.local_cluster import LocalCluster, LocalNode
+from app.tools.command.registry import (
     clients_command,
     completion_command,
     drain_command,
@@ -27,13 +33,6 @@ from app.command.registry import (
     user_command,
     watch_command,
 )
-from app.config import settings_keys as keys
-from app.config.addresses import PORT_MAX, is_wildcard, join_address, split_address
-from app.config.lookup_settings import FILE, LOOKUP_TYPE, MEMBER_LIST
-from app.config.settings import SettingError, Settings, read_settings
-from app.process.announce import base_url
-from app.process.data_lock import DataLock
-from app.process.local_cluster import LocalCluster, LocalNode
 
 MEMBERS_MAX = 9
 PORT_STEP = 10

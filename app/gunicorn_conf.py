@@ -11,8 +11,8 @@ from gunicorn.arbiter import Arbiter
 
 from app.config.addresses import join_address
 from app.config.settings import REQUESTS_END_S, SettingError, Settings, read_settings
-from app.process.open_files import CONNECTIONS_MAX, files_wanted, raise_limit
-from app.process.root_user import ROOT_WARNING, is_root
+from app.machine.process.open_files import CONNECTIONS_MAX, files_wanted, raise_limit
+from app.machine.process.root_user import ROOT_WARNING, is_root
 
 # Nothing that is loaded now is garbage, and searching it takes a tenth of a node's start. The worker collects garbage
 # again once it serves.
@@ -62,10 +62,10 @@ logconfig_dict = {
     "disable_existing_loggers": False,
     "formatters": {
         "line": {
-            "()": "app.process.log_lines.LineFormatter",
+            "()": "app.machine.process.log_lines.LineFormatter",
             "fmt": f"%(asctime)s %(levelname)s {_SETTINGS.port} %(name)s: %(message)s",
         },
-        "json": {"()": "app.process.log_lines.JsonFormatter", "port": _SETTINGS.port},
+        "json": {"()": "app.machine.process.log_lines.JsonFormatter", "port": _SETTINGS.port},
     },
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": _FORMATTER, "stream": "ext://sys.stderr"}},
     "root": {"level": _SETTINGS.log_level, "handlers": ["stderr"]},
@@ -102,7 +102,7 @@ def _check_certificates() -> None:
     ports = (_SETTINGS.rpc.sdk, _SETTINGS.rpc.cluster) if _SETTINGS.rpc else ()
     if _SETTINGS.http_tls is None and not any(port.certificate for port in ports):
         return
-    from app.tls.node_tls import build_tls
+    from app.machine.tls.node_tls import build_tls
 
     try:
         build_tls(_SETTINGS, lambda: 0)

@@ -37,12 +37,23 @@ from app.http.api.call import Reply, Services
 from app.http.api.parse_memo import WRITES_KEPT_MAX, ParseMemo
 from app.http.api.stats import HttpStats
 from app.http.v1.drain import step_at_all
-from app.limits.answer_budget import part_of_memory
-from app.limits.node_limits import Limits, build_limits
-from app.lookup.last_list import LastList
-from app.lookup.member_lookup import LookupStats, MemberLookup
-from app.lookup.member_sources import source_maker
-from app.lookup.own_entry import OwnEntry
+from app.machine.limits.answer_budget import part_of_memory
+from app.machine.limits.node_limits import Limits, build_limits
+from app.machine.process.announce import announce
+from app.machine.process.config_call_log import ConfigCallLog
+from app.machine.process.counters import Counters
+from app.machine.process.data_lock import DataLock
+from app.machine.process.machine_watch import MachineWatch
+from app.machine.process.process_load import ProcessLoad
+from app.machine.storage.private_files import make_private
+from app.machine.storage.record_file import RecordFile
+from app.machine.storage.warm_log import WarmStore
+from app.machine.tls.node_tls import NodeTls, build_tls
+from app.members.last_list import LastList
+from app.members.member_lookup import LookupStats, MemberLookup
+from app.members.member_sources import source_maker
+from app.members.membership import Membership
+from app.members.own_entry import OwnEntry
 from app.metrics.audit_trail import NODE, Actor, AuditTrail
 from app.metrics.instruments import Instruments
 from app.metrics.metric_sources import NodeSources
@@ -82,12 +93,6 @@ from app.operator.instance_drain import InstanceDrains
 from app.operator.instance_facts import InstanceFacts, PushWay
 from app.operator.instance_history import InstanceHistory
 from app.ports.grpc_ports import RpcServices
-from app.process.announce import announce
-from app.process.config_call_log import ConfigCallLog
-from app.process.counters import Counters
-from app.process.data_lock import DataLock
-from app.process.machine_watch import MachineWatch
-from app.process.process_load import ProcessLoad
 from app.replication.address_client_type import HTTP_CLIENTS, http_client_component
 from app.replication.address_clients import HttpClients
 from app.replication.client_receiver import ClientReceiver
@@ -102,7 +107,6 @@ from app.replication.health_report import InstanceListAgent
 from app.replication.http_peers import NodeReplication
 from app.replication.instance_list_type import INSTANCE_LIST, InstanceListStore
 from app.replication.large_bodies import LargeBodies
-from app.replication.membership import Membership
 from app.replication.record_type import RECORDS, RecordCodec
 from app.replication.service_heal import ServiceHealer
 from app.replication.small_sends import SmallSends
@@ -110,10 +114,6 @@ from app.replication.warm_start import WarmStart
 from app.rpc.frontend import GrpcFrontend
 from app.rpc.links.client_agent import ClientAgent
 from app.rpc.links.links import GrpcLinks
-from app.storage.private_files import make_private
-from app.storage.record_file import RecordFile
-from app.storage.warm_log import WarmStore
-from app.tls.node_tls import NodeTls, build_tls
 from distro.engine.engine import DistroEngine
 from distro.engine.runtime import DistroRuntime
 from distro.model.monitor import DistroStats, EngineTimes

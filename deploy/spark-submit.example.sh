@@ -19,11 +19,11 @@ export PYSPARK_PYTHON=${PYSPARK_PYTHON:-$python} PYSPARK_DRIVER_PYTHON=$python
 submit=${SPARK_SUBMIT:-$home/.venv/bin/spark-submit}
 [ -x "$submit" ] || submit=spark-submit
 
-# What a run on this machine sets by itself (app/audit/check/session.py). The driver's log is errors only. Executors need
+# What a run on this machine sets by itself (app/tools/audit/check/session.py). The driver's log is errors only. Executors need
 # no file for theirs, which lies in the folder of their worker: warnings, unless the cluster's log4j2.properties says
 # another. (At ERROR, Spark takes the log for one that nobody set, and logs everything.)
 java_options="-XX:-DontCompileHugeMethods"
-driver_log="-Dlog4j2.configurationFile=file://$home/app/audit/check/log4j2.properties"
+driver_log="-Dlog4j2.configurationFile=file://$home/app/tools/audit/check/log4j2.properties"
 executor_log="-Dlog4j2.level=WARN"
 
 # One core and 1 GB: a worker offers the memory of its machine less 1 GB, and an executor that fits no worker is waited

@@ -10,7 +10,7 @@ CANNOT_JUDGE = 2
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 try:
-    from app.audit.check.command import main
+    from app.tools.audit.check.command import main
 except ImportError as error:
     # Exit code 1 would be read as "divergent".
     print(

@@ -22,12 +22,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from app.config.identity_settings import IDENTITY_KEY, IDENTITY_VALUE
-from app.embedded.clock_ahead import ClockAhead
-from app.embedded.free_ports import HOST, bind_free
-from app.embedded.loop_thread import LoopThread
-from app.embedded.node_life import NodeLife
-from app.embedded.node_settings import node_settings
 from app.naming.model.keys import datum_key
+from app.tools.embedded.clock_ahead import ClockAhead
+from app.tools.embedded.free_ports import HOST, bind_free
+from app.tools.embedded.loop_thread import LoopThread
+from app.tools.embedded.node_life import NodeLife
+from app.tools.embedded.node_settings import node_settings
 from tests.support.raw import RawConnection
 from tests.support.sdk_client import SdkClient
 from tests.support.walk import Walk, WalkRecorder

@@ -22,28 +22,28 @@ WHOLE = {
     "distro/protocol/protocol.py": "one thread's decisions: each event and each tick, over the same queues",
     "app/naming/records/records.py": "each change of a record, by a client or a peer, and what follows from it",
     "app/naming/registry/registry.py": "one lock's steps: each change of an instance list, local or a peer's",
-    "app/simulation/member/member.py": "one process: what a start makes anew, and the events in place of its threads",
-    "app/simulation/member/member_frontend.py": "the way of one call, from the network to its answer",
-    "app/simulation/world/checker.py": "all that must hold, over one memory of what was seen",
+    "app/tools/simulation/member/member.py": "one process: what a start makes anew, and events in place of threads",
+    "app/tools/simulation/member/member_frontend.py": "the way of one call, from the network to its answer",
+    "app/tools/simulation/world/checker.py": "all that must hold, over one memory of what was seen",
     "app/naming/wire/datum_codec.py": "the JSON of one datum, written and read: whole, a delta, a claim",
     "app/http/server/connection.py": "one connection's socket: replies in order, what is not read, and the end",
     "app/rpc/server/transport.py": "one connection's socket: what comes, what is sent, what takes too long",
     "app/rpc/server/http2.py": "the states of one connection: each frame, and what it makes of a stream or of all",
-    "app/replication/membership.py": "one view of the others: the list, who calls by it, and the reports that feed it",
+    "app/members/membership.py": "one view of the others: the list, who calls by it, and the reports that feed it",
 }
 """Longer modules that tell one story, and which."""
 FUNCTION_LINES_MAX = 60
 THREAD_OWNERS = {
     "distro/engine/runtime.py",
     "distro/engine/mailbox.py",
-    "app/lookup/member_ips.py",
-    "app/lookup/member_lookup.py",
+    "app/members/member_ips.py",
+    "app/members/member_lookup.py",
     "app/background/timers.py",
     "app/background/push_udp.py",
     "app/rpc/server/grpc_server.py",
     "app/metrics/line_file.py",
-    "app/embedded/loop_thread.py",
-    "app/command/asking/server_events.py",
+    "app/tools/embedded/loop_thread.py",
+    "app/tools/command/asking/server_events.py",
 }
 NO_BEGINNINGS = {"What", "Of", "That", "Those", "Who", "Whether"}
 """A docstring begins with a verb or a noun, so with none of these."""
@@ -147,7 +147,7 @@ def test_no_two_classes_share_a_name() -> None:
 
 def test_no_two_files_share_a_name() -> None:
     """But where the folder completes the name: endpoints of v1 and v2, the audit's commands, scripts."""
-    completed = re.compile(r"app/http/v[12]/|app/audit/\w+/command\.py$|scripts/|__init__\.py$")
+    completed = re.compile(r"app/http/v[12]/|app/tools/audit/\w+/command\.py$|scripts/|__init__\.py$")
     found = Counter(path.name for path in PYTHON if not completed.search(name(path)))
     assert not [file for file, count in found.items() if count > 1]
 

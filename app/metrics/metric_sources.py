@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from app.background.push_udp import UdpPusher
+from app.members.membership import Membership
 from app.naming.clients.clients import ClientCounts, Clients
 from app.naming.push.udp_subscribers import UdpPushStats
 from app.naming.registry.service_table import Counts
 from app.naming.service import NamingService
-from app.replication.membership import Membership
 from distro.model.types import Member
 from distro.protocol.engine_view import EngineView, PeerView
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from app.replication.reports import wire_version_of
+from app.members.reports import wire_version_of
 from distro.model.monitor import DistroStats, TimingCounts
 from distro.model.ports import Clock, Components
 from distro.model.types import NO_VERSION

@@ -8,15 +8,15 @@ from app.auth.access_control import AccessControl
 from app.auth.member_calls import Callers, MemberAddresses
 from app.commands.member_writes import MemberWrites
 from app.config.settings import Settings
-from app.limits.answer_budget import AnswerBudget
-from app.limits.client_addresses import AddressTable
-from app.limits.connection_room import ConnectionRoom
+from app.machine.limits.answer_budget import AnswerBudget
+from app.machine.limits.client_addresses import AddressTable
+from app.machine.limits.connection_room import ConnectionRoom
+from app.machine.process.config_call_log import ConfigCallLog
 from app.metrics.instruments import Instruments
 from app.naming.clients.clients import Clients
 from app.naming.records.durable_service import DurableService
 from app.naming.service import NamingService
 from app.ports.shared_ports import MemberDirectory, ReadCounters
-from app.process.config_call_log import ConfigCallLog
 from app.replication.client_receiver import ClientReceiver
 
 

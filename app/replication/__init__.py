@@ -1,1 +1,1 @@
-"""Joins the naming domain to the engine: stores, codecs, membership, and the calls of peers."""
+"""Joins the naming domain to the engine: stores, codecs, and the calls of peers."""

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TypeVar
 
+from app.members.membership import Membership
 from app.naming.model.keys import CLIENT_KEY_PREFIX, EPHEMERAL_PREFIX, parse_datum_key
 from app.naming.model.nacos_errors import NoRight
 from app.naming.records.record_keys import parse_record_key
 from app.replication.client_type import CLIENTS
 from app.replication.instance_list_type import INSTANCE_LIST
 from app.replication.large_bodies import LargeBodies
-from app.replication.membership import Membership
 from app.replication.record_type import RECORDS
 from distro.model.errors import CodecError, DistroError, NotInitialized
 from distro.model.ports import Clock, Components

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from threading import Lock
 from typing import Any
 
+from app.members.membership import Membership
 from app.naming.clients.clients import Clients
 from app.naming.model.keys import datum_key
 from app.naming.model.nacos_errors import InvalidParam
@@ -12,7 +13,6 @@ from app.naming.records.durable_service import DurableService
 from app.naming.records.record_keys import persistent_key
 from app.replication.client_type import CLIENTS, client_key
 from app.replication.instance_list_type import INSTANCE_LIST
-from app.replication.membership import Membership
 from app.replication.record_type import RECORDS
 from distro.members.mapper import DistroMapper
 from distro.model.ports import Clock, Components

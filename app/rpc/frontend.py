@@ -7,6 +7,8 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 
 from app.config.settings import RpcSettings
+from app.machine.tls.node_tls import PortCertificate
+from app.machine.tls.watched import WatchedFiles
 from app.metrics.audit_trail import Actor
 from app.naming.model.events import InstancesChanged, ServiceChanged, ServiceSubscribed
 from app.naming.model.keys import parse_datum_key
@@ -26,8 +28,6 @@ from app.rpc.server.dispatcher import Dispatcher
 from app.rpc.server.grpc_server import RpcServer
 from app.rpc.server.limits import LimitWatch
 from app.rpc.wire.payload import HEADROOM_BYTES
-from app.tls.node_tls import PortCertificate
-from app.tls.watched import WatchedFiles
 from distro.timing.clock import SystemClock
 
 LOG = logging.getLogger(__name__)

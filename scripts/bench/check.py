@@ -25,14 +25,14 @@ import duckdb
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from app.audit.check import evidence as evidences
-from app.audit.check.check import NightCheck, judge
-from app.audit.check.evidence_rows import COLUMN_SCHEMA, spark_path
-from app.audit.check.results import Results
-from app.audit.check.session import open_session
-from app.audit.format.layout import read_night
-from app.audit.format.part_format import PartFormat
-from app.audit.report.report import render
+from app.tools.audit.check import evidence as evidences
+from app.tools.audit.check.check import NightCheck, judge
+from app.tools.audit.check.evidence_rows import COLUMN_SCHEMA, spark_path
+from app.tools.audit.check.results import Results
+from app.tools.audit.check.session import open_session
+from app.tools.audit.format.layout import read_night
+from app.tools.audit.format.part_format import PartFormat
+from app.tools.audit.report.report import render
 from scripts.synthetic.dump import SyntheticDump, all_faults, make_dump
 from tests.support.processes import free_ports
 
@@ -214,7 +214,7 @@ def _cluster(workers: int, folder: Path) -> Iterator[str]:
     """A standalone Spark cluster of workers with one core each, ended by process id."""
     import pyspark
 
-    from app.audit.check.java import prepare
+    from app.tools.audit.check.java import prepare
 
     home = Path(pyspark.__file__).parent
     environ = {**os.environ, "JAVA_HOME": str(prepare(os.environ).home), "SPARK_LOCAL_IP": "127.0.0.1"}

@@ -19,10 +19,10 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from app.audit.check.check import CannotJudge, NightCheck, judge
-from app.audit.check.results import Results
-from app.audit.check.session import open_session
-from app.audit.report.summary import Summary
+from app.rows.summary import Summary
+from app.tools.audit.check.check import CannotJudge, NightCheck, judge
+from app.tools.audit.check.results import Results
+from app.tools.audit.check.session import open_session
 from scripts.bench.convergence import Member
 from scripts.support.arguments import add_port
 from scripts.support.member_processes import MemberProcess, clean_environ, local_members, start_all

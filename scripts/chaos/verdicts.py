@@ -23,10 +23,10 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from app.audit.check import command
-from app.audit.check.session import open_session
-from app.audit.format.findings import FindingClass
-from app.audit.format.part_format import PartFormat
+from app.tools.audit.check import command
+from app.tools.audit.check.session import open_session
+from app.tools.audit.format.findings import FindingClass
+from app.tools.audit.format.part_format import PartFormat
 from scripts.synthetic.dump import SyntheticDump, make_dump
 from scripts.synthetic.faults import CORRUPT_FILE, LATE, PLANTS
 from scripts.synthetic.planting import Planted, told

@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 from threading import Event
 
-from app.audit.client.access import Access, duration_s
-from app.audit.report.summary import Verdict
-from app.audit.watch.rounds import RoundOutcome, RoundPlan, run_round
+from app.rows.summary import Verdict
+from app.tools.audit.client.access import Access, duration_s
+from app.tools.audit.watch.rounds import RoundOutcome, RoundPlan, run_round
 from scripts.chaos.audit import Load, fill
 from scripts.support.arguments import add_port
 from scripts.support.member_processes import running_members

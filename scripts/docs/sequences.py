@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.simulation.member.member import SimMember
-from app.simulation.member.sim_connections import ConnectedMember, SimConnections
-from app.simulation.transcript.entry import Entry, What
-from app.simulation.transcript.recorder import Recorder, recording
-from app.simulation.world.network import Weather
-from app.simulation.world.sim_clients import SimClient
-from app.simulation.world.world import World
+from app.tools.simulation.member.member import SimMember
+from app.tools.simulation.member.sim_connections import ConnectedMember, SimConnections
+from app.tools.simulation.transcript.entry import Entry, What
+from app.tools.simulation.transcript.recorder import Recorder, recording
+from app.tools.simulation.world.network import Weather
+from app.tools.simulation.world.sim_clients import SimClient
+from app.tools.simulation.world.world import World
 from scripts.docs.sequence_svg import draw
 
 TARGET = Path(__file__).resolve().parents[2] / "docs" / "pictures"

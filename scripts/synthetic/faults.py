@@ -4,9 +4,9 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from app.audit.format.findings import FindingClass
-from app.audit.format.manifest import Seen
-from app.audit.format.rows import Layer, canonical, client_row, record_row
+from app.rows.rows import Layer, canonical, client_row, record_row
+from app.tools.audit.format.findings import FindingClass
+from app.tools.audit.format.manifest import Seen
 from scripts.synthetic.planting import ROUNDS, Place, Planted, View, of_instance, of_member, of_service
 from scripts.synthetic.services import GAP_MS, ServiceMaker, SyntheticService
 

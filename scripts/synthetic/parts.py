@@ -5,10 +5,10 @@ from typing import Any
 
 import orjson
 
-from app.audit.dump.parts import row_file
-from app.audit.format.manifest import Part
-from app.audit.format.part_format import PartFormat
-from app.audit.format.rows import CORRUPT
+from app.rows.rows import CORRUPT
+from app.tools.audit.dump.parts import row_file
+from app.tools.audit.format.manifest import Part
+from app.tools.audit.format.part_format import PartFormat
 
 BUFFER_BYTES = 1 << 18
 

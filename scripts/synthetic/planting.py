@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from app.audit.format.findings import FindingClass
+from app.tools.audit.format.findings import FindingClass
 from scripts.synthetic.services import ServiceMaker, SyntheticInstance, SyntheticService
 
 ROUNDS = (1, 2)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from app.audit.format.rows import ClientKind, ServiceSettings, encode_row, instance_row, service_row
+from app.rows.rows import ClientKind, ServiceSettings, encode_row, instance_row, service_row
 from distro.members.mapper import DistroMapper
 from distro.model.types import Version
 

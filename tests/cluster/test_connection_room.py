@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from app.limits.connection_room import ConnectionRoom
-from app.process.open_files import FILES_SPARE
+from app.machine.limits.connection_room import ConnectionRoom
+from app.machine.process.open_files import FILES_SPARE
 from scripts.support.member_processes import COMMAND, MemberProcess
 from tests.support.http2_client import MAGIC, frame
 from tests.support.processes import eventually, free_ports

@@ -24,7 +24,7 @@ def test_archives_have_all_modules_and_data_and_the_source_what_is_deployed(arch
     source, wheel = archives
     tree = [path for top in ("app", "distro") for path in (ROOT / top).rglob("*.py")]
     modules = {str(path.relative_to(ROOT)) for path in tree}
-    data = {"app/audit/check/log4j2.properties", "app/py.typed", "distro/py.typed"}
+    data = {"app/tools/audit/check/log4j2.properties", "app/py.typed", "distro/py.typed"}
     with zipfile.ZipFile(wheel) as archive:
         in_wheel = set(archive.namelist())
     assert modules | data <= in_wheel

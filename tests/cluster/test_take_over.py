@@ -5,9 +5,9 @@ import sqlite3
 from collections import Counter
 from collections.abc import Mapping
 
+from app.machine.storage.record_file import RecordFile
 from app.naming.records.record import Record
 from app.naming.records.record_keys import namespace_key
-from app.storage.record_file import RecordFile
 from distro.members.mapper import DistroMapper
 from distro.model.types import Version
 from tests.cluster.conftest import StartCluster

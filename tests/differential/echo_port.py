@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
-from app.limits.answer_budget import AnswerBudget
-from app.process.turn_sends import TurnSends
+from app.machine.limits.answer_budget import AnswerBudget
+from app.machine.process.turn_sends import TurnSends
 from app.rpc.server.client_stream import ClientStream
 from app.rpc.server.connections import Connection, Connections
 from app.rpc.server.control_credit import KeptBytes

@@ -13,9 +13,9 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from app.audit.check.command import main as check_main
-from app.audit.format.layout import read_night
-from app.audit.format.manifest import DumpState
+from app.tools.audit.check.command import main as check_main
+from app.tools.audit.format.layout import read_night
+from app.tools.audit.format.manifest import DumpState
 from tests.peers.test_dump import (
     NIGHT,
     SYNC_TIMEOUT_S,

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.cli import main
-from app.command.asking.exits import ExitCode
 from app.config.client_config import CLIENT_VARIABLES
+from app.tools.command.asking.exits import ExitCode
 from tests.support.tiny_server import Given, TinyServer, refusing_address, tiny_server
 
 CODES = {code.value for code in ExitCode}
@@ -65,8 +65,8 @@ def no_configuration() -> Iterator[None]:
             patch.delenv(name, raising=False)
         patch.setenv("HOME", "/nonexistent")
         patch.delenv("XDG_CONFIG_HOME", raising=False)
-        patch.setattr("app.command.registry.drain_command.SLACK_S", 0.0)
-        patch.setattr("app.command.registry.drain_command.POLL_S", 0.0)
+        patch.setattr("app.tools.command.registry.drain_command.SLACK_S", 0.0)
+        patch.setattr("app.tools.command.registry.drain_command.POLL_S", 0.0)
         yield
 
 

@@ -10,7 +10,7 @@ from app.naming.model.model import DELETE_TIMEOUT_MS
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
 from app.replication.instance_list_type import InstanceListStore
-from app.simulation.world.digest_check import digest_from_scratch, told_by
+from app.tools.simulation.world.digest_check import digest_from_scratch, told_by
 from distro.model.digest import LEAVES, KeyDigest
 from distro.model.types import Datum, Version
 from tests.support.named_store import NamedStore

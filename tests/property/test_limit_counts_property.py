@@ -24,7 +24,7 @@ from app.naming.records.records import Records
 from app.naming.registry.operations import Beat, ChangeMetadata, DeregisterInstance, PatchInstance, RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
-from app.simulation.member.memory_disk import MemoryDisk
+from app.tools.simulation.member.memory_disk import MemoryDisk
 from distro.model.types import NO_VERSION, Version
 
 LIMITS = NamingLimits(

@@ -7,6 +7,7 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.machine.storage.record_file import UnreadRecord, _record_or_why, _row
 from app.naming.records.record_keys import (
     SWITCHES_KEY,
     namespace_key,
@@ -17,7 +18,6 @@ from app.naming.records.record_keys import (
     user_key,
 )
 from app.replication.record_type import RecordCodec
-from app.storage.record_file import UnreadRecord, _record_or_why, _row
 from distro.model.types import Datum
 
 FIELDS = (

@@ -12,8 +12,8 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
-from app.simulation.scenarios.scenarios import WORLDS
-from app.simulation.world.invariants import Broken
+from app.tools.simulation.scenarios.scenarios import WORLDS
+from app.tools.simulation.world.invariants import Broken
 
 PROGRESS_EVERY = 100
 FRESH_FROM = 1_000_000

@@ -11,10 +11,10 @@ from app.naming.clients.client_model import ClientSnapshot
 from app.naming.clients.clients import Clients
 from app.naming.registry.operations import RegisterInstance
 from app.replication.client_type import client_key
-from app.simulation.member.sim_connections import SERVICES, ConnectedMember, SimConnections
-from app.simulation.scenarios.scenarios import clients_agree
-from app.simulation.world.invariants import Broken
-from app.simulation.world.world import World
+from app.tools.simulation.member.sim_connections import SERVICES, ConnectedMember, SimConnections
+from app.tools.simulation.scenarios.scenarios import clients_agree
+from app.tools.simulation.world.invariants import Broken
+from app.tools.simulation.world.world import World
 from distro.members.member_runs import HANDOVER_MS
 from distro.model.types import DistroKey, Version
 from distro.protocol.engine_reader import EngineReader

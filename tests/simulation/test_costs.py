@@ -3,12 +3,12 @@
 import pytest
 
 from app.naming.records.record import Record
-from app.simulation.member.costs import CostMeter, CostModel
-from app.simulation.member.disk import SimDisk
-from app.simulation.member.member import SimMember
-from app.simulation.scenarios.large import LargeSizes, grow
-from app.simulation.scenarios.without_10_to_17 import ClaimsInTheTick
-from app.simulation.world.invariants import Broken, Invariant
+from app.tools.simulation.member.costs import CostMeter, CostModel
+from app.tools.simulation.member.disk import SimDisk
+from app.tools.simulation.member.member import SimMember
+from app.tools.simulation.scenarios.large import LargeSizes, grow
+from app.tools.simulation.scenarios.without_10_to_17 import ClaimsInTheTick
+from app.tools.simulation.world.invariants import Broken, Invariant
 from distro.model.types import Action, Version
 from distro.protocol.protocol import DistroProtocol
 

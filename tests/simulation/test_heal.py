@@ -10,10 +10,10 @@ import pytest
 from app.http.api.call import Call, Reply
 from app.naming.model.keys import datum_key
 from app.naming.model.model import DELETE_TIMEOUT_MS, Instance, StoredInstance
-from app.simulation.member.member import SimMember
-from app.simulation.scenarios.scenarios import steady_world
-from app.simulation.world.operators import SimOperator
-from app.simulation.world.world import World, settle_ms
+from app.tools.simulation.member.member import SimMember
+from app.tools.simulation.scenarios.scenarios import steady_world
+from app.tools.simulation.world.operators import SimOperator
+from app.tools.simulation.world.world import World, settle_ms
 from distro.model.config import DistroConfig
 from distro.model.types import Version
 

@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from app.simulation.scenarios.scenarios import members_agree
-from app.simulation.scenarios.without import HalfEarlier
+from app.tools.simulation.scenarios.scenarios import members_agree
+from app.tools.simulation.scenarios.without import HalfEarlier
 
 pytestmark = pytest.mark.simulation
 SEEDS = 100

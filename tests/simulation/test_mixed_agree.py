@@ -5,7 +5,7 @@ A failure names its seed; ``rollcall simulate --scenario mixed --seed N`` shows 
 
 import pytest
 
-from app.simulation.scenarios.scenarios import mixed_agree
+from app.tools.simulation.scenarios.scenarios import mixed_agree
 
 pytestmark = pytest.mark.simulation
 SEEDS = 40

@@ -9,14 +9,14 @@ from app.http.api.call import Call
 from app.naming.model.model import BEAT_TIMEOUT_MS, DELETE_TIMEOUT_MS
 from app.naming.registry.merge import InstanceList
 from app.replication.instance_list_type import INSTANCE_LIST
-from app.simulation.member.member import SimMember
-from app.simulation.scenarios.rules import change_often
-from app.simulation.scenarios.rules_10_to_17 import members_restart_apart
-from app.simulation.scenarios.rules_of_words import removals_are_late, sides_speak, words_are_repeated
-from app.simulation.scenarios.scenarios import live_randomly, steady_world
-from app.simulation.world import faults
-from app.simulation.world.sim_clients import SimClient
-from app.simulation.world.world import World, settle_ms
+from app.tools.simulation.member.member import SimMember
+from app.tools.simulation.scenarios.rules import change_often
+from app.tools.simulation.scenarios.rules_10_to_17 import members_restart_apart
+from app.tools.simulation.scenarios.rules_of_words import removals_are_late, sides_speak, words_are_repeated
+from app.tools.simulation.scenarios.scenarios import live_randomly, steady_world
+from app.tools.simulation.world import faults
+from app.tools.simulation.world.sim_clients import SimClient
+from app.tools.simulation.world.world import World, settle_ms
 from distro.members.mapper import DistroMapper
 from distro.model.config import DistroConfig
 from distro.model.types import Datum, Version

@@ -5,10 +5,10 @@ The same worlds with the rule in place pass, so it is the rule that makes the di
 
 import pytest
 
-from app.simulation.member.member import SimMember
-from app.simulation.scenarios.cases import CASES, RuleCase
-from app.simulation.scenarios.rules import Trial
-from app.simulation.world.invariants import Broken
+from app.tools.simulation.member.member import SimMember
+from app.tools.simulation.scenarios.cases import CASES, RuleCase
+from app.tools.simulation.scenarios.rules import Trial
+from app.tools.simulation.world.invariants import Broken
 
 pytestmark = pytest.mark.simulation
 

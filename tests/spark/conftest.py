@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from app.audit.report.summary import Summary
+from app.rows.summary import Summary
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,7 +21,7 @@ Checking = Callable[..., Told]
 def check(spark: "SparkSession", tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Checking:
     """Run the command over ``tmp_path/dumps`` and return its exit code and all that it printed."""
 
-    from app.audit.check.command import main
+    from app.tools.audit.check.command import main
 
     def run(*arguments: str, night: str = NIGHT, out: str = "out") -> Told:
         places = ["--dumps", str(tmp_path / "dumps"), "--out", str(tmp_path / out), "--night", night]
@@ -36,8 +36,8 @@ def check(spark: "SparkSession", tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 def judged(spark: "SparkSession", folder: Path, night: str, **options: Any) -> Summary:
     """Check the night under ``folder/dumps``, commit it under ``folder/out`` and return its summary."""
-    from app.audit.check.check import NightCheck, judge
-    from app.audit.check.results import Results
+    from app.tools.audit.check.check import NightCheck, judge
+    from app.tools.audit.check.results import Results
 
     results = Results(str(folder / "out"))
     results.open()
@@ -51,7 +51,7 @@ def judged(spark: "SparkSession", folder: Path, night: str, **options: Any) -> S
 @pytest.fixture
 def many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have few rows checked in the way of many: compiled, and read a second time for the closer look."""
-    monkeypatch.setattr("app.audit.check.check.FEW_ROWS", 0)
+    monkeypatch.setattr("app.tools.audit.check.check.FEW_ROWS", 0)
 
 
 def findings(tmp_path: Path, night: str = NIGHT) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from app.audit.check.session import _COMPILED
+from app.tools.audit.check.session import _COMPILED
 from scripts.synthetic.dump import SyntheticDump, all_faults, make_dump
 from tests.spark.conftest import Checking
 from tests.support.spark_cluster import QUICK_JAVA, spark_cluster

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from app.audit.format.manifest import MANIFEST_NAME
+from app.tools.audit.format.manifest import MANIFEST_NAME
 from tests.spark.conftest import NIGHT, Checking, findings
 from tests.support.dumps import ADDRESSES, instance, service, write_dump, write_round
 

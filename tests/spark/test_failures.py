@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from app.audit.check.failures import CHARS_MAX, failure_of
+from app.tools.audit.check.failures import CHARS_MAX, failure_of
 from tests.spark.conftest import NIGHT, Checking
 from tests.support.dumps import ADDRESSES, instance, service, write_dump
 
@@ -67,7 +67,7 @@ def test_the_command_tells_it_in_its_line_and_as_fields(
     def fail(*_: object) -> None:
         spark.read.parquet(str(tmp_path / "none"))
 
-    monkeypatch.setattr("app.audit.check.check.flag", fail)
+    monkeypatch.setattr("app.tools.audit.check.check.flag", fail)
     code, text = check()
     assert (code, "could not judge: Spark failed: [PATH_NOT_FOUND] Path does not exist" in text) == (2, True)
     summary = json.loads((tmp_path / "out" / "reports" / f"night={NIGHT}" / "summary.json").read_text())

@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from app.audit.check.tables import read_table
-from app.audit.format.findings import FindingClass
+from app.tools.audit.check.tables import read_table
+from app.tools.audit.format.findings import FindingClass
 from tests.spark.conftest import Checking, judged
 from tests.support.dumps import ADDRESSES, SERVICE, Rows, instance, service, write_dump
 from tests.support.snippets import ROOT, snippets_of

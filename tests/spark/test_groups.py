@@ -8,9 +8,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from app.audit.check.summarize import place
-from app.audit.report.report import PAGE_BYTES_MAX
-from app.audit.report.summary import (
+from app.rows.summary import (
     EXAMPLES_MAX,
     GROUPS_LATE_MAX,
     GROUPS_MAX,
@@ -21,6 +19,8 @@ from app.audit.report.summary import (
     Summary,
     decode_summary,
 )
+from app.tools.audit.check.summarize import place
+from app.tools.audit.report.report import PAGE_BYTES_MAX
 from tests.spark.conftest import NIGHT, Checking
 from tests.support.dumps import ADDRESSES, SERVICE, instance, service, write_dump, write_round
 

@@ -8,9 +8,9 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from app.audit.check.results import Results
-from app.audit.check.tables import read_table
-from app.audit.report.summary import Summary
+from app.rows.summary import Summary
+from app.tools.audit.check.results import Results
+from app.tools.audit.check.tables import read_table
 from tests.spark.conftest import judged
 from tests.support.dumps import ADDRESSES, instance, service, write_dump
 

@@ -12,8 +12,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from app.audit.check.command import main
 from app.naming.model.keys import instance_key
+from app.tools.audit.check.command import main
 from tests.spark.conftest import NIGHT
 from tests.spark.conftest import findings as findings_of
 from tests.support.processes import COMMAND, VERIFY_WITHOUT_SAMPLES, ClusterProcesses, Member, clean_environ, eventually

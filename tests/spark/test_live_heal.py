@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from app.audit.check.command import main
+from app.tools.audit.check.command import main
 from tests.spark.conftest import findings
 from tests.support.damage import LONG, plant
 from tests.support.departures import DEPARTURES, ONE, TWO

@@ -8,8 +8,8 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
-from app.audit.format.part_format import PartFormat
-from app.audit.format.rows import client_row, record_row
+from app.rows.rows import client_row, record_row
+from app.tools.audit.format.part_format import PartFormat
 from tests.spark.conftest import Checking, findings
 from tests.support.dumps import ADDRESSES, instance, service, write_dump, write_round
 

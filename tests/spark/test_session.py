@@ -20,7 +20,7 @@ TOOLS = ("bash", "sh", "env", "dirname", "chmod")
 JOB = """
 import gzip, json, sys
 from pathlib import Path
-from app.audit.check.session import open_session
+from app.tools.audit.check.session import open_session
 folder = Path(sys.argv[1])
 with gzip.open(folder / "part.jsonl.gz", "wt") as lines:
     for number in range(1000):
@@ -89,7 +89,7 @@ def test_a_submitted_job_keeps_its_master_and_gets_our_settings(tmp_path: Path) 
 
 def test_a_master_that_is_none_is_named(tmp_path: Path) -> None:
     code = (
-        "import sys; from app.audit.check.session import NoSpark, open_session\n"
+        "import sys; from app.tools.audit.check.session import NoSpark, open_session\n"
         "try:\n    open_session('nowhere', 'test', shuffle_partitions=1)\n"
         "except NoSpark as error:\n    print(error)"
     )

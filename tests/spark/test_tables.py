@@ -15,13 +15,13 @@ from fsspec.implementations.local import LocalFileSystem
 
 pytest.importorskip("pyspark")
 
-from app.audit.check import compaction, results
-from app.audit.check.check import NightCheck, judge
-from app.audit.check.compaction import compact
-from app.audit.check.results import Results
-from app.audit.check.table_files import Output
-from app.audit.check.tables import read_table
-from app.audit.format.commits import STORED, TABLE_FIELDS, BadCommit, began, committed, nights_by_file
+from app.tools.audit.check import compaction, results
+from app.tools.audit.check.check import NightCheck, judge
+from app.tools.audit.check.compaction import compact
+from app.tools.audit.check.results import Results
+from app.tools.audit.check.table_files import Output
+from app.tools.audit.check.tables import read_table
+from app.tools.audit.format.commits import STORED, TABLE_FIELDS, BadCommit, began, committed, nights_by_file
 from tests.spark.conftest import Checking, judged
 from tests.support.dumps import ADDRESSES, instance, service, write_dump
 

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from app.audit.format.rows import ServiceSettings, client_row, record_row
+from app.rows.rows import ServiceSettings, client_row, record_row
 from tests.spark.conftest import NIGHT, Checking, findings
 from tests.support.dumps import ADDRESSES, SERVICE, Rows, instance, service, write_dump
 from tests.support.tiny_server import Given, tiny_server
@@ -98,7 +98,7 @@ class TestNoVerdictWithoutProof:
         def fail(*_: object) -> None:
             raise KeyError("member=10.0.0.3_8848")
 
-        monkeypatch.setattr("app.audit.check.check.flag", fail)
+        monkeypatch.setattr("app.tools.audit.check.check.flag", fail)
         with tiny_server(lambda _: Given()) as tiny:
             code, text = check("--textfile", str(metrics), "--alert-url", f"http://{tiny.address}/")
         assert code == 2
@@ -294,7 +294,7 @@ class TestEverythingSuspect:
 
     @pytest.fixture(autouse=True)
     def _few_are_explained(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("app.audit.check.check.EXPLAINED_MAX", 20)
+        monkeypatch.setattr("app.tools.audit.check.check.EXPLAINED_MAX", 20)
 
     def test_some_tell_of_all_and_it_is_said(self, tmp_path: Path, check: Checking) -> None:
         rows = [service(instances=200), *(instance(number) for number in range(200))]

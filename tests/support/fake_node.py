@@ -21,11 +21,13 @@ from app.http.api.call import Forward, Reply
 from app.http.api.dump_lines import Dumps
 from app.http.api.parse_memo import ParseMemo
 from app.http.api.stats import HttpStats
-from app.limits.answer_budget import AnswerBudget
-from app.limits.client_addresses import AddressTable
-from app.limits.connection_room import ConnectionRoom
-from app.limits.node_limits import naming_limits
-from app.lookup.member_sources import NoListError
+from app.machine.limits.answer_budget import AnswerBudget
+from app.machine.limits.client_addresses import AddressTable
+from app.machine.limits.connection_room import ConnectionRoom
+from app.machine.limits.node_limits import naming_limits
+from app.machine.process.config_call_log import ConfigCallLog
+from app.machine.tls.node_tls import NodeTls, build_tls
+from app.members.member_sources import NoListError
 from app.metrics.audit_trail import Actor, AuditTrail, acting
 from app.metrics.instruments import Instruments
 from app.metrics.node_metrics import NodeMetrics
@@ -45,10 +47,8 @@ from app.operator.instance_drain import InstanceDrains
 from app.operator.instance_facts import InstanceFacts
 from app.operator.instance_history import InstanceHistory
 from app.ports.http_ports import ConnectionLoader, LoopFrontend
-from app.process.config_call_log import ConfigCallLog
 from app.replication.small_sends import LoopCalls
-from app.simulation.member.memory_disk import MemoryDisk
-from app.tls.node_tls import NodeTls, build_tls
+from app.tools.simulation.member.memory_disk import MemoryDisk
 from distro.members.mapper import DistroMapper
 from distro.model.types import CAPABILITY_VERSIONS, DistroKey, Member, MemberState
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import orjson
 
-from app.audit.format.layout import Night
-from app.audit.format.manifest import DumpState, MemberDump
+from app.tools.audit.format.layout import Night
+from app.tools.audit.format.manifest import DumpState, MemberDump
 
 STALE_SLACK_MS = 5_000
 VALUES = {"HEALTH": "healthy", "WEIGHT": "weight", "METADATA": "metadata", "ENABLED": "enabled"}

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def spark() -> Iterator["SparkSession"]:
     """A session of this process, for few rows; without PySpark or Java the test is skipped."""
     pytest.importorskip("pyspark")
-    from app.audit.check.session import NoSpark, open_session
+    from app.tools.audit.check.session import NoSpark, open_session
 
     try:
         session = open_session("local[2]", "tests", shuffle_partitions=4, driver_memory="1g", rows=0)

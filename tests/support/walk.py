@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("app", "distro")
-LEFT_OUT = ("app/embedded",)
+LEFT_OUT = ("app/tools/embedded",)
 """Nodes of tests alone have it."""
 COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>"})
 """Functions of their own before Python 3.12, and since then part of the function around them."""

@@ -13,8 +13,8 @@ from app.http.server.connection import HttpConnection
 from app.http.server.header_block import HeaderBlock
 from app.http.server.request_memo import RequestMemo
 from app.http.server.request_reader import Request
-from app.limits.answer_budget import AnswerBudget
-from app.process.turn_sends import TurnSends
+from app.machine.limits.answer_budget import AnswerBudget
+from app.machine.process.turn_sends import TurnSends
 
 DATE = b"Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n\r\n"
 

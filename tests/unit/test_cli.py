@@ -17,8 +17,8 @@ import pytest
 
 from app.cli import main
 from app.config.settings import read_settings
-from app.process.announce import announce, base_url
-from app.process.data_lock import DataLock
+from app.machine.process.announce import announce, base_url
+from app.machine.process.data_lock import DataLock
 from tests.support.processes import HANG_S, free_ports, heeding_hangup
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,7 +38,7 @@ http.server.HTTPServer(("127.0.0.1", port), Handler).serve_forever()
 """
 DRIVER = """
 import json, os, sys
-from app.process.local_cluster import LocalCluster, LocalNode
+from app.tools.command.local_cluster import LocalCluster, LocalNode
 nodes = [LocalNode(f"http://127.0.0.1:{port}/nacos", f"http://127.0.0.1:{port}/nacos/ready",
                    [sys.executable, "-c", sys.argv[2], str(port), way], dict(os.environ), ".")
          for port, way in json.loads(sys.argv[1])]
@@ -353,7 +353,7 @@ class TestGunicornConfiguration:
             pytest.skip("this process may not have so many files")
         code = (
             f"from resource import RLIMIT_NOFILE as N, getrlimit, setrlimit; setrlimit(N, ({soft}, {hard}));"
-            "import app.gunicorn_conf as c; from app.limits.connection_room import build_room;"
+            "import app.gunicorn_conf as c; from app.machine.limits.connection_room import build_room;"
             "room = build_room(c._SETTINGS); print(room.http.possible, room.grpc.possible, getrlimit(N)[0])"
         )
         environ = {**os.environ, "rollcall.rpc.enabled": rpc, "nacos.standalone": "true"}

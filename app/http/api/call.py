@@ -27,9 +27,11 @@ from app.http.api.parse_memo import ParseMemo
 from app.http.api.stats import HttpStats
 from app.http.input.params import Parameters
 from app.http.shapes.described import Described
-from app.limits.answer_budget import AnswerBudget
-from app.limits.client_addresses import AddressTable, ClientAddress
-from app.limits.connection_room import ConnectionRoom
+from app.machine.limits.answer_budget import AnswerBudget
+from app.machine.limits.client_addresses import AddressTable, ClientAddress
+from app.machine.limits.connection_room import ConnectionRoom
+from app.machine.process.config_call_log import ConfigCallLog
+from app.machine.tls.node_tls import NodeTls
 from app.metrics.audit_trail import Actor
 from app.metrics.instruments import Instruments
 from app.metrics.node_metrics import NodeMetrics
@@ -52,8 +54,6 @@ from app.ports.http_ports import (
     SmallSending,
 )
 from app.ports.shared_ports import ReadCounters
-from app.process.config_call_log import ConfigCallLog
-from app.tls.node_tls import NodeTls
 from distro.wire.deadlines import CLOCK_HEADER, DEADLINE_HEADER, RELAY_HEADER
 
 TEXT = "text/plain;charset=UTF-8"

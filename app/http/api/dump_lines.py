@@ -7,17 +7,6 @@ from typing import Any
 
 import orjson
 
-from app.audit.format.rows import (
-    EXTRA_KINDS,
-    FORMAT,
-    ClientKind,
-    ServiceSettings,
-    client_row,
-    encode_row,
-    instance_row,
-    record_row,
-    service_row,
-)
 from app.naming.clients.clients import Clients
 from app.naming.model.meta import NO_META
 from app.naming.model.model import Instance, ServiceSnapshot
@@ -33,6 +22,17 @@ from app.naming.records.record_keys import (
 from app.naming.registry.union import of_clients_only
 from app.naming.service import NamingService
 from app.ports.http_ports import Cluster
+from app.rows.rows import (
+    EXTRA_KINDS,
+    FORMAT,
+    ClientKind,
+    ServiceSettings,
+    client_row,
+    encode_row,
+    instance_row,
+    record_row,
+    service_row,
+)
 from distro.model.types import NO_VERSION, Version
 
 DUMPS_MAX = 2

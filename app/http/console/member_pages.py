@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
-from app.audit.format.digests import DIGEST_FORMAT
 from app.http.api.call import Reply
 from app.http.console.cluster_facts import cluster_facts
 from app.http.console.page import ConsolePage, page_route
 from app.http.forward.peers import ask_members
+from app.rows.digests import DIGEST_FORMAT
 
 DIGEST = "/v1/ns/operator/digest"
 ASK_S = 10.0

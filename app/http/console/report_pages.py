@@ -4,11 +4,11 @@ import re
 from pathlib import Path
 from typing import Any
 
-from app.audit.report.summary import Summary, decode_summary
 from app.auth.access_rules import READ, admin
 from app.http.api.call import Reply
 from app.http.console.api_caller import ApiRefusal
 from app.http.console.page import HEADERS, HTML, ConsolePage, page_route
+from app.rows.summary import Summary, decode_summary
 
 NIGHTS_SHOWN = 60
 SUMMARY_BYTES_MAX = 4 * 1024 * 1024

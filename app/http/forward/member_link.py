@@ -19,7 +19,7 @@ import httptools
 
 from app.config.addresses import split_address
 from app.http.forward.link_results import Done, Exchange, LinkAnswer, LinkResult, NotAnswered, NotSent
-from app.tls.member_tls import MemberTls
+from app.machine.tls.member_tls import MemberTls
 from distro.wire.call_trust import Question
 
 PIPELINED_LINKS = 2

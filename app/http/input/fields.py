@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 from marshmallow import ValidationError, fields, missing
 from marshmallow.types import ErrorMessages
 
-from app.audit.format.digests import BUCKETS
 from app.config.addresses import split_address
 from app.config.settings_keys import parse_flag
 from app.http.input import json_text
@@ -22,6 +21,7 @@ from app.naming.model.flags import lenient_bool, strict_bool
 from app.naming.model.meta import NO_SELECTOR, Metadata, Selector, label_selector
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.switches import single_precision
+from app.rows.digests import BUCKETS
 
 LOAD_FACTOR_MAX = 10.0
 INSTANCE_KEYS_MAX, INSTANCE_KEY_CHARS_MAX = 100, 300

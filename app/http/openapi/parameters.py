@@ -5,13 +5,13 @@ from typing import Any
 
 from marshmallow import Schema, fields, missing, validate
 
-from app.audit.format.digests import BUCKETS
 from app.http.input import fields as kinds
 from app.http.input.name_pattern import PATTERN_CHARS_MAX
 from app.http.openapi.parameter_words import PARAMETER_WORDS
 from app.http.shapes.json_shapes import Shape
 from app.naming.model.keys import DEFAULT_GROUP
 from app.naming.model.value_limits import INT_MAX
+from app.rows.digests import BUCKETS
 
 SERVICE_NAME = "serviceName"
 _INT: Shape = {"type": "integer", "format": "int32", "minimum": -INT_MAX - 1, "maximum": INT_MAX}

@@ -14,10 +14,10 @@ from app.http.api.call import Reply
 from app.http.server.reply_head import head_of
 from app.http.server.request_queue import RequestQueue, Turns
 from app.http.server.request_reader import IDLE, Refusal, Request, RequestReader, path_of
-from app.limits.answer_budget import AnswerBudget
-from app.limits.client_addresses import ClientAddress
-from app.limits.connection_room import Share
-from app.process.turn_sends import TurnSends
+from app.machine.limits.answer_budget import AnswerBudget
+from app.machine.limits.client_addresses import ClientAddress
+from app.machine.limits.connection_room import Share
+from app.machine.process.turn_sends import TurnSends
 
 SOON_BYTES_MAX = 8 * 1024
 """Longer replies took a while to make: they, and those that wait beside them, are sent at once."""

@@ -9,8 +9,8 @@ from app.http.api.answers import error_reply
 from app.http.api.call import Services
 from app.http.server.connection import HttpConnection
 from app.http.server.reply_head import closing_bytes
-from app.limits.client_addresses import Frontend
-from app.limits.connection_room import Share
+from app.machine.limits.client_addresses import Frontend
+from app.machine.limits.connection_room import Share
 from app.naming.model.nacos_errors import TooManyRequests
 
 RETRY_S = 5

@@ -21,8 +21,8 @@ from app.http.factory import SERVICES
 from app.http.server.connection import HttpConnection
 from app.http.server.reply_head import closing_bytes
 from app.http.server.server import HttpServer
+from app.machine.tls.tls_accept import TlsAcceptor
 from app.ports.http_ports import LoopFrontend
-from app.tls.tls_accept import TlsAcceptor
 
 log = logging.getLogger(__name__)
 

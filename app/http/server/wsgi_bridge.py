@@ -15,7 +15,7 @@ from app.http.input.forms import unescape
 from app.http.server.connection import UNREAD_S, HttpConnection
 from app.http.server.reply_head import status_line
 from app.http.server.request_reader import Request, path_of
-from app.limits.answer_budget import LARGE_ANSWER_BYTES, AnswerBudget
+from app.machine.limits.answer_budget import LARGE_ANSWER_BYTES, AnswerBudget
 from app.naming.model.nacos_errors import TooManyRequests
 
 CHUNK_SENT_S = 4 * UNREAD_S

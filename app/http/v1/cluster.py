@@ -22,7 +22,7 @@ from app.http.shapes.operator_shapes import (
     REPORT_BODY,
     TEXT_RESULT,
 )
-from app.lookup.member_sources import NoListError
+from app.members.member_sources import NoListError
 from app.naming.model.nacos_errors import InvalidParam
 from distro.model.types import MemberState
 

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from app.audit.format.digests import DIGEST_FORMAT
 from app.auth.access_rules import READ, admin
 from app.config.version import __version__
 from app.http.api.answers import json_reply, text_reply
@@ -11,6 +10,7 @@ from app.http.api.digest_values import bucket_digests, service_digests
 from app.http.input.schemas import DigestSchema, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.operator_shapes import DIGEST
+from app.rows.digests import DIGEST_FORMAT
 
 RETRY_AFTER_S = 2
 _DIGEST = DigestSchema()

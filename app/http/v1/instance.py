@@ -36,7 +36,7 @@ from app.http.input.read_schemas import BeatRead, DeregisterRead, DetailRead, Li
 from app.http.shapes.described import Described
 from app.http.shapes.instance_shapes import BEAT_REPLY, INSTANCE, INSTANCE_LIST
 from app.http.v1.subscribers import subscribe
-from app.limits.answer_budget import LARGE_ANSWER_BYTES
+from app.machine.limits.answer_budget import LARGE_ANSWER_BYTES
 from app.naming.model.model import Instance
 from app.naming.registry.operations import Beat, RegisterInstance, UpdateInstance
 from app.naming.wire.service_info import HOST_BYTES, NO_ECHO, QUICK_HOSTS_MAX, Variant, echo_of, shown, unknown_service

@@ -39,7 +39,7 @@ LOGGERS = {
     "naming-distro": "distro",
     "naming-push": "app.background.push_udp",
     "naming-check": "app.background.health_checks",
-    "core-cluster": "app.lookup.member_lookup",
+    "core-cluster": "app.members.member_lookup",
 }
 """Our loggers by Nacos's name. Nacos's other names have no logger here: setting their level changes nothing."""
 ACCESS_LOG = "http-access"

@@ -9,7 +9,7 @@ from app.http.shapes.described import BARE_OK, Described
 from app.http.shapes.instance_shapes import UPDATED, V2_INSTANCE, V2_LIST
 from app.http.v1 import instance, instance_batch
 from app.http.v2.envelope import RESULT_BEGIN, RESULT_END, require, result, result_route, wrapped
-from app.limits.answer_budget import AnswerRoom
+from app.machine.limits.answer_budget import AnswerRoom
 from app.naming.wire.service_info import HOST_BYTES
 from app.naming.wire.service_json import service_json
 

@@ -7,10 +7,10 @@ from typing import TypeVar
 
 import orjson
 
+from app.members.reports import notes_revisions
 from app.naming.clients.client_codec import decode_client, decode_snapshot, encode_client, encode_verify
 from app.naming.clients.client_model import ANY_REVISION, ClientSnapshot, ClientState
 from app.replication.client_type import ClientCodec, client_id_of, client_key
-from app.replication.reports import notes_revisions
 from app.rpc.links.link import LinkClosed
 from app.rpc.links.links import GrpcLinks
 from app.rpc.wire.distro_payload import (

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.auth.access_rules import LOGGED_IN
-from app.process.config_call_log import ConfigCallLog
+from app.machine.process.config_call_log import ConfigCallLog
 from app.rpc.server.grpc_routes import GrpcRequest, GrpcRoute
 from app.rpc.wire.payload import FAILED, failure, success
 

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from typing import Any, TypeVar
 
 from app.auth.access_rules import READ, WRITE, Target, naming
-from app.limits.answer_budget import LARGE_ANSWER_BYTES
+from app.machine.limits.answer_budget import LARGE_ANSWER_BYTES
 from app.metrics.audit_trail import Actor, acting_as
 from app.naming.clients.client_model import ServiceKey
 from app.naming.clients.clients import CLUSTERS_CHARS_MAX

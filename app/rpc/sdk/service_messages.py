@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import orjson
 
-from app.limits.answer_budget import LARGE_ANSWER_BYTES, AnswerBudget, AnswerRoom
+from app.machine.limits.answer_budget import LARGE_ANSWER_BYTES, AnswerBudget, AnswerRoom
 from app.naming.clients.client_model import ServiceKey
 from app.naming.model.exact_json import exact_json
 from app.naming.model.keys import group_of, short_name_of

@@ -7,7 +7,7 @@ from itertools import count
 from typing import Protocol
 
 from app.auth.access_control import Session
-from app.limits.client_addresses import AddressTable, ClientAddress, Frontend
+from app.machine.limits.client_addresses import AddressTable, ClientAddress, Frontend
 from app.naming.clients.client_model import ServiceKey
 
 CONTROLS_MAX = 64

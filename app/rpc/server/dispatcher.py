@@ -11,14 +11,14 @@ from app.auth.access_control import AccessControl
 from app.auth.access_rules import PUBLIC
 from app.auth.member_calls import Caller, Callers, Unidentified
 from app.commands.ownership import BEHIND_TEXT
-from app.limits.answer_budget import LARGE_ANSWER_BYTES, AnswerBudget
+from app.machine.limits.answer_budget import LARGE_ANSWER_BYTES, AnswerBudget
+from app.machine.process.open_files import CONNECTIONS_MAX
 from app.metrics.request_stats import OK, RequestStats
 from app.naming.clients.client_model import ClientInfo
 from app.naming.clients.clients import Clients
 from app.naming.model.json_fields import Fields
 from app.naming.model.nacos_errors import ClientGone, InvalidParam, NacosError, TooManyRequests, Unavailable
 from app.ports.grpc_ports import PeerDirectory
-from app.process.open_files import CONNECTIONS_MAX
 from app.rpc.links.link import OWN_KIND_ABILITY
 from app.rpc.links.links import MEMBER_LABEL
 from app.rpc.server.connections import LABELS_CHARS_MAX, Connection, Connections

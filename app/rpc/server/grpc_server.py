@@ -9,8 +9,11 @@ from typing import Protocol
 
 from app.config.addresses import join_address
 from app.config.settings import RpcPort, SettingError
-from app.limits.connection_room import Share
-from app.process.turn_sends import TurnSends
+from app.machine.limits.connection_room import Share
+from app.machine.process.turn_sends import TurnSends
+from app.machine.tls.node_tls import PortCertificate
+from app.machine.tls.tls_accept import TlsAcceptor
+from app.machine.tls.watched import WatchedFiles
 from app.rpc.server.client_stream import GRACE_S, ClientStream, TakePending
 from app.rpc.server.connections import Connections
 from app.rpc.server.control_credit import KeptBytes
@@ -18,9 +21,6 @@ from app.rpc.server.dispatcher import Dispatcher
 from app.rpc.server.http2 import Http2Limits
 from app.rpc.server.message_bounds import UnpackedBytes
 from app.rpc.server.transport import TURN_S, RpcTransport
-from app.tls.node_tls import PortCertificate
-from app.tls.tls_accept import TlsAcceptor
-from app.tls.watched import WatchedFiles
 
 LOG = logging.getLogger(__name__)
 CALLS_MAX = 4_096

@@ -91,5 +91,5 @@ def test_the_keyboard_ends_a_command_without_a_trace(monkeypatch: pytest.MonkeyP
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("app.command.asking.run_command.client_of", interrupt)
+    monkeypatch.setattr("app.tools.command.asking.run_command.client_of", interrupt)
     assert main(["services"]) == INTERRUPTED

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from app.cli import main
-from app.command.config_command import MASKED, is_secret
 from app.config.settings import ALL_KEYS
+from app.tools.command.config_command import MASKED, is_secret
 
 
 @pytest.fixture(autouse=True)

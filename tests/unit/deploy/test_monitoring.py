@@ -10,10 +10,10 @@ import pytest
 
 pytest.importorskip("prometheus_client")
 
-from app.audit.report.summary import Summary, Verdict
-from app.audit.report.textfile import registry_of
-from app.audit.watch.rounds import RoundOutcome
-from app.audit.watch.watch_metrics import metrics_of
+from app.rows.summary import Summary, Verdict
+from app.tools.audit.report.textfile import registry_of
+from app.tools.audit.watch.rounds import RoundOutcome
+from app.tools.audit.watch.watch_metrics import metrics_of
 from tests.support.promtool import promtool
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from app.embedded.clock_ahead import STEP_MS_MAX, ClockAhead
 from app.testing import Registry, UseError
+from app.tools.embedded.clock_ahead import STEP_MS_MAX, ClockAhead
 from distro.timing.clock import SystemClock
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from app.embedded import embedded_cluster, embedded_registry
-from app.embedded.errors_of_use import PortTaken, UseError
-from app.embedded.free_ports import HOST, bind, bind_free
 from app.testing import Cluster, Registry
+from app.tools.embedded import embedded_cluster, embedded_registry
+from app.tools.embedded.errors_of_use import PortTaken, UseError
+from app.tools.embedded.free_ports import HOST, bind, bind_free
 
 
 def listening(port: int) -> socket.socket:

@@ -4,8 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from app.limits import answer_budget
-from app.limits.answer_budget import (
+from app.machine.limits import answer_budget
+from app.machine.limits.answer_budget import (
     DEFAULT_MB,
     LARGE_ANSWER_BYTES,
     MIB,
@@ -15,8 +15,8 @@ from app.limits.answer_budget import (
     AnswerRoom,
     answers_bytes,
 )
+from app.machine.process.memory_bound import trim_memory
 from app.naming.model.nacos_errors import TooManyRequests
-from app.process.memory_bound import trim_memory
 from app.rpc.server.control_credit import CountedAnswer
 
 

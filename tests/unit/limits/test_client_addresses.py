@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.limits.client_addresses import BURST_S, AddressTable, ClientAddress, Frontend
+from app.machine.limits.client_addresses import BURST_S, AddressTable, ClientAddress, Frontend
 from app.naming.model.ip_addresses import caller_key
 from app.naming.model.nacos_errors import TooManyRequests
 

@@ -5,10 +5,10 @@ import resource
 
 import pytest
 
-from app.limits.client_addresses import Frontend
-from app.limits.connection_room import ConnectionRoom, Share, build_room
-from app.limits.node_limits import build_limits
-from app.process.open_files import CONNECTIONS_MAX, UNREGISTERED_MAX, files_wanted
+from app.machine.limits.client_addresses import Frontend
+from app.machine.limits.connection_room import ConnectionRoom, Share, build_room
+from app.machine.limits.node_limits import build_limits
+from app.machine.process.open_files import CONNECTIONS_MAX, UNREGISTERED_MAX, files_wanted
 from tests.support.fake_node import make_settings
 
 

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from app.lookup.last_list import NAME, LastList
+from app.members.last_list import NAME, LastList
 
 MEMBERS = ("10.0.0.1:8848", "[fd00::1]:8848")
 

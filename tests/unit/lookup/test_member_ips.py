@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.lookup import member_ips
-from app.lookup.member_ips import PARTING_S, MemberIps, look_up
+from app.members import member_ips
+from app.members.member_ips import PARTING_S, MemberIps, look_up
 from tests.support.processes import eventually
 
 POD, OTHER = "pod-0.registry:8848", "pod-1.registry:8848"

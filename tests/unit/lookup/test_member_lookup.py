@@ -4,12 +4,12 @@ from pathlib import Path
 import pytest
 
 from app.config.settings_keys import SettingError
-from app.lookup import member_lookup
-from app.lookup.last_list import LastList
-from app.lookup.list_check import LOOKS, LOOKS_OF_MOST
-from app.lookup.member_lookup import MemberLookup
-from app.lookup.member_sources import NoListError
-from app.lookup.own_entry import OwnEntry
+from app.members import member_lookup
+from app.members.last_list import LastList
+from app.members.list_check import LOOKS, LOOKS_OF_MOST
+from app.members.member_lookup import MemberLookup
+from app.members.member_sources import NoListError
+from app.members.own_entry import OwnEntry
 from tests.support.processes import eventually
 
 SELF, ONE, TWO, THREE = (f"10.0.0.{number}:8848" for number in range(1, 5))

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from app.config.lookup_settings import LookupSettings
-from app.lookup import member_sources
-from app.lookup.member_sources import (
+from app.members import member_sources
+from app.members.member_sources import (
     ANSWER_BYTES_MAX,
     FILE_BYTES_MAX,
     AddressServer,

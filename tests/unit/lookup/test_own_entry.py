@@ -1,6 +1,6 @@
 import pytest
 
-from app.lookup.own_entry import OwnEntry
+from app.members.own_entry import OwnEntry
 
 ELSEWHERE = "192.0.2.7:8848"
 """Of a network for documentation: no machine has it."""

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from app.process.data_lock import DataLock, DataLockError
+from app.machine.process.data_lock import DataLock, DataLockError
 
 ROOT = Path(__file__).resolve().parents[3]
 HOLD = """
 import sys
 from pathlib import Path
-from app.process.data_lock import DataLock
+from app.machine.process.data_lock import DataLock
 DataLock(Path(sys.argv[1])).acquire()
 print(flush=True)
 input()

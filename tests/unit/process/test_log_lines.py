@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from app.process.log_lines import LineFormatter
+from app.machine.process.log_lines import LineFormatter
 
 FORMATTER = LineFormatter("%(levelname)s %(name)s: %(message)s")
 

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.process import machine_watch
-from app.process.machine_watch import CLOCK_STEP_MS, LOOK_MS, MachineWatch
+from app.machine.process import machine_watch
+from app.machine.process.machine_watch import CLOCK_STEP_MS, LOOK_MS, MachineWatch
 
 MIB = 1024 * 1024
 

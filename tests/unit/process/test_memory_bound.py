@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from app.process.memory_bound import MIB, MemoryWatch, cgroup_bytes, resident_bytes
+from app.machine.process.memory_bound import MIB, MemoryWatch, cgroup_bytes, resident_bytes
 
 V1, V2 = "9:memory:/docker/a\n1:name=systemd:/x\n", "0::/system.slice/rollcall.service\n"
 

@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 import pytest
 
-from app.replication.membership import Membership
-from app.replication.reports import OWN_FIELD, parse_report
+from app.members.membership import Membership
+from app.members.reports import OWN_FIELD, parse_report
 from distro.members.members import MemberList
 from distro.model.config import DistroConfig
 from distro.model.errors import RejectedError, TransportError
@@ -88,7 +88,7 @@ def test_a_member_that_is_not_listed_there_learns_of_it(
 ) -> None:
     answered = membership.receive_report(report_of(UNLISTED, CAPABILITY_VERSIONS), "10.0.0.2")
     answer = PeerAnswer(200, orjson.dumps(answered), {})
-    monkeypatch.setattr("app.replication.membership.call_peer", lambda *_arguments, **_options: answer)
+    monkeypatch.setattr("app.members.membership.call_peer", lambda *_arguments, **_options: answer)
     with pytest.raises(RejectedError):
         membership.report(LISTED, 100)
 
@@ -103,7 +103,7 @@ def test_beats_that_wait_for_a_peer_go_with_the_answer_to_it_and_with_no_report(
         sent.append(orjson.loads(body))
         raise TransportError("refused", refused=True)
 
-    monkeypatch.setattr("app.replication.membership.call_peer", refuse)
+    monkeypatch.setattr("app.members.membership.call_peer", refuse)
     membership.waiting_beats = lambda peer: {"key": {"one": 5}} if peer == LISTED else {}
     answered = membership.receive_report(report_of(LISTED, CAPABILITY_VERSIONS), "10.0.0.2")
     told = parse_report(answered[OWN_FIELD])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.replication.reports import OWN_FIELD, is_nacos_2, nacos_2_member, notes_revisions, parse_report
+from app.members.reports import OWN_FIELD, is_nacos_2, nacos_2_member, notes_revisions, parse_report
 from distro.model.types import (
     CAPABILITY_CLAIMS,
     CAPABILITY_CLIENTS_ONLY,

@@ -3,13 +3,13 @@
 import orjson
 import pytest
 
+from app.machine.storage.warm_log import decode_aged
 from app.naming.model.keys import datum_key
 from app.naming.model.model import NEVER_MS, Instance, StoredInstance, Tombstone
 from app.naming.registry.merge import InstanceList
 from app.naming.registry.registry import Registry
 from app.naming.wire.datum_codec import InstanceListCodec
 from app.replication.warm_start import RECENT_MS, WarmStart
-from app.storage.warm_log import decode_aged
 from distro.model.types import Datum, Version
 
 KEY = datum_key("public", "DEFAULT_GROUP@@orders")

@@ -6,9 +6,9 @@ import orjson
 import pytest
 
 from app.naming.model.keys import datum_key
-from app.simulation.transcript.entry import Entry, What
-from app.simulation.transcript.lines import Printer, Selection, clock_of, json_of, line_of
-from app.simulation.transcript.recorder import LAST_MAX, Recorder
+from app.tools.simulation.transcript.entry import Entry, What
+from app.tools.simulation.transcript.lines import Printer, Selection, clock_of, json_of, line_of
+from app.tools.simulation.transcript.recorder import LAST_MAX, Recorder
 
 A, B = "10.0.0.1:8848", "10.0.0.2:8848"
 KEY = datum_key("public", "DEFAULT_GROUP@@web")

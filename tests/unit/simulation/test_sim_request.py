@@ -4,11 +4,11 @@ import argparse
 
 import pytest
 
-from app.command import simulate_command
-from app.simulation.scenarios.cases import CASES
-from app.simulation.tool.sim_request import OptionError, SimRequest, read_request
-from app.simulation.transcript.lines import Selection
-from app.simulation.world import faults
+from app.tools.command import simulate_command
+from app.tools.simulation.scenarios.cases import CASES
+from app.tools.simulation.tool.sim_request import OptionError, SimRequest, read_request
+from app.tools.simulation.transcript.lines import Selection
+from app.tools.simulation.world import faults
 
 
 def parse(*words: str) -> SimRequest:

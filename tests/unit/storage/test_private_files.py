@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from app.process.data_lock import DataLock
-from app.storage.private_files import create_private, make_private
+from app.machine.process.data_lock import DataLock
+from app.machine.storage.private_files import create_private, make_private
 
 
 def mode(path: Path) -> int:

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from app.config.settings_keys import SettingError
+from app.machine.storage.record_file import FILE_NAME, RecordFile, unread_records
 from app.naming.model.nacos_errors import InvalidParam, StorageError
 from app.naming.records.record import Record
 from app.naming.records.record_keys import namespace_key, service_meta_key
 from app.naming.records.records import Records
-from app.storage.record_file import FILE_NAME, RecordFile, unread_records
 from distro.model.types import Version
 
 
@@ -324,7 +324,7 @@ def test_a_closed_file_takes_nothing(file: RecordFile) -> None:
 def test_passwords_of_an_earlier_release_are_gone_from_the_disk(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("INFO", "app.storage.record_file")
+    caplog.set_level("INFO", "app.machine.storage.record_file")
 
     def described(password: str) -> dict[str, object]:
         checker = {"type": "MYSQL", "user": "u", "pwd": password, "cmd": "select 1"}

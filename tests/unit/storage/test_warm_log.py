@@ -10,12 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.naming.model.keys import datum_key, instance_key
-from app.naming.model.model import NEVER_MS
-from app.naming.registry.operations import RegisterInstance
-from app.naming.registry.registry import Registry
-from app.naming.wire.datum_codec import InstanceListCodec
-from app.storage.warm_log import (
+from app.machine.storage.warm_log import (
     FILE_NAME,
     FLUSH_MS,
     REOPEN_MS,
@@ -25,6 +20,11 @@ from app.storage.warm_log import (
     WINDOW_MS,
     WarmStore,
 )
+from app.naming.model.keys import datum_key, instance_key
+from app.naming.model.model import NEVER_MS
+from app.naming.registry.operations import RegisterInstance
+from app.naming.registry.registry import Registry
+from app.naming.wire.datum_codec import InstanceListCodec
 from distro.model.types import Datum, Version
 
 AGE_MS_MAX = 600_000

@@ -7,7 +7,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 
-from app.tls.certificate import FILE_BYTES_MAX, CertificateError, read_certificate
+from app.machine.tls.certificate import FILE_BYTES_MAX, CertificateError, read_certificate
 from tests.support.certificates import Authority
 
 

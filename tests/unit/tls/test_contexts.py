@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from app.config.tls_settings import HttpTls
-from app.tls.certificate import CertificateError
-from app.tls.contexts import make_contexts
+from app.machine.tls.certificate import CertificateError
+from app.machine.tls.contexts import make_contexts
 from tests.support.certificates import Authority
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from app.config.tls_settings import HttpTls
-from app.tls.contexts import TlsContexts, make_contexts
-from app.tls.member_tls import LOG_AGAIN_MS, MEMBERS_MAX, PLAIN_MS, MemberTls
-from app.tls.tls_stats import TlsStats
-from app.tls.watched import WatchedFiles
+from app.machine.tls.contexts import TlsContexts, make_contexts
+from app.machine.tls.member_tls import LOG_AGAIN_MS, MEMBERS_MAX, PLAIN_MS, MemberTls
+from app.machine.tls.tls_stats import TlsStats
+from app.machine.tls.watched import WatchedFiles
 from tests.support.certificates import Authority
 
 NO_TLS = ssl.SSLError("wrong version number")

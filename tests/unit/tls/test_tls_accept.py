@@ -13,9 +13,9 @@ import pytest
 import uvloop
 
 from app.http.server.worker import PLAIN_REPLY
-from app.limits.connection_room import ConnectionRoom, Share
-from app.tls import tls_accept
-from app.tls.tls_accept import TlsAcceptor
+from app.machine.limits.connection_room import ConnectionRoom, Share
+from app.machine.tls import tls_accept
+from app.machine.tls.tls_accept import TlsAcceptor
 from tests.support.tls_servers import CertifiedMember
 
 WAIT_S = 30.0

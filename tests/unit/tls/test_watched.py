@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from app.tls import watched
-from app.tls.certificate import read_certificate
-from app.tls.node_tls import PortCertificate
-from app.tls.tls_stats import TlsStats
-from app.tls.watched import LOOK_MS, CertificateWatch, WatchedFiles
+from app.machine.tls import watched
+from app.machine.tls.certificate import read_certificate
+from app.machine.tls.node_tls import PortCertificate
+from app.machine.tls.tls_stats import TlsStats
+from app.machine.tls.watched import LOOK_MS, CertificateWatch, WatchedFiles
 from tests.support.certificates import Authority
 
 

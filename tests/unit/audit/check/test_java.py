@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.audit.check import java
-from app.audit.check.java import NoJava, java_version, make_home, prepare
+from app.tools.audit.check import java
+from app.tools.audit.check.java import NoJava, java_version, make_home, prepare
 
 TEMURIN_21 = 'openjdk version "21.0.2" 2024-01-16 LTS\nOpenJDK Runtime Environment Temurin-21.0.2+13\n'
 VECTOR = "--add-modules=jdk.incubator.vector"
@@ -167,7 +167,7 @@ def test_the_home_is_private(tmp_path: Path) -> None:
 def test_the_home_goes_with_the_process(scratch: Path, tmp_path: Path) -> None:
     script = make_java(tmp_path / "java", told(25))
     code = (
-        "import pathlib, sys; from app.audit.check.java import make_home; "
+        "import pathlib, sys; from app.tools.audit.check.java import make_home; "
         "home = make_home(pathlib.Path(sys.argv[1]), 25, {}); print(home); assert home.exists()"
     )
     done = subprocess.run(

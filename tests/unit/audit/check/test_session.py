@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from app.audit.check import session
-from app.audit.check.java import NoJava
-from app.audit.check.session import (
+from app.tools.audit.check import session
+from app.tools.audit.check.java import NoJava
+from app.tools.audit.check.session import (
     NoSpark,
     asks_for_connect,
     default_memory_mib,

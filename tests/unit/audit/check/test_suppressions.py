@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from app.audit.check.suppressions import (
+from app.tools.audit.check.suppressions import (
     ENTRIES_MAX,
     FILE_BYTES_MAX,
     BadSuppressions,
@@ -16,7 +16,7 @@ from app.audit.check.suppressions import (
     _expression,
     read_suppressions,
 )
-from app.audit.format.findings import FindingClass
+from app.tools.audit.format.findings import FindingClass
 
 NIGHT = "2026-11-20"
 ENTRY = '[[suppress]]\nclass = "MISSING"\nuntil = 2026-12-31\nreason = "known"\n'

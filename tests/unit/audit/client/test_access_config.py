@@ -7,7 +7,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from app.audit.client.access import (
+from app.cli import main
+from app.config.client_config import CLIENT_VARIABLES
+from app.tools.audit.client.access import (
     AccessError,
     access_of,
     add_access_options,
@@ -18,8 +20,6 @@ from app.audit.client.access import (
     parse_url,
     server_of,
 )
-from app.cli import main
-from app.config.client_config import CLIENT_VARIABLES
 from tests.support.certificates import Authority
 from tests.support.command_node import without_configuration
 from tests.support.tiny_server import Given, Received, tiny_server

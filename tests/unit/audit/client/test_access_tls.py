@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.audit.client.access import AccessError, add_access_options, add_member_options, members_of
+from app.tools.audit.client.access import AccessError, add_access_options, add_member_options, members_of
 from tests.support.certificates import Authority
 
 

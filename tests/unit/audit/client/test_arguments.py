@@ -4,7 +4,7 @@ import argparse
 
 import pytest
 
-from app.audit.client.arguments import days_argument, night_argument
+from app.tools.audit.client.arguments import days_argument, night_argument
 
 
 def test_dates_and_days_are_taken() -> None:

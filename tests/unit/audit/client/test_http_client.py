@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from app.audit.client import http_client
-from app.audit.client.access import Access
-from app.audit.client.http_client import CallError, MemberClient, OtherType, Patience, Refused, Unusable
+from app.tools.audit.client import http_client
+from app.tools.audit.client.access import Access
+from app.tools.audit.client.http_client import CallError, MemberClient, OtherType, Patience, Refused, Unusable
 from tests.support.tiny_server import Given, Received, TinyServer, refusing_address, tiny_server
 
 Make = Callable[..., tuple[MemberClient, TinyServer]]

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from app.audit.compare import command as compare_command
-from app.audit.compare.compare import Difference, Side, compare, lasting
-from app.audit.compare.table import CELL_WIDTH_MAX, TABLE_ROWS_MAX, Tally, json_line, table
-from app.audit.format.findings import FindingClass
-from app.audit.format.manifest import MANIFEST_NAME
-from app.audit.format.rows import ClientKind, Layer, instance_row, service_row
+from app.rows.rows import ClientKind, Layer, instance_row, service_row
+from app.tools.audit.compare import command as compare_command
+from app.tools.audit.compare.compare import Difference, Side, compare, lasting
+from app.tools.audit.compare.table import CELL_WIDTH_MAX, TABLE_ROWS_MAX, Tally, json_line, table
+from app.tools.audit.format.findings import FindingClass
+from app.tools.audit.format.manifest import MANIFEST_NAME
 from scripts.synthetic.dump import SyntheticDump, make_dump
 from tests.support.plain_check import planted
 from tests.support.processes import COMMAND

@@ -7,7 +7,7 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from app.audit.dump.store import Store
+from app.tools.audit.dump.store import Store
 
 
 @pytest.fixture(params=["folder", "memory"])

@@ -16,10 +16,10 @@ import fsspec
 import orjson
 import pytest
 
-from app.audit.format.columns import rows_of_parquet
-from app.audit.format.layout import read_night
-from app.audit.format.manifest import DumpState, Manifest
 from app.cli import main
+from app.tools.audit.format.columns import rows_of_parquet
+from app.tools.audit.format.layout import read_night
+from app.tools.audit.format.manifest import DumpState, Manifest
 from tests.support.fake_nacos import FakeNacos, instance
 from tests.support.processes import eventually
 from tests.support.tiny_server import Given, Received, TinyServer, refusing_address, tiny_server
@@ -103,7 +103,7 @@ def test_json_on_request(tmp_path: Path, serve: Serve) -> None:
 def test_without_pyarrow_it_is_json_unless_parquet_is_asked_for(
     tmp_path: Path, serve: Serve, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("app.audit.dump.command.has_parquet", lambda: False)
+    monkeypatch.setattr("app.tools.audit.dump.command.has_parquet", lambda: False)
     assert dump(tmp_path, serve(member()), serve(member("10.0.0.2:8848"))) == 0
     assert len(list(tmp_path.rglob("*.jsonl.gz"))) == 4
     assert dump(tmp_path, serve(member()), options=("--format", "parquet")) == 2
@@ -331,7 +331,7 @@ class TestWrongWords:
         def fail(*_: object) -> None:
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr("app.audit.format.columns.ColumnFile.write", fail)
+        monkeypatch.setattr("app.tools.audit.format.columns.ColumnFile.write", fail)
         assert dump(tmp_path, serve(member()), serve(member("10.0.0.2:8848"))) == 2
         assert "cannot be written: No space left on device" in capsys.readouterr().err
         assert not list(tmp_path.rglob("manifest.json"))

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from app.audit.client.access import Access
-from app.audit.client.http_client import MemberClient, Patience
-from app.audit.dump.nacos import listed_namespaces
-from app.audit.dump.nacos_settings import SettingsReader, read_clients, read_records
-from app.audit.dump.sources import take
-from app.audit.format.rows import ServiceSettings, secret_hash
+from app.rows.rows import ServiceSettings, secret_hash
+from app.tools.audit.client.access import Access
+from app.tools.audit.client.http_client import MemberClient, Patience
+from app.tools.audit.dump.nacos import listed_namespaces
+from app.tools.audit.dump.nacos_settings import SettingsReader, read_clients, read_records
+from app.tools.audit.dump.sources import take
 from tests.support.fake_nacos import FakeNacos, instance
 from tests.support.tiny_server import Given, tiny_server
 

@@ -8,10 +8,10 @@ from typing import Any
 import orjson
 import pytest
 
-from app.audit.client.access import Access
-from app.audit.client.http_client import CallError, MemberClient, Patience
-from app.audit.dump.sources import take
-from app.audit.format.manifest import DumpState, MemberDump, Seen
+from app.tools.audit.client.access import Access
+from app.tools.audit.client.http_client import CallError, MemberClient, Patience
+from app.tools.audit.dump.sources import take
+from app.tools.audit.format.manifest import DumpState, MemberDump, Seen
 from distro.members.mapper import DistroMapper
 from tests.support.fake_nacos import CLOCK_MS, FakeNacos, instance
 from tests.support.tiny_server import Given, Received, tiny_server

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from app.audit.dump.store import Store, StoreError, first_kept
-from app.audit.format.layout import read_night, round_folder
-from app.audit.format.manifest import DumpState, Manifest, MemberDump, decode_manifest
+from app.tools.audit.dump.store import Store, StoreError, first_kept
+from app.tools.audit.format.layout import read_night, round_folder
+from app.tools.audit.format.manifest import DumpState, Manifest, MemberDump, decode_manifest
 
 NIGHT, TAKEN_AT = "2026-11-21", "20261121T031500.000Z"
 

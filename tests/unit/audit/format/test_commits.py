@@ -7,7 +7,8 @@ from typing import Any
 import fsspec
 import pytest
 
-from app.audit.format.commits import (
+from app.rows.summary import Summary, Verdict, decode_summary, encode_summary
+from app.tools.audit.format.commits import (
     NIGHTS_AT_ONCE,
     BadCommit,
     NightTable,
@@ -20,7 +21,6 @@ from app.audit.format.commits import (
     summary_path,
     with_tables,
 )
-from app.audit.report.summary import Summary, Verdict, decode_summary, encode_summary
 
 OWN = TableFile("findings/night=2026-11-20/run=20261121T031500Z-0123abcd/part-0.parquet", 2, 900, "ab")
 MONTH = TableFile("findings/month=2026-11/run=20270101T031500Z-0123abcd/part-0.parquet", 7, 2_000, "cd")

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from app.audit.format.findings import FindingClass
-from app.audit.format.manifest import Seen
-from app.audit.heal.decide import (
+from app.tools.audit.format.findings import FindingClass
+from app.tools.audit.format.manifest import Seen
+from app.tools.audit.heal.decide import (
     DURABLE,
     EMPTY,
     OF_CLIENT,
@@ -19,7 +19,7 @@ from app.audit.heal.decide import (
     decide,
     lasting,
 )
-from app.audit.heal.reading import Held, InstanceKey, Row
+from app.tools.audit.heal.reading import Held, InstanceKey, Row
 
 A, B, C = "10.0.0.1:8848", "10.0.0.2:8848", "10.0.0.3:8848"
 ONE: InstanceKey = ("DEFAULT", "10.1.0.1", 80, True)

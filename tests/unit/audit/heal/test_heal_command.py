@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlsplit
 import orjson
 import pytest
 
-from app.audit.format.rows import FORMAT, encode_row, instance_row, service_row
+from app.rows.rows import FORMAT, encode_row, instance_row, service_row
 from tests.support.processes import COMMAND, clean_environ
 from tests.support.tiny_server import Given, Received, TinyServer, refusing_address, tiny_server
 

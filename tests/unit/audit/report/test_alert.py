@@ -8,9 +8,9 @@ from dataclasses import asdict
 
 import pytest
 
-from app.audit.report.alert import Delivery, post
-from app.audit.report.alert_bodies import EXAMPLES_MAX, Alert, AlertFormat
-from app.audit.report.summary import Summary, Verdict
+from app.rows.summary import Summary, Verdict
+from app.tools.audit.report.alert import Delivery, post
+from app.tools.audit.report.alert_bodies import EXAMPLES_MAX, Alert, AlertFormat
 from tests.support.tiny_server import Given, Received, TinyServer, refusing_address, tiny_server
 
 SUMMARY = Summary("2026-11-21", Verdict.DIVERGENT, "3 findings", examples=[{"port": port} for port in range(200)])

@@ -7,7 +7,8 @@ from typing import Any
 import orjson
 import pytest
 
-from app.audit.report.alert_bodies import (
+from app.rows.summary import Summary, Verdict, unjudged
+from app.tools.audit.report.alert_bodies import (
     EXAMPLES_MAX,
     LINE_CHARS_MAX,
     NIGHT_LASTS_S,
@@ -19,7 +20,6 @@ from app.audit.report.alert_bodies import (
     body_of,
     open_classes,
 )
-from app.audit.report.summary import Summary, Verdict, unjudged
 
 
 def finding(**values: Any) -> dict[str, Any]:

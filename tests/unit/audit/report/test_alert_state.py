@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from app.audit.report import alert as delivery
-from app.audit.report.alert_bodies import AlertFormat
-from app.audit.report.alert_state import STATE_NAME, AlertFile, Alerts, Recipient
-from app.audit.report.summary import Summary, Verdict, unjudged
+from app.rows.summary import Summary, Verdict, unjudged
+from app.tools.audit.report import alert as delivery
+from app.tools.audit.report.alert_bodies import AlertFormat
+from app.tools.audit.report.alert_state import STATE_NAME, AlertFile, Alerts, Recipient
 from tests.support.tiny_server import Given, TinyServer, tiny_server
 
 DIVERGENT = Summary(

@@ -7,10 +7,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from app.audit.report.nights import NightPoint, agreed_run
-from app.audit.report.plots import NARROW, WIDE, Bar, TrendSize, draw_bars, draw_trend
-from app.audit.report.summary import Summary, Verdict, unjudged
-from app.audit.report.svg import plain, ticks
+from app.rows.summary import Summary, Verdict, unjudged
+from app.tools.audit.report.nights import NightPoint, agreed_run
+from app.tools.audit.report.plots import NARROW, WIDE, Bar, TrendSize, draw_bars, draw_trend
+from app.tools.audit.report.svg import plain, ticks
 
 FIRST = date(2026, 11, 1)
 UNIT = ("finding", "findings")

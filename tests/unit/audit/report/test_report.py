@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.audit.format.findings import FINDING_FIELDS, FindingClass
-from app.audit.report.report import PAGE_BYTES_MAX, render
-from app.audit.report.summary import (
+from app.rows.summary import (
     BY_MEMBER_MAX,
     EXAMPLES_MAX,
     GROUPS_LATE_MAX,
@@ -24,7 +22,9 @@ from app.audit.report.summary import (
     Verdict,
     unjudged,
 )
-from app.audit.report.wording import MEANINGS
+from app.tools.audit.format.findings import FINDING_FIELDS, FindingClass
+from app.tools.audit.report.report import PAGE_BYTES_MAX, render
+from app.tools.audit.report.wording import MEANINGS
 
 NIGHT = date(2026, 11, 21)
 HOSTILE = (

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from app.audit.report import shell
-from app.audit.report.summary import NAME_CHARS_MAX, Summary, Verdict
+from app.rows.summary import NAME_CHARS_MAX, Summary, Verdict
+from app.tools.audit.report import shell
 
 NIGHT = "2026-11-21"
 MEMBERS = ["10.0.0.1:8848", "10.0.0.2:8848", "10.0.0.3:8848"]

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from app.audit.format.findings import FindingClass
-from app.audit.report.summary import Summary, Verdict
+from app.rows.summary import Summary, Verdict
+from app.tools.audit.format.findings import FindingClass
 
 parser = pytest.importorskip("prometheus_client.parser")
-from app.audit.report.textfile import write  # noqa: E402 -- of the extra `audit`, so it may be missing
+from app.tools.audit.report.textfile import write  # noqa: E402 -- of the extra `audit`, so it may be missing
 
 DIVERGENT = Summary(
     "2026-11-21",

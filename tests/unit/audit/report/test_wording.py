@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from app.audit.format.findings import FindingClass
-from app.audit.report.advice import steps_for
-from app.audit.report.summary import Summary, Verdict, decode_summary, encode_summary, unjudged
-from app.audit.report.wording import MEANINGS, done_by, sick_members
+from app.rows.summary import Summary, Verdict, decode_summary, encode_summary, unjudged
+from app.tools.audit.format.findings import FindingClass
+from app.tools.audit.report.advice import steps_for
+from app.tools.audit.report.wording import MEANINGS, done_by, sick_members
 
 NIGHT = "2026-11-21"
 ONE, TWO, THREE = (f"10.0.0.{number}:8848" for number in (1, 2, 3))

@@ -5,7 +5,7 @@ from threading import Event
 
 import pytest
 
-from app.audit.watch.periods import every
+from app.tools.audit.watch.periods import every
 
 
 class Clock:

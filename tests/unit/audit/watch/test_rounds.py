@@ -9,12 +9,12 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from app.audit.client.access import Access
-from app.audit.format.digests import BUCKETS, bucket_of, digest_text, instance_digest
-from app.audit.format.rows import encode_row, instance_row, service_row
-from app.audit.report.summary import Verdict
-from app.audit.watch import looks, readers
-from app.audit.watch.rounds import NAMED_MAX, RoundOutcome, RoundPlan, Stopped, run_round
+from app.rows.digests import BUCKETS, bucket_of, digest_text, instance_digest
+from app.rows.rows import encode_row, instance_row, service_row
+from app.rows.summary import Verdict
+from app.tools.audit.client.access import Access
+from app.tools.audit.watch import looks, readers
+from app.tools.audit.watch.rounds import NAMED_MAX, RoundOutcome, RoundPlan, Stopped, run_round
 from tests.support.fake_nacos import FakeNacos, instance
 from tests.support.tiny_server import Given, Received, tiny_server
 

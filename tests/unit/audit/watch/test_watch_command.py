@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from app.audit.format.digests import BUCKETS
 from app.cli import main
+from app.rows.digests import BUCKETS
 from tests.support.tiny_server import Given, Received, TinyServer, refusing_address, tiny_server
 
 JSON = {"Content-Type": "application/json"}
@@ -102,6 +102,6 @@ def test_whatever_fails_in_a_round_is_no_verdict(
     def fail(*_: object) -> None:
         raise KeyError("members")
 
-    monkeypatch.setattr("app.audit.watch.rounds.look_twice", fail)
+    monkeypatch.setattr("app.tools.audit.watch.rounds.look_twice", fail)
     code, out, _ = watched(capsys, "--members", f"{pair[0].address},{pair[1].address}")
     assert (code, out) == (2, "could not judge: the round failed with KeyError: 'members'\n")

@@ -7,9 +7,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from app.audit.client.access import Access
-from app.command.asking import server_connection
-from app.command.asking.server_connection import NoServerAnswer, ServerConnection
+from app.tools.audit.client.access import Access
+from app.tools.command.asking import server_connection
+from app.tools.command.asking.server_connection import NoServerAnswer, ServerConnection
 from tests.support.tiny_server import Given, Received, TinyServer, refusing_address, tiny_server
 
 Serve = Callable[[Callable[[Received], Given]], TinyServer]

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.command.asking import server_events
-from app.command.asking.server_connection import EventStream, NoServerAnswer
-from app.command.asking.server_events import ServerEvents
+from app.tools.command.asking import server_events
+from app.tools.command.asking.server_connection import EventStream, NoServerAnswer
+from app.tools.command.asking.server_events import ServerEvents
 from tests.support.processes import HANG_S, eventually
 
 

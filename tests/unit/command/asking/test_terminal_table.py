@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from app.command.asking.terminal_table import Cell, Tone, print_fields, print_table
-from app.command.printable import json_text, printable
+from app.tools.command.asking.terminal_table import Cell, Tone, print_fields, print_table
+from app.tools.command.printable import json_text, printable
 
 HOSTILE = "[bold red]a[/]\x1b[2J\x07\u202eevil\u2028:smile: [link=http://x]y[/link]\r\n\x9b31m"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.command.registry import register_command
+from app.tools.command.registry import register_command
 from tests.support.auth import ADMIN, ADMIN_PASSWORD, node_with_users
 from tests.support.command_node import Commands, served_node
 from tests.support.fake_node import FakeNode

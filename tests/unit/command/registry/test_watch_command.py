@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from app.command.registry import watch_command
-from app.command.registry.seen_changes import SeenHappening, changes, seen_instance, seen_service
+from app.tools.command.registry import watch_command
+from app.tools.command.registry.seen_changes import SeenHappening, changes, seen_instance, seen_service
 from tests.support.command_node import Commands
 from tests.support.tiny_server import Given, Received, tiny_server
 

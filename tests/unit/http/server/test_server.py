@@ -15,7 +15,7 @@ from app.http.server.pool_calls import PEER_THREADS, QUEUED_PER_THREAD
 from app.http.server.pool_choice import LOOP_FORM_BYTES_MAX
 from app.http.server.request_reader import CLIENT_BODY_BYTES_MAX, LARGE_BODY_BYTES
 from app.http.server.server import LOGIN_BODY_BYTES_MAX, MEMBER_BODY_BYTES_MAX
-from app.limits.connection_room import ConnectionRoom
+from app.machine.limits.connection_room import ConnectionRoom
 from distro.model.types import MemberState
 from tests.support.fake_node import PEER, SELF, FakeNode, make_settings
 from tests.support.loops import SkippingLoop, run_loop, turns, until

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from app.process.config_call_log import CLIENTS_REMEMBERED, ConfigCallLog
+from app.machine.process.config_call_log import CLIENTS_REMEMBERED, ConfigCallLog
 from tests.support.fake_node import FakeNode, make_settings
 from tests.support.loops import SkippingLoop, run_loop, turns
 from tests.support.served import Served, served

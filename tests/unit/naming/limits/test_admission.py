@@ -22,7 +22,7 @@ from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
 from app.naming.wire.datum_codec import InstanceListCodec
 from app.replication.client_type import ClientCodec, client_key
-from app.simulation.member.memory_disk import MemoryDisk
+from app.tools.simulation.member.memory_disk import MemoryDisk
 from distro.model.types import NO_VERSION, Datum, Version
 
 SERVICE = "G@@s"

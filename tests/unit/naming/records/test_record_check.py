@@ -6,6 +6,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from app.machine.storage.record_file import RecordFile
 from app.naming.model.events import Event
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.records.durable_service import DurableService
@@ -17,7 +18,6 @@ from app.naming.records.records import Records
 from app.naming.registry.operations import DeregisterInstance
 from app.naming.registry.registry import Registry
 from app.replication.record_type import RecordCodec
-from app.storage.record_file import RecordFile
 
 WRITER, NAME, ADDRESS = "a:1~1", "g@@s", ("10.0.0.1", 80)
 

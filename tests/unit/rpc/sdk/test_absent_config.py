@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from app.machine.process.config_call_log import ConfigCallLog
 from app.naming.model.json_fields import Fields
-from app.process.config_call_log import ConfigCallLog
 from app.rpc.sdk.absent_config import AbsentConfigHandlers
 from app.rpc.server.connections import Connections
 from app.rpc.server.grpc_routes import GrpcRequest

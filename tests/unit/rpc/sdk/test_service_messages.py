@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from app.limits.answer_budget import AnswerBudget
+from app.machine.limits.answer_budget import AnswerBudget
 from app.naming.model.keys import DEFAULT_NAMESPACE
 from app.naming.model.nacos_errors import TooManyRequests
 from app.naming.registry.operations import RegisterInstance

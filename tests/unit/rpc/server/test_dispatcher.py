@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from app.auth.access_rules import MEMBERS, PUBLIC, READ, WRITE, naming
-from app.limits.client_addresses import AddressTable
+from app.machine.limits.client_addresses import AddressTable
 from app.naming.clients.client_model import ClientInfo
 from app.naming.model.nacos_errors import ClientGone, InvalidParam, Unavailable
 from app.rpc.server.connections import LABELS_CHARS_MAX, Connection, Connections

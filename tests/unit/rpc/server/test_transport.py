@@ -16,18 +16,18 @@ from grpc import aio
 
 from app.auth.access_rules import PUBLIC
 from app.config.settings import RpcPort, SettingError
-from app.limits.connection_room import ConnectionRoom
+from app.machine.limits.connection_room import ConnectionRoom
+from app.machine.tls.certificate import read_certificate
+from app.machine.tls.contexts import make_port_context
+from app.machine.tls.node_tls import PortCertificate
+from app.machine.tls.tls_stats import TlsStats
+from app.machine.tls.watched import WatchedFiles
 from app.rpc.server import grpc_server, transport
 from app.rpc.server.connections import Connection
 from app.rpc.server.grpc_routes import GrpcRequest, GrpcRoute
 from app.rpc.server.grpc_server import KEPT_MESSAGES_MAX, RpcServer
 from app.rpc.server.http2_frames import Code
 from app.rpc.wire import payload as wire
-from app.tls.certificate import read_certificate
-from app.tls.contexts import make_port_context
-from app.tls.node_tls import PortCertificate
-from app.tls.tls_stats import TlsStats
-from app.tls.watched import WatchedFiles
 from tests.support.certificates import Authority, needs_openssl
 from tests.support.http2_client import END_STREAM, MAGIC, ByHand, Frame, Heard, frame, frames_of, prefixed, whole_frames
 from tests.support.processes import HANG_S, free_ports

@@ -2,7 +2,7 @@
 
 import xml.etree.ElementTree as ElementTree
 
-from app.simulation.transcript.entry import Entry, What
+from app.tools.simulation.transcript.entry import Entry, What
 from scripts.docs.sequence_svg import draw
 from scripts.docs.sequences import PICTURES, TARGET, pictures
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from app.audit.format.findings import FindingClass
-from app.audit.format.layout import Round, read_night
-from app.audit.format.manifest import DumpState
-from app.audit.format.rows import FIELDS
+from app.rows.rows import FIELDS
+from app.tools.audit.format.findings import FindingClass
+from app.tools.audit.format.layout import Round, read_night
+from app.tools.audit.format.manifest import DumpState
 from scripts.synthetic.dump import SyntheticDump, all_faults, make_dump
 from scripts.synthetic.faults import CORRUPT_FILE, LATE
 from scripts.synthetic.make_dumps import parse_faults

@@ -1,0 +1,1 @@
+"""The machine under a node: its files, certificates, process and limits."""

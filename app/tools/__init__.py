@@ -1,0 +1,1 @@
+"""Tools next door: what runs beside a node and never in one."""

@@ -1,0 +1,265 @@
+"""The check of one night: from the dumps of all members to one verdict."""
+
+import math
+import time
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import reduce
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from app.rows.summary import Summary
+from app.tools.audit.check import evidence as evidences
+from app.tools.audit.check.evidence import Evidence
+from app.tools.audit.check.evidence_rows import path_in_round, read_rows, read_rows_of, small_frame
+from app.tools.audit.check.explain import explain_instances
+from app.tools.audit.check.explain_services import explain_bad_rows, explain_doubles, explain_owners, explain_services
+from app.tools.audit.check.explain_settings import explain_settings
+from app.tools.audit.check.files import damaged_files, unknown_in_rows, unreadable_file
+from app.tools.audit.check.flag import flag, with_key, with_services
+from app.tools.audit.check.history import Looked, faults_after, with_history
+from app.tools.audit.check.results import Results
+from app.tools.audit.check.session import FEW_ROWS
+from app.tools.audit.check.summarize import FINDING_SCHEMA, Compared, in_files, summarize
+from app.tools.audit.check.suppressions import BadSuppressions, notes_on, open_again, read_suppressions, suppressed
+from app.tools.audit.format.findings import FindingClass
+from app.tools.audit.format.layout import Night, NoDump, read_night
+
+EXPLAINED_MAX = 50_000
+"""The most suspects that are explained: for a member that is behind by millions, so many show as much as all."""
+ROWS_PER_PARTITION = 1_500_000
+"""Rows in a partition of the one shuffle: some 100 MB of hashes and masks."""
+
+
+AQE_EMPTY = "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation"
+EXPLAINED = (explain_instances, explain_services, explain_owners, explain_doubles, explain_settings)
+
+
+class CannotJudge(Exception):
+    """A night cannot be judged; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class NightCheck:
+    """The options of a check: where the dumps lie, the night (None: the latest), and classes to ignore.
+
+    Findings of ``ignored`` classes are neither counted nor kept. ``suppressions``: the file of known findings.
+    """
+
+    dumps: str
+    night: str | None = None
+    ignored: Collection[FindingClass] = ()
+    suppressions: str | None = None
+
+
+def judge(spark: SparkSession, check: NightCheck, results: Results) -> Summary:
+    """Return the summary of a night's check; write its tables into the staging folder of ``results``.
+
+    Raises:
+        CannotJudge: the night has no complete dump, or not at least two whole members, or too many members to compare;
+            or the suppressions cannot be used.
+    """
+    started = time.monotonic()
+    try:
+        night = read_night(check.dumps, check.night)
+        entries = read_suppressions(check.suppressions, night.date)
+    except (NoDump, BadSuppressions) as error:
+        raise CannotJudge(str(error)) from None
+    _tune(spark, sum(file.part.rows for file in evidences.files_of(night)))
+    compared = _compare(spark, check, night)
+    results.begin(night.date)
+    earlier = results.open_faults(spark, night.date)
+    findings = compared.findings.where(~F.col("finding_class").isin([str(one.value) for one in check.ignored]))
+    findings = with_history(findings, earlier, night.date, _iso(compared.evidence.taken_at[0]))
+    findings = suppressed(findings, [entry for entry in entries if entry.holds(night.date)])
+    results.write("findings", in_files(findings, compared.suspects))
+    summary = summarize(spark, check.dumps, results, night, compared)
+    found = spark.read.schema(FINDING_SCHEMA).parquet(results.staged("findings"))
+    if summary.findings or summary.suppressed or earlier is not None:
+        # A sample finds only some of what is open.
+        members = () if compared.sampled else compared.evidence.members
+        looked = Looked(night.date, [one["address"] for one in summary.members], members, check.ignored)
+        results.write("faults", in_files(faults_after(open_again(found), earlier, looked), compared.suspects))
+    if later := results.judged_after(night.date):
+        results.notes.append(f"the history of later nights is older than this verdict; check again: {', '.join(later)}")
+    summary = replace(summary, notes=[*summary.notes, *notes_on(found, entries, night.date), *results.notes])
+    if check.ignored:
+        names = ", ".join(sorted(one.value for one in check.ignored))
+        summary = replace(summary, notes=[*summary.notes, f"not looked for: {names}"])
+    return replace(summary, took_s=round(time.monotonic() - started, 1))
+
+
+def _tune(spark: SparkSession, rows: int) -> None:
+    """Fit the tasks to the machine and the shuffle to the rows; gzip files do not split, so they are spread whole."""
+    cores = spark.sparkContext.defaultParallelism
+    few = rows <= FEW_ROWS
+    partitions = 1 if few else max(2 * cores, math.ceil(rows / ROWS_PER_PARTITION))
+    for name, value in {
+        "spark.sql.shuffle.partitions": partitions,
+        # Planning again after each stage takes longer than the stages of a few rows.
+        "spark.sql.adaptive.enabled": str(not few).lower(),
+        "spark.sql.files.minPartitionNum": 4 * cores,
+        "spark.sql.files.openCostInBytes": 1 << 18,
+        # It would drop the counts along with what turns out to be empty.
+        "spark.sql.adaptive.optimizer.excludedRules": AQE_EMPTY,
+        # Sums of masks may run over, and rows are judged here, not by an exception.
+        "spark.sql.ansi.enabled": "false",
+    }.items():
+        spark.conf.set(name, str(value))
+    _compile(spark, compiled=not few)
+
+
+def _compile(spark: SparkSession, compiled: bool) -> None:
+    """Have expressions compiled to Java, or interpreted."""
+    spark.conf.set("spark.sql.codegen.wholeStage", str(compiled).lower())
+    spark.conf.set("spark.sql.codegen.factoryMode", "FALLBACK" if compiled else "NO_CODEGEN")
+
+
+def _compare(spark: SparkSession, check: NightCheck, night: Night) -> Compared:
+    """Return all findings of a night, without history.
+
+    A file that breaks off although its hash is right excludes its member, and the comparison starts again without it.
+
+    Raises:
+        CannotJudge: too few or too many members can be compared.
+    """
+    files = evidences.files_of(night)
+    damaged = damaged_files(spark, check.dumps, night, files)
+    while True:
+        try:
+            evidence = evidences.weigh(night, damaged)
+        except NoDump as error:
+            raise CannotJudge(str(error)) from None
+        rows = read_rows(spark, check.dumps, evidence)
+        if evidence.rows <= FEW_ROWS:
+            rows = rows.persist()  # they are looked at twice
+        flagged = flag(rows, evidence.members)
+        suspects = flagged.frame.persist()
+        try:
+            count = suspects.count()
+        except (PySparkException, Py4JJavaError) as error:
+            suspects.unpersist()
+            rows.unpersist()
+            path = unreadable_file(str(error), evidence.files)
+            if path is None or path in damaged:
+                raise
+            damaged[path] = "it cannot be read to its end"
+            continue
+        evidence = replace(evidence, notes=[*evidence.notes, *unknown_in_rows(check.dumps, evidence.files)])
+        counted = flagged.counts()
+        if counted["rows"] != evidence.rows:
+            evidence = replace(evidence, findings=[*evidence.findings, *_miscounted(rows, evidence)])
+        return _explained(spark, check.dumps, rows, evidence, counted, suspects, count)
+
+
+def _explained(
+    spark: SparkSession,
+    dumps: str,
+    rows: DataFrame,
+    evidence: Evidence,
+    counted: dict[str, int],
+    suspects: DataFrame,
+    count: int,
+) -> Compared:
+    """Return the findings of the suspects: of all, or of a sample where they are too many.
+
+    A sample without a lasting finding does not prove that the members agree: then all are explained.
+    """
+    if count == 0:
+        return Compared(evidence, _findings(spark, rows, None, counted, evidence), counted, None, 0)
+    is_few = evidence.rows <= FEW_ROWS
+    may_last = suspects.where("may_last").count() if count > EXPLAINED_MAX else count
+    for part in _samples(count, may_last):
+        keys = with_services(part.of(suspects)).persist()
+        closer = _rows_with(rows, keys) if is_few else _look_closer(spark, dumps, evidence, keys)
+        findings = _findings(spark, rows, closer, counted, evidence)
+        if not part.sampled:
+            break
+        findings = findings.persist()
+        if part.with_all_that_may_last or findings.where("lasting").limit(1).count():
+            text = f"{count:,} keys differ, {may_last:,} of them perhaps for good: {part.text}, and counted below"
+            evidence = replace(evidence, notes=[text, *evidence.notes])
+            break
+        closer.unpersist()
+    return Compared(evidence, findings, counted, closer, count, part.sampled)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    """A sample of the suspects: one of so many by their hash, or all; with or without those that may last."""
+
+    one_of: int
+    with_all_that_may_last: bool = False
+
+    @property
+    def sampled(self) -> bool:
+        return self.one_of > 1
+
+    @property
+    def text(self) -> str:
+        rest = " of those of one round only" if self.with_all_that_may_last else ""
+        return f"one of {self.one_of}{rest} is explained"
+
+    def of(self, suspects: DataFrame) -> DataFrame:
+        if not self.sampled:
+            return suspects
+        chosen = F.pmod("key", F.lit(self.one_of)) == 0
+        return suspects.where(chosen | F.col("may_last") if self.with_all_that_may_last else chosen)
+
+
+def _samples(count: int, may_last: int) -> list[_Sample]:
+    """Return the samples to explain, in order, until one is proof enough."""
+    if count <= EXPLAINED_MAX:
+        return [_Sample(1)]
+    if may_last <= EXPLAINED_MAX:
+        return [_Sample(-(-count // EXPLAINED_MAX), with_all_that_may_last=True)]
+    return [_Sample(-(-count // EXPLAINED_MAX)), _Sample(1)]
+
+
+def _look_closer(spark: SparkSession, dumps: str, evidence: Evidence, keys: DataFrame) -> DataFrame:
+    """Return the rows of the suspect keys and of their services, persisted.
+
+    The expressions that explain these few rows are large: compiling them takes longer than interpreting them, and they
+    do not fit into one method of Java.
+    """
+    closer = _rows_with(read_rows_of(spark, dumps, evidence, keys), keys)
+    if closer.select("key").distinct().count() < keys.count():
+        closer.unpersist()
+        closer = _rows_with(read_rows(spark, dumps, evidence), keys)
+        closer.count()
+    _compile(spark, compiled=False)
+    return closer
+
+
+def _rows_with(rows: DataFrame, keys: DataFrame) -> DataFrame:
+    return with_key(rows.where(~F.col("bad"))).join(keys, "key").persist()
+
+
+def _findings(
+    spark: SparkSession, rows: DataFrame, closer: DataFrame | None, counts: dict[str, int], evidence: Evidence
+) -> DataFrame:
+    found = small_frame(spark, evidence.findings, FINDING_SCHEMA)
+    explained = [explain_bad_rows(rows, evidence)] if counts["bad"] else []
+    if closer is not None:
+        explained += [explain(closer, evidence) for explain in EXPLAINED]
+    return reduce(DataFrame.unionByName, explained, found)
+
+
+def _miscounted(rows: DataFrame, evidence: Evidence) -> list[dict[str, Any]]:
+    """CORRUPT findings: one for each file with another number of rows than its manifest says."""
+    counted = {
+        row["name"]: row["rows"]
+        for row in rows.groupBy(path_in_round("file").alias("name")).agg(F.count(F.lit(1)).alias("rows")).collect()
+    }
+    return evidences.miscounted(evidence, counted)
+
+
+def _iso(taken_at: str) -> str:
+    """``20261121T031500.000Z`` as ``2026-11-21T03:15:00.000Z``."""
+    moment = datetime.strptime(taken_at, "%Y%m%dT%H%M%S.%f%z")
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"

@@ -1,0 +1,233 @@
+"""The evidence of a night before any row is read: the members that were dumped, sound files, and member lists."""
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+from app.rows.rows import EXTRA_KINDS, FIELDS
+from app.tools.audit.format.findings import FINDING_FIELDS, FindingClass
+from app.tools.audit.format.layout import Night, NoDump, Round
+from app.tools.audit.format.manifest import DumpState, MemberDump, Part
+
+MEMBERS_MAX = 124
+"""The most members of a check. Each has a bit for each of two rounds, and the masks of 31 fit a 64-bit number."""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A part with its member and round, as the manifest describes it. ``path`` is the full path in the file system."""
+
+    member: str
+    round: int
+    path: str
+    part: Part
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """The numbers of the members of one kind; ``telling``: those whose release gives records and clients.
+
+    Where no manifest says that its member gives them, all members may.
+    """
+
+    members: tuple[int, ...]
+    telling: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The members and files of a night that can be compared, and the findings for which no row is read."""
+
+    night: str
+    run: str
+    taken_at: tuple[str, ...]
+    """The moment of each round, as in its manifest."""
+    members: tuple[str, ...]
+    """Addresses of the members whose rows are compared: dumped in every round, all files sound."""
+    folders: Mapping[str, str]
+    """The name of each compared member's folder, by address; without those that hold nothing."""
+    files: tuple[File, ...]
+    empty: frozenset[int] = frozenset()
+    """Numbers of the members that answered and hold nothing: they lost all, and their state counts for nothing."""
+    families: Mapping[str, "Family"] = field(default_factory=dict)
+    """The compared members by their kind."""
+    findings: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        """The rows of all files, as their manifests say."""
+        return sum(file.part.rows for file in self.files)
+
+    @property
+    def everyone(self) -> str:
+        """SQL of the array of all members' numbers."""
+        return f"array({', '.join(map(str, range(len(self.members))))})"
+
+    @property
+    def voters(self) -> str:
+        """SQL of the array of the numbers of the members that hold something."""
+        numbers = [str(number) for number in range(len(self.members)) if number not in self.empty]
+        return f"CAST(array({', '.join(numbers)}) AS array<int>)"
+
+
+def finding(finding_class: FindingClass, lasting: bool, member: str, **values: Any) -> dict[str, Any]:
+    """Return a finding with the given columns; the other texts of its key are empty, and the rest is null."""
+    return dict.fromkeys(FINDING_FIELDS) | {
+        "finding_class": finding_class.value,
+        "lasting": lasting,
+        "namespace": "",
+        "service": "",
+        "cluster": "",
+        "ip": "",
+        "name": "",
+        "member": member,
+        **values,
+    }
+
+
+def in_round(path: str) -> str:
+    """Return a file's path from ``taken_at=`` on, equal in Spark and fsspec, whose schemes and slashes differ."""
+    return path[path.index("taken_at=") :]
+
+
+def files_of(night: Night) -> list[File]:
+    """Return every file that the manifests of a night name."""
+    return [
+        File(member.address, one.manifest.round, f"{one.folder}/{part.path}", part)
+        for one in night.rounds
+        for member in one.manifest.members
+        for part in member.parts
+    ]
+
+
+def weigh(night: Night, damaged: Mapping[str, str]) -> Evidence:
+    """Return the evidence of a night: the members and files to compare, and the findings that need no rows.
+
+    ``damaged``: how a file departs from its manifest, by path.
+
+    Raises:
+        NoDump: fewer than two members are left, or more than ``MEMBERS_MAX``; the text says why.
+    """
+    files = files_of(night)
+    addresses = sorted({member.address for one in night.rounds for member in one.manifest.members})
+    bad_members = {file.member for file in files if file.path in damaged}
+    findings = [_corrupt(file, damaged[file.path]) for file in files if file.path in damaged]
+    compared = []
+    for address in addresses:
+        dumps = [one.manifest.member(address) for one in night.rounds]
+        if absent := _absent(address, dumps):
+            findings.append(absent)
+        elif address not in bad_members:
+            compared.append(address)
+    if len(compared) < 2:
+        problems = [f"{one['member']}: {one['detail']}" for one in findings]
+        raise NoDump("; ".join([f"only {len(compared)} of {len(addresses)} members can be compared", *problems]))
+    if len(compared) > MEMBERS_MAX:
+        raise NoDump(f"{len(compared)} members are more than the {MEMBERS_MAX} that one check compares")
+    findings += _membership(night, addresses)
+    sound = tuple(file for file in files if file.member in compared)
+    folders = {file.member: file.part.path.partition("/")[0] for file in sound}
+    empty = [number for number, address in enumerate(compared) if _holds_nothing(night, address)]
+    return Evidence(
+        night.date,
+        night.rounds[0].manifest.run,
+        tuple(one.manifest.taken_at for one in night.rounds),
+        tuple(compared),
+        folders,
+        sound,
+        frozenset(empty),
+        _families(night, compared),
+        findings,
+        [
+            *night.notes,
+            *[f"{compared[number]} answered and holds nothing" for number in empty],
+            *unknown_fields("the dump", {name for one in night.rounds for name in one.manifest.fields}),
+            *[
+                note
+                for member in night.rounds[0].manifest.members
+                for note in unknown_fields(f"the dump of {member.address}", set(member.unknown_fields))
+            ],
+        ],
+    )
+
+
+def _holds_nothing(night: Night, address: str) -> bool:
+    dumps = [one.manifest.member(address) for one in night.rounds]
+    return not any(dump and (dump.services or dump.instances or dump.parts) for dump in dumps)
+
+
+def _families(night: Night, compared: list[str]) -> dict[str, Family]:
+    kinds: dict[str, list[int]] = {}
+    telling: dict[str, list[int]] = {}
+    for number, address in enumerate(compared):
+        dumps = [dump for one in night.rounds if (dump := one.manifest.member(address)) is not None]
+        kinds.setdefault(dumps[0].kind, []).append(number)
+        if all(EXTRA_KINDS & set(dump.tells) for dump in dumps):
+            telling.setdefault(dumps[0].kind, []).append(number)
+    return {kind: Family(tuple(members), tuple(telling.get(kind, members))) for kind, members in kinds.items()}
+
+
+def miscounted(evidence: Evidence, counted: Mapping[str, int]) -> list[dict[str, Any]]:
+    """CORRUPT findings: one for each file with another number of rows than its manifest says.
+
+    ``counted``: the number of rows by path, from the round on (see ``in_round``).
+    """
+    return [
+        _corrupt(file, f"it has {rows} rows, the manifest says {file.part.rows}")
+        for file in evidence.files
+        if (rows := counted.get(in_round(file.path), 0)) != file.part.rows
+    ]
+
+
+def unknown_fields(where: str, names: Set[str]) -> list[str]:
+    """Return one note that names the fields unknown here; none when all are known."""
+    unknown = sorted(names - FIELDS.keys())
+    return [f"{where} has fields that are unknown here and are not compared: {', '.join(unknown)}"] if unknown else []
+
+
+def _corrupt(file: File, detail: str) -> dict[str, Any]:
+    text = f"round {file.round}, {file.part.path}: {detail}"
+    return finding(FindingClass.CORRUPT, True, file.member, detail=text)
+
+
+def _absent(address: str, dumps: list[MemberDump | None]) -> dict[str, Any] | None:
+    missing = [one for one in dumps if one is None or one.state is DumpState.ABSENT]
+    if not missing:
+        return None
+    error = next((one.error for one in missing if one and one.error), "it is in no manifest of that round")
+    if len(missing) < len(dumps):
+        error = f"in one round only: {error}"
+    # In one round only too: without the member's state nobody can say that the members agree.
+    return finding(FindingClass.ABSENT_MEMBER, True, address, detail=error)
+
+
+def _membership(night: Night, addresses: list[str]) -> list[dict[str, Any]]:
+    found = []
+    for one, other in combinations(addresses, 2):
+        differing = [text for round_ in night.rounds if (text := _views_differ(round_, one, other))]
+        if differing:
+            lasting = len(differing) == len(night.rounds)
+            found.append(
+                finding(FindingClass.MEMBERSHIP, lasting, other, reference=one, detail=differing[-1][2])
+                | {"found": differing[-1][1], "expected": differing[-1][0]}
+            )
+    return found
+
+
+def _views_differ(round_: Round, one: str, other: str) -> tuple[str, str, str] | None:
+    """Return how the lists of two members differ in a round; None if they agree, or if a member gave no list.
+
+    Shape: entries that only ``one`` lists, entries that only ``other`` lists, and both in a sentence.
+    """
+    views = []
+    for address in (one, other):
+        dump = round_.manifest.member(address)
+        if dump is None or not dump.members:
+            return None
+        views.append({f"{seen.address} {seen.state}" for seen in dump.members})
+    if views[0] == views[1]:
+        return None
+    left, right = (", ".join(sorted(mine - theirs)) or "no more" for mine, theirs in (views, views[::-1]))
+    return left, right, f"{one} lists {left}; {other} lists {right}"

@@ -1,0 +1,103 @@
+"""The check of a night's files against their manifests, before any of their rows is trusted."""
+
+import re
+import zlib
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from gzip import GzipFile
+from hashlib import sha256
+from typing import Any
+
+import orjson
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from app.tools.audit.check.evidence import File, in_round, unknown_fields
+from app.tools.audit.check.evidence_rows import path_in_round, small_frame, spark_path
+from app.tools.audit.format.file_systems import open_root
+from app.tools.audit.format.layout import Night
+
+MISMATCHES_MAX = 1_000
+FOOTER_BYTES_MAX = 64 * 1024 * 1024
+LINE_BYTES_MAX = 1 << 20
+FOOTERS_AT_ONCE = 16
+PARQUET_MAGIC = b"PAR1"
+_IN_ROUND = re.compile(r"taken_at=[^\s\"']*?\.(?:jsonl\.gz|parquet)")
+
+
+def damaged_files(spark: SparkSession, root_uri: str, night: Night, files: list[File]) -> dict[str, str]:
+    """Return the files that differ from their manifests. Shape: path to the fault, in words.
+
+    Of a Parquet file only the footer is read here: a reader of its rows checks each page against its checksum. Spark's
+    executors hash all bytes of JSON files.
+    """
+    filesystem, _ = open_root(root_uri)
+    found: dict[str, Any] = {}
+    for one in night.rounds:
+        found |= filesystem.find(one.folder, detail=True)
+    wrong = {}
+    for file in files:
+        info = found.get(file.path)
+        if info is None:
+            wrong[file.path] = "the file is missing"
+        elif info["size"] != file.part.bytes:
+            wrong[file.path] = f"it has {info['size']} bytes, the manifest says {file.part.bytes}"
+    whole = [file for file in files if file.path not in wrong]
+    with ThreadPoolExecutor(FOOTERS_AT_ONCE, thread_name_prefix="footers") as pool:
+        footers = [file for file in whole if file.part.is_parquet]
+        faults = pool.map(lambda file: _footer_fault(filesystem, file), footers)
+        wrong |= {file.path: fault for file, fault in zip(footers, faults, strict=True) if fault}
+    hashed = [file for file in whole if not file.part.is_parquet]
+    return wrong | (_wrong_hashes(spark, root_uri, hashed) if hashed else {})
+
+
+def _footer_fault(filesystem: Any, file: File) -> str:
+    """Return the fault in the beginning or the footer of a Parquet file, in words; empty for none."""
+    part = file.part
+    if not len(PARQUET_MAGIC) < part.footer_bytes < min(part.bytes, FOOTER_BYTES_MAX):
+        return f"its manifest says a footer of {part.footer_bytes} bytes"
+    try:
+        head = filesystem.cat_file(file.path, start=0, end=len(PARQUET_MAGIC))
+        footer = filesystem.cat_file(file.path, start=part.bytes - part.footer_bytes, end=part.bytes)
+    except OSError as error:
+        return f"it cannot be read: {error.strerror or error}"
+    if head != PARQUET_MAGIC or sha256(footer).hexdigest() != part.footer_sha256:
+        return "the sha256 of its footer is not that of the manifest"
+    return ""
+
+
+def _wrong_hashes(spark: SparkSession, root_uri: str, files: list[File]) -> dict[str, str]:
+    expected = small_frame(
+        spark, [{"name": in_round(file.path), "said": file.part.sha256} for file in files], "name string, said string"
+    )
+    hashed = (
+        spark.read.format("binaryFile")
+        .load([spark_path(file.path, root_uri) for file in files])
+        .select(path_in_round("path").alias("name"), F.sha2("content", 256).alias("sha256"))
+    )
+    wrong = hashed.join(F.broadcast(expected), "name").where("sha256 != said").limit(MISMATCHES_MAX).collect()
+    paths = {in_round(file.path): file.path for file in files}
+    return {paths[row["name"]]: "its sha256 is not that of the manifest" for row in wrong}
+
+
+def unreadable_file(text: str, files: Iterable[File]) -> str | None:
+    """Return the path of the file that the text of a Spark error names; None if that is none of ``files``."""
+    paths = {in_round(file.path): file.path for file in files}
+    return next((paths[name] for name in _IN_ROUND.findall(text) if name in paths), None)
+
+
+def unknown_in_rows(root_uri: str, files: Iterable[File]) -> list[str]:
+    """Return notes on unknown fields, from each member's first row: in a newer member's dump that row has them all."""
+    filesystem, _ = open_root(root_uri)
+    notes: list[str] = []
+    for file in files:
+        if file.round != 1 or not file.part.path.endswith("part-00000.jsonl.gz"):
+            continue
+        with filesystem.open(file.path, "rb") as raw, GzipFile(fileobj=raw) as lines:
+            try:
+                row = orjson.loads(lines.readline(LINE_BYTES_MAX))
+            except (OSError, EOFError, zlib.error, orjson.JSONDecodeError):
+                continue  # named when it is read whole
+        if isinstance(row, dict):
+            notes += unknown_fields(f"the dump of {file.member}", row.keys())
+    return notes

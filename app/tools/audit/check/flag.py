@@ -1,0 +1,197 @@
+"""The main comparison: one pass over all rows and one shuffle, which find the keys that are worth a closer look.
+
+A key is the hash of an instance's address or of a service; hashes and masks of members are compared. So a row takes
+some 60 bytes in the shuffle whatever its metadata, and the aggregation works on fixed-width numbers only. Two keys of
+one hash cannot hide anything: the closer look tells them apart.
+"""
+
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import functions as F
+
+from app.rows.rows import Layer, RowKind
+from app.tools.audit.check.evidence_rows import (
+    WORD_MEMBERS,
+    is_instance,
+    is_service,
+    is_stale,
+    one_of,
+    seen,
+    service_key,
+    short_name,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Flagged:
+    """The suspect keys. Columns of ``frame``: ``key``, ``services`` (the keys of its services), ``may_last``.
+
+    ``may_last`` is false where members differ in one round alone. The counts are known once the frame is computed.
+    """
+
+    frame: DataFrame
+    observed: Observation
+
+    def counts(self) -> dict[str, int]:
+        """Return the numbers of rows, bad rows, distinct services and instances, as rows, bad, services, instances."""
+        return {name: int(value or 0) for name, value in self.observed.get.items()}
+
+
+def with_key(rows: DataFrame) -> DataFrame:
+    """Return the rows with ``key``, which is equal for rows that must be compared with each other.
+
+    Instances of one address share a key under the short name of their service, also across groups.
+    """
+    service = F.when(is_instance(), short_name(F.col("service"))).otherwise(F.col("service"))
+    return rows.withColumn("key", F.xxhash64("kind", "namespace", service, "cluster", "ip", "port", "name"))
+
+
+def flag(rows: DataFrame, addresses: tuple[str, ...]) -> Flagged:
+    """Return the keys of ``rows`` (as of ``evidence_rows.read_rows``) that may have findings."""
+    observed = Observation("compared")
+    members = len(addresses)
+    owner = one_of(F.col("owner"), {address: number for number, address in enumerate(addresses)})
+    has_service = is_service() | is_instance()
+    keyed = with_key(rows).select(
+        F.when(~F.col("bad"), F.col("key")).alias("key"),  # all that are no rows come together under null
+        "bit",
+        "word",
+        (F.col("round") == 1).alias("first"),
+        is_service().alias("is_service"),
+        is_instance().alias("is_instance"),
+        (~is_instance() | seen()).alias("is_seen"),
+        F.when(has_service, service_key(F.col("namespace"), F.col("service"))).alias("service_key"),
+        _value().alias("value"),
+        F.when(is_service(), _owner_bit(owner)).alias("owner_bit"),
+        F.when(is_service(), F.floor(owner / WORD_MEMBERS)).alias("owner_word"),
+        F.when(is_service(), ~F.col("owner").isin(*addresses)).alias("strange_owner"),
+        F.when((F.col("round") == 2) & F.col("version").isNotNull(), F.xxhash64("version")).alias("version"),
+        (is_instance() & (is_stale() | (F.col("layer") != Layer.BOTH.value))).alias("trouble"),
+    )
+    words = range(-(-members // WORD_MEMBERS))
+    grouped = keyed.groupBy("key").agg(*_aggregates(words)).observe(observed, *_totals(words))
+    suspicion, may_last = _suspicions(members)
+    suspects = grouped.where(F.col("key").isNotNull() & suspicion).select(
+        "key", F.array_compact(F.array("least_service", "most_service")).alias("services"), may_last.alias("may_last")
+    )
+    return Flagged(suspects, observed)
+
+
+def with_services(suspects: DataFrame) -> DataFrame:
+    """Return the keys of suspects and of their services, each once, in column ``key``."""
+    keys = F.concat(F.array("key"), "services")
+    return suspects.select(F.explode(keys).alias("key")).dropDuplicates()
+
+
+def _value() -> Column:
+    """Return the hash of all values in which members must agree; null for a service whose own values are unknown."""
+    of_service = F.xxhash64("protect_threshold", "selector", "clusters", "metadata")
+    of_client = F.xxhash64("revision", "owner")
+    of_instance = F.xxhash64("ephemeral", "healthy", "enabled", "weight", "metadata")
+    return (
+        F.when(is_instance(), of_instance)
+        .when(is_service(), F.when(F.col("protect_threshold").isNotNull(), of_service))
+        .when(F.col("kind") == RowKind.RECORD.value, F.xxhash64("value"))
+        .otherwise(of_client)
+    )
+
+
+def _owner_bit(owner: Column) -> Column:
+    """Return the bit of the member that the row names as owner, in the row's round."""
+    shift = F.pmod(owner, F.lit(WORD_MEMBERS)) + F.when(F.col("round") == 1, 0).otherwise(WORD_MEMBERS)
+    return F.call_function("shiftleft", F.lit(1).cast("long"), shift.cast("int"))
+
+
+def _aggregates(words: range) -> list[Column]:
+    values = [
+        column
+        for number, is_round in ((1, F.col("first")), (2, ~F.col("first")))
+        for value in (F.when(F.col("is_seen") & is_round, F.col("value")),)
+        for column in (F.min(value).alias(f"least_{number}"), F.max(value).alias(f"most_{number}"))
+    ]
+    return [
+        F.count(F.lit(1)).alias("lines"),
+        *[column for word in words for column in _masks(word)],
+        F.min("service_key").alias("least_service"),
+        F.max("service_key").alias("most_service"),
+        F.max("is_service").alias("is_service"),
+        F.max("is_instance").alias("is_instance"),
+        F.max("trouble").alias("trouble"),
+        F.max("strange_owner").alias("strange_owner"),
+        # Of the second round alone: what lasts is told in both.
+        F.min("version").alias("least_version"),
+        F.max("version").alias("most_version"),
+        *values,
+    ]
+
+
+def _masks(word: int) -> list[Column]:
+    """Return masks of ``WORD_MEMBERS`` members: those with the key, their sum, named owners, and claimed owners."""
+    seen_bit = F.when(F.col("is_seen") & (F.col("word") == word), F.col("bit"))
+    owner_bit = F.when(F.col("owner_word") == word, F.col("owner_bit"))
+    claim = F.when((owner_bit == F.col("bit")) & (F.col("word") == word), owner_bit)
+    return [
+        F.coalesce(F.bit_or(seen_bit), F.lit(0)).alias(f"present_{word}"),
+        F.coalesce(F.sum(seen_bit), F.lit(0)).alias(f"total_{word}"),
+        F.coalesce(F.bit_or(owner_bit), F.lit(0)).alias(f"named_{word}"),
+        F.coalesce(F.bit_or(claim), F.lit(0)).alias(f"claims_{word}"),
+    ]
+
+
+def _totals(words: range) -> list[Column]:
+    row = F.col("key").isNotNull()
+    present = reduce(Column.__or__, (F.col(f"present_{word}") > 0 for word in words))
+    instance = row & F.col("is_instance") & present
+    several = F.col("least_service") != F.col("most_service")
+    return [
+        F.sum("lines").alias("rows"),
+        F.sum(F.when(~row, F.col("lines"))).alias("bad"),
+        F.count_if(row & F.col("is_service")).alias("services"),
+        F.sum(F.when(instance, F.when(several, 2).otherwise(1)).otherwise(0)).alias("instances"),
+    ]
+
+
+def _suspicions(members: int) -> tuple[Column, Column]:
+    """Return whether a key may have a finding, and whether it may have one that lasts."""
+    everyone = [(1 << min(WORD_MEMBERS, members - first)) - 1 for first in range(0, members, WORD_MEMBERS)]
+    words = range(len(everyone))
+    is_named = reduce(Column.__or__, (F.col(f"named_{word}") != 0 for word in words))
+    is_present = reduce(Column.__or__, (F.col(f"present_{word}") > 0 for word in words))
+    in_any = [
+        F.coalesce(F.col("trouble"), F.lit(False)),
+        *[F.col(f"total_{word}") != F.col(f"present_{word}") for word in words],
+        F.coalesce(F.col("least_version") != F.col("most_version"), F.lit(False)),
+        F.coalesce(F.col("strange_owner"), F.lit(False)) & is_named,
+        F.coalesce(is_present & (F.col("least_service") != F.col("most_service")), F.lit(False)),
+    ]
+    first, second = (_differs(number, everyone) for number in (1, 2))
+    odd = reduce(Column.__or__, in_any)
+    return odd | first | second, odd | (first & second)
+
+
+def _differs(number: int, everyone: list[int]) -> Column:
+    """Return whether members differ in a round: some lack the key, have other values, or disagree on its owner.
+
+    ``everyone``: the mask of all members, word by word.
+    """
+
+    def masks(name: str) -> list[Column]:
+        shift = (number - 1) * WORD_MEMBERS
+        return [
+            F.shiftright(F.col(f"{name}_{word}"), shift).bitwiseAND(F.lit(mask)) for word, mask in enumerate(everyone)
+        ]
+
+    def ones(columns: list[Column]) -> Column:
+        return reduce(Column.__add__, (F.bit_count(one) for one in columns))
+
+    present, named, claims = (masks(name) for name in ("present", "named", "claims"))
+    nobody = reduce(Column.__and__, (one == 0 for one in present))
+    all_of_them = reduce(Column.__and__, (one == F.lit(mask) for one, mask in zip(present, everyone, strict=True)))
+    named_by_any = reduce(Column.__or__, (one != 0 for one in named))
+    return (
+        (~nobody & ~all_of_them)
+        | F.coalesce(F.col(f"least_{number}") != F.col(f"most_{number}"), F.lit(False))
+        | (named_by_any & ((ones(claims) != 1) | (ones(named) != 1)))
+    )

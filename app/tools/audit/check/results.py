@@ -1,0 +1,252 @@
+"""The results of the nights: findings, services, faults as Parquet, findings as JSON, summary and report beside them.
+
+Spark writes a night's files under names that no other run has, and nobody reads them until
+``reports/night=D/summary.json`` names them: it is written last, in one piece, and is the commit of the night. So a
+check that fails changes no night, and a check that is run again replaces its own results. No file is renamed, as object
+stores cannot do that.
+"""
+
+import contextlib
+import uuid
+from collections.abc import Iterable
+from datetime import UTC, date, datetime, timedelta
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from app.rows.summary import Summary, Verdict, decode_summary, encode_summary
+from app.tools.audit.check.evidence_rows import spark_path
+from app.tools.audit.check.table_files import Output
+from app.tools.audit.check.tables import frame_of
+from app.tools.audit.format.commits import (
+    FINDINGS_JSON,
+    REPORTS,
+    STORED,
+    TABLE_FIELDS,
+    BadCommit,
+    Committed,
+    TableFile,
+    began,
+    committed,
+    nights_by_file,
+    read_each,
+    summary_path,
+    with_tables,
+)
+from app.tools.audit.format.file_systems import check_writable, dated_folders, open_root, write_whole
+
+TREND_NIGHTS_MAX = 366
+ABANDONED_AFTER = timedelta(hours=12)
+"""The age at which a run is over; younger files that no night names may belong to a check that is still running."""
+
+
+class NotWritable(Exception):
+    """The output folder takes no files; the text says which folder and why."""
+
+
+class Results:
+    """The output folder of all nights, and the tables that this run writes: those of one night."""
+
+    def __init__(self, uri: str, now: datetime | None = None) -> None:
+        self.uri = uri
+        self.now = now or datetime.now(UTC)
+        self.filesystem, self.root = open_root(uri)
+        run = f"run={self.now:%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:8]}"
+        self.output = Output(self.filesystem, self.root, uri, run)
+        self.notes: list[str] = []
+        """Texts for the operator about the results of other nights."""
+        self._night: str | None = None
+        self._tables: Committed = {}
+        """The tables of tonight that were written and are not committed yet."""
+
+    def open(self) -> None:
+        """Make sure that results can be written, before the long work.
+
+        Raises:
+            NotWritable: the output folder takes no files.
+        """
+        try:
+            check_writable(self.filesystem, f"{self.root}/{REPORTS}")
+        except OSError as error:
+            raise NotWritable(f"cannot write to {self.uri}: {error.strerror or error}") from None
+
+    def close(self) -> None:
+        """Remove the tables of this run that were not committed."""
+        if self._night:
+            self.remove(path for table in STORED for path in self.output.own_files(self._folder(table)))
+            self._night = None
+
+    def begin(self, night: str) -> None:
+        """Set the night that is judged, before its first table is written."""
+        self._night, self._tables = night, {}
+
+    def staged(self, table: str) -> str:
+        """Return the path from which Spark reads a table of this run before it is committed."""
+        return spark_path(self._folder(table), self.uri)
+
+    def write(self, table: str, frame: DataFrame) -> None:
+        """Write a table of tonight, by the columns of its schema; nobody reads it until it is committed.
+
+        Raises:
+            OSError: not all of it is there after writing.
+        """
+        if table != FINDINGS_JSON:
+            night = F.lit(self._night)
+            columns = {name: night if name == "night" else F.col(name) for name in TABLE_FIELDS[table]}
+            frame = frame.select(
+                *[column.cast(TABLE_FIELDS[table][name]).alias(name) for name, column in columns.items()]
+            )
+        self._tables[table] = self.output.write(table, frame, self._folder(table))
+
+    def publish(self, summary: Summary, report: str) -> str:
+        """Put tonight's report in place and commit its summary and tables; return the path of the report.
+
+        Files of the commit before are removed after it.
+
+        Raises:
+            OSError: a file cannot be written.
+        """
+        folder = f"{self.root}/{REPORTS}/night={summary.night}"
+        before: set[str] = set()
+        with contextlib.suppress(BadCommit):  # it is replaced now; its files count as abandoned
+            before = self._named_by([summary.night])
+        tables = {} if summary.verdict is Verdict.UNJUDGED else self._tables
+        self.filesystem.makedirs(folder, exist_ok=True)
+        write_whole(self.filesystem, f"{folder}/report.html", report.encode())
+        write_whole(
+            self.filesystem, summary_path(self.root, summary.night), with_tables(encode_summary(summary), tables)
+        )
+        if tables:
+            self._night = None
+        with contextlib.suppress(BadCommit, OSError):  # the night is committed; what stays is removed as abandoned
+            self.remove_unnamed(before)
+        return f"{folder}/report.html"
+
+    def nights(self) -> list[str]:
+        """Return the nights with a report, oldest first."""
+        return dated_folders(self.filesystem, f"{self.root}/{REPORTS}", "night")
+
+    def summaries(self, before: str) -> list[Summary]:
+        """Return the readable summaries of the last ``TREND_NIGHTS_MAX`` nights before ``before``, oldest first."""
+        nights = [one for one in self.nights() if one < before][-TREND_NIGHTS_MAX:]
+        bodies = read_each(self.filesystem, [summary_path(self.root, night) for night in nights])
+        found = (_summary(bodies.get(summary_path(self.root, night))) for night in nights)
+        return [summary for summary in found if summary]
+
+    def summary(self, night: str) -> Summary | None:
+        path = summary_path(self.root, night)
+        return _summary(read_each(self.filesystem, [path]).get(path))
+
+    def open_faults(self, spark: SparkSession, night: str) -> DataFrame | None:
+        """Return the faults that were open after the last judged night before ``night``; None when there are none.
+
+        Raises:
+            BadCommit: that night's tables are of a newer release.
+        """
+        for summary in reversed(self.summaries(before=night)):
+            if summary.verdict is Verdict.UNJUDGED:
+                continue
+            commit = committed(self.filesystem, self.root, [summary.night])
+            faults = commit.get(summary.night, {}).get("faults")
+            if faults is None or not faults.rows:
+                return None
+            for file in faults.files:
+                if not self._is_whole(file):
+                    self.notes.append(f"{file.path} is not what night {summary.night} left: history begins anew")
+                    return None
+            return frame_of(spark, self.uri, "faults", commit).where("closed_night IS NULL")
+        return None
+
+    def _is_whole(self, file: TableFile) -> bool:
+        try:
+            return int(self.filesystem.size(f"{self.root}/{file.path}")) == file.bytes
+        except FileNotFoundError:
+            return False
+
+    def judged_after(self, night: str) -> list[str]:
+        """Return the nights after ``night`` with a verdict: their history follows the earlier verdict of ``night``."""
+        later = [self.summary(one) for one in self.nights() if one > night]
+        return [one.night for one in later if one and one.verdict is not Verdict.UNJUDGED]
+
+    def remove_before(self, night: str, keep: int) -> list[str]:
+        """Remove nights that are ``keep`` days or more before ``night``; return their dates.
+
+        A night is gone once its commit is gone; its rows in the file of a month are removed with the last night of that
+        month.
+        """
+        oldest = str(date.fromisoformat(night) - timedelta(days=keep - 1))
+        removed = [one for one in self.nights() if one < oldest]
+        files = self._named_by(removed)
+        for one in removed:
+            for table in (REPORTS, *STORED):
+                path = f"{self.root}/{table}/night={one}"
+                if self.filesystem.exists(path):
+                    self.filesystem.rm(path, recursive=True)
+        self.remove_unnamed(files)
+        return removed
+
+    def remove_abandoned(self) -> int:
+        """Remove files that no night names, of runs that were cut off ``ABANDONED_AFTER`` ago; return how many.
+
+        Raises:
+            BadCommit: a night's summary cannot be used, so nothing is removed.
+        """
+        self.filesystem.invalidate_cache()
+        limit = f"{self.now - ABANDONED_AFTER:%Y%m%dT%H%M%SZ}"
+        found = [path for table in STORED for path in self.filesystem.find(f"{self.root}/{table}")]
+        old = [path for path in found if (at := began(path)) is not None and at < limit]
+        return self.remove_unnamed(path.removeprefix(f"{self.root}/") for path in old) if old else 0
+
+    def remove_unnamed(self, files: Iterable[str]) -> int:
+        """Remove the files, given below the root, that no night names; return how many."""
+        given = set(files)
+        if not given:
+            return 0
+        commits = committed(self.filesystem, self.root)
+        named = {file.path for table in STORED for file in nights_by_file(commits, table)}
+        named |= {_checksum_of(path) for path in named}
+        return self.remove(f"{self.root}/{path}" for path in given - named)
+
+    def remove(self, paths: Iterable[str]) -> int:
+        """Remove files, their checksums and the folders that they leave empty; return how many files there were."""
+        removed = 0
+        folders = set()
+        for path in paths:
+            for one in (path, _checksum_of(path)):
+                if self.filesystem.exists(one):
+                    self.filesystem.rm_file(one)
+                    removed += one == path
+            folders.add(path.rpartition("/")[0])
+        for folder in folders:
+            self._remove_empty(folder)
+        return removed
+
+    def _remove_empty(self, folder: str) -> None:
+        """Remove a folder without files, and those above it up to the table's."""
+        while folder.startswith(f"{self.root}/") and "/" in folder.removeprefix(f"{self.root}/"):
+            if not self.filesystem.isdir(folder) or self.filesystem.find(folder):
+                return
+            self.filesystem.rm(folder, recursive=True)
+            folder = folder.rpartition("/")[0]
+
+    def _folder(self, table: str) -> str:
+        folder = f"{self.root}/{table}/night={self._night}"
+        return folder if table == FINDINGS_JSON else f"{folder}/{self.output.run}"
+
+    def _named_by(self, nights: Iterable[str]) -> set[str]:
+        """Return the files that these nights' commits name."""
+        commits = committed(self.filesystem, self.root, nights)
+        return {file.path for table in STORED for file in nights_by_file(commits, table)}
+
+
+def _summary(body: bytes | None) -> Summary | None:
+    try:
+        return decode_summary(body) if body is not None else None
+    except (ValueError, TypeError):
+        return None
+
+
+def _checksum_of(path: str) -> str:
+    """Return the path of the checksum that Hadoop keeps beside a file on a disk."""
+    folder, _, name = path.rpartition("/")
+    return f"{folder}/.{name}.crc"

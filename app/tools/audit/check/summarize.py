@@ -1,0 +1,323 @@
+"""The summary of a night's findings: counts by class, member, pair and service, and groups of findings.
+
+Spark counts and groups; the driver gets a bounded number of rows and characters, however much was found.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from app.rows.summary import (
+    BY_MEMBER_MAX,
+    EXAMPLES_MAX,
+    GROUPS_LATE_MAX,
+    GROUPS_MAX,
+    NAME_CHARS_MAX,
+    PAIRS_MAX,
+    SAMPLES_MAX,
+    SERVICES_MAX,
+    VALUE_CHARS_MAX,
+    Summary,
+    Verdict,
+    now_text,
+)
+from app.tools.audit.check.evidence import Evidence
+from app.tools.audit.check.evidence_rows import is_service
+from app.tools.audit.check.results import Results
+from app.tools.audit.check.session import FEW_ROWS
+from app.tools.audit.check.suppressions import is_suppressed
+from app.tools.audit.format.file_systems import is_local, open_root
+from app.tools.audit.format.findings import FINDING_FIELDS, SERVICE_FIELDS, FindingClass
+from app.tools.audit.format.layout import Night
+from app.tools.audit.report.wording import BY_SEVERITY
+
+FINDING_SCHEMA = ", ".join(f"{name} {kind}" for name, kind in FINDING_FIELDS.items())
+GROUP = ("finding_class", "lasting", "namespace", "service", "member")
+"""The columns that the findings of one group share."""
+SAMPLE = (
+    "cluster",
+    "ip",
+    "port",
+    "ephemeral",
+    "reference",
+    "found",
+    "expected",
+    "found_version",
+    "expected_version",
+    "detail",
+)
+"""The columns of a finding in ``samples`` of its group."""
+VALUES = frozenset({"found", "expected"})
+BEFORE_CHARS = 20
+"""The characters of a cut value that are kept before the first difference."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The findings of a night, before their history, and the counts of its rows.
+
+    ``closer``: the rows of the explained keys and of their services; None when no key is suspect.
+    """
+
+    evidence: Evidence
+    findings: DataFrame
+    counts: dict[str, int]
+    closer: DataFrame | None
+    suspects: int
+    sampled: bool = False
+    """True if only a sample of the suspects was explained: counts of findings are minimums, and no fault is closed."""
+
+
+def in_files(frame: DataFrame, rows: int) -> DataFrame:
+    """Return the frame in one partition, and so one file, up to ``FEW_ROWS`` rows; a larger frame unchanged."""
+    return frame.coalesce(1) if rows <= FEW_ROWS else frame
+
+
+def summarize(spark: SparkSession, dumps: str, results: Results, night: Night, compared: Compared) -> Summary:
+    """Return the summary of the staged findings; stage the per-service summary and the findings as JSON."""
+    findings = spark.read.schema(FINDING_SCHEMA).parquet(results.staged("findings")).persist()
+    services = _services(findings, compared.closer).persist()
+    results.write("services", in_files(services, compared.suspects))
+    results.write("findings_json", in_files(findings, compared.suspects))
+    groups = _groups(findings.where(~is_suppressed()), services).persist()
+    by_class = _rows(_by_class(groups))
+    counts = {
+        lasting: Counter({row["finding_class"]: row["findings"] for row in by_class if row["lasting"] is lasting})
+        for lasting in (True, False)
+    }
+    worst = services.orderBy(F.col("findings").desc(), F.col("late").desc(), "namespace", "service")
+    summary = Summary(
+        night=night.date,
+        verdict=Verdict.DIVERGENT if counts[True] else Verdict.AGREED,
+        line="",
+        checked_at=now_text(),
+        run=compared.evidence.run,
+        taken_at=list(compared.evidence.taken_at),
+        members=_members(night),
+        compared=len(compared.evidence.members),
+        sampled=compared.sampled,
+        rows=compared.counts["rows"],
+        services=compared.counts["services"],
+        instances=compared.counts["instances"],
+        findings=dict(sorted(counts[True].items())),
+        late=dict(sorted(counts[False].items())),
+        suppressed=_suppressed(findings),
+        by_pair=_by_pair(findings),
+        by_service=_rows(worst.limit(SERVICES_MAX)),
+        examples=_examples(findings),
+        by_class=by_class,
+        by_member=_rows(_by_member(findings)),
+        groups=_rows(_with_samples(_largest(groups), findings.where(~is_suppressed()))),
+        dumps=place(dumps),
+        results=place(results.uri),
+        notes=list(compared.evidence.notes),
+    )
+    return replace(summary, line=verdict_line(summary))
+
+
+def _suppressed(findings: DataFrame) -> dict[str, int]:
+    """Return the suppressed findings by class, which are in no group."""
+    counted = findings.where(is_suppressed()).groupBy("finding_class").count().orderBy("finding_class")
+    return {row["finding_class"]: row["count"] for row in counted.collect()}
+
+
+def place(uri: str) -> str:
+    """Return a folder as a command takes it: the whole path on this machine, or the URI without credentials."""
+    parts = urlsplit(uri)
+    if parts.netloc:
+        return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    filesystem, root = open_root(uri)
+    return root if is_local(filesystem) else uri
+
+
+def _rows(frame: DataFrame) -> list[dict[str, Any]]:
+    """Return the rows of a bounded frame, their names cut to ``NAME_CHARS_MAX``."""
+    texts = {name for name, kind in frame.dtypes if kind == "string"} - VALUES
+    bounded = frame.select(*[_cut(name, NAME_CHARS_MAX) if name in texts else name for name in frame.columns])
+    return [row.asDict(recursive=True) for row in bounded.collect()]
+
+
+def _cut(name: str, chars_max: int) -> Column:
+    """Return a text column in which a longer text ends in an ellipsis."""
+    start = F.concat(F.substring(name, 1, chars_max - 1), F.lit("…"))
+    return F.when(F.length(name) > chars_max, start).otherwise(F.col(name)).alias(name)
+
+
+def _value(name: str) -> Column:
+    """Return a value of a finding, cut to ``VALUE_CHARS_MAX``, and at its start if both values begin alike."""
+    chars_max = VALUE_CHARS_MAX
+    step = "start + shiftleft(1, power)"
+    # The longest common start, found by halves: values may have a million characters.
+    same = (
+        "aggregate(sequence(24, 0, -1), 0, (start, power) -> CASE WHEN "
+        f"least(length(found), length(expected)) >= {step} AND left(found, {step}) = left(expected, {step}) "
+        f"THEN {step} ELSE start END)"
+    )
+    cut = f"greatest(0, coalesce({same}, 0) - {BEFORE_CHARS})"
+    text = (
+        f"concat(CASE WHEN {cut} > 0 THEN '…' ELSE '' END, substring({name}, {cut} + 1, {chars_max - 2}), "
+        f"CASE WHEN length({name}) > {cut} + {chars_max - 2} THEN '…' ELSE '' END)"
+    )
+    is_long = f"greatest(length(found), length(expected)) > {chars_max}"
+    return F.expr(f"CASE WHEN {is_long} THEN {text} ELSE {name} END").alias(name)
+
+
+def _services(findings: DataFrame, closer: DataFrame | None) -> DataFrame:
+    """Return the per-service summary: services with findings, each with the largest number of instances at a member."""
+    services = (
+        findings.where("service != ''")
+        .groupBy("namespace", "service")
+        .agg(F.count_if("lasting").alias("findings"), F.count_if(~F.col("lasting") & ~is_suppressed()).alias("late"))
+    )
+    if closer is None:
+        services = services.withColumn("instances", F.lit(None))
+    else:
+        seen = closer.where(is_service()).groupBy("namespace", "service").agg(F.max("instances").alias("instances"))
+        services = services.join(seen, ["namespace", "service"], "left")
+    return services.select(*[F.col(name).cast(kind).alias(name) for name, kind in SERVICE_FIELDS.items()])
+
+
+def _by_pair(findings: DataFrame) -> list[dict[str, Any]]:
+    """Return lasting findings by pair of members, by address; at most the ``PAIRS_MAX`` pairs with most findings."""
+    pairs = findings.where("lasting").groupBy("member", "reference").agg(F.count(F.lit(1)).alias("findings"))
+    most = pairs.orderBy(F.col("findings").desc(), "member", "reference").limit(PAIRS_MAX)
+    return _rows(most.orderBy("member", "reference"))
+
+
+def _examples(findings: DataFrame) -> list[dict[str, Any]]:
+    """Return the first findings: lasting ones, those that have been open for longest first."""
+    first = F.col("lasting").desc(), F.col("nights_open").desc()
+    names = ("finding_class", "namespace", "service", "ip", "port", "member")
+    examples = findings.orderBy(*first, *names).limit(EXAMPLES_MAX)
+    return _rows(examples.select(*[_value(name) if name in VALUES else name for name in FINDING_FIELDS]))
+
+
+def _counts() -> dict[str, Column]:
+    """Return counts over findings, and since when they are open."""
+    return {
+        "findings": F.count(F.lit(1)),
+        "new": F.count_if(F.col("nights_open") == 1),
+        "first_seen": F.min("first_seen"),
+        "since": F.min("since"),
+        "nights_open": F.max("nights_open"),
+    }
+
+
+def _named(columns: Mapping[str, Column], *without: str) -> list[Column]:
+    return [column.alias(name) for name, column in columns.items() if name not in without]
+
+
+def _groups(findings: DataFrame, services: DataFrame) -> DataFrame:
+    """Return the findings by ``GROUP``, counted, with the instances of the service."""
+    of_service = services.select("namespace", "service", "instances")
+    return findings.groupBy(*GROUP).agg(*_named(_counts())).join(of_service, ["namespace", "service"], "left")
+
+
+def _severity() -> Column:
+    """Return the place of a class among all, the worst first."""
+    ranked = F.array(*[F.lit(one.value) for one in BY_SEVERITY])
+    return F.array_position(ranked, F.col("finding_class"))
+
+
+def _by_class(groups: DataFrame) -> DataFrame:
+    """Return the classes found, lasting and late ones apart, the worst first."""
+    summed = {"findings": F.sum("findings"), "new": F.sum("new"), "groups": F.count(F.lit(1))}
+    has_service = F.col("service") != ""
+    distinct = {
+        "services": F.count_distinct(F.when(has_service, F.struct("namespace", "service"))),
+        "members": F.count_distinct("member"),
+        "first_seen": F.min("first_seen"),
+        "nights_open": F.max("nights_open"),
+    }
+    by_class = groups.groupBy("finding_class", "lasting").agg(*_named(summed | distinct))
+    return by_class.orderBy(F.col("lasting").desc(), _severity(), "finding_class")
+
+
+def _by_member(findings: DataFrame) -> DataFrame:
+    """Return lasting findings by member and class; a dispute counts at each member that takes part in it."""
+    concerned = F.expr(
+        f"CASE finding_class WHEN '{FindingClass.MEMBERSHIP}' THEN array(member, reference) "
+        f"WHEN '{FindingClass.OWNER}' THEN coalesce(split(found, ', '), array(member)) ELSE array(member) END"
+    )
+    of_members = findings.where("lasting").withColumn("member", F.explode(concerned)).where("member IS NOT NULL")
+    counts = _counts() | {
+        "services": F.count_distinct(F.when(F.col("service") != "", F.struct("namespace", "service")))
+    }
+    counted = of_members.groupBy("member", "finding_class").agg(*_named(counts, "since"))
+    return counted.orderBy(_severity(), F.col("findings").desc(), "member").limit(BY_MEMBER_MAX)
+
+
+def _largest(groups: DataFrame) -> DataFrame:
+    """Return the groups to show of each class: services with a finding for every instance first, then those with most.
+
+    Shape: the columns of ``_groups`` and ``place``, which counts from 1 in each class.
+    """
+    whole = F.coalesce(F.col("findings") >= F.col("instances"), F.lit(False))
+    most = (whole.desc(), F.col("findings").desc(), F.col("nights_open").desc(), "namespace", "service", "member")
+    placed = groups.withColumn(
+        "place", F.row_number().over(Window.partitionBy("lasting", "finding_class").orderBy(*most))
+    )
+    return placed.where(F.col("place") <= F.when(F.col("lasting"), GROUPS_MAX).otherwise(GROUPS_LATE_MAX))
+
+
+def _with_samples(groups: DataFrame, findings: DataFrame) -> DataFrame:
+    """Return the groups in the order of ``Summary.groups``, each with its first findings as ``samples``."""
+    wanted = F.broadcast(groups.withColumnsRenamed({name: f"group_{name}" for name in groups.columns}))
+    of_group = [F.col(name).eqNullSafe(F.col(f"group_{name}")) for name in GROUP]
+    of_groups = findings.join(wanted, reduce(Column.__and__, of_group))
+    by_address = (F.length("ip"), "ip", "port", "cluster", "reference")
+    first = Window.partitionBy(*GROUP).orderBy(F.col("nights_open").desc(), *by_address)
+    few = of_groups.withColumn("number", F.row_number().over(first)).where(F.col("number") <= SAMPLES_MAX)
+    sample = F.struct("number", *[_sampled(name) for name in SAMPLE])
+    kept = [f"group_{name}" for name in groups.columns if name not in GROUP]
+    gathered = few.groupBy(*GROUP, *kept).agg(F.sort_array(F.collect_list(sample)).alias("samples"))
+    ordered = gathered.orderBy(F.col("lasting").desc(), _severity(), "finding_class", "group_place")
+    told = [F.col(f"group_{name}").alias(name) for name in groups.columns if name not in (*GROUP, "place")]
+    without_number = ", ".join(f"s.{name} AS {name}" for name in SAMPLE)
+    return ordered.select(*GROUP, *told, F.expr(f"transform(samples, s -> struct({without_number}))").alias("samples"))
+
+
+def _sampled(name: str) -> Column:
+    """Return a column of a sample, cut."""
+    if name in VALUES:
+        return _value(name)
+    return _cut(name, VALUE_CHARS_MAX) if FINDING_FIELDS[name] == "string" else F.col(name)
+
+
+def verdict_line(summary: Summary) -> str:
+    """Return the verdict in one line: findings by class or ``agreed``, the size of the comparison, and the night."""
+    late = f"; {sum(summary.late.values())} late" if summary.late else ""
+    late += f"; {sum(summary.suppressed.values())} suppressed" if summary.suppressed else ""
+    of_all = f" of {len(summary.members)}" if summary.compared < len(summary.members) else ""
+    size = f"{summary.compared}{of_all} members, {summary.instances:,} instances of {summary.services:,} services"
+    if not summary.findings:
+        return f"agreed: {size}{late}; night {summary.night}"
+    counts = ", ".join(f"{count:,} {name}" for name, count in summary.findings.items())
+    if summary.sampled:
+        counts = f"at least {counts}"
+    oldest = summary.examples[0]["first_seen"]
+    since = f"; open since {oldest}" if oldest < summary.night else ""
+    return f"divergent: {counts}; {size}{late}{since}; night {summary.night}"
+
+
+def _members(night: Night) -> list[dict[str, Any]]:
+    """Return each member's state, kind, version, counts and error in the last round that names it, by address."""
+    members: dict[str, dict[str, Any]] = {}
+    for one in night.rounds:
+        for dump in one.manifest.members:
+            members[dump.address] = {
+                "address": dump.address,
+                "state": dump.state.value,
+                "kind": dump.kind,
+                "version": dump.version,
+                "services": dump.services,
+                "instances": dump.instances,
+                "error": dump.error,
+            }
+    return [members[address] for address in sorted(members)]

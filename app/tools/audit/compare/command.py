@@ -1,0 +1,163 @@
+"""``rollcall compare``: the differences between two members, running ones or those of a dump.
+
+Exit codes: 0 same, 1 different, 2 they could not be compared, with the reason in a line on stderr.
+"""
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from app.tools.audit.client.access import AccessError, add_access_options, duration_s
+
+if TYPE_CHECKING:
+    from app.tools.audit.compare.compare import Difference
+    from app.tools.audit.compare.input import Reading
+    from app.tools.audit.compare.table import Tally
+
+SAME, DIFFERENT, NOT_COMPARED = 0, 1, 2
+GAP_S = 15.0
+NOTES_MAX = 5
+
+
+def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command to those of ``rollcall``."""
+    parser = subparsers.add_parser(
+        "compare",
+        help="show how two members differ",
+        description="Show how two members differ, running ones or those of a dump. Exit code 0: they agree; "
+        "1: they differ; 2: they could not be compared.",
+    )
+    parser.add_argument(
+        "a",
+        metavar="A",
+        nargs="?",
+        help="a member: host:port as in the dump, or address or URL of a running one; without A and B, the two members "
+        "of the cluster of the configured server",
+    )
+    parser.add_argument("b", metavar="B", nargs="?", help="another member")
+    parser.add_argument("--service", metavar="NAME", help="only this one: group@@name, or a name in DEFAULT_GROUP")
+    parser.add_argument("--namespace", metavar="NAMESPACE", help="only this one; the default one is public")
+    parser.add_argument(
+        "--lasting", action="store_true", help="only differences of both rounds; also for the exit code"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object a line for each difference")
+    parser.add_argument("--dumps", metavar="URI", help="take the rows from the dumps in this folder or at this URI")
+    parser.add_argument("--date", metavar="DATE", help="the night of the dump (the latest there is)")
+    parser.add_argument(
+        "--gap",
+        metavar="TIME",
+        type=duration_s,
+        default=GAP_S,
+        help="ask running members that differ again after this time, to see what lasts; 0: do not (15s)",
+    )
+    add_access_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Compare two members, print their differences, and return the exit code."""
+    from app.tools.audit.compare.input import CannotCompare, Reading
+    from app.tools.audit.compare.table import Tally
+
+    reading, tally = Reading.of(options.service, options.namespace), Tally()
+    try:
+        with contextlib.ExitStack() as open_until_shown:
+            a, b, differences = _differences(options, reading, open_until_shown)
+            if options.lasting:
+                differences = _lasting(differences)
+            _show(options, tally, differences, a, b)
+    except (CannotCompare, AccessError) as error:
+        _say(str(error))
+        return NOT_COMPARED
+    except BrokenPipeError:
+        # The reader, such as head, has enough; the rest of the buffer is dropped without complaint.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DIFFERENT
+    for note in reading.notes[:NOTES_MAX]:
+        _say(note)
+    if (more := len(reading.notes) - NOTES_MAX) > 0:
+        _say(f"the same of {more} more files")
+    if tally.total:
+        return DIFFERENT
+    if options.service and not reading.has_rows:
+        _say(f"neither member has a service {reading.service}; the full name is group@@name")
+        return NOT_COMPARED
+    return NOT_COMPARED if reading.notes else SAME
+
+
+def _differences(
+    options: argparse.Namespace, reading: "Reading", stack: contextlib.ExitStack
+) -> "tuple[str, str, Iterator[Difference]]":
+    """Return the addresses of both members, and their differences; ``stack`` holds the rows and must stay open."""
+    from app.tools.audit.compare.input import CannotCompare
+
+    if options.dumps is None:
+        from app.tools.audit.compare.live import live_differences, name_members
+
+        name_members(options)
+
+        if options.date is not None:
+            raise CannotCompare("--date goes with --dumps")
+        return live_differences(options, reading, stack)
+    return _of_dump(options, reading)
+
+
+def _of_dump(options: argparse.Namespace, reading: "Reading") -> "tuple[str, str, Iterator[Difference]]":
+    from app.tools.audit.client.access import parse_member
+    from app.tools.audit.compare.compare import compare, lasting
+    from app.tools.audit.compare.input import CannotCompare, sides_of_night
+    from app.tools.audit.format.layout import NoDump, read_night
+    from app.tools.audit.format.manifest import ROUNDS
+
+    if options.b is None:
+        raise CannotCompare("two members are needed, as the dump names them")
+    a, b = parse_member(options.a), parse_member(options.b)
+    if a == b:
+        raise CannotCompare(f"{a} is one member; two are needed")
+    try:
+        night = read_night(options.dumps, options.date)
+    except NoDump as error:
+        raise CannotCompare(str(error)) from None
+    except (OSError, ValueError, ImportError) as error:
+        raise CannotCompare(f"{options.dumps} cannot be read: {error}") from None
+    for note in night.notes:
+        _say(note)
+    pairs = sides_of_night(options.dumps, night, a, b, reading)
+    if len(pairs) < len(night.rounds):
+        _say("both members were dumped in only one round, so it is unknown which differences last")
+    rounds = [compare(*pair) for pair in pairs[-ROUNDS:]]
+    return a, b, lasting(*rounds) if len(rounds) == ROUNDS else rounds[0]
+
+
+def _lasting(differences: "Iterator[Difference]") -> "Iterator[Difference]":
+    """Yield the differences that both rounds have alike.
+
+    Raises:
+        CannotCompare: there was only one round, so nobody knows which ones last.
+    """
+    from app.tools.audit.compare.input import CannotCompare
+
+    for one in differences:
+        if one.lasting is None:
+            raise CannotCompare("there was only one round, so it is unknown which differences last")
+        if one.lasting:
+            yield one
+
+
+def _show(options: argparse.Namespace, tally: "Tally", differences: "Iterator[Difference]", a: str, b: str) -> None:
+    from app.tools.audit.compare.table import json_line, table
+
+    counted = tally.count(differences)
+    lines = (json_line(one, a, b) for one in counted) if options.json else table(counted, a, b)
+    for line in lines:
+        sys.stdout.write(f"{line}\n")
+    if not options.json:
+        sys.stdout.write(f"{tally.text()}\n")
+    sys.stdout.flush()
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"rollcall compare: {text}\n")

@@ -1,0 +1,120 @@
+"""The differences between two running members, which are asked at the same time, and once more if they differ."""
+
+import contextlib
+import tempfile
+import time
+from argparse import Namespace
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import chain
+from threading import Event
+from typing import IO
+
+from app.config.client_config import SERVER_VARIABLE
+from app.tools.audit.client.access import Access, access_of, client_config, parse_url
+from app.tools.audit.client.http_client import CallError, MemberClient, Patience
+from app.tools.audit.compare.compare import Difference, Side, compare, lasting
+from app.tools.audit.compare.input import CannotCompare, Reading, side_of_spool, spool_writer
+from app.tools.audit.dump.collect import listed_members
+from app.tools.audit.dump.sources import take
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A member as the command line names it: its address, and how to call it."""
+
+    address: str
+    access: Access
+    namespaces: tuple[str, ...]
+
+
+def name_members(options: Namespace) -> None:
+    """Put the members of the configured server's cluster into options that name none.
+
+    Raises:
+        AccessError: the configuration cannot be used.
+        CannotCompare: only one member is named, no server is configured, or its cluster does not have two members.
+    """
+    if options.b is not None:
+        return
+    if options.a is not None:
+        raise CannotCompare("one member is named; two are needed")
+    if not (server := client_config(options).server):
+        raise CannotCompare(f"name two members, or a server of a cluster of two in {SERVER_VARIABLE} or in cli.toml")
+    scheme, address, path = parse_url(server)
+    try:
+        listed = listed_members(address, access_of(options, scheme, path))
+    except CallError as error:
+        raise CannotCompare(f"no member list of {server}: {error}") from None
+    if len(listed) != 2:
+        raise CannotCompare(f"the cluster of {server} has {len(listed)} members: name two of {', '.join(listed)}")
+    options.a, options.b = (f"{scheme}://{one}{path or ''}" for one in listed)
+
+
+def live_differences(
+    options: Namespace, reading: Reading, stack: contextlib.ExitStack
+) -> tuple[str, str, Iterator[Difference]]:
+    """Ask both members; return the addresses that they give themselves, and the differences.
+
+    Their rows lie in temporary files, which ``stack`` holds. Members that differ are asked again after the gap, and
+    each difference is marked as lasting or late; with a gap of 0 they are not asked again.
+
+    Raises:
+        AccessError: an address or option cannot be used.
+        CannotCompare: a member did not answer, or both addresses are one member.
+    """
+    asked = (_asked(options.a, options), _asked(options.b, options))
+    first = _taken(asked, reading, stack)
+    a, b = (side.address for side in first)
+    if a == b:
+        raise CannotCompare(f"both are {a}; two members are needed")
+    differences = compare(*first)
+    one = next(differences, None)
+    if one is None:
+        return a, b, differences
+    if not options.gap:
+        return a, b, chain([one], differences)
+    time.sleep(options.gap)
+    second = _taken(asked, reading, stack)
+    return a, b, lasting(compare(*first), compare(*second))
+
+
+def _asked(text: str, options: Namespace) -> Asked:
+    scheme, address, path = parse_url(text)
+    return Asked(address, access_of(options, scheme, path), (options.namespace,) if options.namespace else ())
+
+
+def _taken(asked: tuple[Asked, Asked], reading: Reading, stack: contextlib.ExitStack) -> tuple[Side, Side]:
+    stop = Event()
+    with ThreadPoolExecutor(len(asked), thread_name_prefix="compare") as pool:
+        futures = []
+        for one in asked:
+            spool = stack.enter_context(tempfile.TemporaryFile(prefix="rollcall-"))  # noqa: SIM115 (the stack closes it)
+            futures.append((one, spool, pool.submit(_take, one, spool, stop)))
+        try:
+            # Other members name an owner by the address that it gives itself.
+            a, b = (side_of_spool(future.result() or one.address, spool, reading) for one, spool, future in futures)
+        except BaseException:
+            stop.set()
+            raise
+    return a, b
+
+
+def _take(asked: Asked, spool: IO[bytes], stop: Event) -> str:
+    """Write the member's rows to the spool; return the address that the member gives itself, empty when it gives none.
+
+    Raises:
+        CannotCompare: the member did not answer, or its rows cannot be kept.
+    """
+    patience = Patience(asked.access.retries, stop)
+    with contextlib.closing(MemberClient(asked.address, asked.access, patience)) as client:
+        while True:
+            try:
+                with spool_writer(spool) as writer:
+                    return take(client, asked.namespaces, lambda line, _row: writer.write(line)).address
+            except CallError as error:
+                if not patience.try_again(error):
+                    raise CannotCompare(f"{asked.address} did not answer: {error}") from None
+            except OSError as error:
+                raise CannotCompare(f"the rows of {asked.address} cannot be kept: {error}") from None

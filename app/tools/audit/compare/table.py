@@ -1,0 +1,134 @@
+"""The differences between two members as text: lines of JSON, or a table for a terminal."""
+
+import json
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.tools.audit.compare.compare import Difference
+
+TABLE_ROWS_MAX = 1_000
+"""The most rows of a table, which are held until all are known: a column is as wide as its widest cell."""
+CELL_WIDTH_MAX = 60
+WIDE = "WF"
+NOT_LASTING = " (late)"
+
+
+def json_line(difference: Difference, a: str, b: str) -> str:
+    """Return one difference as a line of JSON. ``a`` and ``b`` are the members' addresses."""
+    value = {
+        "finding_class": difference.finding_class.value,
+        "lasting": difference.lasting,
+        "namespace": difference.namespace,
+        "service": difference.service,
+        "cluster": difference.cluster,
+        "ip": difference.ip,
+        "port": difference.port,
+        "ephemeral": difference.ephemeral,
+        "a": {"member": a, "value": difference.a, "version": difference.a_version},
+        "b": {"member": b, "value": difference.b, "version": difference.b_version},
+    }
+    return ascii_line(value)
+
+
+def ascii_line(value: Any) -> str:
+    """Return a line of JSON in ASCII: other characters, which could control a terminal, are escaped."""
+    return json.dumps(value, separators=(",", ":"))
+
+
+@dataclass(slots=True)
+class Tally:
+    """The counts of the differences that were shown: by class, late ones, and the services in which they are."""
+
+    by_class: Counter[str] = field(default_factory=Counter)
+    late: int = 0
+    services: int = 0
+    _last: tuple[str, str] | None = None
+
+    def count(self, differences: Iterable[Difference]) -> Iterator[Difference]:
+        """Yield the differences, which come in the order of their services, and count them."""
+        for one in differences:
+            self.by_class[one.finding_class.value] += 1
+            self.late += one.lasting is False
+            if (one.namespace, one.service) != self._last:
+                self._last = (one.namespace, one.service)
+                self.services += 1
+            yield one
+
+    @property
+    def total(self) -> int:
+        return self.by_class.total()
+
+    def text(self) -> str:
+        """Return the counts in words.
+
+        Shape: ``3 differences in 2 services: MISSING 2, WEIGHT 1; 1 of them not alike in both rounds``.
+        """
+        if not self.total:
+            return "no difference"
+        classes = ", ".join(f"{name} {count}" for name, count in sorted(self.by_class.items()))
+        late = f"; {self.late} of them not alike in both rounds" if self.late else ""
+        return f"{_number(self.total, 'difference')} in {_number(self.services, 'service')}: {classes}{late}"
+
+
+def table(differences: Iterable[Difference], a: str, b: str) -> Iterator[str]:
+    """Yield the lines of a table; its last line counts differences beyond ``TABLE_ROWS_MAX``. No lines without any."""
+    rows: list[list[str]] = []
+    more = 0
+    for one in differences:
+        if len(rows) == TABLE_ROWS_MAX:
+            more += 1
+        else:
+            rows.append(_cells(one))
+    if not rows:
+        return
+    yield from aligned(["CLASS", "SERVICE", "INSTANCE", a, b, f"VERSION {a}", f"VERSION {b}"], rows)
+    if more:
+        yield f"... and {more} more; --json shows them all"
+
+
+def aligned(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield the lines of a table with this head; columns that are empty in all rows are left out, long cells cut."""
+    shown = [[_cell(cell) for cell in row] for row in rows]
+    columns = [index for index in range(len(head)) if any(row[index] for row in shown)]
+    widths = [max(_width(row[index]) for row in [head, *shown]) for index in columns]
+    for row in [head, *shown]:
+        cells = (row[index] + " " * (width - _width(row[index])) for index, width in zip(columns, widths, strict=True))
+        yield "  ".join(cells).rstrip()
+
+
+def _cells(one: Difference) -> list[str]:
+    late = NOT_LASTING if one.lasting is False else ""
+    kind = " durable" if one.ephemeral is False else ""
+    host = f"[{one.ip}]" if ":" in one.ip else one.ip
+    return [
+        one.finding_class.value + late,
+        f"{one.namespace}/{one.service}",
+        f"{host}:{one.port}#{one.cluster}{kind}" if one.ip else "",
+        one.a,
+        one.b,
+        one.a_version or "",
+        one.b_version or "",
+    ]
+
+
+def _cell(text: str) -> str:
+    """Return the text in one line of bounded width; characters that might control a terminal are escaped."""
+    text = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+    if _width(text) <= CELL_WIDTH_MAX:
+        return text
+    while _width(text) > CELL_WIDTH_MAX - 3:
+        text = text[: min(len(text) - 1, CELL_WIDTH_MAX)]
+    return f"{text}..."
+
+
+def _width(text: str) -> int:
+    return sum(
+        0 if unicodedata.combining(one) else 2 if unicodedata.east_asian_width(one) in WIDE else 1 for one in text
+    )
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,0 +1,173 @@
+"""``rollcall heal``: bring the members of a cluster together on one service, by their own rules.
+
+Exit codes: 0 they agree, 1 they still differ or one did not answer, 2 it could not be done, with the reason on stderr.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from threading import Event
+from typing import TYPE_CHECKING
+
+from app.naming.model.keys import DEFAULT_GROUP, compose_service_name
+from app.tools.audit.client.access import (
+    AccessError,
+    add_access_options,
+    add_member_options,
+    duration_s,
+    members_of,
+    namespace_of,
+    positive_duration_s,
+)
+
+if TYPE_CHECKING:
+    from app.tools.audit.heal.decide import Departure
+    from app.tools.audit.heal.healing import Healing, Look
+
+AGREED, DIFFERENT, NOT_HEALED = 0, 1, 2
+GAP_S, WITHIN_S = 15.0, 30.0
+
+
+def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command to those of ``rollcall``."""
+    parser = subparsers.add_parser(
+        "heal",
+        help="bring Rollcall members together on one service",
+        description="Show what each member holds of one service and what the rules say is right, have the members "
+        "exchange it, and look again. Nothing is written but by the members' own rules. Exit code 0: they agree; 1: "
+        "they still differ, or one did not answer; 2: it could not be done.",
+    )
+    parser.add_argument("--service", metavar="NAME", required=True, help="group@@name, or a name in DEFAULT_GROUP")
+    parser.add_argument("--namespace", metavar="NAMESPACE", help="its namespace (public)")
+    add_member_options(parser)
+    parser.add_argument("--dry-run", action="store_true", help="only show the state of each member and the right one")
+    parser.add_argument(
+        "--gap",
+        metavar="TIME",
+        type=duration_s,
+        default=GAP_S,
+        help="heal differences that are still the same after this time; 0: do not look again (15s)",
+    )
+    parser.add_argument(
+        "--within",
+        metavar="TIME",
+        type=positive_duration_s,
+        default=WITHIN_S,
+        help="the time in which they must agree (30s)",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object a line")
+    add_access_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Heal one service, print what was seen before and after, and return the exit code."""
+    from app.tools.audit.client.http_client import CallError
+    from app.tools.audit.dump.collect import listed_members
+    from app.tools.audit.heal.healing import CannotHeal, Healing
+    from app.tools.audit.heal.reading import Wanted
+
+    stop = Event()
+    try:
+        access, addresses, url_address = members_of(options)
+        if url_address:
+            addresses = listed_members(url_address, access)
+        service = compose_service_name(options.service, DEFAULT_GROUP)
+        healing = Healing(addresses, access, Wanted(namespace_of(options), service), stop)
+        return _heal(options, healing, stop)
+    except CallError as error:
+        return _could_not(f"no member list of {options.from_cluster}: {error}")
+    except (AccessError, CannotHeal) as error:
+        return _could_not(str(error))
+    except BrokenPipeError:
+        # The reader, such as head, has what it wanted; what is left in the buffer goes nowhere, and without complaint.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DIFFERENT
+    except KeyboardInterrupt:
+        stop.set()
+        return _could_not("ended before the members were seen to agree; what they began to exchange goes on")
+
+
+def _heal(options: argparse.Namespace, healing: "Healing", stop: Event) -> int:
+    from app.tools.audit.heal.decide import lasting
+    from app.tools.audit.heal.healing import Course
+
+    look = healing.look()
+    found = look.decision.departures
+    if found and options.gap and not stop.wait(options.gap):
+        again = healing.look()
+        look, found = again, lasting(found, again.decision.departures)
+    course = Course(look, found=found)
+    course.late = tuple(one for one in look.decision.departures if one not in found)
+    _show(options, "before", look, found)
+    _tell_late(course.late)
+    for note in look.decision.notes:
+        _say(note)
+    if look.decision.blocked:
+        return _end(options, look, f"not healed: {look.decision.blocked}", DIFFERENT)
+    if not found:
+        return _end(options, look, "the members agree", AGREED)
+    if options.dry_run:
+        return _end(options, look, "nothing was done (--dry-run)", DIFFERENT)
+    healing.heal(course, options.within)
+    after = course.after or look
+    _show(options, "after", after, course.left)
+    _tell_late(course.late)
+    for address, reason in course.refused.items():
+        _say(f"{address} does not exchange it: {reason}")
+    if after.decision.blocked:
+        return _end(options, after, f"not healed: {after.decision.blocked}", DIFFERENT)
+    if course.left:
+        text = (
+            f"still different in {len(course.left)} (it was {len(found)}): what the rules refuse stays as it is. A "
+            "member whose state nobody takes is brought in line by its restart: it loads what the others hold"
+        )
+        return _end(options, after, text, DIFFERENT)
+    return _end(options, after, f"healed, of departures: {len(found)}", AGREED)
+
+
+def _show(options: argparse.Namespace, stage: str, look: "Look", departures: "Sequence[Departure]") -> None:
+    """Print what the members hold and where they depart; ``stage``: before or after."""
+    from app.tools.audit.heal.heal_table import departure_lines, json_departures, json_state, state_lines
+
+    if options.json:
+        _print(json_state(stage, look))
+        _print(json_departures(stage, departures))
+    else:
+        _print(state_lines(f"{stage}:", look))
+        _print(departure_lines(departures))
+
+
+def _tell_late(late: "tuple[Departure, ...]") -> None:
+    if late:
+        _say(f"{len(late)} more differences were other ones a moment later: they were under way, and do not count")
+
+
+def _end(options: argparse.Namespace, look: "Look", text: str, code: int) -> int:
+    for address in look.absent:
+        _say(f"{address} did not answer, so nobody can say that it agrees")
+    if look.absent and code == AGREED:
+        code, text = DIFFERENT, f"of those that answered: {text}"
+    if options.json:
+        from app.tools.audit.compare.table import ascii_line
+
+        _print([ascii_line({"stage": "end", "exit_code": code, "text": text})])
+    else:
+        _print([text])
+    return code
+
+
+def _print(lines: Iterable[str]) -> None:
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+    sys.stdout.flush()
+
+
+def _could_not(text: str) -> int:
+    _say(text)
+    return NOT_HEALED
+
+
+def _say(text: str) -> None:
+    shown = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+    sys.stderr.write(f"rollcall heal: {shown}\n")

@@ -1,0 +1,74 @@
+"""A heal as text: each member's state, the right state and the reason, as a table or as lines of JSON."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+
+from app.tools.audit.compare.table import aligned, ascii_line
+from app.tools.audit.heal.decide import Departure
+from app.tools.audit.heal.healing import Look
+
+ROWS_MAX = 200
+"""The most departures in a table; further ones are counted. JSON has all."""
+
+
+def state_lines(title: str, look: Look) -> Iterator[str]:
+    """Yield a table of the members: their instances of the service, its version, and the owner that they name."""
+    rows = []
+    for address, one in look.held.items():
+        healthy = sum(row.healthy for row in one.instances.values())
+        role = "owner" if one.address == look.decision.owner else ""
+        known = one.version or ("-" if one.is_known else "does not know the service")
+        rows.append([one.address, role, str(len(one.instances)), str(healthy), known, one.owner or "-"])
+        if one.address != address:
+            rows[-1][0] = f"{one.address} (at {address})"
+    rows += [[address, "", "", "", f"does not answer: {reason}", ""] for address, reason in look.absent.items()]
+    yield title
+    yield from (f"  {line}" for line in aligned(["MEMBER", "", "INSTANCES", "HEALTHY", "VERSION", "NAMES OWNER"], rows))
+
+
+def departure_lines(departures: Sequence[Departure]) -> Iterator[str]:
+    """Yield a table of the departures from the right state."""
+    rows = [
+        [
+            one.finding_class.value,
+            one.what,
+            one.member,
+            one.found,
+            one.expected,
+            one.found_version or "",
+            one.expected_version or "",
+        ]
+        for one in departures[:ROWS_MAX]
+    ]
+    if not rows:
+        return
+    head = ["CLASS", "WHAT", "MEMBER", "HOLDS", "RIGHT", "VERSION", "RIGHT VERSION"]
+    yield from (f"  {line}" for line in aligned(head, rows))
+    if len(departures) > ROWS_MAX:
+        yield f"  ... and {len(departures) - ROWS_MAX} more; --json shows them all"
+    for rule in dict.fromkeys(one.rule for one in departures):
+        classes = ", ".join(dict.fromkeys(one.finding_class.value for one in departures if one.rule == rule))
+        yield f"  {classes}: {rule}"
+
+
+def json_state(stage: str, look: Look) -> Iterator[str]:
+    """Yield lines of JSON: one for each member, and one for each departure."""
+    for address, one in look.held.items():
+        value = {
+            "stage": stage,
+            "member": one.address,
+            "asked": address,
+            "is_owner": one.address == look.decision.owner,
+            "owner": one.owner,
+            "version": one.version,
+            "instances": len(one.instances),
+        }
+        yield ascii_line(value)
+    for address, reason in look.absent.items():
+        yield ascii_line({"stage": stage, "member": address, "asked": address, "error": reason})
+
+
+def json_departures(stage: str, departures: Sequence[Departure]) -> Iterator[str]:
+    """Yield lines of JSON, one for each departure."""
+    for one in departures:
+        yield ascii_line({"stage": stage, **asdict(one)})

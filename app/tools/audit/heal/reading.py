@@ -1,0 +1,193 @@
+"""One running member's state of a service, and the call that has it exchange the service with the others."""
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from threading import Event
+from typing import Any
+
+from app.rows.rows import RowKind
+from app.tools.audit.client.access import Access
+from app.tools.audit.client.http_client import CallError, MemberClient, Patience
+from app.tools.audit.compare.input import valid_row
+from app.tools.audit.dump.nacos import read_nodes
+from app.tools.audit.dump.sources import take_service
+from app.tools.audit.format.manifest import Seen
+
+HEAL_PATH = "/v1/ns/operator/heal"
+ROWS_MAX = 500_000
+"""The most rows of one member; all rows of a service are held at once."""
+_SETTINGS = ("metadata", "protect_threshold", "selector", "clusters")
+
+InstanceKey = tuple[str, str, int, bool]
+"""The cluster, ip and port of an instance, and true if it is ephemeral."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The service that is healed, by namespace and full name."""
+
+    namespace: str
+    service: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An instance as one member holds it."""
+
+    healthy: bool
+    enabled: bool
+    weight: float
+    metadata: Mapping[str, Any]
+    version: str | None = None
+    owner: str | None = None
+    client: str | None = None
+    beat_age_ms: int | None = None
+    delete_timeout_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """One Rollcall member's state of the service. ``address`` is the one by which the members name it."""
+
+    address: str
+    is_known: bool = False
+    """True if the member lists the service."""
+    version: str | None = None
+    """The version of its instance list."""
+    owner: str | None = None
+    """The member that it names as responsible."""
+    instances: Mapping[InstanceKey, Row] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """The service's own values, by their names in its row."""
+    settings_version: str | None = None
+    members: tuple[Seen, ...] = ()
+    """The members that it lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoAnswer:
+    """A member that did not answer; ``reason`` says how."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class OtherKind:
+    """A member that is not of our kind; ``name`` is its software with its release."""
+
+    name: str
+
+
+Answered = Held | NoAnswer | OtherKind
+
+
+def read_member(asked: str, access: Access, wanted: Wanted, stop: Event) -> Answered:
+    """Ask a member for its state of the service; failed calls are tried again as often as ``access`` says."""
+    patience = Patience(access.retries, stop)
+    with contextlib.closing(MemberClient(asked, access, patience)) as client:
+        while True:
+            try:
+                return _read(client, wanted)
+            except CallError as error:
+                if not patience.try_again(error):
+                    return NoAnswer(str(error))
+
+
+def _read(client: MemberClient, wanted: Wanted) -> Answered:
+    rows = _Rows(wanted)
+    dumped = take_service(client, wanted.namespace, wanted.service, rows.take)
+    if dumped is None:
+        version = read_nodes(client).version
+        return OtherKind(
+            f"Nacos {version}" if version[:2] in ("1.", "2.", "3.") else f"another server {version}".strip()
+        )
+    return Held(
+        dumped.address or client.address,
+        rows.service is not None,
+        _text(rows.service, "version"),
+        _text(rows.service, "owner"),
+        rows.instances,
+        _settings(rows.service) if rows.service is not None else {},
+        _text(rows.service, "settings_version"),
+        tuple(dumped.members),
+    )
+
+
+class _Rows:
+    """Takes the lines of a dump, and keeps the rows of the service."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self._wanted = (wanted.namespace, wanted.service)
+        self.service: Mapping[str, Any] | None = None
+        self.instances: dict[InstanceKey, Row] = {}
+
+    def take(self, _line: bytes, given: Mapping[str, Any]) -> None:
+        """Keep a row of the dump.
+
+        Raises:
+            CallError: the line is no row, or there are more than ``ROWS_MAX``.
+        """
+        if given.get("service") != self._wanted[1]:
+            return
+        row = valid_row(given)
+        if row is None:
+            raise CallError("a line of its dump is no row")
+        if (row.get("namespace"), row.get("service")) != self._wanted:
+            return
+        if row["kind"] == RowKind.SERVICE:
+            self.service = row
+        elif row["kind"] == RowKind.INSTANCE:
+            if len(self.instances) >= ROWS_MAX:
+                raise CallError(f"it holds over {ROWS_MAX} instances of the service, more than can be compared here")
+            self.instances[row["cluster"], row["ip"], row["port"], row["ephemeral"]] = _row(row)
+
+
+def _row(row: Mapping[str, Any]) -> Row:
+    return Row(
+        row["healthy"],
+        row["enabled"],
+        float(row["weight"]),
+        row["metadata"],
+        _text(row, "version"),
+        _text(row, "owner"),
+        _text(row, "client"),
+        _whole(row, "beat_age_ms"),
+        _whole(row, "delete_timeout_ms"),
+    )
+
+
+def _text(row: Mapping[str, Any] | None, name: str) -> str | None:
+    value = row.get(name) if row is not None else None
+    return value if isinstance(value, str) else None
+
+
+def _whole(row: Mapping[str, Any], name: str) -> int | None:
+    value = row.get(name)
+    return value if type(value) is int else None
+
+
+def _settings(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the service's own values by name; a member of an earlier release gives none."""
+    return {name: row[name] for name in _SETTINGS if name in row}
+
+
+def ask_to_heal(
+    asked: str, access: Access, wanted: Wanted, stop: Event, source: str = "", instances: tuple[str, ...] = ()
+) -> str:
+    """Have a member exchange the service with the others; return why it refused, empty if it began.
+
+    ``source``: the member from which it fetches the instances that it does not know. ``instances``: keys of durable
+    instances that it may not know.
+    """
+    parameters: dict[str, str | int] = {"namespaceId": wanted.namespace, "serviceName": wanted.service}
+    if source:
+        parameters["source"] = source
+    if instances:
+        parameters["instances"] = ",".join(instances)
+    with contextlib.closing(MemberClient(asked, access, Patience(access.retries, stop))) as client:
+        try:
+            client.post(HEAL_PATH, parameters)
+        except CallError as error:
+            return str(error)
+    return ""

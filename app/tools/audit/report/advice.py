@@ -1,0 +1,119 @@
+"""The advice to an operator about a verdict: a few steps in words, with command lines for this very night."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app.rows.summary import Summary, Verdict
+from app.tools.audit.format.findings import FindingClass
+from app.tools.audit.report import shell
+from app.tools.audit.report.nights import last_judged
+
+ADDRESSES_MAX = 3
+_REASONS = (
+    (r"no (complete )?dump", "There is no whole dump of this night. The log of the dump says why; take it again."),
+    (r"only \d+ of \d+ members", "Too few members answered. See whether they run and can be reached from here."),
+    (r"are more than the \d+", "A check compares no more members than that: dump fewer of them into this folder."),
+    (r"has no package|Java", "The Python of the check lacks what it needs: install the extra audit, with its Java."),
+    (r"cannot write", "The folder of the results takes no files: see its rights, and the room on its disk."),
+    (r"Spark failed|the check failed", "The check itself failed; its log says more. The dump may be sound."),
+    (r"ended by a signal", "The check was ended, as by its time-out. Give it more time or memory."),
+)
+"""Reasons of a night without a verdict, and what to do; the first one found in the text applies."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing to do; ``command``: the line that does it, if a line can."""
+
+    text: str
+    command: str | None = None
+    is_folded: bool = False
+    """True if the command is long, and shown only on request."""
+
+
+def steps_for(summary: Summary, earlier: Sequence[Summary]) -> list[Step]:
+    """Return the steps to take about the verdict, in order; none if the members agree."""
+    match summary.verdict:
+        case Verdict.AGREED:
+            return []
+        case Verdict.UNJUDGED:
+            return _when_unjudged(summary, last_judged(summary, earlier))
+        case Verdict.DIVERGENT:
+            return [*_on_members(summary), *_on_services(summary)]
+
+
+def _when_unjudged(summary: Summary, last: Summary | None) -> list[Step]:
+    advice = next((text for pattern, text in _REASONS if re.search(pattern, summary.line)), "See the log of the check.")
+    steps = [Step(advice)]
+    is_sound = advice.endswith("may be sound.") or "its Java" in advice or "more time" in advice
+    if last is None:
+        again = "check the night again" if is_sound else "take the dump again, and check it"
+        return [*steps, Step(f"Then {again}: no earlier night is known here whose folders could be named.")]
+    if not is_sound and (taken := shell.dump(last, summary.night)):
+        steps.append(Step("Take the dump again, of the members of the last night:", taken))
+    if checked := shell.check(last, summary.night):
+        steps.append(Step("Check the night again:", checked))
+    return steps
+
+
+def _on_members(summary: Summary) -> list[Step]:
+    """Return the steps about members as a whole: absent ones, damaged dumps, member lists that differ."""
+    steps = []
+    absent, damaged = (_members_with(summary, one) for one in (FindingClass.ABSENT_MEMBER, FindingClass.CORRUPT))
+    again = shell.dump(summary, summary.night)
+    if absent:
+        steps.append(
+            Step(f"See whether {_listed(absent)} runs and can be reached from here. Then take the dump again:", again)
+        )
+    elif damaged:
+        steps.append(Step(f"The dump of {_listed(damaged)} is damaged: see the disk it lies on. Take it again:", again))
+    if (absent or damaged) and again and (checked := shell.check(summary, summary.night)):
+        steps.append(Step("And check it:", checked))
+    if summary.findings.get(FindingClass.MEMBERSHIP):
+        steps.append(
+            Step("Make the members' lists alike (cluster.conf, or what each was started with): they decide on owners.")
+        )
+    return steps
+
+
+def _members_with(summary: Summary, finding_class: FindingClass) -> list[str]:
+    return [str(row.get("member")) for row in summary.by_member if row.get("finding_class") == finding_class]
+
+
+def _listed(addresses: Sequence[str]) -> str:
+    more = len(addresses) - ADDRESSES_MAX
+    return ", ".join(addresses[:ADDRESSES_MAX]) + (f" and {more} more" if more > 0 else "")
+
+
+def _on_services(summary: Summary) -> list[Step]:
+    """Return the steps about the worst finding in a service, and about all findings of its kind."""
+    of_services = [one for one in summary.groups if one.get("lasting") and one.get("service")]
+    if not of_services:
+        return []
+    steps = []
+    looked = ((one, shell.compare(summary, one)) for one in of_services)
+    if found := next(((one, line) for one, line in looked if line), None):
+        where = "the worst" if found[0] is of_services[0] else "this"
+        steps.append(Step(f"See what differs in {where} service; without --dumps and --date, as it is now:", found[1]))
+    steps += _healing(summary, of_services)
+    if not steps:
+        steps.append(Step("No command line is given: a name in it is cut, or holds characters that are not printable."))
+    return steps
+
+
+def _healing(summary: Summary, of_services: Sequence[Mapping[str, Any]]) -> list[Step]:
+    to_heal = [one for one in of_services if one.get("finding_class") in shell.HEALABLE]
+    if not to_heal:
+        return []
+    if not shell.can_heal(summary):
+        return [Step("Members that are not Rollcall's are not healed from here: restart the member that departs.")]
+    healed = list(dict.fromkeys(line for one in to_heal if (line := shell.heal(summary, one))))
+    if not healed:
+        return []
+    steps = [Step("See what a heal would do to that service; without --dry-run, it does it:", healed[0])]
+    if len(healed) > 1 and (all_of_them := shell.heal_all(summary)):
+        text = "Heal every service: this writes a file with a line for each, to read and then to run."
+        steps.append(Step(text, all_of_them, is_folded=True))
+    return steps

@@ -1,0 +1,144 @@
+"""Findings in words: what a class means, what a member lacks or has, and which classes come first."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app.rows.summary import Summary
+from app.tools.audit.format.findings import FindingClass
+
+MEANINGS: dict[str, str] = {
+    FindingClass.ABSENT_MEMBER: "The member did not answer in a round, or in both.",
+    FindingClass.CORRUPT: "Rows that cannot be read, or a file that is not what the manifest says.",
+    FindingClass.MEMBERSHIP: "Two members list different members, or the same in different states.",
+    FindingClass.MISSING: "The owner, or most members, have the instance; the member lacks it.",
+    FindingClass.EXTRA: "The member has an instance that the owner, or most of the members, lacks.",
+    FindingClass.HEALTH: "Members differ on whether the instance is healthy.",
+    FindingClass.ENABLED: "Members differ on whether the instance takes traffic.",
+    FindingClass.DRIFT: "Inside one member, what is replicated and what clients see differ.",
+    FindingClass.SILENT_CORRUPTION: "Members have different values under one version: they can never notice it.",
+    FindingClass.WEIGHT: "Members differ on the weight of the instance.",
+    FindingClass.METADATA: "Members differ on the metadata of the instance.",
+    FindingClass.STALE: "The owner still has an instance that it has not heard of for too long.",
+    FindingClass.RECORD: "Members differ on the switches or a namespace, which are the whole cluster's.",
+    FindingClass.SETTINGS: "Members differ on metadata, protect threshold, selector or checks of the service itself.",
+    FindingClass.OWNER: "Two members take themselves for responsible for a service, none does, or one names another.",
+    FindingClass.CLIENT: "Members differ on a client over gRPC: some lack it, or have another revision of it.",
+    FindingClass.SERVICE: "Only some members have the service, which has no instances.",
+    FindingClass.DUPLICATE: "One address twice in a service, or in services of one name in several groups.",
+    FindingClass.BEHIND: "The member has the same values under an earlier version, and is not brought up to date.",
+}
+"""Each class's meaning, ordered by severity: whole members without a known state first, then instances that clients
+cannot find or cannot reach, their values, settings of services and clients, and versions last.
+"""
+BY_SEVERITY = tuple(FindingClass(name) for name in MEANINGS)
+UNKNOWN = frozenset({FindingClass.ABSENT_MEMBER, FindingClass.CORRUPT})
+"""Classes of a member that is not compared, as its state is not known."""
+
+_OF_MEMBER: dict[str, tuple[str, str]] = {
+    FindingClass.ABSENT_MEMBER: ("did not answer", "did not answer"),
+    FindingClass.CORRUPT: ("gave a damaged dump", "gave a damaged dump"),
+    FindingClass.MEMBERSHIP: ("lists other members than {} other", "lists other members than {} others"),
+    FindingClass.MISSING: ("lacks {} instance", "lacks {} instances"),
+    FindingClass.EXTRA: ("has {} that it should not have", "has {} that it should not have"),
+    FindingClass.HEALTH: ("differs on the health of {}", "differs on the health of {}"),
+    FindingClass.ENABLED: ("differs on whether {} takes traffic", "differs on whether {} take traffic"),
+    FindingClass.DRIFT: ("shows clients {} other than it replicates", "shows clients {} other than it replicates"),
+    FindingClass.SILENT_CORRUPTION: ("has {} changed under an old version", "has {} changed under old versions"),
+    FindingClass.WEIGHT: ("differs on the weight of {}", "differs on the weight of {}"),
+    FindingClass.METADATA: ("differs on the metadata of {}", "differs on the metadata of {}"),
+    FindingClass.STALE: ("keeps {} that fell silent", "keeps {} that fell silent"),
+    FindingClass.RECORD: ("differs on {} record of the cluster", "differs on {} records of the cluster"),
+    FindingClass.SETTINGS: ("differs on the settings of {} service", "differs on the settings of {} services"),
+    FindingClass.OWNER: ("disputes the owner of {} service", "disputes the owner of {} services"),
+    FindingClass.CLIENT: ("differs on {} client over gRPC", "differs on {} clients over gRPC"),
+    FindingClass.SERVICE: ("differs on {} empty service", "differs on {} empty services"),
+    FindingClass.DUPLICATE: ("has {} address twice", "has {} addresses twice"),
+    FindingClass.BEHIND: ("is behind on {} version", "is behind on {} versions"),
+}
+"""The words for a member's findings of a class, for one finding and for several."""
+OF_INSTANCES = frozenset(
+    {
+        FindingClass.MISSING,
+        FindingClass.EXTRA,
+        FindingClass.HEALTH,
+        FindingClass.ENABLED,
+        FindingClass.DRIFT,
+        FindingClass.SILENT_CORRUPTION,
+        FindingClass.WEIGHT,
+        FindingClass.METADATA,
+        FindingClass.STALE,
+        FindingClass.BEHIND,
+    }
+)
+"""Classes with one finding for each instance and member, so that their number is a share of the service's instances."""
+CLASSES_IN_WORDS_MAX = 3
+
+
+@dataclass(frozen=True, slots=True)
+class SickMember:
+    """A member with lasting findings, in words. ``new``: how many are of tonight; ``first_seen``: of the oldest."""
+
+    address: str
+    words: str
+    findings: int
+    new: int
+    first_seen: str
+    nights_open: int
+
+
+def meaning_of(finding_class: str) -> str:
+    """Return what the class means; empty for a class that this version does not know."""
+    return MEANINGS.get(finding_class, "")
+
+
+def done_by(finding_class: str, count: int, of: object = None) -> str:
+    """Return what a member with ``count`` findings of a class does; ``of``: how many instances the service has."""
+    one, many = _OF_MEMBER.get(finding_class, ("has {} finding", "has {} findings"))
+    if not isinstance(of, int) or finding_class not in OF_INSTANCES or finding_class == FindingClass.EXTRA:
+        return (one if count == 1 else many).format(f"{count:,}")
+    if finding_class == FindingClass.MISSING and count >= of > 0:
+        return "lost its only instance" if count == 1 else f"lost all {count:,} instances"
+    return (one if max(count, of) == 1 else many).format(f"{count:,} of {of:,}")
+
+
+def sick_members(summary: Summary) -> list[SickMember]:
+    """Return the members with lasting findings, those with the worst class and with most findings first."""
+    by_member: dict[str, list[Mapping[str, Any]]] = {}
+    for row in summary.by_member:
+        by_member.setdefault(str(row.get("member")), []).append(row)
+    found = [(address, [row for row in rows if not _is_excused(row, summary)]) for address, rows in by_member.items()]
+    ranked = sorted(((address, rows) for address, rows in found if rows), key=_rank)
+    return [_in_words(address, rows) for address, rows in ranked]
+
+
+def _is_excused(row: Mapping[str, Any], summary: Summary) -> bool:
+    """Return whether another member's list differs from more lists: of three, two agree, and the third differs."""
+    if row.get("finding_class") != FindingClass.MEMBERSHIP:
+        return False
+    most = max(
+        one.get("findings") or 0 for one in summary.by_member if one.get("finding_class") == FindingClass.MEMBERSHIP
+    )
+    return (row.get("findings") or 0) < most
+
+
+def _rank(found: tuple[str, Sequence[Mapping[str, Any]]]) -> tuple[Any, ...]:
+    address, rows = found
+    is_unknown = any(row.get("finding_class") in UNKNOWN for row in rows)
+    return not is_unknown, -sum(row.get("findings") or 0 for row in rows), address
+
+
+def _in_words(address: str, rows: Sequence[Mapping[str, Any]]) -> SickMember:
+    """``rows``: those of ``Summary.by_member``, the worst class first."""
+    counts = [(str(row.get("finding_class")), row.get("findings") or 0) for row in rows]
+    said = [done_by(name, count) for name, count in counts[:CLASSES_IN_WORDS_MAX]]
+    if rest := sum(count for _, count in counts[CLASSES_IN_WORDS_MAX:]):
+        said.append(f"and has {rest:,} further {'finding' if rest == 1 else 'findings'}")
+    return SickMember(
+        address,
+        ", ".join(said),
+        sum(count for _, count in counts),
+        sum(row.get("new") or 0 for row in rows),
+        min((str(row["first_seen"]) for row in rows if row.get("first_seen")), default=""),
+        max(row.get("nights_open") or 0 for row in rows),
+    )

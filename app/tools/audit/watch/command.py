@@ -1,0 +1,183 @@
+"""``rollcall watch-agreement``: a check every few minutes that the members agree, without Spark and Java."""
+
+import argparse
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from threading import Event
+from typing import TYPE_CHECKING
+
+from app.rows.summary import Verdict
+from app.tools.audit.client.access import (
+    AccessError,
+    add_access_options,
+    add_member_options,
+    duration_s,
+    members_of,
+    names_of,
+    positive_duration_s,
+)
+from app.tools.audit.client.arguments import add_alert_options
+
+if TYPE_CHECKING:
+    from app.tools.audit.report.alert_state import Alerts
+    from app.tools.audit.watch.rounds import RoundOutcome
+
+PERIOD_S_MIN = 1.0
+ROUNDS_OPEN = 3
+"""The number of periods for which Alertmanager takes an alert as open if the watch sends no other."""
+CAUSE_CHARS_MAX = 500
+
+
+def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command to those of ``rollcall``."""
+    parser = subparsers.add_parser(
+        "watch-agreement",
+        help="check every few minutes whether the members agree",
+        description="Compare digests of all that the members hold, every few minutes, until SIGTERM. It is quick, and "
+        "no proof: that is the nightly check. Exit code with --once: 0 agreed, 1 divergent, 2 could not judge.",
+    )
+    add_member_options(parser)
+    parser.add_argument(
+        "--every", metavar="TIME", type=_period_s, default=300.0, help="from the start of a round to the next (5m)"
+    )
+    parser.add_argument("--once", action="store_true", help="one round; its verdict is the exit code")
+    parser.add_argument(
+        "--gap",
+        metavar="TIME",
+        type=duration_s,
+        default=15.0,
+        help="wait before a second look at members that differ (15s)",
+    )
+    parser.add_argument(
+        "--namespaces",
+        metavar="ID,...",
+        action="append",
+        default=[],
+        help="further namespaces that members may not list",
+    )
+    add_alert_options(parser)
+    parser.add_argument("--state", metavar="DIR", help="keep the open alerts in this folder, across restarts")
+    parser.add_argument("--textfile", metavar="PATH", help="write metrics for Prometheus's textfile collector there")
+    add_access_options(parser)
+    parser.set_defaults(run=run, timeout=30.0)
+
+
+def _period_s(text: str) -> float:
+    if (seconds := positive_duration_s(text)) < PERIOD_S_MIN:
+        raise argparse.ArgumentTypeError(f"a period should be {PERIOD_S_MIN:g} s or more")
+    return seconds
+
+
+def run(options: argparse.Namespace) -> int:
+    """Watch, and return the exit code: of the verdict with ``--once``, else 0 after a signal ended the watch."""
+    from app.tools.audit.watch.periods import every
+
+    stop = Event()
+    try:
+        watch = Watch(options, stop)
+    except AccessError as error:
+        print(f"rollcall watch-agreement: {error}", file=sys.stderr)
+        return Verdict.UNJUDGED.exit_code
+    with _ended_by_signals(stop):
+        if options.once:
+            outcome = watch.round()
+            return outcome.summary.verdict.exit_code if outcome else Verdict.UNJUDGED.exit_code
+        every(options.every, stop, time.monotonic, watch.round)
+    print("ended by a signal", file=sys.stderr)
+    return 0
+
+
+@contextmanager
+def _ended_by_signals(stop: Event) -> Iterator[None]:
+    """Have SIGTERM and the keyboard set ``stop``."""
+    before = {one: signal.signal(one, lambda *_: stop.set()) for one in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+class Watch:
+    """The rounds of a watch, each of which reports its outcome; no round raises, whatever goes wrong in it."""
+
+    def __init__(self, options: argparse.Namespace, stop: Event) -> None:
+        """Read the options; raise AccessError if an address or option cannot be used."""
+        self._options, self._stop = options, stop
+        self._access, self._addresses, self._url_address = members_of(options)
+        self._alerts = self._alerts_of() if options.alert_url else None
+
+    def _alerts_of(self) -> "Alerts":
+        from app.tools.audit.report.alert_bodies import AlertFormat, AlertSource
+        from app.tools.audit.report.alert_state import AlertFile, Alerts, Recipient
+
+        options = self._options
+        lasts_s = ROUNDS_OPEN * options.every
+        form = AlertFormat(options.alert_format)
+        recipient = Recipient(options.alert_url, form, options.alert_cluster, AlertSource.WATCH, lasts_s)
+        try:
+            file = AlertFile(options.state, "watch-alert.json") if options.state else None
+        except (ImportError, ValueError, OSError) as error:
+            raise AccessError(f"--state {options.state} cannot be used: {error}") from None
+        return Alerts(recipient, file, self._stop)
+
+    def round(self) -> "RoundOutcome | None":
+        """Run one round and report its outcome; return None if it was stopped before that was known."""
+        from app.tools.audit.watch.rounds import Stopped, no_verdict
+
+        try:
+            outcome = self._held()
+        except Stopped:
+            return None
+        except Exception as error:  # one round's; the next is held all the same
+            text = f"{type(error).__name__}: {str(error)[:CAUSE_CHARS_MAX]}"
+            outcome = no_verdict(f"the round failed with {text}")
+        self._tell(outcome)
+        return outcome
+
+    def _held(self) -> "RoundOutcome":
+        from app.tools.audit.client.http_client import CallError
+        from app.tools.audit.dump.collect import listed_members
+        from app.tools.audit.watch.rounds import RoundPlan, no_verdict, run_round
+
+        if self._url_address:
+            try:
+                self._addresses = listed_members(self._url_address, self._access)
+            except CallError as error:
+                # The members of the last time: that one is among them, and is so found to be absent.
+                if not self._addresses:
+                    return no_verdict(f"no member list of {self._url_address}: {error}")
+                print(f"no member list of {self._url_address}: {error}", file=sys.stderr)
+        plan = RoundPlan(self._access, self._options.gap, names_of(self._options.namespaces))
+        return run_round(plan, self._addresses, self._stop)
+
+    def _tell(self, outcome: "RoundOutcome") -> None:
+        from app.tools.audit.report.alert_bodies import one_line, told
+
+        summary = outcome.summary
+        if self._options.textfile:
+            try:
+                from app.tools.audit.watch.watch_metrics import write_metrics
+
+                write_metrics(self._options.textfile, outcome)
+            except (OSError, ImportError) as error:
+                print(f"the metrics were not written to {self._options.textfile}: {error}", file=sys.stderr)
+        if self._alerts:
+            try:
+                delivery = self._alerts.tell(summary, told=outcome.told)
+                if delivery and not delivery.delivered:
+                    print(f"the alert was not delivered: {delivery.reason}", file=sys.stderr)
+            except OSError as error:
+                print(f"{self._options.state} cannot keep which alerts are open: {error}", file=sys.stderr)
+        for note in summary.notes:
+            print(f"note: {note}", file=sys.stderr)
+        lines = [summary.line, *(f"  {one_line(told(one))}" for one in summary.examples)]
+        try:
+            print("\n".join(lines), flush=True)
+        except OSError:  # such as a pipe that nobody reads any more: the metrics and alerts go on
+            with suppress(OSError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,184 @@
+"""``rollcall explain``: the reasons for one instance's state, from all members side by side.
+
+Exit codes: 0 all members answered and agree, 1 they differ or one did not answer, 2 it could not be asked.
+"""
+
+import argparse
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping
+from contextlib import closing, suppress
+from threading import Event
+from typing import Any
+
+from app.config.client_config import SERVER_VARIABLE, TOKEN_VARIABLE, USER_VARIABLE
+from app.tools.audit.client.access import (
+    AccessError,
+    access_of,
+    add_access_options,
+    add_server_options,
+    namespace_of,
+    parse_url,
+    server_of,
+)
+from app.tools.command.printable import json_text, printable
+
+AGREED, DIFFERENT, NOT_ASKED = 0, 1, 2
+WIDTH = 80
+SUBSCRIBERS_SHOWN = 5
+"""The most subscribers that are shown for each kind of push, those that are behind first."""
+EXPLAIN = "/v1/ns/explain"
+
+
+def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command to those of ``rollcall``."""
+    parser = subparsers.add_parser(
+        "explain",
+        help="explain the state of one instance at each member",
+        description="Ask all Rollcall members of a cluster about one instance, and show who is responsible, who holds "
+        "it, why it is healthy or not, what clients see, and where the members differ. Exit code 0: they agree; 1: "
+        "they differ, or one did not answer; 2: it could not be asked.",
+    )
+    parser.add_argument("instance", metavar="IP:PORT", help="the instance's address")
+    parser.add_argument("--service", metavar="NAME", required=True, help="group@@name, or a name in DEFAULT_GROUP")
+    parser.add_argument("--cluster", metavar="NAME", default="DEFAULT", help="its cluster in the service (DEFAULT)")
+    add_server_options(parser)
+    parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
+    add_access_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Ask, print, and return the exit code."""
+    ip, colon, port = options.instance.rpartition(":")
+    if not colon or not ip or not port.isascii() or not port.isdecimal():
+        return _could_not(f"{options.instance!r} is not an instance address, such as 10.0.0.7:8080")
+    try:
+        answer = _asked(options, ip.strip("[]"), port)
+    except AccessError as error:
+        return _could_not(str(error))
+    if options.json:
+        sys.stdout.write(json_text(answer) + "\n")
+    else:
+        sys.stdout.writelines(f"{printable(line)}\n" for line in lines_of(answer))
+    return DIFFERENT if answer["differences"] or answer["notAnswered"] else AGREED
+
+
+def _asked(options: argparse.Namespace, ip: str, port: str) -> dict[str, Any]:
+    """Return the answer of the server.
+
+    Raises:
+        AccessError: an option cannot be used, or the server gave no answer; the text says what to do.
+    """
+    from app.tools.audit.client.http_client import CallError, MemberClient, Patience, Refused
+
+    server = server_of(options)
+    scheme, address, path = parse_url(server)
+    access = access_of(options, scheme, path)
+    wanted: dict[str, str | int] = {
+        "namespaceId": namespace_of(options),
+        "serviceName": options.service,
+        "ip": ip,
+        "port": port,
+        "clusterName": options.cluster,
+    }
+    try:
+        with closing(MemberClient(address, access, Patience(access.retries, Event()))) as client:
+            reply = client.get(EXPLAIN, wanted)
+    except Refused as error:
+        hint = f". Give --user NAME, {USER_VARIABLE} or {TOKEN_VARIABLE}" if error.status in (401, 403) else ""
+        raise AccessError(f"{server} refuses it: {error}{hint}") from None
+    except CallError as error:
+        text = f"{server} does not answer: {error}. Name a running server: --server URL, {SERVER_VARIABLE}, or cli.toml"
+        raise AccessError(text) from None
+    with suppress(CallError):
+        answer = reply.json()
+        if isinstance(answer, dict) and isinstance(answer.get("members"), dict):
+            return answer
+    raise AccessError(f"{server} gave an answer that no Rollcall member gives")
+
+
+def lines_of(answer: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of an answer, each of ``WIDTH`` characters at most if its words allow that."""
+    one = answer["instance"]
+    yield from _wrapped(
+        f"{one['ip']}:{one['port']} ({one['clusterName']}) of {one['serviceName']}, namespace {one['namespaceId']}"
+    )
+    yield ""
+    for text in answer["verdict"]:
+        yield from _wrapped(text, "* ")
+    yield ""
+    if answer["differences"]:
+        yield "The members DIFFER:"
+        for text in answer["differences"]:
+            yield from _wrapped(text, "! ")
+    else:
+        yield "The members that answered agree."
+    for address in answer["notAnswered"]:
+        yield from _wrapped(f"{address} did not answer", "? ")
+    for address in answer["otherKinds"]:
+        yield from _wrapped(f"{address} is a member of another kind, and cannot be asked", "? ")
+    yield ""
+    for address, facts in sorted(answer["members"].items()):
+        yield from _member_lines(address, facts)
+
+
+def _member_lines(address: str, facts: Mapping[str, Any]) -> Iterator[str]:
+    owner = facts["responsible"]["member"]
+    yield from _wrapped(f"{address}  {facts['state']}{'  responsible' if owner == address else ''}")
+    if listed := facts["listed"]:
+        yield from _wrapped(
+            f"listed: {_health(listed)}, beat {_span(listed['beatAgeMs'])} ago, changed {_span(listed['changedAgeMs'])}"
+            f" ago, version {listed['version']}",
+            "    ",
+        )
+    for each in facts["published"]:
+        where = "connected here" if each["connectedHere"] else f"copy of {each['member'] or 'an unknown member'}"
+        yield from _wrapped(f"published: {_health(each)}, {where}, client {each['client']}", "    ")
+    if persistent := facts["persistent"]:
+        yield from _wrapped(f"persistent: {_health(persistent)}, version {persistent['version']}", "    ")
+        if last := persistent.get("lastCheck"):
+            yield from _wrapped(f"last check: {last['result']}, {_span(last['ageMs'])} ago", "    ")
+    if removed := facts["removed"]:
+        yield from _wrapped(f"removed by {removed['by']}, last alive {_span(removed['ageMs'])} ago", "    ")
+    if shown := facts["shown"]:
+        seen = ("healthy" if shown["shownHealthy"] else "unhealthy") if shown["inLists"] else "not at all (disabled)"
+        yield from _wrapped(f"clients see it: {seen}", "    ")
+    for way, told in sorted(facts["subscribers"].items()):
+        if told["count"]:
+            yield from _wrapped(f"subscribers over {way}: {told['count']}, behind: {told['behind']}", "    ")
+            for each in told["of"][:SUBSCRIBERS_SHOWN]:
+                answered = each["acknowledgedAgeMs"]
+                said = "nothing acknowledged" if answered is None else f"acknowledged {_span(answered)} ago"
+                pushed = each["pushedAgeMs"]
+                sent = "nothing pushed" if pushed is None else f"pushed {_span(pushed)} ago"
+                yield from _wrapped(f"{each['who']}: {sent}, {said}", "      ")
+    for each in facts["pending"]:
+        yield from _wrapped(f"to {each['peer']}: {each['what']} {each['is']}", "    ")
+    for each in facts["history"]:
+        yield from _wrapped(f"{_span(each['ageMs'])} ago: {each['what']}", "    ")
+
+
+def _health(one: Mapping[str, Any]) -> str:
+    said = {True: "healthy", False: "UNHEALTHY", None: "unknown"}[one["healthy"]]
+    return said if one.get("enabled", True) else f"{said}, disabled"
+
+
+def _span(ms: int) -> str:
+    return f"{ms} ms" if ms < 1_000 else f"{ms / 1_000:.1f} s" if ms < 120_000 else f"{ms // 60_000} min"
+
+
+def _wrapped(text: str, begin: str = "") -> list[str]:
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=begin,
+        subsequent_indent=" " * len(begin) or "  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _could_not(text: str) -> int:
+    sys.stderr.write(f"rollcall explain: {printable(text)}\n")
+    return NOT_ASKED

@@ -1,0 +1,162 @@
+"""Several nodes on this machine as child processes: started, watched and stopped together."""
+
+import http.client
+import os
+import select
+import signal
+import ssl
+import subprocess
+import sys
+import time
+import urllib.parse
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+
+from app.machine.process.announce import request_to_try
+
+READY_POLL_S = 0.1
+READY_ANSWER_S = 1.0
+KILLED_END_S = 5.0
+"""The time for a killed process to end. Only a stuck disk or a debugger delays it longer."""
+
+_STOPPING = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+
+
+@dataclass(frozen=True, slots=True)
+class LocalNode:
+    """One member to start: its URL, and the command of its process."""
+
+    url: str
+    ready_url: str
+    """The URL that answers 200 while the member serves."""
+    command: list[str]
+    environ: Mapping[str, str]
+    folder: str
+
+
+class LocalCluster:
+    """Runs members as child processes. Only for the main thread, because it takes over the process's signals."""
+
+    def __init__(self, nodes: Sequence[LocalNode], stop_timeout_s: float) -> None:
+        self._nodes = nodes
+        self._stop_timeout_s = stop_timeout_s
+        self._running: dict[int, subprocess.Popen[bytes]] = {}
+        self._ready: set[int] = set()
+
+    def run(self) -> int:
+        """Start all members, and stop them at SIGTERM, SIGINT or SIGHUP. Return the exit code.
+
+        A member that ends by itself is named and not started again. The call returns when the last member has ended.
+        """
+        with _signals() as signals:
+            begun_s = time.monotonic()
+            try:
+                for index, node in enumerate(self._nodes):
+                    print(f"member {node.url}", flush=True)
+                    # A process group of its own, so that a Ctrl-C reaches this process alone, which passes it on.
+                    self._running[index] = subprocess.Popen(
+                        node.command, env=node.environ, cwd=node.folder, process_group=0
+                    )
+                announced = False
+                while self._running:
+                    if not announced and self._all_ready():
+                        announced = True
+                        self._announce(time.monotonic() - begun_s)
+                    if _STOPPING & signals.wait(None if announced else READY_POLL_S):
+                        break
+                    self._name_ended()
+            finally:
+                stopped_by_us = bool(self._running)
+                clean = self._stop(signals)
+        return 0 if stopped_by_us and clean else 1
+
+    def _all_ready(self) -> bool:
+        for index in self._running.keys() - self._ready:
+            if _answers_ready(self._nodes[index].ready_url):
+                self._ready.add(index)
+        return len(self._running) == len(self._nodes) and self._running.keys() <= self._ready
+
+    def _announce(self, took_s: float) -> None:
+        first, last = self._nodes[0].url, self._nodes[-1].url
+        print(f"ready: {len(self._nodes)} members, after {took_s:.1f} s\n{request_to_try(first, last)}", flush=True)
+
+    def _name_ended(self) -> None:
+        for index, process in list(self._running.items()):
+            if process.poll() is not None:
+                del self._running[index]
+                left = len(self._running)
+                rest = f"{left} of {len(self._nodes)} members go on" if left else "it was the last"
+                code = process.returncode
+                how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+                print(f"rollcall: member {self._nodes[index].url} ended, {how}; {rest}", file=sys.stderr, flush=True)
+
+    def _stop(self, signals: "_Signals") -> bool:
+        """End every member, by SIGKILL after the time-out. Return whether none was killed."""
+        for process in self._running.values():
+            process.send_signal(signal.SIGTERM)
+        deadline_s = time.monotonic() + self._stop_timeout_s
+        while True:
+            self._running = {index: process for index, process in self._running.items() if process.poll() is None}
+            left_s = deadline_s - time.monotonic()
+            if not self._running or left_s <= 0:
+                break
+            signals.wait(left_s)
+        for index, process in self._running.items():
+            print(f"rollcall: member {self._nodes[index].url} did not stop and is killed", file=sys.stderr, flush=True)
+            # The whole group, as a worker that is stopped (SIGSTOP) would not notice that its master is gone.
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(KILLED_END_S)
+        return not self._running
+
+
+class _Signals:
+    """Signals that can be waited for with a time-out. Their handlers do nothing."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def wait(self, timeout_s: float | None) -> set[int]:
+        """Return the signals that came, SIGCHLD included; empty if none came in time."""
+        if not select.select([self._descriptor], [], [], timeout_s)[0]:
+            return set()
+        return set(os.read(self._descriptor, 1024))
+
+
+@contextmanager
+def _signals() -> Iterator[_Signals]:
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    before_fd = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    # Without a handler in Python, a signal would end this process before the pipe is read. Signals that were ignored
+    # before stay so, as nohup asks for.
+    taken = (number for number in (*_STOPPING, signal.SIGCHLD) if signal.getsignal(number) != signal.SIG_IGN)
+    before = {number: signal.signal(number, lambda *_: None) for number in taken}
+    try:
+        yield _Signals(reader)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(before_fd)
+        os.close(reader)
+        os.close(writer)
+
+
+def _answers_ready(url: str) -> bool:
+    parts = urllib.parse.urlsplit(url)
+    connection: http.client.HTTPConnection
+    if parts.scheme == "https":
+        # Only its status matters, and this process started it. Its certificate names other hosts.
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        connection = http.client.HTTPSConnection(
+            parts.hostname or "", parts.port, timeout=READY_ANSWER_S, context=context
+        )
+    else:
+        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=READY_ANSWER_S)
+    with closing(connection):
+        try:
+            connection.request("GET", parts.path)
+            return connection.getresponse().status == 200
+        except (OSError, http.client.HTTPException):
+            return False

@@ -1,0 +1,205 @@
+"""The doctor's checks of this machine: user, ports, data folder, descriptors, certificates, UDP, time-outs."""
+
+import os
+import resource
+import shutil
+import socket
+import ssl
+import stat
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+from app.config import settings_keys as keys
+from app.config.settings import SettingError, Settings
+from app.machine.limits.connection_room import ConnectionRoom
+from app.machine.process.data_lock import DataLock, DataLockError
+from app.machine.process.open_files import CONNECTIONS_MAX, files_wanted, room_for_connections
+from app.machine.process.root_user import ROOT_WARNING, is_root
+from app.tools.command.doctor_findings import CheckFinding, failure, ok, warning
+
+SPACE_LEAST_BYTES, SPACE_LOW_BYTES = 100 << 20, 1 << 30
+FILES_LEAST = 1_000
+UDP_WAIT_S = 1.0
+UNREAD_NAMED_MAX, UNREAD_CHARS_MAX = 20, 300
+
+
+def machine_findings(settings: Settings) -> Iterator[CheckFinding]:
+    """Yield the findings on this machine, given the settings with which a node starts or runs here."""
+    yield from _user()
+    is_running = yield from _folder(settings)
+    yield from _ports(settings, is_running)
+    yield _descriptors(settings)
+    yield from _certificates(settings)
+    yield _udp()
+    yield from _times(settings)
+
+
+def _user() -> Iterator[CheckFinding]:
+    if is_root():
+        yield warning("user", "this is root", ROOT_WARNING)
+    else:
+        yield ok("user", f"not root (uid {os.geteuid()})")
+
+
+def _folder(settings: Settings) -> Generator[CheckFinding, None, bool]:
+    """Yield the state of the data folder; return whether a node runs with it."""
+    folder = settings.data_dir
+    if not folder.exists():
+        yield from _place(folder)
+        yield ok("data folder", f"{folder} does not exist yet: the first start makes it")
+        return False
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        yield failure("data folder", f"{folder} cannot be read and written", "give it to the user of the node (chown)")
+        return False
+    is_running = False
+    try:
+        with DataLock(folder):
+            pass
+    except DataLockError as error:
+        is_running = "in use" in str(error)
+        if not is_running:
+            yield failure("data folder", str(error), f"set {keys.DATA_DIR.name} to a folder that can be written")
+            return False
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    if mode & 0o077:
+        yield warning("data folder", f"{folder} is open to others (mode {mode:04o})", f"chmod 0700 {folder}")
+    else:
+        yield ok("data folder", f"{folder}, mode {mode:04o}{', in use by a running node' if is_running else ''}")
+    yield from _place(folder)
+    yield from _unread(folder)
+    return is_running
+
+
+def _unread(folder: Path) -> Iterator[CheckFinding]:
+    """Yield the files in the folder that a node could not read, or will not be able to read at its next start."""
+    from app.machine.storage.record_file import FILE_NAME, unread_records
+    from app.machine.storage.warm_log import ASIDE
+
+    try:
+        found = unread_records(folder)
+    except SettingError as error:
+        yield failure("records", str(error), "move the file away to let this member load from the others")
+        return
+    for one in found[:UNREAD_NAMED_MAX]:
+        yield warning(
+            "records",
+            f"the record {str(one.key)[:UNREAD_CHARS_MAX]!r} cannot be read: {one.why[:UNREAD_CHARS_MAX]}",
+            "it has no effect; write it again if it is missed, and delete it from the table set_aside",
+        )
+    if len(found) > UNREAD_NAMED_MAX:
+        text = f"{len(found) - UNREAD_NAMED_MAX} more records cannot be read"
+        yield warning("records", text, f"see the table set_aside of {folder / FILE_NAME}")
+    elif not found:
+        yield ok("records", "all durable records can be read")
+    for path in sorted(folder.glob(f"warm{ASIDE}*")):
+        yield warning("data folder", f"{path} was an unreadable copy of instance lists", "remove it")
+
+
+def _place(folder: Path) -> Iterator[CheckFinding]:
+    """Yield the free space at the present or future place of the folder."""
+    there = next(one for one in (folder, *folder.parents) if one.exists())
+    free, files = shutil.disk_usage(there).free, os.statvfs(there)
+    text = f"{free >> 20} MiB free at {there}"
+    if free < SPACE_LEAST_BYTES:
+        yield failure("disk", text, "make room: durable records cannot be written on a full disk")
+    elif free < SPACE_LOW_BYTES:
+        yield warning("disk", text, "make room before it is full: durable records are refused then")
+    else:
+        yield ok("disk", text)
+    if files.f_files and files.f_favail < FILES_LEAST:
+        yield failure("disk", f"only {files.f_favail} more files fit at {there}", "remove files: inodes are used up")
+
+
+def _ports(settings: Settings, is_running: bool) -> Iterator[CheckFinding]:
+    ports = [settings.port]
+    if settings.rpc is not None:
+        ports += [settings.rpc.sdk.port, settings.rpc.cluster.port]
+    for port in ports:
+        is_free, why = _can_listen(settings.host, port)
+        if is_free and not is_running:
+            yield ok("port", f"{port} is free")
+        elif is_free:
+            yield failure("port", f"the node that runs does not listen on {port}", "look into its log for the reason")
+        elif is_running:
+            yield ok("port", f"{port} is in use, by the node that runs")
+        else:
+            yield failure(
+                "port",
+                f"cannot listen on {settings.host} port {port}: {why}",
+                f"end the process that uses it (ss -ltnp), or set {keys.PORT.name} or {keys.HOST_KEY.name}",
+            )
+
+
+def _can_listen(host: str, port: int) -> tuple[bool, str]:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            return False, error.strerror or str(error)
+    return True, ""
+
+
+def _descriptors(settings: Settings) -> CheckFinding:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    has_grpc = settings.rpc is not None
+    wanted = files_wanted(has_grpc=has_grpc)
+    if hard == resource.RLIM_INFINITY or hard >= wanted:
+        return ok("descriptors", f"{'unlimited' if hard == resource.RLIM_INFINITY else hard}, of {wanted} wanted")
+    room = ConnectionRoom(room_for_connections(hard), has_grpc=has_grpc, has_members=not settings.standalone)
+    possible = f"{room.http.possible} over HTTP" + (f", {room.grpc.possible} over gRPC" if has_grpc else "")
+    return warning(
+        "descriptors",
+        f"the hard limit is {hard}: {room.total} connections in all, at the most {possible}",
+        f"raise it to {wanted} (LimitNOFILE= of systemd, or ulimit -Hn) for {CONNECTIONS_MAX} of each",
+    )
+
+
+def _certificates(settings: Settings) -> Iterator[CheckFinding]:
+    for whose, port in (
+        ("SDKs", settings.rpc and settings.rpc.sdk),
+        ("members", settings.rpc and settings.rpc.cluster),
+    ):
+        if not port or port.certificate is None or port.private_key is None:
+            continue
+        what = f"TLS for {whose}"
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(port.certificate, port.private_key, lambda: "")
+        except (OSError, ValueError) as error:
+            yield failure(what, f"{port.certificate} with its key: {error}", "give a PEM chain and the key that fits")
+            continue
+        mode = stat.S_IMODE(port.private_key.stat().st_mode)
+        if mode & 0o077:
+            yield warning(
+                what, f"others can read {port.private_key} (mode {mode:04o})", f"chmod 0600 {port.private_key}"
+            )
+        else:
+            yield ok(what, f"{port.certificate} and its key fit")
+
+
+def _udp() -> CheckFinding:
+    """Check that datagrams reach this machine itself: pushes to 1.x SDKs are datagrams."""
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
+            receiver.bind(("127.0.0.1", 0))
+            receiver.settimeout(UDP_WAIT_S)
+            receiver.sendto(b"rollcall", receiver.getsockname())
+            receiver.recv(16)
+    except OSError as error:
+        return warning("UDP", f"a datagram to this machine itself did not arrive: {error}", "allow UDP in its firewall")
+    return ok("UDP", "datagrams reach this machine itself; those to clients need the way back to them open, too")
+
+
+def _times(settings: Settings) -> Iterator[CheckFinding]:
+    distro = settings.distro
+    if distro.report_timeout_ms >= distro.silent_down_ms:
+        yield warning(
+            "time-outs",
+            f"one report may take {distro.report_timeout_ms} ms, and a member is DOWN after {distro.silent_down_ms} ms",
+            f"let {keys.DISTRO['silent_down_ms'].name} be twice {keys.DISTRO['report_timeout_ms'].name} at least",
+        )
+    else:
+        yield ok(
+            "time-outs", f"a node that stops takes {settings.stop_timeout_s} s at most: let its manager wait longer"
+        )

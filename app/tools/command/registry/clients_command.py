@@ -1,0 +1,161 @@
+"""``rollcall clients``: publishers and subscribers: all clients of a member, one of them, or those of a service."""
+
+import argparse
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from app.tools.command.asking.exits import CommandError, ExitCode
+from app.tools.command.asking.registry_client import RegistryClient, Row
+from app.tools.command.asking.run_command import count_argument, finish, say
+from app.tools.command.asking.shown_values import address_of, short_service, text_of
+from app.tools.command.asking.terminal_table import Cell, Tone, print_table
+from app.tools.command.printable import json_text
+
+CLIENTS = "/v2/ns/client"
+CONNECTIONS = "/v2/core/loader/current"
+SUBSCRIBERS = "/v1/ns/service/subscribers"
+ROWS_MAX = 1_000
+EPHEMERAL, PERSISTENT = "#true", "#false"
+
+
+def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command to those of ``rollcall``."""
+    parser = subparsers.add_parser(
+        "clients",
+        help="list clients, and who publishes or subscribes to a service",
+        description="List the clients that the server knows: connections over gRPC, and addresses over HTTP. With "
+        "CLIENT, what it publishes and subscribes to; with --service, the publishers and subscribers of one service.",
+    )
+    parser.add_argument("client", metavar="CLIENT", nargs="?", help="a client's id")
+    parser.add_argument("--service", metavar="SERVICE", help="group@@name, or a name in DEFAULT_GROUP")
+    parser.add_argument(
+        "--limit", metavar="N", type=count_argument, default=ROWS_MAX, help=f"rows of the table ({ROWS_MAX})"
+    )
+    finish(parser, _run)
+
+
+def _run(options: argparse.Namespace, client: RegistryClient) -> int:
+    if options.client and options.service:
+        raise CommandError(ExitCode.WRONG_OPTIONS, "CLIENT and --service exclude each other: give one")
+    if options.client:
+        return _one(options, client)
+    return _of_service(options, client) if options.service else _all(options, client)
+
+
+def _all(options: argparse.Namespace, client: RegistryClient) -> int:
+    path = f"{CLIENTS}/list"
+    ids = client.get(path)
+    if not isinstance(ids, list) or not all(isinstance(one, str) for one in ids):
+        raise client.unusable(path)
+    connections = client.get(CONNECTIONS)
+    told = [_told(one, connections if isinstance(connections, dict) else {}) for one in ids]
+    if options.json:
+        sys.stdout.write(json_text(told) + "\n")
+        return ExitCode.DONE
+    if not told:
+        say(options, "no clients: nobody publishes anything, nor is connected")
+        return ExitCode.DONE
+    print_table(
+        ("client", "over", "address", "application", "sdk", "at"),
+        (
+            (Cell(one["client"], Tone.NAME), one["over"], one["address"], one["application"], one["sdk"], one["at"])
+            for one in told[: options.limit]
+        ),
+    )
+    if len(told) > options.limit:
+        say(options, f"{options.limit} of {len(told)} clients; --limit {len(told)} shows all")
+    return ExitCode.DONE
+
+
+def _told(client_id: str, connections: Mapping[str, Any]) -> dict[str, str]:
+    """Return a client in words; of a connection at another member only its id is known here."""
+    told = {"client": client_id, "over": "gRPC", "address": "-", "application": "-", "sdk": "-", "at": "-"}
+    if client_id.endswith((EPHEMERAL, PERSISTENT)):
+        kind = "HTTP" if client_id.endswith(EPHEMERAL) else "HTTP, persistent"
+        return {**told, "over": kind, "address": client_id.rpartition("#")[0]}
+    found = connections.get(client_id)
+    meta = found.get("metaInfo") if isinstance(found, dict) else None
+    if not isinstance(meta, dict):
+        return {**told, "at": "another member"}
+    address = address_of({"ip": meta.get("clientIp"), "port": meta.get("remotePort")})
+    return {
+        **told,
+        "address": address,
+        "application": text_of(meta, "appName"),
+        "sdk": text_of(meta, "version"),
+        "at": "this member",
+    }
+
+
+def _one(options: argparse.Namespace, client: RegistryClient) -> int:
+    wanted = {"clientId": options.client}
+    published = client.find(f"{CLIENTS}/publish/list", wanted)
+    if published is None:
+        raise CommandError(ExitCode.NOT_FOUND, f"there is no client {options.client}; `rollcall clients` lists all")
+    # An address over HTTP has no connection that could be subscribed.
+    subscribed = client.find(f"{CLIENTS}/subscribe/list", wanted) or []
+    rows = client.rows(CLIENTS, published), client.rows(CLIENTS, subscribed)
+    if options.json:
+        told = {"client": options.client, "publishes": rows[0], "subscribesTo": rows[1]}
+        sys.stdout.write(json_text(told) + "\n")
+        return ExitCode.DONE
+    listed = [("publishes", one) for one in rows[0]] + [("subscribes to", one) for one in rows[1]]
+    print_table(
+        ("what", "namespace", "service", "instance"),
+        (
+            (
+                what,
+                text_of(one, "namespace"),
+                Cell(short_service(text_of(one, "group", ""), text_of(one, "serviceName")), Tone.NAME),
+                _place(one.get("registeredInstance")),
+            )
+            for what, one in listed
+        ),
+    )
+    return ExitCode.DONE
+
+
+def _place(instance: object) -> str:
+    if not isinstance(instance, dict):
+        return "-"
+    return f"{address_of(instance)} ({text_of(instance, 'cluster')})"
+
+
+def _of_service(options: argparse.Namespace, client: RegistryClient) -> int:
+    wanted: dict[str, str | int] = {"namespaceId": client.namespace, "serviceName": options.service}
+    if not client.instances(options.service):
+        say(options, f"{options.service} has no instances")
+    path = f"{CLIENTS}/service"
+    publishers = client.rows(path, client.get(f"{path}/publisher/list", wanted))
+    connected = client.rows(path, client.get(f"{path}/subscriber/list", wanted))
+    over_udp = _over_udp(options, client)
+    if options.json:
+        told = {"publishers": publishers, "subscribers": connected, "subscribersOverUdp": over_udp}
+        sys.stdout.write(json_text(told) + "\n")
+        return ExitCode.DONE
+    rows = [("publishes", _id(one), address_of(one)) for one in publishers]
+    rows += [("subscribes", _id(one), address_of(one)) for one in connected]
+    rows += [("subscribes over UDP", text_of(one, "agent"), text_of(one, "addrStr")) for one in over_udp]
+    print_table(("what", "client", "address"), ((what, Cell(who, Tone.NAME), where) for what, who, where in rows))
+    return ExitCode.DONE
+
+
+def _id(row: Row) -> str:
+    return text_of(row, "clientId")
+
+
+def _over_udp(options: argparse.Namespace, client: RegistryClient) -> list[Row]:
+    """Return the subscribers over UDP at all members; none for a user who may not read the whole namespace."""
+    group, at, name = options.service.rpartition("@@")
+    full = (group if at else "DEFAULT_GROUP", name)
+    wanted = {"namespaceId": client.namespace, "serviceName": options.service}
+    try:
+        found = list(client.pages(SUBSCRIBERS, wanted, "subscribers", ROWS_MAX))
+    except CommandError as error:
+        if error.code is not ExitCode.REFUSED:
+            raise
+        say(options, f"subscribers over UDP are left out: {error}")
+        return []
+    # The server looks for services whose names contain the text.
+    return [one for one in found if text_of(one, "serviceName") == "@@".join(full)]

@@ -1,0 +1,238 @@
+"""``rollcall user``: users, their roles and permissions, and a login that gives a token."""
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from app.config.client_config import NEW_PASSWORD_VARIABLE
+from app.tools.command.asking.exits import CommandError, ExitCode
+from app.tools.command.asking.registry_client import RegistryClient, Row
+from app.tools.command.asking.run_command import finish, say
+from app.tools.command.asking.shown_values import text_of
+from app.tools.command.asking.terminal_table import Cell, Tone, print_table
+from app.tools.command.printable import json_text, printable
+
+USERS, ROLES, PERMISSIONS = "/v1/auth/users", "/v1/auth/roles", "/v1/auth/permissions"
+TOKENS = "/v1/auth/users/tokens"
+PAGE = 500
+ACTIONS = ("r", "w", "rw")
+PASSWORD_BYTES_MAX = 4_096
+_MISSING = re.compile(r"not (exist|found)")
+Parameters = dict[str, str | int]
+
+
+def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command, with its own commands, to those of ``rollcall``."""
+    parser = subparsers.add_parser(
+        "user",
+        help="list and change users, roles and permissions; log in",
+        description="Users exist where nacos.core.auth.enabled is true; `rollcall admin` makes the first. A user has "
+        "roles, and a role has permissions: r, w or rw for a RESOURCE, namespace:group:service, where * is any text "
+        "and the public namespace is empty.",
+    )
+    commands = parser.add_subparsers(required=True, metavar="ACTION")
+    _add(commands, "list", "list users and their roles", _list)
+    made = _add(commands, "add", "create a user", _create)
+    made.add_argument("name", metavar="NAME")
+    made.add_argument("--role", metavar="ROLE", action="append", default=[], help="give it at once; several times")
+    _add_new_password(made)
+    _add(commands, "remove", "remove a user, whose tokens end", _remove).add_argument("name", metavar="NAME")
+    changed = _add(commands, "password", "set a password: one's own, or as an administrator any", _set_password)
+    changed.add_argument("name", metavar="NAME")
+    _add_new_password(changed)
+    for name, text, run in (
+        ("grant", "give a user a role", _grant),
+        ("revoke", "take a role from a user", _revoke),
+    ):
+        one = _add(commands, name, text, run)
+        one.add_argument("name", metavar="NAME")
+        one.add_argument("role", metavar="ROLE")
+    _add(commands, "permissions", "list what roles are permitted", _list_permissions)
+    for name, text, run in (
+        ("permit", "permit a role something", _permit),
+        ("forbid", "take a permission from a role", _forbid),
+    ):
+        one = _add(commands, name, text, run)
+        one.add_argument("role", metavar="ROLE")
+        one.add_argument("resource", metavar="RESOURCE", help="such as dev:*:* or :DEFAULT_GROUP:orders")
+        one.add_argument("actions", metavar="ACTIONS", choices=ACTIONS, help="r, w or rw")
+    _add(commands, "login", "print a token, for ROLLCALL_TOKEN or --token-file", _log_in)
+    _add(commands, "logout", "end all tokens of a user", _end_tokens).add_argument("name", metavar="NAME")
+
+
+def _add(
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
+    name: str,
+    text: str,
+    run: Callable[[argparse.Namespace, RegistryClient], int],
+) -> argparse.ArgumentParser:
+    parser = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+    finish(parser, run)
+    return parser
+
+
+def _add_new_password(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--new-password-file",
+        metavar="FILE",
+        type=Path,
+        help=f"its first line is the password; else {NEW_PASSWORD_VARIABLE}, or it is asked for",
+    )
+
+
+# --- lists ---------------------------------------------------------------------------------------
+
+
+def _list(options: argparse.Namespace, client: RegistryClient) -> int:
+    names = [text_of(one, "username") for one in _items(client, USERS)]
+    roles: dict[str, list[str]] = {}
+    for one in _items(client, ROLES):
+        roles.setdefault(text_of(one, "username"), []).append(text_of(one, "role"))
+    if options.json:
+        told = [{"user": name, "roles": sorted(roles.get(name, ()))} for name in names]
+        sys.stdout.write(json_text(told) + "\n")
+        return ExitCode.DONE
+    rows = ((Cell(name, Tone.NAME), ", ".join(sorted(roles.get(name, ()))) or "-") for name in names)
+    print_table(("user", "roles"), rows)
+    return ExitCode.DONE
+
+
+def _list_permissions(options: argparse.Namespace, client: RegistryClient) -> int:
+    found = list(_items(client, PERMISSIONS))
+    if options.json:
+        sys.stdout.write(json_text(found) + "\n")
+        return ExitCode.DONE
+    print_table(
+        ("role", "resource", "actions"),
+        ((Cell(text_of(one, "role"), Tone.NAME), text_of(one, "resource"), text_of(one, "action")) for one in found),
+    )
+    return ExitCode.DONE
+
+
+def _items(client: RegistryClient, path: str) -> Iterator[Row]:
+    """Yield all rows of a list of users, roles or permissions."""
+    page, seen = 1, 0
+    while True:
+        answer = client.get(path, {"pageNo": page, "pageSize": PAGE})
+        rows = client.rows(path, answer.get("pageItems") if isinstance(answer, dict) else None)
+        yield from rows
+        seen, page = seen + len(rows), page + 1
+        if not rows or not isinstance(answer.get("totalCount"), int) or seen >= answer["totalCount"]:
+            return
+
+
+# --- changes -------------------------------------------------------------------------------------
+
+
+def _create(options: argparse.Namespace, client: RegistryClient) -> int:
+    _change(client, "POST", USERS, {"username": options.name, "password": _new_password(options)})
+    for role in options.role:
+        _change(client, "POST", ROLES, {"username": options.name, "role": role})
+    given = f" with {', '.join(options.role)}" if options.role else ""
+    return _done(options, f"created user {options.name}{given}")
+
+
+def _remove(options: argparse.Namespace, client: RegistryClient) -> int:
+    if all(text_of(one, "username") != options.name for one in _items(client, USERS)):
+        raise CommandError(ExitCode.NOT_FOUND, f"there is no user {options.name}; `rollcall user list` lists all")
+    _change(client, "DELETE", USERS, {"username": options.name})
+    return _done(options, f"removed user {options.name}")
+
+
+def _set_password(options: argparse.Namespace, client: RegistryClient) -> int:
+    _change(client, "PUT", USERS, {"username": options.name, "newPassword": _new_password(options)})
+    return _done(options, f"{options.name} has a new password; the tokens of before are over")
+
+
+def _grant(options: argparse.Namespace, client: RegistryClient) -> int:
+    _change(client, "POST", ROLES, {"username": options.name, "role": options.role})
+    return _done(options, f"{options.name} has the role {options.role}")
+
+
+def _revoke(options: argparse.Namespace, client: RegistryClient) -> int:
+    has = (options.name, options.role)
+    if all((text_of(one, "username"), text_of(one, "role")) != has for one in _items(client, ROLES)):
+        raise CommandError(ExitCode.NOT_FOUND, f"{options.name} has no role {options.role}; see `rollcall user list`")
+    _change(client, "DELETE", ROLES, {"username": options.name, "role": options.role})
+    return _done(options, f"{options.name} has the role {options.role} no more")
+
+
+def _permit(options: argparse.Namespace, client: RegistryClient) -> int:
+    _change(client, "POST", PERMISSIONS, _permission(options))
+    return _done(options, f"{options.role} may {options.actions} {options.resource}")
+
+
+def _forbid(options: argparse.Namespace, client: RegistryClient) -> int:
+    wanted = _permission(options)
+    if all(any(one.get(name) != value for name, value in wanted.items()) for one in _items(client, PERMISSIONS)):
+        raise CommandError(ExitCode.NOT_FOUND, "there is no such permission; see `rollcall user permissions`")
+    _change(client, "DELETE", PERMISSIONS, wanted)
+    return _done(options, f"{options.role} may {options.actions} {options.resource} no more")
+
+
+def _permission(options: argparse.Namespace) -> Parameters:
+    return {"role": options.role, "resource": options.resource, "action": options.actions}
+
+
+def _change(client: RegistryClient, method: str, path: str, parameters: Parameters) -> None:
+    try:
+        client.change(method, path, parameters)
+    except CommandError as error:
+        if error.code is ExitCode.FAILED and _MISSING.search(str(error)):
+            raise CommandError(ExitCode.NOT_FOUND, str(error)) from None
+        raise
+
+
+def _done(options: argparse.Namespace, text: str) -> int:
+    sys.stdout.write((json_text({"done": text}) if options.json else printable(text)) + "\n")
+    return ExitCode.DONE
+
+
+def _new_password(options: argparse.Namespace) -> str:
+    """Return the password to set, which is not an argument, as other users of the machine see arguments.
+
+    Raises:
+        CommandError: there is none, or the two that were typed differ.
+    """
+    if (file := options.new_password_file) is not None:
+        try:
+            lines = file.read_bytes()[:PASSWORD_BYTES_MAX].decode().splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise CommandError(ExitCode.WRONG_OPTIONS, f"the password file {file} cannot be read: {error}") from None
+        return lines[0] if lines else ""
+    if (given := os.environ.get(NEW_PASSWORD_VARIABLE)) is not None:
+        return given
+    if not sys.stdin.isatty():
+        text = f"a new password is needed: --new-password-file, or the environment's {NEW_PASSWORD_VARIABLE}"
+        raise CommandError(ExitCode.WRONG_OPTIONS, text)
+    from getpass import getpass
+
+    password = getpass(f"New password of {printable(options.name)}: ")
+    if getpass("Again: ") != password:
+        raise CommandError(ExitCode.WRONG_OPTIONS, "the two passwords differ")
+    return password
+
+
+# --- tokens --------------------------------------------------------------------------------------
+
+
+def _log_in(options: argparse.Namespace, client: RegistryClient) -> int:
+    if not client.user:
+        raise CommandError(ExitCode.WRONG_OPTIONS, "no user to log in: give --user NAME, or configure one")
+    answer = client.log_in()
+    if answer.get("message"):
+        raise CommandError(ExitCode.FAILED, f"{client.server} has no users: {answer['message']}")
+    if options.json:
+        sys.stdout.write(json_text(dict(answer)) + "\n")
+        return ExitCode.DONE
+    sys.stdout.write(f"{answer['accessToken']}\n")
+    say(options, f"a token of {client.user} for {text_of(answer, 'tokenTtl')} s; keep it as you keep a password")
+    return ExitCode.DONE
+
+
+def _end_tokens(options: argparse.Namespace, client: RegistryClient) -> int:
+    _change(client, "DELETE", TOKENS, {"username": options.name})
+    return _done(options, f"all tokens of {options.name} are over")

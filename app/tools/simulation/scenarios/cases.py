@@ -1,0 +1,157 @@
+"""Each protective rule, with a world that holds with the rule and, in some of its seeds, breaks without it."""
+
+from dataclasses import dataclass
+
+from app.tools.simulation.member.member import SimMember
+from app.tools.simulation.member.sim_connections import ConnectedMember
+from app.tools.simulation.scenarios import rules, rules_10_to_17, rules_of_words, without, without_10_to_17
+from app.tools.simulation.scenarios.rules import Trial
+
+
+@dataclass(frozen=True, slots=True)
+class RuleCase:
+    """One rule, in a world where nothing else would repair the faults that it prevents."""
+
+    name: str
+    """One word, for a command line."""
+    rule: str
+    """The rule as replication.md names it: its number, if it has one, and its text."""
+    trial: Trial
+    with_rule: type[SimMember]
+    without_rule: type[SimMember]
+    seeds: int = 6
+    """The number of first seeds in which the world breaks at least once without the rule."""
+
+
+CASES = (
+    RuleCase("retry", "retry", rules.sends_get_lost, without.NoVerify, without.NoRetry),
+    RuleCase("one-send", "one send in flight", rules.sends_overtake, without.NoVersions, without.ManyInFlight),
+    RuleCase("versions", "versions", rules.sends_repeat_late, without.NoVerify, without.NoVersions),
+    RuleCase("delta-base", "R5, the base of a delta", rules.sends_get_lost, without.AssumesArrival, without.AnyBase),
+    RuleCase("verify", "verify", rules.datum_is_wiped, SimMember, without.NoVerify),
+    RuleCase("verify-all", "verify, all keys", rules.datum_is_wiped, without.Earlier, without.NoVerify),
+    RuleCase("digests", "digests alone", rules.changes_are_not_sent, without.NoSends, without.NothingSent),
+    RuleCase("load-first", "R7, load first", rules.member_restarts_quickly, SimMember, without.UpAtOnce),
+    RuleCase("pauses", "R9, pauses", rules.member_stands_still, SimMember, without.PausesUnseen),
+    RuleCase("second-load", "second load", rules.member_sleeps_for_long, SimMember, without.NoSecondLoad),
+    RuleCase("grace", "R2, timers restart", rules.owner_dies, SimMember, without.NoGrace),
+    RuleCase("tombstones", "tombstones", rules.sides_go_apart, SimMember, without.NoTombstones),
+    RuleCase(
+        "coverage",
+        "hand-over, take only what covers",
+        rules.owner_dies_while_it_sends,
+        without.RoundsInTurn,
+        without.NoCoverage,
+    ),
+    RuleCase("merge", "hand-over, owner merges", rules.sides_go_apart, SimMember, without.NoMerge),
+    RuleCase(
+        "copies-prove-no-life",
+        "a copy proves no life",
+        rules.copy_waits_in_a_paused_member,
+        without_10_to_17.LateCallsCount,
+        without_10_to_17.LateCopiesProveLife,
+    ),
+    RuleCase(
+        "ages",
+        "R13, ages count from the send",
+        rules.copy_waits_in_a_paused_member,
+        without_10_to_17.LateCallsCount,
+        without_10_to_17.LateUndated,
+    ),
+    RuleCase(
+        "owner-fetches",
+        "hand-over, owner fetches",
+        rules.copies_come_late,
+        without_10_to_17.LateWholeCalls,
+        without_10_to_17.LateMergedCopies,
+    ),
+    RuleCase(
+        "version-check",
+        "R10, versions from outside",
+        rules_10_to_17.versions_are_forged,
+        SimMember,
+        without_10_to_17.VersionsUnchecked,
+    ),
+    RuleCase(
+        "claims-beside",
+        "R11, claims beside the engine",
+        rules_10_to_17.owner_of_many_dies,
+        SimMember,
+        without_10_to_17.ClaimsInTheTick,
+        seeds=1,  # it takes long
+    ),
+    RuleCase(
+        "one-view",
+        "R12, one view",
+        rules_10_to_17.two_members_hear_a_third_alone,
+        SimMember,
+        without_10_to_17.DirectContactOnly,
+    ),
+    RuleCase("relay", "R12, relay", rules_10_to_17.owner_cannot_be_called, SimMember, without_10_to_17.NoRelay),
+    RuleCase("cut-off", "R12, who is cut off", rules_10_to_17.member_is_alone, SimMember, without_10_to_17.JudgesAlone),
+    RuleCase("deadlines", "R13, deadlines", rules_10_to_17.calls_come_late, SimMember, without_10_to_17.LateCallsCount),
+    RuleCase(
+        "waiting-calls",
+        "R13, what waited",
+        rules_10_to_17.calls_wait_in_a_paused_member,
+        SimMember,
+        without_10_to_17.WaitingCallsCount,
+    ),
+    RuleCase(
+        "clients-word",
+        "R14, a client's word",
+        rules_10_to_17.check_follows_a_cut,
+        SimMember,
+        without_10_to_17.ChecksSpeak,
+    ),
+    RuleCase(
+        "repeated-words",
+        "R14, a word that is repeated",
+        rules_of_words.words_are_repeated,
+        SimMember,
+        without_10_to_17.RepeatsUnsaid,
+    ),
+    RuleCase(
+        "late-removals",
+        "R15, a removal soon after a word",
+        rules_of_words.removals_are_late,
+        SimMember,
+        without_10_to_17.VagueRemovals,
+    ),
+    RuleCase(
+        "traces",
+        "R15, a removal leaves a trace",
+        rules_10_to_17.removal_is_unheard_of,
+        SimMember,
+        without_10_to_17.NoTraces,
+    ),
+    RuleCase(
+        "expiry-guesses",
+        "R15, an expiry is a guess",
+        rules_10_to_17.silence_is_on_one_side,
+        without_10_to_17.JudgesAlone,
+        without_10_to_17.ExpiryWins,
+    ),
+    RuleCase("rejoin", "R16, who waits", rules_10_to_17.members_restart_apart, SimMember, without_10_to_17.JoinsUnseen),
+    RuleCase(
+        "own-will",
+        "a refusal is no silence",
+        rules_10_to_17.members_refuse_beats,
+        SimMember,
+        without_10_to_17.RefusalsAreSilence,
+    ),
+    RuleCase(
+        "exchange",
+        "R16, only ownership waits",
+        rules_of_words.sides_speak,
+        SimMember,
+        without_10_to_17.ExchangesLater,
+    ),
+    RuleCase(
+        "hand-over",
+        "R17, clients are handed over",
+        rules_10_to_17.clients_are_sent_away,
+        ConnectedMember,
+        without_10_to_17.RemovesItsClients,
+    ),
+)

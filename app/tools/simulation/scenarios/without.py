@@ -1,0 +1,362 @@
+"""Members that lack one rule or one healer each. Production code has no switch for any of them."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from app.members.reports import OWN_FIELD
+from app.naming.health.beat_check import BeatCheck
+from app.naming.model.model import Service, StoredInstance
+from app.tools.simulation.member.member import SimMember, SimMembership, WatchedRegistry
+from app.tools.simulation.member.member_frontend import SimForwarder
+from distro.engine.peer_sends import PeerSends
+from distro.model.types import (
+    Action,
+    DataCall,
+    Datum,
+    DistroKey,
+    Merged,
+    PeerReport,
+    Received,
+    SyncData,
+    Verify,
+    Version,
+)
+from distro.protocol.protocol import DistroProtocol
+from distro.protocol.tasks import PeerQueue
+from distro.receive.groups import OnceStored
+from distro.receive.receive import DistroReceiver
+
+NEVER_MS = 1 << 60
+
+
+class NoVerifyProtocol(DistroProtocol):
+    def _next_verify(self, peer: str, queue: Any, now_ms: int) -> Verify | None:
+        queue.verify_due_ms = now_ms + NEVER_MS
+        return None
+
+    def _pull(self, report: PeerReport) -> None:
+        pass
+
+
+class NoVerify(SimMember):
+    """No checksum rounds, and nothing is fetched that waits for a member: what a send does not bring stays away."""
+
+    protocol_class = NoVerifyProtocol
+
+
+class NoSendsProtocol(DistroProtocol):
+    def sync(self, changed: Mapping[DistroKey, float | None], now_ms: int) -> None:
+        pass
+
+
+class NoSends(SimMember):
+    """No change is sent: verify rounds alone bring it."""
+
+    protocol_class = NoSendsProtocol
+
+
+class NothingSent(NoVerify):
+    """Nor are there verify rounds."""
+
+    class NothingSentProtocol(NoVerifyProtocol, NoSendsProtocol):
+        pass
+
+    protocol_class = NothingSentProtocol
+
+
+class WholeListsMembership(SimMembership):
+    def _is_earlier(self) -> bool:
+        return True
+
+    def _own_report(self, *asked: Any) -> dict[str, Any]:
+        report = super()._own_report(*asked)
+        if self._is_earlier():
+            del report["extendInfo"][OWN_FIELD]["wire"]
+        return report
+
+
+class EarlierMembership(WholeListsMembership):
+    member: "Earlier"
+
+    def _is_earlier(self) -> bool:
+        return self.member.is_earlier(self.member.address)
+
+
+class EarlierProtocol(DistroProtocol):
+    def _compares_digests(self, peer: str) -> bool:
+        return False
+
+
+class Earlier(SimMember):
+    """A member of the release before: it does not know digests, and names all its keys in verify rounds."""
+
+    membership_class = EarlierMembership
+    protocol_class: type[DistroProtocol] = EarlierProtocol
+
+    @staticmethod
+    def is_earlier(_address: str) -> bool:
+        return True
+
+
+class HalfEarlierProtocol(DistroProtocol):
+    def _compares_digests(self, peer: str) -> bool:
+        return not HalfEarlier.is_earlier(self.members.self_address) and super()._compares_digests(peer)
+
+
+class HalfEarlier(Earlier):
+    """A member of a cluster of both releases, as during a rolling upgrade."""
+
+    protocol_class = HalfEarlierProtocol
+
+    @staticmethod
+    def is_earlier(address: str) -> bool:
+        return int(address.partition(":")[0].rpartition(".")[2]) % 2 == 1
+
+
+class NoRetryProtocol(NoVerifyProtocol):
+    def _retry(self, queue: Any, keys: list[DistroKey], now_ms: int) -> None:
+        pass
+
+
+class NoRetry(SimMember):
+    """A send that failed is not repeated, and there are no checksum rounds."""
+
+    protocol_class = NoRetryProtocol
+
+
+class LastArrivalReceiver(DistroReceiver):
+    def receive_known(
+        self, _type: str, _versions: Mapping[str, Version], _now_ms: int
+    ) -> tuple[frozenset[str], Received]:
+        return frozenset(), Received()
+
+    def _receive_delta(
+        self, _key: DistroKey, _sender: str, _delta: Datum, _now_ms: int, _once_stored: OnceStored
+    ) -> bool:
+        return False
+
+    def _receive_one(
+        self, key: DistroKey, sender: str, datum: Datum, now_ms: int, once_stored: OnceStored, *, fetched: bool
+    ) -> Version | None:
+        component = self._components[key.resource_type]
+        stored = component.store.version(datum.key)
+        assert component.store.apply(datum, stored, now_ms)
+        self.observer.decided(key, sender, datum.version, stored, "no rule", "what arrives last counts", "applied")
+        return None
+
+
+class NoFetchForwarder(SimForwarder):
+    def fetch_datum(self, member: str, key: str, deadline_s: float) -> None:
+        pass
+
+
+class NoVersions(NoVerify):
+    """The last arrival wins, as with real Nacos, and there are no checksum rounds.
+
+    Nor are there deltas, or fetches of what a forwarded write has changed: an answer to these would be an arrival
+    beside those of the sends, which only versions put in order.
+    """
+
+    receiver_class = LastArrivalReceiver
+    membership_class = WholeListsMembership
+    forwarder_class = NoFetchForwarder
+
+
+class BoldSends(PeerSends):
+    def ended(self, action: SyncData, sent: Iterable[Datum], received: Received | None) -> Received:
+        return super().ended(action, sent, received or Received())
+
+
+class AssumesArrival(NoVerify):
+    """A member takes for granted that a peer has what was sent to it, and there are no checksum rounds."""
+
+    sends_class = BoldSends
+
+
+class AnyBaseReceiver(DistroReceiver):
+    def _receive_delta(self, key: DistroKey, sender: str, delta: Datum, now_ms: int, once_stored: OnceStored) -> bool:
+        stored = self._components[key.resource_type].store.version(delta.key)
+        rebased = replace(delta, base=stored) if stored is not None else delta
+        return super()._receive_delta(key, sender, rebased, now_ms, once_stored)
+
+
+class AnyBase(AssumesArrival):
+    """R5 off: a delta is applied to whatever state is there."""
+
+    receiver_class = AnyBaseReceiver
+
+
+class ManyInFlightProtocol(NoVerifyProtocol):
+    def tick(self, now_ms: int, ran_ms: int = 0) -> tuple[list[Action], int]:
+        for queue in self._queues.values():
+            queue.call = None
+        return super().tick(now_ms, ran_ms)
+
+    def _free(self, action: DataCall) -> PeerQueue | None:
+        return self._queues.get(action.peer)
+
+
+class ManyInFlight(NoVersions):
+    """A send does not wait for the one before it, and the last arrival wins."""
+
+    parallel_calls = True
+    protocol_class = ManyInFlightProtocol
+
+
+class UpAtOnceProtocol(DistroProtocol):
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        self._load = None
+        self.members.serving = True
+        self.publish(parts[-1])
+
+
+class UpAtOnce(SimMember):
+    """R7 off: a member claims, verifies and answers clients before it has taken over what the others hold."""
+
+    protocol_class = UpAtOnceProtocol
+
+
+class PausesUnseenProtocol(DistroProtocol):
+    def _notice_pause(self, now_ms: int) -> None:
+        pass
+
+
+class PausesUnseenCheck(BeatCheck):
+    def _notice_pause(self, now_ms: int) -> None:
+        pass
+
+
+class PausesUnseen(SimMember):
+    """R9 off: a pause counts as silence of everybody else."""
+
+    protocol_class = PausesUnseenProtocol
+    beat_check_class = PausesUnseenCheck
+
+
+class OldMemoryProtocol(DistroProtocol):
+    def _notice_pause(self, now_ms: int) -> None:
+        was_loading = self.loading
+        super()._notice_pause(now_ms)
+        if self.loading and not was_loading:
+            self._load = None
+            self.members.serving = True
+
+
+class NoSecondLoad(SimMember):
+    """After a pause in which removals may have been forgotten, a member goes on with what it remembers."""
+
+    protocol_class = OldMemoryProtocol
+
+
+class ForgetfulRegistry(WatchedRegistry):
+    def _replace_by_tombstone(
+        self, service: Service, key: str, stored: StoredInstance, now_ms: int, beat_ms: int | None = None
+    ) -> None:
+        super()._replace_by_tombstone(service, key, stored, now_ms, beat_ms)
+        service.tombstones.clear()
+
+
+class NoTombstones(SimMember):
+    """Removals are not remembered."""
+
+    registry_class = ForgetfulRegistry
+
+
+class StrictRegistry(WatchedRegistry):
+    def _raise_version(self, service: Service, now_ms: int, key: str = "") -> None:
+        super()._raise_version(service, now_ms, key)
+        service.claimed_ms = -NEVER_MS
+
+    def _swap(self, key: str, expected: Version | None, version: Version, value: Any, now_ms: int) -> bool:
+        swapped = super()._swap(key, expected, version, value, now_ms)
+        if (service := self.table.find(key)) is not None:
+            service.claimed_ms = -NEVER_MS
+        return swapped
+
+
+class NoGrace(SimMember):
+    """A member that takes a service over checks health at once, by the beat times of its copy."""
+
+    registry_class = StrictRegistry
+
+
+class TrustingRegistry(WatchedRegistry):
+    def is_covered(self, datum: Datum) -> bool:
+        return True
+
+
+class RoundsInTurnProtocol(DistroProtocol):
+    def _compare_now(self, now_ms: int) -> None:
+        pass
+
+
+class RoundsInTurn(SimMember):
+    """A change of the view begins no verify round: the next one in turn finds what a send missed."""
+
+    protocol_class = RoundsInTurnProtocol
+
+
+class NoCoverage(RoundsInTurn):
+    """Another writer's higher version is taken, whatever writes it does not include."""
+
+    registry_class = TrustingRegistry
+
+
+class CredulousRegistry(WatchedRegistry):
+    def _swap(self, key: str, expected: Version | None, version: Version, value: Any, now_ms: int) -> bool:
+        for stored in value.stored.values():
+            stored.last_confirmed_ms = stored.beat_ms
+        return super()._swap(key, expected, version, value, now_ms)
+
+
+class UndatedMembership(SimMembership):
+    def sent_ms(self, member: str, clock: str | None) -> int:
+        return super().sent_ms(member, None)
+
+
+class Undated(SimMember):
+    """The ages in a copy count from its arrival, though it may have been under way for long."""
+
+    membership_class = UndatedMembership
+
+
+class CopiesProveLife(Undated):
+    """The time of the last beat in such a copy outweighs a removal."""
+
+    registry_class = CredulousRegistry
+
+
+class HigherWinsRegistry(WatchedRegistry):
+    def merge(self, datum: Datum, now_ms: int) -> Merged:
+        stored = self.version(datum.key)
+        if stored is not None and datum.version < stored:
+            return Merged.NOTHING
+        return Merged.TAKEN if self.apply(datum, stored, now_ms) else Merged.NOTHING
+
+
+class NoMerge(SimMember):
+    """The owner takes a higher version and ignores a lower one, without a merge."""
+
+    registry_class = HigherWinsRegistry
+
+
+class NoFetchReceiver(DistroReceiver):
+    def receive(
+        self,
+        resource_type: str,
+        sender: str,
+        datums: Iterable[Datum],
+        now_ms: int,
+        *,
+        fetched: bool = False,
+        catching_up: bool = False,
+    ) -> Received:
+        return super().receive(resource_type, sender, datums, now_ms, fetched=True, catching_up=catching_up)
+
+
+class LateCopiesCount(Undated):
+    """The owner merges what arrives, though it may have been under way for long."""
+
+    receiver_class = NoFetchReceiver

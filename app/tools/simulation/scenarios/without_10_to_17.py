@@ -1,0 +1,322 @@
+"""As ``without``: members that lack one of the rules R10 to R17 each, or a part of it."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from app.naming.health.beat_check import HealthCheckGate
+from app.naming.model.model import NEVER_MS, StoredInstance, Tombstone
+from app.naming.records.record import Value
+from app.naming.records.records import Records
+from app.naming.registry.operations import RegisterInstance, key_of
+from app.naming.registry.registry import Replaced
+from app.tools.simulation.member.disk import WatchedRecords
+from app.tools.simulation.member.member import SimMember, SimMembership, WatchedRegistry
+from app.tools.simulation.member.sim_connections import ConnectedMember
+from app.tools.simulation.scenarios.without import CopiesProveLife, LateCopiesCount, UndatedMembership
+from distro.engine.peer_sends import PeerSends
+from distro.members.members import MemberList
+from distro.members.members_view import MembersView
+from distro.members.peer_state import PeerState
+from distro.model.types import Action, Claim, DataCall, Datum, HeardOf, LocalAction, Merged, PeerReport
+from distro.protocol.protocol import DistroProtocol
+from distro.protocol.tasks import PeerQueue
+from distro.receive.receive import DistroReceiver
+from distro.receive.version_check import VersionCheck
+
+LONG_MS = 1 << 40
+SECOND_MS = 1_000
+
+
+# --- R10
+
+
+class AnyVersion(VersionCheck):
+    def check(self, *_of: Any, **_how: Any) -> None:
+        pass
+
+
+class CredulousReceiver(DistroReceiver):
+    def __init__(self, own_writer: str, components: Any, mapper_of: Any, *others: Any) -> None:
+        super().__init__(own_writer, components, mapper_of, *others)
+        self._check = AnyVersion(own_writer, components, bool, bool)
+
+
+class VersionsUnchecked(SimMember):
+    """R10 off: every version that comes counts."""
+
+    receiver_class = CredulousReceiver
+
+
+# --- R11
+
+
+class ClaimsInTheTick(SimMember):
+    """R11 off: the engine's thread itself claims all keys, and does nothing else meanwhile."""
+
+    def execute_here(self, action: LocalAction) -> None:
+        if not isinstance(action, Claim):
+            super().execute_here(action)
+            return
+        unfinished, claimed, before_us = True, 0, self.spent_us()
+        while unfinished:
+            event = self.local_actions.run(action, self.clock.monotonic_ms())
+            claimed, unfinished = claimed + self.claimer.claimed, self.claimer.unfinished
+            action = replace(action, all_keys=False, keys=())
+            self.mailbox.put(event)
+        taken_ms = (self.spent_us() - before_us) / 1_000
+        self.world.checker.ticked(self, taken_ms)
+        self.stand_still(claimed * self.claim_ms + round(taken_ms))
+
+
+# --- R12
+
+
+class DirectContactView(MembersView):
+    def heard(self, now_ms: int) -> dict[str, HeardOf]:
+        return {}
+
+
+class DirectContactMembers(MemberList):
+    view_class = DirectContactView
+
+    def _hear(self, peer: Any, report: PeerReport, now_ms: int) -> None:
+        pass
+
+    def _carries(self, address: str, peer: PeerState, now_ms: int) -> bool:
+        return not peer.lost and max(peer.rejoin_at_ms, peer.declared_rejoin_at_ms) <= now_ms
+
+
+class DirectContactOnly(SimMember):
+    """R12 off: who carries keys follows from what a member hears itself."""
+
+    members_class = DirectContactMembers
+
+
+class NoRelayView(MembersView):
+    def next_hop(self, address: str, now_ms: int) -> str | None:
+        return address
+
+
+class NoRelayMembers(MemberList):
+    view_class = NoRelayView
+
+
+class NoRelay(SimMember):
+    """A write for an owner that a member cannot call takes no other way."""
+
+    members_class = NoRelayMembers
+
+
+class SelfConfidentView(MembersView):
+    def cut_off_since_ms(self, now_ms: int) -> int | None:
+        return None
+
+
+class SelfConfidentMembers(MemberList):
+    view_class = SelfConfidentView
+
+
+class JudgesAlone(SimMember):
+    """A member that hears nothing of the others expires instances that the others heard of."""
+
+    members_class = SelfConfidentMembers
+
+
+# --- R13
+
+
+class PatientMembership(SimMembership):
+    def is_over(self, deadline: str) -> bool:
+        return False
+
+    def left_ms(self, deadline: str) -> int:
+        return LONG_MS
+
+
+class LateCallsCount(SimMember):
+    """R13 off: a call is executed whenever it arrives."""
+
+    membership_class = PatientMembership
+
+
+class WaitingCallsCount(SimMember):
+    """Calls that waited while the process stood still are executed."""
+
+    notices_pauses = False
+
+
+class PatientUndatedMembership(PatientMembership, UndatedMembership):
+    pass
+
+
+class LateUndated(LateCallsCount):
+    """The ages in a copy count from its arrival, however late it comes."""
+
+    membership_class = PatientUndatedMembership
+
+
+class LateCopiesProveLife(LateUndated, CopiesProveLife):
+    """As ``CopiesProveLife``, where copies are taken however late they come."""
+
+
+class WholeSends(PeerSends):
+    """Whole lists, as from a release that knows no deltas: a late delta finds that its base is over."""
+
+    def _takes(self, capability: str, peer: str) -> bool:
+        return False
+
+
+class LateWholeCalls(LateCallsCount):
+    """As ``LateCallsCount``, where what arrives late is a whole list."""
+
+    sends_class = WholeSends
+
+
+class LateMergedCopies(LateUndated, LateCopiesCount):
+    """As ``LateCopiesCount``, where copies are taken however late they come."""
+
+    sends_class = WholeSends
+
+
+# --- R14
+
+
+class CheckedWords(WatchedRecords):
+    def put_all(
+        self,
+        changes: Mapping[str, Callable[[Value | None], Value | None]],
+        *,
+        said: Collection[str] = (),
+        force: bool = False,
+        by_check: bool = False,
+    ) -> list[str]:
+        if not by_check:
+            return super().put_all(changes, said=said, force=force)
+        return Records.put_all(self, changes, said=said, force=force, by_check=False)
+
+
+class ChecksSpeak(SimMember):
+    """R14 off: the health that a check finds counts as a client's word."""
+
+    records_class = CheckedWords
+
+
+class RepeatsUnsaidRegistry(WatchedRegistry):
+    def register(self, command: RegisterInstance, now_ms: int) -> Replaced | None:
+        service = self.table.get(command.namespace, command.service)
+        old = service.stored.get(key_of(command)) if service is not None else None
+        said_ms = old.changed_ms if old is not None else NEVER_MS
+        replaced = super().register(command, now_ms)
+        if replaced is None and old is not None:
+            old.changed_ms = said_ms
+        return replaced
+
+
+class RepeatsUnsaid(SimMember):
+    """R14 off: a registration that repeats what is stored is a beat, and no word."""
+
+    registry_class = RepeatsUnsaidRegistry
+
+
+# --- R15
+
+
+class VagueRegistry(WatchedRegistry):
+    """A merge compares a word and a removal of the same second by their versions."""
+
+    def merge(self, datum: Datum, now_ms: int) -> Merged:
+        service = self.table.find(datum.key)
+        if service is not None:
+            _blur(service.stored.values(), datum.value.tombstones)
+            _blur(datum.value.stored.values(), service.tombstones)
+        return super().merge(datum, now_ms)
+
+
+def _blur(instances: Iterable[StoredInstance], tombstones: Mapping[str, Tombstone]) -> None:
+    """Date these instances as the removals that higher versions outvote, if both are of the same second."""
+    for one in instances:
+        found = tombstones.get(one.instance.key)
+        if found is not None and abs(one.changed_ms - found.at_ms) < SECOND_MS and one.client_version > found.version:
+            one.changed_ms = found.at_ms + SECOND_MS
+
+
+class VagueRemovals(SimMember):
+    """R15 off: of a word and a removal of the same second the higher version counts."""
+
+    registry_class = VagueRegistry
+
+
+class TracelessRegistry(WatchedRegistry):
+    def _remember_removal(self, namespace: str, full_name: str, key: str, now_ms: int) -> str | None:
+        return None
+
+
+class NoTraces(SimMember):
+    """R15 off: the deregistration of an unknown instance changes nothing."""
+
+    registry_class = TracelessRegistry
+
+
+class ExpiryWinsRegistry(WatchedRegistry):
+    """A merge takes a removal of a later version, whatever was heard since."""
+
+    def merge(self, datum: Datum, now_ms: int) -> Merged:
+        service = self.table.find(datum.key)
+        for one in service.stored.values() if service is not None else ():
+            one.last_confirmed_ms = NEVER_MS
+        return super().merge(datum, now_ms)
+
+
+class ExpiryWins(JudgesAlone):
+    registry_class = ExpiryWinsRegistry
+
+
+# --- R16
+
+
+class ForgivingMembers(MemberList):
+    def _served_apart(self, report: PeerReport) -> bool:
+        return False
+
+
+class JoinsUnseen(SimMember):
+    """R16 off: only a member that was seen in this run waits after a heal."""
+
+    members_class = ForgivingMembers
+
+
+class RefusalsAreSilence(SimMember):
+    """A member counts the silence of clients whose beats are refused by its own will, or another member's."""
+
+    def ask_gate(self) -> HealthCheckGate:
+        return replace(super().ask_gate(), refused_ms=NEVER_MS)
+
+
+class ExchangesLaterProtocol(DistroProtocol):
+    def _next_action(self, peer: str, queue: PeerQueue, now_ms: int) -> DataCall | None:
+        members = self.members.frozen()
+        waits = members.own_rejoin_delay_ms(now_ms) or members.rejoin_delay_for(peer, now_ms)
+        return None if waits else super()._next_action(peer, queue, now_ms)
+
+    def tick(self, now_ms: int, ran_ms: int = 0) -> tuple[list[Action], int]:
+        actions, due_ms = super().tick(now_ms, ran_ms)
+        return actions, max(due_ms, now_ms + 50)  # what waits is due all the time
+
+
+class ExchangesLater(SimMember):
+    """R16 off: members exchange nothing with a peer while one of the two waits."""
+
+    protocol_class = ExchangesLaterProtocol
+
+
+# --- R17
+
+
+class RemovesItsClients(ConnectedMember):
+    """R17 off: a member that leaves removes what its clients publish."""
+
+    def leave(self) -> None:
+        for client in self.native():
+            self.connections.disconnect(client.client_id)
+        super().leave()

@@ -1,0 +1,194 @@
+"""Clients in virtual time: each keeps one instance registered by light beats, until it leaves or falls silent."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from app.http.api.call import Call
+from app.naming.model.keys import DEFAULT_CLUSTER, DEFAULT_NAMESPACE, datum_key, instance_key
+from app.naming.model.model import BEAT_INTERVAL_MS
+from app.tools.simulation.member.member_frontend import Answered, Write, WriteKind, read_answer
+from app.tools.simulation.transcript.entry import What
+from app.tools.simulation.world.network import NOTHING_SAID
+from distro.model.types import Outcome
+
+if TYPE_CHECKING:
+    from app.tools.simulation.world.world import World
+
+CALL_MS_MAX = 3_000
+"""The time that a client waits for one member. Source: nacos-sdk-python, its default time-out."""
+RETRY_MS = (50, 500)
+
+
+class Wish(enum.Enum):
+    """The state that a client wants."""
+
+    ABSENT = "absent"
+    PRESENT = "present"
+    SILENT = "silent"
+    """The client died: it makes no more calls, and told nobody."""
+
+
+class SimCaller:
+    """A process outside the cluster. It makes one call at a time, to a member by chance, and none after a failure."""
+
+    run = 0
+    listening = False
+
+    def __init__(self, world: World, address: str) -> None:
+        self.world = world
+        self.address = address
+        self._avoid = ""
+        self.members: list[str] | None = None
+        """The members that it calls; None for all."""
+
+    def post(self, work: Callable[[], None]) -> None:
+        work()
+
+    def ask(self, write: Write, on_answer: Callable[[Write, Answered], None]) -> None:
+        """Make the call; ``on_answer`` gets UNAVAILABLE also if there is no answer."""
+        members = self.members or self.world.addresses
+        others = [one for one in members if one != self._avoid] or members
+        target = self.world.choice(others)
+        call: Call = write.call()
+        about = NOTHING_SAID
+        if self.world.tracing:
+            about, minor = (write.text, (write.key,)), write.kind is WriteKind.BEAT
+            self.world.trace(self.address, write.text, What.WRITE, peer=target, keys=(write.key,), minor=minor)
+
+        def end(outcome: Outcome, reply: Any) -> None:
+            answer = read_answer(reply) if outcome is Outcome.DELIVERED else Answered.UNAVAILABLE
+            self._avoid = target if answer is Answered.UNAVAILABLE else ""
+            if self.world.tracing:
+                said = f"is told {answer.value} to" if reply is not None else "hears nothing of"
+                minor = write.kind is WriteKind.BEAT and answer is Answered.OK
+                self.world.trace(
+                    self.address,
+                    f"{said} {write.text}",
+                    What.ANSWER,
+                    peer=target,
+                    incoming=True,
+                    keys=(write.key,),
+                    minor=minor,
+                )
+            on_answer(write, answer)
+
+        self.world.network.call(
+            self,
+            target,
+            lambda member, reply: member.http.serve(call, reply),
+            CALL_MS_MAX,
+            end,
+            of_member=False,
+            repeats=False,
+            about=about,
+        )
+
+
+class SimClient(SimCaller):
+    """One instance's client. It makes one call at a time, to a member by chance, and asks another after a failure."""
+
+    def __init__(self, world: World, number: int, service: str) -> None:
+        super().__init__(world, f"client-{number}")
+        self.service = service
+        self.ip, self.port = f"10.1.{number >> 8}.{number & 255}", 8080
+        self.datum_key = datum_key(DEFAULT_NAMESPACE, service)
+        self.instance_key = instance_key(self.ip, self.port, DEFAULT_CLUSTER)
+        self.wish = Wish.ABSENT
+        self.revision = 0
+        self.registered = False
+        """True once a member acknowledged the present attributes."""
+        self.acknowledged_ms: int | None = None
+        """The time since which a member's answer says that the instance exists; None once a deregistration began."""
+        self._leaving = False
+        self._busy = False
+        self._next_beat_ms = 0
+        self._tries_left = 0
+
+    @property
+    def is_due(self) -> bool:
+        """True if a list without this instance is wrong: its client has an acknowledgement, and beats."""
+        return self.wish is Wish.PRESENT and self.acknowledged_ms is not None
+
+    @property
+    def is_gone(self) -> bool:
+        """True if the client was told that it is deregistered."""
+        return self.wish is Wish.ABSENT and not self._leaving
+
+    # --- what happens to it ----------------------------------------------------------------------
+
+    def appear(self) -> None:
+        """Register, again if need be, with attributes that were never there before."""
+        self.wish, self._leaving = Wish.PRESENT, False
+        self.revision += 1
+        self.registered = False
+        self._step()
+
+    def repeat(self, revision: int) -> None:
+        """Register once more with the attributes of an earlier time."""
+        self.revision, self.registered = revision, False
+        self._step()
+
+    def disappear(self) -> None:
+        """Deregister, repeatedly until a member acknowledges it."""
+        if self.wish is Wish.PRESENT:
+            self.wish, self._leaving, self.acknowledged_ms = Wish.ABSENT, True, None
+            self._step()
+
+    def die(self) -> None:
+        self.wish, self._leaving, self.acknowledged_ms = Wish.SILENT, False, None
+
+    # --- what it does ----------------------------------------------------------------------------
+
+    def _step(self) -> None:
+        """Make the call that is due, if none is under way."""
+        if self._busy:
+            return
+        if self._leaving:
+            self._call(WriteKind.DEREGISTER)
+        elif self.wish is not Wish.PRESENT:
+            return
+        elif not self.registered:
+            self._call(WriteKind.REGISTER)
+        elif self.world.now_ms >= self._next_beat_ms:
+            self._tries_left = len(self.world.addresses)
+            self._next_beat_ms = self.world.now_ms + BEAT_INTERVAL_MS
+            self._call(WriteKind.BEAT)
+            self.world.after(BEAT_INTERVAL_MS, self._step)
+
+    def _call(self, kind: WriteKind) -> None:
+        self._busy = True
+        self.ask(self.world.write(kind, self.service, self.ip, self.port, self.revision), self._on_answer)
+
+    def _on_answer(self, write: Write, answer: Answered) -> None:
+        self._busy = False
+        if answer is Answered.UNAVAILABLE:
+            self._failed(write)
+        else:
+            self._answered(write, answer)
+
+    def _answered(self, write: Write, answer: Answered) -> None:
+        self.world.checker.answered(write)
+        match write.kind:
+            case WriteKind.DEREGISTER:
+                self._leaving = False
+            case WriteKind.REGISTER if self.wish is Wish.PRESENT and write.revision == self.revision:
+                self.registered = True
+                if self.acknowledged_ms is None:
+                    self.acknowledged_ms = self.world.now_ms
+                self._next_beat_ms = self.world.now_ms + BEAT_INTERVAL_MS
+                self.world.after(BEAT_INTERVAL_MS, self._step)
+            case WriteKind.BEAT if answer is Answered.UNKNOWN and self.wish is Wish.PRESENT:
+                self.world.trace(self.address, "is unknown and registers again", What.ANSWER, keys=(self.datum_key,))
+                self.registered = False
+        self._step()
+
+    def _failed(self, write: Write) -> None:
+        if write.kind is WriteKind.BEAT and not self._leaving:
+            self._tries_left -= 1
+            if self._tries_left > 0 and self.registered and self.wish is Wish.PRESENT:
+                self._call(WriteKind.BEAT)
+                return
+        self.world.after(self.world.between(*RETRY_MS), self._step)
