@@ -206,7 +206,7 @@ async def measure_rpc(node: Any, kind: str) -> float:
 def work(kind: str, folder: str, port: int, settings: dict[str, str]) -> None:
     """Measure in this process, print the figure, and end."""
     from app.config.settings import read_settings
-    from app.node import Node
+    from app.node.node import Node
 
     keys = {"nacos.standalone": "true", "rollcall.data.dir": folder, "rollcall.announce": "false"}
     node = Node(read_settings({**keys, "server.port": str(port), **settings}, {}))

@@ -48,7 +48,7 @@ from app.naming.model.model import StoredInstance
 from app.naming.registry.operations import DeregisterInstance, RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
-from app.node import Node
+from app.node.node import Node
 from scripts.bench.calls import NoSocket
 from scripts.bench.growth_sockets import measure_sockets, print_sockets
 from scripts.support.arguments import names_of

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from app.config.settings import read_settings
-from app.node import Node
+from app.node.node import Node
 
 PORTS = (18_848, 18_858)
 SUFFIXES = {"counter": ("_total",), "histogram": ("_bucket", "_count", "_sum"), "gauge": ("",)}

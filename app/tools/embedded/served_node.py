@@ -9,7 +9,7 @@ from app.http.factory import create_app
 from app.http.server.connection import HttpConnection
 from app.machine.process.open_files import CONNECTIONS_MAX
 from app.naming.push.udp_subscribers import PushState
-from app.node import Node
+from app.node.node import Node
 from app.rpc.frontend import GrpcFrontend
 from app.tools.embedded.clock_ahead import ClockAhead
 from app.tools.embedded.cut_network import CutNetwork, CutServer

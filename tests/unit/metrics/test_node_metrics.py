@@ -10,7 +10,7 @@ from app.metrics.catalogue import COUNTERS, MEASURED_ELSEWHERE
 from app.metrics.node_metrics import NodeMetrics
 from app.naming.model.keys import datum_key
 from app.naming.registry.operations import RegisterInstance
-from app.node import Node
+from app.node.node import Node
 from app.replication.instance_list_type import INSTANCE_LIST
 from distro.model.types import DistroKey, Outcome, Received, SyncData
 from tests.support.scrape import PORTS, member_node

@@ -16,7 +16,7 @@ from app.naming.model.keys import datum_key
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.registry.union import view_of
-from app.node import Node
+from app.node.node import Node
 from app.replication.client_type import (
     CLIENTS,
     EXPIRY_TICK_MS,

@@ -94,7 +94,7 @@ def test_files_are_those_of_distro_and_the_domain() -> None:
     assert {"distro/protocol/tasks.py", "app/naming/service.py", "app/naming/push/schedule.py"} <= set(found)
     assert not [name for name in found if not name.startswith(("distro/", "app/naming/")) or "__init__" in name]
     assert files_of(["distro/protocol/tasks.py", "distro/protocol/tasks.py"], ROOT) == ["distro/protocol/tasks.py"]
-    for path in ("app/node.py", "distro/none"):
+    for path in ("app/node/node.py", "distro/none"):
         with pytest.raises(FileNotFoundError):
             files_of([path], ROOT)
 

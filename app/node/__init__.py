@@ -1,0 +1,1 @@
+"""One member of a cluster, or a node alone: builders of its parts, the page that wires them, its start and stop."""

@@ -1,0 +1,141 @@
+"""Builds the threads beside the engine: the timer with all periodic work, health checks and the UDP push."""
+
+import logging
+import random
+import secrets
+import sys
+
+from app.auth.setup_secret import SetupSecret
+from app.background.check_targets import CheckTargets, MemberPorts
+from app.background.health_checks import Checker
+from app.background.push_udp import UdpPusher
+from app.background.timers import NamingTimer, Tick
+from app.config.settings import Settings
+from app.http.api.answers import refuses_beats
+from app.machine.process.announce import announce
+from app.machine.process.machine_watch import MachineWatch
+from app.naming.health.beat_check import BeatCheck, HealthCheckGate
+from app.naming.health.checks import Check, CheckBoard, CheckedCluster, checked_clusters
+from app.naming.push.push_payload import payload_of
+from app.naming.push.udp_subscribers import UdpSubscribers
+from app.node.parts import Background, Domain, Engine
+from app.rpc.frontend import GrpcFrontend
+from distro.model.ports import Clock
+from distro.protocol.engine_reader import EngineReader
+from distro.timing.clock import SystemClock
+
+LOG = logging.getLogger(__name__)
+
+
+READY_CHECK_MS = 20
+
+
+FOREVER_MS = 1 << 60
+
+
+def build_push(domain: Domain, clock: Clock) -> UdpPusher:
+    """Make the UDP push. References are random, so that no acknowledgement can be guessed."""
+    return UdpPusher(
+        UdpSubscribers(draw=lambda: secrets.randbits(32), tally=domain.limits.subscribers),
+        lambda one: payload_of(domain.naming, one, domain.durable.switches, clock.wall_ms()),
+        SystemClock(),
+    )
+
+
+def build_background(
+    settings: Settings,
+    clock: Clock,
+    domain: Domain,
+    engine: Engine,
+    push: UdpPusher,
+    grpc: GrpcFrontend | None,
+    setup: SetupSecret | None,
+) -> Background:
+    """Make the timer with all periodic work, and the active health checks; no thread runs yet."""
+    checker = build_checker(settings, domain, engine, clock)
+    machine = MachineWatch(settings.data_dir, clock.wall_ms)
+    ticks = [
+        ready_line(settings, engine.reader),
+        beat_checks(settings, clock, domain, engine),
+        checker.tick,
+        domain.warm_store.tick,
+        engine.client_expiry.tick,
+        engine.address_clients.tick,
+        engine.tls.watch.tick,
+        domain.limits.memory.tick,
+        domain.limits.answers.tick,
+        machine.tick,
+        domain.count_history.tick,
+    ]
+    if grpc is not None:
+        ticks.append(grpc.limits.tick)
+    if setup is not None:
+        ticks.append(setup.tick)
+    return Background(NamingTimer(clock, ticks), checker, push, machine)
+
+
+def build_checker(settings: Settings, domain: Domain, engine: Engine, clock: Clock) -> Checker:
+    """Make the active health checks of persistent instances that this node is responsible for."""
+
+    def clusters() -> list[CheckedCluster]:
+        if not engine.reader.view.steady(clock.monotonic_ms()):
+            return []
+        return checked_clusters(domain.registry, engine.cluster.responsible_durable)
+
+    def is_healthy(check: Check) -> bool | None:
+        service = domain.registry.table.get(check.cluster.namespace, check.cluster.service)
+        instance = service.persistent.get(check.instance_key) if service else None
+        return instance.healthy if instance else None
+
+    def on_flip(check: Check, healthy: bool) -> None:
+        where, key = check.cluster, check.instance_key
+        if domain.durable.set_health(where.namespace, where.service, key, healthy, by_check=True):
+            LOG.info("check: %s of %s is %s", key, where.service, "healthy" if healthy else "unhealthy")
+
+    board = CheckBoard(random.randrange)
+    targets = CheckTargets(
+        settings.guards.check_allowed, MemberPorts(engine.cluster.members, engine.cluster.is_listed).has
+    )
+    return Checker(board, clusters, is_healthy, on_flip, lambda: domain.durable.switches, clock, targets)
+
+
+def beat_checks(settings: Settings, clock: Clock, domain: Domain, engine: Engine) -> Tick:
+    """Return the tick that checks beats, with leave to check asked for in each round (R9)."""
+    reader, cluster = engine.reader, engine.cluster
+    cluster.refusals.refuses_all = lambda: refuses_beats(cluster, domain.durable, settings.context_path)
+    cluster.overridden_status = lambda: domain.durable.overridden_status
+    check = BeatCheck(
+        domain.registry, domain.notify.publish, pause_ms=settings.distro.pause_ms, expire=settings.expire_instance
+    )
+
+    def gate() -> HealthCheckGate:
+        now_ms, view = clock.monotonic_ms(), reader.view
+        members = view.members
+        confirmed_ms = now_ms if settings.standalone else members.confirmed_ms
+        may_check = view.steady(now_ms) and domain.durable.switches.health_check_enabled
+        return HealthCheckGate(
+            may_check,
+            confirmed_ms,
+            view.mapper.responsible,
+            members.cut_off_since_ms(now_ms),
+            members.returned_ms,
+            settings.standalone,
+            members.beats_known_ms(now_ms),
+            cluster.refusals.last_ms(),
+        )
+
+    return lambda now_ms: check.tick(now_ms, gate)
+
+
+def ready_line(settings: Settings, reader: EngineReader) -> Tick:
+    """Return the tick that prints the ready line once, when the node has loaded."""
+
+    def tick(now_ms: int) -> int:
+        if reader.view.loading:
+            return now_ms + READY_CHECK_MS
+        if settings.announce:
+            sys.stdout.write(announce(settings) + "\n")
+            sys.stdout.flush()
+        return FOREVER_MS
+
+    return tick

@@ -1,0 +1,104 @@
+"""Builds the domain of a node: services, clients and durable records, with their files and events."""
+
+import secrets
+
+from app.auth.user_table import UserTable
+from app.auth.users import Users
+from app.background.notify import NotifyCenter
+from app.commands.call_deadline import check_call_deadline
+from app.config.settings import Settings
+from app.machine.limits.answer_budget import part_of_memory
+from app.machine.limits.node_limits import Limits, build_limits
+from app.machine.storage.record_file import RecordFile
+from app.machine.storage.warm_log import WarmStore
+from app.naming.clients.client_model import ClientBounds
+from app.naming.clients.clients import Clients
+from app.naming.records.durable_service import DurableService
+from app.naming.records.projection import Projection
+from app.naming.records.record_values import check_record
+from app.naming.records.records import Records
+from app.naming.registry.registry import Registry
+from app.naming.service import NamingService
+from app.naming.wire.datum_codec import InstanceListCodec
+from app.naming.wire.service_info import ANSWERS_BYTES_MAX
+from app.node.parts import Domain
+from app.operator.count_history import CountHistory
+from distro.model.ports import Clock
+
+
+def build_domain(settings: Settings, clock: Clock) -> Domain:
+    """Make the domain of one run; nothing is read or opened yet."""
+    # A run of its own in every version (R1): a member that lost its memory never repeats one.
+    writer = f"{settings.self_address}~{clock.wall_ms():x}{secrets.token_hex(2)}"
+    notify = NotifyCenter()
+    # A loss that nobody caused is believed when two verify rounds have not repaired it.
+    guard_ms = 0 if settings.standalone else 2 * settings.distro.verify_interval_ms
+    limits = build_limits(settings)
+    registry = Registry(
+        writer,
+        settings.distro.tombstone_slack_ms,
+        guard_ms,
+        limits.admission,
+        keep_empty=not settings.clean_empty,
+        alone=settings.standalone,
+    )
+    clients = Clients(
+        registry,
+        clock.monotonic_ms,
+        clock.wall_ms,
+        notify.publish,
+        ClientBounds(subscriptions_per_client_max=settings.limits.subscriptions_per_connection),
+        limits.subscribers,
+        expiry_ms=settings.client_expiry_ms,
+        keep_ms=settings.distro.tombstone_slack_ms,
+        alone=settings.standalone,
+    )
+    record_file = RecordFile(settings.data_dir)
+    projection = Projection(registry, clock.monotonic_ms, notify.publish)
+    user_table = UserTable()
+    projection.on_users = user_table.on_record
+    records = Records(
+        writer,
+        record_file,
+        clock.wall_ms,
+        clock.monotonic_ms,
+        projection.on_record,
+        check_call_deadline,
+        check_record=check_record,
+        alone=settings.standalone,
+        check_size=limits.admission.check_record,
+    )
+    codec = InstanceListCodec(clock.wall_ms)
+    return Domain(
+        writer=writer,
+        notify=notify,
+        registry=registry,
+        naming=build_naming(registry, clock, notify, limits),
+        clients=clients,
+        record_file=record_file,
+        records=records,
+        durable=DurableService(records, projection, registry, clock.monotonic_ms, notify.publish),
+        user_table=user_table,
+        users=Users(records, user_table, clock.wall_ms, notify.publish),
+        instance_codec=codec,
+        limits=limits,
+        warm_store=WarmStore(settings.data_dir, codec, registry.datums, clock.wall_ms),
+        count_history=CountHistory(registry.table.totals, clock.wall_ms),
+    )
+
+
+def build_naming(registry: Registry, clock: Clock, notify: NotifyCenter, limits: Limits) -> NamingService:
+    """Make the operations on services; the lists that they keep take a part of the bound of memory."""
+    kept_bytes_max = part_of_memory(ANSWERS_BYTES_MAX, limits.memory.bound_bytes)
+    return NamingService(registry, clock.monotonic_ms, notify.publish, kept_bytes_max)
+
+
+def disk_counters(domain: Domain) -> dict[str, int]:
+    """The counters of what the disk took, did not take, and gave in a form that cannot be read."""
+    return {
+        "record_commits": domain.record_file.commits,
+        "record_writes_failed": domain.record_file.writes_failed,
+        "warm_writes_failed": domain.warm_store.writes_failed,
+        "records_set_aside": domain.record_file.set_aside,
+        "warm_lists_unread": domain.warm_store.unread,
+    }

@@ -1,0 +1,250 @@
+"""Builds the engine of a node: its resource types, the cluster as it sees it, and the calls to members."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from app.auth.identity import identity_of
+from app.auth.member_calls import Callers
+from app.auth.member_signer import MemberSigner
+from app.config.settings import Settings
+from app.config.version import MEMBER_AGENT, NACOS_VERSION
+from app.machine.tls.node_tls import NodeTls
+from app.members.last_list import LastList
+from app.members.member_lookup import MemberLookup
+from app.members.member_sources import source_maker
+from app.members.membership import Membership
+from app.members.own_entry import OwnEntry
+from app.metrics.audit_trail import NODE, AuditTrail
+from app.naming.model.keys import parse_datum_key
+from app.node.parts import Domain, Engine
+from app.replication.address_client_type import HTTP_CLIENTS, http_client_component
+from app.replication.address_clients import HttpClients
+from app.replication.client_receiver import ClientReceiver
+from app.replication.client_type import CLIENTS, ClientCodec, ClientExpiry, ClientStore, client_key
+from app.replication.health_report import InstanceListAgent
+from app.replication.http_peers import NodeReplication
+from app.replication.instance_list_type import INSTANCE_LIST, InstanceListStore
+from app.replication.large_bodies import LargeBodies
+from app.replication.record_type import RECORDS, RecordCodec
+from app.replication.service_heal import ServiceHealer
+from app.replication.small_sends import SmallSends
+from app.rpc.links.client_agent import ClientAgent
+from app.rpc.links.links import GrpcLinks
+from distro.engine.engine import DistroEngine
+from distro.model.ports import Clock, Component, DatumCodec, DistroCallbackAgent, DistroTransportAgent
+from distro.model.types import DistroKey, MemberKind
+from distro.protocol.engine_reader import EngineReader
+from distro.timing.clock import SystemClock, boot_s
+from distro.wire.deadlines import CallDeadlines
+from distro.wire.http_agent import DistroHttpAgent
+
+CLAIMED_SHOWN_MAX = 20
+"""Keys that stand in the audit trail, of those that this member took over at once."""
+
+
+def build_engine(
+    settings: Settings,
+    clock: Clock,
+    domain: Domain,
+    tls: NodeTls,
+    before_serving: Callable[[int], None],
+    audit: AuditTrail,
+) -> Engine:
+    """Make the engine with all resource types; no thread runs yet. ``before_serving``: as of ``DistroEngine``."""
+    # That of the machine is asked with each change, in one call.
+    now_s = boot_s if isinstance(clock, SystemClock) else lambda: clock.boot_ms() / 1_000
+    made = make_engine(settings, clock, domain, now_s, before_serving, audit)
+    config, reader, mailbox, components = settings.distro, made.reader, made.mailbox, made.components
+    cluster, callers, signer, links = build_membership(settings, clock, domain, reader, tls)
+
+    def send(resource_type: str, key: str) -> None:
+        if not settings.standalone:
+            mailbox.sync(DistroKey(resource_type, key))
+
+    connect_members(domain, made, cluster)
+    address_clients = HttpClients(
+        lambda: reader.view,
+        domain.registry,
+        lambda client_id: send(HTTP_CLIENTS, client_key(client_id)),
+        lambda client_id: domain.clients.forget(client_id, absent=True),
+    )
+    built, small_sends = build_components(settings, clock, domain, made, cluster, links, signer, tls)
+    components.update(built)
+    components[HTTP_CLIENTS] = http_client_component(address_clients, domain.writer, components[CLIENTS])
+    receiver, bodies = made.receiver, LargeBodies(config.body_bytes_max)
+    runtime = made.runtime(cluster)
+    runtime.after_pause.on_change = cluster.note_behind
+    return Engine(
+        stats=made.stats,
+        times=made.times,
+        reader=reader,
+        runtime=runtime,
+        remember=mailbox.remember,
+        components=components,
+        cluster=cluster,
+        lookup=build_lookup(settings),
+        callers=callers,
+        signer=signer,
+        links=links,
+        small_sends=small_sends,
+        replication=NodeReplication(receiver, components, cluster, clock, bodies, made.digests),
+        healer=ServiceHealer(
+            cluster, reader.mapper_of, components, receiver, mailbox, domain.durable, domain.clients, clock
+        ),
+        client_receiver=ClientReceiver(receiver, domain.clients, address_clients, clock, cluster.capabilities, bodies),
+        client_expiry=ClientExpiry(domain.clients, reader.has_left, config.pause_ms),
+        address_clients=address_clients,
+        tls=tls,
+        send=send,
+        now_s=now_s,
+    )
+
+
+def make_engine(
+    settings: Settings,
+    clock: Clock,
+    domain: Domain,
+    now_s: Callable[[], float],
+    before_serving: Callable[[int], None],
+    audit: AuditTrail,
+) -> DistroEngine:
+    """Make the engine without its resource types; claims are written to the audit trail."""
+    return DistroEngine(
+        settings.self_address,
+        domain.writer,
+        settings.distro,
+        clock,
+        standalone=settings.standalone,
+        now_s=now_s,
+        before_serving=before_serving,
+        on_claimed=partial(audit_claims, audit),
+    )
+
+
+def audit_claims(audit: AuditTrail, keys: list[DistroKey]) -> None:
+    """Write to the audit trail that this node took keys over."""
+    shown = [key.key for key in keys[:CLAIMED_SHOWN_MAX]]
+    audit.write("ownership.claim", f"{len(keys)} keys", after=shown, actor=NODE)
+
+
+def build_membership(
+    settings: Settings, clock: Clock, domain: Domain, reader: EngineReader, tls: NodeTls
+) -> tuple[Membership, Callers, MemberSigner, GrpcLinks | None]:
+    """Make the cluster as this node sees it, what tells who calls it, and what signs its own calls."""
+    deadlines = CallDeadlines(domain.writer, clock)
+    identity = identity_of(settings.identity)
+    signer = MemberSigner(settings.self_address, identity, deadlines)
+    rpc = None if settings.standalone else settings.rpc
+    links = GrpcLinks(settings.self_address, rpc.cluster, signer) if rpc else None
+    cluster = Membership(settings, reader, clock, deadlines, signer, links, tls.members)
+    return cluster, Callers(identity, domain.writer, deadlines.clock_ms, cluster), signer, links
+
+
+def build_lookup(settings: Settings) -> MemberLookup | None:
+    """Make what follows the member list; None for a node alone."""
+    if settings.standalone:
+        return None
+    own = settings.self_address
+    # Of a list from elsewhere nothing is known but this node itself, if nothing answered before the start.
+    is_known = not settings.lookup.is_polled or settings.members != (own,)
+    return MemberLookup(
+        settings.lookup.kind,
+        source_maker(settings.lookup, settings.cluster_conf, own),
+        settings.members if is_known else (),
+        OwnEntry(own, settings.host),
+        own,
+        settings.check_members,
+        LastList(settings.data_dir),
+    )
+
+
+def connect_members(domain: Domain, made: DistroEngine, cluster: Membership) -> None:
+    """Have the domain ask the members what it must know of them, and take the beats that they could not send."""
+    domain.clients.is_handing_over = made.reader.is_handing_over
+    domain.clients.on_return = made.mailbox.came_back
+    domain.clients.contact_ms = made.reader.contact_ms
+
+    def take_beats(key: str, ages_ms: Mapping[str, int]) -> None:
+        parsed = parse_datum_key(key)
+        if parsed is not None and cluster.responsible(parsed[1]):
+            domain.naming.take_beats(key, ages_ms)
+
+    cluster.take_beats = take_beats
+
+
+def build_components(
+    settings: Settings,
+    clock: Clock,
+    domain: Domain,
+    made: DistroEngine,
+    cluster: Membership,
+    links: GrpcLinks | None,
+    signer: MemberSigner,
+    tls: NodeTls,
+) -> tuple[dict[str, Component], SmallSends]:
+    """Make the resource types with stores of their own, by name: each a store, a codec and the way to the peers.
+
+    And the way of small frames of instance lists, which the event loop is to be attached to.
+    """
+
+    def agent_parts(codec: DatumCodec) -> dict[str, Any]:
+        return {
+            "self_address": settings.self_address,
+            "context_path": settings.context_path,
+            "user_agent": MEMBER_AGENT,
+            "headers": {"Client-Version": NACOS_VERSION},
+            "signer": signer,
+            "codec": codec,
+            "clock": clock,
+            "capabilities": cluster.capabilities,
+            "deadline": cluster.deadline,
+            "stamp": cluster.stamp,
+            "sent_ms": cluster.sent_ms,
+            "body_bytes_max": settings.distro.body_bytes_max,
+            "tls": tls.members,
+            "sent": made.times.sent,
+        }
+
+    client_codec = ClientCodec()
+    over_http = DistroHttpAgent(**agent_parts(client_codec), resource_type=CLIENTS)
+    over_grpc: ClientAgent | None = None
+    if links is not None and (rpc := settings.rpc) is not None:
+        over_grpc = ClientAgent(over_http, links, client_codec, clock, cluster.release, rpc.cluster.message_bytes_max)
+    list_store = InstanceListStore(domain.registry, domain.notify.publish)
+    list_agent = InstanceListAgent(domain.naming.service_view, **agent_parts(domain.instance_codec))
+    small_sends = SmallSends(list_agent, clock)
+    return {
+        INSTANCE_LIST: Component(list_store, domain.instance_codec, list_agent, small_sends, deltas=list_store),
+        RECORDS: Component(
+            domain.records,
+            RecordCodec(),
+            DistroHttpAgent(**agent_parts(RecordCodec()), resource_type=RECORDS),
+            taken_by=frozenset({MemberKind.OWN}),
+        ),
+        CLIENTS: client_component(
+            domain, settings.self_address, made.reader.has_left, over_grpc or over_http, over_grpc
+        ),
+    }, small_sends
+
+
+def client_component(
+    domain: Domain,
+    self_address: str,
+    has_left: Callable[[str], bool],
+    agent: DistroTransportAgent,
+    callbacks: DistroCallbackAgent | None,
+) -> Component:
+    """Make the resource type of clients with connections."""
+    store = ClientStore(domain.clients, self_address, has_left)
+    return Component(
+        store,
+        ClientCodec(),
+        agent,
+        callbacks=callbacks,
+        taken_by=frozenset({MemberKind.OWN, MemberKind.NACOS_2}),
+        owned_by_writer=True,
+        on_verified=store.on_verified,
+        on_compared=store.on_compared,
+        deltas=store,
+    )

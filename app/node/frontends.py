@@ -1,0 +1,239 @@
+"""Builds the frontends of a node, and what they share: access, writes, forwarding, metrics."""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
+
+from app.auth.access_control import AccessControl
+from app.auth.setup_secret import SetupSecret
+from app.background.push_udp import UdpPusher
+from app.commands.member_writes import MemberWrites
+from app.commands.owner_forwarder import OwnerForwarder
+from app.commands.writes import Writes
+from app.config.addresses import split_address
+from app.config.settings import Settings
+from app.dns.dns_frontend import DnsFrontend
+from app.dns.name_index import NameIndex
+from app.http.api.answers import text_reply
+from app.http.api.beats import BeatCollector
+from app.http.api.call import Reply, Services
+from app.http.api.parse_memo import WRITES_KEPT_MAX, ParseMemo
+from app.http.api.stats import HttpStats
+from app.http.v1.drain import step_at_all
+from app.machine.process.config_call_log import ConfigCallLog
+from app.machine.process.counters import Counters
+from app.machine.process.process_load import ProcessLoad
+from app.members.member_lookup import LookupStats
+from app.members.membership import Membership
+from app.metrics.instruments import Instruments
+from app.metrics.metric_sources import NodeSources
+from app.metrics.node_metrics import MetricParts, NodeMetrics
+from app.naming.model.switches import is_served
+from app.node.domain import disk_counters
+from app.node.operator import build_operator
+from app.node.parts import Domain, Engine
+from app.ports.grpc_ports import RpcServices
+from app.rpc.frontend import GrpcFrontend
+from distro.model.ports import Clock
+from distro.model.types import MemberState
+
+UP, UP_TEXT = MemberState.UP, MemberState.UP.value
+"""Python 3.11 needs ten times as long to look a member up in its class."""
+
+
+def count_engine(domain: Domain, engine: Engine) -> Counters:
+    """Make the counters of a node, with those of the process, the domain and the engine."""
+    counters = Counters()
+    counters.add(ProcessLoad().read)
+    counters.add(partial(asdict, engine.stats))
+    counters.add(lambda: disk_counters(domain))
+    counters.add(lambda: {"draining": int(engine.cluster.draining), "unsent_keys": engine.cluster.unsent_keys()})
+    counters.add(partial(asdict, engine.lookup.stats if engine.lookup is not None else LookupStats()))
+    counters.add(lambda: asdict(engine.cluster.name_stats))
+    return counters
+
+
+def build_frontends(
+    settings: Settings,
+    clock: Clock,
+    domain: Domain,
+    engine: Engine,
+    push: UdpPusher,
+    counters: Counters,
+    instruments: Instruments,
+) -> tuple[Services, GrpcFrontend | None]:
+    """Make all that HTTP uses, and the gRPC frontend, None for none. ``counters`` gets those of all parts."""
+    forwarder = build_forwarder(settings, engine)
+    http, config_calls = HttpStats(), ConfigCallLog()
+    access = build_access(settings, clock, domain, counters, lambda: engine.reader.view.serving)
+    counters.add(lambda: asdict(forwarder.stats) | asdict(http) | asdict(config_calls.stats))
+    writes, beats = build_writes(clock, domain, engine, instruments, http)
+    durable = MemberWrites(writes, forwarder, settings.context_path)
+    grpc = build_grpc(settings, clock, domain, engine, counters, config_calls, durable, access, instruments)
+    dns = build_dns(settings, clock, domain, engine.cluster, counters)
+    operator = build_operator(domain, engine, clock, push, grpc)
+    services = Services(
+        settings=settings,
+        naming=domain.naming,
+        durable=domain.durable,
+        writes=writes,
+        push=push,
+        cluster=engine.cluster,
+        lookup=engine.lookup,
+        callers=engine.callers,
+        signer=engine.signer,
+        replication=engine.replication,
+        small_sends=engine.small_sends,
+        healer=engine.healer,
+        forwarder=forwarder,
+        beats=beats,
+        refusals=engine.cluster.refusals,
+        access=access,
+        users=domain.users,
+        written=ParseMemo(WRITES_KEPT_MAX),
+        http=http,
+        clients=domain.clients,
+        loop_frontends=tuple(one for one in (grpc, dns) if one is not None),
+        loader=grpc.loader if grpc else None,
+        counters=counters,
+        config_calls=config_calls,
+        explainer=operator.explainer,
+        drains=operator.drains,
+        drain_steps=operator.drain_steps,
+        engine_facts=operator.engine_page.facts,
+        count_history=domain.count_history,
+        tls=engine.tls,
+        addresses=domain.limits.addresses,
+        room=domain.limits.room,
+        answers=domain.limits.answers,
+        instruments=instruments,
+        metrics=build_metrics(settings, clock, domain, engine, push, counters, instruments, dns),
+        wall_ms=clock.wall_ms,
+        monotonic_ms=clock.monotonic_ms,
+    )
+    operator.drains.step = partial(step_at_all, services)
+    return services, grpc
+
+
+def build_forwarder(settings: Settings, engine: Engine) -> OwnerForwarder[Reply]:
+    """Make what has calls of threads executed by their owners. Half of the threads go on answering reads."""
+    return OwnerForwarder(engine.cluster, max(1, settings.http_threads // 2), engine.replication.refresh, text_reply)
+
+
+def build_writes(
+    clock: Clock, domain: Domain, engine: Engine, instruments: Instruments, http: HttpStats
+) -> tuple[Writes, BeatCollector]:
+    """Make what executes writes of any frontend, and what collects beats for other members."""
+    beats, audit = build_beats(clock, engine), instruments.audit
+    return Writes(engine.cluster, domain.naming, domain.durable, audit, http, beats.collect, clock.wall_ms), beats
+
+
+def build_beats(clock: Clock, engine: Engine) -> BeatCollector:
+    """Make the collector of beats for other members, which their reports are told of."""
+    beats = BeatCollector()
+    engine.cluster.waiting_beats = lambda peer: beats.told_to(peer, clock.monotonic_ms())
+    engine.cluster.beats_wait_ms = lambda peer: beats.wait_ms(peer, clock.monotonic_ms())
+    return beats
+
+
+def build_grpc(
+    settings: Settings,
+    clock: Clock,
+    domain: Domain,
+    engine: Engine,
+    counters: Counters,
+    config_calls: ConfigCallLog,
+    writes: MemberWrites,
+    access: AccessControl,
+    instruments: Instruments,
+) -> GrpcFrontend | None:
+    """Make the gRPC frontend; None when there is to be none."""
+    if settings.rpc is None:
+        return None
+    services = RpcServices(
+        settings=settings,
+        naming=domain.naming,
+        durable=domain.durable,
+        clients=domain.clients,
+        cluster=engine.cluster,
+        client_receiver=engine.client_receiver,
+        links=engine.links,
+        access=access,
+        callers=engine.callers,
+        persistent_writes=writes,
+        counters=counters,
+        config_calls=config_calls,
+        addresses=domain.limits.addresses,
+        room=domain.limits.room,
+        answers=domain.limits.answers,
+        instruments=instruments,
+        wall_ms=clock.wall_ms,
+    )
+    grpc = GrpcFrontend(services, settings.rpc, engine.tls.grpc, domain.notify.subscribe)
+    counters.add(grpc.counters)
+    return grpc
+
+
+def build_dns(
+    settings: Settings, clock: Clock, domain: Domain, cluster: Membership, counters: Counters
+) -> DnsFrontend | None:
+    """Make the DNS frontend, and have it told of all services from now on; None when there is to be none."""
+    if settings.dns is None:
+        return None
+    index = NameIndex()
+    domain.registry.table.on_listed = index.note
+
+    def serves() -> bool:
+        # As HTTP answers lists: an operator's status may allow reads, or nothing.
+        cluster.check_pause()
+        if cluster.is_behind:
+            return False
+        return cluster.state() is UP and is_served(domain.durable.overridden_status or UP_TEXT, is_read=True)
+
+    own_host, _ = split_address(settings.self_address)
+    dns = DnsFrontend(settings.dns, index, domain.naming.service_view, serves, own_host, clock.wall_ms())
+    counters.add(dns.stats.counters)
+    return dns
+
+
+def build_access(
+    settings: Settings, clock: Clock, domain: Domain, counters: Counters, is_serving: Callable[[], bool]
+) -> AccessControl:
+    """Make the decision on users' calls, which both frontends ask. ``counters`` gets its own.
+
+    ``is_serving()``: whether this node has loaded the users of the other members.
+    """
+    table, now_ms = domain.user_table, clock.monotonic_ms
+    setup = SetupSecret(settings.data_dir, table.has_admin, is_serving, now_ms)
+    access = AccessControl(settings.auth, table, clock.wall_ms, now_ms, setup)
+    counters.add(partial(asdict, access.stats))
+    if access.passwords is not None:
+        counters.add(partial(asdict, access.passwords.stats))
+    return access
+
+
+def build_metrics(
+    settings: Settings,
+    clock: Clock,
+    domain: Domain,
+    engine: Engine,
+    push: UdpPusher,
+    counters: Counters,
+    instruments: Instruments,
+    dns: DnsFrontend | None,
+) -> NodeMetrics:
+    """Make the metrics over the counters of all parts, those that are added later too."""
+    sources = NodeSources(
+        counters.by_name, domain.naming, domain.clients, push, engine.cluster, lambda: engine.reader.view
+    )
+    parts = MetricParts(
+        sources,
+        engine.times,
+        instruments.http,
+        instruments.grpc,
+        settings.data_dir,
+        clock.monotonic_ms,
+        settings.self_address,
+        dns.stats.kinds if dns else None,
+    )
+    return NodeMetrics(parts)

@@ -1,0 +1,135 @@
+"""Node: starts and stops the parts that the builders beside it make."""
+
+import logging
+from dataclasses import asdict
+from functools import partial
+
+from app.config.settings import Settings
+from app.machine.process.data_lock import DataLock
+from app.machine.storage.private_files import make_private
+from app.machine.tls.node_tls import build_tls
+from app.metrics.instruments import Instruments
+from app.node.background import build_background, build_push
+from app.node.domain import build_domain
+from app.node.engine import build_engine
+from app.node.frontends import build_frontends, count_engine
+from app.node.wiring import audit_events, subscribe, trace_pushes
+from app.replication.warm_start import WarmStart
+from distro.model.ports import Clock
+from distro.timing.clock import SystemClock
+
+LOG = logging.getLogger(__name__)
+
+
+class Node:
+    """One member of a cluster, or a node alone. ``start`` and ``stop`` once each."""
+
+    def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
+        """``clock``: of registry, replication and users; sockets and those who subscribe at them have the machine's."""
+        clock = SystemClock() if clock is None else clock
+        self.settings = settings
+        self._clock = clock
+        self.domain = build_domain(settings, clock)
+        self._warm_start = WarmStart(self.domain.registry, claims=settings.standalone)
+        self._instruments = Instruments.of(settings, clock.wall_ms)
+        tls = build_tls(settings, clock.monotonic_ms)
+        self.engine = build_engine(settings, clock, self.domain, tls, self._warm_start.fill, self._instruments.audit)
+        push = build_push(self.domain, clock)
+        counters = count_engine(self.domain, self.engine)
+        counters.add(self._instruments.counters)
+        self.services, grpc = build_frontends(
+            settings, clock, self.domain, self.engine, push, counters, self._instruments
+        )
+        setup = self.services.access.setup
+        self.background = build_background(settings, clock, self.domain, self.engine, push, grpc, setup)
+        counters.add(partial(asdict, self.engine.tls.stats))
+        checker = self.background.checker
+        counters.add(lambda: {"lists_held_back": self.domain.registry.held_back})
+        counters.add(partial(asdict, self.domain.notify.stats))
+        counters.add(self.domain.limits.counters)
+        counters.add(self._identity_counters)
+        counters.add(lambda: {"checks_unwritten": checker.unwritten, "checks_refused": checker.refused})
+        self.services.explainer.use_checks(checker.last)
+        counters.add(partial(asdict, self.background.machine.stats))
+        subscribe(self.domain, self.engine, push)
+        trace_pushes(self.engine, push, grpc)
+        audit_events(self.domain, self.engine, self._instruments.audit, self.services.access)
+        self._lock = DataLock(settings.data_dir)
+        self._has_members = False
+
+    def _identity_counters(self) -> dict[str, int]:
+        calls = {f"identity_{name}": count for name, count in asdict(self.engine.callers.stats).items()}
+        return {**calls, "identity_learnt": self.engine.signer.learnt}
+
+    def start(self) -> None:
+        """Take the data folder and start the threads.
+
+        Raises:
+            DataLockError: another node uses the folder.
+        """
+        settings, domain, engine = self.settings, self.domain, self.engine
+        self._lock.acquire()
+        make_private(settings.data_dir)
+        domain.record_file.open()
+        count = domain.records.read_disk()
+        if (setup := self.services.access.setup) is not None:
+            setup.tick(self._clock.monotonic_ms())  # the file is there before the node serves
+        versions = domain.records.versions()
+        engine.remember(version.writer for version in versions.values())
+        registry, now_ms = domain.registry, self._clock.monotonic_ms()
+        self._warm_start.read(
+            domain.warm_store.load(
+                settings.warm_age_ms_max, now_ms, lambda key, version: registry.version(key) == version
+            )
+        )
+        if settings.warm_age_ms_max:
+            domain.warm_store.open()
+        if engine.lookup is None:
+            self._warm_start.fill(self._clock.monotonic_ms())
+        else:
+            engine.lookup.start(self._take_members)
+        self.background.timer.start()
+        self.background.push.start()
+        LOG.info("member %s starts, %d durable records in %s", settings.self_address, count, settings.data_dir)
+
+    def _take_members(self, members: tuple[str, ...]) -> None:
+        """Take a member list; with the first one this node begins to load from the others."""
+        cluster, runtime = self.engine.cluster, self.engine.runtime
+        self._instruments.audit.on_members(members)
+        if self._has_members:
+            cluster.take_list(members)
+            return
+        self._has_members = True
+        cluster.attach(runtime, members)
+        runtime.start()
+
+    def retire(self) -> None:
+        """Begin the end: not ready, and if there is no time of grace, leave. For a signal's handler."""
+        self.engine.cluster.retire()
+        if not self.settings.leave_grace_ms:
+            self.engine.cluster.leave()
+
+    def catch_up(self, timeout_s: float) -> bool:
+        """Have all done that is due by the clock, which was put forward; return whether that is done."""
+        is_done = self.background.timer.catch_up(timeout_s)
+        return is_done if not self._has_members else self.engine.runtime.catch_up(timeout_s) and is_done
+
+    def stop(self, timeout_s: float = 8.0) -> bool:
+        """Refuse writes, send what is due, end the threads; return whether all ended in time. May be called twice."""
+        engine, background = self.engine, self.background
+        self._warm_start.stop()
+        if engine.lookup is not None:
+            engine.lookup.close()
+        engine.cluster.leave()
+        self.services.drains.stop()
+        ended = engine.runtime.stop(timeout_s)
+        ended = background.timer.stop(timeout_s) and ended
+        background.checker.stop()
+        ended = background.push.stop(timeout_s) and ended
+        self.services.forwarder.detach()
+        engine.cluster.close()
+        self.domain.warm_store.close(self._clock.monotonic_ms())
+        self.domain.record_file.close()
+        ended = self._instruments.stop(timeout_s) and ended
+        self._lock.release()
+        return ended

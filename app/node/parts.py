@@ -1,0 +1,119 @@
+"""Parts of a node: the frozen values that its builders make and hand to one another."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from app.auth.member_calls import Callers
+from app.auth.member_signer import MemberSigner
+from app.auth.user_table import UserTable
+from app.auth.users import Users
+from app.background.health_checks import Checker
+from app.background.notify import NotifyCenter
+from app.background.push_udp import UdpPusher
+from app.background.timers import NamingTimer
+from app.machine.limits.node_limits import Limits
+from app.machine.process.machine_watch import MachineWatch
+from app.machine.storage.record_file import RecordFile
+from app.machine.storage.warm_log import WarmStore
+from app.machine.tls.node_tls import NodeTls
+from app.members.member_lookup import MemberLookup
+from app.members.membership import Membership
+from app.naming.clients.clients import Clients
+from app.naming.records.durable_service import DurableService
+from app.naming.records.records import Records
+from app.naming.registry.registry import Registry
+from app.naming.service import NamingService
+from app.naming.wire.datum_codec import InstanceListCodec
+from app.operator.count_history import CountHistory
+from app.operator.drain_steps import DrainSteps
+from app.operator.engine_page import EnginePage
+from app.operator.instance_drain import InstanceDrains
+from app.operator.instance_facts import InstanceFacts
+from app.replication.address_clients import HttpClients
+from app.replication.client_receiver import ClientReceiver
+from app.replication.client_type import ClientExpiry
+from app.replication.http_peers import NodeReplication
+from app.replication.service_heal import ServiceHealer
+from app.replication.small_sends import SmallSends
+from app.rpc.links.links import GrpcLinks
+from distro.engine.runtime import DistroRuntime
+from distro.model.monitor import DistroStats, EngineTimes
+from distro.model.ports import Component
+from distro.protocol.engine_reader import EngineReader
+
+Send = Callable[[str, str], None]
+"""Sends a key of a resource type to the peers: type, key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """Services, clients and durable records of this node, with their files and events."""
+
+    writer: str
+    """This run of this node, as it stands in versions (R1)."""
+    notify: NotifyCenter
+    registry: Registry
+    naming: NamingService
+    clients: Clients
+    record_file: RecordFile
+    records: Records
+    durable: DurableService
+    user_table: UserTable
+    users: Users
+    instance_codec: InstanceListCodec
+    limits: Limits
+    warm_store: WarmStore
+    count_history: CountHistory
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """Replication: the engine and its threads, the resource types, and what peers call."""
+
+    stats: DistroStats
+    times: EngineTimes
+    reader: EngineReader
+    """The state of the engine, for any thread."""
+    runtime: DistroRuntime
+    remember: Callable[[Iterable[str]], None]
+    """Has the engine know the members that wrote what this one has on its disk."""
+    components: dict[str, Component]
+    cluster: Membership
+    lookup: MemberLookup | None
+    """Where the member list comes from; None for a node alone."""
+    callers: Callers
+    """Tells who makes the calls that come here."""
+    signer: MemberSigner
+    """Signs the calls to other members as this one's."""
+    links: GrpcLinks | None
+    small_sends: SmallSends
+    """The sends that the event loop makes, once it runs."""
+    replication: NodeReplication
+    healer: ServiceHealer
+    client_receiver: ClientReceiver
+    client_expiry: ClientExpiry
+    address_clients: HttpClients
+    tls: NodeTls
+    send: Send
+    now_s: Callable[[], float]
+    """The clock's time since the boot, in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Background:
+    """The threads beside the engine: timer, active health checks, UDP push; and what the timer watches."""
+
+    timer: NamingTimer
+    checker: Checker
+    push: UdpPusher
+    machine: MachineWatch
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """The questions of an operator about one instance or the engine, and the drains of instances."""
+
+    explainer: InstanceFacts
+    drains: InstanceDrains
+    drain_steps: DrainSteps
+    engine_page: EnginePage
