@@ -1,4 +1,4 @@
-"""Who hears of what: the one page on which parts of a node are told of the events of others."""
+"""The page on which the parts of a node are told of the events of others."""
 
 from app.auth.access_control import AccessControl
 from app.background.health_log import log_health, log_health_check
