@@ -80,10 +80,12 @@ class AccessControl:
         wall_ms: Callable[[], int],
         now_ms: Callable[[], int],
         setup: SetupSecret | None = None,
+        on_login: Callable[[str, str, str], None] = lambda _what, _name, _ip: None,
     ) -> None:
         """``now_ms``: a monotonic clock. Without ``settings`` no call needs a user, and nobody can log in.
 
-        ``setup``: checks the secret for making the first administrator; None if nobody may make one.
+        ``setup``: checks the secret for making the first administrator; None if nobody may make one. ``on_login``:
+        called with ``login.done`` or ``login.refused``, the user's name as it was given, and the address.
         """
         self.enabled = settings is not None
         self.table = table
@@ -99,8 +101,7 @@ class AccessControl:
         self._ended_here: dict[str, None] = {}
         """The ids of tokens that log-outs at this node ended, oldest first. Their records may take a while, or fail."""
         self.stats = AccessStats()
-        self.on_login: Callable[[str, str, str], None] = lambda _what, _name, _ip: None
-        """Called with ``login.done`` or ``login.refused``, the user's name as it was given, and the address."""
+        self._on_login = on_login
 
     # --- who --------------------------------------------------------------------------------------
 
@@ -189,11 +190,11 @@ class AccessControl:
             raise
         if not right or user is None:
             self.stats.logins_wrong += 1
-            self.on_login("login.refused", name[:NAME_CHARS_MAX], ip)
+            self._on_login("login.refused", name[:NAME_CHARS_MAX], ip)
             raise AccessDenied(UNKNOWN_USER)
         self._limits.right(attempt)
         self.stats.logins += 1
-        self.on_login("login.done", name, ip)
+        self._on_login("login.done", name, ip)
         return Session(user.name, user.generation, self.wall_ms() + tokens.ttl_s * 1_000)
 
     def _begin(self, name: str, ip: str, wait: LoginWait | None) -> Attempt:

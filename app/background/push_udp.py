@@ -81,7 +81,14 @@ class UdpPusher:
     A caller of ``subscribe`` or ``changed`` never waits for a lock.
     """
 
-    def __init__(self, subscribers: UdpSubscribers, build: BuildPayload, clock: Clock) -> None:
+    def __init__(
+        self,
+        subscribers: UdpSubscribers,
+        build: BuildPayload,
+        clock: Clock,
+        on_pushed: Callable[[str, str], None] = lambda _namespace, _service: None,
+    ) -> None:
+        """``on_pushed``: called when the sending of a service's current list begins, once or a few times."""
         self._subscribers = subscribers
         self._build = build
         self._clock = clock
@@ -94,8 +101,7 @@ class UdpPusher:
         self._awake = False
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name="push-udp", daemon=False)
-        self.on_pushed: Callable[[str, str], None] = lambda _namespace, _service: None
-        """Called when the sending of a service's current list to its subscribers begins, once or a few times."""
+        self._on_pushed = on_pushed
         self._sockets: dict[bool, socket.socket] = {}
         """The sockets by ``Push.answering``: one for clients that acknowledge, one for clients that do not.
 
@@ -282,7 +288,7 @@ class UdpPusher:
         kind = (one.clusters, one.java)
         if (packet := packets.get(kind)) is None:
             packet = packets[kind] = Packet.of(self._build(one))
-            self.on_pushed(one.namespace, one.service)
+            self._on_pushed(one.namespace, one.service)
         return packet
 
 

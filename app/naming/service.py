@@ -57,8 +57,12 @@ class NamingService:
         monotonic_ms: Callable[[], int],
         publish: Callable[[Event], None],
         kept_lists_bytes_max: int = ANSWERS_BYTES_MAX,
+        on_deregistered: Callable[[str, str], None] = lambda _key, _instance_key: None,
     ) -> None:
-        """``kept_lists_bytes_max``: the bound of the cached v1 lists; other frontends cache half as much."""
+        """``kept_lists_bytes_max``: the bound of the cached v1 lists; other frontends cache half as much.
+
+        ``on_deregistered``: called for each deregistration executed here: datum key, instance key; on its thread.
+        """
         self.kept_lists_bytes_max = kept_lists_bytes_max
         self._registry = registry
         self._table = registry.table
@@ -67,8 +71,7 @@ class NamingService:
         self._answers = ListAnswers(kept_lists_bytes_max)
         self._lists = self._answers.lists  # list queries, the hot path, look here first
         self.drained = DrainedInstances()
-        self.on_deregistered: Callable[[str, str], None] = lambda _key, _instance_key: None
-        """Called for each deregistration executed here: datum key, instance key. On the caller's thread."""
+        self._on_deregistered = on_deregistered
         changes = Changes(registry, monotonic_ms, publish)
         self.change_of, self.take_change = changes.change_of, changes.take_change
 
@@ -125,7 +128,7 @@ class NamingService:
         key = operations.key_of(command)
         removed = self._registry.remove(command.namespace, command.service, key, self._now_ms())
         if removed is not None:
-            self.on_deregistered(removed, key)
+            self._on_deregistered(removed, key)
         self._changed(removed)
         return removed is not None
 

@@ -16,6 +16,7 @@ from app.machine.process.announce import announce
 from app.machine.process.machine_watch import MachineWatch
 from app.naming.health.beat_check import BeatCheck, HealthCheckGate
 from app.naming.health.checks import Check, CheckBoard, CheckedCluster, checked_clusters
+from app.naming.model.events import ServicePushed
 from app.naming.push.push_payload import payload_of
 from app.naming.push.udp_subscribers import UdpSubscribers
 from app.node.parts import Background, Domain, Engine
@@ -39,6 +40,7 @@ def build_push(domain: Domain, clock: Clock) -> UdpPusher:
         UdpSubscribers(draw=lambda: secrets.randbits(32), tally=domain.limits.subscribers),
         lambda one: payload_of(domain.naming, one, domain.durable.switches, clock.wall_ms()),
         SystemClock(),
+        lambda namespace, service: domain.notify.publish(ServicePushed(namespace, service)),
     )
 
 
@@ -50,9 +52,9 @@ def build_background(
     push: UdpPusher,
     grpc: GrpcFrontend | None,
     setup: SetupSecret | None,
+    checker: Checker,
 ) -> Background:
-    """Make the timer with all periodic work, and the active health checks; no thread runs yet."""
-    checker = build_checker(settings, domain, engine, clock)
+    """Make the timer with all periodic work; no thread runs yet."""
     machine = MachineWatch(settings.data_dir, clock.wall_ms)
     ticks = [
         ready_line(settings, engine.reader),

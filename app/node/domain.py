@@ -11,6 +11,7 @@ from app.machine.limits.answer_budget import part_of_memory
 from app.machine.limits.node_limits import Limits, build_limits
 from app.machine.storage.record_file import RecordFile
 from app.machine.storage.warm_log import WarmStore
+from app.metrics.audit_trail import AuditTrail
 from app.naming.clients.client_model import ClientBounds
 from app.naming.clients.clients import Clients
 from app.naming.records.durable_service import DurableService
@@ -23,10 +24,11 @@ from app.naming.wire.datum_codec import InstanceListCodec
 from app.naming.wire.service_info import ANSWERS_BYTES_MAX
 from app.node.parts import Domain
 from app.operator.count_history import CountHistory
+from app.operator.instance_history import InstanceHistory
 from distro.model.ports import Clock
 
 
-def build_domain(settings: Settings, clock: Clock) -> Domain:
+def build_domain(settings: Settings, clock: Clock, audit: AuditTrail) -> Domain:
     """Make the domain of one run; nothing is read or opened yet."""
     # A run of its own in every version (R1): a member that lost its memory never repeats one.
     writer = f"{settings.self_address}~{clock.wall_ms():x}{secrets.token_hex(2)}"
@@ -54,9 +56,8 @@ def build_domain(settings: Settings, clock: Clock) -> Domain:
         alone=settings.standalone,
     )
     record_file = RecordFile(settings.data_dir)
-    projection = Projection(registry, clock.monotonic_ms, notify.publish)
     user_table = UserTable()
-    projection.on_users = user_table.on_record
+    projection = Projection(registry, clock.monotonic_ms, notify.publish, user_table.on_record)
     records = Records(
         writer,
         record_file,
@@ -67,13 +68,15 @@ def build_domain(settings: Settings, clock: Clock) -> Domain:
         check_record=check_record,
         alone=settings.standalone,
         check_size=limits.admission.check_record,
+        on_written=audit.on_record,
     )
+    history = InstanceHistory()
     codec = InstanceListCodec(clock.wall_ms)
     return Domain(
         writer=writer,
         notify=notify,
         registry=registry,
-        naming=build_naming(registry, clock, notify, limits),
+        naming=build_naming(registry, clock, notify, limits, history),
         clients=clients,
         record_file=record_file,
         records=records,
@@ -83,14 +86,23 @@ def build_domain(settings: Settings, clock: Clock) -> Domain:
         instance_codec=codec,
         limits=limits,
         warm_store=WarmStore(settings.data_dir, codec, registry.datums, clock.wall_ms),
+        history=history,
         count_history=CountHistory(registry.table.totals, clock.wall_ms),
     )
 
 
-def build_naming(registry: Registry, clock: Clock, notify: NotifyCenter, limits: Limits) -> NamingService:
+def build_naming(
+    registry: Registry, clock: Clock, notify: NotifyCenter, limits: Limits, history: InstanceHistory
+) -> NamingService:
     """Make the operations on services; the lists that they keep take a part of the bound of memory."""
     kept_bytes_max = part_of_memory(ANSWERS_BYTES_MAX, limits.memory.bound_bytes)
-    return NamingService(registry, clock.monotonic_ms, notify.publish, kept_bytes_max)
+    return NamingService(
+        registry,
+        clock.monotonic_ms,
+        notify.publish,
+        kept_bytes_max,
+        lambda key, instance: history.note(key, instance, "deregistered by a call", clock.monotonic_ms()),
+    )
 
 
 def disk_counters(domain: Domain) -> dict[str, int]:

@@ -50,11 +50,15 @@ def build_engine(
     tls: NodeTls,
     before_serving: Callable[[int], None],
     audit: AuditTrail,
+    has_subscribers: Callable[[str, str], bool],
 ) -> Engine:
-    """Make the engine with all resource types; no thread runs yet. ``before_serving``: as of ``DistroEngine``."""
+    """Make the engine with all resource types; no thread runs yet. ``before_serving``: as of ``DistroEngine``.
+
+    ``has_subscribers``: returns whether clients here subscribe to a service, by namespace and full name.
+    """
     # That of the machine is asked with each change, in one call.
     now_s = boot_s if isinstance(clock, SystemClock) else lambda: clock.boot_ms() / 1_000
-    made = make_engine(settings, clock, domain, now_s, before_serving, audit)
+    made = make_engine(settings, clock, domain, now_s, before_serving, audit, has_subscribers)
     config, reader, mailbox, components = settings.distro, made.reader, made.mailbox, made.components
     cluster, callers, signer, links = build_membership(settings, clock, domain, reader, tls)
 
@@ -73,8 +77,7 @@ def build_engine(
     components.update(built)
     components[HTTP_CLIENTS] = http_client_component(address_clients, domain.writer, components[CLIENTS])
     receiver, bodies = made.receiver, LargeBodies(config.body_bytes_max)
-    runtime = made.runtime(cluster)
-    runtime.after_pause.on_change = cluster.note_behind
+    runtime = made.runtime(cluster, cluster.note_behind)
     return Engine(
         stats=made.stats,
         times=made.times,
@@ -108,8 +111,14 @@ def make_engine(
     now_s: Callable[[], float],
     before_serving: Callable[[int], None],
     audit: AuditTrail,
+    has_subscribers: Callable[[str, str], bool],
 ) -> DistroEngine:
     """Make the engine without its resource types; claims are written to the audit trail."""
+
+    def is_pushed(key: DistroKey) -> bool:
+        parsed = parse_datum_key(key.key) if key.resource_type == INSTANCE_LIST else None
+        return parsed is not None and has_subscribers(*parsed)
+
     return DistroEngine(
         settings.self_address,
         domain.writer,
@@ -119,6 +128,7 @@ def make_engine(
         now_s=now_s,
         before_serving=before_serving,
         on_claimed=partial(audit_claims, audit),
+        is_pushed=is_pushed,
     )
 
 

@@ -6,6 +6,7 @@ from functools import partial
 
 from app.auth.access_control import AccessControl
 from app.auth.setup_secret import SetupSecret
+from app.background.health_checks import Checker
 from app.background.push_udp import UdpPusher
 from app.commands.member_writes import MemberWrites
 from app.commands.owner_forwarder import OwnerForwarder
@@ -19,21 +20,23 @@ from app.http.api.beats import BeatCollector
 from app.http.api.call import Reply, Services
 from app.http.api.parse_memo import WRITES_KEPT_MAX, ParseMemo
 from app.http.api.stats import HttpStats
-from app.http.v1.drain import step_at_all
 from app.machine.process.config_call_log import ConfigCallLog
 from app.machine.process.counters import Counters
 from app.machine.process.process_load import ProcessLoad
 from app.members.member_lookup import LookupStats
 from app.members.membership import Membership
+from app.metrics.audit_trail import Actor, AuditTrail
 from app.metrics.instruments import Instruments
 from app.metrics.metric_sources import NodeSources
 from app.metrics.node_metrics import MetricParts, NodeMetrics
+from app.naming.model.events import ServicePushed
 from app.naming.model.switches import is_served
 from app.node.domain import disk_counters
 from app.node.operator import build_operator
 from app.node.parts import Domain, Engine
 from app.ports.grpc_ports import RpcServices
 from app.rpc.frontend import GrpcFrontend
+from app.rpc.sdk.subscriptions import GrpcSubscriptions
 from distro.model.ports import Clock
 from distro.model.types import MemberState
 
@@ -61,17 +64,21 @@ def build_frontends(
     push: UdpPusher,
     counters: Counters,
     instruments: Instruments,
+    checker: Checker,
+    subscriptions: GrpcSubscriptions,
+    dns: DnsFrontend | None,
 ) -> tuple[Services, GrpcFrontend | None]:
     """Make all that HTTP uses, and the gRPC frontend, None for none. ``counters`` gets those of all parts."""
     forwarder = build_forwarder(settings, engine)
     http, config_calls = HttpStats(), ConfigCallLog()
-    access = build_access(settings, clock, domain, counters, lambda: engine.reader.view.serving)
+    access = build_access(settings, clock, domain, counters, instruments.audit, lambda: engine.reader.view.serving)
     counters.add(lambda: asdict(forwarder.stats) | asdict(http) | asdict(config_calls.stats))
     writes, beats = build_writes(clock, domain, engine, instruments, http)
     durable = MemberWrites(writes, forwarder, settings.context_path)
-    grpc = build_grpc(settings, clock, domain, engine, counters, config_calls, durable, access, instruments)
-    dns = build_dns(settings, clock, domain, engine.cluster, counters)
-    operator = build_operator(domain, engine, clock, push, grpc)
+    grpc = build_grpc(
+        settings, clock, domain, engine, counters, config_calls, durable, access, instruments, subscriptions
+    )
+    operator = build_operator(domain, engine, clock, push, grpc, checker)
     services = Services(
         settings=settings,
         naming=domain.naming,
@@ -111,7 +118,6 @@ def build_frontends(
         wall_ms=clock.wall_ms,
         monotonic_ms=clock.monotonic_ms,
     )
-    operator.drains.step = partial(step_at_all, services)
     return services, grpc
 
 
@@ -146,6 +152,7 @@ def build_grpc(
     writes: MemberWrites,
     access: AccessControl,
     instruments: Instruments,
+    subscriptions: GrpcSubscriptions,
 ) -> GrpcFrontend | None:
     """Make the gRPC frontend; None when there is to be none."""
     if settings.rpc is None:
@@ -169,7 +176,13 @@ def build_grpc(
         instruments=instruments,
         wall_ms=clock.wall_ms,
     )
-    grpc = GrpcFrontend(services, settings.rpc, engine.tls.grpc, domain.notify.subscribe)
+    grpc = GrpcFrontend(
+        services,
+        settings.rpc,
+        engine.tls.grpc,
+        subscriptions,
+        lambda namespace, service: domain.notify.publish(ServicePushed(namespace, service)),
+    )
     counters.add(grpc.counters)
     return grpc
 
@@ -197,7 +210,12 @@ def build_dns(
 
 
 def build_access(
-    settings: Settings, clock: Clock, domain: Domain, counters: Counters, is_serving: Callable[[], bool]
+    settings: Settings,
+    clock: Clock,
+    domain: Domain,
+    counters: Counters,
+    audit: AuditTrail,
+    is_serving: Callable[[], bool],
 ) -> AccessControl:
     """Make the decision on users' calls, which both frontends ask. ``counters`` gets its own.
 
@@ -205,7 +223,14 @@ def build_access(
     """
     table, now_ms = domain.user_table, clock.monotonic_ms
     setup = SetupSecret(settings.data_dir, table.has_admin, is_serving, now_ms)
-    access = AccessControl(settings.auth, table, clock.wall_ms, now_ms, setup)
+    access = AccessControl(
+        settings.auth,
+        table,
+        clock.wall_ms,
+        now_ms,
+        setup,
+        on_login=lambda what, name, ip: audit.on_access(what, "", Actor(ip, name)),
+    )
     counters.add(partial(asdict, access.stats))
     if access.passwords is not None:
         counters.add(partial(asdict, access.passwords.stats))

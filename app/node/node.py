@@ -9,12 +9,13 @@ from app.machine.process.data_lock import DataLock
 from app.machine.storage.private_files import make_private
 from app.machine.tls.node_tls import build_tls
 from app.metrics.instruments import Instruments
-from app.node.background import build_background, build_push
+from app.node.background import build_background, build_checker, build_push
 from app.node.domain import build_domain
 from app.node.engine import build_engine
-from app.node.frontends import build_frontends, count_engine
-from app.node.wiring import audit_events, subscribe, trace_pushes
+from app.node.frontends import build_dns, build_frontends, count_engine
+from app.node.wiring import subscribe
 from app.replication.warm_start import WarmStart
+from app.rpc.sdk.subscriptions import GrpcSubscriptions
 from distro.model.ports import Clock
 from distro.timing.clock import SystemClock
 
@@ -29,31 +30,34 @@ class Node:
         clock = SystemClock() if clock is None else clock
         self.settings = settings
         self._clock = clock
-        self.domain = build_domain(settings, clock)
-        self._warm_start = WarmStart(self.domain.registry, claims=settings.standalone)
-        self._instruments = Instruments.of(settings, clock.wall_ms)
+        self._instruments = instruments = Instruments.of(settings, clock.wall_ms)
+        audit = instruments.audit
+        self.domain = domain = build_domain(settings, clock, audit)
+        self._warm_start = WarmStart(domain.registry, claims=settings.standalone)
+        push, subscriptions = build_push(domain, clock), GrpcSubscriptions()
+
+        def has_subscribers(namespace: str, service: str) -> bool:
+            return push.has(namespace, service) or subscriptions.has((namespace, service))
+
         tls = build_tls(settings, clock.monotonic_ms)
-        self.engine = build_engine(settings, clock, self.domain, tls, self._warm_start.fill, self._instruments.audit)
-        push = build_push(self.domain, clock)
-        counters = count_engine(self.domain, self.engine)
-        counters.add(self._instruments.counters)
+        self.engine = engine = build_engine(settings, clock, domain, tls, self._warm_start.fill, audit, has_subscribers)
+        checker = build_checker(settings, domain, engine, clock)
+        counters = count_engine(domain, engine)
+        counters.add(instruments.counters)
+        dns = build_dns(settings, clock, domain, engine.cluster, counters)
         self.services, grpc = build_frontends(
-            settings, clock, self.domain, self.engine, push, counters, self._instruments
+            settings, clock, domain, engine, push, counters, instruments, checker, subscriptions, dns
         )
         setup = self.services.access.setup
-        self.background = build_background(settings, clock, self.domain, self.engine, push, grpc, setup)
-        counters.add(partial(asdict, self.engine.tls.stats))
-        checker = self.background.checker
-        counters.add(lambda: {"lists_held_back": self.domain.registry.held_back})
-        counters.add(partial(asdict, self.domain.notify.stats))
-        counters.add(self.domain.limits.counters)
+        self.background = build_background(settings, clock, domain, engine, push, grpc, setup, checker)
+        counters.add(partial(asdict, engine.tls.stats))
+        counters.add(lambda: {"lists_held_back": domain.registry.held_back})
+        counters.add(partial(asdict, domain.notify.stats))
+        counters.add(domain.limits.counters)
         counters.add(self._identity_counters)
         counters.add(lambda: {"checks_unwritten": checker.unwritten, "checks_refused": checker.refused})
-        self.services.explainer.use_checks(checker.last)
         counters.add(partial(asdict, self.background.machine.stats))
-        subscribe(self.domain, self.engine, push)
-        trace_pushes(self.engine, push, grpc)
-        audit_events(self.domain, self.engine, self._instruments.audit, self.services.access)
+        subscribe(domain, engine, push, grpc, audit, clock)
         self._lock = DataLock(settings.data_dir)
         self._has_members = False
 

@@ -29,6 +29,7 @@ from app.operator.drain_steps import DrainSteps
 from app.operator.engine_page import EnginePage
 from app.operator.instance_drain import InstanceDrains
 from app.operator.instance_facts import InstanceFacts
+from app.operator.instance_history import InstanceHistory
 from app.replication.address_clients import HttpClients
 from app.replication.client_receiver import ClientReceiver
 from app.replication.client_type import ClientExpiry
@@ -63,6 +64,8 @@ class Domain:
     instance_codec: InstanceListCodec
     limits: Limits
     warm_store: WarmStore
+    history: InstanceHistory
+    """What ended instances here, for those who ask later."""
     count_history: CountHistory
 
 

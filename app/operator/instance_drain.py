@@ -38,6 +38,7 @@ class DrainJob:
     """The shortest time that it stays hidden before it is removed, for clients that poll."""
     timeout_ms: int
     """It is removed after this time, even if clients have not acknowledged."""
+    step: Step
     state: str = "waiting"
     seen: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
     took_ms: int = 0
@@ -75,8 +76,7 @@ class InstanceDrains:
     A member that ends in the middle of a job leaves the instance hidden. The next call, at any member, resumes the job.
     """
 
-    def __init__(self, clock: Clock, step: Step = lambda _action, _asked: {}) -> None:
-        self.step = step
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lock = threading.Lock()
         self._jobs: dict[AskedInstance, DrainJob] = {}
@@ -85,7 +85,7 @@ class InstanceDrains:
         self._stopped = threading.Event()
         self._pool: ThreadPoolExecutor | None = None
 
-    def begin(self, asked: AskedInstance, least_ms: int, timeout_ms: int) -> DrainJob | None:
+    def begin(self, asked: AskedInstance, least_ms: int, timeout_ms: int, step: Step) -> DrainJob | None:
         """Return the job of an instance, and begin one unless one is running. None if too many run."""
         with self._lock:
             job = self._jobs.get(asked)
@@ -94,7 +94,7 @@ class InstanceDrains:
             if self._running >= JOBS_MAX or self._stopped.is_set():
                 return None
             self._jobs.pop(asked, None)
-            job = self._jobs[asked] = DrainJob(asked, least_ms, timeout_ms)
+            job = self._jobs[asked] = DrainJob(asked, least_ms, timeout_ms, step)
             over = [key for key, one in self._jobs.items() if one.is_over]
             for key in over[: max(len(over) - ENDED_KEPT, 0)]:
                 del self._jobs[key]
@@ -167,5 +167,5 @@ class InstanceDrains:
 
         Members that do not answer are not waited for: their own clients learn of the removal when they are back.
         """
-        job.seen = self.step(action, job.asked)
+        job.seen = job.step(action, job.asked)
         return any(one is not None and any(one[name] for name in names) for one in job.seen.values())

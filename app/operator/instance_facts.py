@@ -65,11 +65,8 @@ class InstanceFacts:
     self_address: str
     state: Callable[[], str]
     push_states: list[PushWay] = field(default_factory=list)
-    _last_check: Callable[[ClusterKey, str], LastCheck | None] | None = None
-
-    def use_checks(self, last: Callable[[ClusterKey, str], LastCheck | None]) -> None:
-        """Set the reader for the results of active checks, by cluster and instance key."""
-        self._last_check = last
+    last_check: Callable[[ClusterKey, str], LastCheck | None] | None = None
+    """Returns the result of the last active check, by cluster and instance key."""
 
     def facts(self, asked: AskedInstance) -> Facts:
         """Return everything that this member knows. Shape: docs/operations.md."""
@@ -198,7 +195,7 @@ class InstanceFacts:
         meta = (service.meta if service else None) or NO_META
         checker = meta.clusters.get(asked.cluster, DEFAULT_CLUSTER_CONFIG).checker.kind
         where = ClusterKey(asked.namespace, asked.service, asked.cluster)
-        last = self._last_check(where, asked.key) if self._last_check is not None else None
+        last = self.last_check(where, asked.key) if self.last_check is not None else None
         found["persistent"] = {
             **told,
             "healthy": instance.healthy,

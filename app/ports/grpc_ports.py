@@ -82,7 +82,3 @@ class RpcServices:
     """The bytes of answers under way, over HTTP too."""
     instruments: Instruments
     wall_ms: Callable[[], int]
-
-
-Subscribe = Callable[[type, Callable[[Any], None]], None]
-"""Subscribes a handler to events of a type. The handler is called on the publisher's thread, which is any."""

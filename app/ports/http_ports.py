@@ -1,10 +1,9 @@
 """The interfaces of the node that the HTTP frontend uses."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any, Protocol
 
 from app.commands.ownership import Owners
-from app.naming.health.checks import ClusterKey, LastCheck
 from app.naming.push.udp_subscribers import Subscriber, UdpPushStats
 from app.operator.instance_facts import AskedInstance
 from app.ports.shared_ports import MemberDirectory
@@ -96,10 +95,6 @@ class ListLookup(Protocol):
 
 class Explainer(Protocol):
     """This member's facts about one instance."""
-
-    def use_checks(self, last: Callable[[ClusterKey, str], LastCheck | None]) -> None:
-        """Read the results of active checks with ``last``, by cluster and instance key."""
-        ...
 
     def facts(self, asked: AskedInstance) -> dict[str, Any]:
         """Return all facts about the instance. Shape: docs/operations.md."""

@@ -10,10 +10,9 @@ from app.config.settings import RpcSettings
 from app.machine.tls.node_tls import PortCertificate
 from app.machine.tls.watched import WatchedFiles
 from app.metrics.audit_trail import Actor
-from app.naming.model.events import InstancesChanged, ServiceChanged, ServiceSubscribed
-from app.naming.model.keys import parse_datum_key
+from app.naming.clients.client_model import ServiceKey
 from app.naming.push.udp_subscribers import PushState
-from app.ports.grpc_ports import RpcServices, Subscribe
+from app.ports.grpc_ports import RpcServices
 from app.rpc.members.handlers import MemberHandlers
 from app.rpc.sdk.absent_config import AbsentConfigHandlers
 from app.rpc.sdk.naming import NamingHandlers
@@ -54,30 +53,18 @@ class GrpcFrontend:
         services: RpcServices,
         settings: RpcSettings,
         certificates: Mapping[int, WatchedFiles[PortCertificate]],
-        subscribe: Subscribe,
+        subscriptions: GrpcSubscriptions,
+        on_pushed: Callable[[str, str], None],
     ) -> None:
-        """``certificates``: by the number of a port that speaks TLS."""
+        """``certificates``: by the number of a port that speaks TLS.
+
+        ``on_pushed``: called on the loop, with namespace and full name, when the present state of a service is pushed.
+        """
         clock = SystemClock()
         now_ms = clock.monotonic_ms
         self.limits = LimitWatch(services.settings.data_dir.joinpath(*LIMIT_RULE_PATH))
         self.connections = Connections(services.wall_ms, now_ms, services.addresses)
         self.loader = Rebalancer(self.connections, settings.sdk.port, services, now_ms, self._send_away)
-        self.dispatcher = Dispatcher(
-            self.connections,
-            services.cluster,
-            services.clients,
-            lambda: self.limits.rule,
-            now_ms,
-            access=services.access,
-            callers=services.callers,
-            answers=services.answers,
-        )
-        self._stream_rights = StreamRights(
-            services.access, self.connections, services.clients, self._end, self.dispatcher.reset
-        )
-        self.dispatcher.requests = services.instruments.grpc
-        audit = services.instruments.audit
-        self.dispatcher.on_refused = lambda what, kind, ip, why: audit.on_access(what, kind, Actor(ip), why)
         self._infos = ServiceInfos(
             services.naming,
             lambda: services.durable.switches.default_push_cache_millis,
@@ -87,20 +74,41 @@ class GrpcFrontend:
             services.naming.kept_lists_bytes_max // 2,
             services.answers,
         )
-        self.subscriptions = GrpcSubscriptions()
-        self._pusher = GrpcPusher(self.subscriptions, self._infos, self.connections, now_ms)
-        self._pusher.waits = lambda: services.cluster.is_behind
-        self.dispatcher.on_answer = self._pusher.answered
-        self.dispatcher.on_gone = self.subscriptions.forget
+        self.subscriptions = subscriptions
+        self._pusher = GrpcPusher(
+            subscriptions, self._infos, self.connections, now_ms, lambda: services.cluster.is_behind, on_pushed
+        )
+        audit, config_calls = services.instruments.audit, services.config_calls
+
+        def on_no_handler(kind: str, remote_ip: str) -> None:
+            if kind.startswith(CONFIG_REQUESTS):
+                config_calls.refused(remote_ip, kind)  # the first of each client is logged
+
+        self.dispatcher = Dispatcher(
+            self.connections,
+            services.cluster,
+            services.clients,
+            lambda: self.limits.rule,
+            now_ms,
+            access=services.access,
+            callers=services.callers,
+            answers=services.answers,
+            requests=services.instruments.grpc,
+            on_answer=self._pusher.answered,
+            on_gone=subscriptions.forget,
+            on_no_handler=on_no_handler,
+            on_refused=lambda what, kind, ip, why: audit.on_access(what, kind, Actor(ip), why),
+        )
+        self._stream_rights = StreamRights(
+            services.access, self.connections, services.clients, self._end, self.dispatcher.reset
+        )
         self._naming = NamingHandlers(services, self.subscriptions, self._infos)
         self._members = MemberHandlers(services.client_receiver, services.cluster)
         self._links = services.links
         for routes in (self._naming.routes(), self._members.routes(), self.loader.routes()):
             self.dispatcher.add(routes)
-        self._answer_configs(services)
-        subscribe(ServiceChanged, lambda event: self._pusher.changed(event.namespace, event.service))
-        subscribe(InstancesChanged, self._on_instances)
-        subscribe(ServiceSubscribed, lambda event: self._pusher.subscribed(event.key, event.client_id))
+        if services.settings.config_absent:
+            self.dispatcher.add(AbsentConfigHandlers(config_calls).routes())
         self._servers = self._make_servers(services, settings, certificates)
         self._now_ms = now_ms
         self._rounds: asyncio.Task[None] | None = None
@@ -129,28 +137,15 @@ class GrpcFrontend:
             )
         ]
 
-    def _answer_configs(self, services: RpcServices) -> None:
-        """Answer requests for configurations if the settings say so; else have the first of each client logged."""
-        if services.settings.config_absent:
-            self.dispatcher.add(AbsentConfigHandlers(services.config_calls).routes())
+    @property
+    def changed(self) -> Callable[[str, str], None]:
+        """Push a changed service, by namespace and full name, to its subscribers. Callable from any thread."""
+        return self._pusher.changed
 
-        def on_no_handler(kind: str, remote_ip: str) -> None:
-            if kind.startswith(CONFIG_REQUESTS):
-                services.config_calls.refused(remote_ip, kind)
-
-        self.dispatcher.on_no_handler = on_no_handler
-
-    def _on_instances(self, event: InstancesChanged) -> None:
-        if event.shown and (parsed := parse_datum_key(event.key)):
-            self._pusher.changed(*parsed)
-
-    def has_subscribers(self, namespace: str, service: str) -> bool:
-        """Return whether a client subscribes to a service. Callable from any thread."""
-        return self._pusher.has((namespace, service))
-
-    def trace_pushes(self, on_pushed: Callable[[str, str], None]) -> None:
-        """Have ``on_pushed(namespace, service)`` called on the loop when the present state of a service is pushed."""
-        self._pusher.on_pushed = on_pushed
+    @property
+    def subscribed(self) -> Callable[[ServiceKey, str], None]:
+        """Push a service to a client, by its id, that subscribed to it just now. Callable from any thread."""
+        return self._pusher.subscribed
 
     def push_states(self, namespace: str, service: str) -> list[PushState]:
         """Return how far each subscriber of a service has followed its changes. Callable from any thread."""

@@ -21,7 +21,8 @@ RETRY_S = 0.2
 class CatchUp:
     """Takes from one peer all that this node missed while it stood still. ``begin`` comes from any thread."""
 
-    def __init__(self, parts: EngineParts) -> None:
+    def __init__(self, parts: EngineParts, on_behind: Callable[[bool], None]) -> None:
+        """``on_behind``: called when this node falls behind, and when it has caught up; under a lock."""
         self._parts = parts
         self._reader = parts.reader
         self._lock = threading.Lock()
@@ -29,8 +30,7 @@ class CatchUp:
         self._worker: PeerWorker | None = None
         self._stopped = threading.Event()
         self._is_behind = False
-        self.on_change: Callable[[bool], None] = lambda _is_behind: None
-        """Called when this node falls behind, and when it has caught up; under a lock."""
+        self._on_behind = on_behind
 
     def begin(self) -> None:
         """Note that this process stood still, and compare with a peer; a standalone node has none. Returns at once."""
@@ -58,7 +58,7 @@ class CatchUp:
 
     def _set(self, is_behind: bool) -> None:
         self._is_behind = is_behind
-        self.on_change(is_behind)
+        self._on_behind(is_behind)
 
     # --- the thread ------------------------------------------------------------------------------
 

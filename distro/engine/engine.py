@@ -11,6 +11,7 @@ from distro.model.monitor import DistroStats
 from distro.model.ports import Clock, Component, MemberAgent
 from distro.model.types import DistroKey
 from distro.protocol.protocol import DistroProtocol
+from distro.receive.applied_times import AppliedTimes
 from distro.receive.receive import DistroReceiver
 from distro.timing.clock import boot_s
 from distro.verify.digest_answers import DigestAnswers
@@ -33,11 +34,12 @@ class DistroEngine:
         now_s: Callable[[], float] = boot_s,
         before_serving: Callable[[int], None] = lambda _now_ms: None,
         on_claimed: Callable[[list[DistroKey]], None] = lambda _keys: None,
+        is_pushed: Callable[[DistroKey], bool] = lambda _key: False,
     ) -> None:
         """``writer``: this run of this member, as it stands in versions.
 
         ``now_s``: the time in seconds, of the clock that the engine's ms are of. ``before_serving`` and ``on_claimed``:
-        as of ``LocalActions`` and ``DistroProtocol``.
+        as of ``LocalActions`` and ``DistroProtocol``; ``is_pushed``: of ``AppliedTimes``.
         """
         self.stats = DistroStats()
         self.components: dict[str, Component] = {}
@@ -59,11 +61,17 @@ class DistroEngine:
             self.stats,
             reader.is_known_writer,
             reader.answers_itself,
+            AppliedTimes(now_s, is_pushed),
         )
         self.digests = DigestAnswers(self.components, self.receiver, reader, self.stats)
 
-    def runtime(self, member_agent: MemberAgent) -> DistroRuntime:
-        """Make the threads of this engine, once; ``member_agent`` reports to other members."""
+    def runtime(
+        self, member_agent: MemberAgent, on_behind: Callable[[bool], None] = lambda _is_behind: None
+    ) -> DistroRuntime:
+        """Make the threads of this engine, once; ``member_agent`` reports to other members.
+
+        ``on_behind``: called when this process stood still, and when it has caught up; under a lock.
+        """
         parts = EngineParts(
             self.reader,
             self.receiver,
@@ -75,4 +83,4 @@ class DistroEngine:
             self.stats,
             self._now_s,
         )
-        return DistroRuntime(self._protocol, parts, self._before_serving)
+        return DistroRuntime(self._protocol, parts, self._before_serving, on_behind)

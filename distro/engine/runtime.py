@@ -37,8 +37,9 @@ class DistroRuntime:
         protocol: DistroProtocol,
         parts: EngineParts,
         before_serving: Callable[[int], None] = lambda _now_ms: None,
+        on_behind: Callable[[bool], None] = lambda _is_behind: None,
     ) -> None:
-        """``before_serving``: as of ``LocalActions``."""
+        """``before_serving``: as of ``LocalActions``; ``on_behind``: of ``CatchUp``."""
         self._protocol = protocol
         self._reader = parts.reader
         self._mailbox = parts.mailbox
@@ -50,7 +51,7 @@ class DistroRuntime:
         self._report_workers: dict[str, PeerWorker] = {}
         self._local_actions = LocalActions(parts.reader, parts.components, before_serving)
         self._calls = PeerCallRunner(parts)
-        self.after_pause = CatchUp(parts)
+        self.after_pause = CatchUp(parts, on_behind)
         self._local: PeerWorker | None = None
         self._finished: list[PeerWorker] = []
         """Workers of members that left, which may still make a call."""

@@ -30,11 +30,18 @@ class AppliedTimes:
     Thread-safe. No call takes longer when there are many keys.
     """
 
-    def __init__(self) -> None:
-        self.is_pushed: Callable[[DistroKey], bool] = lambda _key: False
-        """Returns whether this node has subscribers to the content of a key; called after the datum was applied."""
-        self.now_s: Callable[[], float] | None = None
-        """Returns the time in s, by the clock of the callers' ms. None if their ms are precise enough."""
+    def __init__(
+        self,
+        now_s: Callable[[], float] | None = None,
+        is_pushed: Callable[[DistroKey], bool] = lambda _key: False,
+    ) -> None:
+        """``now_s``: the time in s, by the clock of the callers' ms; None if their ms are precise enough.
+
+        ``is_pushed``: returns whether this node has subscribers to the content of a key; called after the datum was
+        applied.
+        """
+        self._now_s = now_s
+        self._is_pushed = is_pushed
         self._lock = threading.Lock()
         self._applied: dict[DistroKey, _Applied] = {}
         self._unpushed: dict[DistroKey, tuple[str, float]] = {}
@@ -46,13 +53,13 @@ class AppliedTimes:
 
     def time_s(self, now_ms: int) -> float:
         """Return the current time in s, which was ``now_ms`` when the caller read the clock."""
-        return now_ms / 1_000 if self.now_s is None else self.now_s()
+        return now_ms / 1_000 if self._now_s is None else self._now_s()
 
     def note(self, key: DistroKey, version: Version, sender: str, begun_s: float, at_s: float) -> None:
         """Note that this node applied the sender's datum at ``at_s``, having begun at ``begun_s``."""
         if version == NO_VERSION:
             return
-        is_pushed = self.is_pushed(key)
+        is_pushed = self._is_pushed(key)
         with self._lock:
             self._applied.pop(key, None)  # the latest goes to the end
             self._applied[key] = _Applied(version, at_s)

@@ -83,10 +83,12 @@ class DistroReceiver:
         stats: DistroStats,
         is_known_writer: Callable[[str], bool],
         answers_itself: Callable[[str], bool] = lambda _writer: False,
+        applied: AppliedTimes | None = None,
     ) -> None:
         """``is_known_writer``: returns whether a writer is a member that is listed, or was until lately (R10).
 
         ``answers_itself``: returns whether a writer is the current run of a peer that answers this member's calls.
+        ``applied``: where the times of what peers sent are kept.
         """
         self._own_writer = own_writer
         self._check = VersionCheck(own_writer, components, is_known_writer, answers_itself)
@@ -95,7 +97,7 @@ class DistroReceiver:
         self.is_loading = is_loading
         self._events = events
         self._stats = stats
-        self.applied = AppliedTimes()
+        self.applied = applied or AppliedTimes()
         self._restores: dict[DistroKey, tuple[str, int]] = {}
         """By key, the peer whose state is to be restored from when it is fetched next, and until when."""
         self._absent: dict[str, frozenset[str]] = {}

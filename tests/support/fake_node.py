@@ -469,18 +469,28 @@ class FakeNode:
         self.naming = NamingService(registry, self._monotonic_ms, self.events.append)
         self.count_history = CountHistory(registry.table.totals, self.wall_ms)
         self.clients = Clients(registry, self._monotonic_ms, self.wall_ms, self.events.append)
-        projection = Projection(registry, self._monotonic_ms, self.events.append)
         table = UserTable()
-        projection.on_users = table.on_record
+        projection = Projection(registry, self._monotonic_ms, self.events.append, table.on_record)
         setup = SetupSecret(Path("/nowhere"), table.has_admin, lambda: True, self._monotonic_ms)
         setup.value = SETUP_SECRET
-        self.access = AccessControl(self.settings.auth, table, self.wall_ms, self._monotonic_ms, setup)
-        records = Records(
-            writer, self.disk, self.wall_ms, self._monotonic_ms, projection.on_record, alone=self.settings.standalone
-        )
-        records.on_written = self.instruments.audit.on_record
         audit = self.instruments.audit
-        self.access.on_login = lambda what, name, ip: audit.on_access(what, "", Actor(ip, name))
+        self.access = AccessControl(
+            self.settings.auth,
+            table,
+            self.wall_ms,
+            self._monotonic_ms,
+            setup,
+            on_login=lambda what, name, ip: audit.on_access(what, "", Actor(ip, name)),
+        )
+        records = Records(
+            writer,
+            self.disk,
+            self.wall_ms,
+            self._monotonic_ms,
+            projection.on_record,
+            alone=self.settings.standalone,
+            on_written=audit.on_record,
+        )
         self.durable = DurableService(records, projection, registry, self._monotonic_ms, self.events.append)
         self.drain_steps = DrainSteps(
             registry, self.naming, self.durable, self.clients, self.cluster, self.cluster.responsible, self

@@ -1,5 +1,6 @@
 """Leaving gracefully: an instance whose clients are told before it goes, and a node that hands all over."""
 
+from functools import partial
 from typing import Any
 
 from app.auth.access_rules import MEMBERS, READ, WRITE, admin, naming
@@ -44,7 +45,7 @@ def drain_instance(call: Call, services: Services) -> Answer:
     timeout_ms = _milliseconds(parameters, "timeoutMs", TIMEOUT_MS)
     least_ms = _milliseconds(parameters, "minMs", services.durable.switches.default_cache_millis + POLL_SLACK_MS)
     services.writes.check_timely(call)
-    job = services.drains.begin(asked, min(least_ms, timeout_ms), timeout_ms)
+    job = services.drains.begin(asked, min(least_ms, timeout_ms), timeout_ms, partial(step_at_all, services))
     if job is None:
         busy = text_reply(503, "as many instances as this node takes at a time are being drained, please try again")
         return Reply(503, busy.body, busy.content_type, RETRY_AFTER)

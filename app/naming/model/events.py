@@ -76,6 +76,14 @@ class ClientDisconnect:
 
 
 @value
+class ServicePushed:
+    """The sending of a service's current list to subscribers here began. ``service``: with its group."""
+
+    namespace: str
+    service: str
+
+
+@value
 class ServiceSubscribed:
     """A client subscribed to a service, and has yet to get its instances. ``key``: namespace and full service name."""
 
@@ -91,5 +99,6 @@ Event = (
     | HealthChecked
     | ClientChanged
     | ClientDisconnect
+    | ServicePushed
     | ServiceSubscribed
 )

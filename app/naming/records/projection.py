@@ -29,12 +29,18 @@ STATUS_DELAY_MS = 1_000
 class Projection:
     """Keeps services and switches in line with the records. Reads take no lock."""
 
-    def __init__(self, registry: Registry, monotonic_ms: Callable[[], int], publish: Callable[[Event], None]) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        monotonic_ms: Callable[[], int],
+        publish: Callable[[Event], None],
+        on_users: Callable[[Record], None] = lambda _record: None,
+    ) -> None:
+        """``on_users``: called with each record of a user, role or permission, read or changed; under a lock."""
         self._table = registry.table
         self._now_ms = monotonic_ms
         self._publish = publish
-        self.on_users: Callable[[Record], None] = lambda _record: None
-        """Called with each record of a user, role or permission that was read, written or removed; under a lock."""
+        self._on_users = on_users
         self.namespaces: set[str] = set()
         """The ids of the namespaces that were created."""
         self.switches = SwitchDomain()
@@ -77,7 +83,7 @@ class Projection:
             case SwitchesKey():
                 self.override(from_json(record.value or {}, SwitchDomain()))
             case UserKey() | RoleKey() | PermissionKey():
-                self.on_users(record)
+                self._on_users(record)
             case NamespaceKey(namespace):
                 if record.value is None:
                     self.namespaces.discard(namespace)

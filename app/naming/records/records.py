@@ -50,12 +50,14 @@ class Records:
         check_record: Callable[[str, Value | None], None] = lambda _key, _value: None,
         alone: bool = False,
         check_size: Callable[[str, Value | None, Value], None] = lambda _key, _before, _value: None,
+        on_written: Callable[[str, Value | None, Value | None], None] = lambda _key, _before, _after: None,
     ) -> None:
         """``check_write``: called when a local write has its turn; raises if it may no longer be done (R13).
 
         ``check_size``: called with the key, the value before and the one that a call would set; raises if that is too
         large to be stored, sent and loaded. ``check_record``: refuses, by ``InvalidParam``, records that the other
-        members and the next start would not accept (R18).
+        members and the next start would not accept (R18). ``on_written``: called for each record that a call changed
+        here, by its thread: key, value before, value after.
 
         ``alone``: True without peers, for whom alone statements that change nothing are kept.
         """
@@ -74,8 +76,7 @@ class Records:
         self._highest_own = NO_VERSION
         self._alone = alone
         self._changed = ChangedKeys(kept=not alone)
-        self.on_written: Callable[[str, Value | None, Value | None], None] = lambda _key, _before, _after: None
-        """Called for each record that a call changed here, by its thread: key, value before, value after."""
+        self._on_written = on_written
         self._unknown_removed: deque[Record] = deque()
         """Removals of keys that were unknown, the oldest first."""
 
@@ -205,7 +206,7 @@ class Records:
                     self._on_change(record)
                 for record, old_value in zip(written, before, strict=True):
                     if not by_check and record.value != old_value:
-                        self.on_written(record.key, old_value, record.value)
+                        self._on_written(record.key, old_value, record.value)
         self._bound_unknown(written)
         return [record.key for record in written]
 

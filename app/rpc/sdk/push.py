@@ -31,15 +31,19 @@ class GrpcPusher:
         infos: ServiceInfos,
         connections: Connections,
         monotonic_ms: Callable[[], int],
+        waits: Callable[[], bool] = lambda: False,
+        on_pushed: Callable[[str, str], None] = lambda _namespace, _service: None,
     ) -> None:
+        """``waits``: returns whether pushes wait now, as this node may hold the state from before a pause (R9).
+
+        ``on_pushed``: called on the loop when the present state of a service is pushed to a client.
+        """
         self._subscriptions = subscriptions
         self._infos = infos
         self._connections = connections
         self._now_ms = monotonic_ms
-        self.waits: Callable[[], bool] = lambda: False
-        """Returns whether pushes wait now, as this node may hold the state from before a pause (R9)."""
-        self.on_pushed: Callable[[str, str], None] = lambda _namespace, _service: None
-        """Called on the loop when the present state of a service is pushed to a client."""
+        self._waits = waits
+        self._on_pushed = on_pushed
         self._changed: dict[ServiceKey, None] = {}
         """Services changed since the last turn, each once: at most as many as have subscriptions."""
         self._subscribed: dict[tuple[str, ServiceKey], None] = {}
@@ -123,7 +127,7 @@ class GrpcPusher:
             asyncio.get_running_loop().call_later(NO_ROOM_MS / 1_000, _wait_again, connection, key)
             return None
         self._subscriptions.sent(one, info.request_id, content, self._now_ms())
-        self.on_pushed(*key)
+        self._on_pushed(*key)
         self._schedule()
         return message
 
@@ -142,7 +146,7 @@ class GrpcPusher:
         self._timer = None
         if self._loop is None:
             return
-        if self.waits():
+        if self._waits():
             self._timer_ms = self._now_ms() + WAIT_MS
             self._timer = self._loop.call_later(WAIT_MS / 1_000, self._tick)
             return

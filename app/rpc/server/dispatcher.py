@@ -46,11 +46,21 @@ class Dispatcher:
     def __init__(
         self, connections: Connections, cluster: PeerDirectory, clients: Clients, rule: Callable[[], LimitRule],
         now_ms: Callable[[], int], connections_max: int = CONNECTIONS_MAX, access: AccessControl | None = None,
-        callers: Callers | None = None, answers: AnswerBudget | None = None,
+        callers: Callers | None = None, answers: AnswerBudget | None = None, requests: RequestStats | None = None,
+        on_answer: Callable[[str, str, bool], None] = lambda _client_id, _request_id, _went_well: None,
+        on_gone: Callable[[str], None] = lambda _client_id: None,
+        on_no_handler: Callable[[str, str], None] = lambda _kind, _remote_ip: None,
+        on_refused: Callable[[str, str, str, str], None] = lambda _what, _kind, _remote_ip, _why: None,
     ) -> None:  # fmt: skip
         """``connections_max``: registered connections of all kinds; the rule file limits those of SDKs further.
 
-        ``callers``: identifies members; without it their addresses do. ``answers``: counts large answers.
+        ``callers``: identifies members; without it their addresses do. ``answers``: counts large answers;
+        ``requests``: the handlers' answers by type of request and code.
+
+        ``on_answer``: called with client id, request id and success for each answer of a client to a request of this
+        node; ``on_gone`` with the client id of each registered connection that ended; ``on_no_handler`` with the type
+        and the address of each call whose type has no handler here; ``on_refused`` for each refusal with its event
+        (``access.refused``, ``member.refused``), type, address and reason.
         """
         self.answers = answers or AnswerBudget()
         self._callers = callers or Callers(None, "", now_ms, cluster)
@@ -61,16 +71,9 @@ class Dispatcher:
         self._rule = rule
         self._now_ms = now_ms
         self._access = access if access is not None and access.enabled else None
-        self.on_answer: Callable[[str, str, bool], None] = lambda _client_id, _request_id, _went_well: None
-        """Called with client id, request id and success for each answer of a client to a request of this node."""
-        self.on_gone: Callable[[str], None] = lambda _client_id: None
-        """Called with the client id of each registered connection that ended."""
-        self.on_no_handler: Callable[[str, str], None] = lambda _kind, _remote_ip: None
-        """Called with the type and the address of each call whose type has no handler here."""
-        self.on_refused: Callable[[str, str, str, str], None] = lambda _what, _kind, _remote_ip, _why: None
-        """Called for each refusal with its event (``access.refused``, ``member.refused``), type, address and reason."""
-        self.requests = RequestStats()
-        """Counts of the handlers' answers by type of request and code; the node may put its own object here."""
+        self._on_answer, self._on_gone = on_answer, on_gone
+        self._on_no_handler, self._on_refused = on_no_handler, on_refused
+        self._requests = requests or RequestStats()
         self.leaving = False
         """True while this node stops: clients whose connections end go to other members and keep their data (R17)."""
         self.draining = False
@@ -114,7 +117,7 @@ class Dispatcher:
                 connection.address.take()
             except TooManyRequests as error:
                 return wire.error_response(error.status, error.text)
-        self.requests.of_loop("", known.message.type).add(OK, perf_counter() - begun_s)
+        self._requests.of_loop("", known.message.type).add(OK, perf_counter() - begun_s)
         return answer
 
     async def answer(self, connection: Connection, data: bytes) -> bytes:
@@ -130,7 +133,7 @@ class Dispatcher:
         kind = message.type
         route = self._routes.get(kind)
         if route is not None and route.members_only and not connection.on_cluster_port:
-            self.on_refused("access.refused", kind, connection.remote_ip, "it came over the port of SDKs")
+            self._on_refused("access.refused", kind, connection.remote_ip, "it came over the port of SDKs")
             return wire.error_response(wire.UNREADABLE, f" invoke {kind} from sdk is forbidden")
         if self._cluster.state() is not _UP:
             connection.active_ms = self._now_ms()  # refused by this node's will, the client is alive all the same
@@ -140,7 +143,7 @@ class Dispatcher:
             return wire.encode("ServerCheckResponse", orjson.dumps(answer), headers=self._clock(connection, message))
         if route is None:
             LOG.debug("no handler for %a of %s", kind[:TYPE_CHARS_MAX], connection.id)
-            self.on_no_handler(kind[:TYPE_CHARS_MAX], connection.remote_ip)
+            self._on_no_handler(kind[:TYPE_CHARS_MAX], connection.remote_ip)
             return wire.error_response(wire.NO_HANDLER, "RequestHandler Not Found")
         if not connection.registered:
             # SDKs take codes from 300 to 399 in a health check for "not ready yet", and would never connect anew.
@@ -154,7 +157,7 @@ class Dispatcher:
         try:
             session = None if self._access is None else session_of(self._access, route.access, message.headers)
         except NacosError as error:
-            self.on_refused("access.refused", kind, connection.remote_ip, error.text)
+            self._on_refused("access.refused", kind, connection.remote_ip, error.text)
             return wire.encode_json(route.answer_type, wire.failure(error.status, error.text))
         if (refusal := self._refusal_for_now(connection, route)) is not None:
             return refusal
@@ -173,7 +176,7 @@ class Dispatcher:
         try:
             check_rights(self._access, session, route.access, kind, fields)
         except NacosError as error:
-            self.on_refused("access.refused", kind, connection.remote_ip, error.text)
+            self._on_refused("access.refused", kind, connection.remote_ip, error.text)
             return wire.encode_json(route.answer_type, wire.failure(error.status, error.text))
         connection.take_session(session)
         return await self._run(route, kind, GrpcRequest(connection, fields, token_of(message.headers)))
@@ -193,11 +196,11 @@ class Dispatcher:
         """Return the refusal of a call for members from anybody else; None for a call from a member."""
         caller = self._caller_of(connection, message)
         if isinstance(caller, Unidentified):
-            self.on_refused("member.refused", message.type, connection.remote_ip, caller.text)
+            self._on_refused("member.refused", message.type, connection.remote_ip, caller.text)
             return wire.error_response(wire.FORBIDDEN, caller.text, caller.headers)
         if not caller.is_member:
             text = f"{connection.remote_ip} is not the address of a listed member"
-            self.on_refused("access.refused", message.type, connection.remote_ip, text)
+            self._on_refused("access.refused", message.type, connection.remote_ip, text)
             return wire.error_response(wire.FORBIDDEN, text)
         return None
 
@@ -232,7 +235,7 @@ class Dispatcher:
             code = wire.FAILED
             return wire.error_response(code, "internal error, see the server's log")
         finally:
-            self.requests.of_loop("", kind).add(code, perf_counter() - begun_s)
+            self._requests.of_loop("", kind).add(code, perf_counter() - begun_s)
 
     def _counted(self, message: bytes, connection: Connection) -> CountedAnswer:
         """Count a large message as long as it is kept; answers to members are never refused.
@@ -274,7 +277,7 @@ class Dispatcher:
         self._trace(connection, message)
         # The result code alone: an SDK acknowledges pushes with ``success`` false beside it.
         went_well = fields.whole("resultCode", wire.FAILED, -(2**31), 2**31) == wire.SUCCESS
-        self.on_answer(connection.id, fields.text("requestId"), went_well)
+        self._on_answer(connection.id, fields.text("requestId"), went_well)
 
     def _set_up(self, connection: Connection, message: Payload) -> bool:
         fields = Fields(message.json())
@@ -349,7 +352,7 @@ class Dispatcher:
                 self._moved_ms[connection.id] = self._now_ms()
             elif not self.leaving:
                 self._clients.disconnect(connection.id)
-            self.on_gone(connection.id)
+            self._on_gone(connection.id)
             LOG.debug("connection %s is gone", connection.id)
 
     def remove_moved(self, until_ms: int) -> None:

@@ -55,7 +55,7 @@ def members(monkeypatch: pytest.MonkeyPatch) -> Members:
 
 @pytest.fixture
 def drains(members: Members) -> Any:
-    made = InstanceDrains(SystemClock(), members)
+    made = InstanceDrains(SystemClock())
     yield made
     members.gate.set()
     made.stop()
@@ -64,7 +64,7 @@ def drains(members: Members) -> Any:
 class TestJob:
     def test_it_is_removed_when_nobody_is_behind(self, drains: InstanceDrains, members: Members) -> None:
         members.while_disabled = [{"a": seen(in_lists=True)}, {"a": seen(behind=1)}, {"a": seen(), "b": None}]
-        job = drains.begin(ASKED, 0, 30 * SECOND)
+        job = drains.begin(ASKED, 0, 30 * SECOND, members)
         assert job is not None
         assert job.wait(WAIT_S)
         assert job.told()["state"] == "drained"
@@ -72,14 +72,14 @@ class TestJob:
 
     def test_it_is_removed_in_time_though_somebody_is_behind(self, drains: InstanceDrains, members: Members) -> None:
         members.while_disabled = [{"a": seen(behind=1)}]
-        job = drains.begin(ASKED, 0, 20)
+        job = drains.begin(ASKED, 0, 20, members)
         assert job is not None
         assert job.wait(WAIT_S)
         assert job.told()["state"] == "drained, not all acknowledged in time"
 
     def test_one_that_nobody_has_needs_nothing(self, drains: InstanceDrains, members: Members) -> None:
         members.while_disabled = [{"a": seen(known=False), "b": None}]
-        job = drains.begin(ASKED, 0, SECOND)
+        job = drains.begin(ASKED, 0, SECOND, members)
         assert job is not None
         assert job.wait(WAIT_S)
         assert (job.told()["state"], job.told()["notAnswered"]) == ("absent", ["b"])
@@ -90,37 +90,37 @@ class TestJob:
     ) -> None:
         monkeypatch.setattr(instance_drain, "REMOVE_MS_MAX", 10)
         members.after = {"a": seen(known=True)}
-        job = drains.begin(ASKED, 0, SECOND)
+        job = drains.begin(ASKED, 0, SECOND, members)
         assert job is not None
         assert job.wait(WAIT_S)
         assert job.told()["state"] == "not removed everywhere"
 
     def test_calls_join_while_it_runs_and_begin_anew_after_it(self, drains: InstanceDrains, members: Members) -> None:
         members.gate.clear()
-        job = drains.begin(ASKED, 0, SECOND)
+        job = drains.begin(ASKED, 0, SECOND, members)
         assert job is not None
-        assert drains.begin(ASKED, 0, SECOND) is job
+        assert drains.begin(ASKED, 0, SECOND, members) is job
         assert drains.find(ASKED) is job
         members.gate.set()
         assert job.wait(WAIT_S)
-        assert drains.begin(ASKED, 0, SECOND) is not job
+        assert drains.begin(ASKED, 0, SECOND, members) is not job
 
     def test_too_many_are_refused(
         self, drains: InstanceDrains, members: Members, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(instance_drain, "JOBS_MAX", 1)
         members.gate.clear()
-        assert drains.begin(ASKED, 0, SECOND) is not None
-        assert drains.begin(AskedInstance("public", SERVICE, "10.0.0.2", 8080, "DEFAULT"), 0, SECOND) is None
+        assert drains.begin(ASKED, 0, SECOND, members) is not None
+        assert drains.begin(AskedInstance("public", SERVICE, "10.0.0.2", 8080, "DEFAULT"), 0, SECOND, members) is None
 
     def test_a_node_that_stops_ends_it(self, drains: InstanceDrains, members: Members) -> None:
         members.while_disabled = [{"a": seen(behind=1)}]
-        job = drains.begin(ASKED, 0, 60 * SECOND)
+        job = drains.begin(ASKED, 0, 60 * SECOND, members)
         assert job is not None
         drains.stop()
         assert job.is_over or job.wait(WAIT_S)
         assert REMOVE not in members.steps
-        assert drains.begin(ASKED, 0, SECOND) is None
+        assert drains.begin(ASKED, 0, SECOND, members) is None
 
 
 class TestSteps:

@@ -78,9 +78,8 @@ class Receiving(Stored):
     def __init__(self) -> None:
         super().__init__(0)
         self.taken: list[str] = []
-        self.applied = AppliedTimes()
         key = DistroKey(INSTANCE_LIST, LISTS[0])
-        self.applied.is_pushed = lambda one: one == key
+        self.applied = AppliedTimes(is_pushed=lambda one: one == key)
         self.applied.note(key, VERSION, PEER, 1.0, 1.0)
         self.applied.pushed(key, 1.02)
 

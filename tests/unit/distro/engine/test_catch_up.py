@@ -65,10 +65,9 @@ class Bed:
                 protocol.on_report(PeerReport(peer, state, frozenset({CAPABILITY_VERSIONS})), 0)
         nothing: Any = None
         parts = EngineParts(protocol.reader, self, Mailbox(10, stats), {"t": component}, nothing, self, config, stats)  # type: ignore[arg-type]
-        self.catch_up = CatchUp(parts)
-        self.catch_up.on_change = self._on_change
+        self.catch_up = CatchUp(parts, self._on_behind)
 
-    def _on_change(self, is_behind: bool) -> None:
+    def _on_behind(self, is_behind: bool) -> None:
         self.changes.append(is_behind)
         if not is_behind:
             self.caught_up.set()

@@ -304,8 +304,7 @@ def test_the_age_of_what_contains_a_version() -> None:
 
 
 def test_a_member_is_told_once_how_long_a_push_took() -> None:
-    times = AppliedTimes()
-    times.is_pushed = lambda key: key != Z
+    times = AppliedTimes(is_pushed=lambda key: key != Z)
     for at_s in (1.0, 1.5):
         times.note(A, Version(1, 0, OTHER), B, at_s, at_s)
     times.note(Z, Version(1, 0, OTHER), B, 1.0, 1.0)
@@ -318,8 +317,7 @@ def test_a_member_is_told_once_how_long_a_push_took() -> None:
 
 
 def test_a_push_may_come_before_its_change_is_noted() -> None:
-    times = AppliedTimes()
-    times.is_pushed = lambda _key: True
+    times = AppliedTimes(is_pushed=lambda _key: True)
     times.pushed(A, 1.5)
     times.note(A, Version(1, 0, OTHER), B, 1.0, 1.25)
     assert times.with_pushes(Received(), B, "t").pushed_ms == {"a": 250.0}
@@ -328,8 +326,7 @@ def test_a_push_may_come_before_its_change_is_noted() -> None:
 
 
 def test_what_is_not_pushed_soon_is_not_waited_for() -> None:
-    times = AppliedTimes()
-    times.is_pushed = lambda _key: True
+    times = AppliedTimes(is_pushed=lambda _key: True)
     times.note(A, Version(1, 0, OTHER), B, 1.0, 1.0)
     times.note(A, Version(1, 1, OTHER), B, 60.0, 60.0)
     times.pushed(A, 60.5)
@@ -337,8 +334,7 @@ def test_what_is_not_pushed_soon_is_not_waited_for() -> None:
 
 
 def test_pushes_that_nobody_asks_for_are_bounded() -> None:
-    times = AppliedTimes()
-    times.is_pushed = lambda _key: True
+    times = AppliedTimes(is_pushed=lambda _key: True)
     keys = [DistroKey("t", str(number)) for number in range(PUSHES_MAX + 1)]
     for key in keys:
         times.note(key, Version(1, 0, OTHER), B, 1.0, 1.0)

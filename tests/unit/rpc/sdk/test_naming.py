@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
+from app.metrics.request_stats import RequestStats
 from app.naming.clients.client_model import ClientInfo
 from app.naming.registry.operations import RegisterInstance
 from app.rpc.sdk.naming import NamingHandlers
@@ -33,6 +34,7 @@ class Asked:
         self.connections = Connections(self.node.wall_ms, self.node.monotonic_ms, self.node.addresses)
         ids = itertools.count(1)
         self.infos = ServiceInfos(self.node.naming, lambda: 1, self.node.wall_ms, lambda: str(next(ids)), 1 << 20)
+        self.requests = RequestStats()
         self.dispatcher = Dispatcher(
             self.connections,
             self.node.cluster,
@@ -40,6 +42,7 @@ class Asked:
             lambda: self.rule,
             self.node.monotonic_ms,
             access=self.node.access,
+            requests=self.requests,
         )
         self.handlers = NamingHandlers(self.node, GrpcSubscriptions(), self.infos)
         self.dispatcher.add(self.handlers.routes())
@@ -95,7 +98,7 @@ def test_a_registration_that_changes_nothing_is_answered_as_the_first_and_writte
     answers = [asked.ask(client, register()) for _ in range(5)]
     assert answers == [{"resultCode": 200, "errorCode": 0, "success": True, "type": "registerInstance"}] * 5
     assert (asked.at_once, asked.audited, asked.texts()) == (3, 1, [("10.0.0.1", "0")])
-    assert asked.dispatcher.requests.of_loop("", "InstanceRequest").succeeded == 5
+    assert asked.requests.of_loop("", "InstanceRequest").succeeded == 5
 
 
 def test_a_registration_that_was_undone_registers_again(asked: Asked) -> None:

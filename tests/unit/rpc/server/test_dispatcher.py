@@ -51,11 +51,15 @@ class Host:
         self.clients: Any = Known()
         self.rule = LimitRule()
         self.connections = Connections(lambda: 5_000, lambda: self.now_ms)
-        self.dispatcher = Dispatcher(
-            self.connections, self.cluster, self.clients, lambda: self.rule, lambda: self.now_ms
-        )
         self.answered: list[tuple[str, str, bool]] = []
-        self.dispatcher.on_answer = lambda *answer: self.answered.append(answer)
+        self.dispatcher = Dispatcher(
+            self.connections,
+            self.cluster,
+            self.clients,
+            lambda: self.rule,
+            lambda: self.now_ms,
+            on_answer=lambda *answer: self.answered.append(answer),
+        )
 
     def connect(self, peer: str = PEER, *, on_cluster_port: bool = False) -> Connection:
         return self.connections.opened(peer, on_cluster_port)

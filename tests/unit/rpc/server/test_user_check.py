@@ -30,11 +30,16 @@ class Host:
         self.asked: list[GrpcRequest] = []
         self.cluster = StubCluster()
         connections = Connections(node.wall_ms, node.monotonic_ms)
-        self.dispatcher = Dispatcher(
-            connections, self.cluster, node.clients, LimitRule, node.monotonic_ms, access=node.access
-        )
         self.refused: list[tuple[str, str, str, str]] = []
-        self.dispatcher.on_refused = lambda *told: self.refused.append(told)
+        self.dispatcher = Dispatcher(
+            connections,
+            self.cluster,
+            node.clients,
+            LimitRule,
+            node.monotonic_ms,
+            access=node.access,
+            on_refused=lambda *told: self.refused.append(told),
+        )
 
         async def handler(asked: GrpcRequest) -> Mapping[str, Any]:
             self.asked.append(asked)
