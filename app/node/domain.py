@@ -70,7 +70,7 @@ def build_domain(settings: Settings, clock: Clock, audit: AuditTrail) -> Domain:
         check_size=limits.admission.check_record,
         on_written=audit.on_record,
     )
-    history = InstanceHistory()
+    history = InstanceHistory(clock.monotonic_ms)
     codec = InstanceListCodec(clock.wall_ms)
     return Domain(
         writer=writer,
@@ -101,7 +101,7 @@ def build_naming(
         clock.monotonic_ms,
         notify.publish,
         kept_bytes_max,
-        lambda key, instance: history.note(key, instance, "deregistered by a call", clock.monotonic_ms()),
+        history.note,
     )
 
 

@@ -62,15 +62,12 @@ def build_engine(
     config, reader, mailbox, components = settings.distro, made.reader, made.mailbox, made.components
     cluster, callers, signer, links = build_membership(settings, clock, domain, reader, tls)
 
-    def send(resource_type: str, key: str) -> None:
-        if not settings.standalone:
-            mailbox.sync(DistroKey(resource_type, key))
-
     connect_members(domain, made, cluster)
+    sync = None if settings.standalone else mailbox.sync
     address_clients = HttpClients(
         lambda: reader.view,
         domain.registry,
-        lambda client_id: send(HTTP_CLIENTS, client_key(client_id)),
+        lambda client_id: sync(DistroKey(HTTP_CLIENTS, client_key(client_id))) if sync is not None else None,
         lambda client_id: domain.clients.forget(client_id, absent=True),
     )
     built, small_sends = build_components(settings, clock, domain, made, cluster, links, signer, tls)
@@ -99,7 +96,7 @@ def build_engine(
         client_expiry=ClientExpiry(domain.clients, reader.has_left, config.pause_ms),
         address_clients=address_clients,
         tls=tls,
-        send=send,
+        sync=sync,
         now_s=now_s,
     )
 

@@ -57,7 +57,7 @@ class Node:
         counters.add(self._identity_counters)
         counters.add(lambda: {"checks_unwritten": checker.unwritten, "checks_refused": checker.refused})
         counters.add(partial(asdict, self.background.machine.stats))
-        subscribe(domain, engine, push, grpc, audit, clock)
+        subscribe(domain, engine, push, grpc, audit)
         self._lock = DataLock(settings.data_dir)
         self._has_members = False
 

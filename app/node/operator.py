@@ -30,7 +30,7 @@ def build_operator(
         for key, publication in former.items():
             for instance_key in list(publication.instances)[:NOTED_MAX]:
                 text = f"its gRPC client {client_id} {what}"
-                domain.history.note(datum_key(*key), instance_key, text, clock.monotonic_ms())
+                domain.history.note(datum_key(*key), instance_key, text)
 
     domain.clients.on_withdrawn = on_withdrawn
     cluster = engine.cluster

@@ -40,10 +40,8 @@ from app.rpc.links.links import GrpcLinks
 from distro.engine.runtime import DistroRuntime
 from distro.model.monitor import DistroStats, EngineTimes
 from distro.model.ports import Component
+from distro.model.types import DistroKey
 from distro.protocol.engine_reader import EngineReader
-
-Send = Callable[[str, str], None]
-"""Sends a key of a resource type to the peers: type, key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +95,8 @@ class Engine:
     client_expiry: ClientExpiry
     address_clients: HttpClients
     tls: NodeTls
-    send: Send
+    sync: Callable[[DistroKey], None] | None
+    """Has the other members get the state of a key; None for a node alone."""
     now_s: Callable[[], float]
     """The clock's time since the boot, in seconds."""
 

@@ -25,30 +25,27 @@ from app.replication.client_type import CLIENTS, client_key
 from app.replication.instance_list_type import INSTANCE_LIST
 from app.replication.record_type import RECORDS
 from app.rpc.frontend import GrpcFrontend
-from distro.model.ports import Clock
 from distro.model.types import DistroKey
 
 
-def subscribe(
-    domain: Domain, engine: Engine, push: UdpPusher, grpc: GrpcFrontend | None, audit: AuditTrail, clock: Clock
-) -> None:
+def subscribe(domain: Domain, engine: Engine, push: UdpPusher, grpc: GrpcFrontend | None, audit: AuditTrail) -> None:
     """Connect the events of the domain with all that hear of them. Handlers only enqueue."""
     on = domain.notify.subscribe
     on(InstancesChanged, on_instances(domain, engine, push, grpc))
     on(ServiceChanged, lambda event: push.changed(event.namespace, event.service))
-    on(RecordChanged, lambda event: engine.send(RECORDS, event.key))
-    on(ClientChanged, lambda event: engine.send(CLIENTS, client_key(event.client_id)))
+    if (sync := engine.sync) is not None:
+        on(RecordChanged, lambda event: sync(DistroKey(RECORDS, event.key)))
+        on(ClientChanged, lambda event: sync(DistroKey(CLIENTS, client_key(event.client_id))))
+        on(ClientDisconnect, on_client_gone(sync))
+        on(ServicePushed, on_pushed(engine))
     if grpc is not None:
         on(ServiceChanged, lambda event: grpc.changed(event.namespace, event.service))
         on(ServiceSubscribed, lambda event: grpc.subscribed(event.key, event.client_id))
-    if not engine.reader.view.members.standalone:
-        on(ServicePushed, on_pushed(engine))
     on_disconnect, on_health = audit_events(audit)
-    on(ClientDisconnect, lambda event: engine.send(CLIENTS, client_key(event.client_id)) if event.native else None)
     on(ClientDisconnect, on_disconnect)
     on(HealthChanged, log_health)
     on(HealthChanged, on_health)
-    on(HealthChanged, note_health(domain.history, clock))
+    on(HealthChanged, note_health(domain.history))
     on(HealthChecked, log_health_check)
 
 
@@ -56,11 +53,11 @@ def on_instances(
     domain: Domain, engine: Engine, push: UdpPusher, grpc: GrpcFrontend | None
 ) -> Callable[[InstancesChanged], None]:
     """Return the handler of a changed list: for the copy on disk, the subscribers and the other members."""
-    copied, marked, pushed, sent, local = (
+    copied, marked, pushed, sync, local = (
         domain.warm_store.changed,
         engine.address_clients.mark,
         push.changed,
-        engine.send,
+        engine.sync,
         Origin.LOCAL,  # Python 3.11 needs ten times as long to look a member up in its class
     )
     pushed_over_grpc = grpc.changed if grpc is not None else None
@@ -73,8 +70,18 @@ def on_instances(
             pushed(*parsed)
             if pushed_over_grpc is not None:
                 pushed_over_grpc(*parsed)
-        if event.origin is local:
-            sent(INSTANCE_LIST, key)
+        if event.origin is local and sync is not None:
+            sync(DistroKey(INSTANCE_LIST, key))
+
+    return handle
+
+
+def on_client_gone(sync: Callable[[DistroKey], None]) -> Callable[[ClientDisconnect], None]:
+    """Return the handler that has the other members remove a client that was connected here."""
+
+    def handle(event: ClientDisconnect) -> None:
+        if event.native:
+            sync(DistroKey(CLIENTS, client_key(event.client_id)))
 
     return handle
 
@@ -89,12 +96,12 @@ def on_pushed(engine: Engine) -> Callable[[ServicePushed], None]:
     return handle
 
 
-def note_health(history: InstanceHistory, clock: Clock) -> Callable[[HealthChanged], None]:
+def note_health(history: InstanceHistory) -> Callable[[HealthChanged], None]:
     """Return the handler that keeps what became of single instances without beats."""
 
     def handle(event: HealthChanged) -> None:
         what = "removed, as no beat came" if event.what == REMOVED else "made unhealthy, as no beat came"
-        history.note(event.key, event.instance, what, clock.monotonic_ms())
+        history.note(event.key, event.instance, what)
 
     return handle
 

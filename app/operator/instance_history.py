@@ -2,6 +2,7 @@
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from app.naming.model.keys import datum_key
@@ -24,15 +25,17 @@ class Happening:
 class InstanceHistory:
     """The last events of instances, by datum key and instance key. Thread-safe; in memory only."""
 
-    def __init__(self) -> None:
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        """``now_ms``: a monotonic clock."""
+        self._now_ms = now_ms
         self._lock = threading.Lock()
         self._kept: OrderedDict[tuple[str, str], tuple[Happening, ...]] = OrderedDict()
 
-    def note(self, key: str, instance_key: str, what: str, now_ms: int) -> None:
+    def note(self, key: str, instance_key: str, what: str = "deregistered by a call") -> None:
         """Record an event of an instance, at the current time."""
         with self._lock:
             kept = self._kept.pop((key, instance_key), ())[1 - ENTRIES_MAX :]
-            self._kept[key, instance_key] = (*kept, Happening(now_ms, what))  # the latest goes to the end
+            self._kept[key, instance_key] = (*kept, Happening(self._now_ms(), what))  # the latest goes to the end
             if len(self._kept) > INSTANCES_MAX:
                 self._kept.popitem(last=False)
 

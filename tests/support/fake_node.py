@@ -503,7 +503,7 @@ class FakeNode:
             records,
             lambda: view,
             view.pending_of,
-            InstanceHistory(),
+            InstanceHistory(self._monotonic_ms),
             self,
             SELF,
             lambda: MemberState.UP.value,

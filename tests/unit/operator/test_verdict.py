@@ -23,7 +23,7 @@ class Bed:
     def __init__(self, address: str = SELF) -> None:
         self.node = FakeNode()
         self.protocol: Any = SentByPlan()
-        self.history = InstanceHistory()
+        self.history = InstanceHistory(lambda: self.node.now_ms)
         clock: Any = self.node
         self.address = address
         self.facts = InstanceFacts(
@@ -99,7 +99,7 @@ def test_how_one_went() -> None:
     bed.node.naming._registry._alone = False
     bed.node.naming.register(MINE)
     bed.node.naming.deregister(DeregisterInstance(SERVICE, "10.0.0.1", 8080))
-    bed.history.note(datum_key("public", SERVICE), ASKED.key, "deregistered by a call", bed.node.now_ms)
+    bed.history.note(datum_key("public", SERVICE), ASKED.key, "deregistered by a call")
     bed.node.now_ms += 5_000
     text, _ = verdict_of(bed)
     assert f"5.0 s ago at {SELF}: deregistered by a call." in text
