@@ -98,7 +98,9 @@ class WalkedNode:
 
     def has(self, service: str) -> bool:
         """Return whether the node stores instances of the service, without a call that the loop would answer."""
-        return self._life.served.node.domain.registry.version(datum_key("public", group_name(service))) is not None
+        return (
+            self._life.served.node.domain.registry.lists.version(datum_key("public", group_name(service))) is not None
+        )
 
     def walk(self, work: Callable[[], object]) -> Walk:
         """Return the calls of the loop's thread while ``work`` runs, to the end of the loop's turn."""

@@ -20,7 +20,6 @@ WHOLE = {
     "distro/model/types.py": "the values that the engine passes around: keys, members, answers, and the calls to make",
     "distro/protocol/protocol.py": "one thread's decisions: each event and each tick, over the same queues",
     "app/naming/records/records.py": "each change of a record, by a client or a peer, and what follows from it",
-    "app/naming/registry/registry.py": "one lock's steps: each change of an instance list, local or a peer's",
     "app/tools/simulation/member/member.py": "one process: what a start makes anew, and events in place of threads",
     "app/tools/simulation/member/member_frontend.py": "the way of one call, from the network to its answer",
     "app/tools/simulation/world/checker.py": "all that must hold, over one memory of what was seen",

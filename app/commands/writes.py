@@ -11,8 +11,8 @@ from app.naming.model.model import Instance
 from app.naming.records.durable_service import DurableService
 from app.naming.records.record_keys import persistent_key, service_meta_key
 from app.naming.registry import operations
+from app.naming.registry.local_writes import Replaced
 from app.naming.registry.operations import Beat, DeregisterInstance, PatchInstance, RegisterInstance, UpdateInstance
-from app.naming.registry.registry import Replaced
 from app.naming.service import NamingService
 from app.naming.wire.service_info import QUICK_HOSTS_MAX
 from distro.model.types import CAPABILITY_CLIENTS_ONLY, CAPABILITY_WRITES, MemberState

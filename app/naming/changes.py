@@ -19,7 +19,8 @@ from app.naming.model.model import Change, StoredInstance, Tombstone
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.value_limits import WALL_MS_END
 from app.naming.model.words import is_later_word
-from app.naming.registry.registry import Registry
+from app.naming.registry.list_replication import ListReplication
+from app.naming.registry.service_table import ServiceTable
 from app.naming.wire.datum_codec import (
     decode_short,
     decode_stored,
@@ -29,7 +30,7 @@ from app.naming.wire.datum_codec import (
     usual_short,
 )
 from distro.model.errors import CodecError
-from distro.model.types import VERSION_NUMBER_MAX, Version
+from distro.model.types import NO_VERSION, VERSION_NUMBER_MAX, Version
 
 CHANGE_BYTES_MAX = 4_096
 """The longest text of a change, in bytes."""
@@ -59,9 +60,15 @@ class TakenChange:
 class Changes:
     """Encodes the changes of this member's lists, and applies changes that an owner encoded. Thread-safe."""
 
-    def __init__(self, registry: Registry, monotonic_ms: Callable[[], int], publish: Callable[[Event], None]) -> None:
-        self._registry = registry
-        self._table = registry.table
+    def __init__(
+        self,
+        table: ServiceTable,
+        replication: ListReplication,
+        monotonic_ms: Callable[[], int],
+        publish: Callable[[Event], None],
+    ) -> None:
+        self._table = table
+        self._replication = replication
         self._now_ms = monotonic_ms
         self._publish = publish
 
@@ -148,8 +155,8 @@ class Changes:
 
     def _is_past(self, key: str, version: Version) -> bool:
         """Return whether the list here is of this or a later version by the same writer, and so has the change."""
-        stored = self._registry.version(key)
-        return stored is not None and stored.has_had(version)
+        service = self._table.find(key)
+        return service is not None and service.version != NO_VERSION and service.version.has_had(version)
 
     def _is_held(self, change: Change) -> bool:
         """Return whether the list here, of another writer, has this change of the instance, or a later one.
@@ -178,7 +185,7 @@ class Changes:
         """Apply a change if it is the next one of the list here. Return whether it was applied."""
         if change.stored is None and change.tombstone is None:
             return False
-        if not self._registry.take_change(change, self._now_ms()):
+        if not self._replication.take_change(change, self._now_ms()):
             return False
         self._publish(InstancesChanged(change.key, _PEER))
         return True

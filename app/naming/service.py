@@ -22,9 +22,9 @@ from app.naming.model.model import (
 )
 from app.naming.model.nacos_errors import NotFound
 from app.naming.registry import http_publishers, operations
-from app.naming.registry.registry import Registry, Replaced
-from app.naming.registry.service_table import Counts
-from app.naming.registry.union import published_count, view_of
+from app.naming.registry.local_writes import LocalWrites, Replaced
+from app.naming.registry.service_table import Counts, ServiceTable
+from app.naming.registry.union import view_of
 from app.naming.wire.service_info import ANSWERS_BYTES_MAX, QUICK_HOSTS_MAX, ListAnswer, ListAnswers, Variant
 
 _LOCAL = Origin.LOCAL
@@ -53,7 +53,9 @@ class NamingService:
 
     def __init__(
         self,
-        registry: Registry,
+        table: ServiceTable,
+        writes: LocalWrites,
+        changes: Changes,
         monotonic_ms: Callable[[], int],
         publish: Callable[[Event], None],
         kept_lists_bytes_max: int = ANSWERS_BYTES_MAX,
@@ -64,15 +66,14 @@ class NamingService:
         ``on_deregistered``: called for each deregistration executed here: datum key, instance key; on its thread.
         """
         self.kept_lists_bytes_max = kept_lists_bytes_max
-        self._registry = registry
-        self._table = registry.table
+        self._table = table
+        self._writes = writes
         self._now_ms = monotonic_ms
         self._publish = publish
         self._answers = ListAnswers(kept_lists_bytes_max)
         self._lists = self._answers.lists  # list queries, the hot path, look here first
         self.drained = DrainedInstances()
         self._on_deregistered = on_deregistered
-        changes = Changes(registry, monotonic_ms, publish)
         self.change_of, self.take_change = changes.change_of, changes.take_change
 
     # --- instances -------------------------------------------------------------------------------
@@ -88,7 +89,7 @@ class NamingService:
         operations.check_weight(command.weight)
         if self.drained.any:
             self.drained.forget((command.namespace, command.service, operations.key_of(command)))
-        replaced = self._registry.register(command, self._now_ms())
+        replaced = self._writes.register(command, self._now_ms())
         if replaced is not None:
             self._changed(replaced.key)
         return replaced
@@ -126,7 +127,7 @@ class NamingService:
         """
         check_address(command.namespace, command.service, command.cluster, command.ip, command.port)
         key = operations.key_of(command)
-        removed = self._registry.remove(command.namespace, command.service, key, self._now_ms())
+        removed = self._writes.remove(command.namespace, command.service, key, self._now_ms())
         if removed is not None:
             self._on_deregistered(removed, key)
         self._changed(removed)
@@ -138,7 +139,7 @@ class NamingService:
         Raises:
             InvalidParam: there is no such instance, or the weight is out of range.
         """
-        key = self._registry.patch(command, self._now_ms())
+        key = self._writes.patch(command, self._now_ms())
         self._changed(key)
         return key is not None
 
@@ -163,7 +164,7 @@ class NamingService:
             if not command.full or not command.ephemeral:
                 return BeatAnswer(interval_ms, known=False)
             keys.check_names(command.service, command.cluster, command.namespace)
-            put = self._registry.put_from_beat(command, now_ms)
+            put = self._writes.put_from_beat(command, now_ms)
             self._changed(put)
             return BeatAnswer(_interval_ms(command.metadata, interval_ms), known=True, is_new=put is not None)
         stored.beat_ms = stored.last_confirmed_ms = now_ms
@@ -171,7 +172,7 @@ class NamingService:
             return self.beat(command, interval_ms)  # it was replaced meanwhile
         if stored.usual:
             return _known(interval_ms)
-        healed = not stored.instance.healthy and self._registry.set_health(service, key, True, now_ms)
+        healed = not stored.instance.healthy and self._writes.set_health(service, key, True, now_ms)
         if healed:
             self._changed(service.key)
         return BeatAnswer(_interval_ms(stored.instance.metadata, interval_ms), known=True, is_new=healed)
@@ -214,7 +215,7 @@ class NamingService:
                 stored.beat_ms = stored.last_confirmed_ms = beat_ms
                 _carry_on(service, key, stored)
             if not stored.instance.healthy and age_ms < stored.instance.beat_timeout_ms:
-                healed = self._registry.set_health(service, key, True, now_ms) or healed
+                healed = self._writes.set_health(service, key, True, now_ms) or healed
         if healed:
             self._changed(datum_key)
         return unknown
@@ -222,18 +223,18 @@ class NamingService:
     def set_health(self, namespace: str, service: str, key: str, healthy: bool) -> None:
         """Set an ephemeral instance's health by hand, until its next beat or health check changes it again."""
         found = self._table.get(namespace, service)
-        if found is not None and self._registry.set_health(found, key, healthy, self._now_ms()):
+        if found is not None and self._writes.set_health(found, key, healthy, self._now_ms()):
             self._changed(found.key)
 
     def take_health(self, namespace: str, service: str, healthy: Mapping[str, bool]) -> None:
         """Take over the health that a member reports for the instances that it owns, by ``ip:port``."""
         found = self._table.get(namespace, service)
-        if found is not None and self._registry.take_health(found, healthy):
+        if found is not None and self._writes.take_health(found, healthy):
             self._publish(InstancesChanged(found.key, Origin.PEER))
 
     def set_metadata(self, namespace: str, service: str, key: str, change: operations.ChangeMetadata) -> None:
         """Change single keys of an ephemeral instance's metadata. A missing instance is no error."""
-        self._changed(self._registry.set_metadata(namespace, service, key, change, self._now_ms()))
+        self._changed(self._writes.set_metadata(namespace, service, key, change, self._now_ms()))
 
     def check_metadata(self, namespace: str, service: str, grown: int) -> None:
         """Refuse a change of several instances whose metadata grows by ``grown`` bytes, before any of them is changed.
@@ -317,7 +318,7 @@ class NamingService:
         found = self._table.get(namespace, service)
         if found is None:
             return 0
-        return len(found.stored) + len(found.persistent) + published_count(found)
+        return len(found.stored) + len(found.persistent) + found.published_count
 
     def service_count(self) -> int:
         """Return the number of services, hidden ones included."""

@@ -82,7 +82,7 @@ def build_checker(settings: Settings, domain: Domain, engine: Engine, clock: Clo
     def clusters() -> list[CheckedCluster]:
         if not engine.reader.view.steady(clock.monotonic_ms()):
             return []
-        return checked_clusters(domain.registry, engine.cluster.responsible_durable)
+        return checked_clusters(domain.registry.table, engine.cluster.responsible_durable)
 
     def is_healthy(check: Check) -> bool | None:
         service = domain.registry.table.get(check.cluster.namespace, check.cluster.service)
@@ -106,8 +106,15 @@ def beat_checks(settings: Settings, clock: Clock, domain: Domain, engine: Engine
     reader, cluster = engine.reader, engine.cluster
     cluster.refusals.refuses_all = lambda: refuses_beats(cluster, domain.durable, settings.context_path)
     cluster.overridden_status = lambda: domain.durable.overridden_status
+    registry = domain.registry
     check = BeatCheck(
-        domain.registry, domain.notify.publish, pause_ms=settings.distro.pause_ms, expire=settings.expire_instance
+        registry.table,
+        domain.writer,
+        registry.writes,
+        registry.upkeep,
+        domain.notify.publish,
+        pause_ms=settings.distro.pause_ms,
+        expire=settings.expire_instance,
     )
 
     def gate() -> HealthCheckGate:

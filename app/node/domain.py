@@ -7,11 +7,13 @@ from app.auth.users import Users
 from app.background.notify import NotifyCenter
 from app.commands.call_deadline import check_call_deadline
 from app.config.settings import Settings
+from app.dns.name_index import NameIndex
 from app.machine.limits.answer_budget import part_of_memory
 from app.machine.limits.node_limits import Limits, build_limits
 from app.machine.storage.record_file import RecordFile
 from app.machine.storage.warm_log import WarmStore
 from app.metrics.audit_trail import AuditTrail
+from app.naming.changes import Changes
 from app.naming.clients.client_model import ClientBounds
 from app.naming.clients.clients import Clients
 from app.naming.records.durable_service import DurableService
@@ -33,17 +35,9 @@ def build_domain(settings: Settings, clock: Clock, audit: AuditTrail) -> Domain:
     # A run of its own in every version (R1): a member that lost its memory never repeats one.
     writer = f"{settings.self_address}~{clock.wall_ms():x}{secrets.token_hex(2)}"
     notify = NotifyCenter()
-    # A loss that nobody caused is believed when two verify rounds have not repaired it.
-    guard_ms = 0 if settings.standalone else 2 * settings.distro.verify_interval_ms
     limits = build_limits(settings)
-    registry = Registry(
-        writer,
-        settings.distro.tombstone_slack_ms,
-        guard_ms,
-        limits.admission,
-        keep_empty=not settings.clean_empty,
-        alone=settings.standalone,
-    )
+    names = NameIndex() if settings.dns is not None else None
+    registry = build_registry(settings, writer, limits, names)
     clients = Clients(
         registry,
         clock.monotonic_ms,
@@ -57,7 +51,7 @@ def build_domain(settings: Settings, clock: Clock, audit: AuditTrail) -> Domain:
     )
     record_file = RecordFile(settings.data_dir)
     user_table = UserTable()
-    projection = Projection(registry, clock.monotonic_ms, notify.publish, user_table.on_record)
+    projection = Projection(registry.table, clock.monotonic_ms, notify.publish, user_table.on_record)
     records = Records(
         writer,
         record_file,
@@ -76,18 +70,36 @@ def build_domain(settings: Settings, clock: Clock, audit: AuditTrail) -> Domain:
         writer=writer,
         notify=notify,
         registry=registry,
+        names=names,
         naming=build_naming(registry, clock, notify, limits, history),
         clients=clients,
         record_file=record_file,
         records=records,
-        durable=DurableService(records, projection, registry, clock.monotonic_ms, notify.publish),
+        durable=DurableService(
+            records, projection, registry.table, registry.writes, clock.monotonic_ms, notify.publish
+        ),
         user_table=user_table,
         users=Users(records, user_table, clock.wall_ms, notify.publish),
         instance_codec=codec,
         limits=limits,
-        warm_store=WarmStore(settings.data_dir, codec, registry.datums, clock.wall_ms),
+        warm_store=WarmStore(settings.data_dir, codec, registry.lists.datums, clock.wall_ms),
         history=history,
         count_history=CountHistory(registry.table.totals, clock.wall_ms),
+    )
+
+
+def build_registry(settings: Settings, writer: str, limits: Limits, names: NameIndex | None) -> Registry:
+    """Make the instance lists. ``names`` follows the services that readers see."""
+    # A loss that nobody caused is believed when two verify rounds have not repaired it.
+    guard_ms = 0 if settings.standalone else 2 * settings.distro.verify_interval_ms
+    return Registry.of(
+        writer,
+        settings.distro.tombstone_slack_ms,
+        guard_ms,
+        limits.admission,
+        keep_empty=not settings.clean_empty,
+        alone=settings.standalone,
+        on_listed=names.note if names is not None else None,
     )
 
 
@@ -96,13 +108,9 @@ def build_naming(
 ) -> NamingService:
     """Make the operations on services; the lists that they keep take a part of the bound of memory."""
     kept_bytes_max = part_of_memory(ANSWERS_BYTES_MAX, limits.memory.bound_bytes)
-    return NamingService(
-        registry,
-        clock.monotonic_ms,
-        notify.publish,
-        kept_bytes_max,
-        history.note,
-    )
+    table, now_ms, publish = registry.table, clock.monotonic_ms, notify.publish
+    changes = Changes(table, registry.replication, now_ms, publish)
+    return NamingService(table, registry.writes, changes, now_ms, publish, kept_bytes_max, history.note)
 
 
 def disk_counters(domain: Domain) -> dict[str, int]:

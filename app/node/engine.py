@@ -66,7 +66,7 @@ def build_engine(
     sync = None if settings.standalone else mailbox.sync
     address_clients = HttpClients(
         lambda: reader.view,
-        domain.registry,
+        domain.registry.lists,
         lambda client_id: sync(DistroKey(HTTP_CLIENTS, client_key(client_id))) if sync is not None else None,
         lambda client_id: domain.clients.forget(client_id, absent=True),
     )
@@ -218,7 +218,8 @@ def build_components(
     over_grpc: ClientAgent | None = None
     if links is not None and (rpc := settings.rpc) is not None:
         over_grpc = ClientAgent(over_http, links, client_codec, clock, cluster.release, rpc.cluster.message_bytes_max)
-    list_store = InstanceListStore(domain.registry, domain.notify.publish)
+    registry = domain.registry
+    list_store = InstanceListStore(registry.lists, registry.replication, registry.upkeep, domain.notify.publish)
     list_agent = InstanceListAgent(domain.naming.service_view, **agent_parts(domain.instance_codec))
     small_sends = SmallSends(list_agent, clock)
     return {

@@ -14,7 +14,6 @@ from app.commands.writes import Writes
 from app.config.addresses import split_address
 from app.config.settings import Settings
 from app.dns.dns_frontend import DnsFrontend
-from app.dns.name_index import NameIndex
 from app.http.api.answers import text_reply
 from app.http.api.beats import BeatCollector
 from app.http.api.call import Reply, Services
@@ -190,11 +189,9 @@ def build_grpc(
 def build_dns(
     settings: Settings, clock: Clock, domain: Domain, cluster: Membership, counters: Counters
 ) -> DnsFrontend | None:
-    """Make the DNS frontend, and have it told of all services from now on; None when there is to be none."""
-    if settings.dns is None:
+    """Make the DNS frontend; None when there is to be none."""
+    if settings.dns is None or domain.names is None:
         return None
-    index = NameIndex()
-    domain.registry.table.on_listed = index.note
 
     def serves() -> bool:
         # As HTTP answers lists: an operator's status may allow reads, or nothing.
@@ -204,7 +201,7 @@ def build_dns(
         return cluster.state() is UP and is_served(domain.durable.overridden_status or UP_TEXT, is_read=True)
 
     own_host, _ = split_address(settings.self_address)
-    dns = DnsFrontend(settings.dns, index, domain.naming.service_view, serves, own_host, clock.wall_ms())
+    dns = DnsFrontend(settings.dns, domain.names, domain.naming.service_view, serves, own_host, clock.wall_ms())
     counters.add(dns.stats.counters)
     return dns
 

@@ -33,7 +33,8 @@ class Node:
         self._instruments = instruments = Instruments.of(settings, clock.wall_ms)
         audit = instruments.audit
         self.domain = domain = build_domain(settings, clock, audit)
-        self._warm_start = WarmStart(domain.registry, claims=settings.standalone)
+        registry = domain.registry
+        self._warm_start = WarmStart(registry.lists, registry.replication, claims=settings.standalone)
         push, subscriptions = build_push(domain, clock), GrpcSubscriptions()
 
         def has_subscribers(namespace: str, service: str) -> bool:
@@ -51,7 +52,7 @@ class Node:
         setup = self.services.access.setup
         self.background = build_background(settings, clock, domain, engine, push, grpc, setup, checker)
         counters.add(partial(asdict, engine.tls.stats))
-        counters.add(lambda: {"lists_held_back": domain.registry.held_back})
+        counters.add(lambda: {"lists_held_back": registry.lists.held_back})
         counters.add(partial(asdict, domain.notify.stats))
         counters.add(domain.limits.counters)
         counters.add(self._identity_counters)
@@ -80,11 +81,9 @@ class Node:
             setup.tick(self._clock.monotonic_ms())  # the file is there before the node serves
         versions = domain.records.versions()
         engine.remember(version.writer for version in versions.values())
-        registry, now_ms = domain.registry, self._clock.monotonic_ms()
+        lists, now_ms = domain.registry.lists, self._clock.monotonic_ms()
         self._warm_start.read(
-            domain.warm_store.load(
-                settings.warm_age_ms_max, now_ms, lambda key, version: registry.version(key) == version
-            )
+            domain.warm_store.load(settings.warm_age_ms_max, now_ms, lambda key, version: lists.version(key) == version)
         )
         if settings.warm_age_ms_max:
             domain.warm_store.open()

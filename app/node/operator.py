@@ -36,7 +36,8 @@ def build_operator(
     cluster = engine.cluster
     return Operator(
         InstanceFacts(
-            domain.registry,
+            domain.registry.table,
+            domain.writer,
             domain.clients,
             domain.records,
             lambda: engine.reader.view,
@@ -50,7 +51,7 @@ def build_operator(
         ),
         InstanceDrains(clock),
         DrainSteps(
-            domain.registry,
+            domain.registry.table,
             domain.naming,
             domain.durable,
             domain.clients,

@@ -11,6 +11,7 @@ from app.background.health_checks import Checker
 from app.background.notify import NotifyCenter
 from app.background.push_udp import UdpPusher
 from app.background.timers import NamingTimer
+from app.dns.name_index import NameIndex
 from app.machine.limits.node_limits import Limits
 from app.machine.process.machine_watch import MachineWatch
 from app.machine.storage.record_file import RecordFile
@@ -52,6 +53,8 @@ class Domain:
     """This run of this node, as it stands in versions (R1)."""
     notify: NotifyCenter
     registry: Registry
+    names: NameIndex | None
+    """The names that DNS answers; None without DNS."""
     naming: NamingService
     clients: Clients
     record_file: RecordFile

@@ -13,7 +13,7 @@ from app.naming.model.nacos_errors import ClientGone, InvalidParam, NacosError
 from app.naming.records.durable_service import DurableService
 from app.naming.records.record_keys import persistent_key, record_tag
 from app.naming.registry.operations import DeregisterInstance, PatchInstance, RegisterInstance
-from app.naming.registry.registry import Registry
+from app.naming.registry.service_table import ServiceTable
 from app.naming.registry.union import view_of
 from app.naming.service import NamingService
 from app.operator.instance_facts import AskedInstance, PushWay
@@ -31,7 +31,7 @@ class DrainSteps:
     Each step may come twice, or late: only what is not done yet is done.
     """
 
-    registry: Registry
+    table: ServiceTable
     naming: NamingService
     durable: DurableService
     clients: Clients
@@ -52,7 +52,7 @@ class DrainSteps:
         if action == REMOVE:
             # At each member, as any of them may get the beats, or become the owner.
             self.naming.drained.add((asked.namespace, asked.service, asked.key), self.clock.monotonic_ms())
-        service = self.registry.table.get(asked.namespace, asked.service)
+        service = self.table.get(asked.namespace, asked.service)
         if service is not None:
             stored = service.stored.get(asked.key)
             if stored is not None and self.responsible(asked.service):
@@ -99,7 +99,7 @@ class DrainSteps:
                 self.clients.deregister(client_id, asked.namespace, asked.service)
 
     def _seen(self, asked: AskedInstance) -> dict[str, Any]:
-        service = self.registry.table.get(asked.namespace, asked.service)
+        service = self.table.get(asked.namespace, asked.service)
         shown = view_of(service).instances if service is not None and not service.hidden else ()
         one = next((one for one in shown if one.key == asked.key), None)
         states = [state for _, read in self.push_states for state in read(asked.namespace, asked.service)]

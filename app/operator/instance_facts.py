@@ -14,7 +14,7 @@ from app.naming.push.udp_subscribers import PushState
 from app.naming.records.record import Record
 from app.naming.records.record_keys import persistent_key, record_tag
 from app.naming.records.records import Records
-from app.naming.registry.registry import Registry
+from app.naming.registry.service_table import ServiceTable
 from app.naming.registry.union import view_of
 from app.operator.instance_history import InstanceHistory
 from app.replication.client_type import CLIENTS, client_key
@@ -54,7 +54,9 @@ class AskedInstance:
 class InstanceFacts:
     """Looks up an instance in all parts of this node. Thread-safe: it only reads, and takes no lock for long."""
 
-    registry: Registry
+    table: ServiceTable
+    writer: str
+    """The name of this run of this member in versions."""
     clients: Clients
     records: Records
     view: Callable[[], EngineView]
@@ -71,11 +73,11 @@ class InstanceFacts:
     def facts(self, asked: AskedInstance) -> Facts:
         """Return everything that this member knows. Shape: docs/operations.md."""
         now_ms = self.clock.monotonic_ms()
-        service = self.registry.table.get(asked.namespace, asked.service)
+        service = self.table.get(asked.namespace, asked.service)
         found: Facts = {
             "address": self.self_address,
             "state": self.state(),
-            "run": self.registry.writer,
+            "run": self.writer,
             "release": __version__,
             "takenMs": self.clock.wall_ms(),
             "responsible": _owner(self.view().mapper, asked.service),
@@ -119,7 +121,7 @@ class InstanceFacts:
     def _listed(self, service: Service, stored: StoredInstance, now_ms: int) -> Facts:
         instance = stored.instance
         silent_ms, claimed_ms = max(now_ms - stored.beat_ms, 0), max(now_ms - service.claimed_ms, 0)
-        is_writer = service.version.writer == self.registry.writer
+        is_writer = service.version.writer == self.writer
         rule = ""
         if not instance.healthy:
             if instance.marked:

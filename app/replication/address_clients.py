@@ -19,7 +19,7 @@ from app.naming.clients.client_model import (
 )
 from app.naming.model.keys import parse_datum_key
 from app.naming.model.model import Instance, Publication
-from app.naming.registry.registry import Registry
+from app.naming.registry.list_state import ListState
 from distro.model.types import NO_VERSION, MemberKind, Version
 from distro.protocol.engine_view import EngineView
 
@@ -56,7 +56,7 @@ class HttpClients:
     def __init__(
         self,
         engine: Callable[[], EngineView],
-        registry: Registry,
+        lists: ListState,
         on_change: Callable[[str], None],
         on_new: Callable[[str], None],
     ) -> None:
@@ -65,7 +65,7 @@ class HttpClients:
         ``on_change`` gets the id of a changed client that this member sends; ``on_new`` the id of a client new here.
         """
         self._engine = engine
-        self._registry = registry
+        self._lists = lists
         self._on_change = on_change
         self._on_new = on_new
         self._lock = Lock()
@@ -169,7 +169,7 @@ class HttpClients:
         self._read_versions, self._gone, self._seen_view = {}, {}, ()
 
     def _look(self) -> None:
-        versions = self._registry.versions()
+        versions = self._lists.versions()
         for key, version in versions.items():
             if self._read_versions.get(key) != version:
                 self.mark(key)
@@ -196,7 +196,7 @@ class HttpClients:
 
     def _read(self, key: str, now_ms: int) -> int:
         """Bring the index up to date with one list. Return how many instances the list has."""
-        datum = next(self._registry.datums([key]), None)
+        datum = next(self._lists.datums([key]), None)
         found: dict[str, Instance] = {}
         if datum is None:
             self._read_versions.pop(key, None)

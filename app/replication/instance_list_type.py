@@ -5,7 +5,9 @@ from contextlib import AbstractContextManager, nullcontext
 
 from app.naming.model.events import Event, InstancesChanged, Origin
 from app.naming.model.keys import parse_datum_key
-from app.naming.registry.registry import Registry
+from app.naming.registry.list_replication import ListReplication
+from app.naming.registry.list_state import ListState
+from app.naming.registry.list_upkeep import ListUpkeep
 from distro.model.types import Datum, Merged, Version
 from distro.timing.paced import STEP_STORED, paced
 
@@ -14,24 +16,31 @@ INSTANCE_LIST = "com.alibaba.nacos.naming.iplist."
 
 
 class InstanceListStore:
-    """The DistroStore and DeltaStore of instance lists: the registry, and InstancesChanged for each peer's change."""
+    """The DistroStore and DeltaStore of instance lists: the lists, and InstancesChanged for each peer's change."""
 
-    def __init__(self, registry: Registry, publish: Callable[[Event], None]) -> None:
-        self._registry = registry
+    def __init__(
+        self,
+        lists: ListState,
+        replication: ListReplication,
+        upkeep: ListUpkeep,
+        publish: Callable[[Event], None],
+    ) -> None:
+        self._replication = replication
+        self._upkeep = upkeep
         self._publish = publish
-        # These change nothing that a reader sees, so the registry's own methods are the store's.
-        self.version = registry.version
-        self.versions = registry.versions
-        self.all_keys = registry.all_keys
-        self.pop_changed = registry.pop_changed
-        self.is_empty = registry.is_empty
-        self.content = registry.content
-        self.highest_own = registry.highest_own
-        self.datums = registry.datums
-        self.is_covered = registry.is_covered
-        self.is_forgettable = registry.is_forgettable
-        self.delta = registry.delta
-        self.claim_delta = registry.claim_delta
+        # These change nothing that a reader sees, so the lists' own methods are the store's.
+        self.version = lists.version
+        self.versions = lists.versions
+        self.all_keys = replication.all_keys
+        self.pop_changed = lists.pop_changed
+        self.is_empty = replication.is_empty
+        self.content = replication.content
+        self.highest_own = lists.highest_own
+        self.datums = lists.datums
+        self.is_covered = replication.is_covered
+        self.is_forgettable = upkeep.is_forgettable
+        self.delta = replication.delta
+        self.claim_delta = replication.claim_delta
 
     def grouped(self, keys: Collection[str]) -> AbstractContextManager[None]:
         return nullcontext()
@@ -42,40 +51,40 @@ class InstanceListStore:
         return parsed[1] if parsed else key
 
     def claim_all(self, keys: Collection[str], now_ms: int) -> list[str]:
-        return [key for key in paced(keys, STEP_STORED) if self._registry.claim(key, now_ms)]
+        return [key for key in paced(keys, STEP_STORED) if self._replication.claim(key, now_ms)]
 
     def apply(self, datum: Datum, expected: Version | None, now_ms: int) -> bool:
-        applied = self._registry.apply(datum, expected, now_ms)
+        applied = self._replication.apply(datum, expected, now_ms)
         if applied:
             self._publish(InstancesChanged(datum.key, Origin.PEER))
         return applied
 
     def apply_delta(self, datum: Datum, now_ms: int) -> bool:
-        applied = self._registry.apply_delta(datum, now_ms)
+        applied = self._replication.apply_delta(datum, now_ms)
         if applied and not datum.is_claim:  # a claim changes nothing that readers see
             self._publish(InstancesChanged(datum.key, Origin.PEER))
         return applied
 
     def merge(self, datum: Datum, now_ms: int) -> Merged:
-        merged = self._registry.merge(datum, now_ms)
+        merged = self._replication.merge(datum, now_ms)
         if merged is not Merged.NOTHING:
             self._publish(InstancesChanged(datum.key, Origin.PEER))
         return merged
 
     def reissue(self, datum: Datum, now_ms: int, *, restoring: bool) -> bool:
-        reissued = self._registry.reissue(datum, now_ms, restoring=restoring)
+        reissued = self._replication.reissue(datum, now_ms, restoring=restoring)
         if reissued:
             self._publish(InstancesChanged(datum.key, Origin.PEER))
         return reissued
 
     def forget(self, key: str, now_ms: int, *, absent: bool = False) -> None:
-        self._registry.forget(key, now_ms if absent else None)
+        self._upkeep.forget(key, now_ms if absent else None)
         self._publish(InstancesChanged(key, Origin.PEER))
 
     def forget_all(self, keys: Collection[str], now_ms: int) -> int:
         forgotten = 0
         for key in paced(keys, STEP_STORED):
-            if self._registry.forget_spent(key, now_ms):
+            if self._upkeep.forget_spent(key, now_ms):
                 # The list was empty, and must be removed from the copy on disk.
                 self._publish(InstancesChanged(key, Origin.PEER, shown=False))
                 forgotten += 1

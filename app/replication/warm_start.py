@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from app.naming.model.model import NEVER_MS
+from app.naming.registry.list_replication import ListReplication
+from app.naming.registry.list_state import TOMBSTONE_SLACK_MS, ListState
 from app.naming.registry.merge import InstanceList
-from app.naming.registry.registry import TOMBSTONE_SLACK_MS, Registry
 from distro.model.types import Datum, Merged
 from distro.timing.paced import STEP_STORED, rest
 
@@ -19,9 +20,10 @@ PROGRESS_LISTS = 25_000
 class WarmStart:
     """The datums of the last run, from their reading until the load from other members is over."""
 
-    def __init__(self, registry: Registry, *, claims: bool) -> None:
+    def __init__(self, lists: ListState, replication: ListReplication, *, claims: bool) -> None:
         """``claims``: a single node becomes the writer at once, as no other member takes the services over."""
-        self._registry = registry
+        self._lists = lists
+        self._replication = replication
         self._claims = claims
         self._datums: Iterator[Datum] = iter(())
         self._taken = 0
@@ -56,20 +58,20 @@ class WarmStart:
 
     def _take(self, datum: Datum, now_ms: int) -> bool:
         """Take over the newer parts of one datum. Return whether there were any."""
-        registry, taken = self._registry, False
-        stored = registry.version(datum.key)
+        replication, taken = self._replication, False
+        stored = self._lists.version(datum.key)
         for one in datum.value.stored.values():
             # The instance may be alive, but that is a guess: any known removal wins.
             one.beat_ms, one.last_confirmed_ms = now_ms, NEVER_MS
         if stored is None:
-            taken = registry.apply(datum, stored, now_ms)
+            taken = replication.apply(datum, stored, now_ms)
         elif datum.version > stored:
-            taken = registry.merge(datum, now_ms) is not Merged.NOTHING
-        elif datum.version < stored and registry.lacks(recent := _said_since(datum, now_ms - RECENT_MS)):
+            taken = replication.merge(datum, now_ms) is not Merged.NOTHING
+        elif datum.version < stored and replication.lacks(recent := _said_since(datum, now_ms - RECENT_MS)):
             # Two sides of a partition count versions apart: this member's lower version may be the later change.
-            taken = registry.merge(recent, now_ms) is not Merged.NOTHING
+            taken = replication.merge(recent, now_ms) is not Merged.NOTHING
         if self._claims:
-            registry.claim(datum.key, now_ms)
+            replication.claim(datum.key, now_ms)
         return taken
 
 

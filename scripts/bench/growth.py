@@ -42,6 +42,7 @@ from app.http.factory import create_app
 from app.http.server.connection import HttpConnection
 from app.http.server.server import HttpServer
 from app.http.server.worker import GC_THRESHOLDS, SWITCH_INTERVAL_S
+from app.naming.changes import Changes
 from app.naming.health.beat_check import BeatCheck, HealthCheckGate
 from app.naming.model.keys import instance_key
 from app.naming.model.model import StoredInstance
@@ -254,8 +255,9 @@ class Virtual:
 
     def __init__(self, stored: int, services: int) -> None:
         self.now_ms = 0
-        self.registry = Registry("127.0.0.1:8848~1")
-        naming = NamingService(self.registry, lambda: self.now_ms, lambda _event: None)
+        registry = self.registry = Registry.of("127.0.0.1:8848~1")
+        changes = Changes(registry.table, registry.replication, self._monotonic_ms, self._ignore)
+        naming = NamingService(registry.table, registry.writes, changes, self._monotonic_ms, self._ignore)
         self.turns: list[list[StoredInstance]] = [[] for _ in range(BEAT_MS)]
         for number in range(stored):
             self.now_ms = number * BEAT_MS // stored
@@ -264,7 +266,13 @@ class Virtual:
             service = self.registry.table.get("public", name)
             assert service is not None
             self.turns[self.now_ms].append(service.stored[instance_key(ip, 8080, "DEFAULT")])
-        self.check = BeatCheck(self.registry, self.complain)
+        self.check = BeatCheck(registry.table, registry.lists.writer, registry.writes, registry.upkeep, self.complain)
+
+    def _monotonic_ms(self) -> int:
+        return self.now_ms
+
+    def _ignore(self, _event: object) -> None:
+        pass
 
     def complain(self, event: object) -> None:
         raise SystemExit(f"nobody fell silent, but: {event}")

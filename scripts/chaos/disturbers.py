@@ -105,19 +105,19 @@ def _registered(registry: Registry, service: str, hosts: Iterable[int], weight: 
     for host in hosts:
         ip = f"10.{host // 62_500}.{host // 250 % 250}.{host % 250}"
         command = RegisterInstance(f"DEFAULT_GROUP@@{service}", ip, 8080, weight=weight, metadata=PATIENT)
-        if (replaced := registry.register(command, 0)) is not None:
+        if (replaced := registry.writes.register(command, 0)) is not None:
             key = replaced.key
     assert key is not None, "a new weight is a change"
     return key
 
 
 def _frame(registry: Registry, keys: Sequence[str]) -> bytes:
-    return encode_frame(registry.datums(keys), InstanceListCodec(lambda: 0), 0, versioned=True)
+    return encode_frame(registry.lists.datums(keys), InstanceListCodec(lambda: 0), 0, versioned=True)
 
 
 def _fill(address: str) -> None:
     """Have the node hold 100,000 instances, from datums of a hundred each."""
-    registry = Registry("10.0.0.9:8848~1")
+    registry = Registry.of("10.0.0.9:8848~1")
     host, _, port = address.rpartition(":")
     connection = http.client.HTTPConnection(host, int(port), timeout=CALL_TIMEOUT_S)
     counts = Counts()
@@ -131,7 +131,7 @@ def _fill(address: str) -> None:
 
 def _large_datums(address: str) -> list[Turn]:
     """A peer sends a service of 10,000 instances again and again, with one of them changed; gzip and plain in turn."""
-    registry = Registry("10.0.0.9:8848~1")
+    registry = Registry.of("10.0.0.9:8848~1")
     key = _registered(registry, "bulk-00", range(BULK))
     frames = []
     for number in range(BULK_VERSIONS):

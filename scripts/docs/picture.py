@@ -46,7 +46,7 @@ WAY = (
     Step("app.http.v1.instance:register", "execute", "parameters become a command"),
     Step("app.commands.writes:Writes._register", "register", "the owner executes it, in the one order there is"),
     Step("app.naming.service:NamingService.register", "register", "the command is checked"),
-    Step("app.naming.registry.registry:Registry.register", "_put", "under the lock: instance in, version up"),
+    Step("app.naming.registry.local_writes:LocalWrites.register", "put", "under the lock: instance in, version up"),
     Step("app.background.notify:NotifyCenter.publish", "_subscribers", "InstancesChanged, to all handlers"),
     Step("app.node.wiring:subscribe", "send", "handlers only enqueue; the client has its ok"),
     Step("distro.engine.mailbox:Mailbox.sync", "_sync", "the key waits for the engine's thread"),
@@ -61,8 +61,10 @@ WAY = (
     Step("app.http.v1.distro:put_datum", "receive", "at the peer: PUT /distro/datum"),
     Step("app.replication.http_peers:NodeReplication.receive", "_receive_frame", "decoded key by key"),
     Step("distro.receive.receive:DistroReceiver._receive_delta", "apply_delta", "the version decides"),
-    Step("app.replication.instance_list_type:InstanceListStore.apply_delta", "apply_delta", "to the registry there"),
-    Step("app.naming.registry.registry:Registry.apply_delta", "", "the change is in the list, and pushed"),
+    Step("app.replication.instance_list_type:InstanceListStore.apply_delta", "apply_delta", "to the lists there"),
+    Step(
+        "app.naming.registry.list_replication:ListReplication.apply_delta", "", "the change is in the list, and pushed"
+    ),
 )
 
 

@@ -54,7 +54,7 @@ def verify(world: World, begin: Callable[[], None]) -> None:
     [key] = [key for key, _ in member.stored()]
     world.checker.forgive(member, key)
     begin()
-    member.registry.forget(key)
+    member.registry.upkeep.forget(key)
     world.trace(B, "loses its copy of orders", What.FAULT)
     world.run(3_000)
 

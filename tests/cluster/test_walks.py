@@ -8,9 +8,9 @@ from scripts.walk import KINDS, shortest_walks
 from tests.support.walk import Figures, Walk
 
 BOUNDS = {
-    "register": Figures(calls=152, files=43, returns=45),
-    "put": Figures(calls=124, files=40, returns=47),
-    "delete": Figures(calls=141, files=43, returns=43),
+    "register": Figures(calls=151, files=43, returns=44),
+    "put": Figures(calls=123, files=40, returns=46),
+    "delete": Figures(calls=140, files=43, returns=41),
     "beat": Figures(calls=56, files=23, returns=19),
     "list": Figures(calls=105, files=32, returns=34),
     "rpc-register": Figures(calls=236, files=41, returns=102),

@@ -45,7 +45,7 @@ def filled_node() -> FakeNode:
 
 def stored(node: FakeNode) -> dict[str, Any]:
     """All that is kept in memory and on disk."""
-    registry = node.naming._registry
+    registry = node.registry
     return {
         "records": dict(node.disk.records),
         "services": {

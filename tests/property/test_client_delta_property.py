@@ -36,7 +36,7 @@ class Side:
     """One member's clients."""
 
     def __init__(self, address: str) -> None:
-        self.registry = Registry(f"{address}~1")
+        self.registry = Registry.of(f"{address}~1")
         self.clients = Clients(self.registry, lambda: NOW_MS, lambda: 5, lambda _event: None)
         self.store = ClientStore(self.clients, address, lambda _writer: False)
 

@@ -27,7 +27,7 @@ Listed = tuple[dict[str, tuple[Instance, Version, Version]], dict[str, Version]]
 
 
 def registry(writer: str = "b:1~y") -> Registry:
-    return Registry(writer, guard_ms=10_000)
+    return Registry.of(writer, guard_ms=10_000)
 
 
 def name_of(number: int) -> str:
@@ -39,11 +39,11 @@ def ip_of(number: int) -> str:
 
 
 def put(to: Registry, number: int, word: str = "") -> None:
-    to.register(RegisterInstance(FULL_NAME, ip_of(number), 80, metadata={"word": word}), NOW_MS)
+    to.writes.register(RegisterInstance(FULL_NAME, ip_of(number), 80, metadata={"word": word}), NOW_MS)
 
 
 def whole_of(one: Registry) -> Datum:
-    [datum] = one.datums([KEY])
+    [datum] = one.lists.datums([KEY])
     return datum
 
 
@@ -55,30 +55,30 @@ def listed(one: Registry) -> Listed:
 
 
 def version_of(one: Registry) -> Version:
-    return one.version(KEY) or NO_VERSION
+    return one.lists.version(KEY) or NO_VERSION
 
 
 def arrive(at: Registry, datum: Datum) -> bool:
     """Take a datum, over the wire, as a copy does; return False when the whole is wanted."""
     came = CODEC.decode(KEY, orjson.loads(CODEC.encode(datum, NOW_MS, versioned=True)), NOW_MS)
-    stored = at.version(KEY)
+    stored = at.lists.version(KEY)
     if stored is not None and stored.has_had(came.version):
         return True
-    return at.apply(came, stored, NOW_MS) if came.base is None else at.apply_delta(came, NOW_MS)
+    return at.replication.apply(came, stored, NOW_MS) if came.base is None else at.replication.apply_delta(came, NOW_MS)
 
 
 def fall_ill(one: Registry, number: int) -> None:
     service = one.table.find(KEY)
     assert service is not None
-    one.set_health(service, name_of(number), False, NOW_MS)
+    one.writes.set_health(service, name_of(number), False, NOW_MS)
 
 
 CHANGES: dict[str, Callable[[Registry, int], object]] = {
-    "register": lambda one, number: put(one, number, str(one.highest_own().counter)),
+    "register": lambda one, number: put(one, number, str(one.lists.highest_own().counter)),
     "register again": put,
-    "remove": lambda one, number: one.remove(DEFAULT_NAMESPACE, FULL_NAME, name_of(number), NOW_MS),
+    "remove": lambda one, number: one.writes.remove(DEFAULT_NAMESPACE, FULL_NAME, name_of(number), NOW_MS),
     "fall ill": fall_ill,
-    "empty": lambda one, _number: one.empty(DEFAULT_NAMESPACE, FULL_NAME, NOW_MS),
+    "empty": lambda one, _number: one.writes.empty(DEFAULT_NAMESPACE, FULL_NAME, NOW_MS),
 }
 OFTEN = ["register", "register", "register again", "remove", "fall ill", "send", "send unacknowledged", "deliver"]
 STEPS = st.lists(st.tuples(st.sampled_from([*OFTEN, *OFTEN, "empty"]), st.integers(0, 9)), max_size=60)
@@ -101,7 +101,7 @@ def test_a_copy_is_always_in_a_state_of_its_owner(steps: list[tuple[str, int]]) 
                 arrive(copy, sent[-1 - number % len(sent)])
         else:
             base = acknowledged if what == "send" else list(states)[-1 - number % len(states)]
-            sent.append(owner.delta(KEY, base) or whole_of(owner))
+            sent.append(owner.replication.delta(KEY, base) or whole_of(owner))
             if what == "send":
                 assert arrive(copy, sent[-1]), "a delta from an acknowledged version fits"
                 acknowledged = version_of(copy)
@@ -110,7 +110,7 @@ def test_a_copy_is_always_in_a_state_of_its_owner(steps: list[tuple[str, int]]) 
             assert listed(copy) == states[version_of(copy)]
     fresh = registry()
     arrive(fresh, whole_of(owner))
-    if not arrive(copy, owner.delta(KEY, acknowledged) or whole_of(owner)):
+    if not arrive(copy, owner.replication.delta(KEY, acknowledged) or whole_of(owner)):
         arrive(copy, whole_of(owner))
     assert listed(copy) == listed(fresh) == listed(owner)
     assert held(copy) == held(fresh)
@@ -132,7 +132,7 @@ def test_many_changes_are_one_delta(changes: int, rounds: int) -> None:
     base = version_of(owner)
     for number in range(changes):
         put(owner, 1 + number % (changes // rounds), str(number))
-    delta = owner.delta(KEY, base)
+    delta = owner.replication.delta(KEY, base)
     assert delta is not None
     assert len(delta.value.stored) == changes // rounds
     assert arrive(copy, delta)
@@ -145,9 +145,9 @@ def test_a_base_that_is_too_long_ago_is_forgotten() -> None:
     base = version_of(owner)
     for number in range(2 * KEYS_MAX + 1):
         put(owner, 1, str(number))
-    assert owner.delta(KEY, base) is None
-    assert owner.delta(KEY, version_of(owner)) is None, "nothing changed"
-    assert owner.delta(KEY, replace(version_of(owner), counter=version_of(owner).counter - 1)) is not None
+    assert owner.replication.delta(KEY, base) is None
+    assert owner.replication.delta(KEY, version_of(owner)) is None, "nothing changed"
+    assert owner.replication.delta(KEY, replace(version_of(owner), counter=version_of(owner).counter - 1)) is not None
 
 
 def test_changes_of_lists_that_began_long_ago_are_forgotten() -> None:
@@ -155,14 +155,14 @@ def test_changes_of_lists_that_began_long_ago_are_forgotten() -> None:
     put(owner, 0)
     base = version_of(owner)
     put(owner, 1)
-    assert owner.delta(KEY, base) is not None
+    assert owner.replication.delta(KEY, base) is not None
     for number in range(LISTS_MAX):
-        owner.register(RegisterInstance(f"DEFAULT_GROUP@@{number}", "10.0.0.1", 80), NOW_MS)
-    assert owner.delta(KEY, base) is None
+        owner.writes.register(RegisterInstance(f"DEFAULT_GROUP@@{number}", "10.0.0.1", 80), NOW_MS)
+    assert owner.replication.delta(KEY, base) is None
     put(owner, 2)
     put(owner, 3)
-    assert owner.delta(KEY, base) is None, "the log began anew after it"
-    assert owner.delta(KEY, replace(version_of(owner), counter=version_of(owner).counter - 1)) is not None
+    assert owner.replication.delta(KEY, base) is None, "the log began anew after it"
+    assert owner.replication.delta(KEY, replace(version_of(owner), counter=version_of(owner).counter - 1)) is not None
 
 
 @pytest.mark.parametrize("change", ["claim", "merge", "reissue"])
@@ -173,19 +173,19 @@ def test_what_is_no_change_of_an_instance_goes_whole(change: str) -> None:
     base = version_of(owner)
     if change == "claim":
         put(other, 0, "theirs")
-        assert owner.apply(whole_of(other), base, NOW_MS)
+        assert owner.replication.apply(whole_of(other), base, NOW_MS)
         base = version_of(other)
-        assert owner.claim(KEY, NOW_MS)
+        assert owner.replication.claim(KEY, NOW_MS)
     elif change == "merge":
         put(other, 1)
-        owner.merge(whole_of(other), NOW_MS)
+        owner.replication.merge(whole_of(other), NOW_MS)
     else:
         put(owner, 0, "same version, other word")
-        [one] = other.datums([KEY])
-        assert owner.reissue(replace(one, version=version_of(owner)), NOW_MS, restoring=False)
+        [one] = other.lists.datums([KEY])
+        assert owner.replication.reissue(replace(one, version=version_of(owner)), NOW_MS, restoring=False)
         base = replace(version_of(owner), counter=version_of(owner).counter - 1)
     assert version_of(owner) > base
-    assert owner.delta(KEY, base) is None
+    assert owner.replication.delta(KEY, base) is None
 
 
 def test_retained_instances_are_judged_as_by_the_whole_datum() -> None:
@@ -204,7 +204,7 @@ def test_retained_instances_are_judged_as_by_the_whole_datum() -> None:
         assert len(service.retained) == 3
     base = version_of(few)
     put(few, 1)
-    delta = few.delta(KEY, base)
+    delta = few.replication.delta(KEY, base)
     assert delta is not None
     assert arrive(copy, delta)
     arrive(fresh, whole_of(few))
@@ -236,7 +236,7 @@ def test_a_delta_of_a_liar_is_refused(what: str) -> None:
     base = version_of(owner)
     put(owner, 0, "a")
     put(owner, 0, "b")
-    delta = owner.delta(KEY, base)
+    delta = owner.replication.delta(KEY, base)
     assert delta is not None
     fields = orjson.loads(CODEC.encode(delta, NOW_MS, versioned=True))
     assert CODEC.decode(KEY, fields, NOW_MS).base == base

@@ -14,6 +14,7 @@ from app.tools.simulation.world.digest_check import digest_from_scratch, told_by
 from distro.model.digest import LEAVES, KeyDigest
 from distro.model.types import Datum, Version
 from tests.support.named_store import NamedStore
+from tests.support.registry_parts import store_of
 
 KEYS = [f"k{number}" for number in range(12)]
 WRITERS = ["10.0.0.1:8848~1", "10.0.0.2:8848~1", "10.0.0.3:8848"]
@@ -64,18 +65,18 @@ def change(mine: Registry, store: InstanceListStore, kind: str, name: str, port:
     """Change the list of a service, or not, in one of the ways that there are."""
     match kind:
         case "register":
-            mine.register(RegisterInstance(name, "10.1.0.1", port), now_ms)
+            mine.writes.register(RegisterInstance(name, "10.1.0.1", port), now_ms)
         case "remove":
-            mine.remove("public", name, f"10.1.0.1:{port}:DEFAULT", now_ms)
+            mine.writes.remove("public", name, f"10.1.0.1:{port}:DEFAULT", now_ms)
         case "expire":
             for one in mine.table.services():
-                mine.prune_tombstones(one, now_ms + DELETE_TIMEOUT_MS * 9)
+                mine.upkeep.prune_tombstones(one, now_ms + DELETE_TIMEOUT_MS * 9)
         case "empty":
-            mine.empty("public", name, now_ms)
+            mine.writes.empty("public", name, now_ms)
         case "claim":
             store.claim_all([copy.key], now_ms)
         case "apply":
-            store.apply(copy, mine.version(copy.key), now_ms)
+            store.apply(copy, mine.lists.version(copy.key), now_ms)
         case "merge":
             store.merge(copy, now_ms)
         case "forget" | "absent":
@@ -85,15 +86,15 @@ def change(mine: Registry, store: InstanceListStore, kind: str, name: str, port:
 @given(CALLS)
 def test_it_follows_the_registry(calls: list[tuple[str, str, int]]) -> None:
     """Whatever changes an instance list, here or from a peer, is noted."""
-    mine, theirs = Registry(WRITERS[0]), Registry(WRITERS[1])
-    store = InstanceListStore(mine, lambda _event: None)
+    mine, theirs = Registry.of(WRITERS[0]), Registry.of(WRITERS[1])
+    store = store_of(mine, lambda _event: None)
     digest = KeyDigest(store)
     for now_ms, (kind, name, port) in enumerate(calls):
         if kind == "refresh":
             digest.refresh()
             continue
-        theirs.register(RegisterInstance(name, "10.1.0.1", port, weight=1.0 + now_ms), now_ms)
-        [copy] = theirs.datums([datum_key("public", name)])
+        theirs.writes.register(RegisterInstance(name, "10.1.0.1", port, weight=1.0 + now_ms), now_ms)
+        [copy] = theirs.lists.datums([datum_key("public", name)])
         change(mine, store, kind, name, port, copy, now_ms)
     digest.refresh()
     assert told_by(digest) == told_by(digest_from_scratch(store, store.versions()))

@@ -16,8 +16,8 @@ from app.naming.model.model import Change, Instance, Service, StoredInstance, To
 from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import Beat, DeregisterInstance, PatchInstance, RegisterInstance
 from app.naming.registry.registry import Registry
-from app.naming.service import NamingService
 from distro.model.types import NO_VERSION, Datum, Version
+from tests.support.registry_parts import check_of, naming_of
 
 ME, OTHER = "10.0.0.1:8848~1", "10.0.0.2:8848~1"
 SLACK_MS, GUARD_MS = 5_000, 3_000
@@ -48,20 +48,20 @@ class PlainCheck:
         may_check = verdict.may_check and not (self.pauses and verdict.confirmed_ms < self.pauses[-1][0])
         for service in self.registry.table.services():
             self.tidy(service, now_ms, verdict.forget_unneeded)
-            ours = service.version.writer == self.registry.writer and verdict.responsible(service.full_name)
+            ours = service.version.writer == self.registry.lists.writer and verdict.responsible(service.full_name)
             if may_check and service.stored and ours:
                 self.check(service, now_ms)
         self.expected_ms = now_ms + 1_000
         return self.expected_ms
 
     def tidy(self, service: Service, now_ms: int, forget_unneeded: bool) -> None:
-        if service.retained and self.registry.drop_retained(service, now_ms):
+        if service.retained and self.registry.upkeep.drop_retained(service, now_ms):
             self.publish(ServiceChanged(service.namespace, service.full_name))
         for key, tombstone in list(service.tombstones.items()):
             if now_ms - tombstone.at_ms > tombstone.keep_ms:
                 del service.tombstones[key]
-        if forget_unneeded and not service.stored and self.registry.is_forgettable(service.key, now_ms):
-            self.registry.forget(service.key)
+        if forget_unneeded and not service.stored and self.registry.upkeep.is_forgettable(service.key, now_ms):
+            self.registry.upkeep.forget(service.key)
             self.publish(InstancesChanged(service.key, Origin.PEER))
 
     def check(self, service: Service, now_ms: int) -> None:
@@ -72,10 +72,10 @@ class PlainCheck:
             if stored.instance.marked or not stored.instance.ephemeral:
                 continue
             if silent_ms > stored.instance.delete_timeout_ms and self.expire:
-                if self.registry.remove(service.namespace, service.full_name, key, now_ms, stored.beat_ms):
+                if self.registry.writes.remove(service.namespace, service.full_name, key, now_ms, stored.beat_ms):
                     changes += 1
                     self.publish(HealthChanged(service.key, key, "removed", changes))
-            elif silent_ms > stored.instance.beat_timeout_ms and self.registry.set_health(
+            elif silent_ms > stored.instance.beat_timeout_ms and self.registry.writes.set_health(
                 service, key, False, now_ms, stored.beat_ms
             ):
                 changes += 1
@@ -90,7 +90,7 @@ class Member:
     """A member's domain, and what its health check may do. Two of them go through the same."""
 
     expire: bool
-    registry: Registry = field(default_factory=lambda: Registry(ME, SLACK_MS, GUARD_MS))
+    registry: Registry = field(default_factory=lambda: Registry.of(ME, SLACK_MS, GUARD_MS))
     now_ms: int = 0
     events: list[Event] = field(default_factory=list)
     may_check: bool = True
@@ -99,7 +99,7 @@ class Member:
     not_ours: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        self.naming = NamingService(self.registry, lambda: self.now_ms, lambda _event: None)
+        self.naming = naming_of(self.registry, lambda: self.now_ms, lambda _event: None)
 
     def ask_gate(self) -> HealthCheckGate:
         confirmed_ms = self.now_ms if self.confirmed_ms is None else self.confirmed_ms
@@ -164,9 +164,9 @@ def small_changes(draw: st.DrawFn) -> Step:
         lambda member: (
             key_of(ip) in held_of(member, name) and member.naming.patch(PatchInstance(name, ip, 80, metadata=metadata))
         ),
-        lambda member: member.registry.empty("public", name, member.now_ms),
-        lambda member: member.registry.claim(key, member.now_ms),
-        lambda member: member.registry.forget(key, member.now_ms if flag else None),
+        lambda member: member.registry.writes.empty("public", name, member.now_ms),
+        lambda member: member.registry.replication.claim(key, member.now_ms),
+        lambda member: member.registry.upkeep.forget(key, member.now_ms if flag else None),
         lambda member: member.registry.table.set_persistent("public", name, "k", Instance(ip, 80) if flag else None, 0),
     ]
     return draw(st.sampled_from(steps))
@@ -210,15 +210,15 @@ def datums(draw: st.DrawFn) -> Step:
         tombstones = {at: tombstone for at, tombstone in tombstones.items() if at not in stored_instances}
         datum = Datum(key, version, InstanceList(stored_instances, tombstones))
         if how == "apply":
-            registry.apply(datum, registry.version(key), now_ms)
+            registry.replication.apply(datum, registry.lists.version(key), now_ms)
         elif how == "merge":
-            registry.merge(datum, now_ms)
+            registry.replication.merge(datum, now_ms)
         elif stored_instances:
             stored = next(iter(stored_instances.values()))
-            known = registry.version(key) or NO_VERSION
+            known = registry.lists.version(key) or NO_VERSION
             following = Version(known.epoch, known.counter + 1, known.writer) if known.epoch else Version(1, 0, OTHER)
             stored.version = stored.client_version = following
-            registry.take_change(Change(key, stored.instance.key, following, stored, None), now_ms)
+            registry.replication.take_change(Change(key, stored.instance.key, following, stored, None), now_ms)
 
     return step
 
@@ -258,7 +258,7 @@ def test_it_does_what_a_look_at_everything_does(
 ) -> None:
     lazy, plain = Member(expire), Member(expire)
     checks = (
-        (lazy, BeatCheck(lazy.registry, lazy.events.append, expire=expire)),
+        (lazy, check_of(lazy.registry, lazy.events.append, expire=expire)),
         (plain, PlainCheck(plain.registry, plain.events.append, expire=expire)),
     )
     with pytest.MonkeyPatch.context() as patch:

@@ -32,7 +32,7 @@ Model = dict[str, dict[str, tuple[str, float, bool]]]
 
 def index_of(registry: Registry, member: str, tell: Callable[[str], None]) -> HttpClients:
     view: Any = NacosView(member, *MEMBERS)
-    return HttpClients(lambda: view, registry, tell, lambda _client_id: None)
+    return HttpClients(lambda: view, registry.lists, tell, lambda _client_id: None)
 
 
 def model_of(registry: Registry) -> Model:
@@ -66,7 +66,7 @@ def states(index: HttpClients) -> dict[str, bytes]:
 def test_random_changes_give_the_same_clients_as_making_them_anew_and_one_member_tells_each(
     steps: list[tuple[str, tuple[str, tuple[str, int], str] | None, float | bool | None]],
 ) -> None:
-    registry = Registry("m~1")
+    registry = Registry.of("m~1")
     told: list[tuple[str, str]] = []
     indexes = {
         member: index_of(registry, member, lambda client_id, member=member: told.append((member, client_id)))  # type: ignore[misc]
@@ -95,13 +95,13 @@ def test_random_changes_give_the_same_clients_as_making_them_anew_and_one_member
         found = registry.table.get("public", service)
         changed_key: str | None = None
         if name == "register":
-            replaced = registry.register(
+            replaced = registry.writes.register(
                 RegisterInstance(service, ip, port, cluster=cluster, weight=float(what or 1.0)), NOW_MS
             )
             changed_key = replaced.key if replaced is not None else None
         elif name == "remove":
-            changed_key = registry.remove("public", service, key, NOW_MS)
-        elif found is not None and registry.set_health(found, key, bool(what), NOW_MS):
+            changed_key = registry.writes.remove("public", service, key, NOW_MS)
+        elif found is not None and registry.writes.set_health(found, key, bool(what), NOW_MS):
             changed_key = found.key
         if changed_key is not None:
             for index in indexes.values():

@@ -23,9 +23,9 @@ from app.naming.records.projection import Projection
 from app.naming.records.records import Records
 from app.naming.registry.operations import Beat, ChangeMetadata, DeregisterInstance, PatchInstance, RegisterInstance
 from app.naming.registry.registry import Registry
-from app.naming.service import NamingService
 from app.tools.simulation.member.memory_disk import MemoryDisk
 from distro.model.types import NO_VERSION, Version
+from tests.support.registry_parts import naming_of
 
 LIMITS = NamingLimits(
     namespaces=2,
@@ -55,15 +55,17 @@ class Member:
         self.now = lambda: clock[0]
         self.admission = Admission(limits)
         self.tally = SubscriberTally(limits.subscribers if limits else 0)
-        self.registry = Registry(writer, 5, 10, self.admission)
+        self.registry = Registry.of(writer, 5, 10, self.admission)
         self.table = self.registry.table
-        self.naming = NamingService(self.registry, self.now, lambda _event: None)
-        self.changes = Changes(self.registry, self.now, lambda _event: None)
+        self.naming = naming_of(self.registry, self.now, lambda _event: None)
+        self.changes = Changes(self.registry.table, self.registry.replication, self.now, lambda _event: None)
         self.clients = Clients(self.registry, self.now, self.now, lambda _event: None, tally=self.tally)
         self.disk = MemoryDisk()
-        projection = Projection(self.registry, self.now, lambda _event: None)
+        projection = Projection(self.registry.table, self.now, lambda _event: None)
         self.records = Records(writer, self.disk, self.now, self.now, projection.on_record)
-        self.durable = DurableService(self.records, projection, self.registry, self.now, lambda _event: None)
+        self.durable = DurableService(
+            self.records, projection, self.registry.table, self.registry.writes, self.now, lambda _event: None
+        )
 
     def published(self, service: Service) -> list[Instance]:
         return [one for part in (service.published or {}).values() for one in part.instances.values()]
@@ -212,12 +214,14 @@ class History(RuleBasedStateMachine):
     def receive(self, name: tuple[str, str], merges: bool) -> None:
         """A list of the peer comes here, in place of that here or merged with it; no limit is asked."""
         theirs = self.peer.table.get(*name)
-        found = list(self.peer.registry.datums([theirs.key])) if theirs is not None else []
+        found = list(self.peer.registry.lists.datums([theirs.key])) if theirs is not None else []
         for datum in found:
             if merges:
-                self.own.registry.merge(datum, self.clock[0])
+                self.own.registry.replication.merge(datum, self.clock[0])
             else:
-                assert self.own.registry.apply(datum, self.own.registry.version(datum.key), self.clock[0])
+                assert self.own.registry.replication.apply(
+                    datum, self.own.registry.lists.version(datum.key), self.clock[0]
+                )
 
     @rule(name=names, port=ports, fields=metadata, removes=st.booleans())
     def pass_on(self, name: tuple[str, str], port: int, fields: dict[str, str], removes: bool) -> None:
@@ -241,12 +245,12 @@ class History(RuleBasedStateMachine):
     def forget(self, name: tuple[str, str], absent: bool) -> None:
         """The member is told to drop a list: all agreed, or no peer knows it any more."""
         if (found := self.own.table.get(*name)) is not None:
-            self.own.registry.forget(found.key, self.clock[0] if absent else None)
+            self.own.registry.upkeep.forget(found.key, self.clock[0] if absent else None)
 
     @rule(name=names)
     def claim(self, name: tuple[str, str]) -> None:
         if (found := self.own.table.get(*name)) is not None:
-            self.own.registry.claim(found.key, self.clock[0])
+            self.own.registry.replication.claim(found.key, self.clock[0])
 
     @rule(name=names, passed_ms=st.integers(1, 100))
     def expire(self, name: tuple[str, str], passed_ms: int) -> None:
@@ -256,8 +260,8 @@ class History(RuleBasedStateMachine):
         if found is None:
             return
         for key, stored in list(found.stored.items())[:1]:
-            self.own.registry.remove(*name, key, self.clock[0], stored.beat_ms)
-        self.own.registry.drop_retained(found, self.clock[0])
+            self.own.registry.writes.remove(*name, key, self.clock[0], stored.beat_ms)
+        self.own.registry.upkeep.drop_retained(found, self.clock[0])
         self.own.table.drop_bare(found, self.clock[0])
 
     # --- what is there ----------------------------------------------------------------------------

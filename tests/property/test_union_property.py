@@ -12,7 +12,7 @@ from app.naming.model.keys import instance_key
 from app.naming.model.model import Instance
 from app.naming.registry.operations import DeregisterInstance, RegisterInstance
 from app.naming.registry.registry import Registry
-from app.naming.service import NamingService
+from tests.support.registry_parts import naming_of
 
 SERVICE = "G@@a"
 KEY = ("public", SERVICE)
@@ -37,8 +37,8 @@ class Sources(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.turn = 0
-        self.registry = Registry("m:1~1", alone=True)
-        self.naming = NamingService(self.registry, self.now, lambda _event: None)
+        self.registry = Registry.of("m:1~1", alone=True)
+        self.naming = naming_of(self.registry, self.now, lambda _event: None)
         self.clients = Clients(self.registry, self.now, self.now, lambda _event: None)
         self.registered: dict[str, dict[str, Registered]] = {HTTP: {}, DURABLE: {}}
 

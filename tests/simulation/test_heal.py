@@ -90,7 +90,7 @@ def held(member: SimMember) -> dict[str, tuple[Version, Instance]]:
 def agree(world: World) -> bool:
     """Whether all members hold the same instances of the service, in the same versions."""
     first, *others = world.members.values()
-    versions = {one.registry.version(KEY) for one in world.members.values()}
+    versions = {one.registry.lists.version(KEY) for one in world.members.values()}
     return len(versions) == 1 and all(held(one) == held(first) for one in others)
 
 
@@ -216,12 +216,12 @@ def test_a_record_that_its_owner_never_heard_of_is_taken_once_it_is_named(seed: 
 def test_members_that_agree_give_no_new_version() -> None:
     world = steady_world(1, SimMember)
     owner, others = parts(world)
-    before = owner.registry.version(KEY)
+    before = owner.registry.lists.version(KEY)
     for _ in range(3):
         for one in (owner, *others):
             assert ask(world, one)[0].status == 200
         world.run(WAIT_MS)
-    assert owner.registry.version(KEY) == before
+    assert owner.registry.lists.version(KEY) == before
     world.checker.check_quiet()
 
 

@@ -263,7 +263,7 @@ def test_what_is_said_in_the_name_of_a_run_splits_no_key(seed: int, epochs: int,
     key, service = world.choice([(key, one) for key, one in owner.stored() if owner.owns(one.full_name)])
     given = service.version
     version = Version(given.epoch + epochs, given.counter + changes, given.writer)
-    [stored] = owner.registry.datums([key])
+    [stored] = owner.registry.lists.datums([key])
     codec = owner.components[INSTANCE_LIST].codec
     forged = Datum(key, version, InstanceList({}, {}))
     body = encode_frame([forged], codec, owner.clock.monotonic_ms(), versioned=True)
@@ -275,7 +275,7 @@ def test_what_is_said_in_the_name_of_a_run_splits_no_key(seed: int, epochs: int,
     world.checker.check_agreement()
     world.checker.check_revisions()
     for member in world.members.values():
-        [found] = member.registry.datums([key])
+        [found] = member.registry.lists.datums([key])
         assert found.value.stored.keys() >= stored.value.stored.keys()
         assert found.version > given
 

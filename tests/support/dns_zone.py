@@ -17,7 +17,7 @@ from app.dns.zone import Zone
 from app.naming.model.meta import ServiceMeta
 from app.naming.registry.operations import DeregisterInstance, RegisterInstance
 from app.naming.registry.registry import Registry
-from app.naming.service import NamingService
+from tests.support.registry_parts import naming_of
 
 DOMAIN, TTL_S, CLIENT = "rollcall", 7, "192.0.2.1"
 GROUP = "DEFAULT_GROUP@@"
@@ -33,10 +33,9 @@ class DnsBed:
         self.now_s = 1_000.0
         self.serves = True
         self.domain = domain
-        self.registry = Registry("self", alone=True)
         self.index = NameIndex()
-        self.registry.table.on_listed = self.index.note
-        self.naming = NamingService(self.registry, lambda: 0, lambda event: None)
+        self.registry = Registry.of("self", alone=True, on_listed=self.index.note)
+        self.naming = naming_of(self.registry, lambda: 0, lambda event: None)
 
         def now_s() -> float:
             return self.now_s

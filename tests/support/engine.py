@@ -7,7 +7,7 @@ from app.naming.model.keys import datum_key
 from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
-from app.replication.instance_list_type import INSTANCE_LIST, InstanceListStore
+from app.replication.instance_list_type import INSTANCE_LIST
 from distro.engine.local_actions import LocalActions
 from distro.members.mapper import DistroMapper
 from distro.members.members import MemberList
@@ -31,6 +31,7 @@ from distro.model.types import (
 )
 from distro.protocol.protocol import DistroProtocol
 from distro.receive.receive import ReceiverEvents
+from tests.support.registry_parts import store_of
 
 SELF, B, C = "10.0.0.1:8848", "10.0.0.2:8848", "10.0.0.3:8848"
 ME, OTHER = f"{SELF}~1", f"{B}~1"
@@ -58,9 +59,9 @@ class Engine:
         self.now_ms = 1_000_000
         self.peers = peers
         self.gone: set[str] = set()
-        self.registry = Registry(ME)
+        self.registry = Registry.of(ME)
         self.stats = DistroStats()
-        store = InstanceListStore(self.registry, lambda _event: None)
+        store = store_of(self.registry, lambda _event: None)
         nothing: Any = None
         members = MemberList(SELF, config, self.now_ms)
         components = {INSTANCE_LIST: Component(store, nothing, nothing), **(more or {})}
@@ -119,14 +120,14 @@ class Engine:
 
     def write(self, service: str, port: int = 80) -> str:
         """Register an instance here and tell the protocol."""
-        self.registry.register(RegisterInstance(service, "10.1.0.1", port), self.now_ms)
+        self.registry.writes.register(RegisterInstance(service, "10.1.0.1", port), self.now_ms)
         key = datum_key("public", service)
         self.protocol.sync({DistroKey(INSTANCE_LIST, key): None}, self.now_ms)
         return key
 
     def copy(self, service: str, version: Version) -> str:
         key = datum_key("public", service)
-        self.registry.apply(Datum(key, version, InstanceList({}, {})), None, self.now_ms)
+        self.registry.replication.apply(Datum(key, version, InstanceList({}, {})), None, self.now_ms)
         return key
 
     def leave(self, peer: str) -> None:

@@ -51,6 +51,7 @@ from app.replication.small_sends import LoopCalls
 from app.tools.simulation.member.memory_disk import MemoryDisk
 from distro.members.mapper import DistroMapper
 from distro.model.types import CAPABILITY_VERSIONS, DistroKey, Member, MemberState
+from tests.support.registry_parts import naming_of
 
 SELF = "127.0.0.1:8848"
 PEER = "127.0.0.2:8848"
@@ -421,6 +422,7 @@ class FakeNode:
     """What the audit trail was told: what, key, before, after."""
     instruments: Instruments = field(init=False)
     metrics: EmptyPage | NodeMetrics = field(default_factory=EmptyPage)
+    registry: Registry = field(init=False)
     naming: NamingService = field(init=False)
     durable: DurableService = field(init=False)
     clients: Clients = field(init=False)
@@ -465,12 +467,12 @@ class FakeNode:
         identity = identity_of(self.settings.identity)
         self.callers = Callers(identity, writer, self._monotonic_ms, self.cluster)
         self.signer = MemberSigner(self.cluster.self_address, identity, self.clocks)
-        registry = Registry(writer, admission=self.limits, alone=self.settings.standalone)
-        self.naming = NamingService(registry, self._monotonic_ms, self.events.append)
+        registry = self.registry = Registry.of(writer, admission=self.limits, alone=self.settings.standalone)
+        self.naming = naming_of(registry, self._monotonic_ms, self.events.append)
         self.count_history = CountHistory(registry.table.totals, self.wall_ms)
         self.clients = Clients(registry, self._monotonic_ms, self.wall_ms, self.events.append)
         table = UserTable()
-        projection = Projection(registry, self._monotonic_ms, self.events.append, table.on_record)
+        projection = Projection(registry.table, self._monotonic_ms, self.events.append, table.on_record)
         setup = SetupSecret(Path("/nowhere"), table.has_admin, lambda: True, self._monotonic_ms)
         setup.value = SETUP_SECRET
         audit = self.instruments.audit
@@ -491,14 +493,17 @@ class FakeNode:
             alone=self.settings.standalone,
             on_written=audit.on_record,
         )
-        self.durable = DurableService(records, projection, registry, self._monotonic_ms, self.events.append)
+        self.durable = DurableService(
+            records, projection, registry.table, registry.writes, self._monotonic_ms, self.events.append
+        )
         self.drain_steps = DrainSteps(
-            registry, self.naming, self.durable, self.clients, self.cluster, self.cluster.responsible, self
+            registry.table, self.naming, self.durable, self.clients, self.cluster, self.cluster.responsible, self
         )
         self.drains = InstanceDrains(self)
         view: Any = SentByPlan()
         self.explainer = InstanceFacts(
-            registry,
+            registry.table,
+            writer,
             self.clients,
             records,
             lambda: view,

@@ -102,7 +102,7 @@ class Clients:
         """Returns when the member of a ``writer`` last answered or called this one (monotonic)."""
         self.on_withdrawn: Callable[[str, Mapping[ServiceKey, Publication], bool], None] = lambda *_told: None
         """Called when a client withdrew publications: its id, the former ones, whether it is gone. On any thread."""
-        self.writer = registry.writer
+        self.writer = registry.lists.writer
         self._table = registry.table
         self._now_ms = monotonic_ms
         self._wall_ms = wall_ms

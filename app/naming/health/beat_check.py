@@ -20,7 +20,9 @@ from app.naming.model.events import (
     ServiceChanged,
 )
 from app.naming.model.model import BEAT_INTERVAL_MS, NEVER_MS, NOT_DUE_MS, Service, StoredInstance
-from app.naming.registry.registry import Registry
+from app.naming.registry.list_upkeep import ListUpkeep
+from app.naming.registry.local_writes import LocalWrites
+from app.naming.registry.service_table import ServiceTable
 from distro.model.types import NO_VERSION
 
 T = TypeVar("T")
@@ -77,14 +79,20 @@ class BeatCheck:
 
     def __init__(
         self,
-        registry: Registry,
+        table: ServiceTable,
+        writer: str,
+        writes: LocalWrites,
+        upkeep: ListUpkeep,
         publish: Callable[[Event], None],
         *,
         pause_ms: int = 2_000,
         expire: bool = True,
     ) -> None:
-        self._registry = registry
-        self._table = registry.table
+        """``writer`` names this run of this member in versions."""
+        self._table = table
+        self._writer = writer
+        self._writes = writes
+        self._upkeep = upkeep
         self._publish = publish
         self._pause_ms = pause_ms
         self._expire = expire
@@ -197,7 +205,7 @@ class BeatCheck:
         size = len(stored)
         if not 0 < size <= UNITS_AT_ONCE_MAX or not was_due_ms or service.tombstones or service.retained:
             return False
-        if not self._may_check or service.version.writer != self._registry.writer:
+        if not self._may_check or service.version.writer != self._writer:
             return False
         service.due_ms = NOT_DUE_MS  # first, as in ``_full_check``
         try:
@@ -217,7 +225,7 @@ class BeatCheck:
         service.due_ms = NOT_DUE_MS
         try:
             next_ms = self._tidy(service)
-            if service.stored and self._may_check and service.version.writer == self._registry.writer:
+            if service.stored and self._may_check and service.version.writer == self._writer:
                 if self._responsible(service.full_name):
                     checked_ms = yield from self._check_instances(service)
                     next_ms = min(next_ms, checked_ms if was_due_ms else self._spread(service, checked_ms))
@@ -245,20 +253,20 @@ class BeatCheck:
         """
         now_ms, due_ms = self._now_ms, NOT_DUE_MS
         if service.retained:
-            if self._registry.drop_retained(service, now_ms):
+            if self._upkeep.drop_retained(service, now_ms):
                 self._publish(ServiceChanged(service.namespace, service.full_name))
             else:
                 due_ms = service.retained_until_ms
         if service.tombstones:
-            due_ms = min(due_ms, self._registry.prune_tombstones(service, now_ms))
+            due_ms = min(due_ms, self._upkeep.prune_tombstones(service, now_ms))
         if service.version == NO_VERSION and not service.published:
             due_ms = min(due_ms, self._table.drop_bare(service, now_ms))
         if self._forgets_unneeded and not service.stored and service.version != NO_VERSION:
-            if self._registry.is_forgettable(service.key, now_ms):
-                self._registry.forget(service.key)
+            if self._upkeep.is_forgettable(service.key, now_ms):
+                self._upkeep.forget(service.key)
                 self._publish(InstancesChanged(service.key, Origin.PEER))
             elif not service.tombstones:
-                due_ms = min(due_ms, self._registry.forgettable_at_ms(service))
+                due_ms = min(due_ms, self._upkeep.forgettable_at_ms(service))
         return due_ms
 
     # --- a service's instances --------------------------------------------------------------------
@@ -368,10 +376,10 @@ class BeatCheck:
         now_ms, instance = self._now_ms, stored.instance
         key, silent_ms = instance.key, self._silent_ms(service, beat_ms, now_ms)
         if silent_ms > instance.delete_timeout_ms and self._expire:
-            done = self._registry.remove(service.namespace, service.full_name, key, now_ms, beat_ms) is not None
+            done = self._writes.remove(service.namespace, service.full_name, key, now_ms, beat_ms) is not None
             what = REMOVED
         else:
-            done = silent_ms > instance.beat_timeout_ms and self._registry.set_health(
+            done = silent_ms > instance.beat_timeout_ms and self._writes.set_health(
                 service, key, False, now_ms, beat_ms
             )
             what = "unhealthy"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from app.naming.model.meta import DEFAULT_CLUSTER_CONFIG, NO_META, ClusterConfig, HealthChecker
 from app.naming.model.model import Instance
 from app.naming.model.switches import CheckParams, SwitchDomain
-from app.naming.registry.registry import Registry
+from app.naming.registry.service_table import ServiceTable
 
 FIRST_DELAY_MS = 2_000
 FIRST_SPREAD_MS = 5_000
@@ -148,10 +148,10 @@ class CheckBoard:
             plan.end_check(now_ms)
 
 
-def checked_clusters(registry: Registry, responsible: Callable[[str], bool]) -> list[CheckedCluster]:
+def checked_clusters(table: ServiceTable, responsible: Callable[[str], bool]) -> list[CheckedCluster]:
     """Return the clusters with persistent instances, of the services that this member is responsible for."""
     found: list[CheckedCluster] = []
-    for service in registry.table.durable_services():
+    for service in table.durable_services():
         if not responsible(service.full_name):
             continue
         by_cluster: dict[str, list[Instance]] = {}

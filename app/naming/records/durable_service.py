@@ -25,7 +25,8 @@ from app.naming.records.record_keys import (
 from app.naming.records.record_values import instance_of, value_of
 from app.naming.records.records import Records
 from app.naming.registry import operations
-from app.naming.registry.registry import Registry
+from app.naming.registry.local_writes import LocalWrites
+from app.naming.registry.service_table import ServiceTable
 from app.naming.registry.shared import Shared
 from app.naming.registry.union import view_of
 from distro.model.types import Version
@@ -53,19 +54,19 @@ class DurableService:
         self,
         records: Records,
         projection: Projection,
-        registry: Registry,
+        table: ServiceTable,
+        writes: LocalWrites,
         monotonic_ms: Callable[[], int],
         publish: Callable[[Event], None],
     ) -> None:
         self._records = records
         self.projection = projection
         """Shows whether calls may be refused; read for each call."""
-        self._registry = registry
-        self._table = registry.table
+        self._table, self._writes = table, writes
         self._now_ms = monotonic_ms
         self._publish = publish
         self._shared = Shared()
-        self._admission = DurableAdmission(registry.table)
+        self._admission = DurableAdmission(table)
 
     @property
     def switches(self) -> SwitchDomain:
@@ -125,7 +126,7 @@ class DurableService:
         self._check_known(namespace, service, f"specified service not exist, serviceName : {service}")
         # A removal is written even without a description, so that the peers learn that the service was removed.
         self._put_all(dict.fromkeys(reversed(self.keys_of_service(namespace, service)), lambda _old: None), force=True)
-        if emptied := self._registry.empty(namespace, service, self._now_ms()):
+        if emptied := self._writes.empty(namespace, service, self._now_ms()):
             self._publish(InstancesChanged(emptied, Origin.LOCAL))
 
     def keys_of_service(self, namespace: str, service: str) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from app.naming.records.record_keys import (
     parse_record_key,
 )
 from app.naming.records.record_values import instance_of
-from app.naming.registry.registry import Registry
+from app.naming.registry.service_table import ServiceTable
 
 STATUS_DELAY_MS = 1_000
 """Real Nacos reads the status every 5 s. With this delay, calls in progress when it is set still get their answer."""
@@ -31,13 +31,13 @@ class Projection:
 
     def __init__(
         self,
-        registry: Registry,
+        table: ServiceTable,
         monotonic_ms: Callable[[], int],
         publish: Callable[[Event], None],
         on_users: Callable[[Record], None] = lambda _record: None,
     ) -> None:
         """``on_users``: called with each record of a user, role or permission, read or changed; under a lock."""
-        self._table = registry.table
+        self._table = table
         self._now_ms = monotonic_ms
         self._publish = publish
         self._on_users = on_users

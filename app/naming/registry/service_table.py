@@ -1,7 +1,7 @@
 """ServiceTable: the services of this member and the sources that keep each of them, behind the lock of all services.
 
-A service is kept by the instance list that ``Registry`` holds of it, by its description and its persistent instances,
-and by the publications of clients with a connection.
+A service is kept by its instance list, by its description and its persistent instances, and by the publications of
+clients with a connection.
 """
 
 from collections.abc import Callable
@@ -20,6 +20,7 @@ from distro.model.types import NO_VERSION
 
 T = TypeVar("T")
 R = TypeVar("R")
+_Parts = tuple[dict[str, StoredInstance], dict[str, Instance], dict[str, Publication]]
 
 COPIED_UNDER_LOCK_MAX = 64
 """Instances that one holder of the lock may touch."""
@@ -51,17 +52,25 @@ class ServiceTable:
     methods are thread-safe.
     """
 
-    def __init__(self, linger_ms: int, admission: Admission | None = None, *, keep_empty: bool = False) -> None:
+    def __init__(
+        self,
+        linger_ms: int,
+        admission: Admission | None = None,
+        *,
+        keep_empty: bool = False,
+        on_listed: Callable[[str, str, bool], None] | None = None,
+    ) -> None:
         """``linger_ms``: how long a service outlives the last publication, if it had nothing else.
 
         ``admission``: refuses what clients' writes would add; without one nothing is refused.
         ``keep_empty``: a service stays listed after its last instance is gone.
+        ``on_listed``: called under the lock when readers begin or cease to see a service: namespace, full name, which.
         """
         self.lock = Lock()
         self.counts_held = NamingCounts()
         self.admission = admission or Admission()
         self._linger_ms = linger_ms
-        self._keep_empty = keep_empty
+        self._keep_empty, self._on_listed = keep_empty, on_listed
         self._services: dict[str, Service] = {}
         self._namespaces: dict[str, dict[str, Service]] = {}
         self._used, self.created_namespaces = SimilarNames(), SimilarNames()
@@ -70,8 +79,6 @@ class ServiceTable:
         """Services with persistent instances, which are checked each second."""
         self._first_revision = 0
         """The first revision of a new service: above those of dropped ones, which may have been the same service."""
-        self.on_listed: Callable[[str, str, bool], None] | None = None
-        """Called under the lock when readers begin or cease to see a service: namespace, full name, which of both."""
         self.find: Callable[[str], Service | None] = self._services.get
         """Returns the service of a datum key, also a hidden one. The mapping's own method, as each beat calls it."""
 
@@ -132,9 +139,8 @@ class ServiceTable:
 
         A small service is copied under the lock; any other without it, and again when its revision rose meanwhile.
         """
-        size = len(service.stored) + len(service.persistent) + len(service.tombstones) + len(service.retained)
-        size += len(service.published or ())
-        if size > COPIED_UNDER_LOCK_MAX:
+        parts = (service.stored, service.persistent, service.tombstones, service.retained, service.published or ())
+        if sum(map(len, parts)) > COPIED_UNDER_LOCK_MAX:
             for _ in range(COPY_TRIES_MAX - 1):
                 with self.lock:
                     revision = service.revision
@@ -151,12 +157,10 @@ class ServiceTable:
         if service is None:
             return None
 
-        def parts() -> tuple[dict[str, StoredInstance], dict[str, Instance], dict[str, Publication]]:
+        def parts() -> _Parts:
             return service.stored.copy(), service.persistent.copy(), (service.published or {}).copy()
 
-        def snapshot_of(
-            copied: tuple[dict[str, StoredInstance], dict[str, Instance], dict[str, Publication]],
-        ) -> ServiceSnapshot | None:
+        def snapshot_of(copied: _Parts) -> ServiceSnapshot | None:
             if service.hidden or _is_retained_only(service) or self._services.get(key) is not service:
                 return None
             return ServiceSnapshot(service.namespace, service.full_name, service.version, *copied)
@@ -175,8 +179,8 @@ class ServiceTable:
             service.hidden = service.dropped = False
             self._namespaces.setdefault(namespace, {})[full_name] = service
             self._used.add(namespace)
-            if self.on_listed is not None:
-                self.on_listed(namespace, full_name, True)
+            if self._on_listed is not None:
+                self._on_listed(namespace, full_name, True)
         return service
 
     def open_hidden(self, namespace: str, full_name: str, now_ms: int) -> Service:
@@ -253,8 +257,8 @@ class ServiceTable:
         if not names:
             self._namespaces.pop(service.namespace, None)
             self._used.discard(service.namespace)
-        if was_listed and self.on_listed is not None:
-            self.on_listed(service.namespace, service.full_name, False)
+        if was_listed and self._on_listed is not None:
+            self._on_listed(service.namespace, service.full_name, False)
 
     # --- the health check's notes -----------------------------------------------------------------
 
@@ -269,9 +273,8 @@ class ServiceTable:
         So readers see no change if its only client soon comes back.
         """
         with self.lock:
-            if self._keep_empty or service.version != NO_VERSION or service.published or service.stored:
-                return NOT_DUE_MS
-            if service.published is None:
+            published = service.published
+            if self._keep_empty or service.version != NO_VERSION or published or published is None or service.stored:
                 return NOT_DUE_MS
             due_ms = service.changed_ms + self._linger_ms + 1
             if now_ms < due_ms:
@@ -393,6 +396,5 @@ def _held(service: Service) -> int:
 
 def _is_retained_only(service: Service) -> bool:
     """Return whether a service has nothing left but retained instances."""
-    sources = service.stored or service.persistent or service.published
-    known = sources or service.meta is not None or service.version != NO_VERSION
-    return bool(service.retained) and not known
+    known = service.stored or service.persistent or service.published or service.meta is not None
+    return bool(service.retained) and not known and service.version == NO_VERSION

@@ -35,11 +35,6 @@ def view_of(service: Service) -> ServiceView:
     return view
 
 
-def published_count(service: Service) -> int:
-    """Return the number of published instances. An address of several clients counts once for each."""
-    return sum([len(one.instances) for one in list((service.published or {}).values())])
-
-
 def clusters_of(service: Service) -> set[str]:
     """Return the cluster names of all instances of a service, however they came."""
     published = [

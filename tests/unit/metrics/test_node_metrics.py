@@ -94,7 +94,7 @@ def test_sends_to_a_peer_are_timed_from_the_change(tmp_path: Path) -> None:
     queue.reachable = True
     name = datum_key("public", "g@@k")
     key = DistroKey(INSTANCE_LIST, name)
-    node.domain.registry.register(RegisterInstance("g@@k", "10.1.0.1", 80), 1_000)
+    node.domain.registry.writes.register(RegisterInstance("g@@k", "10.1.0.1", 80), 1_000)
     protocol.sync({key: 1.0}, 1_000)
     for outcome, now_ms in ((Outcome.FAILED, 2_000), (Outcome.DELIVERED, 61_000)):
         queue.in_flight = tuple(queue.tasks.pop_due(1 << 40, 10))

@@ -18,10 +18,10 @@ from app.naming.model.value_limits import WORD_MARGIN_MS
 from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import Beat, ChangeMetadata, DeregisterInstance, PatchInstance, RegisterInstance
 from app.naming.registry.registry import Registry
-from app.naming.service import NamingService
 from app.naming.wire.datum_codec import InstanceListCodec
 from distro.model.errors import CodecError
 from distro.model.types import NO_VERSION, Datum, Version
+from tests.support.registry_parts import naming_of
 
 NS, TAG = "public", "G@@a"
 KEY = datum_key(NS, TAG)
@@ -41,8 +41,8 @@ class Side:
     """It tells changes in the short form."""
 
     def __post_init__(self) -> None:
-        self.registry = Registry(self.writer)
-        self.naming = NamingService(self.registry, lambda: self.now_ms, self.events.append)
+        self.registry = Registry.of(self.writer)
+        self.naming = naming_of(self.registry, lambda: self.now_ms, self.events.append)
         self.codec = InstanceListCodec(lambda: 0)
 
     def state(self) -> State:
@@ -80,11 +80,11 @@ class Side:
 
     def take_whole(self, other: "Side") -> None:
         """Take what the other holds as it comes over the wire, if it is newer."""
-        for datum in other.registry.datums([KEY]):
-            known = self.registry.version(KEY)
+        for datum in other.registry.lists.datums([KEY]):
+            known = self.registry.lists.version(KEY)
             if known is None or known < datum.version:
                 fields = json.loads(other.codec.encode(datum, other.now_ms, versioned=True))
-                assert self.registry.apply(self.codec.decode(KEY, fields, self.now_ms), known, self.now_ms)
+                assert self.registry.replication.apply(self.codec.decode(KEY, fields, self.now_ms), known, self.now_ms)
 
 
 def key_of(ip: str) -> str:
@@ -170,7 +170,7 @@ def test_changes_in_order_make_what_the_whole_datum_makes(steps: list[tuple[Any,
         for side in (owner, copy, whole):
             side.now_ms += wait_ms
     whole.take_whole(owner)
-    if whole.registry.version(KEY) is not None:
+    if whole.registry.lists.version(KEY) is not None:
         assert copy.state() == whole.state() == owner.state()
     assert set(copy.events) <= {InstancesChanged(KEY, Origin.PEER)}
 
@@ -233,9 +233,11 @@ def test_the_first_version_of_a_list_that_has_more_is_not_taken() -> None:
     """As the first change of a list that real Nacos gave, without versions."""
     owner, copy = sides()
     stored = StoredInstance(Instance("10.0.0.9", 80), Version(0, 1, OTHER), 0)
-    owner.registry.apply(Datum(KEY, Version(0, 1, OTHER), InstanceList({stored.instance.key: stored}, {})), None, 0)
+    owner.registry.replication.apply(
+        Datum(KEY, Version(0, 1, OTHER), InstanceList({stored.instance.key: stored}, {})), None, 0
+    )
     change = owner.register("10.0.0.1")
-    assert owner.registry.version(KEY) == Version(1, 0, OWNER)
+    assert owner.registry.lists.version(KEY) == Version(1, 0, OWNER)
     assert not copy.take_change(change).is_known()
     assert copy.shown() == set()
 
@@ -259,7 +261,7 @@ def test_the_first_change_of_an_owner_that_once_forgot_the_key_is_not_taken() ->
     """Its epoch tells that there was more."""
     owner, copy = sides()
     owner.register("10.0.0.1")
-    owner.registry.forget(KEY)
+    owner.registry.upkeep.forget(KEY)
     assert not copy.take_change(owner.register("10.0.0.2")).is_known()
     assert copy.shown() == set()
 
@@ -289,13 +291,13 @@ def test_another_writers_state_is_not_touched_and_waits_for_the_owner_to_merge_i
     owner, copy = sides()
     copy.take_change(owner.register("10.0.0.1"))
     change = owner.register("10.0.0.2")
-    assert copy.registry.claim(KEY, copy.now_ms)
+    assert copy.registry.replication.claim(KEY, copy.now_ms)
     before = copy.state()
     look = copy.take_change(change)
     assert not look.is_known()
     assert copy.state() == before
-    for datum in copy.registry.datums([KEY]):
-        owner.registry.merge(datum, owner.now_ms)
+    for datum in copy.registry.lists.datums([KEY]):
+        owner.registry.replication.merge(datum, owner.now_ms)
     copy.take_whole(owner)
     assert copy.shown() == {"10.0.0.1", "10.0.0.2"}
     assert look.is_known()
@@ -309,7 +311,7 @@ def test_what_another_writer_took_over_is_known(removed: bool) -> None:
     if removed:
         change = owner.deregister("10.0.0.1")
     copy.take_whole(owner)
-    assert copy.registry.claim(KEY, copy.now_ms)
+    assert copy.registry.replication.claim(KEY, copy.now_ms)
     assert copy.take_change(change).is_known()
 
 
@@ -322,7 +324,7 @@ def test_a_word_about_the_same_instance_that_was_said_later_makes_it_known(
     owner, copy = sides()
     owner.register("10.0.0.1")
     copy.take_whole(owner)
-    assert copy.registry.claim(KEY, copy.now_ms)
+    assert copy.registry.replication.claim(KEY, copy.now_ms)
     for side, is_removed, at_ms in ((owner, is_removed_there, 5_000), (copy, is_removed_here, 5_000 + later_ms)):
         side.now_ms += at_ms
         if is_removed:
@@ -338,7 +340,7 @@ def test_an_unknown_instance_in_another_writers_list_is_not_known() -> None:
     owner, copy = sides()
     owner.register("10.0.0.1")
     copy.take_whole(owner)
-    assert copy.registry.claim(KEY, copy.now_ms)
+    assert copy.registry.replication.claim(KEY, copy.now_ms)
     owner.register("10.0.0.2")
     assert not copy.take_change(owner.deregister("10.0.0.2")).is_known()
 
@@ -387,7 +389,7 @@ def test_a_removal_is_told_with_its_age_and_whether_anybody_knew_the_instance(un
     owner.deregister("10.0.0.1")
     owner.now_ms += 700
     change = owner.change("10.0.0.1")
-    version, told = owner.registry.version(KEY), orjson.loads(change)
+    version, told = owner.registry.lists.version(KEY), orjson.loads(change)
     assert version is not None
     fields = {"key": KEY, "id": key_of("10.0.0.1"), "version": version.to_text(), "age": 700, "keep": 90_000}
     assert told == fields | {"alone": True} | ({"unknown": True} if unknown else {})
@@ -554,5 +556,5 @@ def test_a_datum_is_equal_whichever_way_it_came() -> None:
     owner, copy = sides()
     for change in (owner.register("10.0.0.1"), owner.register("10.0.0.2", weight=2.0), owner.deregister("10.0.0.1")):
         copy.take_change(change)
-    datums: list[Datum] = [next(iter(side.registry.datums([KEY]))) for side in (owner, copy)]
+    datums: list[Datum] = [next(iter(side.registry.lists.datums([KEY]))) for side in (owner, copy)]
     assert owner.codec.checksum(datums[0]) == copy.codec.checksum(datums[1])

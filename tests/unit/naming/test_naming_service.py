@@ -8,19 +8,21 @@ import pytest
 from app.naming.model.model import StoredInstance
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.registry import operations
+from app.naming.registry.list_state import ListState
 from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import Beat, RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
 from distro.model.types import Datum, Version
 from tests.support.fake_node import FakeNode
+from tests.support.registry_parts import naming_of
 
 SERVICE = "DEFAULT_GROUP@@orders"
 
 
 @pytest.fixture
 def naming() -> NamingService:
-    return NamingService(Registry("127.0.0.1:8848~1"), lambda: 0, lambda event: None)
+    return naming_of(Registry.of("127.0.0.1:8848~1"), lambda: 0, lambda event: None)
 
 
 def register(port: int = 8080, cluster: str = "DEFAULT", **attributes: bool) -> RegisterInstance:
@@ -111,8 +113,8 @@ class Timed:
 
     def __init__(self) -> None:
         self.now_ms = 1_000
-        self.registry = Registry("127.0.0.1:8848~1")
-        self.naming = NamingService(self.registry, lambda: self.now_ms, lambda _event: None)
+        self.registry = Registry.of("127.0.0.1:8848~1")
+        self.naming = naming_of(self.registry, lambda: self.now_ms, lambda _event: None)
         self.naming.register(register())
         self.service = next(iter(self.registry.table.services()))
         [self.key] = self.service.stored
@@ -125,7 +127,9 @@ class Timed:
     def replace_during_beat(self) -> None:
         old = self.stored
         one = Meanwhile(old.instance, old.version, old.beat_ms)
-        one.replace = lambda: self.registry.set_health(self.service, self.key, not old.instance.healthy, self.now_ms)
+        one.replace = lambda: self.registry.writes.set_health(
+            self.service, self.key, not old.instance.healthy, self.now_ms
+        )
         self.service.stored[self.key] = one
 
     def beat(self) -> None:
@@ -150,13 +154,13 @@ def test_a_beat_is_not_lost_when_its_instance_is_replaced_meanwhile(beat: Callab
 def test_a_beat_of_an_instance_that_is_removed_meanwhile_is_one_of_an_unknown_instance() -> None:
     timed = Timed()
     timed.replace_during_beat()
-    timed.stored.replace = lambda: timed.registry.remove("public", SERVICE, timed.key, 6_000)  # type: ignore[attr-defined]
+    timed.stored.replace = lambda: timed.registry.writes.remove("public", SERVICE, timed.key, 6_000)  # type: ignore[attr-defined]
     assert not timed.naming.beat(Beat(SERVICE, "10.0.0.1", 8080)).known
 
 
 def test_a_beat_between_the_making_of_a_state_and_its_storing_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     timed = Timed()
-    with_health, swap = StoredInstance.with_health, Registry._swap
+    with_health, swap = StoredInstance.with_health, ListState.swap
 
     def made(old: StoredInstance, healthy: bool, version: Version) -> StoredInstance:
         new = with_health(old, healthy, version)
@@ -164,15 +168,15 @@ def test_a_beat_between_the_making_of_a_state_and_its_storing_counts(monkeypatch
         return new
 
     monkeypatch.setattr(StoredInstance, "with_health", made)
-    timed.registry.set_health(timed.service, timed.key, False, 6_000)
+    timed.registry.writes.set_health(timed.service, timed.key, False, 6_000)
     assert (timed.stored.beat_ms, timed.stored.last_confirmed_ms) == (6_000, 6_000)
 
-    def swapped(registry: Registry, *args: Any) -> bool:
+    def swapped(lists: ListState, *args: Any) -> bool:
         timed.stored.beat_ms = timed.stored.last_confirmed_ms = 7_000
-        return swap(registry, *args)
+        return swap(lists, *args)
 
-    monkeypatch.setattr(Registry, "_swap", swapped)
+    monkeypatch.setattr(ListState, "swap", swapped)
     received = StoredInstance(timed.stored.instance, Version(9, 0, "b:1~1"), 2_000)
     datum = Datum(timed.service.key, Version(9, 0, "b:1~1"), InstanceList({timed.key: received}, {}))
-    assert timed.registry.apply(datum, timed.service.version, 7_000)
+    assert timed.registry.replication.apply(datum, timed.service.version, 7_000)
     assert (timed.stored.beat_ms, timed.stored.last_confirmed_ms) == (7_000, 7_000)

@@ -16,6 +16,7 @@ from app.naming.registry.registry import Registry
 from app.naming.service import BeatAnswer, NamingService
 from app.naming.wire.service_info import QUICK_HOSTS_MAX, Variant
 from distro.model.types import NO_VERSION
+from tests.support.registry_parts import naming_of
 
 NAMESPACE, NAME = "public", "G@@orders"
 DATUM_KEY = datum_key(NAMESPACE, NAME)
@@ -34,8 +35,8 @@ class Bed:
     def __init__(self) -> None:
         self.now_ms = 10_000
         self.events: list[Event] = []
-        self.registry = Registry("a:1~1")
-        self.naming = NamingService(self.registry, lambda: self.now_ms, self.events.append)
+        self.registry = Registry.of("a:1~1")
+        self.naming = naming_of(self.registry, lambda: self.now_ms, self.events.append)
 
     def told(self) -> list[Event]:
         events, self.events[:] = list(self.events), []

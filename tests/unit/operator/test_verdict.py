@@ -27,7 +27,8 @@ class Bed:
         clock: Any = self.node
         self.address = address
         self.facts = InstanceFacts(
-            self.node.naming._registry,
+            self.node.registry.table,
+            self.node.registry.lists.writer,
             self.node.clients,
             self.node.durable._records,
             lambda: self.protocol,
@@ -96,7 +97,7 @@ def test_how_one_went() -> None:
     bed = Bed()
     assert "never heard of" in verdict_of(bed)[0]
     # Beside a peer, of which it may be known, a removal is remembered.
-    bed.node.naming._registry._alone = False
+    bed.node.registry.lists.alone = False
     bed.node.naming.register(MINE)
     bed.node.naming.deregister(DeregisterInstance(SERVICE, "10.0.0.1", 8080))
     bed.history.note(datum_key("public", SERVICE), ASKED.key, "deregistered by a call")

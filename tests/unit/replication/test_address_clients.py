@@ -55,11 +55,11 @@ class Bed:
         self.now_ms = 1_000
         self.view: Any = NacosView(SELF, SELF)
         self.told: list[str] = []
-        self.registry = Registry(ME)
+        self.registry = Registry.of(ME)
         self.clients = Clients(self.registry, lambda: self.now_ms, lambda: 5, lambda _event: None)
         self.index = HttpClients(
             lambda: self.view,
-            self.registry,
+            self.registry.lists,
             on_change=self.told.append,
             on_new=lambda client_id: self.clients.forget(client_id, absent=True),
         )
@@ -97,12 +97,12 @@ class Bed:
 
     def register(self, service: str, ip: str = "10.9.0.1", cluster: str = "DEFAULT", **more: Any) -> None:
         command = RegisterInstance(service, ip, 80, cluster=cluster, **more)
-        replaced = self.registry.register(command, self.now_ms)
+        replaced = self.registry.writes.register(command, self.now_ms)
         if replaced is not None:
             self.index.mark(replaced.key)
 
     def deregister(self, service: str, ip: str = "10.9.0.1", cluster: str = "DEFAULT") -> None:
-        key = self.registry.remove("public", service, instance_key(ip, 80, cluster), self.now_ms)
+        key = self.registry.writes.remove("public", service, instance_key(ip, 80, cluster), self.now_ms)
         if key is not None:
             self.index.mark(key)
 
@@ -220,10 +220,10 @@ class TestIndex:
 
     def test_a_change_that_nobody_told_of_is_found(self, bed: Bed) -> None:
         bed.tick(LOOK_MS)
-        bed.registry.register(RegisterInstance(A_SERVICE, "10.9.0.1", 80), bed.now_ms)
+        bed.registry.writes.register(RegisterInstance(A_SERVICE, "10.9.0.1", 80), bed.now_ms)
         assert bed.tick() == []
         assert bed.tick(LOOK_MS) == [ONE]
-        bed.registry.forget(datum_key("public", A_SERVICE))
+        bed.registry.upkeep.forget(datum_key("public", A_SERVICE))
         assert bed.tick(LOOK_MS) == [ONE]
         assert bed.index.ids() == []
 
@@ -424,8 +424,8 @@ class TestEchoes:
 
 def _state(client_id: str, service: str) -> ClientState:
     ip = client_id.partition(":")[0]
-    registry = Registry("other~1")
-    registry.register(RegisterInstance(service, ip, 80, metadata=NO_METADATA), 0)
+    registry = Registry.of("other~1")
+    registry.writes.register(RegisterInstance(service, ip, 80, metadata=NO_METADATA), 0)
     found = registry.table.get("public", service)
     assert found is not None
     instances = {one.key: one for one in view_of(found).instances}

@@ -58,7 +58,7 @@ class Side(ReceiverEvents):
         self.address, self.now_ms, self.loading = address, 1_000, False
         self.events: list[Event] = []
         self.fetches: list[tuple[str, list[DistroKey]]] = []
-        self.registry = Registry(f"{address}~{run}")
+        self.registry = Registry.of(f"{address}~{run}")
         self.clients = Clients(self.registry, lambda: self.now_ms, lambda: 5, self.events.append)
         self.store = ClientStore(self.clients, address, has_left)
         component = Component(
@@ -72,7 +72,7 @@ class Side(ReceiverEvents):
         mapper = WriterMapper.over(address, ())
         self.record = DistroStats()
         self.receiver = DistroReceiver(
-            self.registry.writer,
+            self.registry.lists.writer,
             {CLIENTS: component},
             lambda _type: mapper,
             lambda: self.loading,

@@ -10,13 +10,13 @@ import pytest
 
 from app.naming.model.keys import DEFAULT_NAMESPACE, datum_key
 from app.naming.model.model import Instance, Service, StoredInstance, Tombstone
-from app.naming.registry import registry as registry_module
+from app.naming.registry import list_replication
 from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.registry.service_table import COPIED_UNDER_LOCK_MAX
 from app.naming.wire.datum_codec import InstanceListCodec
-from app.replication.instance_list_type import INSTANCE_LIST, InstanceListStore
+from app.replication.instance_list_type import INSTANCE_LIST
 from distro.engine.peer_sends import KEYS_MAX, PeerSends
 from distro.members.mapper import DistroMapper
 from distro.model.errors import CodecError
@@ -34,6 +34,7 @@ from distro.model.types import (
 from distro.receive.receive import DistroReceiver
 from distro.wire.codec import decode_frame, encode_frame
 from tests.support.engine import ME, SELF, B, Engine, NoEvents
+from tests.support.registry_parts import store_of
 
 CODEC = InstanceListCodec(lambda: 1_700_000_000_000)
 NOW_MS = 1_000_000
@@ -56,9 +57,9 @@ class Peer:
     """Takes frames as a member does that holds a copy."""
 
     def __init__(self, owned: bool = False) -> None:
-        self.registry, self.stats, self.events = Registry(f"{B}~1"), DistroStats(), Events()
+        self.registry, self.stats, self.events = Registry.of(f"{B}~1"), DistroStats(), Events()
         self.published: list[Any] = []
-        store = InstanceListStore(self.registry, self.published.append)
+        store = store_of(self.registry, self.published.append)
         parts = {INSTANCE_LIST: Component(store, CODEC, NOTHING, deltas=store)}
         mapper = DistroMapper.over(B, (B,) if owned else (SELF,), standalone=False)
         self.receiver = DistroReceiver(
@@ -77,14 +78,14 @@ class Owner:
     def __init__(self, capabilities: frozenset[str] = DELTAS) -> None:
         engine = Engine(B, kinds={B: capabilities})
         engine.hear()
-        self.registry, self.stats = Registry(ME), engine.stats
-        store = InstanceListStore(self.registry, lambda _event: None)
+        self.registry, self.stats = Registry.of(ME), engine.stats
+        store = store_of(self.registry, lambda _event: None)
         self.sends = PeerSends(
             {INSTANCE_LIST: Component(store, CODEC, NOTHING, deltas=store)}, engine.protocol.reader, engine.stats
         )
 
     def change(self, word: str, service: str = SERVICE, ip: str = "10.0.0.1") -> None:
-        self.registry.register(RegisterInstance(service, ip, 80, metadata={"word": word}), NOW_MS)
+        self.registry.writes.register(RegisterInstance(service, ip, 80, metadata={"word": word}), NOW_MS)
 
     def read(self, *keys: str) -> list[Datum]:
         return self.sends.read(SyncData(B, INSTANCE_LIST, keys or (KEY,), 0))
@@ -98,7 +99,7 @@ class Owner:
 
 
 def words(one: Registry) -> dict[str, Any]:
-    [datum] = one.datums([KEY])
+    [datum] = one.lists.datums([KEY])
     return {key: stored.instance.metadata["word"] for key, stored in datum.value.stored.items()}
 
 
@@ -149,7 +150,7 @@ def test_a_peer_that_lost_its_memory_gets_the_whole_at_once() -> None:
     delta, received = owner.send(restarted)
     assert delta.base is not None
     assert received.wanted == (KEY,)
-    assert restarted.registry.version(KEY) is None, "nothing of it is applied"
+    assert restarted.registry.lists.version(KEY) is None, "nothing of it is applied"
     assert restarted.stats.deltas_wanted_whole == 1
     whole, received = owner.send(restarted)
     assert (whole.base, received) == (None, Received())
@@ -185,7 +186,7 @@ def test_a_peer_that_is_further_by_an_answer_of_the_owner_has_what_was_sent() ->
 
 
 def test_what_failed_or_was_refused_is_sent_whole_next_time() -> None:
-    for answer in (Received(failed={KEY: "bad"}), Received(refused={KEY: Owner().registry.highest_own()})):
+    for answer in (Received(failed={KEY: "bad"}), Received(refused={KEY: Owner().registry.lists.highest_own()})):
         owner, peer = Owner(), Peer()
         owner.change("a")
         owner.send(peer)
@@ -228,14 +229,14 @@ def test_what_is_known_of_peers_is_bounded() -> None:
 
 def claimed(capabilities: frozenset[str] = CLAIMS, owned: bool = False) -> tuple[Owner, Peer]:
     """An owner that claimed the list of a third member, and a peer that has the state which it claimed."""
-    third, owner, peer = Registry("c:1~1"), Owner(capabilities), Peer(owned)
+    third, owner, peer = Registry.of("c:1~1"), Owner(capabilities), Peer(owned)
     for number in range(50):
-        third.register(RegisterInstance(SERVICE, f"10.0.0.{number}", 80, metadata={"word": "a"}), NOW_MS)
-    third.remove(DEFAULT_NAMESPACE, SERVICE, "10.0.0.7#80#DEFAULT", NOW_MS)
-    [datum] = third.datums([KEY])
+        third.writes.register(RegisterInstance(SERVICE, f"10.0.0.{number}", 80, metadata={"word": "a"}), NOW_MS)
+    third.writes.remove(DEFAULT_NAMESPACE, SERVICE, "10.0.0.7#80#DEFAULT", NOW_MS)
+    [datum] = third.lists.datums([KEY])
     for registry in (owner.registry, peer.registry):
-        assert registry.apply(CODEC.decode(KEY, fields_of(datum), NOW_MS), None, NOW_MS)
-    assert owner.registry.claim(KEY, NOW_MS)
+        assert registry.replication.apply(CODEC.decode(KEY, fields_of(datum), NOW_MS), None, NOW_MS)
+    assert owner.registry.replication.claim(KEY, NOW_MS)
     return owner, peer
 
 
@@ -245,14 +246,14 @@ def fields_of(datum: Datum) -> Any:
 
 def test_a_claim_is_told_without_the_list() -> None:
     owner, peer = claimed()
-    before, tombstones = words(peer.registry), next(iter(peer.registry.datums([KEY]))).value.tombstones
+    before, tombstones = words(peer.registry), next(iter(peer.registry.lists.datums([KEY]))).value.tombstones
     [claim] = owner.read()
     assert claim.is_claim
     assert len(CODEC.encode(claim, NOW_MS, versioned=True)) < 200
     assert owner.ended([claim], peer.take([claim])) == Received()
-    assert peer.registry.version(KEY) == owner.registry.version(KEY)
+    assert peer.registry.lists.version(KEY) == owner.registry.lists.version(KEY)
     assert words(peer.registry) == before
-    assert next(iter(peer.registry.datums([KEY]))).value.tombstones == tombstones
+    assert next(iter(peer.registry.lists.datums([KEY]))).value.tombstones == tombstones
     assert not peer.published, "nothing changed for readers"
     assert peer.take([claim]) == Received(), "the second arrival changes nothing"
     owner.change("b")
@@ -262,18 +263,18 @@ def test_a_claim_is_told_without_the_list() -> None:
 
 
 def test_a_peer_that_has_another_state_than_was_claimed_gets_the_whole() -> None:
-    third = Registry("c:1~1")
-    third.register(RegisterInstance(SERVICE, "10.0.0.1", 80, metadata={"word": "old"}), NOW_MS)
-    [old] = third.datums([KEY])
+    third = Registry.of("c:1~1")
+    third.writes.register(RegisterInstance(SERVICE, "10.0.0.1", 80, metadata={"word": "old"}), NOW_MS)
+    [old] = third.lists.datums([KEY])
     for has in (None, old):
         (owner, _), behind = claimed(), Peer()
         if has is not None:
-            assert behind.registry.apply(CODEC.decode(KEY, fields_of(has), NOW_MS), None, NOW_MS)
-        before = behind.registry.version(KEY)
+            assert behind.registry.replication.apply(CODEC.decode(KEY, fields_of(has), NOW_MS), None, NOW_MS)
+        before = behind.registry.lists.version(KEY)
         [claim] = owner.read()
         assert claim.is_claim
         assert owner.ended([claim], behind.take([claim])).wanted == (KEY,)
-        assert behind.registry.version(KEY) == before
+        assert behind.registry.lists.version(KEY) == before
         whole, received = owner.send(behind)
         assert (whole.base, received) == (None, Received()), "not told as a claim once more"
         assert words(behind.registry) == words(owner.registry)
@@ -281,10 +282,10 @@ def test_a_peer_that_has_another_state_than_was_claimed_gets_the_whole() -> None
 
 def test_who_owns_the_list_by_its_own_view_takes_no_claim_of_it() -> None:
     owner, peer = claimed(owned=True)
-    before = peer.registry.version(KEY)
+    before = peer.registry.lists.version(KEY)
     [claim] = owner.read()
     assert owner.ended([claim], peer.take([claim])).wanted == (KEY,)
-    assert peer.registry.version(KEY) == before
+    assert peer.registry.lists.version(KEY) == before
 
 
 def test_a_member_that_takes_no_claims_gets_the_whole() -> None:
@@ -310,9 +311,9 @@ def test_the_claim_of_an_empty_list_is_forgettable_where_it_arrives() -> None:
         service.stored.clear()
         service.tombstones.clear()
     owner.send(peer)
-    assert peer.registry.version(KEY) == owner.registry.version(KEY)
-    assert peer.registry.is_forgettable(KEY, NOW_MS)
-    assert not owner.registry.is_forgettable(KEY, NOW_MS)
+    assert peer.registry.lists.version(KEY) == owner.registry.lists.version(KEY)
+    assert peer.registry.upkeep.is_forgettable(KEY, NOW_MS)
+    assert not owner.registry.upkeep.is_forgettable(KEY, NOW_MS)
 
 
 @pytest.mark.parametrize("base", ["0.0.", "1.1.c:1~1", f"1.2.{ME}", "3.0.c:1~1", "text", 7, None])
@@ -342,13 +343,13 @@ def test_a_claim_is_not_read_at_once() -> None:
     read = owner.sends.read_small(SyncData(B, INSTANCE_LIST, (KEY,), 0))
     assert read is not None
     [delta] = read
-    assert (delta.base, delta.version) == (peer.registry.version(KEY), owner.registry.version(KEY))
+    assert (delta.base, delta.version) == (peer.registry.lists.version(KEY), owner.registry.lists.version(KEY))
 
 
 def test_the_digest_of_a_claim_is_that_of_the_documented_text() -> None:
     """Other releases make the same one: docs/wire.md."""
     owner, _ = claimed()
-    [datum] = owner.registry.datums([KEY])
+    [datum] = owner.registry.lists.datums([KEY])
     parts = datum.value.stored, datum.value.tombstones
     told = [[f"{key} {one.version.to_text()}" for key, one in sorted(part.items())] for part in parts]
     text = "\0\0".join(map("\0".join, told))
@@ -401,12 +402,12 @@ def test_one_version_with_two_states_is_told_whole(depart: Callable[[Service], N
     departing = owner.registry if at_the_owner else peer.registry
     service = departing.table.find(KEY)
     assert service is not None
-    before = peer.registry.version(KEY)
+    before = peer.registry.lists.version(KEY)
     depart(service)
     [claim] = owner.read()
     assert claim.is_claim
     assert owner.ended([claim], peer.take([claim])).wanted == (KEY,)
-    assert peer.registry.version(KEY) == before
+    assert peer.registry.lists.version(KEY) == before
     [whole] = owner.read()
     assert whole.base is None
 
@@ -417,21 +418,21 @@ def test_a_claim_that_comes_late_takes_nothing_back() -> None:
     owner.change("b")
     whole, _ = owner.send(peer)
     assert whole.base is None
-    later = peer.registry.version(KEY)
+    later = peer.registry.lists.version(KEY)
     assert peer.take([claim]) == Received(), "it is of before what is there"
-    assert peer.registry.version(KEY) == later
+    assert peer.registry.lists.version(KEY) == later
     assert words(peer.registry) == words(owner.registry)
 
 
 @pytest.mark.parametrize("count", [1, COPIED_UNDER_LOCK_MAX + 1])
 def test_a_change_while_a_claim_is_read_is_no_claim(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    third, owner = Registry("c:1~1"), Owner(CLAIMS)
+    third, owner = Registry.of("c:1~1"), Owner(CLAIMS)
     for number in range(count):
-        third.register(RegisterInstance(SERVICE, f"10.0.1.{number}", 80), NOW_MS)
-    [datum] = third.datums([KEY])
-    assert owner.registry.apply(datum, None, NOW_MS)
-    assert owner.registry.claim(KEY, NOW_MS)
-    digest, changed = registry_module._version_digest, list[str]()
+        third.writes.register(RegisterInstance(SERVICE, f"10.0.1.{number}", 80), NOW_MS)
+    [datum] = third.lists.datums([KEY])
+    assert owner.registry.replication.apply(datum, None, NOW_MS)
+    assert owner.registry.replication.claim(KEY, NOW_MS)
+    digest, changed = list_replication._version_digest, list[str]()
 
     def digest_late(service: Service) -> int:
         found = digest(service)
@@ -440,18 +441,18 @@ def test_a_change_while_a_claim_is_read_is_no_claim(count: int, monkeypatch: pyt
             owner.change("b")
         return found
 
-    monkeypatch.setattr(registry_module, "_version_digest", digest_late)
+    monkeypatch.setattr(list_replication, "_version_digest", digest_late)
     [read] = owner.read()
     assert read.is_claim is (count <= COPIED_UNDER_LOCK_MAX)
-    assert read.version == owner.registry.version(KEY)
+    assert read.version == owner.registry.lists.version(KEY)
 
 
 def test_what_real_nacos_wrote_is_never_told_as_a_claim() -> None:
     owner = Owner(CLAIMS)
-    third = Registry("c:1~1")
-    third.register(RegisterInstance(SERVICE, "10.0.0.1", 80, metadata={"word": "a"}), NOW_MS)
-    [datum] = third.datums([KEY])
-    assert owner.registry.apply(replace(datum, version=Version(0, 5, "c:1")), None, NOW_MS)
-    assert owner.registry.claim(KEY, NOW_MS)
+    third = Registry.of("c:1~1")
+    third.writes.register(RegisterInstance(SERVICE, "10.0.0.1", 80, metadata={"word": "a"}), NOW_MS)
+    [datum] = third.lists.datums([KEY])
+    assert owner.registry.replication.apply(replace(datum, version=Version(0, 5, "c:1")), None, NOW_MS)
+    assert owner.registry.replication.claim(KEY, NOW_MS)
     [whole] = owner.read()
     assert whole.base is None

@@ -10,13 +10,14 @@ from app.naming.model.nacos_errors import InvalidParam
 from app.naming.records.record_keys import persistent_key, service_meta_key
 from app.naming.registry.operations import RegisterInstance
 from app.replication.client_type import CLIENTS, ClientStore, client_key
-from app.replication.instance_list_type import INSTANCE_LIST, InstanceListStore
+from app.replication.instance_list_type import INSTANCE_LIST
 from app.replication.record_type import RECORDS
 from app.replication.service_heal import CALLS_MAX, INTERVAL_MS, WINDOW_MS, HealRate, ServiceHealer
 from distro.members.mapper import DistroMapper, WriterMapper
 from distro.model.ports import Component
 from distro.model.types import CAPABILITY_VERSIONS, DistroKey, Member, MemberState
 from tests.support.fake_node import SELF, FakeNode
+from tests.support.registry_parts import store_of
 
 B, C, D = "10.0.0.2:8848", "10.0.0.3:8848", "10.0.0.4:8848"
 SERVICE = "DEFAULT_GROUP@@orders"
@@ -35,9 +36,9 @@ class Bed:
         mapper = DistroMapper.over(SELF, (owner,))
         writers = WriterMapper.over(SELF, ())
         nothing: Any = None
-        registry = self.node.naming._registry
+        registry = self.node.registry
         stores: dict[str, Any] = {
-            INSTANCE_LIST: InstanceListStore(registry, lambda _event: None),
+            INSTANCE_LIST: store_of(registry, lambda _event: None),
             RECORDS: self.node.durable._records,
             CLIENTS: ClientStore(self.node.clients, SELF, lambda _writer: False),
         }

@@ -25,9 +25,9 @@ def listed(instance: Instance, version: Version, age_ms: int) -> StoredInstance:
 
 def started(disk: InstanceList, loaded: InstanceList, disk_version: Version = LOW) -> Registry:
     """A registry with what a peer gave, after its start from the disk."""
-    registry = Registry("10.0.0.1:8848~2")
-    assert registry.apply(Datum(KEY, HIGH, loaded), None, NOW_MS)
-    warm_start = WarmStart(registry, claims=False)
+    registry = Registry.of("10.0.0.1:8848~2")
+    assert registry.replication.apply(Datum(KEY, HIGH, loaded), None, NOW_MS)
+    warm_start = WarmStart(registry.lists, registry.replication, claims=False)
     warm_start.read([Datum(KEY, disk_version, disk)])
     warm_start.fill(NOW_MS)
     return registry
@@ -58,7 +58,7 @@ def test_what_others_said_later_holds() -> None:
     loaded = InstanceList({TWO.key: listed(TWO, HIGH, 2_000)}, {ONE.key: Tombstone(HIGH, NOW_MS - 2_000, 90_000)})
     registry = started(disk, loaded)
     assert instances(registry) == {TWO.ip}
-    assert registry.version(KEY) == HIGH, "nothing was missing"
+    assert registry.lists.version(KEY) == HIGH, "nothing was missing"
 
 
 def test_a_higher_version_is_merged_whatever_its_age() -> None:

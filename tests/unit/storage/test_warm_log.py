@@ -38,8 +38,8 @@ class Run:
         self.wall_ms = wall_ms
         self.now_ms = 1_000
         self.slices = 0
-        self.registry = Registry("a:1~1")
-        self.store = WarmStore(folder, InstanceListCodec(self._wall), self.registry.datums, self._wall)
+        self.registry = Registry.of("a:1~1")
+        self.store = WarmStore(folder, InstanceListCodec(self._wall), self.registry.lists.datums, self._wall)
 
     def _wall(self) -> int:
         return self.wall_ms
@@ -49,11 +49,11 @@ class Run:
 
     def register(self, service: str, ip: str, metadata: dict[str, str] | None = None) -> None:
         command = RegisterInstance(service, ip, 80, metadata=metadata or {})
-        self.registry.register(command, self.now_ms)
+        self.registry.writes.register(command, self.now_ms)
         self.store.changed(datum_key("public", service))
 
     def remove(self, service: str, ip: str) -> None:
-        self.registry.remove("public", service, instance_key(ip, 80, "DEFAULT"), self.now_ms)
+        self.registry.writes.remove("public", service, instance_key(ip, 80, "DEFAULT"), self.now_ms)
         self.store.changed(datum_key("public", service))
 
     def tick(self, after_ms: int = FLUSH_MS) -> None:
@@ -83,7 +83,7 @@ def test_the_next_run_has_what_was_there(tmp_path: Path, first: Run) -> None:
     """Without an orderly end: what a kill leaves."""
     datums = Run(tmp_path, first.wall_ms).load()
     assert ips(datums) == [{"10.0.0.0"}, {"10.0.0.1"}, {"10.0.0.2"}]
-    assert [datum.version for datum in datums] == [first.registry.version(datum.key) for datum in datums]
+    assert [datum.version for datum in datums] == [first.registry.lists.version(datum.key) for datum in datums]
 
 
 def test_times_count_from_when_a_list_was_written(tmp_path: Path, first: Run) -> None:
@@ -139,7 +139,9 @@ def test_a_list_that_changes_all_the_time_is_packed_when_it_stays(tmp_path: Path
     assert stored.instance.metadata == {"change": "2"}
     first.tick(WINDOW_MS)
     assert is_packed(tmp_path, SERVICES[0])
-    assert Run(tmp_path, first.wall_ms).load()[0].version == first.registry.version(datum_key("public", SERVICES[0]))
+    assert Run(tmp_path, first.wall_ms).load()[0].version == first.registry.lists.version(
+        datum_key("public", SERVICES[0])
+    )
     before = body_of(tmp_path, SERVICES[0])
     first.tick(WINDOW_MS)
     assert body_of(tmp_path, SERVICES[0]) == before
@@ -161,7 +163,7 @@ def test_a_long_list_is_always_packed(tmp_path: Path, first: Run) -> None:
 def test_a_list_that_is_gone_while_it_changes_all_the_time_is_gone(tmp_path: Path, first: Run) -> None:
     change_in_each_window(first, SERVICES[0])
     key = datum_key("public", SERVICES[0])
-    first.registry.forget(key)
+    first.registry.upkeep.forget(key)
     first.store.changed(key)
     for _ in range(2):
         first.tick(WINDOW_MS)
@@ -200,7 +202,7 @@ def test_an_orderly_end_writes_the_rest(tmp_path: Path, first: Run) -> None:
 
 def test_what_was_forgotten_is_not_there(tmp_path: Path, first: Run) -> None:
     key = datum_key("public", SERVICES[2])
-    first.registry.forget(key)
+    first.registry.upkeep.forget(key)
     first.store.changed(key)
     first.tick(WINDOW_MS)
     assert len(Run(tmp_path, first.wall_ms).load()) == 2
@@ -458,7 +460,7 @@ class CountingCodec(InstanceListCodec):
 
 def second_run(first: Run, folder: Path, codec: CountingCodec) -> WarmStore:
     first.store.close(first.now_ms)
-    return WarmStore(folder, codec, first.registry.datums, lambda: first.wall_ms)
+    return WarmStore(folder, codec, first.registry.lists.datums, lambda: first.wall_ms)
 
 
 def test_a_list_is_made_when_it_is_asked_for_and_not_if_it_is_known_by_then(first: Run, tmp_path: Path) -> None:
@@ -468,7 +470,7 @@ def test_a_list_is_made_when_it_is_asked_for_and_not_if_it_is_known_by_then(firs
     datums = store.load(AGE_MS_MAX, first.now_ms, lambda key, version: loaded.get(key) == version)
     assert codec.read == []
     keys = [next(datums).key]
-    loaded.update(first.registry.versions())  # from another member, meanwhile
+    loaded.update(first.registry.lists.versions())  # from another member, meanwhile
     [known, other] = [key for key in loaded if key not in keys]
     loaded[other] = loaded[other].next("b:1~1")
     assert [datum.key for datum in datums] == [other], f"{known} is there in the same version"
@@ -480,7 +482,7 @@ def test_what_the_next_run_writes_does_not_change_what_it_takes_over(first: Run,
     datums = store.load(AGE_MS_MAX, first.now_ms)
     store.open()
     for service in SERVICES:
-        first.registry.empty("public", service, first.now_ms)
+        first.registry.writes.empty("public", service, first.now_ms)
         store.changed(datum_key("public", service))
     store.close(first.now_ms)
     assert sorted(one for found in ips(list(datums)) for one in found) == ["10.0.0.0", "10.0.0.1", "10.0.0.2"]

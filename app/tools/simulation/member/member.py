@@ -28,13 +28,20 @@ from app.machine.storage.warm_log import decode_aged
 from app.machine.tls.node_tls import build_tls
 from app.members.membership import Membership
 from app.metrics.instruments import Instruments
+from app.naming.changes import Changes
 from app.naming.health.beat_check import BeatCheck, HealthCheckGate
 from app.naming.model.events import Event, HealthChanged, InstancesChanged, Origin, RecordChanged
 from app.naming.model.keys import EPHEMERAL_PREFIX, parse_datum_key
-from app.naming.model.model import Change, Service, StoredInstance
+from app.naming.model.model import Service, StoredInstance
 from app.naming.records.durable_service import DurableService
 from app.naming.records.projection import Projection
+from app.naming.registry.list_replication import ListReplication
+from app.naming.registry.list_state import ListState
+from app.naming.registry.list_upkeep import ListUpkeep
+from app.naming.registry.local_writes import LocalWrites
 from app.naming.registry.registry import Registry
+from app.naming.registry.service_table import ServiceTable
+from app.naming.registry.shared import Shared
 from app.naming.service import NamingService
 from app.naming.wire.datum_codec import InstanceListCodec
 from app.replication.http_peers import NodeReplication
@@ -61,13 +68,13 @@ from distro.engine.local_actions import LocalActions
 from distro.engine.peer_sends import PeerSends
 from distro.members.members import MemberList
 from distro.model.config import DistroConfig
+from distro.model.digest import ChangedKeys
 from distro.model.monitor import DistroStats
 from distro.model.ports import Component
 from distro.model.types import (
     Action,
     Call,
     Claim,
-    Datum,
     DistroKey,
     FinishLoad,
     Forget,
@@ -76,7 +83,6 @@ from distro.model.types import (
     MemberState,
     PeerReport,
     Report,
-    Version,
 )
 from distro.protocol.claims import Claimer
 from distro.protocol.protocol import DistroProtocol
@@ -102,36 +108,21 @@ WARM_MS = 500
 """The age of the copy of instance lists on disk. Source: ``FLUSH_MS`` of the warm log."""
 
 
-class WatchedRegistry(Registry):
-    """A registry that lists the keys it changed."""
+class WatchedKeys(ChangedKeys):
+    """The keys of lists whose version changed, with a second list of them for the checks of invariants."""
 
-    def __init__(self, writer: str, tombstone_slack_ms: int, guard_ms: int) -> None:
-        super().__init__(writer, tombstone_slack_ms, guard_ms)
+    __slots__ = ("touched",)
+
+    def __init__(self) -> None:
+        super().__init__()
         self.touched: dict[str, None] = {}
+        note = self.note
 
-    def _raise_version(self, service: Service, now_ms: int, key: str = "") -> None:
-        self.touched[service.key] = None
-        super()._raise_version(service, now_ms, key)
+        def noted(key: str) -> None:
+            self.touched[key] = None
+            note(key)
 
-    def _swap(self, key: str, expected: Version | None, version: Version, value: Any, now_ms: int) -> bool:
-        self.touched[key] = None
-        return super()._swap(key, expected, version, value, now_ms)
-
-    def take_change(self, change: Change, now_ms: int) -> bool:
-        self.touched[change.key] = None
-        return super().take_change(change, now_ms)
-
-    def apply_delta(self, datum: Datum, now_ms: int) -> bool:
-        self.touched[datum.key] = None
-        return super().apply_delta(datum, now_ms)
-
-    def forget(self, key: str, now_ms: int | None = None) -> None:
-        self.touched[key] = None
-        super().forget(key, now_ms)
-
-    def forget_spent(self, key: str, now_ms: int) -> bool:
-        self.touched[key] = None
-        return super().forget_spent(key, now_ms)
+        self.note = noted
 
 
 class MemberClock:
@@ -202,7 +193,9 @@ class SimMember:
     Subclasses of a test replace one of the parts, to see what happens without one rule.
     """
 
-    registry_class: type[WatchedRegistry] = WatchedRegistry
+    lists_class: type[ListState] = ListState
+    writes_class: type[LocalWrites] = LocalWrites
+    replication_class: type[ListReplication] = ListReplication
     protocol_class: type[DistroProtocol] = DistroProtocol
     receiver_class: type[DistroReceiver] = DistroReceiver
     sends_class: type[PeerSends] = PeerSends
@@ -281,20 +274,34 @@ class SimMember:
         self.membership.attach(runtime, self.listed)
         self.in_run(1, self._check_beats)
 
+    def _build_registry(self) -> Registry:
+        slack_ms, shared = self.config.tombstone_slack_ms, Shared()
+        table, self.keys = ServiceTable(slack_ms), WatchedKeys()
+        guard_ms = self.guard_rounds * self.config.verify_interval_ms
+        lists = self.lists_class(self.writer, table, self.keys, tombstone_slack_ms=slack_ms, guard_ms=guard_ms)
+        return Registry(
+            table,
+            lists,
+            self.writes_class(table, lists, shared),
+            self.replication_class(table, lists, shared),
+            ListUpkeep(table, lists),
+        )
+
     def _build(self) -> None:
         config, clock = self.config, self.clock
         now_ms = clock.monotonic_ms()
         self.stats = DistroStats()
-        self.registry = self.registry_class(
-            self.writer, config.tombstone_slack_ms, self.guard_rounds * config.verify_interval_ms
-        )
-        self.naming = NamingService(self.registry, clock.monotonic_ms, self._publish)
-        projection = Projection(self.registry, clock.monotonic_ms, self._publish)
+        registry = self.registry = self._build_registry()
+        changes = Changes(registry.table, registry.replication, clock.monotonic_ms, self._publish)
+        self.naming = NamingService(registry.table, registry.writes, changes, clock.monotonic_ms, self._publish)
+        projection = Projection(registry.table, clock.monotonic_ms, self._publish)
         self.records = self.records_class(
             self.writer, self.record_disk, clock.wall_ms, clock.monotonic_ms, projection.on_record, self._check_write
         )
         self.records.on_word = self.world.checker.word
-        self.durable = DurableService(self.records, projection, self.registry, clock.monotonic_ms, self._publish)
+        self.durable = DurableService(
+            self.records, projection, registry.table, registry.writes, clock.monotonic_ms, self._publish
+        )
         members = self.members_class(self.address, config, now_ms)
         self.components: dict[str, Component] = {}
         self.protocol = self.protocol_class(members, self.writer, config, self.components, self.stats, now_ms)
@@ -320,12 +327,14 @@ class SimMember:
         self.agent = CallAgent(self)
         agent: Any = self.agent  # it answers by call-back; only this module calls it
         self.codec = InstanceListCodec(clock.wall_ms)
-        store = InstanceListStore(self.registry, self._publish)
+        store = InstanceListStore(registry.lists, registry.replication, registry.upkeep, self._publish)
         self.components[INSTANCE_LIST] = Component(store, self.codec, agent, deltas=store)
         self.sends = self.sends_class(self.components, reader, self.stats)
         own_kind = frozenset({MemberKind.OWN})
         self.components[RECORDS] = Component(self.records, RecordCodec(), agent, taken_by=own_kind)
-        self.beat_check = self.beat_check_class(self.registry, self._publish, pause_ms=config.pause_ms)
+        self.beat_check = self.beat_check_class(
+            registry.table, self.writer, registry.writes, registry.upkeep, self._publish, pause_ms=config.pause_ms
+        )
         self.meter = self._build_meter()
         self._build_frontend()
         if self.world.tracing:
@@ -477,7 +486,7 @@ class SimMember:
             self._waiting.append(work)
             return
         work()
-        if self._alive and self.registry.touched:
+        if self._alive and self.keys.touched:
             self.world.checker.look(self)
 
     def in_run(self, delay_ms: int, work: Callable[[], None]) -> None:
@@ -517,12 +526,15 @@ class SimMember:
             self.warm.pop(key, None)
         now_ms = self.clock.monotonic_ms()
         wall_ms = self.clock.wall_ms()
-        for one in self.registry.datums(keys):
+        for one in self.registry.lists.datums(keys):
             self.warm[one.key] = wall_ms, self.codec.encode(one, now_ms, True)
 
     def _read_warm(self) -> None:
         self._cold = {}
-        self._warm_start, now_ms = WarmStart(self.registry, claims=False), self.clock.monotonic_ms()
+        self._warm_start, now_ms = (
+            WarmStart(self.registry.lists, self.registry.replication, claims=False),
+            self.clock.monotonic_ms(),
+        )
         wall_ms = self.clock.wall_ms()
         self._warm_start.read(
             decode_aged(self.codec, key, orjson.loads(body), wall_ms - at_ms, now_ms)
@@ -531,9 +543,9 @@ class SimMember:
 
     def _fill(self, now_ms: int) -> None:
         """Add the lists of the disk, as a load is over."""
-        before = self.registry.versions()
+        before = self.registry.lists.versions()
         self._warm_start.fill(now_ms)
-        if self.registry.versions() != before:
+        if self.registry.lists.versions() != before:
             self.world.marks["lists taken from the own disk"] += 1
 
     # --- what the node joins, goes on ------------------------------------------------------------

@@ -76,7 +76,7 @@ def fill(world: World, sizes: LargeSizes) -> None:
         for member in members:
             beat_ms = member.clock.monotonic_ms() + INSTANCE_MS_MAX
             value = InstanceList({name: StoredInstance(instance, version, beat_ms)}, {})
-            member.registry.apply(Datum(key, version, value), None, member.clock.monotonic_ms())
+            member.registry.replication.apply(Datum(key, version, value), None, member.clock.monotonic_ms())
     for number in range(sizes.records):
         name = persistent_key(DEFAULT_NAMESPACE, f"DEFAULT_GROUP@@kept{number}", "10.4.0.1:80:unknown:DEFAULT")
         tag = members[0].records.tag(name)
@@ -86,7 +86,7 @@ def fill(world: World, sizes: LargeSizes) -> None:
             record = Record(name, version, version, None, member.clock.wall_ms(), now_ms)
             member.components[RECORDS].store.apply(Datum(name, version, record), None, now_ms)
     for member in members:
-        member.registry.touched.clear()
+        member.keys.touched.clear()
         member.longest_tick_ms = 0.0
 
 
@@ -94,7 +94,7 @@ def _check_taken_over(world: World, dead: SimMember) -> None:
     for member in world.running():
         left = [
             key
-            for store in (member.registry, member.records)
+            for store in (member.registry.lists, member.records)
             for key, version in store.versions().items()
             if version.writer == dead.writer
         ]

@@ -84,7 +84,7 @@ def datum_is_wiped(seed: int, member_class: type[SimMember]) -> World:
     member = world.any_member()
     key = world.choice([key for key, service in member.stored() if not member.owns(service.full_name)])
     world.checker.forgive(member, key)
-    member.registry.forget(key)
+    member.registry.upkeep.forget(key)
     world.run(world.config.verify_interval_ms + world.config.verify_timeout_ms + world.config.sync_timeout_ms)
     world.checker.check_agreement()
     return world

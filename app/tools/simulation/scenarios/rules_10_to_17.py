@@ -65,7 +65,7 @@ def versions_are_forged(seed: int, member_class: type[SimMember]) -> World:
     key = world.choice([key for key, service in holder.stored() if not holder.owns(service.full_name)])
     client = next(one for one in world.clients if one.datum_key == key)
     sender = world.choice([address for address in world.addresses if address != holder.address])
-    stored = next(iter(holder.registry.datums([key])))
+    stored = next(iter(holder.registry.lists.datums([key])))
     forged = Datum(key, Version(VERSION_NUMBER_MAX, 0, f"{sender}~9"), stored.value)
     body = encode_frame([forged], holder.components[INSTANCE_LIST].codec, holder.clock.monotonic_ms(), versioned=True)
     headers = {MEMBER_HEADER.lower(): sender}
@@ -106,7 +106,7 @@ def owner_of_many_dies(seed: int, member_class: type[SimMember]) -> World:
     for member in left:
         if member.stats.pauses or len(member.protocol.mapper.servers) != len(left):
             raise world.checker.broken(f"{member.address} paused, or sees {member.protocol.mapper.servers} only")
-        if any(version.writer.startswith(f"{dead.address}~") for version in member.registry.versions().values()):
+        if any(version.writer.startswith(f"{dead.address}~") for version in member.registry.lists.versions().values()):
             raise world.checker.broken(f"{member.address} has keys of the dead member")
     assert world.marks["further slice of claims"] >= len(left), "the keys do not fill more than one slice"
     world.checker.check_agreement()
@@ -290,7 +290,7 @@ def members_restart_apart(seed: int, member_class: type[SimMember]) -> World:
 
 
 def _writer(member: SimMember, key: str) -> str | None:
-    version = member.registry.version(key)
+    version = member.registry.lists.version(key)
     return version.writer if version is not None else None
 
 

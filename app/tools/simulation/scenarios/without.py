@@ -7,7 +7,9 @@ from typing import Any
 from app.members.reports import OWN_FIELD
 from app.naming.health.beat_check import BeatCheck
 from app.naming.model.model import Service, StoredInstance
-from app.tools.simulation.member.member import SimMember, SimMembership, WatchedRegistry
+from app.naming.registry.list_replication import ListReplication
+from app.naming.registry.list_state import ListState
+from app.tools.simulation.member.member import SimMember, SimMembership
 from app.tools.simulation.member.member_frontend import SimForwarder
 from distro.engine.peer_sends import PeerSends
 from distro.model.types import (
@@ -250,28 +252,28 @@ class NoSecondLoad(SimMember):
     protocol_class = OldMemoryProtocol
 
 
-class ForgetfulRegistry(WatchedRegistry):
-    def _replace_by_tombstone(
+class ForgetfulLists(ListState):
+    def replace_by_tombstone(
         self, service: Service, key: str, stored: StoredInstance, now_ms: int, beat_ms: int | None = None
     ) -> None:
-        super()._replace_by_tombstone(service, key, stored, now_ms, beat_ms)
+        super().replace_by_tombstone(service, key, stored, now_ms, beat_ms)
         service.tombstones.clear()
 
 
 class NoTombstones(SimMember):
     """Removals are not remembered."""
 
-    registry_class = ForgetfulRegistry
+    lists_class = ForgetfulLists
 
 
-class StrictRegistry(WatchedRegistry):
-    def _raise_version(self, service: Service, now_ms: int, key: str = "") -> None:
-        super()._raise_version(service, now_ms, key)
+class StrictLists(ListState):
+    def raise_version(self, service: Service, now_ms: int, key: str = "") -> None:
+        super().raise_version(service, now_ms, key)
         service.claimed_ms = -NEVER_MS
 
-    def _swap(self, key: str, expected: Version | None, version: Version, value: Any, now_ms: int) -> bool:
-        swapped = super()._swap(key, expected, version, value, now_ms)
-        if (service := self.table.find(key)) is not None:
+    def swap(self, key: str, expected: Version | None, version: Version, value: Any, now_ms: int) -> bool:
+        swapped = super().swap(key, expected, version, value, now_ms)
+        if (service := self._table.find(key)) is not None:
             service.claimed_ms = -NEVER_MS
         return swapped
 
@@ -279,10 +281,10 @@ class StrictRegistry(WatchedRegistry):
 class NoGrace(SimMember):
     """A member that takes a service over checks health at once, by the beat times of its copy."""
 
-    registry_class = StrictRegistry
+    lists_class = StrictLists
 
 
-class TrustingRegistry(WatchedRegistry):
+class TrustingReplication(ListReplication):
     def is_covered(self, datum: Datum) -> bool:
         return True
 
@@ -301,14 +303,14 @@ class RoundsInTurn(SimMember):
 class NoCoverage(RoundsInTurn):
     """Another writer's higher version is taken, whatever writes it does not include."""
 
-    registry_class = TrustingRegistry
+    replication_class = TrustingReplication
 
 
-class CredulousRegistry(WatchedRegistry):
-    def _swap(self, key: str, expected: Version | None, version: Version, value: Any, now_ms: int) -> bool:
+class CredulousLists(ListState):
+    def swap(self, key: str, expected: Version | None, version: Version, value: Any, now_ms: int) -> bool:
         for stored in value.stored.values():
             stored.last_confirmed_ms = stored.beat_ms
-        return super()._swap(key, expected, version, value, now_ms)
+        return super().swap(key, expected, version, value, now_ms)
 
 
 class UndatedMembership(SimMembership):
@@ -325,12 +327,12 @@ class Undated(SimMember):
 class CopiesProveLife(Undated):
     """The time of the last beat in such a copy outweighs a removal."""
 
-    registry_class = CredulousRegistry
+    lists_class = CredulousLists
 
 
-class HigherWinsRegistry(WatchedRegistry):
+class HigherWinsReplication(ListReplication):
     def merge(self, datum: Datum, now_ms: int) -> Merged:
-        stored = self.version(datum.key)
+        stored = self._lists.version(datum.key)
         if stored is not None and datum.version < stored:
             return Merged.NOTHING
         return Merged.TAKEN if self.apply(datum, stored, now_ms) else Merged.NOTHING
@@ -339,7 +341,7 @@ class HigherWinsRegistry(WatchedRegistry):
 class NoMerge(SimMember):
     """The owner takes a higher version and ignores a lower one, without a merge."""
 
-    registry_class = HigherWinsRegistry
+    replication_class = HigherWinsReplication
 
 
 class NoFetchReceiver(DistroReceiver):

@@ -8,10 +8,11 @@ from app.naming.health.beat_check import HealthCheckGate
 from app.naming.model.model import NEVER_MS, StoredInstance, Tombstone
 from app.naming.records.record import Value
 from app.naming.records.records import Records
+from app.naming.registry.list_replication import ListReplication
+from app.naming.registry.local_writes import LocalWrites, Replaced
 from app.naming.registry.operations import RegisterInstance, key_of
-from app.naming.registry.registry import Replaced
 from app.tools.simulation.member.disk import WatchedRecords
-from app.tools.simulation.member.member import SimMember, SimMembership, WatchedRegistry
+from app.tools.simulation.member.member import SimMember, SimMembership
 from app.tools.simulation.member.sim_connections import ConnectedMember
 from app.tools.simulation.scenarios.without import CopiesProveLife, LateCopiesCount, UndatedMembership
 from distro.engine.peer_sends import PeerSends
@@ -202,9 +203,9 @@ class ChecksSpeak(SimMember):
     records_class = CheckedWords
 
 
-class RepeatsUnsaidRegistry(WatchedRegistry):
+class RepeatsUnsaidWrites(LocalWrites):
     def register(self, command: RegisterInstance, now_ms: int) -> Replaced | None:
-        service = self.table.get(command.namespace, command.service)
+        service = self._table.get(command.namespace, command.service)
         old = service.stored.get(key_of(command)) if service is not None else None
         said_ms = old.changed_ms if old is not None else NEVER_MS
         replaced = super().register(command, now_ms)
@@ -216,17 +217,17 @@ class RepeatsUnsaidRegistry(WatchedRegistry):
 class RepeatsUnsaid(SimMember):
     """R14 off: a registration that repeats what is stored is a beat, and no word."""
 
-    registry_class = RepeatsUnsaidRegistry
+    writes_class = RepeatsUnsaidWrites
 
 
 # --- R15
 
 
-class VagueRegistry(WatchedRegistry):
+class VagueReplication(ListReplication):
     """A merge compares a word and a removal of the same second by their versions."""
 
     def merge(self, datum: Datum, now_ms: int) -> Merged:
-        service = self.table.find(datum.key)
+        service = self._table.find(datum.key)
         if service is not None:
             _blur(service.stored.values(), datum.value.tombstones)
             _blur(datum.value.stored.values(), service.tombstones)
@@ -244,10 +245,10 @@ def _blur(instances: Iterable[StoredInstance], tombstones: Mapping[str, Tombston
 class VagueRemovals(SimMember):
     """R15 off: of a word and a removal of the same second the higher version counts."""
 
-    registry_class = VagueRegistry
+    replication_class = VagueReplication
 
 
-class TracelessRegistry(WatchedRegistry):
+class TracelessWrites(LocalWrites):
     def _remember_removal(self, namespace: str, full_name: str, key: str, now_ms: int) -> str | None:
         return None
 
@@ -255,21 +256,21 @@ class TracelessRegistry(WatchedRegistry):
 class NoTraces(SimMember):
     """R15 off: the deregistration of an unknown instance changes nothing."""
 
-    registry_class = TracelessRegistry
+    writes_class = TracelessWrites
 
 
-class ExpiryWinsRegistry(WatchedRegistry):
+class ExpiryWinsReplication(ListReplication):
     """A merge takes a removal of a later version, whatever was heard since."""
 
     def merge(self, datum: Datum, now_ms: int) -> Merged:
-        service = self.table.find(datum.key)
+        service = self._table.find(datum.key)
         for one in service.stored.values() if service is not None else ():
             one.last_confirmed_ms = NEVER_MS
         return super().merge(datum, now_ms)
 
 
 class ExpiryWins(JudgesAlone):
-    registry_class = ExpiryWinsRegistry
+    replication_class = ExpiryWinsReplication
 
 
 # --- R16

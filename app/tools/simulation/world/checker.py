@@ -118,7 +118,7 @@ class InvariantChecker:
         if write.kind is WriteKind.BEAT:
             return
         self._follow_revisions(self._clients[key, name].address, write, before)
-        version = member.registry.version(key)
+        version = member.registry.lists.version(key)
         if version is not None and version.writer == member.writer:
             self._acknowledged.setdefault(key, {})[member.writer] = version
         if self._world.tracing:
@@ -165,7 +165,9 @@ class InvariantChecker:
             return
         self.checked[Invariant.TICKS] += 1
         if self.tick_ms_max is not None and taken_ms > self.tick_ms_max:
-            text = f"a tick of {member.address} took {taken_ms:.0f} ms, with {len(member.registry.versions())} lists"
+            text = (
+                f"a tick of {member.address} took {taken_ms:.0f} ms, with {len(member.registry.lists.versions())} lists"
+            )
             raise self.broken(text, Invariant.TICKS)
 
     def _follow_revisions(self, client: str, write: Write, before: int | None) -> None:
@@ -185,8 +187,8 @@ class InvariantChecker:
         One that loads does not count: of two states it keeps the higher, and the other's sender keeps the other.
         """
         others = [one for one in self._world.running() if one is not member and not one.protocol.loading]
-        for key, version in member.registry.versions().items():
-            if not any(one.registry.version(key) == version for one in others):
+        for key, version in member.registry.lists.versions().items():
+            if not any(one.registry.lists.version(key) == version for one in others):
                 self._uncertain.add(key)
 
     def forgive(self, member: SimMember, key: str) -> None:
@@ -195,8 +197,8 @@ class InvariantChecker:
 
     def look(self, member: SimMember) -> None:
         """Compare what an event changed with what was there before."""
-        touched = list(member.registry.touched)
-        member.registry.touched.clear()
+        touched = list(member.keys.touched)
+        member.keys.touched.clear()
         for key in touched if self.looking else ():
             service = member.registry.table.find(key)
             seen = self._seen.setdefault((member.address, member.run, key), _Seen())
@@ -389,7 +391,7 @@ class InvariantChecker:
         for full_name in one.registry.table.names(namespace):
             service = one.registry.table.get(namespace, full_name)
             assert service is not None, "nothing else runs"
-            if one.clock.monotonic_ms() < one.registry.forgettable_at_ms(service) - ENDING_MS or service.stored:
+            if one.clock.monotonic_ms() < one.registry.upkeep.forgettable_at_ms(service) - ENDING_MS or service.stored:
                 self._world.marks["empty services compared"] += not service.stored
                 if full_name not in other.registry.table.names(namespace):
                     text = f"{one.address} lists {full_name}, {other.address} does not"

@@ -181,7 +181,7 @@ def forge(world: World, length_ms: int) -> None:
     key = world.choice(keys)
     sender = world.choice([address for address in world.addresses if address != holder.address])
     version = Version(VERSION_NUMBER_MAX, 0, f"{sender}~9")
-    stored = next(iter(holder.registry.datums([key])))
+    stored = next(iter(holder.registry.lists.datums([key])))
     component = holder.components[INSTANCE_LIST]
     datum = Datum(key, version, stored.value)
     body = encode_frame([datum], component.codec, holder.clock.monotonic_ms(), versioned=True)

@@ -388,10 +388,10 @@ def test_digests_are_brought_up_to_date_though_nobody_compares_them() -> None:
     """Or what is noted for them would only grow."""
     engine = Engine(B)
     engine.load()
-    replaced = engine.registry.register(RegisterInstance(engine.service_of(SELF), "10.1.0.1", 80), engine.now_ms)
+    replaced = engine.registry.writes.register(RegisterInstance(engine.service_of(SELF), "10.1.0.1", 80), engine.now_ms)
     assert replaced is not None
     engine.verify_all(engine.tick(2 * CONFIG.verify_interval_ms))
     engine.verify_all(engine.tick(CONFIG.verify_interval_ms))
-    assert engine.registry.pop_changed() is None
+    assert engine.registry.lists.pop_changed() is None
     lists = engine.protocol._components[INSTANCE_LIST]
     assert lists.digest.keys_in(range(LEAVES)) == [replaced.key]

@@ -239,7 +239,7 @@ def test_a_refused_state_that_this_node_gave_itself_is_not_fetched(pair: Engine,
     key = pair.write(pair.service_of(SELF))
     action = only(pair.tick())
     pair.write(pair.service_of(SELF), 81)
-    own = pair.registry.version(key)
+    own = pair.registry.lists.version(key)
     assert own is not None
     stored_there = Version(own.epoch, own.counter - behind, own.writer)
     pair.protocol.on_sync_done(action, Outcome.DELIVERED, Received({key: stored_there}), pair.now_ms)
@@ -313,7 +313,7 @@ def test_a_round_to_our_own_kind_lists_what_is_not_claimed_yet(engine: Engine) -
     action = only(engine.tick(1_000))
     assert isinstance(action, Verify)
     assert (action.peer, action.keys) == (C, (key,))
-    assert engine.registry.version(key) == Version(4, 2, OTHER)
+    assert engine.registry.lists.version(key) == Version(4, 2, OTHER)
 
 
 def test_a_round_lists_what_this_node_wrote_and_owns(engine: Engine) -> None:
@@ -359,9 +359,9 @@ def test_a_key_is_claimed_when_the_view_was_steady_for_a_report_period(engine: E
     engine.leave(B)
     assert engine.protocol.mapper.responsible(name)
     assert engine.tick(CONFIG.report_interval_ms - 1) == []
-    assert engine.registry.version(key) == Version(4, 2, OTHER)
+    assert engine.registry.lists.version(key) == Version(4, 2, OTHER)
     assert sent(engine.tick(1)) == {C: (key,)}
-    assert engine.registry.version(key) == Version(5, 0, ME)
+    assert engine.registry.lists.version(key) == Version(5, 0, ME)
 
 
 def test_contested_keys_are_claimed_at_most_once_in_a_while(pair: Engine) -> None:
@@ -376,10 +376,10 @@ def test_contested_keys_are_claimed_at_most_once_in_a_while(pair: Engine) -> Non
             pair.verify_all(calls)
             calls = pair.tick(10_000)
         claimed_ms.append(pair.now_ms)
-        assert pair.registry.version(key) == Version(epoch + 1, 0, ME)
+        assert pair.registry.lists.version(key) == Version(epoch + 1, 0, ME)
         pair.protocol.on_sync_done(only(calls), Outcome.DELIVERED, Received(), pair.now_ms)
-        pair.registry.apply(
-            Datum(key, Version(epoch + 2, 0, OTHER), InstanceList({}, {})), pair.registry.version(key), 0
+        pair.registry.replication.apply(
+            Datum(key, Version(epoch + 2, 0, OTHER), InstanceList({}, {})), pair.registry.lists.version(key), 0
         )
     assert [after - before for before, after in pairwise(claimed_ms)] == [CONFIG.claim_interval_ms] * 2
 
@@ -402,7 +402,7 @@ def test_who_leaves_claims_nothing(pair: Engine) -> None:
     key = pair.copy(pair.service_of(SELF), Version(4, 2, OTHER))
     pair.protocol.claim_later(DistroKey(INSTANCE_LIST, key), 0)
     pair.verify_all(pair.tick(CONFIG.verify_interval_ms))
-    assert pair.registry.version(key) == Version(4, 2, OTHER)
+    assert pair.registry.lists.version(key) == Version(4, 2, OTHER)
 
 
 def test_after_a_pause_nothing_is_acted_on_before_a_report_got_through(pair: Engine) -> None:
@@ -433,14 +433,14 @@ def test_a_pause_in_which_removals_may_be_forgotten_is_followed_by_a_load(pair: 
     assert isinstance(load, Load)
     pair.protocol.on_load_done(load, Outcome.DELIVERED, [kept], pair.now_ms)
     pair.verify_all(pair.tick())
-    assert (pair.registry.version(key), pair.registry.version(kept)) == (None, Version(1, 0, OTHER))
+    assert (pair.registry.lists.version(key), pair.registry.lists.version(kept)) == (None, Version(1, 0, OTHER))
 
 
 def test_a_spent_key_goes_when_all_peers_agreed_twice(engine: Engine) -> None:
     """R6: after the first round they may only have asked for it."""
     name = engine.service_of(SELF)
     key = engine.write(name)
-    engine.registry.remove("public", name, "10.1.0.1:80:unknown:DEFAULT", engine.now_ms)
+    engine.registry.writes.remove("public", name, "10.1.0.1:80:unknown:DEFAULT", engine.now_ms)
     for action in engine.tick():
         engine.protocol.on_sync_done(action, Outcome.DELIVERED, Received(), engine.now_ms)  # type: ignore[arg-type]
     service = engine.registry.table.find(key)
@@ -450,14 +450,14 @@ def test_a_spent_key_goes_when_all_peers_agreed_twice(engine: Engine) -> None:
     for _ in range(2):
         assert {action.keys for action in engine.verify_all(engine.tick(10_000))} == {(key,)}
     assert {action.keys for action in engine.verify_all(engine.tick(10_000))} == {()}
-    assert engine.registry.version(key) is None
+    assert engine.registry.lists.version(key) is None
     assert engine.stats.forgotten == 1
 
 
 def test_a_peer_that_refuses_a_spent_key_keeps_it_from_being_forgotten(pair: Engine) -> None:
     name = pair.service_of(SELF)
     key = pair.write(name)
-    pair.registry.remove("public", name, "10.1.0.1:80:unknown:DEFAULT", pair.now_ms)
+    pair.registry.writes.remove("public", name, "10.1.0.1:80:unknown:DEFAULT", pair.now_ms)
     pair.protocol.on_sync_done(only(pair.tick()), Outcome.DELIVERED, Received(), pair.now_ms)
     service = pair.registry.table.find(key)
     assert service is not None
@@ -467,7 +467,7 @@ def test_a_peer_that_refuses_a_spent_key_keeps_it_from_being_forgotten(pair: Eng
         pair.verify_all(pair.tick(10_000), key)
         query = only(pair.tick())
         pair.protocol.on_query_done(query, Outcome.DELIVERED, {}, pair.now_ms)
-    assert pair.registry.version(key) is not None
+    assert pair.registry.lists.version(key) is not None
 
 
 def test_a_member_that_left_the_list_is_owed_nothing(engine: Engine) -> None:
@@ -509,7 +509,7 @@ def test_what_cannot_be_sent_is_named_to_the_peer_until_it_has_it(pair: Engine) 
     send = only(pair.tick())
     assert pair.protocol.reader.waiting_for(B) == {}, "nothing failed yet"
     pair.tick(CONFIG.report_interval_ms)
-    assert pair.protocol.reader.waiting_for(B) == {INSTANCE_LIST: {key: pair.registry.version(key)}}, (
+    assert pair.protocol.reader.waiting_for(B) == {INSTANCE_LIST: {key: pair.registry.lists.version(key)}}, (
         "also while it is sent"
     )
     pair.protocol.on_sync_done(send, Outcome.FAILED, Received(), pair.now_ms)
@@ -532,7 +532,7 @@ def test_what_a_call_that_hangs_may_not_have_brought_is_named_though_reports_arr
     pair.tick(STUCK_MS - 1)
     assert pair.protocol.reader.waiting_for(B) == {}
     pair.tick(1)
-    assert pair.protocol.reader.waiting_for(B) == {INSTANCE_LIST: {key: pair.registry.version(key)}}
+    assert pair.protocol.reader.waiting_for(B) == {INSTANCE_LIST: {key: pair.registry.lists.version(key)}}
     pair.protocol.on_sync_done(send, Outcome.DELIVERED, Received(), pair.now_ms)
     pair.tick()
     assert pair.protocol.reader.waiting_for(B) == {}

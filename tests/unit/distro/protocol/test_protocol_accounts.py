@@ -384,7 +384,7 @@ def test_a_load_after_a_pause_that_nobody_answers_drops_nothing() -> None:
         if not engine.protocol.loading:
             break
     assert not engine.protocol.loading
-    assert engine.registry.version(key) == Version(1, 0, OTHER)
+    assert engine.registry.lists.version(key) == Version(1, 0, OTHER)
 
 
 def test_who_leaves_reports_at_once_and_is_never_steady() -> None:

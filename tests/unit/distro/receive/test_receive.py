@@ -11,7 +11,7 @@ from app.naming.model.model import NEVER_MS, Instance, StoredInstance, Tombstone
 from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
-from app.replication.instance_list_type import INSTANCE_LIST, InstanceListStore
+from app.replication.instance_list_type import INSTANCE_LIST
 from distro.members.mapper import DistroMapper
 from distro.model.errors import NotInitialized
 from distro.model.monitor import DistroStats
@@ -19,6 +19,7 @@ from distro.model.ports import Component
 from distro.model.types import NO_VERSION, VERSION_NUMBER_MAX, Datum, DistroKey, Received, Version
 from distro.receive.receive import RESTORE_MS, RESTORES_MAX, DistroReceiver, ReceiverEvents, VerifyScope
 from distro.receive.version_check import ACCEPTED_MAX, ASKED_HEAD_ROOM, HEAD_ROOM
+from tests.support.registry_parts import store_of
 
 SELF, B, C = "10.0.0.1:8848", "10.0.0.2:8848", "10.0.0.3:8848"
 ME, OTHER, THIRD = f"{SELF}~1", f"{B}~1", f"{C}~1"
@@ -52,13 +53,13 @@ class Member:
     """A receiver over a real registry."""
 
     def __init__(self, answers_itself: Callable[[str], bool] = lambda _writer: False) -> None:
-        self.registry = Registry(ME)
+        self.registry = Registry.of(ME)
         self.events = Events()
         self.stats = DistroStats()
         self.loading = False
         nothing: Any = None
         component = Component(
-            InstanceListStore(self.registry, lambda _event: None),
+            store_of(self.registry, lambda _event: None),
             nothing,
             nothing,
         )
@@ -74,7 +75,7 @@ class Member:
         )
 
     def register(self, service: str, port: int, now_ms: int = 0) -> None:
-        self.registry.register(RegisterInstance(service, "10.1.0.1", port), now_ms)
+        self.registry.writes.register(RegisterInstance(service, "10.1.0.1", port), now_ms)
 
     def receive(self, sender: str, datum: Datum, *, fetched: bool = False) -> Version | None:
         received = self.receiver.receive(INSTANCE_LIST, sender, [datum], 10, fetched=fetched)
@@ -85,7 +86,7 @@ class Member:
         """Version and ports held."""
         service = self.registry.table.find(key)
         ports = sorted(one.instance.port for one in service.stored.values()) if service else []
-        return self.registry.version(key), ports
+        return self.registry.lists.version(key), ports
 
 
 @pytest.fixture
@@ -180,7 +181,7 @@ def test_the_owner_fetches_what_another_wrote_and_merges_that(member: Member, ve
 def test_the_owner_takes_what_says_the_same_and_claims_it_in_time(member: Member) -> None:
     """Claiming at once would let two members that disagree on the owner claim in a circle."""
     member.register(NAMES[SELF], 80)
-    ours = member.registry.version(datum_key("public", NAMES[SELF]))
+    ours = member.registry.lists.version(datum_key("public", NAMES[SELF]))
     same = datum(NAMES[SELF], Version(9, 0, OTHER), 80, said=ours)
     member.receive(B, same, fetched=True)
     assert member.summary(same.key) == (Version(9, 0, OTHER), [80])
@@ -250,7 +251,7 @@ def test_what_a_snapshot_of_nacos_brings_has_a_version_that_others_can_read(memb
     member.loading = True
     one = datum(NAMES[B], NO_VERSION, 80)
     assert member.receiver.load(INSTANCE_LIST, [one], 0, B) == 1
-    version = member.registry.version(one.key)
+    version = member.registry.lists.version(one.key)
     assert version is not None
     assert version.writer == B
     assert Version.from_text(version.to_text()) == version
@@ -317,7 +318,7 @@ def test_a_spent_key_that_its_owner_forgot_is_forgotten(member: Member, has_remo
     removals = {"10.1.0.1#80#DEFAULT": Tombstone(version, 0, 60_000)} if has_removal else {}
     member.receive(B, Datum(key, version, InstanceList({}, removals)))
     told = member.receiver.verify(INSTANCE_LIST, B, {}, 50_000).refused
-    assert (told, member.registry.version(key)) == (({key: version}, version) if has_removal else ({}, None))
+    assert (told, member.registry.lists.version(key)) == (({key: version}, version) if has_removal else ({}, None))
 
 
 def test_ages_of_what_is_taken_prove_nothing(member: Member) -> None:
@@ -360,12 +361,12 @@ def failure(member: Member, sent: Datum, sender: str = B) -> str | None:
 def test_a_version_that_no_member_gave_fails_alone(version: Version, reason: str) -> None:
     member = Member()
     member.register(NAMES[SELF], 80)
-    before = member.registry.versions()
+    before = member.registry.lists.versions()
     assert before == {datum_key("public", NAMES[SELF]): Version(1, 0, ME)}
     assert member.receive(B, datum(NAMES[B], Version(1, 0, OTHER))) is None
     for name in (NAMES[B], NAMES[SELF], NAMES[C], "DEFAULT_GROUP@@new"):
         assert reason in (failure(member, datum(name, version)) or "")
-    assert member.registry.versions() == before | {datum_key("public", NAMES[B]): Version(1, 0, OTHER)}
+    assert member.registry.lists.versions() == before | {datum_key("public", NAMES[B]): Version(1, 0, OTHER)}
     assert failure(member, datum(NAMES[B], Version(1, 1, OTHER))) is None, "what its writer sends next is taken"
 
 
@@ -399,7 +400,7 @@ def test_a_key_that_another_holds_as_of_this_run_is_emptied(member: Member) -> N
     """It is unknown here: a peer that was asked for it holds what this run never wrote."""
     forged = datum(NAMES[SELF], Version(1, 3, ME), 81)
     assert "did not give" in (failure(member, forged) or "")
-    assert member.registry.version(forged.key) is None, "perhaps nobody holds it"
+    assert member.registry.lists.version(forged.key) is None, "perhaps nobody holds it"
     received = member.receiver.receive(INSTANCE_LIST, B, [forged], 10, fetched=True)
     assert "did not give" in received.failed[forged.key]
     assert member.summary(forged.key) == (Version(2, 0, ME), [])
@@ -439,10 +440,10 @@ def test_an_owner_takes_what_it_fetched_whoever_wrote_it() -> None:
 def test_a_state_that_this_run_gave_and_forgot_is_taken_again() -> None:
     member = Member()
     member.register(NAMES[B], 80)
-    [own] = member.registry.datums([datum_key("public", NAMES[B])])
-    member.registry.forget(own.key)
+    [own] = member.registry.lists.datums([datum_key("public", NAMES[B])])
+    member.registry.upkeep.forget(own.key)
     assert failure(member, own) is None
-    assert member.registry.version(own.key) == own.version
+    assert member.registry.lists.version(own.key) == own.version
 
 
 def test_a_snapshot_may_have_any_epoch_that_has_successors() -> None:
@@ -452,11 +453,11 @@ def test_a_snapshot_may_have_any_epoch_that_has_successors() -> None:
     higher = datum(NAMES[C], Version(2 * ASKED_HEAD_ROOM + 1, 0, OTHER))
     assert member.receiver.load(INSTANCE_LIST, [high, higher], 10, B) == 1
     member.loading = False
-    assert member.registry.versions() == {high.key: high.version}
+    assert member.registry.lists.versions() == {high.key: high.version}
 
 
 def own(member: Member, service: str) -> Datum:
-    [found] = member.registry.datums([datum_key("public", service)])
+    [found] = member.registry.lists.datums([datum_key("public", service)])
     return found
 
 
@@ -492,8 +493,8 @@ def test_what_an_owner_lost_is_restored_from_the_peer_that_was_named_and_once(me
     assert member.summary(mine.key) == (mine.version, [80])
     assert member.receive(B, old, fetched=True) == mine.version
     assert member.summary(mine.key)[1] == [80, 81]
-    member.registry.remove("public", NAMES[SELF], "10.1.0.1:81:unknown:DEFAULT", 10)
-    member.registry.prune_tombstones(member.registry.table.find(mine.key), 10_000_000)  # type: ignore[arg-type]
+    member.registry.writes.remove("public", NAMES[SELF], "10.1.0.1:81:unknown:DEFAULT", 10)
+    member.registry.upkeep.prune_tombstones(member.registry.table.find(mine.key), 10_000_000)  # type: ignore[arg-type]
     member.receive(B, old, fetched=True)
     assert member.summary(mine.key)[1] == [80]
 

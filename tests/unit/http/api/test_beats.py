@@ -25,7 +25,6 @@ from app.naming.model.events import InstancesChanged, Origin
 from app.naming.model.keys import CLIENT_KEY_PREFIX
 from app.naming.model.model import Instance
 from app.naming.registry.registry import Registry
-from app.naming.service import NamingService
 from app.naming.wire.datum_codec import AGE_MS_MAX
 from app.replication.small_sends import SMALL_BYTES
 from distro.model.errors import CodecError
@@ -33,6 +32,7 @@ from distro.model.types import CAPABILITY_WRITES, Member, MemberState
 from distro.wire.codec import gzip_body
 from tests.support.fake_node import PEER, SELF, FakeNode, StubCluster
 from tests.support.loops import Asked, MemberServer, SkippingLoop, answer, member_server, run_loop, turns, until
+from tests.support.registry_parts import naming_of
 
 TAG = "DEFAULT_GROUP@@a"
 KEY = f"com.alibaba.nacos.naming.iplist.ephemeral.public##{TAG}"
@@ -59,8 +59,8 @@ class Owner:
 
     def __init__(self) -> None:
         self.node = FakeNode(cluster=StubCluster(PEER, standalone=False, owner=PEER), now_ms=77_000_000)
-        self.registry = Registry(f"{PEER}~1")
-        self.node.naming = NamingService(self.registry, lambda: self.node.now_ms, self.node.events.append)
+        self.registry = Registry.of(f"{PEER}~1")
+        self.node.naming = naming_of(self.registry, lambda: self.node.now_ms, self.node.events.append)
 
     def register(self, ip: str, **values: Any) -> None:
         assert register(call("POST", "/v1/ns/instance", ip=ip, port=80, **values), self.node) is OK
@@ -81,8 +81,8 @@ def entry_with_copy(owner: Owner | None = None, *, own_kind: bool = True) -> Fak
     capabilities = frozenset({CAPABILITY_WRITES} if own_kind else ())
     cluster = StubCluster(SELF, standalone=False, owner=PEER, others=[Member(PEER, MemberState.UP, capabilities)])
     node = FakeNode(cluster=cluster)
-    for datum in owner.registry.datums([KEY]) if owner else ():
-        assert node.naming._registry.apply(datum, None, node.now_ms)
+    for datum in owner.registry.lists.datums([KEY]) if owner else ():
+        assert node.registry.replication.apply(datum, None, node.now_ms)
     return node
 
 
@@ -107,7 +107,7 @@ def test_a_beat_of_a_held_instance_is_answered_and_noted(owner: Owner) -> None:
     assert entry.beats.take(now_ms) == [(PEER, {(KEY, ONE): now_ms, (KEY, TWO): now_ms})]
     assert entry.beats.collected == 2
     # Should this member become the owner, it knows of them.
-    stored = entry.naming._registry.table.find(KEY).stored  # type: ignore[union-attr]
+    stored = entry.registry.table.find(KEY).stored  # type: ignore[union-attr]
     assert {one.beat_ms for one in stored.values()} == {one.last_confirmed_ms for one in stored.values()} == {now_ms}
     assert entry.events == [], "no datum is written"
 
@@ -130,7 +130,7 @@ def unhealthy(entry: FakeNode) -> None:
 
 
 def unknown(entry: FakeNode) -> None:
-    entry.naming._registry.forget(KEY)
+    entry.registry.upkeep.forget(KEY)
 
 
 def of_java(entry: FakeNode) -> None:
@@ -148,7 +148,7 @@ def full_batch(entry: FakeNode) -> None:
 
 def persistent_beside(entry: FakeNode) -> None:
     instance = Instance("10.0.0.9", 80, ephemeral=False)
-    entry.naming._registry.table.set_persistent("public", TAG, instance.key, instance, entry.now_ms)
+    entry.registry.table.set_persistent("public", TAG, instance.key, instance, entry.now_ms)
 
 
 REASONS = [unhealthy, unknown, of_java, flagged, full_batch, persistent_beside]
@@ -351,20 +351,20 @@ def test_a_batch_makes_healthy_again_who_beat_in_time(owner: Owner) -> None:
     owner.register("10.0.0.2", metadata=SHORT)
     for key in (ONE, TWO):
         owner.node.naming.set_health("public", TAG, key, False)
-    version = owner.registry.version(KEY)
+    version = owner.registry.lists.version(KEY)
     owner.node.events.clear()
     owner.node.now_ms += 20_000
     # Two's time-out is a second: a beat of 1.5 s ago does not show that it lives now.
     assert owner.take(encode_batch({(KEY, ONE): 500, (KEY, TWO): 500}, 2_000)) == {"unknown": {}}
     assert (owner.stored(ONE).instance.healthy, owner.stored(TWO).instance.healthy) == (True, False)
-    assert owner.registry.version(KEY) > version  # type: ignore[operator]
+    assert owner.registry.lists.version(KEY) > version  # type: ignore[operator]
     assert owner.node.events == [InstancesChanged(KEY, Origin.LOCAL)]
     assert owner.take(encode_batch({(KEY, TWO): 1_900}, 2_000)) == {"unknown": {}}
     assert owner.stored(TWO).instance.healthy
     owner.node.events.clear()
-    version = owner.registry.version(KEY)
+    version = owner.registry.lists.version(KEY)
     owner.take(encode_batch({(KEY, ONE): 2_000, (KEY, TWO): 2_000}, 2_000))
-    assert (owner.node.events, owner.registry.version(KEY)) == ([], version), "a beat alone writes nothing"
+    assert (owner.node.events, owner.registry.lists.version(KEY)) == ([], version), "a beat alone writes nothing"
 
 
 def test_services_of_others_are_left_to_them(owner: Owner) -> None:

@@ -16,9 +16,9 @@ from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import DeregisterInstance, RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.registry.service_table import COPIED_UNDER_LOCK_MAX
-from app.naming.service import NamingService
 from distro.model.types import Datum, Version
 from tests.support.fake_node import PEER, SELF, FakeNode
+from tests.support.registry_parts import naming_of
 
 SERVICE = "DEFAULT_GROUP@@orders"
 NOTHING_SET = {"metadata": {}, "protect_threshold": 0.0, "selector": '{"type":"none"}', "clusters": "{}"}
@@ -39,7 +39,7 @@ def rows(node: FakeNode, kind: str = "instance") -> list[dict[str, Any]]:
 
 
 def registry_of(node: FakeNode) -> Registry:
-    return node.naming._registry
+    return node.registry
 
 
 def test_a_service_and_its_instances(node: FakeNode) -> None:
@@ -121,19 +121,19 @@ def test_what_came_without_a_version_is_dumped_without(node: FakeNode) -> None:
 def test_a_removed_service_is_not_in_it_though_its_removals_are_remembered(node: FakeNode) -> None:
     node.naming.register(RegisterInstance(SERVICE, "10.0.0.1", 80))
     node.durable.remove_service("public", SERVICE)
-    assert registry_of(node).version(datum_key("public", SERVICE)) is not None
+    assert registry_of(node).lists.version(datum_key("public", SERVICE)) is not None
     assert [row["kind"] for row in dumped(node)] == ["member", "end"]
 
 
 def test_what_is_shown_only_by_the_guard_is_not_in_it() -> None:
-    registry = Registry(f"{SELF}~1", guard_ms=10_000)
-    naming = NamingService(registry, lambda: 0, lambda _: None)
+    registry = Registry.of(f"{SELF}~1", guard_ms=10_000)
+    naming = naming_of(registry, lambda: 0, lambda _: None)
     instances = [Instance(f"10.0.0.{number}", 80, service_name=SERVICE) for number in range(9)]
     key = datum_key("public", SERVICE)
     stored = {one.key: StoredInstance(one, PEER_VERSION, 0) for one in instances}
-    registry.apply(Datum(key, PEER_VERSION, InstanceList(stored, {})), None, 0)
+    registry.replication.apply(Datum(key, PEER_VERSION, InstanceList(stored, {})), None, 0)
     [left, *_] = instances
-    registry.apply(
+    registry.replication.apply(
         Datum(key, Version(1, 6, "b:1~1"), InstanceList({left.key: StoredInstance(left, PEER_VERSION, 0)}, {})),
         PEER_VERSION,
         0,
@@ -143,7 +143,7 @@ def test_what_is_shown_only_by_the_guard_is_not_in_it() -> None:
     assert len(view.instances) == 9, "the guard does its work"
     [snapshot] = naming.snapshots()
     assert list(snapshot.stored) == [left.key]
-    registry.forget(key, 0)
+    registry.upkeep.forget(key, 0)
     assert naming.service_view("public", SERVICE) is not None
     assert list(naming.snapshots()) == []
 

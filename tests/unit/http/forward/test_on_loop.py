@@ -36,12 +36,12 @@ from app.http.forward.on_loop import ASK_AFTER_S, FORWARD_S_MAX, LoopForwarder
 from app.http.server.reply_head import head_of
 from app.naming.model.events import Origin
 from app.naming.registry.registry import Registry
-from app.naming.service import NamingService
 from app.naming.wire.datum_codec import InstanceListCodec
 from distro.model.types import CAPABILITY_WRITES, Datum, Member, MemberState
 from tests.support import views
 from tests.support.fake_node import SECRET, SELF, FakeNode, StubCluster, make_settings
 from tests.support.loops import Asked, MemberServer, SkippingLoop, answer, member_server, run_loop, silent, turns, until
+from tests.support.registry_parts import naming_of
 from tests.support.tiny_server import refusing_address
 
 FORM = "application/x-www-form-urlencoded"
@@ -530,8 +530,8 @@ class Owner:
 
     def __init__(self) -> None:
         self.node = FakeNode(cluster=StubCluster("127.0.0.2:8848", standalone=False, owner="127.0.0.2:8848"))
-        self.registry = Registry("127.0.0.2:8848~1")
-        self.node.naming = NamingService(self.registry, lambda: self.node.now_ms, self.node.events.append)
+        self.registry = Registry.of("127.0.0.2:8848~1")
+        self.node.naming = naming_of(self.registry, lambda: self.node.now_ms, self.node.events.append)
 
     def answer(self, asked: Asked) -> bytes:
         path, _, query = asked.target.partition("?")
@@ -545,7 +545,7 @@ class Owner:
 
     @property
     def datum(self) -> Datum:
-        (found,) = self.registry.datums([KEY])
+        (found,) = self.registry.lists.datums([KEY])
         return found
 
 
@@ -586,11 +586,9 @@ def test_what_was_written_at_the_owner_is_listed_here_before_the_client_is_answe
             {one}, {one, two}, {one, two, three}, {two, three}, {one, two, three}, {one, two, three}, {one, two, three},
             {one, three},
         ]  # fmt: skip
-        registry = entry.node.naming._registry
-        assert registry.version(KEY) == owner.registry.version(KEY)
-        assert (
-            views.view(registry, "public", TO.tag).instances == views.view(owner.registry, "public", TO.tag).instances
-        )  # type: ignore[union-attr]
+        held, owned = entry.node.registry, owner.registry
+        assert held.lists.version(KEY) == owned.lists.version(KEY)
+        assert views.view(held, "public", TO.tag).instances == views.view(owned, "public", TO.tag).instances  # type: ignore[union-attr]
         assert {event.origin for event in entry.node.events if hasattr(event, "origin")} == {Origin.PEER}, (
             "sent on by none"
         )
@@ -625,7 +623,7 @@ def test_an_answer_whose_change_does_not_fit_waits_for_the_owners_send() -> None
             await turns(5)
             assert not entry.told
             assert entry.hosts() == set(), "a change is never applied without those before it"
-            assert entry.node.naming._registry.apply(owner.datum, None, entry.node.now_ms)
+            assert entry.node.registry.replication.apply(owner.datum, None, entry.node.now_ms)
             await until(lambda: entry.told)
             assert entry.listed == [{"10.0.0.1", "10.0.0.2"}]
             entry.forwarder.close()
@@ -640,7 +638,7 @@ def test_when_the_owners_send_does_not_come_its_list_is_fetched_before_the_answe
         def fetch(peer: str, keys: tuple[str, ...], timeout_ms: int) -> bool:
             assert (peer, keys) == (server.address, (KEY,))
             assert 0 < timeout_ms <= FORWARD_S_MAX * 1_000
-            return entry.node.naming._registry.apply(owner.datum, None, entry.node.now_ms)
+            return entry.node.registry.replication.apply(owner.datum, None, entry.node.now_ms)
 
         entry.node.replication.refresh = fetch  # type: ignore[method-assign]
         async with member_server(owner.answer) as server:
@@ -685,11 +683,13 @@ def merged(owner: Owner) -> None:
     """Many came from a member that keeps no versions."""
     listed = [{"ip": f"10.0.0.{number}", "port": 80, "serviceName": TO.tag, "app": "DEFAULT"} for number in (3, 4)]
     fields = {"key": KEY, "value": {"instanceList": listed}}
-    owner.registry.merge(InstanceListCodec(lambda: 0).decode(KEY, fields, owner.node.now_ms), owner.node.now_ms)
+    owner.registry.replication.merge(
+        InstanceListCodec(lambda: 0).decode(KEY, fields, owner.node.now_ms), owner.node.now_ms
+    )
 
 
 def emptied(owner: Owner) -> None:
-    owner.registry.empty("public", TO.tag, owner.node.now_ms)
+    owner.registry.writes.empty("public", TO.tag, owner.node.now_ms)
 
 
 MANY: dict[str, tuple[Callable[[Owner], None], Call]] = {
@@ -711,13 +711,15 @@ def test_what_changed_with_many_others_is_not_taken_alone(name: str) -> None:
             for ip in ("10.0.0.1", "10.0.0.2"):
                 await entry.answered(register(ip))
             change_many(owner)
-            version = owner.registry.version(KEY)
+            version = owner.registry.lists.version(KEY)
             entry.forward(one)
             await until(lambda: entry.stats.forward_answered == 3)
             await turns(5)
-            assert owner.registry.version(KEY) == version, "it changed nothing"
+            assert owner.registry.lists.version(KEY) == version, "it changed nothing"
             assert entry.hosts() == {"10.0.0.1", "10.0.0.2"}
-            entry.node.naming._registry.apply(owner.datum, entry.node.naming._registry.version(KEY), entry.node.now_ms)
+            entry.node.registry.replication.apply(
+                owner.datum, entry.node.registry.lists.version(KEY), entry.node.now_ms
+            )
             await until(lambda: len(entry.told) == 3)
             shown = views.view(owner.registry, "public", TO.tag)
             assert entry.hosts() == {found.ip for found in shown.instances}  # type: ignore[union-attr]

@@ -14,10 +14,10 @@ from app.http.forward.on_loop import HOLD_S, LoopForwarder
 from app.http.forward.write_gathering import COMPANY_S, GATHER_S, MANY
 from app.http.server.reply_head import head_of
 from app.naming.registry.registry import Registry
-from app.naming.service import NamingService
 from distro.model.types import CAPABILITY_WRITE_BATCHES, CAPABILITY_WRITES, Member, MemberState
 from tests.support.fake_node import FakeNode, StubCluster
 from tests.support.loops import Asked, MemberServer, SkippingLoop, answer, member_server, run_loop, silent, turns, until
+from tests.support.registry_parts import naming_of
 
 assert MODULES, "their import fills the table of routes"
 TO = Forward("DEFAULT_GROUP@@a")
@@ -60,7 +60,7 @@ class Owner:
 
     def __init__(self) -> None:
         self.node = FakeNode(cluster=StubCluster(OWNER, standalone=False, owner=OWNER))
-        self.node.naming = NamingService(Registry(f"{OWNER}~1"), lambda: self.node.now_ms, self.node.events.append)
+        self.node.naming = naming_of(Registry.of(f"{OWNER}~1"), lambda: self.node.now_ms, self.node.events.append)
 
     def answer(self, asked: Asked) -> bytes:
         path, _, query = asked.target.partition("?")

@@ -64,14 +64,14 @@ def test_no_collection_visits_much_while_the_registry_grows() -> None:
         if phase == "start":
             visited.append(sum(len(gc.get_objects(young)) for young in range(info["generation"] + 1)))
 
-    registry, before = Registry("127.0.0.1:8848~1"), gc.get_threshold()
+    registry, before = Registry.of("127.0.0.1:8848~1"), gc.get_threshold()
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
     gc.callbacks.append(note)
     try:
         for number in range(GROWTH):
-            registry.register(RegisterInstance("g@@s", f"10.0.{number // 250}.{number % 250}", 80), number)
+            registry.writes.register(RegisterInstance("g@@s", f"10.0.{number // 250}.{number % 250}", 80), number)
     finally:
         gc.callbacks.remove(note)
         gc.set_threshold(*before)

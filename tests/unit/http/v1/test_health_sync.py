@@ -88,7 +88,7 @@ def hold(node: FakeNode, client: FlaskClient) -> None:
 
 def test_health_is_taken_over_from_the_owner(node: FakeNode, client: FlaskClient) -> None:
     hold(node, client)
-    version = node.naming._registry.version("com.alibaba.nacos.naming.iplist.ephemeral.public##" + NAME)
+    version = node.registry.lists.version("com.alibaba.nacos.naming.iplist.ephemeral.public##" + NAME)
     answer = {"ips": ["10.0.0.1:80_false", "10.0.0.2:80_true", "10.0.0.3:80_true", "zz", 5]}
     with tiny_server(lambda _: Given(200, json.dumps(answer).encode())) as server:
         join(node, server)
@@ -100,7 +100,7 @@ def test_health_is_taken_over_from_the_owner(node: FakeNode, client: FlaskClient
     (changed,) = node.events
     assert isinstance(changed, InstancesChanged)
     assert changed.origin is Origin.PEER, "subscribers are told, members are not"
-    assert node.naming._registry.version(changed.key) == version, "the list is the owner's"
+    assert node.registry.lists.version(changed.key) == version, "the list is the owner's"
 
 
 def test_an_instance_that_the_owner_does_not_name_keeps_its_health(node: FakeNode, client: FlaskClient) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from app.naming.clients.client_model import REVISION_MAX, ClientBounds, ClientInfo
 from app.naming.clients.clients import CLUSTERS_CHARS_MAX, Clients
-from app.naming.health.beat_check import BeatCheck, HealthCheckGate
+from app.naming.health.beat_check import HealthCheckGate
 from app.naming.model.events import (
     ClientChanged,
     ClientDisconnect,
@@ -22,8 +22,8 @@ from app.naming.model.nacos_errors import ClientGone, InvalidParam, LimitReached
 from app.naming.model.value_limits import CLIENT_TEXTS_CHARS_MAX
 from app.naming.registry.operations import DeregisterInstance, RegisterInstance
 from app.naming.registry.registry import Registry
-from app.naming.service import NamingService
 from app.naming.wire.service_info import Variant
+from tests.support.registry_parts import check_of, naming_of
 
 SERVICE = "DEFAULT_GROUP@@orders"
 KEY = ("public", SERVICE)
@@ -37,8 +37,8 @@ class Bed:
     def __init__(self, bounds: ClientBounds | None = None) -> None:
         self.now_ms, self.wall_ms = 1_000, 1_700_000_000_000
         self.events: list[Event] = []
-        self.registry = Registry("m:1~1", alone=True)
-        self.naming = NamingService(self.registry, lambda: self.now_ms, self.events.append)
+        self.registry = Registry.of("m:1~1", alone=True)
+        self.naming = naming_of(self.registry, lambda: self.now_ms, self.events.append)
         self.clients = Clients(self.registry, lambda: self.now_ms, lambda: self.wall_ms, self.events.append, bounds)
 
     def connect(self, client_id: str = "c1") -> str:
@@ -368,7 +368,7 @@ def test_both_sides_see_one_service(bed: Bed) -> None:
     assert bed.naming.instance_count(*KEY) == 2
     assert bed.naming.detail(*KEY, "10.0.0.2", 80, "DEFAULT").ip == "10.0.0.2"
     assert bed.naming.quick_detail(*KEY, "10.0.0.1", 80, "DEFAULT") is None, "it asks the whole service"
-    datum = next(bed.registry.datums([datum_key(*KEY)]))
+    datum = next(bed.registry.lists.datums([datum_key(*KEY)]))
     assert list(datum.value.stored) == ["10.0.0.1:80:unknown:DEFAULT"], "the list of HTTP clients is theirs alone"
     assert bed.naming.counts(lambda _name: True).instances == 2
     assert bed.naming.deregister(DeregisterInstance(SERVICE, "10.0.0.2", 80)) is False
@@ -410,7 +410,7 @@ def test_a_persistent_instance_keeps_its_attributes(bed: Bed) -> None:
 
 def test_beats_do_not_touch_them(bed: Bed) -> None:
     bed.clients.register(bed.connect(), ONE)
-    check = BeatCheck(bed.registry, bed.events.append)
+    check = check_of(bed.registry, bed.events.append)
     for _ in range(60):
         bed.now_ms += 1_000
         check.tick(bed.now_ms, lambda: HealthCheckGate(True, bed.now_ms, lambda _name: True, forget_unneeded=True))
@@ -421,7 +421,7 @@ def test_a_service_that_only_clients_made_stays_for_a_while_and_goes(bed: Bed) -
     def look_around() -> None:
         check.tick(bed.now_ms, lambda: HealthCheckGate(True, bed.now_ms, lambda _name: True, forget_unneeded=True))
 
-    check = BeatCheck(bed.registry, bed.events.append, pause_ms=1 << 40)
+    check = check_of(bed.registry, bed.events.append, pause_ms=1 << 40)
     one = bed.connect()
     bed.clients.register(one, ONE)
     bed.now_ms += 100_000
@@ -448,8 +448,8 @@ def test_a_service_is_not_forgotten_with_its_http_instances(bed: Bed) -> None:
     bed.naming.deregister(DeregisterInstance(SERVICE, "10.0.0.1", 80))
     service = bed.registry.table.get(*KEY)
     assert service is not None
-    bed.registry.forget(service.key)
-    assert bed.registry.version(service.key) is None
+    bed.registry.upkeep.forget(service.key)
+    assert bed.registry.lists.version(service.key) is None
     assert [ip for ip, *_ in bed.seen()] == ["10.0.0.2"]
     assert bed.naming.list_services("public", None) == [SERVICE]
 
@@ -460,7 +460,7 @@ def test_a_service_removed_by_its_own_call_stays_until_its_clients_leave(bed: Be
     bed.clients.register(one, ONE._replace(cluster="c1"))
     bed.registry.table.set_meta(*KEY, ServiceMeta(0.5), 1)
     bed.registry.table.set_meta(*KEY, None, 2)
-    bed.registry.empty(*KEY, 2)
+    bed.registry.writes.empty(*KEY, 2)
     view = bed.naming.service_view(*KEY)
     assert view is not None
     assert ([one.ip for one in view.instances], view.clusters) == (["10.0.0.1"], ("DEFAULT", "c1"))

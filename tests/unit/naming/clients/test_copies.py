@@ -24,8 +24,8 @@ from app.naming.model.nacos_errors import ClientGone, InvalidParam, Unavailable
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.registry.shared import Shared
-from app.naming.service import NamingService
 from distro.model.types import NO_VERSION, Version
+from tests.support.registry_parts import naming_of
 
 ID = "1700000000000_10.1.2.3_51234"
 INFO = ClientInfo(ID, "10.1.2.3", 51234, "shop", "sdk")
@@ -41,8 +41,8 @@ class Bed:
     def __init__(self, bounds: ClientBounds | None = None, expiry_ms: int = 180_000) -> None:
         self.now_ms = 1_000
         self.events: list[Event] = []
-        self.registry = Registry("m:1~1")
-        self.naming = NamingService(self.registry, lambda: self.now_ms, self.events.append)
+        self.registry = Registry.of("m:1~1")
+        self.naming = naming_of(self.registry, lambda: self.now_ms, self.events.append)
         self.clients = Clients(
             self.registry, lambda: self.now_ms, lambda: 5_000, self.events.append, bounds, expiry_ms=expiry_ms
         )
@@ -221,7 +221,7 @@ def test_a_removal_is_forgotten_and_a_copy_only_when_no_peer_has_it(bed: Bed) ->
 
 
 def test_a_dated_publication_keeps_its_date_and_takes_a_new_one(bed: Bed) -> None:
-    bed.registry.register(RegisterInstance(A[1], "10.9.9.9", 80), 0)
+    bed.registry.writes.register(RegisterInstance(A[1], "10.9.9.9", 80), 0)
     for revision, at_ms in ((1, 7), (2, 8)):
         state = ClientState(ID, revision, {A: published(A, 80, at_ms=at_ms)})
         bed.clients.take(ClientSnapshot(Version(1, revision, PEER), INFO, state), ID, bed.clients.version(ID))

@@ -28,7 +28,7 @@ class Bed:
     def __init__(self, writer: str = ME) -> None:
         self.now_ms = 100_000
         self.events: list[Event] = []
-        self.registry = Registry(writer)
+        self.registry = Registry.of(writer)
         self.clients = Clients(self.registry, lambda: self.now_ms, lambda: 5_000, self.events.append)
         self.over = {OVER}
         self.clients.is_handing_over = self.over.__contains__

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.naming.health import beat_check as health
-from app.naming.health.beat_check import PAUSES_REMEMBERED, RETURN_MS, BeatCheck, HealthCheckGate
+from app.naming.health.beat_check import PAUSES_REMEMBERED, RETURN_MS, HealthCheckGate
 from app.naming.model.events import Event, HealthChanged, HealthChecked, InstancesChanged
 from app.naming.model.keys import datum_key
 from app.naming.model.model import (
@@ -21,10 +21,12 @@ from app.naming.model.model import (
     StoredInstance,
     Tombstone,
 )
+from app.naming.registry.list_state import TOMBSTONE_SLACK_MS
 from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import RegisterInstance
-from app.naming.registry.registry import TOMBSTONE_SLACK_MS, Registry
+from app.naming.registry.registry import Registry
 from distro.model.types import NO_VERSION, Datum, Version
+from tests.support.registry_parts import check_of
 
 ME = "10.0.0.1:8848~1"
 NAME = "DEFAULT_GROUP@@orders"
@@ -35,9 +37,9 @@ class TimedCheck:
     """A BeatCheck called each second, as its timer does."""
 
     def __init__(self, **options: bool) -> None:
-        self.registry = Registry(ME)
+        self.registry = Registry.of(ME)
         self.events: list[Event] = []
-        self.check = BeatCheck(self.registry, self.events.append, **options)
+        self.check = check_of(self.registry, self.events.append, **options)
         self.now_ms = 0
         self.may_check = True
         self.responsible = True
@@ -72,10 +74,10 @@ class TimedCheck:
         return [event.what for event in self.events if isinstance(event, HealthChanged)]
 
     def register(self, ip: str = "10.1.0.1", **metadata: str) -> None:
-        self.registry.register(RegisterInstance(NAME, ip, 80, metadata=metadata), self.now_ms)
+        self.registry.writes.register(RegisterInstance(NAME, ip, 80, metadata=metadata), self.now_ms)
 
     def deregister(self, ip: str) -> None:
-        self.registry.remove("public", NAME, Instance(ip, 80).key, self.now_ms)
+        self.registry.writes.remove("public", NAME, Instance(ip, 80).key, self.now_ms)
 
     def service(self) -> Service:
         found = self.registry.table.find(KEY)
@@ -165,7 +167,9 @@ def test_only_a_member_that_may_check_changes_instances(checker: TimedCheck, lac
 def copy_of_long_ago(checker: TimedCheck) -> None:
     version = Version(1, 0, "10.0.0.2:8848~1")
     stored = StoredInstance(Instance("10.1.0.1", 80, service_name=NAME), version, -600_000)
-    checker.registry.apply(Datum(KEY, version, InstanceList({stored.instance.key: stored}, {})), None, checker.now_ms)
+    checker.registry.replication.apply(
+        Datum(KEY, version, InstanceList({stored.instance.key: stored}, {})), None, checker.now_ms
+    )
 
 
 def test_a_copy_is_not_checked_and_a_service_taken_over_gets_its_whole_time(checker: TimedCheck) -> None:
@@ -173,7 +177,7 @@ def test_a_copy_is_not_checked_and_a_service_taken_over_gets_its_whole_time(chec
     copy_of_long_ago(checker)
     checker.run(10_000)
     assert checker.changes() == []
-    checker.registry.claim(KEY, checker.now_ms)
+    checker.registry.replication.claim(KEY, checker.now_ms)
     checker.run(25_000)
     assert checker.changes() == []
     checker.run(26_000)
@@ -309,7 +313,7 @@ def test_a_member_that_is_alone_by_now_forgets_what_its_peers_kept_it_from_forge
 
 def test_a_member_alone_forgets_a_list_that_came_spent_at_once(checker: TimedCheck) -> None:
     checker.forget_unneeded = True
-    checker.registry.apply(Datum(KEY, Version(1, 0, "10.0.0.2:8848~1"), InstanceList({}, {})), None, 0)
+    checker.registry.replication.apply(Datum(KEY, Version(1, 0, "10.0.0.2:8848~1"), InstanceList({}, {})), None, 0)
     checker.run(1_000)
     assert checker.registry.table.services() == []
 
@@ -318,7 +322,7 @@ def test_a_member_alone_forgets_a_list_that_came_with_removals_in_its_time(check
     checker.forget_unneeded = True
     version = Version(1, 0, "10.0.0.2:8848~1")
     removals = {"10.1.0.1#80#DEFAULT": Tombstone(version, 0, 0)}
-    checker.registry.apply(Datum(KEY, version, InstanceList({}, removals)), None, 0)
+    checker.registry.replication.apply(Datum(KEY, version, InstanceList({}, removals)), None, 0)
     checker.run(60_000)
     assert len(checker.registry.table.services()) == 1
     checker.run(checker.service().due_ms + 1_000)
@@ -401,7 +405,7 @@ def test_who_is_silent_without_consequences_is_not_looked_at() -> None:
     stored = counted(checker)
     checker.run(600_000)
     assert (checker.changes(), stored.looks) == (["unhealthy"], 0)
-    checker.registry.set_health(checker.service(), Instance("10.1.0.1", 80).key, True, checker.now_ms)
+    checker.registry.writes.set_health(checker.service(), Instance("10.1.0.1", 80).key, True, checker.now_ms)
     checker.run(checker.now_ms + 1_000)
     assert checker.changes() == ["unhealthy", "unhealthy"], "an operator's word holds until the next look"
 
@@ -453,7 +457,7 @@ def test_who_beats_is_looked_at_once_in_a_check_of_all(checker: TimedCheck) -> N
 
 def test_a_service_taken_over_is_not_looked_at_each_second(checker: TimedCheck) -> None:
     copy_of_long_ago(checker)
-    checker.registry.claim(KEY, checker.now_ms)
+    checker.registry.replication.claim(KEY, checker.now_ms)
     checker.run(checker.now_ms + 1_000)
     stored = counted(checker)
     checker.run(checker.now_ms + 13_000)
@@ -463,7 +467,7 @@ def test_a_service_taken_over_is_not_looked_at_each_second(checker: TimedCheck) 
 def test_services_that_are_taken_over_at_once_do_not_stay_due_at_once(checker: TimedCheck) -> None:
     names = [f"g@@s{number}" for number in range(4_000)]
     for name in names:
-        checker.registry.register(RegisterInstance(name, "10.1.0.1", 80), 0)
+        checker.registry.writes.register(RegisterInstance(name, "10.1.0.1", 80), 0)
     checker.run(1_000)
     services = [found for name in names if (found := checker.registry.table.get("public", name))]
     assert len({service.due_ms // 1_000 for service in services}) >= 14, "any second of the first fifteen"
@@ -473,7 +477,7 @@ def test_services_that_are_taken_over_at_once_do_not_stay_due_at_once(checker: T
 def test_only_the_first_check_of_a_service_is_spread(checker: TimedCheck, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "UNITS_PER_TURN", 3)
     checker.register()
-    checker.registry.remove("public", NAME, Instance("10.1.0.2", 80).key, 0)
+    checker.registry.writes.remove("public", NAME, Instance("10.1.0.2", 80).key, 0)
     checker.run(1_000)
     assert 1_000 < checker.service().due_ms < BEAT_TIMEOUT_MS
     checker.service().due_ms = 1
@@ -484,7 +488,7 @@ def test_only_the_first_check_of_a_service_is_spread(checker: TimedCheck, monkey
 def test_services_that_may_be_checked_again_all_at_once_do_not_stay_due_at_once(checker: TimedCheck) -> None:
     names = [f"g@@s{number}" for number in range(4_000)]
     for name in names:
-        checker.registry.register(RegisterInstance(name, "10.1.0.1", 80), 0)
+        checker.registry.writes.register(RegisterInstance(name, "10.1.0.1", 80), 0)
     checker.may_check = False
     checker.run(1_000)
     checker.may_check = True
@@ -507,7 +511,7 @@ def test_a_pause_that_is_forgotten_counts_again(checker: TimedCheck) -> None:
 def test_the_health_that_real_nacos_sent_is_checked_again(checker: TimedCheck) -> None:
     checker.register()
     checker.run(20_000)
-    assert checker.registry.take_health(checker.service(), {"10.1.0.1:80": True})
+    assert checker.registry.writes.take_health(checker.service(), {"10.1.0.1:80": True})
     checker.run(21_000)
     assert checker.changes() == ["unhealthy", "unhealthy"]
 
@@ -516,8 +520,10 @@ def test_a_short_time_out_that_came_with_one_change_of_a_copy_holds_after_the_cl
     copy_of_long_ago(checker)
     version = Version(1, 1, "10.0.0.2:8848~1")
     short = Instance("10.1.0.2", 80, metadata={"preserved.heart.beat.timeout": "2000"})
-    checker.registry.take_change(Change(KEY, short.key, version, StoredInstance(short, version, 0), None), 0)
-    checker.registry.claim(KEY, 0)
+    checker.registry.replication.take_change(
+        Change(KEY, short.key, version, StoredInstance(short, version, 0), None), 0
+    )
+    checker.registry.replication.claim(KEY, 0)
     checker.run(4_000)
     assert checker.unhealthy() == {"10.1.0.2"}
     stored = counted(checker)
@@ -657,7 +663,7 @@ def test_a_service_that_is_made_anew_during_a_round_is_not_dropped_in_place_of_i
     assert checker.slice()
     assert table.names("public") == ["g@@second"], "the time of the first one is over"
     table.set_meta("public", "g@@second", None, checker.now_ms)
-    checker.registry.register(RegisterInstance("g@@second", "10.1.0.1", 80), checker.now_ms)
+    checker.registry.writes.register(RegisterInstance("g@@second", "10.1.0.1", 80), checker.now_ms)
     finish(checker)
     again = table.get("public", "g@@second")
     assert again is not None
@@ -669,7 +675,7 @@ def test_a_round_that_fails_is_begun_again(sliced: TimedCheck, monkeypatch: pyte
         raise ValueError("out of order")
 
     with monkeypatch.context() as patch:
-        patch.setattr(sliced.registry, "set_health", fail)
+        patch.setattr(sliced.registry.writes, "set_health", fail)
         with pytest.raises(ValueError, match="out of order"):
             finish(sliced)
     finish(sliced)
@@ -688,7 +694,7 @@ def test_after_a_slice_that_failed_a_pause_is_noticed_as_ever(
     checker.run(15_000)
     checker.beat("10.1.0.2")
     with monkeypatch.context() as patch:
-        patch.setattr(checker.registry, "set_health", fail)
+        patch.setattr(checker.registry.writes, "set_health", fail)
         with pytest.raises(ValueError, match="out of order"):
             checker.run(16_000)
     checker.now_ms += after_ms - 1_000
@@ -722,7 +728,7 @@ def test_a_service_takes_its_units_of_a_slice(
 ) -> None:
     monkeypatch.setattr(health, "UNITS_PER_SLICE", units)
     for number in range(6):
-        checker.registry.remove("public", f"g@@s{number}", Instance("10.1.0.1", 80).key, 0)
+        checker.registry.writes.remove("public", f"g@@s{number}", Instance("10.1.0.1", 80).key, 0)
         checker.registry.table.services()[-1].due_ms = 0
     checker.now_ms = 1_000
     assert ticks(checker) == slices
@@ -734,7 +740,7 @@ def test_a_service_whose_instances_beat_takes_its_units_too(
 ) -> None:
     monkeypatch.setattr(health, "UNITS_PER_SLICE", units)
     for number in range(6):
-        checker.registry.register(RegisterInstance(f"g@@s{number}", "10.1.0.1", 80), 0)
+        checker.registry.writes.register(RegisterInstance(f"g@@s{number}", "10.1.0.1", 80), 0)
         checker.registry.table.services()[-1].due_ms = 1
     checker.now_ms = 1_000
     assert ticks(checker) == slices

@@ -183,23 +183,23 @@ class TestWhich:
         assert board.tick(1) == [], "it begins anew"
 
     def test_only_the_services_of_this_member(self) -> None:
-        registry = Registry("a:1~1")
-        registry.register(RegisterInstance("g@@without", "10.9.9.9", 80), 0)
+        registry = Registry.of("a:1~1")
+        registry.writes.register(RegisterInstance("g@@without", "10.9.9.9", 80), 0)
         for service in ("g@@theirs", "g@@ours"):
             for number, name in ((1, "DEFAULT"), (2, "other")):
                 found = instance(number)
                 registry.table.set_persistent("public", service, found.key, replace(found, cluster_name=name), 0)
-        registry.register(RegisterInstance("g@@ours", "10.9.9.9", 80), 0)
+        registry.writes.register(RegisterInstance("g@@ours", "10.9.9.9", 80), 0)
         config = ClusterConfig(HealthChecker("NONE"))
         registry.table.set_meta("public", "g@@ours", NO_META.with_cluster("other", config), 0)
-        found = checked_clusters(registry, lambda service: service == "g@@ours")
+        found = checked_clusters(registry.table, lambda service: service == "g@@ours")
         assert {one.key.cluster: (one.config, [each.ip for each in one.instances]) for one in found} == {
             "DEFAULT": (ClusterConfig(), ["10.0.0.1"]),
             "other": (config, ["10.0.0.2"]),
         }
         assert [one.full_name for one in registry.table.durable_services()] == ["g@@theirs", "g@@ours"]
         for number in (1, 2):
-            assert checked_clusters(registry, lambda service: service == "g@@ours")
+            assert checked_clusters(registry.table, lambda service: service == "g@@ours")
             registry.table.set_persistent("public", "g@@ours", instance(number).key, None, 0)
         assert [one.full_name for one in registry.table.durable_services()] == ["g@@theirs"], (
             "the others are not looked at"

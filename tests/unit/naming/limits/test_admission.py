@@ -19,11 +19,11 @@ from app.naming.records.projection import Projection
 from app.naming.records.records import Records
 from app.naming.registry.operations import Beat, DeregisterInstance, PatchInstance, RegisterInstance
 from app.naming.registry.registry import Registry
-from app.naming.service import NamingService
 from app.naming.wire.datum_codec import InstanceListCodec
 from app.replication.client_type import ClientCodec, client_key
 from app.tools.simulation.member.memory_disk import MemoryDisk
 from distro.model.types import NO_VERSION, Datum, Version
+from tests.support.registry_parts import naming_of
 
 SERVICE = "G@@s"
 ONE = RegisterInstance(SERVICE, "10.0.0.1", 80)
@@ -39,15 +39,17 @@ class Bed:
         self.admission = Admission(limits)
         self.stats = self.admission.stats
         self.tally = SubscriberTally(self.admission.limits.subscribers, self.stats)
-        self.registry = Registry(writer, guard_ms=1_000, admission=self.admission)
-        self.naming = NamingService(self.registry, lambda: 1_000, lambda _event: None)
+        self.registry = Registry.of(writer, guard_ms=1_000, admission=self.admission)
+        self.naming = naming_of(self.registry, lambda: 1_000, lambda _event: None)
         self.clients = Clients(self.registry, lambda: 1_000, lambda: 1, lambda _event: None, tally=self.tally)
-        projection = Projection(self.registry, lambda: 0, lambda _event: None)
+        projection = Projection(self.registry.table, lambda: 0, lambda _event: None)
         self.disk = MemoryDisk()
         self.records = records = Records(
             writer, self.disk, lambda: 1, lambda: 1_000, projection.on_record, check_size=self.admission.check_record
         )
-        self.durable = DurableService(records, projection, self.registry, lambda: 0, lambda _event: None)
+        self.durable = DurableService(
+            records, projection, self.registry.table, self.registry.writes, lambda: 0, lambda _event: None
+        )
 
     def connect(self, client_id: str = "c1") -> str:
         self.clients.connect(ClientInfo(client_id, "10.0.0.9", 5000, "", ""))
@@ -213,8 +215,8 @@ class TestWhatIsNeverRefused:
         here.admission.pressure = MemoryPressure.NO_NEW_INSTANCES
         for port in range(5):
             there.naming.register(at(port, metadata={"k": "value"}))
-        [datum] = there.registry.datums([there.registry.table.services()[0].key])
-        assert here.registry.apply(datum, None, 1_000)
+        [datum] = there.registry.lists.datums([there.registry.table.services()[0].key])
+        assert here.registry.replication.apply(datum, None, 1_000)
         assert here.count() == 5
         assert here.registry.table.counts_held.metadata_bytes == 5 * 6
         with pytest.raises(TooManyRequests):
@@ -224,7 +226,7 @@ class TestWhatIsNeverRefused:
         bed = Bed()
         bed.naming.register(ONE)
         [service] = bed.registry.table.services()
-        bed.registry.forget(service.key, 1_000)
+        bed.registry.upkeep.forget(service.key, 1_000)
         assert service.retained
         assert bed.registry.table.counts_held.instances_of("public") == 0
         bed.admission.limits = NamingLimits(instances_per_service=1, instances_per_namespace=1)
@@ -448,7 +450,7 @@ class TestLists:
                 bed.naming.register(at(port, metadata={"zone": f"z{port}", "release": "2024-01-01"}))
             except LimitReached:
                 break
-        [datum] = bed.registry.datums(bed.registry.all_keys())
+        [datum] = bed.registry.lists.datums(bed.registry.replication.all_keys())
         size = len(InstanceListCodec(lambda: 1_700_000_000_000).encode(datum, 2_000, versioned=True))
         assert 40_000 < size < 65_536
 
@@ -459,7 +461,7 @@ class TestLists:
         for port in range(10_000, 15_000):
             bed.naming.deregister(DeregisterInstance(SERVICE, "h" * 128, port, cluster="c" * 512))
         fill(lambda port: bed.naming.register(at(port, **shape)))
-        [datum] = bed.registry.datums(bed.registry.all_keys())
+        [datum] = bed.registry.lists.datums(bed.registry.replication.all_keys())
         value = datum.value
         assert len(value.tombstones) > 10
         assert next(reversed(value.tombstones)).endswith("c"), "the latest are kept"

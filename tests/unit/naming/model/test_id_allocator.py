@@ -8,7 +8,7 @@ from app.naming.model.id_allocator import IdAllocator
 from app.naming.registry.operations import Beat, DeregisterInstance, RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.registry.service_table import COPIED_UNDER_LOCK_MAX
-from app.naming.service import NamingService
+from tests.support.registry_parts import naming_of
 
 SNOWFLAKE = {"preserved.instance.id.generator": "snowflake"}
 IDS = st.one_of(
@@ -90,8 +90,8 @@ class Named:
     """A service whose instances have numbers as ids; one has none."""
 
     def __init__(self, count: int) -> None:
-        self.registry = Registry("a:1~1")
-        self.naming = NamingService(self.registry, lambda: 0, lambda _event: None)
+        self.registry = Registry.of("a:1~1")
+        self.naming = naming_of(self.registry, lambda: 0, lambda _event: None)
         self.naming.register(RegisterInstance("g@@s", "10.9.0.1", 80))
         for number in range(count):
             self.register(number)
@@ -129,10 +129,10 @@ def test_a_number_is_free_when_who_had_it_changed_and_went() -> None:
 
 def test_a_received_list_is_counted_anew() -> None:
     named = Named(COPIED_UNDER_LOCK_MAX + 5)
-    [datum] = named.registry.datums([one.key for one in named.registry.table.services()])
+    [datum] = named.registry.lists.datums([one.key for one in named.registry.table.services()])
     for key in list(datum.value.stored)[1:]:
         del datum.value.stored[key]
-    named.registry.apply(datum, datum.version, 0)
+    named.registry.replication.apply(datum, datum.version, 0)
     named.register(201)
     assert named.ids()[1:] == ["0"]
     named.naming.register(RegisterInstance("g@@s", "10.0.0.202", 80, metadata=SNOWFLAKE))

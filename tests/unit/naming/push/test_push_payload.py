@@ -11,13 +11,14 @@ from app.naming.push.udp_subscribers import Subscriber
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
+from tests.support.registry_parts import naming_of
 
 NAME, NOW_MS = "DEFAULT_GROUP@@orders", 1_700_000_000_123
 
 
 @pytest.fixture
 def naming() -> NamingService:
-    made = NamingService(Registry("a:1~1"), lambda: 0, lambda _event: None)
+    made = naming_of(Registry.of("a:1~1"), lambda: 0, lambda _event: None)
     for port, cluster, healthy in ((80, "c1", True), (81, "c1", False), (82, "c2", True)):
         made.register(RegisterInstance(NAME, "10.0.0.1", port, cluster=cluster, healthy=healthy))
     return made

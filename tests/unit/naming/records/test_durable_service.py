@@ -41,10 +41,12 @@ class Member:
         self.now_ms = 1_000
         self.events: list[Event] = []
         writer = f"a:1~{run}"
-        self.registry = Registry(writer)
-        projection = Projection(self.registry, lambda: 0, self.events.append)
+        self.registry = Registry.of(writer)
+        projection = Projection(self.registry.table, lambda: 0, self.events.append)
         self.records = Records(writer, self.disk, lambda: 1_000, lambda: self.now_ms, projection.on_record)
-        self.durable = DurableService(self.records, projection, self.registry, lambda: 0, self.events.append)
+        self.durable = DurableService(
+            self.records, projection, self.registry.table, self.registry.writes, lambda: 0, self.events.append
+        )
         self.records.read_disk()
 
     def restarted(self) -> "Member":
@@ -99,7 +101,7 @@ def test_names_that_are_not_allowed(member: Member, namespace: str, name: str) -
 
 
 def test_a_name_is_taken_by_instances_too(member: Member) -> None:
-    member.registry.register(EPHEMERAL, 0)
+    member.registry.writes.register(EPHEMERAL, 0)
     with pytest.raises(InvalidParam, match="specified service already exists, serviceName : g@@s"):
         member.durable.create_service("public", NAME, ServiceMeta())
 
@@ -122,7 +124,7 @@ def test_of_two_that_create_at_once_one_is_refused(member: Member, monkeypatch: 
 @pytest.mark.parametrize("removed", [False, True])
 def test_what_is_not_there(member: Member, call: Callable[[DurableService], None], text: str, removed: bool) -> None:
     if removed:
-        member.registry.register(EPHEMERAL, 0)
+        member.registry.writes.register(EPHEMERAL, 0)
         member.durable.remove_service("public", NAME)
     with pytest.raises(InvalidParam, match=text):
         call(member.durable)
@@ -130,7 +132,7 @@ def test_what_is_not_there(member: Member, call: Callable[[DurableService], None
 
 def test_a_removed_service_takes_everything_with_it(member: Member) -> None:
     member.durable.register(ONE)
-    member.registry.register(EPHEMERAL, 0)
+    member.registry.writes.register(EPHEMERAL, 0)
     member.told()
     member.durable.remove_service("public", NAME)
     assert member.view() is None
@@ -140,7 +142,7 @@ def test_a_removed_service_takes_everything_with_it(member: Member) -> None:
 
 
 def test_a_removal_is_a_record_even_without_a_description(member: Member) -> None:
-    member.registry.register(EPHEMERAL, 0)
+    member.registry.writes.register(EPHEMERAL, 0)
     member.durable.remove_service("public", NAME)
     assert member.told() == [META], "or the members would not learn that the service went"
     assert member.view() is None
@@ -185,7 +187,7 @@ def test_register_replace_and_deregister(member: Member) -> None:
 
 def test_an_instance_id_is_the_least_number_that_is_free(member: Member) -> None:
     snowflake = {"preserved.instance.id.generator": "snowflake"}
-    member.registry.register(EPHEMERAL._replace(metadata=snowflake), 0)
+    member.registry.writes.register(EPHEMERAL._replace(metadata=snowflake), 0)
     member.durable.register(ONE._replace(metadata=snowflake))
     assert [one.instance_id for one in member.instances()] == ["1", "0"]
 

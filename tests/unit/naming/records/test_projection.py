@@ -31,8 +31,8 @@ class World:
     def __init__(self) -> None:
         self.now_ms = 50_000
         self.events: list[Event] = []
-        self.registry = Registry("a:1~1")
-        self.projection = Projection(self.registry, lambda: self.now_ms, self.events.append)
+        self.registry = Registry.of("a:1~1")
+        self.projection = Projection(self.registry.table, lambda: self.now_ms, self.events.append)
 
     def show(self, key: str, value: dict[str, Any] | None) -> None:
         self.projection.on_record(Record(key, NO_VERSION, NO_VERSION, value, 0))
@@ -45,7 +45,7 @@ class World:
         return list(view.instances) if view else []
 
     def register(self) -> None:
-        self.registry.register(RegisterInstance(NAME, "10.0.0.9", 90, namespace="ns"), self.now_ms)
+        self.registry.writes.register(RegisterInstance(NAME, "10.0.0.9", 90, namespace="ns"), self.now_ms)
 
 
 @pytest.fixture
@@ -91,18 +91,18 @@ def test_a_removed_service_with_ephemeral_instances_stays_until_they_are_gone(wo
     world.register()
     world.show(META, None)
     assert world.names() == [NAME]
-    world.registry.empty("ns", NAME, world.now_ms)
+    world.registry.writes.empty("ns", NAME, world.now_ms)
     assert world.names() == []
 
 
 def test_a_removed_service_comes_back(world: World) -> None:
     world.register()
-    world.registry.empty("ns", NAME, world.now_ms)
+    world.registry.writes.empty("ns", NAME, world.now_ms)
     world.show(META, None)
     assert world.names() == []
     world.register()
     assert world.names() == [NAME]
-    world.registry.empty("ns", NAME, world.now_ms)
+    world.registry.writes.empty("ns", NAME, world.now_ms)
     assert world.names() == [NAME], "it was not removed again"
 
 

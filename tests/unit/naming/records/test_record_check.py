@@ -50,12 +50,14 @@ class Node:
     def __init__(self, folder: Path) -> None:
         self.file = RecordFile(folder)
         self.file.open()
-        registry, events = Registry(WRITER), list[Event]()
-        projection = Projection(registry, lambda: 0, events.append)
+        registry, events = Registry.of(WRITER), list[Event]()
+        projection = Projection(registry.table, lambda: 0, events.append)
         self.records = Records(
             WRITER, self.file, lambda: 5_000, lambda: 1_000, projection.on_record, check_record=check_record
         )
-        self.durable = DurableService(self.records, projection, registry, lambda: 0, events.append)
+        self.durable = DurableService(
+            self.records, projection, registry.table, registry.writes, lambda: 0, events.append
+        )
         self.records.read_disk()
 
 

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from app.naming.health.beat_check import BeatCheck, HealthCheckGate
+from app.naming.health.beat_check import HealthCheckGate
 from app.naming.model.keys import datum_key
 from app.naming.model.model import Instance, Service, StoredInstance, Tombstone
 from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import Beat, ChangeMetadata, DeregisterInstance, PatchInstance, RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.registry.service_table import COPIED_UNDER_LOCK_MAX, COPY_TRIES_MAX
-from app.naming.service import NamingService
 from app.naming.wire.datum_codec import ENTRIES_PER_PART, InstanceListCodec
 from distro.model.types import Datum, Version
 from tests.support import views
+from tests.support.registry_parts import check_of, naming_of
 
 NAME = "DEFAULT_GROUP@@orders"
 KEY = datum_key("public", NAME)
@@ -34,8 +34,8 @@ class Large:
 
     def __init__(self, guard_ms: int = 0) -> None:
         self.now_ms = 0
-        self.registry = Registry("10.0.0.1:8848~1", guard_ms=guard_ms)
-        self.naming = NamingService(self.registry, lambda: self.now_ms, lambda _event: None)
+        self.registry = Registry.of("10.0.0.1:8848~1", guard_ms=guard_ms)
+        self.naming = naming_of(self.registry, lambda: self.now_ms, lambda _event: None)
         for number in range(MANY):
             self.naming.register(RegisterInstance(NAME, f"10.0.0.{number}", 80))
         self.naming.deregister(DeregisterInstance(NAME, "10.0.0.0", 80))
@@ -141,19 +141,21 @@ def received(version: Version, *numbers: int) -> Datum:
 
 
 STEPS: dict[str, Callable[[Large], object]] = {
-    "datum": lambda large: list(large.registry.datums([KEY])),
+    "datum": lambda large: list(large.registry.lists.datums([KEY])),
     "snapshot": lambda large: large.registry.table.snapshot(KEY),
     "view": lambda large: views.view(large.registry, "public", NAME),
-    "apply": lambda large: large.registry.apply(received(Version(2, 0, OTHER), 1, 2), large.registry.version(KEY), 0),
-    "merge": lambda large: large.registry.merge(received(Version(2, 0, OTHER), 1, 2), 0),
-    "forget": lambda large: large.registry.forget(KEY, 0),
-    "empty": lambda large: large.registry.empty("public", NAME, 0),
-    "take_health": lambda large: large.registry.take_health(large.service, {"10.0.0.1:80": False}),
-    "prune": lambda large: large.registry.prune_tombstones(large.service, 0),
+    "apply": lambda large: large.registry.replication.apply(
+        received(Version(2, 0, OTHER), 1, 2), large.registry.lists.version(KEY), 0
+    ),
+    "merge": lambda large: large.registry.replication.merge(received(Version(2, 0, OTHER), 1, 2), 0),
+    "forget": lambda large: large.registry.upkeep.forget(KEY, 0),
+    "empty": lambda large: large.registry.writes.empty("public", NAME, 0),
+    "take_health": lambda large: large.registry.writes.take_health(large.service, {"10.0.0.1:80": False}),
+    "prune": lambda large: large.registry.upkeep.prune_tombstones(large.service, 0),
     "id allocator": lambda large: large.naming.register(
         RegisterInstance(NAME, "10.1.0.1", 80, metadata={"preserved.instance.id.generator": "snowflake"})
     ),
-    "beat check": lambda large: BeatCheck(large.registry, lambda _event: None).tick(
+    "beat check": lambda large: check_of(large.registry, lambda _event: None).tick(
         20_000, lambda: HealthCheckGate(True, 20_000, lambda _name: True)
     ),
 }
@@ -179,7 +181,7 @@ def test_what_changes_while_it_is_copied_is_copied_again(large: Large) -> None:
         large.naming.register(RegisterInstance(NAME, f"10.1.0.{done}", 80))
 
     watched.meanwhile = change
-    [datum] = large.registry.datums([KEY])
+    [datum] = large.registry.lists.datums([KEY])
     assert done == COPY_TRIES_MAX - 1
     assert watched.locked == 1, "the last time under the lock"
     assert datum.version == large.service.version
@@ -193,11 +195,11 @@ def test_who_comes_while_all_are_taken_out_goes_too(large: Large) -> None:
         large.naming.register(RegisterInstance(NAME, "10.1.0.1", 80)),
     )
     before = large.service.version
-    assert large.registry.empty("public", NAME, 0) == KEY
+    assert large.registry.writes.empty("public", NAME, 0) == KEY
     assert not large.service.stored
     assert len(large.service.tombstones) == MANY + 1, "with the one that was gone before"
     assert large.service.version.counter == before.counter + 2, "one registration, and one change for all"
-    assert large.registry.empty("public", NAME, 0) is None
+    assert large.registry.writes.empty("public", NAME, 0) is None
 
 
 def test_a_loss_is_measured_by_what_is_shown_when_the_new_state_is_taken() -> None:
@@ -210,7 +212,7 @@ def test_a_loss_is_measured_by_what_is_shown_when_the_new_state_is_taken() -> No
         large.naming.deregister(DeregisterInstance(NAME, "10.0.0.5", 80))
 
     watched.meanwhile = deregister
-    large.registry.forget(KEY, 0)
+    large.registry.upkeep.forget(KEY, 0)
     assert large.service.retained.keys() == {key_of(number) for number in range(1, MANY)} - {key_of(5)}
 
 
@@ -221,7 +223,7 @@ def test_a_replaced_list_is_given_back_while_its_readers_keep_theirs(large: Larg
     view = views.view(large.registry, "public", NAME)
     old = large.service.stored
     one = next(iter(old.values()))
-    large.registry.apply(received(Version(9, 0, OTHER), 1), large.registry.version(KEY), 0)
+    large.registry.replication.apply(received(Version(9, 0, OTHER), 1), large.registry.lists.version(KEY), 0)
     assert len(old) == MANY - 1, "a reader that is on it finds all"
     assert view is not None
     assert len(view.instances) == MANY - 1
@@ -243,13 +245,13 @@ def test_nothing_of_the_domain_needs_the_collection_of_garbage() -> None:
 
 def live_and_let_go(large: Large) -> None:
     codec, events = InstanceListCodec(lambda: 0), list[object]()
-    check = BeatCheck(large.registry, events.append)
+    check = check_of(large.registry, events.append)
     for change in CHANGES.values():
         large.now_ms += 100
         CHANGES["register again"](large)
         change(large)
         views.view(large.registry, "public", NAME)
-    [datum] = large.registry.datums([KEY])
+    [datum] = large.registry.lists.datums([KEY])
     body = codec.encode(datum, large.now_ms, versioned=True)
     assert body.count(b'"ip"') >= MANY - 1
     for _ in range(120):
@@ -259,11 +261,11 @@ def live_and_let_go(large: Large) -> None:
     assert not large.service.stored
     tombstones = {key_of(number): Tombstone(Version(1, number, OTHER), 0, 0) for number in range(10)}
     for version in (Version(20, 0, OTHER), Version(21, 0, OTHER)):
-        large.registry.apply(received(version, *range(10)), large.registry.version(KEY), 0)
-    large.registry.merge(Datum(KEY, Version(22, 0, "c"), InstanceList({}, tombstones)), 0)
-    large.registry.claim(KEY, 0)
-    large.registry.empty("public", NAME, 0)
-    large.registry.forget(KEY, 0)
+        large.registry.replication.apply(received(version, *range(10)), large.registry.lists.version(KEY), 0)
+    large.registry.replication.merge(Datum(KEY, Version(22, 0, "c"), InstanceList({}, tombstones)), 0)
+    large.registry.replication.claim(KEY, 0)
+    large.registry.writes.empty("public", NAME, 0)
+    large.registry.upkeep.forget(KEY, 0)
 
 
 @pytest.mark.parametrize("count", [0, 1, ENTRIES_PER_PART, ENTRIES_PER_PART + 1, 5 * ENTRIES_PER_PART])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.naming.health.beat_check import BeatCheck, HealthCheckGate
+from app.naming.health.beat_check import HealthCheckGate
 from app.naming.model.events import Event, ServiceChanged
 from app.naming.model.keys import datum_key
 from app.naming.model.model import Instance, StoredInstance, Tombstone
@@ -12,6 +12,7 @@ from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
 from distro.model.types import Datum, Version
 from tests.support import views
+from tests.support.registry_parts import check_of
 
 SERVICE = "g@@s"
 KEY = datum_key("public", SERVICE)
@@ -67,7 +68,7 @@ class Node:
     """A registry of which a peer's service is known."""
 
     def __init__(self, count: int = 6, guard_ms: int = GUARD_MS) -> None:
-        self.registry = Registry("a:1~1", guard_ms=guard_ms)
+        self.registry = Registry.of("a:1~1", guard_ms=guard_ms)
         self.counter = 10
         self.take(listed(count), now_ms=0)
 
@@ -75,7 +76,7 @@ class Node:
         """A datum of the peer's comes in."""
         self.counter += 1
         version = Version(1, self.counter, "b:1~1")
-        assert self.registry.apply(Datum(KEY, version, value), self.registry.version(KEY), now_ms)
+        assert self.registry.replication.apply(Datum(KEY, version, value), self.registry.lists.version(KEY), now_ms)
 
     def shown(self) -> int:
         view = views.view(self.registry, "public", SERVICE)
@@ -83,14 +84,14 @@ class Node:
 
     def lay(self, now_ms: int) -> bool:
         service = self.registry.table.find(KEY)
-        return service is not None and self.registry.drop_retained(service, now_ms)
+        return service is not None and self.registry.upkeep.drop_retained(service, now_ms)
 
 
 class TestRegistry:
     def test_an_emptiness_without_a_cause_is_shown_late(self) -> None:
         node = Node()
         node.take(listed(0), now_ms=1_000)
-        assert (node.shown(), node.registry.held_back) == (6, 1)
+        assert (node.shown(), node.registry.lists.held_back) == (6, 1)
         assert not node.lay(1_000 + GUARD_MS - 1)
         assert node.lay(1_000 + GUARD_MS)
         assert node.shown() == 0
@@ -99,7 +100,7 @@ class TestRegistry:
     def test_removals_are_shown_at_once(self) -> None:
         node = Node()
         node.take(listed(0, range(6)), now_ms=1_000)
-        assert (node.shown(), node.registry.held_back) == (0, 0)
+        assert (node.shown(), node.registry.lists.held_back) == (0, 0)
 
     def test_a_removal_counts_for_what_is_held_back_too(self) -> None:
         node = Node()
@@ -120,13 +121,13 @@ class TestRegistry:
         node = Node()
         for now_ms in range(1_000, GUARD_MS, 1_000):
             node.take(listed(0), now_ms)
-        assert node.registry.held_back == 1
+        assert node.registry.lists.held_back == 1
         assert node.lay(1_000 + GUARD_MS)
 
     def test_a_registration_ends_the_retained_instance(self) -> None:
         node = Node()
         node.take(listed(0), now_ms=1_000)
-        node.registry.register(RegisterInstance(SERVICE, "10.0.0.1", 80), 2_000)
+        node.registry.writes.register(RegisterInstance(SERVICE, "10.0.0.1", 80), 2_000)
         assert node.shown() == 6
         node.lay(60_000)
         assert node.shown() == 1
@@ -135,33 +136,33 @@ class TestRegistry:
         """Also of the last instance, and of more than half."""
         node = Node()
         for key in keys(6):
-            node.registry.remove("public", SERVICE, key, 1_000)
-        assert (node.shown(), node.registry.held_back) == (0, 0)
+            node.registry.writes.remove("public", SERVICE, key, 1_000)
+        assert (node.shown(), node.registry.lists.held_back) == (0, 0)
 
     def test_a_deregistration_of_what_is_held_back_passes_at_once(self) -> None:
         node = Node()
         node.take(listed(0), now_ms=1_000)
-        assert node.registry.remove("public", SERVICE, instance(0).key, 2_000) == KEY
+        assert node.registry.writes.remove("public", SERVICE, instance(0).key, 2_000) == KEY
         assert node.shown() == 5
-        [datum] = node.registry.datums([KEY])
+        [datum] = node.registry.lists.datums([KEY])
         assert instance(0).key in datum.value.tombstones, "the others are told too"
 
     def test_a_removal_of_the_service_takes_what_is_held_back_along(self) -> None:
         node = Node()
         node.take(listed(1), now_ms=1_000)
-        assert node.registry.empty("public", SERVICE, 2_000) == KEY
+        assert node.registry.writes.empty("public", SERVICE, 2_000) == KEY
         assert node.shown() == 0
-        [datum] = node.registry.datums([KEY])
+        [datum] = node.registry.lists.datums([KEY])
         assert datum.value.tombstones.keys() == set(keys(6))
 
     def test_a_beat_that_ran_out_is_not_looked_for_among_them(self) -> None:
         node = Node()
         node.take(listed(0), now_ms=1_000)
-        assert node.registry.remove("public", SERVICE, instance(0).key, 2_000, beat_ms=0) is None
+        assert node.registry.writes.remove("public", SERVICE, instance(0).key, 2_000, beat_ms=0) is None
 
     def test_a_key_that_a_peer_lists_no_more_goes_late(self) -> None:
         node = Node()
-        node.registry.forget(KEY, 1_000)
+        node.registry.upkeep.forget(KEY, 1_000)
         assert node.shown() == 6
         node.lay(1_000 + GUARD_MS)
         assert node.registry.table.find(KEY) is None
@@ -174,14 +175,14 @@ class TestRegistry:
     def test_a_small_loss_passes(self) -> None:
         node = Node()
         node.take(listed(GUARD_FROM_INSTANCES), now_ms=1_000)
-        assert (node.shown(), node.registry.held_back) == (GUARD_FROM_INSTANCES, 0)
+        assert (node.shown(), node.registry.lists.held_back) == (GUARD_FROM_INSTANCES, 0)
 
 
 def test_the_end_of_holding_back_is_told_to_subscribers() -> None:
     """By the health check's tick, on members that own nothing of it too."""
     node = Node()
     events: list[Event] = []
-    check = BeatCheck(node.registry, events.append)
+    check = check_of(node.registry, events.append)
     ask_gate = HealthCheckGate(False, 0, lambda service: False)
     node.take(listed(0), now_ms=1_000)
     check.tick(1_000, lambda: ask_gate)

@@ -12,10 +12,10 @@ G = "DEFAULT_GROUP@@"
 
 def filled() -> Registry:
     """Three addresses: one of two services and two clusters, one that is persistent too, one removed since."""
-    registry = Registry("10.0.0.1:8848~1")
+    registry = Registry.of("10.0.0.1:8848~1")
     for service, cluster in (("orders", "DEFAULT"), ("orders", "B"), ("stock", "DEFAULT")):
-        registry.register(RegisterInstance(f"{G}{service}", "10.0.0.7", 8_080, cluster=cluster), 0)
-    registry.register(RegisterInstance(f"{G}stock", "10.0.0.70", 8_080), 0)
+        registry.writes.register(RegisterInstance(f"{G}{service}", "10.0.0.7", 8_080, cluster=cluster), 0)
+    registry.writes.register(RegisterInstance(f"{G}stock", "10.0.0.70", 8_080), 0)
     kept = Instance("10.0.0.70", 8_080, ephemeral=False)
     registry.table.set_persistent("public", f"{G}kept", kept.key, kept, 0)
     return registry

@@ -70,11 +70,11 @@ def test_lists_beyond_the_bound_begin_anew() -> None:
 
 
 def test_a_registry_forgets_the_changes_of_lists_that_are_gone() -> None:
-    registry = Registry(WRITER, tombstone_slack_ms=0)
-    registry.register(RegisterInstance("DEFAULT_GROUP@@orders", "10.0.0.1", 80), 1)
-    registry.register(RegisterInstance("DEFAULT_GROUP@@stock", "10.0.0.1", 80), 1)
+    registry = Registry.of(WRITER, tombstone_slack_ms=0)
+    registry.writes.register(RegisterInstance("DEFAULT_GROUP@@orders", "10.0.0.1", 80), 1)
+    registry.writes.register(RegisterInstance("DEFAULT_GROUP@@stock", "10.0.0.1", 80), 1)
     found = registry.table.find(datum_key(DEFAULT_NAMESPACE, "DEFAULT_GROUP@@orders"))
     assert found is not None
     assert found.recent
-    registry.forget(found.key)
+    registry.upkeep.forget(found.key)
     assert found.recent is None

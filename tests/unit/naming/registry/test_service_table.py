@@ -144,15 +144,17 @@ class TestRemovedServices:
 
 def guarded() -> Registry:
     """A registry with a service that has retained instances alone."""
-    registry = Registry("10.0.0.1:8848~1", guard_ms=500)
-    registry.apply(Datum(KEY, VERSION, InstanceList({ONE.key: StoredInstance(ONE, VERSION, 0)}, {})), None, 0)
-    registry.forget(KEY, 0)
+    registry = Registry.of("10.0.0.1:8848~1", guard_ms=500)
+    registry.replication.apply(
+        Datum(KEY, VERSION, InstanceList({ONE.key: StoredInstance(ONE, VERSION, 0)}, {})), None, 0
+    )
+    registry.upkeep.forget(KEY, 0)
     assert found_in(registry.table).retained == {ONE.key: ONE}
     return registry
 
 
 KEPT_BY: dict[str, Callable[[Registry], object]] = {
-    "list": lambda registry: registry.apply(Datum(KEY, VERSION, InstanceList({}, {})), None, 0),
+    "list": lambda registry: registry.replication.apply(Datum(KEY, VERSION, InstanceList({}, {})), None, 0),
     "description": lambda registry: registry.table.set_meta(*NAME, ServiceMeta(), 0),
     "persistent": lambda registry: registry.table.set_persistent(*NAME, ONE.key, ONE, 0),
     "publication": lambda registry: registry.table.publish(*NAME, "c", OF_CLIENT, 0),
@@ -161,13 +163,13 @@ KEPT_BY: dict[str, Callable[[Registry], object]] = {
 
 class TestSnapshot:
     def test_it_has_all_sources_and_no_later_change(self) -> None:
-        registry = Registry("10.0.0.1:8848~1")
-        registry.register(RegisterInstance(NAME[1], ONE.ip, ONE.port), 0)
+        registry = Registry.of("10.0.0.1:8848~1")
+        registry.writes.register(RegisterInstance(NAME[1], ONE.ip, ONE.port), 0)
         registry.table.set_persistent(*NAME, ONE.key, ONE, 0)
         registry.table.publish(*NAME, "c", OF_CLIENT, 0)
-        version = registry.version(KEY)
+        version = registry.lists.version(KEY)
         snapshot = registry.table.snapshot(KEY)
-        registry.empty(*NAME, 0)
+        registry.writes.empty(*NAME, 0)
         registry.table.set_persistent(*NAME, ONE.key, None, 0)
         registry.table.withdraw(*NAME, "c", OF_CLIENT, 0)
         assert snapshot is not None
@@ -176,9 +178,9 @@ class TestSnapshot:
         assert snapshot.published == {"c": OF_CLIENT}
 
     def test_there_is_none_of_a_service_that_readers_do_not_see(self) -> None:
-        registry = Registry("10.0.0.1:8848~1")
+        registry = Registry.of("10.0.0.1:8848~1")
         assert registry.table.snapshot(KEY) is None
-        registry.remove(*NAME, ONE.key, 0)
+        registry.writes.remove(*NAME, ONE.key, 0)
         assert found_in(registry.table).tombstones
         assert registry.table.snapshot(KEY) is None
 

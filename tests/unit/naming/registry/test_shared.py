@@ -8,9 +8,9 @@ from app.naming.registry import shared
 from app.naming.registry.operations import Beat, RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.registry.shared import Shared
-from app.naming.service import NamingService
 from app.naming.wire.datum_codec import InstanceListCodec
 from distro.model.types import Version
+from tests.support.registry_parts import naming_of
 
 NAME = "DEFAULT_GROUP@@orders"
 LARGE_PORT = 48_080
@@ -43,8 +43,8 @@ def parts(one: Instance) -> tuple[object, ...]:
 
 
 def test_registered_instances_share_what_they_have_in_common() -> None:
-    registry = Registry("a:1~1")
-    naming = NamingService(registry, lambda: 0, lambda _event: None)
+    registry = Registry.of("a:1~1")
+    naming = naming_of(registry, lambda: 0, lambda _event: None)
     for number in range(3):
         naming.register(command(number))
     naming.beat(Beat(NAME, "10.0.0.3", LARGE_PORT, full=True, weight=2.5, metadata=command(0).metadata, cluster="c"))
@@ -57,15 +57,15 @@ def test_registered_instances_share_what_they_have_in_common() -> None:
 
 
 def test_received_instances_share_too_and_are_those_held_before_where_they_are_equal() -> None:
-    codec, owner, copy = InstanceListCodec(lambda: 0), Registry("a:1~1"), Registry("b:1~1")
+    codec, owner, copy = InstanceListCodec(lambda: 0), Registry.of("a:1~1"), Registry.of("b:1~1")
     for number in range(3):
-        owner.register(command(number), 0)
+        owner.writes.register(command(number), 0)
     key = next(one.key for one in owner.table.services())
 
     def send() -> None:
-        for datum in owner.datums([key]):
+        for datum in owner.lists.datums([key]):
             received = codec.decode(key, orjson.loads(codec.encode(datum, 0, versioned=True)), 0)
-            assert copy.apply(received, copy.version(key), 0)
+            assert copy.replication.apply(received, copy.lists.version(key), 0)
 
     send()
     first, *others = before = instances(copy)
@@ -74,7 +74,7 @@ def test_received_instances_share_too_and_are_those_held_before_where_they_are_e
         assert all(mine is his for mine, his in zip(parts(first), parts(other), strict=True))
     writers = {id(stored.version.writer) for service in copy.table.services() for stored in service.stored.values()}
     assert len(writers) == 1
-    owner.register(command(1, app="other"), 0)
+    owner.writes.register(command(1, app="other"), 0)
     send()
     after = instances(copy)
     assert [mine is his for mine, his in zip(after, before, strict=True)] == [True, False, True]

@@ -25,8 +25,8 @@ KEY = datum_key("public", NAME)
 
 @pytest.fixture
 def registry() -> Registry:
-    made = Registry(ME)
-    made.apply(Datum(KEY, Version(3, 0, OTHER), InstanceList({}, {})), None, 0)
+    made = Registry.of(ME)
+    made.replication.apply(Datum(KEY, Version(3, 0, OTHER), InstanceList({}, {})), None, 0)
     return made
 
 
@@ -36,44 +36,44 @@ def first(owner: Any, step: Any) -> TakenFirst:
 
 
 def test_a_list_that_a_write_claimed_is_not_claimed_again(registry: Registry) -> None:
-    inner = registry._lock
+    inner = registry.table.lock
 
     def write() -> None:
-        registry._lock = inner
-        registry.register(RegisterInstance(NAME, "10.1.0.1", 80), 5)
-        registry._lock = lock  # type: ignore[assignment]
+        registry.table.lock = inner
+        registry.writes.register(RegisterInstance(NAME, "10.1.0.1", 80), 5)
+        registry.table.lock = lock  # type: ignore[assignment]
 
-    lock = first(registry, write)
-    assert not registry.claim(KEY, 10)
+    registry.table.lock = lock = TakenFirst(inner, write)  # type: ignore[assignment]
+    assert not registry.replication.claim(KEY, 10)
     assert lock.was_taken
-    assert registry.version(KEY) == Version(4, 0, ME)
+    assert registry.lists.version(KEY) == Version(4, 0, ME)
 
 
 def test_a_list_that_a_third_member_wrote_meanwhile_is_claimed_above_that(registry: Registry) -> None:
-    inner = registry._lock
+    inner = registry.table.lock
 
     def receive() -> None:
-        registry._lock = inner
-        registry.apply(Datum(KEY, Version(7, 0, THIRD), InstanceList({}, {})), Version(3, 0, OTHER), 5)
-        registry._lock = lock  # type: ignore[assignment]
+        registry.table.lock = inner
+        registry.replication.apply(Datum(KEY, Version(7, 0, THIRD), InstanceList({}, {})), Version(3, 0, OTHER), 5)
+        registry.table.lock = lock  # type: ignore[assignment]
 
-    lock = first(registry, receive)
-    assert registry.claim(KEY, 10)
+    registry.table.lock = lock = TakenFirst(inner, receive)  # type: ignore[assignment]
+    assert registry.replication.claim(KEY, 10)
     assert lock.was_taken
-    assert registry.version(KEY) == Version(8, 0, ME)
+    assert registry.lists.version(KEY) == Version(8, 0, ME)
 
 
 def test_a_change_of_metadata_starts_from_what_the_step_before_it_left(registry: Registry) -> None:
-    registry.register(RegisterInstance(NAME, "10.1.0.1", 80), 0)
-    key, inner = Instance("10.1.0.1", 80).key, registry._lock
+    registry.writes.register(RegisterInstance(NAME, "10.1.0.1", 80), 0)
+    key, inner = Instance("10.1.0.1", 80).key, registry.table.lock
 
     def change() -> None:
-        registry._lock = inner
-        registry.set_metadata("public", NAME, key, ChangeMetadata({"a": "1"}), 5)
-        registry._lock = lock  # type: ignore[assignment]
+        registry.table.lock = inner
+        registry.writes.set_metadata("public", NAME, key, ChangeMetadata({"a": "1"}), 5)
+        registry.table.lock = lock  # type: ignore[assignment]
 
-    lock = first(registry, change)
-    assert registry.set_metadata("public", NAME, key, ChangeMetadata({"b": "2"}), 10) == KEY
+    registry.table.lock = lock = TakenFirst(inner, change)  # type: ignore[assignment]
+    assert registry.writes.set_metadata("public", NAME, key, ChangeMetadata({"b": "2"}), 10) == KEY
     assert lock.was_taken
     service = registry.table.find(KEY)
     assert service is not None
@@ -82,27 +82,29 @@ def test_a_change_of_metadata_starts_from_what_the_step_before_it_left(registry:
 
 def test_the_health_of_a_copy_is_set_past_an_instance_whose_health_is_set_meanwhile(registry: Registry) -> None:
     for port in (80, 81):
-        registry.register(RegisterInstance(NAME, "10.1.0.1", port), 0)
+        registry.writes.register(RegisterInstance(NAME, "10.1.0.1", port), 0)
     service = registry.table.find(KEY)
     assert service is not None
-    inner = registry._lock
+    inner = registry.table.lock
 
     def set_first() -> None:
-        registry._lock = inner
-        assert registry.set_health(service, Instance("10.1.0.1", 80).key, False, 5)
-        registry._lock = lock  # type: ignore[assignment]
+        registry.table.lock = inner
+        assert registry.writes.set_health(service, Instance("10.1.0.1", 80).key, False, 5)
+        registry.table.lock = lock  # type: ignore[assignment]
 
-    lock = first(registry, set_first)
-    assert registry.take_health(service, {"10.1.0.1:80": False, "10.1.0.1:81": False})
+    registry.table.lock = lock = TakenFirst(inner, set_first)  # type: ignore[assignment]
+    assert registry.writes.take_health(service, {"10.1.0.1:80": False, "10.1.0.1:81": False})
     assert lock.was_taken
     assert not any(one.instance.healthy for one in service.stored.values())
 
 
 def test_what_was_retained_of_a_service_is_not_shown_in_the_one_that_took_its_name_meanwhile() -> None:
-    registry = Registry(ME, guard_ms=500)
+    registry = Registry.of(ME, guard_ms=500)
     lost, version = Instance("10.1.0.1", 80), Version(3, 0, OTHER)
-    registry.apply(Datum(KEY, version, InstanceList({lost.key: StoredInstance(lost, version, 0)}, {})), None, 0)
-    registry.forget(KEY, 0)
+    registry.replication.apply(
+        Datum(KEY, version, InstanceList({lost.key: StoredInstance(lost, version, 0)}, {})), None, 0
+    )
+    registry.upkeep.forget(KEY, 0)
     service = registry.table.find(KEY)
     assert service is not None
     assert service.retained
@@ -110,7 +112,7 @@ def test_what_was_retained_of_a_service_is_not_shown_in_the_one_that_took_its_na
     lock = TakenFirst(table.lock, lambda: table.set_meta("public", NAME, None, 0))
     table.lock = lock  # type: ignore[assignment]
     datum = Datum(KEY, version, InstanceList({one.key: StoredInstance(one, version, 0)}, {}))
-    assert registry.apply(datum, None, 0)
+    assert registry.replication.apply(datum, None, 0)
     assert lock.was_taken
     found = registry.table.find(KEY)
     assert found is not None
@@ -135,9 +137,9 @@ def test_a_record_is_changed_from_the_value_that_the_write_before_it_left() -> N
 
 def test_a_copy_is_made_again_until_nothing_changed_beside_it() -> None:
     """The last try copies under the lock, however large the service is."""
-    registry = Registry(ME)
+    registry = Registry.of(ME)
     for number in range(COPIED_UNDER_LOCK_MAX + 1):
-        registry.register(RegisterInstance(NAME, f"10.0.0.{number}", 80), 0)
+        registry.writes.register(RegisterInstance(NAME, f"10.0.0.{number}", 80), 0)
     service = registry.table.find(KEY)
     assert service is not None
     for changes in (0, 1, COPY_TRIES_MAX - 2, COPY_TRIES_MAX + 5):
@@ -159,9 +161,9 @@ def test_a_copy_is_made_again_until_nothing_changed_beside_it() -> None:
 
 
 def test_a_small_service_is_copied_once_and_under_the_lock() -> None:
-    registry = Registry(ME)
+    registry = Registry.of(ME)
     for number in range(COPIED_UNDER_LOCK_MAX):
-        registry.register(RegisterInstance(NAME, f"10.0.0.{number}", 80), 0)
+        registry.writes.register(RegisterInstance(NAME, f"10.0.0.{number}", 80), 0)
     service = registry.table.find(KEY)
     assert service is not None
     locked: list[bool] = []

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from app.naming.model.meta import NO_META, ServiceMeta
 from app.naming.model.model import Instance, Publication, Service, ServiceView
-from app.naming.registry.union import clusters_of, published_count, view_of
+from app.naming.registry.service_table import ServiceTable
+from app.naming.registry.union import clusters_of, view_of
 from distro.model.types import NO_VERSION
 
 ONE, TWO, THREE = (Instance("10.1.0.1", port) for port in (1, 2, 3))
@@ -56,12 +57,15 @@ def test_a_retained_instance_is_shown_until_somebody_publishes_its_address() -> 
 def test_an_address_of_two_clients_is_shown_once_and_counts_for_each() -> None:
     """It is the object that the later one registered, with the JSON that is kept with it."""
     earlier, later = replace(ONE, weight=1.0), replace(ONE, weight=2.0)
-    service = service_of(a=publication(later, at_ms=2), b=publication(earlier, TWO, at_ms=1))
+    table = ServiceTable(0)
+    table.publish("public", "G@@orders", "a", publication(later, at_ms=2), 0)
+    table.publish("public", "G@@orders", "b", publication(earlier, TWO, at_ms=1), 0)
+    [service] = table.services()
     shown = {one.key: one for one in view_of(service).instances}
     assert shown.keys() == {ONE.key, TWO.key}
     assert shown[ONE.key] is later
     assert shown[TWO.key] is TWO
-    assert published_count(service) == 3
+    assert service.published_count == 3
 
 
 def test_an_address_is_healthy_if_one_of_its_clients_says_so() -> None:
