@@ -15,7 +15,6 @@ WRITTEN = [path for path in PYTHON if "pb" not in path.parts]
 TEXT = {".py", ".cfg", ".toml", ".md", ".yml", ".yaml", ".html", ".js", ".css", ".sh", ".json", ".jsonl", ""}
 MODULE_LINES_MAX = 400
 WHOLE = {
-    "app/naming/clients/clients.py": "one lock's steps: each change of a client, by its connection or by a peer",
     "distro/receive/receive.py": "the way of a datum that came: each decision, and what it does",
     "distro/model/types.py": "the values that the engine passes around: keys, members, answers, and the calls to make",
     "distro/protocol/protocol.py": "one thread's decisions: each event and each tick, over the same queues",

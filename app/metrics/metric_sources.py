@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from app.background.push_udp import UdpPusher
 from app.members.membership import Membership
-from app.naming.clients.clients import ClientCounts, Clients
+from app.naming.clients.client_table import ClientCounts, ClientTable
 from app.naming.push.udp_subscribers import UdpPushStats
 from app.naming.registry.service_table import Counts
 from app.naming.service import NamingService
@@ -19,7 +19,7 @@ class NodeSources:
 
     counters: Callable[[], Mapping[str, int | float]]
     naming: NamingService
-    clients: Clients
+    clients: ClientTable
     push: UdpPusher
     cluster: Membership
     view: Callable[[], EngineView]

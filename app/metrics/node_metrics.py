@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 from app.config.version import __version__
 from app.metrics.catalogue import MEASURED_ELSEWHERE, PREFIX, info_of
 from app.metrics.request_stats import RequestStats
-from app.naming.clients.clients import ClientCounts
+from app.naming.clients.client_table import ClientCounts
 from app.naming.push.udp_subscribers import UdpPushStats
 from app.naming.registry.service_table import Counts
 from distro.model.monitor import EngineTimes, TimingCounts, Timings

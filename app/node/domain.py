@@ -9,13 +9,13 @@ from app.commands.call_deadline import check_call_deadline
 from app.config.settings import Settings
 from app.dns.name_index import NameIndex
 from app.machine.limits.answer_budget import part_of_memory
-from app.machine.limits.node_limits import Limits, build_limits
+from app.machine.limits.node_limits import Limits
 from app.machine.storage.record_file import RecordFile
 from app.machine.storage.warm_log import WarmStore
 from app.metrics.audit_trail import AuditTrail
 from app.naming.changes import Changes
 from app.naming.clients.client_model import ClientBounds
-from app.naming.clients.clients import Clients
+from app.naming.clients.clients import build_clients
 from app.naming.records.durable_service import DurableService
 from app.naming.records.projection import Projection
 from app.naming.records.record_values import check_record
@@ -28,17 +28,21 @@ from app.node.parts import Domain
 from app.operator.count_history import CountHistory
 from app.operator.instance_history import InstanceHistory
 from distro.model.ports import Clock
+from distro.protocol.engine_reader import EngineReader
 
 
-def build_domain(settings: Settings, clock: Clock, audit: AuditTrail) -> Domain:
-    """Make the domain of one run; nothing is read or opened yet."""
-    # A run of its own in every version (R1): a member that lost its memory never repeats one.
-    writer = f"{settings.self_address}~{clock.wall_ms():x}{secrets.token_hex(2)}"
-    notify = NotifyCenter()
-    limits = build_limits(settings)
-    names = NameIndex() if settings.dns is not None else None
-    registry = build_registry(settings, writer, limits, names)
-    clients = Clients(
+def build_domain(
+    settings: Settings,
+    clock: Clock,
+    limits: Limits,
+    registry: Registry,
+    names: NameIndex | None,
+    reader: EngineReader,
+    audit: AuditTrail,
+) -> Domain:
+    """Make the domain of one run; nothing is read or opened yet. ``reader`` knows the other members and their runs."""
+    notify, writer = NotifyCenter(), registry.lists.writer
+    clients = build_clients(
         registry,
         clock.monotonic_ms,
         clock.wall_ms,
@@ -48,6 +52,8 @@ def build_domain(settings: Settings, clock: Clock, audit: AuditTrail) -> Domain:
         expiry_ms=settings.client_expiry_ms,
         keep_ms=settings.distro.tombstone_slack_ms,
         alone=settings.standalone,
+        is_handing_over=reader.is_handing_over,
+        contact_ms=reader.contact_ms,
     )
     record_file = RecordFile(settings.data_dir)
     user_table = UserTable()
@@ -88,8 +94,10 @@ def build_domain(settings: Settings, clock: Clock, audit: AuditTrail) -> Domain:
     )
 
 
-def build_registry(settings: Settings, writer: str, limits: Limits, names: NameIndex | None) -> Registry:
-    """Make the instance lists. ``names`` follows the services that readers see."""
+def build_registry(settings: Settings, clock: Clock, limits: Limits, names: NameIndex | None) -> Registry:
+    """Make the instance lists of one run. ``names`` follows the services that readers see."""
+    # A run of its own in every version (R1): a member that lost its memory never repeats one.
+    writer = f"{settings.self_address}~{clock.wall_ms():x}{secrets.token_hex(2)}"
     # A loss that nobody caused is believed when two verify rounds have not repaired it.
     guard_ms = 0 if settings.standalone else 2 * settings.distro.verify_interval_ms
     return Registry.of(

@@ -16,12 +16,13 @@ from app.members.member_sources import source_maker
 from app.members.membership import Membership
 from app.members.own_entry import OwnEntry
 from app.metrics.audit_trail import NODE, AuditTrail
+from app.naming.clients.client_expiry import ClientExpiry
 from app.naming.model.keys import parse_datum_key
 from app.node.parts import Domain, Engine
 from app.replication.address_client_type import HTTP_CLIENTS, http_client_component
 from app.replication.address_clients import HttpClients
 from app.replication.client_receiver import ClientReceiver
-from app.replication.client_type import CLIENTS, ClientCodec, ClientExpiry, ClientStore, client_key
+from app.replication.client_type import CLIENTS, ClientCodec, ClientStore, client_key
 from app.replication.health_report import InstanceListAgent
 from app.replication.http_peers import NodeReplication
 from app.replication.instance_list_type import INSTANCE_LIST, InstanceListStore
@@ -43,32 +44,18 @@ CLAIMED_SHOWN_MAX = 20
 """Keys that stand in the audit trail, of those that this member took over at once."""
 
 
-def build_engine(
-    settings: Settings,
-    clock: Clock,
-    domain: Domain,
-    tls: NodeTls,
-    before_serving: Callable[[int], None],
-    audit: AuditTrail,
-    has_subscribers: Callable[[str, str], bool],
-) -> Engine:
-    """Make the engine with all resource types; no thread runs yet. ``before_serving``: as of ``DistroEngine``.
-
-    ``has_subscribers``: returns whether clients here subscribe to a service, by namespace and full name.
-    """
-    # That of the machine is asked with each change, in one call.
-    now_s = boot_s if isinstance(clock, SystemClock) else lambda: clock.boot_ms() / 1_000
-    made = make_engine(settings, clock, domain, now_s, before_serving, audit, has_subscribers)
+def build_engine(settings: Settings, clock: Clock, domain: Domain, made: DistroEngine, tls: NodeTls) -> Engine:
+    """Give the engine all its resource types, and make the calls to members; no thread runs yet."""
     config, reader, mailbox, components = settings.distro, made.reader, made.mailbox, made.components
     cluster, callers, signer, links = build_membership(settings, clock, domain, reader, tls)
 
-    connect_members(domain, made, cluster)
+    connect_members(domain, cluster)
     sync = None if settings.standalone else mailbox.sync
     address_clients = HttpClients(
         lambda: reader.view,
         domain.registry.lists,
         lambda client_id: sync(DistroKey(HTTP_CLIENTS, client_key(client_id))) if sync is not None else None,
-        lambda client_id: domain.clients.forget(client_id, absent=True),
+        lambda client_id: domain.clients.copies.forget(client_id, absent=True),
     )
     built, small_sends = build_components(settings, clock, domain, made, cluster, links, signer, tls)
     components.update(built)
@@ -90,27 +77,44 @@ def build_engine(
         small_sends=small_sends,
         replication=NodeReplication(receiver, components, cluster, clock, bodies, made.digests),
         healer=ServiceHealer(
-            cluster, reader.mapper_of, components, receiver, mailbox, domain.durable, domain.clients, clock
+            cluster, reader.mapper_of, components, receiver, mailbox, domain.durable, domain.clients.table, clock
         ),
-        client_receiver=ClientReceiver(receiver, domain.clients, address_clients, clock, cluster.capabilities, bodies),
-        client_expiry=ClientExpiry(domain.clients, reader.has_left, config.pause_ms),
+        client_receiver=ClientReceiver(
+            receiver,
+            domain.clients.table,
+            domain.clients.copies,
+            address_clients,
+            clock,
+            cluster.capabilities,
+            bodies,
+        ),
+        client_expiry=ClientExpiry(domain.clients.own, domain.clients.copies, reader.has_left, config.pause_ms),
         address_clients=address_clients,
         tls=tls,
         sync=sync,
-        now_s=now_s,
+        now_s=engine_clock(clock),
+        came_back=mailbox.came_back,
     )
+
+
+def engine_clock(clock: Clock) -> Callable[[], float]:
+    """Return the time since the boot in seconds. That of the machine is asked with each change, in one call."""
+    return boot_s if isinstance(clock, SystemClock) else lambda: clock.boot_ms() / 1_000
 
 
 def make_engine(
     settings: Settings,
     clock: Clock,
-    domain: Domain,
-    now_s: Callable[[], float],
+    writer: str,
     before_serving: Callable[[int], None],
     audit: AuditTrail,
     has_subscribers: Callable[[str, str], bool],
 ) -> DistroEngine:
-    """Make the engine without its resource types; claims are written to the audit trail."""
+    """Make the engine without its resource types; claims are written to the audit trail.
+
+    ``writer``: this run of this node. ``before_serving``: as of ``DistroEngine``. ``has_subscribers``: returns whether
+    clients here subscribe to a service, by namespace and full name.
+    """
 
     def is_pushed(key: DistroKey) -> bool:
         parsed = parse_datum_key(key.key) if key.resource_type == INSTANCE_LIST else None
@@ -118,11 +122,11 @@ def make_engine(
 
     return DistroEngine(
         settings.self_address,
-        domain.writer,
+        writer,
         settings.distro,
         clock,
         standalone=settings.standalone,
-        now_s=now_s,
+        now_s=engine_clock(clock),
         before_serving=before_serving,
         on_claimed=partial(audit_claims, audit),
         is_pushed=is_pushed,
@@ -166,11 +170,8 @@ def build_lookup(settings: Settings) -> MemberLookup | None:
     )
 
 
-def connect_members(domain: Domain, made: DistroEngine, cluster: Membership) -> None:
-    """Have the domain ask the members what it must know of them, and take the beats that they could not send."""
-    domain.clients.is_handing_over = made.reader.is_handing_over
-    domain.clients.on_return = made.mailbox.came_back
-    domain.clients.contact_ms = made.reader.contact_ms
+def connect_members(domain: Domain, cluster: Membership) -> None:
+    """Have the domain take the beats that other members could not send."""
 
     def take_beats(key: str, ages_ms: Mapping[str, int]) -> None:
         parsed = parse_datum_key(key)
@@ -244,7 +245,8 @@ def client_component(
     callbacks: DistroCallbackAgent | None,
 ) -> Component:
     """Make the resource type of clients with connections."""
-    store = ClientStore(domain.clients, self_address, has_left)
+    clients = domain.clients
+    store = ClientStore(clients.table, clients.own, clients.copies, self_address, has_left)
     return Component(
         store,
         ClientCodec(),

@@ -246,7 +246,7 @@ def build_metrics(
 ) -> NodeMetrics:
     """Make the metrics over the counters of all parts, those that are added later too."""
     sources = NodeSources(
-        counters.by_name, domain.naming, domain.clients, push, engine.cluster, lambda: engine.reader.view
+        counters.by_name, domain.naming, domain.clients.table, push, engine.cluster, lambda: engine.reader.view
     )
     parts = MetricParts(
         sources,

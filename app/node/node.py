@@ -1,17 +1,21 @@
 """Node: starts and stops the parts that the builders beside it make."""
 
 import logging
+import secrets
 from dataclasses import asdict
 from functools import partial
 
 from app.config.settings import Settings
+from app.dns.name_index import NameIndex
+from app.machine.limits.node_limits import build_limits
 from app.machine.process.data_lock import DataLock
 from app.machine.storage.private_files import make_private
 from app.machine.tls.node_tls import build_tls
 from app.metrics.instruments import Instruments
+from app.naming.push.udp_subscribers import UdpSubscribers
 from app.node.background import build_background, build_checker, build_push
-from app.node.domain import build_domain
-from app.node.engine import build_engine
+from app.node.domain import build_domain, build_registry
+from app.node.engine import build_engine, make_engine
 from app.node.frontends import build_dns, build_frontends, count_engine
 from app.node.wiring import subscribe
 from app.replication.warm_start import WarmStart
@@ -32,22 +36,27 @@ class Node:
         self._clock = clock
         self._instruments = instruments = Instruments.of(settings, clock.wall_ms)
         audit = instruments.audit
-        self.domain = domain = build_domain(settings, clock, audit)
-        registry = domain.registry
+        limits, names = build_limits(settings), NameIndex() if settings.dns is not None else None
+        registry = build_registry(settings, clock, limits, names)
         self._warm_start = WarmStart(registry.lists, registry.replication, claims=settings.standalone)
-        push, subscriptions = build_push(domain, clock), GrpcSubscriptions()
+        # References are random, so that no acknowledgement can be guessed.
+        over_udp = UdpSubscribers(draw=lambda: secrets.randbits(32), tally=limits.subscribers)
+        over_grpc = GrpcSubscriptions()
 
         def has_subscribers(namespace: str, service: str) -> bool:
-            return push.has(namespace, service) or subscriptions.has((namespace, service))
+            return over_udp.has((namespace, service)) or over_grpc.has((namespace, service))
 
+        made = make_engine(settings, clock, registry.lists.writer, self._warm_start.fill, audit, has_subscribers)
+        self.domain = domain = build_domain(settings, clock, limits, registry, names, made.reader, audit)
+        push = build_push(domain, over_udp, clock)
         tls = build_tls(settings, clock.monotonic_ms)
-        self.engine = engine = build_engine(settings, clock, domain, tls, self._warm_start.fill, audit, has_subscribers)
+        self.engine = engine = build_engine(settings, clock, domain, made, tls)
         checker = build_checker(settings, domain, engine, clock)
         counters = count_engine(domain, engine)
         counters.add(instruments.counters)
         dns = build_dns(settings, clock, domain, engine.cluster, counters)
         self.services, grpc = build_frontends(
-            settings, clock, domain, engine, push, counters, instruments, checker, subscriptions, dns
+            settings, clock, domain, engine, push, counters, instruments, checker, over_grpc, dns
         )
         setup = self.services.access.setup
         self.background = build_background(settings, clock, domain, engine, push, grpc, setup, checker)

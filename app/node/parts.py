@@ -19,6 +19,7 @@ from app.machine.storage.warm_log import WarmStore
 from app.machine.tls.node_tls import NodeTls
 from app.members.member_lookup import MemberLookup
 from app.members.membership import Membership
+from app.naming.clients.client_expiry import ClientExpiry
 from app.naming.clients.clients import Clients
 from app.naming.records.durable_service import DurableService
 from app.naming.records.records import Records
@@ -33,7 +34,6 @@ from app.operator.instance_facts import InstanceFacts
 from app.operator.instance_history import InstanceHistory
 from app.replication.address_clients import HttpClients
 from app.replication.client_receiver import ClientReceiver
-from app.replication.client_type import ClientExpiry
 from app.replication.http_peers import NodeReplication
 from app.replication.service_heal import ServiceHealer
 from app.replication.small_sends import SmallSends
@@ -98,6 +98,8 @@ class Engine:
     client_expiry: ClientExpiry
     address_clients: HttpClients
     tls: NodeTls
+    came_back: Callable[[str, int], None]
+    """Notes that clients of a run of another member came back here, by its name in versions, and when (R17)."""
     sync: Callable[[DistroKey], None] | None
     """Has the other members get the state of a key; None for a node alone."""
     now_s: Callable[[], float]

@@ -1,6 +1,7 @@
 """The page on which the parts of a node are told of the events of others."""
 
 from collections.abc import Callable
+from itertools import islice
 
 from app.background.health_log import log_health, log_health_check
 from app.background.push_udp import UdpPusher
@@ -9,6 +10,8 @@ from app.naming.model.events import (
     REMOVED,
     ClientChanged,
     ClientDisconnect,
+    ClientReturned,
+    ClientWithdrawn,
     HealthChanged,
     HealthChecked,
     InstancesChanged,
@@ -27,6 +30,9 @@ from app.replication.record_type import RECORDS
 from app.rpc.frontend import GrpcFrontend
 from distro.model.types import DistroKey
 
+NOTED_MAX = 1_000
+"""Instances of one publication whose end is noted one by one."""
+
 
 def subscribe(domain: Domain, engine: Engine, push: UdpPusher, grpc: GrpcFrontend | None, audit: AuditTrail) -> None:
     """Connect the events of the domain with all that hear of them. Handlers only enqueue."""
@@ -41,6 +47,8 @@ def subscribe(domain: Domain, engine: Engine, push: UdpPusher, grpc: GrpcFronten
     if grpc is not None:
         on(ServiceChanged, lambda event: grpc.changed(event.namespace, event.service))
         on(ServiceSubscribed, lambda event: grpc.subscribed(event.key, event.client_id))
+    on(ClientReturned, lambda event: engine.came_back(event.writer, event.at_ms))
+    on(ClientWithdrawn, note_withdrawn(domain.history))
     on_disconnect, on_health = audit_events(audit)
     on(ClientDisconnect, on_disconnect)
     on(HealthChanged, log_health)
@@ -92,6 +100,18 @@ def on_pushed(engine: Engine) -> Callable[[ServicePushed], None]:
 
     def handle(event: ServicePushed) -> None:
         applied.pushed(DistroKey(INSTANCE_LIST, datum_key(event.namespace, event.service)), now_s())
+
+    return handle
+
+
+def note_withdrawn(history: InstanceHistory) -> Callable[[ClientWithdrawn], None]:
+    """Return the handler that keeps which client's end, or call, ended an instance."""
+
+    def handle(event: ClientWithdrawn) -> None:
+        what = f"its gRPC client {event.client_id} {'is gone' if event.gone else 'withdrew it'}"
+        for key, publication in event.former.items():
+            for instance_key in islice(publication.instances, NOTED_MAX):
+                history.note(datum_key(*key), instance_key, what)
 
     return handle
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from app.commands.ownership import Owners
-from app.naming.clients.clients import Clients
+from app.naming.clients.client_table import ClientTable
+from app.naming.clients.own_clients import OwnClients
 from app.naming.model.model import Instance
 from app.naming.model.nacos_errors import ClientGone, InvalidParam, NacosError
 from app.naming.records.durable_service import DurableService
@@ -34,7 +35,8 @@ class DrainSteps:
     table: ServiceTable
     naming: NamingService
     durable: DurableService
-    clients: Clients
+    clients: ClientTable
+    own_clients: OwnClients
     owners: Owners
     responsible: Callable[[str], bool]
     clock: Clock
@@ -92,11 +94,11 @@ class DrainSteps:
         commands = [_registration(asked, one) for one in changed.values()]
         with suppress(ClientGone):  # and with it its publications
             if batch and commands:
-                self.clients.batch_register(client_id, asked.namespace, asked.service, commands)
+                self.own_clients.batch_register(client_id, asked.namespace, asked.service, commands)
             elif commands:
-                self.clients.register(client_id, commands[0])
+                self.own_clients.register(client_id, commands[0])
             else:
-                self.clients.deregister(client_id, asked.namespace, asked.service)
+                self.own_clients.deregister(client_id, asked.namespace, asked.service)
 
     def _seen(self, asked: AskedInstance) -> dict[str, Any]:
         service = self.table.get(asked.namespace, asked.service)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.config.version import __version__
-from app.naming.clients.clients import Clients
+from app.naming.clients.client_table import ClientTable
 from app.naming.health.checks import ClusterKey, LastCheck
 from app.naming.model.keys import datum_key, instance_key
 from app.naming.model.meta import DEFAULT_CLUSTER_CONFIG, NO_META
@@ -57,7 +57,7 @@ class InstanceFacts:
     table: ServiceTable
     writer: str
     """The name of this run of this member in versions."""
-    clients: Clients
+    clients: ClientTable
     records: Records
     view: Callable[[], EngineView]
     pending_of: Callable[[DistroKey], Mapping[str, str]]

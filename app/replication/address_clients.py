@@ -15,8 +15,8 @@ from app.naming.clients.client_model import (
     REVISION_MAX,
     ClientState,
     is_client_id,
-    plain_metadata,
 )
+from app.naming.clients.own_clients import plain_metadata
 from app.naming.model.keys import parse_datum_key
 from app.naming.model.model import Instance, Publication
 from app.naming.registry.list_state import ListState

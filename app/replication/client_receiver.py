@@ -13,8 +13,9 @@ from app.naming.clients.client_codec import (
     encode_client,
     encode_snapshot,
 )
+from app.naming.clients.client_copies import ClientCopies
 from app.naming.clients.client_model import ClientSnapshot, ClientState
-from app.naming.clients.clients import Clients
+from app.naming.clients.client_table import ClientTable
 from app.naming.model.json_fields import parse_json
 from app.replication.address_clients import HttpClients
 from app.replication.client_type import CLIENTS, ClientCodec, client_key, member_of
@@ -39,14 +40,16 @@ class ClientReceiver:
     def __init__(
         self,
         receiver: DistroReceiver,
-        clients: Clients,
+        table: ClientTable,
+        copies: ClientCopies,
         http_clients: HttpClients,
         clock: Clock,
         capabilities: Callable[[str], frozenset[str]],
         bodies: LargeBodies,
     ) -> None:
         self._receiver = receiver
-        self._clients = clients
+        self._table = table
+        self._copies = copies
         self._http_clients = http_clients
         self._clock = clock
         self._capabilities = capabilities
@@ -111,7 +114,7 @@ class ClientReceiver:
             CodecError, NotInitialized: as above.
         """
         is_own = self._http_clients.on_echo(check_client_id(client_id), None)
-        if not is_own and self._clients.client(client_id) is not None:
+        if not is_own and self._table.client(client_id) is not None:
             self._receive(sent_by, client_id, None)
 
     def confirm(self, content: bytes) -> bool:
@@ -123,7 +126,7 @@ class ClientReceiver:
         client_id, revision = decode_verify(content)
         if self._http_clients.holds(client_id):
             return True  # the member repeats our own report of the client
-        return self._clients.confirm_revision(client_id, revision, self._clock.monotonic_ms())
+        return self._copies.confirm_revision(client_id, revision, self._clock.monotonic_ms())
 
     def client(self, client_id: str) -> bytes | None:
         """Return the sync data of a client; None if it is unknown."""
@@ -131,14 +134,14 @@ class ClientReceiver:
 
     def snapshot(self) -> bytes:
         """Return the sync data of all clients: connected here, copies from other members, and listed addresses."""
-        return encode_snapshot(self._states(dict.fromkeys([*self._http_clients.ids(), *self._clients.ids()])))
+        return encode_snapshot(self._states(dict.fromkeys([*self._http_clients.ids(), *self._table.ids()])))
 
     def _states(self, client_ids: Iterable[str]) -> Iterable[ClientState]:
         for client_id in client_ids:
             if (own := self._http_clients.state(client_id)) is not None:
                 yield own
                 continue
-            snapshot = self._clients.snapshot(client_id)
+            snapshot = self._table.snapshot(client_id)
             if snapshot is not None and snapshot.state is not None and snapshot.version.counter:
                 yield snapshot.state
 
@@ -155,6 +158,6 @@ class ClientReceiver:
 
         A client of HTTP instances moves between these members, and a snapshot holds the clients of all of them.
         """
-        version = self._clients.version(client_id)
+        version = self._table.version(client_id)
         member = member_of(version) if version is not None else ""
         return "" if not member or CAPABILITY_VERSIONS in self._capabilities(member) else member

@@ -8,8 +8,10 @@ from typing import Any
 import orjson
 
 from app.naming.clients.client_codec import check_client_id, decode_client, encode_client, own_fields
+from app.naming.clients.client_copies import ClientCopies
 from app.naming.clients.client_model import REVISION_MAX, ClientInfo, ClientSnapshot
-from app.naming.clients.clients import EPOCH, Clients
+from app.naming.clients.client_table import EPOCH, ClientTable
+from app.naming.clients.own_clients import OwnClients
 from app.naming.model.contents import client_content
 from app.naming.model.keys import CLIENT_KEY_PREFIX
 from app.naming.model.nacos_errors import NacosError
@@ -19,7 +21,6 @@ from distro.model.types import Datum, Merged, Version
 
 CLIENTS = CLIENT_KEY_PREFIX[:-1]
 """Source: Nacos 2.2.3 DistroClientDataProcessor."""
-EXPIRY_TICK_MS = 1_000
 VERSION_COUNTER_MAX = REVISION_MAX + 1
 """The counter of a removal, which is one above the last state."""
 
@@ -42,32 +43,41 @@ def member_of(version: Version) -> str:
 class ClientStore:
     """The DistroStore and DeltaStore of clients. A client that never published anything has no datum."""
 
-    def __init__(self, clients: Clients, self_address: str, has_left: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        table: ClientTable,
+        own: OwnClients,
+        copies: ClientCopies,
+        self_address: str,
+        has_left: Callable[[str], bool],
+    ) -> None:
         """``has_left``: returns whether a writer, one member's run, is known to be over."""
-        self._clients = clients
+        self._table = table
+        self._own = own
+        self._copies = copies
         self._self_address = self_address
         self._has_left = has_left
 
     def version(self, key: str) -> Version | None:
-        version = self._clients.version(client_id_of(key))
+        version = self._table.version(client_id_of(key))
         return version if version is not None and version.counter else None
 
     def versions(self) -> Mapping[str, Version]:
-        return {client_key(name): one for name, one in self._clients.versions().items() if one.counter}
+        return {client_key(name): one for name, one in self._table.versions().items() if one.counter}
 
     def all_keys(self) -> list[str]:
         return list(self.versions())
 
     def pop_changed(self) -> str | None:
-        client_id = self._clients.pop_changed()
+        client_id = self._table.pop_changed()
         return None if client_id is None else client_key(client_id)
 
     def is_empty(self, key: str) -> bool:
-        return self._clients.is_removed(client_id_of(key)) and self._clients.client(client_id_of(key)) is None
+        return self._table.is_removed(client_id_of(key)) and self._table.client(client_id_of(key)) is None
 
     def content(self, key: str) -> tuple[Version, int] | None:
         """Return None for a client that is expected elsewhere: each member leaves out what it knows to be back."""
-        snapshot = self._clients.snapshot(client_id_of(key))
+        snapshot = self._table.snapshot(client_id_of(key))
         if snapshot is None or not snapshot.version.counter or (snapshot.state and snapshot.state.ended_from):
             return None
         published = snapshot.state.publications.items() if snapshot.state is not None else ()
@@ -75,7 +85,7 @@ class ClientStore:
 
     def highest_own(self) -> Version:
         """Return a version above all: no datum changes a client connected here; a removal answers any other."""
-        return Version(EPOCH, VERSION_COUNTER_MAX, self._clients.writer)
+        return Version(EPOCH, VERSION_COUNTER_MAX, self._table.writer)
 
     def tag(self, key: str) -> str:
         """Return the address of the member that writes the key; empty for an unknown one."""
@@ -85,13 +95,13 @@ class ClientStore:
     def datums(self, keys: Iterable[str]) -> list[Datum]:
         datums = []
         for key in keys:
-            snapshot = self._clients.snapshot(client_id_of(key))
+            snapshot = self._table.snapshot(client_id_of(key))
             if snapshot is not None and snapshot.version.counter:
                 datums.append(Datum(key, snapshot.version, snapshot))
         return datums
 
     def delta(self, key: str, base: Version) -> Datum | None:
-        snapshot = self._clients.delta(client_id_of(key), base)
+        snapshot = self._table.delta(client_id_of(key), base)
         return Datum(key, snapshot.version, snapshot, base) if snapshot is not None else None
 
     def claim_delta(self, key: str) -> Datum | None:
@@ -103,7 +113,7 @@ class ClientStore:
         if datum.base is None or self._has_left(datum.version.writer):
             return False  # the whole datum is taken or not, depending on its writer
         try:
-            return self._clients.take_delta(snapshot, client_id, datum.base)
+            return self._copies.take_delta(snapshot, client_id, datum.base)
         except NacosError as error:
             raise CodecError(error.text) from error
 
@@ -119,34 +129,34 @@ class ClientStore:
         if version is None:
             return True
         snapshot: ClientSnapshot = datum.value
-        is_back = self._clients.is_removed(client_id_of(datum.key)) and snapshot.state is not None
+        is_back = self._table.is_removed(client_id_of(datum.key)) and snapshot.state is not None
         return member_of(version) == member_of(datum.version) and not is_back
 
     def is_forgettable(self, key: str, now_ms: int) -> bool:
-        return self._clients.is_forgettable(client_id_of(key), now_ms)
+        return self._table.is_forgettable(client_id_of(key), now_ms)
 
     def apply(self, datum: Datum, expected: Version | None, now_ms: int) -> bool:
         client_id, snapshot = _parts(datum)
-        if snapshot.version.writer == self._clients.writer and expected is None:
+        if snapshot.version.writer == self._table.writer and expected is None:
             # This run knows neither such a client nor that it had one (R10).
-            self._clients.add_tombstone(client_id, snapshot.version)
+            self._copies.add_tombstone(client_id, snapshot.version)
             return True
         if snapshot.state is not None:
             has_left = self._has_left(datum.version.writer)
             if has_left and member_of(datum.version) == self._self_address:
                 # It was connected to an earlier run of this member, and its time to come back is over (R17).
-                self._clients.add_tombstone(client_id, datum.version)
+                self._copies.add_tombstone(client_id, datum.version)
             if has_left:
                 return True
         try:
-            return self._clients.take(snapshot, client_id, expected)
+            return self._copies.take(snapshot, client_id, expected)
         except NacosError as error:
             raise CodecError(error.text) from error
 
     def merge(self, datum: Datum, now_ms: int) -> Merged:
         """Put a removal above the state that a peer still has of a client that is no longer connected here (R4)."""
         client_id, snapshot = _parts(datum)
-        if snapshot.state is not None and self._clients.add_tombstone(client_id, datum.version):
+        if snapshot.state is not None and self._copies.add_tombstone(client_id, datum.version):
             return Merged.MADE
         return Merged.NOTHING
 
@@ -156,16 +166,16 @@ class ClientStore:
         Nothing is restored: only a connection changes a client.
         """
         client_id, snapshot = _parts(datum)
-        if self._clients.is_removed(client_id) and snapshot.version.writer == self._clients.writer:
-            return self._clients.add_tombstone(client_id, snapshot.version)
-        return self._clients.reissue(client_id, snapshot)
+        if self._table.is_removed(client_id) and snapshot.version.writer == self._table.writer:
+            return self._copies.add_tombstone(client_id, snapshot.version)
+        return self._own.reissue(client_id, snapshot)
 
     def claim_all(self, keys: Collection[str], now_ms: int) -> list[str]:
         """Return nothing: a connection does not move, so nobody claims a client (R2)."""
         return []
 
     def forget(self, key: str, now_ms: int, *, absent: bool = False) -> None:
-        self._clients.forget(client_id_of(key), absent=absent)
+        self._copies.forget(client_id_of(key), absent=absent)
 
     def forget_all(self, keys: Collection[str], now_ms: int) -> int:
         spent = [key for key in keys if self.is_forgettable(key, now_ms)]
@@ -175,11 +185,11 @@ class ClientStore:
 
     def on_verified(self, keys: Collection[str], now_ms: int) -> None:
         """Restart the expiry of copies that their owner confirmed in a verify round."""
-        self._clients.confirm(map(client_id_of, keys), now_ms)
+        self._copies.confirm(map(client_id_of, keys), now_ms)
 
     def on_compared(self, members: Collection[str], differing: Collection[str], now_ms: int) -> None:
         """Restart the expiry of all copies of these members' clients, except those that differ."""
-        self._clients.confirm_all(members, frozenset(map(client_id_of, differing)), now_ms)
+        self._copies.confirm_all(members, frozenset(map(client_id_of, differing)), now_ms)
 
 
 def _parts(datum: Datum) -> tuple[str, ClientSnapshot]:
@@ -252,23 +262,3 @@ def _info(client_id: str, own: Any) -> ClientInfo:
             if len(ip) + len(app) + len(agent) <= CLIENT_TEXTS_CHARS_MAX:
                 return ClientInfo(client_id, ip, port, app, agent)
     raise CodecError("field 'info' of a client is not its description of itself")
-
-
-class ClientExpiry:
-    """Drops copies of clients that their member no longer confirms, or whose member left. One thread calls ``tick``."""
-
-    def __init__(self, clients: Clients, has_left: Callable[[str], bool], pause_ms: int) -> None:
-        self._clients = clients
-        self._has_left = has_left
-        self._pause_ms = pause_ms
-        self._expected_ms: int | None = None
-
-    def tick(self, now_ms: int) -> int:
-        """Drop expired copies. Return when to call again.
-
-        A late call delays every copy's expiry by the same time (R9).
-        """
-        late_ms = now_ms - self._expected_ms if self._expected_ms is not None else 0
-        self._clients.expire(now_ms, self._has_left, late_ms if late_ms > self._pause_ms else 0)
-        self._expected_ms = now_ms + EXPIRY_TICK_MS
-        return self._expected_ms

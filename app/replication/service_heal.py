@@ -6,7 +6,7 @@ from threading import Lock
 from typing import Any
 
 from app.members.membership import Membership
-from app.naming.clients.clients import Clients
+from app.naming.clients.client_table import ClientTable
 from app.naming.model.keys import datum_key
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.records.durable_service import DurableService
@@ -71,7 +71,7 @@ class ServiceHealer:
         receiver: DistroReceiver,
         events: ReceiverEvents,
         durable: DurableService,
-        clients: Clients | None,
+        clients: ClientTable | None,
         clock: Clock,
     ) -> None:
         """``clients``: None if no client keeps a connection."""

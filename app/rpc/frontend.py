@@ -87,7 +87,7 @@ class GrpcFrontend:
         self.dispatcher = Dispatcher(
             self.connections,
             services.cluster,
-            services.clients,
+            services.clients.own,
             lambda: self.limits.rule,
             now_ms,
             access=services.access,
@@ -100,7 +100,7 @@ class GrpcFrontend:
             on_refused=lambda what, kind, ip, why: audit.on_access(what, kind, Actor(ip), why),
         )
         self._stream_rights = StreamRights(
-            services.access, self.connections, services.clients, self._end, self.dispatcher.reset
+            services.access, self.connections, services.clients.table, self._end, self.dispatcher.reset
         )
         self._naming = NamingHandlers(services, self.subscriptions, self._infos)
         self._members = MemberHandlers(services.client_receiver, services.cluster)

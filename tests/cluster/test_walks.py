@@ -13,7 +13,7 @@ BOUNDS = {
     "delete": Figures(calls=140, files=43, returns=41),
     "beat": Figures(calls=56, files=23, returns=19),
     "list": Figures(calls=105, files=32, returns=34),
-    "rpc-register": Figures(calls=236, files=41, returns=102),
+    "rpc-register": Figures(calls=229, files=41, returns=99),
     "rpc-query": Figures(calls=160, files=33, returns=66),
     "rpc-health": Figures(calls=79, files=14, returns=35),
     "from-peer": Figures(calls=282, files=59, returns=133),

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.naming.clients.client_codec import decode_client, encode_client, own_fields
-from app.naming.clients.client_model import RESERVED_METADATA, ClientState, instance_of
+from app.naming.clients.client_model import RESERVED_METADATA, ClientState
+from app.naming.clients.own_clients import instance_of
 from app.naming.model.contents import client_content
 from app.naming.model.model import Publication
 from app.naming.registry.operations import RegisterInstance

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.naming.clients.client_model import RECENT_MAX, ClientInfo
-from app.naming.clients.clients import Clients
+from app.naming.clients.clients import build_clients
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
 from app.replication.client_type import ClientCodec, ClientStore, client_key
@@ -37,8 +37,9 @@ class Side:
 
     def __init__(self, address: str) -> None:
         self.registry = Registry.of(f"{address}~1")
-        self.clients = Clients(self.registry, lambda: NOW_MS, lambda: 5, lambda _event: None)
-        self.store = ClientStore(self.clients, address, lambda _writer: False)
+        self.clients = build_clients(self.registry, lambda: NOW_MS, lambda: 5, lambda _event: None)
+        parts = self.clients
+        self.store = ClientStore(parts.table, parts.own, parts.copies, address, lambda _writer: False)
 
     def whole(self) -> Datum:
         [datum] = self.store.datums([KEY])
@@ -54,7 +55,7 @@ class Side:
         return self.store.apply(came, stored, NOW_MS) if came.base is None else self.store.apply_delta(came, NOW_MS)
 
     def published(self) -> dict[tuple[str, str], list[int]]:
-        client = self.clients.client(ID)
+        client = self.clients.table.client(ID)
         published = client.published if client is not None else {}
         return {key: sorted(one.port for one in part.instances.values()) for key, part in published.items()}
 
@@ -71,19 +72,19 @@ class Side:
 
 def owner() -> Side:
     side = Side("10.0.0.1:8848")
-    side.clients.connect(ClientInfo(ID, "10.9.0.1", 40_000, "shop", "sdk"))
-    side.clients.register(ID, RegisterInstance(SERVICES[0], "10.9.0.1", 80))
+    side.clients.own.connect(ClientInfo(ID, "10.9.0.1", 40_000, "shop", "sdk"))
+    side.clients.own.register(ID, RegisterInstance(SERVICES[0], "10.9.0.1", 80))
     return side
 
 
 def change(side: Side, what: str, service: str, number: int) -> None:
     command = RegisterInstance(service, "10.9.0.1", 80 + number)
     if what == "register":
-        side.clients.register(ID, command)
+        side.clients.own.register(ID, command)
     elif what == "batch":
-        side.clients.batch_register(ID, "public", service, [command, command._replace(port=90)])
+        side.clients.own.batch_register(ID, "public", service, [command, command._replace(port=90)])
     else:
-        side.clients.deregister(ID, "public", service)
+        side.clients.own.deregister(ID, "public", service)
 
 
 @given(steps)
@@ -114,12 +115,12 @@ def test_a_copy_is_always_a_state_of_its_client_and_in_the_end_the_last(taken: l
 def test_a_change_of_one_service_of_many_travels_alone() -> None:
     first, second = owner(), Side("10.0.0.2:8848")
     for number in range(1_000):
-        first.clients.register(ID, RegisterInstance(f"G@@many{number}", "10.9.0.1", 80))
+        first.clients.own.register(ID, RegisterInstance(f"G@@many{number}", "10.9.0.1", 80))
     second.arrive(first.whole())
     base = first.store.version(KEY)
     assert base is not None
     change(first, "register", SERVICES[1], 1)
-    first.clients.deregister(ID, "public", "G@@many7")
+    first.clients.own.deregister(ID, "public", "G@@many7")
     delta = first.store.delta(KEY, base)
     assert delta is not None
     assert len(encode_frame([delta], CODEC, NOW_MS, versioned=True)) < 1_000
@@ -129,7 +130,7 @@ def test_a_change_of_one_service_of_many_travels_alone() -> None:
 
 def test_more_changes_than_are_remembered_travel_as_a_whole() -> None:
     side = owner()
-    side.clients.register(ID, RegisterInstance(SERVICES[1], "10.9.0.1", 80))
+    side.clients.own.register(ID, RegisterInstance(SERVICES[1], "10.9.0.1", 80))
     base = side.store.version(KEY)
     assert base is not None
     for number in range(2 * RECENT_MAX):

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from app.naming.changes import Changes
 from app.naming.clients.client_model import ClientInfo, ClientSnapshot, ClientState
-from app.naming.clients.clients import Clients
+from app.naming.clients.clients import build_clients
 from app.naming.limits.admission import Admission, NamingLimits
 from app.naming.limits.subscriber_tally import SubscriberTally
 from app.naming.model.meta import ServiceMeta
@@ -59,7 +59,7 @@ class Member:
         self.table = self.registry.table
         self.naming = naming_of(self.registry, self.now, lambda _event: None)
         self.changes = Changes(self.registry.table, self.registry.replication, self.now, lambda _event: None)
-        self.clients = Clients(self.registry, self.now, self.now, lambda _event: None, tally=self.tally)
+        self.clients = build_clients(self.registry, self.now, self.now, lambda _event: None, tally=self.tally)
         self.disk = MemoryDisk()
         projection = Projection(self.registry.table, self.now, lambda _event: None)
         self.records = Records(writer, self.disk, self.now, self.now, projection.on_record)
@@ -162,40 +162,40 @@ class History(RuleBasedStateMachine):
     @rule(client_id=client_ids, name=names, chosen=st.sets(ports, max_size=4), fields=metadata)
     def publish(self, client_id: str, name: tuple[str, str], chosen: set[int], fields: dict[str, str]) -> None:
         clients = self.own.clients
-        if (known := clients.client(client_id)) is not None and not known.native:
+        if (known := clients.table.client(client_id)) is not None and not known.native:
             return
-        clients.connect(ClientInfo(client_id, "", 0, "", ""))
+        clients.own.connect(ClientInfo(client_id, "", 0, "", ""))
         commands = [RegisterInstance(name[1], "10.0.0.1", port, name[0], metadata=fields) for port in chosen]
         before = dict(known.published) if known is not None else {}
         try:
-            clients.batch_register(client_id, *name, commands)
+            clients.own.batch_register(client_id, *name, commands)
         except LimitReached:
-            assert dict(clients.client(client_id).published) == before  # type: ignore[union-attr]
+            assert dict(clients.table.client(client_id).published) == before  # type: ignore[union-attr]
         except InvalidParam:
             assert self.own.table.get(*name).persistent  # type: ignore[union-attr]
 
     @rule(client_id=client_ids, name=names)
     def subscribe(self, client_id: str, name: tuple[str, str]) -> None:
-        known = self.own.clients.client(client_id)
+        known = self.own.clients.table.client(client_id)
         if known is not None and known.native:
             try:
-                self.own.clients.subscribe(client_id, *name, "")
+                self.own.clients.subscriptions.subscribe(client_id, *name, "")
             except LimitReached:
                 assert self.own.tally.grpc >= LIMITS.subscribers
 
     @rule(client_id=client_ids, name=names)
     def withdraw(self, client_id: str, name: tuple[str, str]) -> None:
-        known = self.own.clients.client(client_id)
+        known = self.own.clients.table.client(client_id)
         if known is not None and known.native:
-            self.own.clients.deregister(client_id, *name)
-            self.own.clients.unsubscribe(client_id, *name)
+            self.own.clients.own.deregister(client_id, *name)
+            self.own.clients.subscriptions.unsubscribe(client_id, *name)
 
     @rule(client_id=client_ids)
     def disconnect(self, client_id: str) -> None:
-        known = self.own.clients.client(client_id)
+        known = self.own.clients.table.client(client_id)
         if known is not None and known.native:
-            self.own.clients.disconnect(client_id)
-            self.own.clients.forget(client_id)  # so that the id may be used again
+            self.own.clients.own.disconnect(client_id)
+            self.own.clients.copies.forget(client_id)  # so that the id may be used again
 
     @rule(client_id=client_ids, name=names, chosen=st.sets(ports, max_size=6), fields=metadata, gone=st.booleans())
     def copy(self, client_id: str, name: tuple[str, str], chosen: set[int], fields: dict[str, str], gone: bool) -> None:
@@ -206,7 +206,7 @@ class History(RuleBasedStateMachine):
         publication = Publication({one.key: one for one in instances}, True, self.clock[0], NO_VERSION)
         state = None if gone else ClientState(client_id, self.revision, {name: publication})
         snapshot = ClientSnapshot(Version(1, self.revision, "b:1~1"), None, state)
-        assert self.own.clients.take(snapshot, client_id, self.own.clients.version(client_id))
+        assert self.own.clients.copies.take(snapshot, client_id, self.own.clients.table.version(client_id))
 
     # --- what members exchange --------------------------------------------------------------------
 
@@ -284,7 +284,7 @@ class History(RuleBasedStateMachine):
                 one: per_namespace[one] for one in NAMESPACES
             }
             assert (counts.persistent, counts.metadata_bytes) == (persistent, size)
-            clients = [member.clients.client(one) for one in member.clients.ids()]
+            clients = [member.clients.table.client(one) for one in member.clients.table.ids()]
             assert member.tally.grpc == sum(len(one.subscribed) for one in clients if one is not None)
 
 

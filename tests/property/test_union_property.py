@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from app.naming.clients.client_model import ClientInfo
-from app.naming.clients.clients import Clients
+from app.naming.clients.clients import build_clients
 from app.naming.model.keys import instance_key
 from app.naming.model.model import Instance
 from app.naming.registry.operations import DeregisterInstance, RegisterInstance
@@ -39,7 +39,7 @@ class Sources(RuleBasedStateMachine):
         self.turn = 0
         self.registry = Registry.of("m:1~1", alone=True)
         self.naming = naming_of(self.registry, self.now, lambda _event: None)
-        self.clients = Clients(self.registry, self.now, self.now, lambda _event: None)
+        self.clients = build_clients(self.registry, self.now, self.now, lambda _event: None)
         self.registered: dict[str, dict[str, Registered]] = {HTTP: {}, DURABLE: {}}
 
     def now(self) -> int:
@@ -57,22 +57,22 @@ class Sources(RuleBasedStateMachine):
 
     @rule(client_id=client_ids)
     def connect(self, client_id: str) -> None:
-        self.clients.connect(ClientInfo(client_id, "", 0, "", ""))
+        self.clients.own.connect(ClientInfo(client_id, "", 0, "", ""))
 
     @rule(client_id=client_ids)
     def disconnect(self, client_id: str) -> None:
-        connected = self.clients.client(client_id) is not None
-        assert self.clients.disconnect(client_id) is connected
-        self.clients.forget(client_id)  # so that the id may be used again
+        connected = self.clients.table.client(client_id) is not None
+        assert self.clients.own.disconnect(client_id) is connected
+        self.clients.copies.forget(client_id)  # so that the id may be used again
         self.registered.pop(client_id, None)
 
     @rule(client_id=client_ids, address=addresses, weight=weights, healthy=st.booleans())
     def publish(self, client_id: str, address: tuple[str, int, str], weight: float, healthy: bool) -> None:
-        if self.clients.client(client_id) is None or self.is_persistent():
+        if self.clients.table.client(client_id) is None or self.is_persistent():
             return
         self.turn += 1
         was_batch = self.is_batch(client_id)
-        self.clients.register(client_id, self.command(address, weight, healthy))
+        self.clients.own.register(client_id, self.command(address, weight, healthy))
         if was_batch:
             self.registered.pop(client_id, None)
         self.say(client_id, {instance_key(*address): (weight, healthy)})
@@ -82,25 +82,25 @@ class Sources(RuleBasedStateMachine):
         batch=st.dictionaries(addresses, st.tuples(weights, st.booleans()), max_size=4),
     )
     def publish_batch(self, client_id: str, batch: dict[tuple[str, int, str], tuple[float, bool]]) -> None:
-        if self.clients.client(client_id) is None or self.is_persistent():
+        if self.clients.table.client(client_id) is None or self.is_persistent():
             return
         self.turn += 1
         commands = [self.command(address, *rest) for address, rest in batch.items()]
         was_batch = self.is_batch(client_id)
-        self.clients.batch_register(client_id, *KEY, commands)
+        self.clients.own.batch_register(client_id, *KEY, commands)
         if was_batch is False:
             self.registered.pop(client_id, None)
         self.say(client_id, {instance_key(*address): rest for address, rest in batch.items()})
 
     def is_batch(self, client_id: str) -> bool | None:
-        client = self.clients.client(client_id)
+        client = self.clients.table.client(client_id)
         publication = client.published.get(KEY) if client else None
         return publication.batch if publication else None
 
     @rule(client_id=client_ids)
     def take_back(self, client_id: str) -> None:
-        if self.clients.client(client_id) is not None:
-            self.clients.deregister(client_id, *KEY)
+        if self.clients.table.client(client_id) is not None:
+            self.clients.own.deregister(client_id, *KEY)
             self.registered.pop(client_id, None)
 
     @rule(address=addresses, weight=weights)
@@ -136,7 +136,7 @@ class Sources(RuleBasedStateMachine):
             self.registered[DURABLE][one.key] = Registered(self.turn, weight, healthy)
 
     def is_persistent(self) -> bool:
-        of_clients = any(self.clients.publishers(*KEY))
+        of_clients = any(self.clients.table.publishers(*KEY))
         return bool(self.registered[DURABLE]) and not self.registered[HTTP] and not of_clients
 
     @invariant()

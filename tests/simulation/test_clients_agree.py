@@ -3,12 +3,9 @@
 A failure names its seed; ``rollcall simulate --scenario clients --seed N`` shows what happened.
 """
 
-from typing import ClassVar
-
 import pytest
 
 from app.naming.clients.client_model import ClientSnapshot
-from app.naming.clients.clients import Clients
 from app.naming.registry.operations import RegisterInstance
 from app.replication.client_type import client_key
 from app.tools.simulation.member.sim_connections import SERVICES, ConnectedMember, SimConnections
@@ -43,7 +40,7 @@ def connected(world: World, connections: SimConnections, index: int = 0) -> tupl
     assert isinstance(member, ConnectedMember)
     client_id = connections.connect(member)
     assert client_id is not None
-    member.connections.register(client_id, ONE)
+    member.connections.own.register(client_id, ONE)
     world.run(200)
     assert len(list(connections.copies(client_id))) == 3
     return member, client_id
@@ -53,7 +50,7 @@ def copy_of(world: World, client_id: str) -> tuple[ConnectedMember, ClientSnapsh
     """A member that holds a copy of a client, and that copy."""
     holder = world.members[world.addresses[1]]
     assert isinstance(holder, ConnectedMember)
-    snapshot = holder.connections.snapshot(client_id)
+    snapshot = holder.connections.table.snapshot(client_id)
     assert snapshot is not None
     return holder, snapshot
 
@@ -105,7 +102,7 @@ def test_a_client_that_is_back_elsewhere_has_the_last_word() -> None:
     """What it says at the other member counts for the copy, too, which else would outlive its deregistration."""
     world, connections = calm_world()
     member, old_id = connected(world, connections)
-    member.connections.batch_register(old_id, "public", SERVICES[1], [ONE, ONE._replace(port=81)])
+    member.connections.own.batch_register(old_id, "public", SERVICES[1], [ONE, ONE._replace(port=81)])
     world.run(200)
     member.leave()
     world.run(3_000)
@@ -114,9 +111,9 @@ def test_a_client_that_is_back_elsewhere_has_the_last_word() -> None:
     new_id = connections.connect(new_member)
     assert new_id is not None
     for service in SERVICES[:2]:
-        new_member.connections.register(new_id, ONE._replace(service=service))
+        new_member.connections.own.register(new_id, ONE._replace(service=service))
         world.run(200)
-        new_member.connections.deregister(new_id, "public", service)
+        new_member.connections.own.deregister(new_id, "public", service)
         world.run(200)
     for one in connections.members():
         assert SERVICES[0] not in one.shown()
@@ -131,10 +128,10 @@ def test_a_client_that_came_back_before_its_member_was_known_to_leave() -> None:
     member.leave()
     world.run(3_000)
     for one in connections.members():
-        copy = one.connections.client(old_id)
+        copy = one.connections.table.client(old_id)
         assert copy is not None
         assert ("public", SERVICES[0]) not in copy.published
-    later.connections.deregister(new_id, "public", SERVICES[0])
+    later.connections.own.deregister(new_id, "public", SERVICES[0])
     world.run(200)
     assert not any(SERVICES[0] in one.shown() for one in connections.members())
 
@@ -159,10 +156,10 @@ def test_a_client_that_moves_once_more_is_not_missed_meanwhile() -> None:
     assert isinstance(last, ConnectedMember)
     last_id = connections.connect(last)
     assert last_id is not None
-    last.connections.register(last_id, ONE)
+    last.connections.own.register(last_id, ONE)
     world.run(3_000)
     assert all(SERVICES[0] in one.shown() for one in left)
-    last.connections.deregister(last_id, "public", SERVICES[0])
+    last.connections.own.deregister(last_id, "public", SERVICES[0])
     world.run(200)
     assert not any(SERVICES[0] in one.shown() for one in left)
     # What else it had published goes with the hand-over.
@@ -175,7 +172,7 @@ def test_a_client_that_moves_twice_to_one_member_is_known_by_its_last_word() -> 
     later, new_id, left = handed_over(world, connections)
     connections.end(later, new_id)
     _, last_id = connected_to_two(world, connections)
-    later.connections.deregister(last_id, "public", SERVICES[0])
+    later.connections.own.deregister(last_id, "public", SERVICES[0])
     world.run(200)
     assert not any(SERVICES[0] in one.shown() for one in left)
 
@@ -222,7 +219,7 @@ def test_a_member_away_for_longer_than_copies_live_takes_all_again() -> None:
     world.run(400_000)
     world.start(away)
     world.run(10_000)
-    assert {client_id, later_id} <= set(away.connections.ids())
+    assert {client_id, later_id} <= set(away.connections.table.ids())
     assert not away.native()
     connections.check_quiet()
 
@@ -232,7 +229,7 @@ def connected_to_two(world: World, connections: SimConnections) -> tuple[Connect
     assert isinstance(member, ConnectedMember)
     client_id = connections.connect(member)
     assert client_id is not None
-    member.connections.register(client_id, ONE)
+    member.connections.own.register(client_id, ONE)
     return member, client_id
 
 
@@ -245,7 +242,7 @@ def test_a_member_that_stood_still_does_not_take_its_copies_for_expired() -> Non
     world.run(200_000)
     world.resume(still)
     world.run(60_000)
-    assert client_id in still.connections.ids()
+    assert client_id in still.connections.table.ids()
     assert not still.dropped
     connections.check_quiet()
 
@@ -260,8 +257,8 @@ def test_a_member_removes_the_clients_that_it_forgot_itself() -> None:
     world.run(10_000)
     old = Version(1, 7, f"{member.address}~unknown")
     snapshot = type(snapshot)(old, snapshot.info, snapshot.state)
-    holder.connections.forget(client_id)
-    assert holder.connections.take(snapshot, client_id, holder.connections.version(client_id))
+    holder.connections.copies.forget(client_id)
+    assert holder.connections.copies.take(snapshot, client_id, holder.connections.table.version(client_id))
     world.run(HANDOVER_MS + 12_000)
     assert not list(connections.copies(client_id))
 
@@ -274,11 +271,11 @@ def test_what_one_peer_missed_is_added_there_after_a_failed_verify() -> None:
     assert isinstance(peer, ConnectedMember)
     assert isinstance(other, ConnectedMember)
     assert not member.verify_failed
-    peer.connections.forget(client_id, absent=True)  # as if it had never heard of it
-    other_version = other.connections.version(client_id)
+    peer.connections.copies.forget(client_id, absent=True)  # as if it had never heard of it
+    other_version = other.connections.table.version(client_id)
     world.run(6_000)
     assert member.verify_failed == [(client_key(client_id), peer.address)]
-    assert peer.connections.version(client_id) == other_version
+    assert peer.connections.table.version(client_id) == other_version
     connections.check_quiet()
 
 
@@ -292,13 +289,13 @@ def test_a_removal_of_an_earlier_run_is_sent_by_the_next() -> None:
     world.kill(member)
     world.start(member)
     world.run(10_000)
-    assert member.connections.is_removed(client_id)
+    assert member.connections.table.is_removed(client_id)
     # A late copy of the first message reaches one that restarted, too, and knows nothing of that run's end.
     world.kill(holder)
     world.start(holder)
     world.run(10_000)
-    holder.connections.forget(client_id)
-    assert holder.connections.take(snapshot, client_id, None)
+    holder.connections.copies.forget(client_id)
+    assert holder.connections.copies.take(snapshot, client_id, None)
     world.run(12_000)
     assert not list(connections.copies(client_id))
 
@@ -324,17 +321,12 @@ def test_copies_live_because_they_are_confirmed(member_class: type[ConnectedMemb
     assert len(list(connections.copies(client_id))) == 3, "each drop is found by the next verify round"
 
 
-class Forgetful(Clients):
+class ForgetfulMember(ConnectedMember):
     """Nothing is remembered of clients that are gone."""
 
-    def _remember(self, client_id: str, version: Version) -> None:
-        self.forgotten.append(client_id)
-
-    forgotten: ClassVar[list[str]] = []
-
-
-class ForgetfulMember(ConnectedMember):
-    clients_class = Forgetful
+    def _build(self) -> None:
+        super()._build()
+        self.connections.table.remember = lambda _id, _version, _now_ms: None  # type: ignore[method-assign]
 
 
 def test_the_check_notices_when_removals_are_not_remembered() -> None:
@@ -348,15 +340,12 @@ def forget_removals() -> None:
         clients_agree(seed, member_class=ForgetfulMember)
 
 
-class NoTombstones(Clients):
+class NoTombstonesMember(ConnectedMember):
     """A member does not say of clients of its last run that they are gone."""
 
-    def add_tombstone(self, client_id: str, seen: Version) -> bool:
-        return False
-
-
-class NoTombstonesMember(ConnectedMember):
-    clients_class = NoTombstones
+    def _build(self) -> None:
+        super()._build()
+        self.connections.copies.add_tombstone = lambda _id, _seen: False  # type: ignore[method-assign]
 
 
 def test_the_check_notices_copies_of_a_run_that_is_over(monkeypatch: pytest.MonkeyPatch) -> None:

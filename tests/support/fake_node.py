@@ -31,7 +31,7 @@ from app.members.member_sources import NoListError
 from app.metrics.audit_trail import Actor, AuditTrail, acting
 from app.metrics.instruments import Instruments
 from app.metrics.node_metrics import NodeMetrics
-from app.naming.clients.clients import Clients
+from app.naming.clients.clients import Clients, build_clients
 from app.naming.health.beat_refusals import BeatRefusals
 from app.naming.limits.admission import Admission
 from app.naming.model.events import Event
@@ -470,7 +470,7 @@ class FakeNode:
         registry = self.registry = Registry.of(writer, admission=self.limits, alone=self.settings.standalone)
         self.naming = naming_of(registry, self._monotonic_ms, self.events.append)
         self.count_history = CountHistory(registry.table.totals, self.wall_ms)
-        self.clients = Clients(registry, self._monotonic_ms, self.wall_ms, self.events.append)
+        self.clients = build_clients(registry, self._monotonic_ms, self.wall_ms, self.events.append)
         table = UserTable()
         projection = Projection(registry.table, self._monotonic_ms, self.events.append, table.on_record)
         setup = SetupSecret(Path("/nowhere"), table.has_admin, lambda: True, self._monotonic_ms)
@@ -497,14 +497,21 @@ class FakeNode:
             records, projection, registry.table, registry.writes, self._monotonic_ms, self.events.append
         )
         self.drain_steps = DrainSteps(
-            registry.table, self.naming, self.durable, self.clients, self.cluster, self.cluster.responsible, self
+            registry.table,
+            self.naming,
+            self.durable,
+            self.clients.table,
+            self.clients.own,
+            self.cluster,
+            self.cluster.responsible,
+            self,
         )
         self.drains = InstanceDrains(self)
         view: Any = SentByPlan()
         self.explainer = InstanceFacts(
             registry.table,
             writer,
-            self.clients,
+            self.clients.table,
             records,
             lambda: view,
             view.pending_of,

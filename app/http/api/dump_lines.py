@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from app.naming.clients.clients import Clients
+from app.naming.clients.client_table import ClientTable
 from app.naming.model.meta import NO_META
 from app.naming.model.model import Instance, ServiceSnapshot
 from app.naming.records.durable_service import DurableService
@@ -92,7 +92,7 @@ def dump_lines(
     header: dict[str, Any],
     naming: NamingService,
     durable: DurableService,
-    clients: Clients,
+    clients: ClientTable,
     cluster: Cluster,
     only: tuple[str, str] | None = None,
 ) -> Iterator[bytes]:
@@ -132,7 +132,7 @@ def _record_rows(durable: DurableService) -> Iterator[dict[str, Any]]:
                 yield record_row(name, sha256(text).hexdigest(), version)
 
 
-def _client_rows(clients: Clients) -> Iterator[dict[str, Any]]:
+def _client_rows(clients: ClientTable) -> Iterator[dict[str, Any]]:
     """The clients of which a datum exists: those that published something, at this member or another."""
     for client_id in clients.ids():
         client = clients.client(client_id)

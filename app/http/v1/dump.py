@@ -30,7 +30,7 @@ def dump(call: Call, services: Services) -> Answer:
         "state": cluster.state().value,
         "members": [{"address": one.address, "state": one.state.value} for one in cluster.members()],
     }
-    lines = dump_lines(header, services.naming, services.durable, services.clients, cluster, only)
+    lines = dump_lines(header, services.naming, services.durable, services.clients.table, cluster, only)
     stream = services.dumps.begin(lines)
     if stream is None:
         busy = text_reply(503, "as many dumps as this node gives at a time are being read, please try again later")

@@ -33,7 +33,7 @@ _SEARCH = ClientSearchSchema()
 @result_route("GET", f"{PATH}/list", access=admin(READ), described=Described(CLIENT_IDS))
 def list_clients(call: Call, services: Services) -> Answer:
     """The ids of all clients, at this member and others."""
-    return result([*services.clients.ids(), *in_order(services.naming.address_clients())])
+    return result([*services.clients.table.ids(), *in_order(services.naming.address_clients())])
 
 
 @result_route(
@@ -51,14 +51,14 @@ def search(call: Call, services: Services) -> Answer:
     asked = load_parameters(_SEARCH, call.parameters)
     first = (asked["page"] - 1) * asked["size"]
     end = first + asked["size"]
-    connections = [one for one in services.clients.ids() if asked["contained"] in one]
+    connections = [one for one in services.clients.table.ids() if asked["contained"] in one]
     addresses = services.naming.address_clients(asked["contained"])
     found = connections[first:end]
     found += in_order(addresses, max(first - len(connections), 0), max(end - len(connections), 0))
     return result(
         {
             "count": len(connections) + len(addresses),
-            "connected": services.clients.counts().native,
+            "connected": services.clients.table.counts().native,
             "clientIds": found,
         }
     )
@@ -68,7 +68,7 @@ def search(call: Call, services: Services) -> Answer:
 def detail(call: Call, services: Services) -> Answer:
     """One client. Shape of data: clientId, ephemeral, clientType; of a connection also its address, version and app."""
     client_id = _client_id(call)
-    if (client := services.clients.client(client_id)) is not None:
+    if (client := services.clients.table.client(client_id)) is not None:
         info = client.info
         return result(
             {
@@ -97,7 +97,7 @@ def detail(call: Call, services: Services) -> Answer:
 def published(call: Call, services: Services) -> Answer:
     """The instances of a client. Shape of data: namespace, group, serviceName, registeredInstance."""
     client_id = _client_id(call)
-    client = services.clients.client(client_id)
+    client = services.clients.table.client(client_id)
     if client is not None:
         found = [
             (*key, one) for key, publication in list(client.published.items()) for one in publication.instances.values()
@@ -121,7 +121,7 @@ def published(call: Call, services: Services) -> Answer:
 def subscribed(call: Call, services: Services) -> Answer:
     """The subscriptions of a client connected here. Shape of data: namespace, group, serviceName, subscriberInfo."""
     client_id = _client_id(call)
-    client = services.clients.client(client_id)
+    client = services.clients.table.client(client_id)
     if client is None:
         raise _unknown(client_id)
     subscriber = {"app": client.info.app, "agent": client.info.agent, "addr": client.info.ip}
@@ -167,7 +167,9 @@ def subscribers(call: Call, services: Services) -> Answer:
     """The subscribers of a service that are connected here. Shape of data: clientId, ip, port."""
     require(call, "serviceName")
     names = (namespace_of(call.parameters), service_of(call.parameters))
-    found = [services.clients.client(client_id) for client_id, _ in services.clients.subscribers(*names)]
+    found = [
+        services.clients.table.client(client_id) for client_id, _ in services.clients.subscriptions.subscribers(*names)
+    ]
     return result(
         [
             {"clientId": one.client_id, "ip": one.info.ip, "port": one.info.port}

@@ -15,13 +15,13 @@ from app.naming.clients.client_model import (
     RECENT_MAX,
     RESERVED_METADATA,
     REVISION_MAX,
+    WITHDRAWALS_SENT_MAX,
     ClientBounds,
     ClientState,
     ServiceKey,
     is_client_id,
     is_persistent_id,
 )
-from app.naming.clients.withdrawals import TOLD_SERVICES_MAX
 from app.naming.model.exact_json import exact_json
 from app.naming.model.instance_check import check_instance
 from app.naming.model.json_fields import Fields, member_object, parse_json
@@ -191,8 +191,8 @@ def _ended_from(own: Fields | None) -> str:
 
 def _withdrawn(own: Fields | None) -> dict[ServiceKey, tuple[frozenset[str], int]]:
     entries = [] if own is None else own.value("withdrawn") or []
-    if not isinstance(entries, list) or len(entries) > TOLD_SERVICES_MAX:
-        raise CodecError(f"field 'withdrawn' of a client is no list of at most {TOLD_SERVICES_MAX} services")
+    if not isinstance(entries, list) or len(entries) > WITHDRAWALS_SENT_MAX:
+        raise CodecError(f"field 'withdrawn' of a client is no list of at most {WITHDRAWALS_SENT_MAX} services")
     found: dict[ServiceKey, tuple[frozenset[str], int]] = {}
     for entry in entries:
         match entry:

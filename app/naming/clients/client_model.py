@@ -1,26 +1,12 @@
-"""Clients with connections, their states, and the checks of their publications. Only ``Client`` is not frozen."""
+"""Clients with connections, and their states. Only ``Client`` is not frozen."""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from itertools import count
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from app.naming.model.instance_check import check_instance
-from app.naming.model.keys import CLUSTER_NAME
-from app.naming.model.model import (
-    NO_METADATA,
-    PRESERVED_BEAT_INTERVAL,
-    PRESERVED_BEAT_TIMEOUT,
-    PRESERVED_DELETE_TIMEOUT,
-    Instance,
-    Metadata,
-    Publication,
-)
-from app.naming.model.nacos_errors import InvalidParam
-from app.naming.model.value_limits import INSTANCE_ID_CHARS_MAX, INT_MAX
-from app.naming.registry import operations
-from app.naming.registry.operations import RegisterInstance
-from app.naming.registry.shared import Shared
+from app.naming.model.keys import check_namespace, check_service_chars, check_service_format
+from app.naming.model.model import Publication
+from app.naming.model.value_limits import INT_MAX
 from distro.model.types import Version
 from distro.model.value import value
 
@@ -40,8 +26,10 @@ RESERVED_METADATA = ("customInstanceId", "publishInstanceWeight", "publishInstan
 Source: Nacos 2.2.3 Constants. Other values than its own would break the readers of real Nacos.
 """
 PERSISTENT_ID_END = "#false"
-_SEQUENCE_BITS = 12
-_MEMBER_BITS = 10
+WITHDRAWALS_SENT_MS = 30_000
+"""For how long a client's state includes its withdrawals. All members have that state long before."""
+WITHDRAWALS_SENT_MAX = 100
+"""The most services of one client whose withdrawals are sent; the latest count."""
 
 
 @value
@@ -89,7 +77,7 @@ class Withdrawal(NamedTuple):
 
 
 class Client:
-    """A client's publications and subscriptions. ``Clients`` changes them under its lock; others copy the mappings."""
+    """A client's publications and subscriptions. It changes under ``ClientTable.lock``; others copy the mappings."""
 
     __slots__ = (
         "back_ms",
@@ -183,10 +171,6 @@ class ClientSnapshot:
     """True if it came from another member than the client's own: it soon expires unless that one confirms it."""
 
 
-Number = Callable[[], int]
-"""Returns a new number with each call."""
-
-
 def info_of(client_id: str) -> ClientInfo:
     """Return the address in a client's id: ``<ms>_<ip>_<port>`` of a connection, ``ip:port#true`` of any other client.
 
@@ -199,66 +183,6 @@ def info_of(client_id: str) -> ClientInfo:
     return ClientInfo(client_id, ip, int(port) if port.isascii() and port.isdecimal() and len(port) < 6 else 0, "", "")
 
 
-def instance_numbers(client_id: str, revision: int, wall_ms: int) -> Number:
-    """Return numbers for instance ids: they rise with the wall clock, and differ by client and revision."""
-    seed = wall_ms << _MEMBER_BITS + _SEQUENCE_BITS | (sum(client_id.encode()) % (1 << _MEMBER_BITS)) << _SEQUENCE_BITS
-    numbers = count(seed + revision % (1 << _SEQUENCE_BITS))
-    return lambda: next(numbers)
-
-
-def instance_of(command: RegisterInstance, number: Number, shared: Shared) -> Instance:
-    """Return the instance of a client's registration, with the id that the client requests, or a generated one.
-
-    Source: Nacos 2.3 InstanceIdGeneratorManager: address, cluster and service, or a number in place of the address.
-
-    Raises:
-        InvalidParam: a name, the address or the weight is not allowed.
-    """
-    if len(command.instance_id) > INSTANCE_ID_CHARS_MAX:
-        raise InvalidParam(
-            f"Param 'instanceId' is illegal, the param length should not exceed {INSTANCE_ID_CHARS_MAX}."
-        )
-    metadata = plain_metadata(command.metadata)
-    # The application belongs to the client, and is not sent to peers with its instances.
-    asked = command._replace(ephemeral=True, metadata=metadata, app=RegisterInstance._field_defaults["app"])
-    made = operations.register(None, asked, (), shared)
-    check_instance(made, command.namespace, command.service)
-    if command.instance_id:
-        return replace(made, instance_id=command.instance_id)
-    if operations.is_numbered(made.metadata):
-        return replace(made, instance_id=f"{number()}#{command.cluster}#{command.service}")
-    return made
-
-
-def instances_of(commands: Iterable[RegisterInstance], number: Number, shared: Shared) -> dict[str, Instance]:
-    """Return the instances of a batch by instance key. Of several with one key the last counts.
-
-    Raises:
-        InvalidParam: as ``instance_of``.
-    """
-    made = [instance_of(command, number, shared) for command in commands]
-    return {one.key: one for one in made}
-
-
-def check_legal(command: RegisterInstance) -> None:
-    """Refuse a registration with a beat interval over its time-outs, or a wrong cluster name; batches are not checked.
-
-    Raises:
-        InvalidParam: Source: Nacos 2.2.3 NamingUtils.checkInstanceIsLegal.
-    """
-    metadata = command.metadata or {}
-    if any(name in metadata for name in (PRESERVED_BEAT_INTERVAL, PRESERVED_BEAT_TIMEOUT, PRESERVED_DELETE_TIMEOUT)):
-        one = Instance(command.ip, command.port, metadata=metadata)
-        if one.beat_interval_ms > min(one.beat_timeout_ms, one.delete_timeout_ms):
-            raise InvalidParam(
-                "Instance 'heart beat interval' must less than 'heart beat timeout' and 'ip delete timeout'."
-            )
-    if not CLUSTER_NAME.fullmatch(command.cluster):
-        raise InvalidParam(
-            f"Instance 'clusterName' should be characters with only 0-9a-zA-Z-. (current: {command.cluster[:512]})"
-        )
-
-
 def is_client_id(text: str) -> bool:
     """Return whether a text can be a client's id: no comma, because members request lists of ids from each other."""
     return 0 < len(text) <= CLIENT_ID_CHARS_MAX and text.isprintable() and "," not in text
@@ -269,9 +193,12 @@ def is_persistent_id(client_id: str) -> bool:
     return client_id.endswith(PERSISTENT_ID_END)
 
 
-def plain_metadata(metadata: Metadata | None) -> Metadata:
-    """Return metadata without null values, which no SDK of 2.x sends on purpose, and without ``RESERVED_METADATA``."""
-    metadata = metadata or NO_METADATA
-    if None not in metadata.values() and not any(name in metadata for name in RESERVED_METADATA):
-        return metadata
-    return {key: text for key, text in metadata.items() if text is not None and key not in RESERVED_METADATA}
+def check_service_key(key: ServiceKey) -> None:
+    """Refuse the name of a service that cannot be stored.
+
+    Raises:
+        InvalidParam: the name has not two parts, or a part or the namespace has other characters or is too long.
+    """
+    check_service_format(key[1])
+    check_service_chars(key[1])
+    check_namespace(key[0])

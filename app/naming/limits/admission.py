@@ -47,7 +47,7 @@ class NamingLimits:
     body_bytes: int = 0
     """The largest body that members send each other in one call. No record or list may be larger."""
     subscribers: int = 0
-    """Subscriptions over UDP and gRPC together."""
+    """ClientSubscriptions over UDP and gRPC together."""
 
 
 class MemoryPressure(IntEnum):

@@ -1,8 +1,10 @@
 """Events that the domain publishes to the rest of the node. Values only; handlers must not block."""
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from app.naming.model.model import Publication
 from distro.model.value import value
 
 
@@ -84,6 +86,26 @@ class ServicePushed:
 
 
 @value
+class ClientWithdrawn:
+    """A client withdrew publications, or is gone with all of them."""
+
+    client_id: str
+    former: Mapping[tuple[str, str], Publication]
+    """The publications by namespace and full service name."""
+    gone: bool
+
+
+@value
+class ClientReturned:
+    """Instances of a client came back elsewhere (R17)."""
+
+    writer: str
+    """The run that the client came from, as it stands in versions."""
+    at_ms: int
+    """The time of the return (monotonic)."""
+
+
+@value
 class ServiceSubscribed:
     """A client subscribed to a service, and has yet to get its instances. ``key``: namespace and full service name."""
 
@@ -100,5 +122,7 @@ Event = (
     | ClientChanged
     | ClientDisconnect
     | ServicePushed
+    | ClientWithdrawn
+    | ClientReturned
     | ServiceSubscribed
 )

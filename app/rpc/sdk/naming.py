@@ -10,7 +10,7 @@ from app.auth.access_rules import READ, WRITE, Target, naming
 from app.machine.limits.answer_budget import LARGE_ANSWER_BYTES
 from app.metrics.audit_trail import Actor, acting_as
 from app.naming.clients.client_model import ServiceKey
-from app.naming.clients.clients import CLUSTERS_CHARS_MAX
+from app.naming.clients.client_subscriptions import CLUSTERS_CHARS_MAX
 from app.naming.model.json_fields import Fields
 from app.naming.model.keys import (
     DEFAULT_CLUSTER,
@@ -97,7 +97,7 @@ class NamingHandlers:
         """Publish one instance of a service, or withdraw all that the connection published of it."""
         kind = request.fields.text("type")
         namespace, service = key_of(request.fields)
-        clients, client_id = self._services.clients, request.connection.id
+        clients, client_id = self._services.clients.own, request.connection.id
         if kind == REGISTER:
             command = command_of(request, namespace, service, request.fields.inner("instance"))
             unchanged = clients.register(client_id, command)
@@ -118,7 +118,7 @@ class NamingHandlers:
         if (memo := known.memo) is None:
             return None
         client_id, key, publication = memo
-        if client_id != connection.id or not self._services.clients.publishes(client_id, key, publication):
+        if client_id != connection.id or not self._services.clients.table.publishes(client_id, key, publication):
             return None
         return REGISTERED
 
@@ -135,7 +135,7 @@ class NamingHandlers:
                 await asyncio.sleep(0)
         if request.connection.address is not None:
             request.connection.address.owe(max(len(commands) - 1, 0))  # each counts as a write
-        if self._services.clients.batch_register(request.connection.id, namespace, service, commands) is None:
+        if self._services.clients.own.batch_register(request.connection.id, namespace, service, commands) is None:
             self._audit("register", request, (namespace, service), commands)
         return success(type=kind)
 
@@ -187,12 +187,12 @@ class NamingHandlers:
         key, clusters = key_of(fields), fields.text("clusters", chars_max=CLUSTERS_CHARS_MAX)
         if fields.flag("subscribe", True):
             # Before the service is read: no later change is missed.
-            self._services.clients.subscribe(connection.id, *key, clusters)
+            self._services.clients.subscriptions.subscribe(connection.id, *key, clusters)
             if not self._subscriptions.subscribe(connection.id, key, clusters):
-                self._services.clients.unsubscribe(connection.id, *key)
+                self._services.clients.subscriptions.unsubscribe(connection.id, *key)
                 raise Unavailable("the client is subscribed to too many services")
         else:
-            self._services.clients.unsubscribe(connection.id, *key)
+            self._services.clients.subscriptions.unsubscribe(connection.id, *key)
             self._subscriptions.unsubscribe(connection.id, key)
         info = await self._infos.get(key, InfoVariant(clusters))
         return self._infos.answer(info, SUBSCRIBE_ANSWER, SUBSCRIBE_HEAD, clusters)

@@ -8,7 +8,7 @@ from app.auth.access_control import AccessControl, Session
 from app.auth.access_rules import Action
 from app.auth.refusals import NOT_PERMITTED, AccessDenied
 from app.auth.user_rights import Resource
-from app.naming.clients.clients import Clients
+from app.naming.clients.client_table import ClientTable
 from app.rpc.server.connections import Connection, Connections
 
 ROUND_S = 1.0
@@ -38,7 +38,7 @@ class StreamRights:
         self,
         control: AccessControl,
         connections: Connections,
-        clients: Clients,
+        clients: ClientTable,
         end: OnConnection,
         renew: OnConnection,
     ) -> None:

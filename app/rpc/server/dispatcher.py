@@ -15,7 +15,7 @@ from app.machine.limits.answer_budget import LARGE_ANSWER_BYTES, AnswerBudget
 from app.machine.process.open_files import CONNECTIONS_MAX
 from app.metrics.request_stats import OK, RequestStats
 from app.naming.clients.client_model import ClientInfo
-from app.naming.clients.clients import Clients
+from app.naming.clients.own_clients import OwnClients
 from app.naming.model.json_fields import Fields
 from app.naming.model.nacos_errors import ClientGone, InvalidParam, NacosError, TooManyRequests, Unavailable
 from app.ports.grpc_ports import PeerDirectory
@@ -44,7 +44,7 @@ class Dispatcher:
     """Answers clients' calls, and takes the messages of their streams. Used on the loop's thread."""
 
     def __init__(
-        self, connections: Connections, cluster: PeerDirectory, clients: Clients, rule: Callable[[], LimitRule],
+        self, connections: Connections, cluster: PeerDirectory, clients: OwnClients, rule: Callable[[], LimitRule],
         now_ms: Callable[[], int], connections_max: int = CONNECTIONS_MAX, access: AccessControl | None = None,
         callers: Callers | None = None, answers: AnswerBudget | None = None, requests: RequestStats | None = None,
         on_answer: Callable[[str, str, bool], None] = lambda _client_id, _request_id, _went_well: None,

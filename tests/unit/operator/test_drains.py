@@ -153,15 +153,15 @@ class TestSteps:
         other = RegisterInstance(SERVICE, "10.0.0.2", 8080)
         mine = RegisterInstance(SERVICE, "10.0.0.1", 8080, metadata={"zone": "a"})
         for name in ("one", "many"):
-            node.clients.connect(ClientInfo(name, "10.0.0.1", 5, "-", "Nacos-Java-Client:v2"))
-        node.clients.register("one", mine)
-        node.clients.batch_register("many", "public", SERVICE, [mine, other])
+            node.clients.own.connect(ClientInfo(name, "10.0.0.1", 5, "-", "Nacos-Java-Client:v2"))
+        node.clients.own.register("one", mine)
+        node.clients.own.batch_register("many", "public", SERVICE, [mine, other])
         assert node.drain_steps.take(DISABLE, ASKED)["inLists"] is False
         assert node.drain_steps.take(REMOVE, ASKED)["known"] is False
         view = node.naming.service_view("public", SERVICE)
         assert view is not None
         assert [(one.ip, one.enabled) for one in view.instances] == [("10.0.0.2", True)]
-        assert node.clients.client("one").published == {}  # type: ignore[union-attr]
+        assert node.clients.table.client("one").published == {}  # type: ignore[union-attr]
 
     def test_subscribers_that_are_behind_are_counted(self) -> None:
         node = FakeNode()

@@ -7,7 +7,7 @@ import pytest
 
 from app.naming.clients.client_codec import decode_client, encode_client, encode_verify
 from app.naming.clients.client_model import ClientState
-from app.naming.clients.clients import Clients
+from app.naming.clients.clients import build_clients
 from app.naming.model.keys import datum_key, instance_key
 from app.naming.model.model import NO_METADATA, Publication
 from app.naming.registry.operations import RegisterInstance
@@ -56,15 +56,21 @@ class Bed:
         self.view: Any = NacosView(SELF, SELF)
         self.told: list[str] = []
         self.registry = Registry.of(ME)
-        self.clients = Clients(self.registry, lambda: self.now_ms, lambda: 5, lambda _event: None)
+        self.clients = build_clients(self.registry, lambda: self.now_ms, lambda: 5, lambda _event: None)
         self.index = HttpClients(
             lambda: self.view,
             self.registry.lists,
             on_change=self.told.append,
-            on_new=lambda client_id: self.clients.forget(client_id, absent=True),
+            on_new=lambda client_id: self.clients.copies.forget(client_id, absent=True),
         )
         self.node = ClientReceiver(
-            self._receiver(), self.clients, self.index, self, lambda _member: frozenset(), LargeBodies(1_000_000)
+            self._receiver(),
+            self.clients.table,
+            self.clients.copies,
+            self.index,
+            self,
+            lambda _member: frozenset(),
+            LargeBodies(1_000_000),
         )
         self.tick()
 
@@ -76,7 +82,7 @@ class Bed:
 
     def _receiver(self) -> DistroReceiver:
         part = Component(
-            ClientStore(self.clients, SELF, lambda _writer: False),
+            ClientStore(self.clients.table, self.clients.own, self.clients.copies, SELF, lambda _writer: False),
             ClientCodec(),
             NOTHING,
             taken_by=frozenset({MemberKind.OWN, MemberKind.NACOS_2}),
@@ -365,7 +371,7 @@ class TestEchoes:
 
     def test_real_nacos_repeats_our_word_and_it_makes_no_copy(self, stored: Bed) -> None:
         stored.node.take(REAL, ONE, stored.echo())
-        assert stored.clients.client(ONE) is None
+        assert stored.clients.table.client(ONE) is None
         assert stored.node.confirm(encode_verify(ONE, 1)), "whatever revision it holds: we are the ones to compare"
         stored.node.remove(REAL, ONE)
         assert stored.shown() == ["10.9.0.1"]
@@ -397,10 +403,10 @@ class TestEchoes:
     def test_a_copy_that_exists_is_dropped_when_ours_holds_the_address(self, bed: Bed) -> None:
         body = encode_client(_state(TWO, A_SERVICE))
         bed.node.take(REAL, TWO, body)
-        assert bed.clients.client(TWO) is not None
+        assert bed.clients.table.client(TWO) is not None
         bed.register(A_SERVICE, "10.9.0.2")
         bed.tick()
-        assert bed.clients.client(TWO) is None
+        assert bed.clients.table.client(TWO) is None
         bed.deregister(A_SERVICE, "10.9.0.2")
         assert bed.shown() == [], "nothing is retained"
 

@@ -1,7 +1,7 @@
 """Clients among members: what a received client does to the held one, and whose word counts."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from app.config.settings import read_settings
+from app.naming.clients.client_expiry import EXPIRY_TICK_MS, ClientExpiry
 from app.naming.clients.client_model import REVISION_MAX, ClientInfo
-from app.naming.clients.clients import Clients
+from app.naming.clients.clients import build_clients
 from app.naming.model.events import ClientChanged, ClientDisconnect, Event
 from app.naming.model.keys import datum_key
 from app.naming.registry.operations import RegisterInstance
@@ -19,9 +20,7 @@ from app.naming.registry.union import view_of
 from app.node.node import Node
 from app.replication.client_type import (
     CLIENTS,
-    EXPIRY_TICK_MS,
     ClientCodec,
-    ClientExpiry,
     ClientStore,
     client_id_of,
     client_key,
@@ -57,10 +56,15 @@ class Side(ReceiverEvents):
     def __init__(self, address: str, run: str = "1", has_left: Callable[[str], bool] = lambda _writer: False) -> None:
         self.address, self.now_ms, self.loading = address, 1_000, False
         self.events: list[Event] = []
+        self.over = set[str]()
+        """The runs that hand their clients over."""
         self.fetches: list[tuple[str, list[DistroKey]]] = []
         self.registry = Registry.of(f"{address}~{run}")
-        self.clients = Clients(self.registry, lambda: self.now_ms, lambda: 5, self.events.append)
-        self.store = ClientStore(self.clients, address, has_left)
+        self.clients = build_clients(
+            self.registry, lambda: self.now_ms, lambda: 5, self.events.append, is_handing_over=self.over.__contains__
+        )
+        parts = self.clients
+        self.store = ClientStore(parts.table, parts.own, parts.copies, address, has_left)
         component = Component(
             self.store,
             ClientCodec(),
@@ -85,7 +89,7 @@ class Side(ReceiverEvents):
         self.fetches.append((peer, keys))
 
     def connect(self, client_id: str = ID) -> None:
-        self.clients.connect(ClientInfo(client_id, "10.9.0.1", 40_000, "shop", "sdk"))
+        self.clients.own.connect(ClientInfo(client_id, "10.9.0.1", 40_000, "shop", "sdk"))
 
     def sent(self) -> list[Datum]:
         """All that is held here, as it arrives elsewhere."""
@@ -100,6 +104,9 @@ class Side(ReceiverEvents):
     def verify(self, sender: "Side") -> Received:
         return self.receiver.verify(CLIENTS, sender.address, dict(sender.store.versions()), self.now_ms)
 
+    def expire(self, now_ms: int, has_left: Callable[[str], bool]) -> Collection[str]:
+        return ClientExpiry(self.clients.own, self.clients.copies, has_left, 2_000).expire(now_ms)
+
     def ports(self) -> list[int]:
         service = self.registry.table.get("public", SERVICE)
         return [one.port for one in view_of(service).instances] if service else []
@@ -109,7 +116,7 @@ class Side(ReceiverEvents):
 def a() -> Side:
     side = Side(A)
     side.connect()
-    side.clients.register(ID, ONE)
+    side.clients.own.register(ID, ONE)
     return side
 
 
@@ -126,13 +133,13 @@ def test_keys() -> None:
 def test_a_change_and_a_removal_arrive(a: Side, b: Side) -> None:
     assert b.receive(a) == Received()
     assert b.ports() == [80]
-    copy = b.clients.client(ID)
+    copy = b.clients.table.client(ID)
     assert copy is not None
     assert copy.info == ClientInfo(ID, "10.9.0.1", 40_000, "shop", "sdk")
     assert copy.version == Version(1, 1, f"{A}~1")
     assert b.store.tag(KEY) == A
     late = a.sent()
-    a.clients.disconnect(ID)
+    a.clients.own.disconnect(ID)
     b.receive(a)
     assert b.ports() == []
     assert b.store.version(KEY) == Version(1, 2, f"{A}~1")
@@ -153,10 +160,10 @@ def test_a_client_that_published_nothing_is_nobody_elses_business(b: Side) -> No
     a = Side(A)
     a.connect()
     assert (a.store.versions(), a.store.version(KEY), a.store.datums([KEY])) == ({}, None, [])
-    a.clients.disconnect(ID)
-    assert a.clients.is_removed(ID)
+    a.clients.own.disconnect(ID)
+    assert a.clients.table.is_removed(ID)
     b.receive(a)
-    assert b.clients.ids() == []
+    assert b.clients.table.ids() == []
 
 
 def test_a_verify_round_confirms_and_finds_what_differs(a: Side, b: Side) -> None:
@@ -164,12 +171,12 @@ def test_a_verify_round_confirms_and_finds_what_differs(a: Side, b: Side) -> Non
     b.receive(a)
     b.now_ms = 170_000
     assert b.verify(a) == Received(fetching=0)
-    assert not b.clients.expire(190_000, lambda _writer: False), "it was confirmed 20 seconds ago"
-    a.clients.register(ID, ONE._replace(port=81))
+    assert not b.expire(190_000, lambda _writer: False), "it was confirmed 20 seconds ago"
+    a.clients.own.register(ID, ONE._replace(port=81))
     b.now_ms = 200_000
     assert b.verify(a) == Received(wanted=(KEY,), fetching=0)
     assert b.fetches == [], "owners send, nobody fetches"
-    assert b.clients.expire(360_000, lambda _writer: False) == [ID], "another version is no confirmation"
+    assert b.expire(360_000, lambda _writer: False) == [ID], "another version is no confirmation"
 
 
 def test_what_its_member_does_not_list_is_asked_for_and_buried(a: Side, b: Side) -> None:
@@ -187,26 +194,26 @@ def test_what_its_member_does_not_list_is_asked_for_and_buried(a: Side, b: Side)
 def test_a_loading_member_buries_its_last_run_and_takes_the_others(a: Side, b: Side) -> None:
     b.receive(a)
     b.connect("other")
-    b.clients.register("other", ONE._replace(port=90))
+    b.clients.own.register("other", ONE._replace(port=90))
     again = Side(A, run="2", has_left=lambda writer: writer == f"{A}~1")
     again.loading = True
     again.receiver.load(CLIENTS, b.sent(), 0, "10.0.0.2:8848")
     assert again.ports() == [90]
-    assert again.clients.is_removed(ID)
+    assert again.clients.table.is_removed(ID)
 
 
 def test_a_restarted_member_keeps_its_last_runs_clients_until_their_time_is_over(a: Side, b: Side) -> None:
     """They come back elsewhere (R17): the peers keep their copies, and the member takes them as copies, too."""
     b.receive(a)
     again = Side(A, run="2")
-    again.clients.is_handing_over = lambda writer: writer == f"{A}~1"
+    again.over.add(f"{A}~1")
     again.receive(b, fetched=True)
     assert again.ports() == [80]
-    assert not again.clients.is_removed(ID)
-    assert again.clients.expire(again.now_ms, lambda _writer: False) == []
-    assert again.clients.expire(again.now_ms, lambda writer: writer == f"{A}~1") == [ID]
+    assert not again.clients.table.is_removed(ID)
+    assert again.expire(again.now_ms, lambda _writer: False) == []
+    assert again.expire(again.now_ms, lambda writer: writer == f"{A}~1") == [ID]
     assert again.ports() == []
-    assert again.clients.is_removed(ID)
+    assert again.clients.table.is_removed(ID)
     assert again.events[-1] == ClientDisconnect(ID, True), "which is to be sent"
     assert b.receive(again) == Received()
     assert b.ports() == []
@@ -216,8 +223,8 @@ def test_a_snapshot_with_one_that_cannot_be_taken_is_taken_but_for_that(a: Side)
     b, c = Side(B), Side(C)
     for side, client_id in ((b, ID), (b, "other")):
         side.connect(client_id)
-        side.clients.register(client_id, ONE._replace(port=90))
-        side.clients.register(client_id, ONE._replace(port=91))
+        side.clients.own.register(client_id, ONE._replace(port=90))
+        side.clients.own.register(client_id, ONE._replace(port=91))
     a.loading = True
     a.receiver.load(CLIENTS, b.sent(), 0, "10.0.0.2:8848")
     assert sorted(a.ports()) == [80, 91], "the client of this member stays as it is"
@@ -230,9 +237,9 @@ def test_a_snapshot_with_one_that_cannot_be_taken_is_taken_but_for_that(a: Side)
 def test_nobody_has_a_say_in_the_client_of_another(a: Side, b: Side) -> None:
     for _ in range(3):
         b.connect()
-        b.clients.register(ID, ONE._replace(port=99))
-        b.clients.deregister(ID, "public", SERVICE)
-        b.clients.register(ID, ONE._replace(port=99))
+        b.clients.own.register(ID, ONE._replace(port=99))
+        b.clients.own.deregister(ID, "public", SERVICE)
+        b.clients.own.register(ID, ONE._replace(port=99))
     c = Side(C)
     c.receive(a)
     assert c.receive(b).refused == {KEY: Version(1, 1, f"{A}~1")}, "though its version is higher"
@@ -249,7 +256,7 @@ def test_nobody_brings_a_client_back_that_is_gone(a: Side, b: Side) -> None:
     """Not even what its member's earlier run said last of it, which comes late and counts higher than the removal."""
     b.receive(a)
     for port in (81, 82, 83):
-        a.clients.register(ID, ONE._replace(port=port))
+        a.clients.own.register(ID, ONE._replace(port=port))
     again = Side(A, run="2", has_left=lambda writer: writer == f"{A}~1")
     again.receive(b)
     b.receive(again)
@@ -261,7 +268,7 @@ def test_nobody_brings_a_client_back_that_is_gone(a: Side, b: Side) -> None:
 def test_what_comes_of_a_run_that_is_over_is_not_taken(a: Side) -> None:
     b = Side(B, has_left=lambda writer: writer == f"{A}~1")
     assert b.receive(a) == Received()
-    assert b.clients.ids() == []
+    assert b.clients.table.ids() == []
 
 
 def test_forgetting(a: Side, b: Side) -> None:
@@ -277,7 +284,7 @@ def test_forgetting(a: Side, b: Side) -> None:
 def test_expiry_ticks(a: Side, b: Side) -> None:
     b.receive(a)
     gone: set[str] = set()
-    expiry = ClientExpiry(b.clients, gone.__contains__, 2_000)
+    expiry = ClientExpiry(b.clients.own, b.clients.copies, gone.__contains__, 2_000)
     assert expiry.tick(1_000) == 1_000 + EXPIRY_TICK_MS
     assert expiry.tick(301_000) == 301_000 + EXPIRY_TICK_MS
     assert b.ports() == [80], "the process stood still for five minutes"
@@ -295,7 +302,7 @@ def test_the_shape_on_the_wire(a: Side) -> None:
     assert body["client"]["attributes"] == {"clientAttributes": {"revision": 1}}
     assert body["own"] == {"at": [5], "seen": [""], "info": ["10.9.0.1", 40_000, "shop", "sdk"]}
     assert ClientCodec().decode(KEY, body, 0) == datum
-    a.clients.disconnect(ID)
+    a.clients.own.disconnect(ID)
     [gone] = a.store.datums([KEY])
     assert json.loads(ClientCodec().encode(gone, 0, True)) == {"key": KEY, "version": f"1.2.{A}~1"}
     assert (ClientCodec().checksum(datum), ClientCodec().checksum(gone)) == ("1", "")
@@ -333,8 +340,8 @@ def test_a_node_shows_what_its_clients_publish(tmp_path: Any) -> None:
     node.domain.notify.subscribe(ClientChanged, told.append)
     node.start()
     try:
-        node.services.clients.connect(ClientInfo(ID, "10.9.0.1", 1, "", ""))
-        node.services.clients.register(ID, ONE)
+        node.services.clients.own.connect(ClientInfo(ID, "10.9.0.1", 1, "", ""))
+        node.services.clients.own.register(ID, ONE)
         view = node.services.naming.service_view("public", SERVICE)
         assert view is not None
         assert [one.ip for one in view.instances] == ["10.9.0.1"]
@@ -356,7 +363,7 @@ def test_a_member_counts_on_from_a_version_of_its_client_that_it_did_not_give(a:
     assert a.store.version(KEY) == Version(1, 1_000_001, f"{A}~1")
     assert b.receive(a) == Received()
     assert b.store.version(KEY) == a.store.version(KEY)
-    a.clients.disconnect(ID)
+    a.clients.own.disconnect(ID)
     assert b.receive(a) == Received()
     assert b.ports() == []
 
@@ -365,7 +372,7 @@ def test_a_removal_goes_above_a_version_that_its_member_did_not_give(a: Side, b:
     [mine] = a.sent()
     forged = replace(mine, version=Version(1, 1_000, f"{A}~1"))
     assert b.receiver.receive(CLIENTS, A, [forged], 0) == Received()
-    a.clients.disconnect(ID)
+    a.clients.own.disconnect(ID)
     a.receive(b, fetched=True)
     assert b.receive(a) == Received()
     assert (b.ports(), b.store.version(KEY)) == ([], Version(1, 1_001, f"{A}~1"))

@@ -36,11 +36,12 @@ class Bed:
         mapper = DistroMapper.over(SELF, (owner,))
         writers = WriterMapper.over(SELF, ())
         nothing: Any = None
+        clients = self.node.clients
         registry = self.node.registry
         stores: dict[str, Any] = {
             INSTANCE_LIST: store_of(registry, lambda _event: None),
             RECORDS: self.node.durable._records,
-            CLIENTS: ClientStore(self.node.clients, SELF, lambda _writer: False),
+            CLIENTS: ClientStore(clients.table, clients.own, clients.copies, SELF, lambda _writer: False),
         }
         events: Any = self
         self.healer = ServiceHealer(
@@ -50,7 +51,7 @@ class Bed:
             events,
             events,
             self.node.durable,
-            self.node.clients,
+            self.node.clients.table,
             self.node,  # type: ignore[arg-type]  # a clock is all that it is here
         )
 
@@ -103,8 +104,8 @@ def test_a_node_alone_has_nobody_to_ask() -> None:
 
 def test_durable_instances_and_clients_of_the_service_go_along() -> None:
     bed = Bed()
-    bed.node.clients.connect(ClientInfo("c1", "10.1.0.9", 5000, "", ""))
-    bed.node.clients.register("c1", RegisterInstance(SERVICE, "10.1.0.2", 80))
+    bed.node.clients.own.connect(ClientInfo("c1", "10.1.0.9", 5000, "", ""))
+    bed.node.clients.own.register("c1", RegisterInstance(SERVICE, "10.1.0.2", 80))
     one = RegisterInstance(SERVICE, "10.1.0.1", 80, ephemeral=False)
     bed.node.durable.register(one)
     bed.healer.heal("public", SERVICE, "", ("10.1.0.3:80:unknown:DEFAULT", "10.1.0.1:80:unknown:DEFAULT"))

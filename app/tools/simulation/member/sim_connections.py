@@ -6,14 +6,15 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+from app.naming.clients.client_copies import EXPIRY_MS
+from app.naming.clients.client_expiry import ClientExpiry
 from app.naming.clients.client_model import Client, ClientInfo
-from app.naming.clients.clients import EXPIRY_MS, Clients
-from app.naming.model.events import ClientChanged, ClientDisconnect, Event
+from app.naming.clients.clients import build_clients
+from app.naming.model.events import ClientChanged, ClientDisconnect, ClientReturned, Event
 from app.naming.registry.operations import RegisterInstance
 from app.replication.client_type import (
     CLIENTS,
     ClientCodec,
-    ClientExpiry,
     ClientStore,
     client_key,
 )
@@ -30,7 +31,6 @@ ADDRESSES = [f"10.9.0.{number}" for number in range(1, 13)]
 class ConnectedMember(SimMember):
     """A member with the third resource type. Connections end with its process."""
 
-    clients_class: type[Clients] = Clients
     store_class: type[ClientStore] = ClientStore
     expiry_ms = EXPIRY_MS
     confirms = True
@@ -41,19 +41,19 @@ class ConnectedMember(SimMember):
         """The clients of this member of which a peer had another state, with that peer."""
         super()._build()
         config, clock = self.config, self.clock
-        self.connections = self.clients_class(
+        self.connections = build_clients(
             self.registry,
             clock.monotonic_ms,
             clock.wall_ms,
             self._publish,
             expiry_ms=self.expiry_ms,
             keep_ms=config.tombstone_slack_ms,
+            is_handing_over=self.reader.is_handing_over,
+            contact_ms=self.reader.contact_ms,
         )
         has_left = self.reader.has_left
-        self.connections.is_handing_over = self.reader.is_handing_over
-        self.connections.on_return = self.mailbox.came_back
-        self.connections.contact_ms = self.reader.contact_ms
-        store = self.store_class(self.connections, self.address, has_left)
+        table, own, copies = self.connections.table, self.connections.own, self.connections.copies
+        store = self.store_class(table, own, copies, self.address, has_left)
         self.components[CLIENTS] = Component(
             store,
             ClientCodec(),
@@ -65,7 +65,7 @@ class ConnectedMember(SimMember):
             on_verify_failed=lambda key, peer: self.verify_failed.append((key, peer)),
             deltas=store,
         )
-        self.expiry = ClientExpiry(self.connections, has_left, config.pause_ms)
+        self.expiry = ClientExpiry(own, copies, has_left, config.pause_ms)
         self.in_run(1, self._expire)
 
     def _expire(self) -> None:
@@ -80,15 +80,17 @@ class ConnectedMember(SimMember):
             case ClientDisconnect(client_id, False):
                 self.dropped.append(client_id)
                 self.world.trace(self.address, f"drops its copy of {client_id}")
+            case ClientReturned(writer, at_ms):
+                self.mailbox.came_back(writer, at_ms)
         super()._publish(event)
 
     def native(self) -> list[Client]:
-        found = [self.connections.client(one) for one in self.connections.ids()]
+        found = [self.connections.table.client(one) for one in self.connections.table.ids()]
         return [one for one in found if one is not None and one.native]
 
     def published(self) -> dict[str, tuple[Version, dict[Any, Any]]]:
         """Return the clients that ever published something, each with its version and instances."""
-        found = [self.connections.client(one) for one in self.connections.ids()]
+        found = [self.connections.table.client(one) for one in self.connections.table.ids()]
         return {one.client_id: (one.version, dict(one.published)) for one in found if one is not None and one.revision}
 
     def shown(self) -> dict[str, list[tuple[Any, ...]]]:
@@ -122,7 +124,7 @@ class SimConnections:
             member = world.choice(serving)
         self._count += 1
         client_id = f"{world.now_ms}_10.9.0.{self._count}_{self._count}"
-        member.connections.connect(ClientInfo(client_id, f"10.9.0.{self._count}", self._count, "app", "sdk"))
+        member.connections.own.connect(ClientInfo(client_id, f"10.9.0.{self._count}", self._count, "app", "sdk"))
         world.trace(client_id, f"connects to {member.address}")
         if publishes:
             self.change(member, client_id)
@@ -132,7 +134,7 @@ class SimConnections:
         """Connect to another member, as asked, and publish an instance again."""
         client_id = self.connect(member, publishes=False)
         assert client_id is not None
-        member.connections.register(client_id, instance)
+        member.connections.own.register(client_id, instance)
 
     def command(self, service: str) -> RegisterInstance:
         world = self._world
@@ -149,22 +151,22 @@ class SimConnections:
     def change(self, member: ConnectedMember, client_id: str) -> None:
         """Do one thing with a connection, if it is still there."""
         world = self._world
-        client = member.connections.client(client_id)
+        client = member.connections.table.client(client_id)
         if client is None or not client.native or client.ended or not member.serving:
             return
         service = world.choice(SERVICES)
         kind = world.between(0, 9)
         if kind <= 4:
-            member.connections.register(client_id, self.command(service))
+            member.connections.own.register(client_id, self.command(service))
         elif kind <= 7:
             batch = [self.command(service) for _ in range(world.between(0, 4))]
-            member.connections.batch_register(client_id, "public", service, batch)
+            member.connections.own.batch_register(client_id, "public", service, batch)
         else:
-            member.connections.deregister(client_id, "public", service)
+            member.connections.own.deregister(client_id, "public", service)
 
     def end(self, member: ConnectedMember, client_id: str) -> None:
         """End a connection. Its member learns of it at once if it runs."""
-        if member.serving and member.connections.disconnect(client_id):
+        if member.serving and member.connections.own.disconnect(client_id):
             self._world.trace(client_id, f"is gone from {member.address}")
             self.ended.add(client_id)
 
@@ -176,7 +178,7 @@ class SimConnections:
             client_id = self.connect()
             if client_id is None:
                 return
-            member = next(one for one in self.members() if one.connections.client(client_id) is not None)
+            member = next(one for one in self.members() if one.connections.table.client(client_id) is not None)
             for _ in range(world.between(0, 6)):
                 world.after(world.between(0, span_ms), partial(self.change, member, client_id))
             if world.chance(0.6):
@@ -218,4 +220,4 @@ class SimConnections:
 
     def copies(self, client_id: str) -> Iterator[ConnectedMember]:
         """Yield the members that hold a client, including its own."""
-        return (one for one in self.members() if one.connections.client(client_id) is not None)
+        return (one for one in self.members() if one.connections.table.client(client_id) is not None)

@@ -331,7 +331,7 @@ def clients_are_sent_away(seed: int, member_class: type[ConnectedMember]) -> Wor
     for one in instances:
         client_id = connections.connect(member)
         assert client_id is not None
-        member.connections.register(client_id, one)
+        member.connections.own.register(client_id, one)
     world.run(1_000)
     targets = [one for one in connections.members() if one is not member]
     member.leave()

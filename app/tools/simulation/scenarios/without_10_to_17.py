@@ -319,5 +319,5 @@ class RemovesItsClients(ConnectedMember):
 
     def leave(self) -> None:
         for client in self.native():
-            self.connections.disconnect(client.client_id)
+            self.connections.own.disconnect(client.client_id)
         super().leave()

@@ -8,7 +8,7 @@ import pytest
 
 from app.http.api.dump_lines import CHUNK_BYTES, Dumps, dump_lines
 from app.naming.clients.client_model import ClientInfo
-from app.naming.clients.clients import Clients
+from app.naming.clients.clients import build_clients
 from app.naming.model.keys import datum_key, instance_key
 from app.naming.model.meta import NO_META
 from app.naming.model.model import Instance, StoredInstance
@@ -31,7 +31,9 @@ def node() -> FakeNode:
 
 
 def dumped(node: FakeNode) -> list[dict[str, Any]]:
-    return list(map(orjson.loads, dump_lines({"address": SELF}, node.naming, node.durable, node.clients, node.cluster)))
+    return list(
+        map(orjson.loads, dump_lines({"address": SELF}, node.naming, node.durable, node.clients.table, node.cluster))
+    )
 
 
 def rows(node: FakeNode, kind: str = "instance") -> list[dict[str, Any]]:
@@ -188,7 +190,7 @@ def test_a_big_service_is_of_one_moment_though_it_changes_all_the_time(node: Fak
 def test_a_service_that_goes_meanwhile_is_left_out(node: FakeNode) -> None:
     for name in ("g@@a", "g@@b"):
         node.naming.register(RegisterInstance(name, "10.0.0.1", 80))
-    lines = dump_lines({}, node.naming, node.durable, node.clients, node.cluster)
+    lines = dump_lines({}, node.naming, node.durable, node.clients.table, node.cluster)
     next(lines)
     assert orjson.loads(next(lines))["service"] == "g@@a"
     node.durable.remove_service("public", "g@@b")
@@ -228,11 +230,11 @@ class TestDumps:
 def test_what_clients_with_a_connection_publish(node: FakeNode) -> None:
     """An address that is also registered over HTTP has the row of its list, as clients are shown one instance."""
     node.naming.register(RegisterInstance(SERVICE, "10.0.0.1", 80))
-    clients = Clients(registry_of(node), lambda: node.now_ms, lambda: 1, lambda _event: None)
+    clients = build_clients(registry_of(node), lambda: node.now_ms, lambda: 1, lambda _event: None)
     for client_id in ("c1", "c2"):
-        clients.connect(ClientInfo(client_id, "10.0.0.9", 1, "", ""))
+        clients.own.connect(ClientInfo(client_id, "10.0.0.9", 1, "", ""))
         batch = [RegisterInstance(SERVICE, f"10.0.0.{number}", 80, weight=2.0) for number in (1, 2)]
-        clients.batch_register(client_id, "public", SERVICE, batch)
+        clients.own.batch_register(client_id, "public", SERVICE, batch)
     assert [(row["ip"], row["client"]) for row in rows(node)] == [("10.0.0.1", "http"), ("10.0.0.2", "grpc")]
     assert [row["instances"] for row in rows(node, "service")] == [2]
     assert dumped(node)[-1] == {"kind": "end", "services": 1, "instances": 2}

@@ -146,8 +146,8 @@ def test_an_instance_shows_its_source_and_whether_clients_see_it(browser: Browse
 
 
 def test_what_belongs_to_a_connection_says_why_it_is_not_changed_here(browser: Browser, node: FakeNode) -> None:
-    node.clients.connect(ClientInfo(CONNECTION, "10.1.2.3", 51_234, "shop", "Nacos-Java-Client:v2.5.1"))
-    node.clients.register(CONNECTION, RegisterInstance("DEFAULT_GROUP@@orders", "10.0.0.1", 8_080))
+    node.clients.own.connect(ClientInfo(CONNECTION, "10.1.2.3", 51_234, "shop", "Nacos-Java-Client:v2.5.1"))
+    node.clients.own.register(CONNECTION, RegisterInstance("DEFAULT_GROUP@@orders", "10.0.0.1", 8_080))
     text = browser.get("/console/service", serviceName="orders").text
     assert "changed by its client" in text
     assert "belongs to its client's connection" in text

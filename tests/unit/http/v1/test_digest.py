@@ -46,7 +46,7 @@ def test_they_are_those_that_a_reader_makes_of_the_dump(node: FakeNode, client: 
     node.durable.register(RegisterInstance(SERVICE, "10.0.0.9", 80, ephemeral=False, healthy=False, weight=2))
     node.naming.register(RegisterInstance("DEFAULT_GROUP@@empty", "10.0.0.9", 80))
     totals: dict[str, int] = {}
-    for row in map(orjson.loads, dump_lines({}, node.naming, node.durable, node.clients, node.cluster)):
+    for row in map(orjson.loads, dump_lines({}, node.naming, node.durable, node.clients.table, node.cluster)):
         if row["kind"] == "instance":
             totals[row["service"]] = totals.get(row["service"], 0) + instance_digest(row)
     expected = ["0" * 16] * BUCKETS

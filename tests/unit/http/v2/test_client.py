@@ -19,9 +19,9 @@ CONNECTION = "1700000000000_10.1.2.3_51234"
 @pytest.fixture(autouse=True)
 def published(node: FakeNode, client: FlaskClient) -> None:
     """One service of a connection, an ephemeral and a persistent instance; the connection is subscribed to another."""
-    node.clients.connect(ClientInfo(CONNECTION, "10.1.2.3", 51_234, "shop", "Nacos-Java-Client:v2.5.1"))
-    node.clients.register(CONNECTION, RegisterInstance(FULL, "10.0.0.1", 80, cluster="c1"))
-    node.clients.subscribe(CONNECTION, "public", "G1@@stock", "")
+    node.clients.own.connect(ClientInfo(CONNECTION, "10.1.2.3", 51_234, "shop", "Nacos-Java-Client:v2.5.1"))
+    node.clients.own.register(CONNECTION, RegisterInstance(FULL, "10.0.0.1", 80, cluster="c1"))
+    node.clients.subscriptions.subscribe(CONNECTION, "public", "G1@@stock", "")
     client.post(f"{V2}/instance", data=SERVICE | {"ip": "10.0.0.2", "port": "80"})
     client.post(f"{V2}/instance", data=SERVICE | {"ip": "10.0.0.3", "port": "81", "ephemeral": "false"})
 
@@ -132,6 +132,6 @@ def test_who_is_subscribed(client: FlaskClient) -> None:
 
 
 def test_what_a_connection_published_goes_with_it(node: FakeNode, client: FlaskClient) -> None:
-    node.clients.disconnect(CONNECTION)
+    node.clients.own.disconnect(CONNECTION)
     assert data(client, "/list") == ["10.0.0.2:80#true", "10.0.0.3:81#false"]
     assert len(data(client, "/service/publisher/list", **SERVICE)) == 2

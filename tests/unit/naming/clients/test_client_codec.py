@@ -19,8 +19,7 @@ from app.naming.clients.client_codec import (
     encode_verify,
     own_fields,
 )
-from app.naming.clients.client_model import ClientBounds
-from app.naming.clients.withdrawals import TOLD_SERVICES_MAX
+from app.naming.clients.client_model import WITHDRAWALS_SENT_MAX, ClientBounds
 from app.naming.model.model import Instance, Publication
 from app.naming.model.value_limits import INSTANCE_ID_CHARS_MAX, WALL_MS_END
 from distro.model.errors import CodecError
@@ -333,7 +332,7 @@ def test_verify_data() -> None:
         [["public", 1, 1, []]],
         [["public", "s", 1, [1]]],
         [["public", "s", 1, ["a"] * (client_codec.BOUNDS.instances_per_batch_max + 1)]],
-        [["public", "s", 1, []]] * (TOLD_SERVICES_MAX + 1),
+        [["public", "s", 1, []]] * (WITHDRAWALS_SENT_MAX + 1),
     ],
     ids=lambda value: str(value)[:40],
 )

@@ -7,13 +7,10 @@ from app.naming.clients.client_model import (
     RESERVED_METADATA,
     Client,
     ClientInfo,
-    check_legal,
     info_of,
-    instance_numbers,
-    instance_of,
     is_client_id,
-    plain_metadata,
 )
+from app.naming.clients.own_clients import check_legal, instance_numbers, instance_of, plain_metadata
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.value_limits import INSTANCE_ID_CHARS_MAX
 from app.naming.registry.operations import RegisterInstance

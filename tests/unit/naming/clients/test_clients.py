@@ -6,11 +6,13 @@ from dataclasses import replace
 import pytest
 
 from app.naming.clients.client_model import REVISION_MAX, ClientBounds, ClientInfo
-from app.naming.clients.clients import CLUSTERS_CHARS_MAX, Clients
+from app.naming.clients.client_subscriptions import CLUSTERS_CHARS_MAX
+from app.naming.clients.clients import build_clients
 from app.naming.health.beat_check import HealthCheckGate
 from app.naming.model.events import (
     ClientChanged,
     ClientDisconnect,
+    ClientWithdrawn,
     Event,
     ServiceChanged,
     ServiceSubscribed,
@@ -39,15 +41,17 @@ class Bed:
         self.events: list[Event] = []
         self.registry = Registry.of("m:1~1", alone=True)
         self.naming = naming_of(self.registry, lambda: self.now_ms, self.events.append)
-        self.clients = Clients(self.registry, lambda: self.now_ms, lambda: self.wall_ms, self.events.append, bounds)
+        self.clients = build_clients(
+            self.registry, lambda: self.now_ms, lambda: self.wall_ms, self.events.append, bounds
+        )
 
     def connect(self, client_id: str = "c1") -> str:
-        self.clients.connect(ClientInfo(client_id, "10.0.0.9", 5000, "shop", "Nacos-Java-Client:v2.3.2"))
+        self.clients.own.connect(ClientInfo(client_id, "10.0.0.9", 5000, "shop", "Nacos-Java-Client:v2.3.2"))
         return client_id
 
     def told(self) -> list[Event]:
         events, self.events[:] = list(self.events), []
-        return events
+        return [one for one in events if not isinstance(one, ClientWithdrawn)]
 
     def instances(self, service: str = SERVICE, namespace: str = "public") -> list[Instance]:
         view = self.naming.service_view(namespace, service)
@@ -57,7 +61,7 @@ class Bed:
         return sorted((one.ip, one.port, one.weight, one.healthy) for one in self.instances(service))
 
     def revision(self, client_id: str = "c1") -> int:
-        client = self.clients.client(client_id)
+        client = self.clients.table.client(client_id)
         assert client is not None
         return client.revision
 
@@ -67,53 +71,68 @@ def bed() -> Bed:
     return Bed()
 
 
+def test_what_a_client_withdraws_is_published_as_it_was(bed: Bed) -> None:
+    one = bed.connect()
+    bed.clients.own.register(one, ONE)
+    client = bed.clients.table.client(one)
+    assert client is not None
+    former = dict(client.published)
+    assert former.keys() == {KEY}
+    bed.clients.own.deregister(one, *KEY)
+    bed.clients.own.register(one, TWO)
+    last = dict(client.published)
+    bed.clients.own.disconnect(one)
+    withdrawn = [event for event in bed.events if isinstance(event, ClientWithdrawn)]
+    assert withdrawn == [ClientWithdrawn(one, former, gone=False), ClientWithdrawn(one, last, gone=True)]
+
+
 def test_a_registration_is_seen_until_its_connection_ends(bed: Bed) -> None:
     one = bed.connect()
-    bed.clients.register(one, ONE._replace(weight=2.0, metadata={"zone": "a"}))
+    bed.clients.own.register(one, ONE._replace(weight=2.0, metadata={"zone": "a"}))
     assert bed.told() == [ClientChanged(one), ServiceChanged(*KEY)]
     [instance] = bed.instances()
     assert (instance.ip, instance.port, instance.weight, instance.metadata) == ("10.0.0.1", 80, 2.0, {"zone": "a"})
     assert instance.ephemeral
     assert instance.healthy
     assert instance.instance_id == f"10.0.0.1#80#DEFAULT#{SERVICE}"
-    assert bed.clients.publishers(*KEY) == [one]
-    assert bed.clients.disconnect(one)
+    assert bed.clients.table.publishers(*KEY) == [one]
+    assert bed.clients.own.disconnect(one)
     assert bed.told() == [ClientDisconnect(one, True), ServiceChanged(*KEY)]
     assert bed.instances() == []
-    assert bed.clients.ids() == []
-    assert not bed.clients.disconnect(one)
+    assert bed.clients.table.ids() == []
+    assert not bed.clients.own.disconnect(one)
     assert bed.told() == []
 
 
 def test_what_is_published_of_a_service_replaces_what_was(bed: Bed) -> None:
     one = bed.connect()
-    bed.clients.register(one, ONE)
-    bed.clients.register(one, ONE._replace(port=81))
+    bed.clients.own.register(one, ONE)
+    bed.clients.own.register(one, ONE._replace(port=81))
     assert [port for _, port, _, _ in bed.seen()] == [81]
-    bed.clients.batch_register(one, "public", SERVICE, [ONE, TWO, TWO._replace(port=81)])
+    bed.clients.own.batch_register(one, "public", SERVICE, [ONE, TWO, TWO._replace(port=81)])
     assert len(bed.seen()) == 3
-    bed.clients.batch_register(one, "public", SERVICE, [ONE, TWO])
+    bed.clients.own.batch_register(one, "public", SERVICE, [ONE, TWO])
     assert len(bed.seen()) == 2
     assert bed.revision() == 4, "batches count too"
     bed.told()
-    bed.clients.batch_register(one, "public", SERVICE, [ONE, TWO])
+    bed.clients.own.batch_register(one, "public", SERVICE, [ONE, TWO])
     assert (bed.revision(), bed.told()) == (4, []), "the same again is no change"
-    bed.clients.batch_register(one, "public", SERVICE, [])
+    bed.clients.own.batch_register(one, "public", SERVICE, [])
     assert bed.seen() == []
-    assert bed.clients.publishers(*KEY) == [one], "an empty batch is still one"
+    assert bed.clients.table.publishers(*KEY) == [one], "an empty batch is still one"
 
 
 def test_a_registration_is_of_one_and_a_batch_of_the_service_that_its_call_names(bed: Bed) -> None:
     one = bed.connect()
-    bed.clients.register(one, ONE)
-    client = bed.clients.client(one)
+    bed.clients.own.register(one, ONE)
+    client = bed.clients.table.client(one)
     assert client is not None
     assert not client.published[KEY].batch
-    bed.clients.batch_register(one, "dev", SERVICE, [ONE._replace(namespace="a##b", service="G@@other")])
+    bed.clients.own.batch_register(one, "dev", SERVICE, [ONE._replace(namespace="a##b", service="G@@other")])
     assert client.published["dev", SERVICE].batch
     assert [found.service_name for found in bed.instances(namespace="dev")] == [SERVICE]
-    assert bed.clients.publishers("dev", SERVICE) == [one]
-    assert bed.clients.publishers("other", SERVICE) == []
+    assert bed.clients.table.publishers("dev", SERVICE) == [one]
+    assert bed.clients.table.publishers("other", SERVICE) == []
 
 
 @pytest.mark.parametrize(
@@ -126,30 +145,30 @@ def test_a_registration_is_of_one_and_a_batch_of_the_service_that_its_call_names
 )
 def test_what_a_client_says_of_itself_has_a_bound(bed: Bed, info: ClientInfo, taken: bool) -> None:
     if taken:
-        bed.clients.connect(info)
+        bed.clients.own.connect(info)
     else:
         with pytest.raises(InvalidParam, match="client's id"):
-            bed.clients.connect(info)
-    assert (bed.clients.client(info.client_id) is not None) is taken
+            bed.clients.own.connect(info)
+    assert (bed.clients.table.client(info.client_id) is not None) is taken
 
 
 def test_what_is_published_while_the_clock_is_before_its_beginning_is_of_its_beginning(bed: Bed) -> None:
     bed.wall_ms = -5
     one = bed.connect()
-    bed.clients.register(one, ONE)
-    client = bed.clients.client(one)
+    bed.clients.own.register(one, ONE)
+    client = bed.clients.table.client(one)
     assert client is not None
     assert client.published[KEY].at_ms == 0
 
 
 def test_bounds_of_one_call(bed: Bed) -> None:
     one = bed.connect()
-    bed.clients.subscribe(one, "public", SERVICE, "c" * CLUSTERS_CHARS_MAX)
+    bed.clients.subscriptions.subscribe(one, "public", SERVICE, "c" * CLUSTERS_CHARS_MAX)
     with pytest.raises(InvalidParam, match="'clusters'"):
-        bed.clients.subscribe(one, "public", SERVICE, "c" * (CLUSTERS_CHARS_MAX + 1))
+        bed.clients.subscriptions.subscribe(one, "public", SERVICE, "c" * (CLUSTERS_CHARS_MAX + 1))
     with pytest.raises(InvalidParam, match="'namespaceId'"):
-        bed.clients.subscribe(one, "a##b", SERVICE, "")
-    assert bed.clients.subscribers(*KEY) == [(one, "c" * CLUSTERS_CHARS_MAX)]
+        bed.clients.subscriptions.subscribe(one, "a##b", SERVICE, "")
+    assert bed.clients.subscriptions.subscribers(*KEY) == [(one, "c" * CLUSTERS_CHARS_MAX)]
 
 
 def test_the_instances_of_a_client_are_bounded_from_the_first_call_on() -> None:
@@ -157,66 +176,70 @@ def test_the_instances_of_a_client_are_bounded_from_the_first_call_on() -> None:
     one = bed.connect()
     batch = [ONE, TWO, ONE._replace(port=81)]
     with pytest.raises(InvalidParam, match="at most 2 instances"):
-        bed.clients.batch_register(one, *KEY, batch)
-    bed.clients.batch_register(one, *KEY, batch[:2])
-    bed.clients.batch_register(one, *KEY, batch[1:])
+        bed.clients.own.batch_register(one, *KEY, batch)
+    bed.clients.own.batch_register(one, *KEY, batch[:2])
+    bed.clients.own.batch_register(one, *KEY, batch[1:])
     assert len(bed.seen()) == 2
 
 
 def test_a_deregistration_takes_back_all_that_the_client_says_of_the_service(bed: Bed) -> None:
     one, other = bed.connect("c1"), bed.connect("c2")
-    bed.clients.register(one, ONE)
-    bed.clients.register(other, TWO)
+    bed.clients.own.register(one, ONE)
+    bed.clients.own.register(other, TWO)
     bed.told()
-    bed.clients.deregister(one, "public", SERVICE)
+    bed.clients.own.deregister(one, "public", SERVICE)
     assert bed.told() == [ClientChanged(one), ServiceChanged(*KEY)]
     assert [ip for ip, *_ in bed.seen()] == ["10.0.0.2"]
     assert bed.revision() == 2
-    bed.clients.deregister(one, "public", SERVICE)
+    bed.clients.own.deregister(one, "public", SERVICE)
     assert (bed.revision(), bed.told()) == (2, []), "what is not published cannot be taken back"
 
 
 def test_no_namespace_is_the_public_one(bed: Bed) -> None:
     one = bed.connect()
-    bed.clients.register(one, ONE._replace(namespace=""))
-    bed.clients.subscribe(one, "", SERVICE, "")
+    bed.clients.own.register(one, ONE._replace(namespace=""))
+    bed.clients.subscriptions.subscribe(one, "", SERVICE, "")
     assert len(bed.instances(namespace="public")) == 1
-    assert bed.clients.subscribers("public", SERVICE) == bed.clients.subscribers("", SERVICE) == [(one, "")]
-    bed.clients.batch_register(one, "", SERVICE, [ONE._replace(namespace="elsewhere"), TWO])
+    assert (
+        bed.clients.subscriptions.subscribers("public", SERVICE)
+        == bed.clients.subscriptions.subscribers("", SERVICE)
+        == [(one, "")]
+    )
+    bed.clients.own.batch_register(one, "", SERVICE, [ONE._replace(namespace="elsewhere"), TWO])
     assert len(bed.instances(namespace="public")) == 2, "the call's namespace counts"
-    bed.clients.deregister(one, "", SERVICE)
-    bed.clients.unsubscribe(one, "", SERVICE)
-    assert bed.instances() == bed.clients.subscribers("public", SERVICE) == []
+    bed.clients.own.deregister(one, "", SERVICE)
+    bed.clients.subscriptions.unsubscribe(one, "", SERVICE)
+    assert bed.instances() == bed.clients.subscriptions.subscribers("public", SERVICE) == []
 
 
 def test_subscriptions(bed: Bed) -> None:
     one, other = bed.connect("c1"), bed.connect("c2")
-    bed.clients.subscribe(one, *KEY, "A,B")
+    bed.clients.subscriptions.subscribe(one, *KEY, "A,B")
     assert bed.told() == [ServiceSubscribed(KEY, one)]
     assert bed.naming.service_view(*KEY) is None, "a service is not made by who asks for it"
-    bed.clients.subscribe(one, *KEY, "C")
+    bed.clients.subscriptions.subscribe(one, *KEY, "C")
     assert bed.told() == [], "it was told already"
-    bed.clients.subscribe(other, *KEY, "")
-    assert sorted(bed.clients.subscribers(*KEY)) == [(one, "C"), (other, "")]
+    bed.clients.subscriptions.subscribe(other, *KEY, "")
+    assert sorted(bed.clients.subscriptions.subscribers(*KEY)) == [(one, "C"), (other, "")]
     assert bed.revision() == 0, "peers are not told of subscriptions"
-    bed.clients.unsubscribe(one, *KEY)
-    bed.clients.unsubscribe(one, *KEY)
-    assert bed.clients.subscribers(*KEY) == [(other, "")]
-    bed.clients.disconnect(other)
-    assert bed.clients.subscribers(*KEY) == []
-    assert bed.clients.counts().subscriptions == 0
+    bed.clients.subscriptions.unsubscribe(one, *KEY)
+    bed.clients.subscriptions.unsubscribe(one, *KEY)
+    assert bed.clients.subscriptions.subscribers(*KEY) == [(other, "")]
+    bed.clients.own.disconnect(other)
+    assert bed.clients.subscriptions.subscribers(*KEY) == []
+    assert bed.clients.table.counts().subscriptions == 0
 
 
 def test_who_is_not_connected_can_do_nothing(bed: Bed) -> None:
     one = bed.connect()
-    bed.clients.disconnect(one)
+    bed.clients.own.disconnect(one)
     bed.told()
     calls = (
-        lambda: bed.clients.register(one, ONE),
-        lambda: bed.clients.batch_register(one, *KEY, [ONE]),
-        lambda: bed.clients.deregister(one, *KEY),
-        lambda: bed.clients.subscribe(one, *KEY, ""),
-        lambda: bed.clients.unsubscribe(one, *KEY),
+        lambda: bed.clients.own.register(one, ONE),
+        lambda: bed.clients.own.batch_register(one, *KEY, [ONE]),
+        lambda: bed.clients.own.deregister(one, *KEY),
+        lambda: bed.clients.subscriptions.subscribe(one, *KEY, ""),
+        lambda: bed.clients.subscriptions.unsubscribe(one, *KEY),
     )
     for call in calls:
         with pytest.raises(ClientGone) as refused:
@@ -228,7 +251,7 @@ def test_who_is_not_connected_can_do_nothing(bed: Bed) -> None:
 
 def test_a_second_connect_of_one_connection_changes_nothing(bed: Bed) -> None:
     one = bed.connect()
-    bed.clients.register(one, ONE)
+    bed.clients.own.register(one, ONE)
     bed.connect()
     assert (len(bed.seen()), bed.revision()) == (1, 1)
 
@@ -254,9 +277,9 @@ def test_a_second_connect_of_one_connection_changes_nothing(bed: Bed) -> None:
 def test_what_cannot_be_stored_is_refused_and_changes_nothing(bed: Bed, command: RegisterInstance) -> None:
     one = bed.connect()
     with pytest.raises(InvalidParam):
-        bed.clients.register(one, command)
+        bed.clients.own.register(one, command)
     with pytest.raises(InvalidParam):
-        bed.clients.batch_register(one, command.namespace, command.service, [ONE, command])
+        bed.clients.own.batch_register(one, command.namespace, command.service, [ONE, command])
     assert (bed.told(), bed.revision(), bed.registry.table.services()) == ([], 0, [])
 
 
@@ -275,20 +298,20 @@ def test_times_of_a_single_registration_make_sense(bed: Bed, metadata: dict[str,
     one = bed.connect()
     command = ONE._replace(metadata=metadata)
     if legal:
-        bed.clients.register(one, command)
+        bed.clients.own.register(one, command)
     else:
         with pytest.raises(InvalidParam, match="'heart beat interval' must less than"):
-            bed.clients.register(one, command)
-    bed.clients.batch_register(one, *KEY, [command, TWO])
+            bed.clients.own.register(one, command)
+    bed.clients.own.batch_register(one, *KEY, [command, TWO])
     assert len(bed.seen()) == 2, "of a batch it is not asked"
 
 
 def test_ids_of_instances(bed: Bed) -> None:
     one = bed.connect()
-    bed.clients.register(one, ONE._replace(instance_id="mine"))
+    bed.clients.own.register(one, ONE._replace(instance_id="mine"))
     assert [instance.instance_id for instance in bed.instances()] == ["mine"]
     numbered = {"preserved.instance.id.generator": "snowflake"}
-    bed.clients.batch_register(one, *KEY, [ONE._replace(metadata=numbered), TWO._replace(metadata=numbered)])
+    bed.clients.own.batch_register(one, *KEY, [ONE._replace(metadata=numbered), TWO._replace(metadata=numbered)])
     ids = [instance.instance_id or "" for instance in bed.instances()]
     assert len(set(ids)) == 2
     for instance_id in ids:
@@ -298,7 +321,7 @@ def test_ids_of_instances(bed: Bed) -> None:
 
 
 def test_nulls_in_metadata_are_left_out(bed: Bed) -> None:
-    bed.clients.register(bed.connect(), ONE._replace(metadata={"a": None, "b": "1"}))
+    bed.clients.own.register(bed.connect(), ONE._replace(metadata={"a": None, "b": "1"}))
     assert [instance.metadata for instance in bed.instances()] == [{"b": "1"}]
 
 
@@ -306,12 +329,12 @@ def test_a_persistent_service_takes_no_client(bed: Bed) -> None:
     one = bed.connect()
     bed.registry.table.set_persistent(*KEY, "k", Instance("10.0.0.5", 80, service_name=SERVICE, ephemeral=False), 1)
     text = f"Current service {SERVICE} is persistent service, can't register ephemeral instance."
-    for call in (lambda: bed.clients.register(one, ONE), lambda: bed.clients.batch_register(one, *KEY, [ONE])):
+    for call in (lambda: bed.clients.own.register(one, ONE), lambda: bed.clients.own.batch_register(one, *KEY, [ONE])):
         with pytest.raises(InvalidParam) as refused:
             call()
         assert refused.value.text == text
     bed.naming.register(TWO)
-    bed.clients.register(one, ONE)
+    bed.clients.own.register(one, ONE)
     assert len(bed.seen()) == 3, "over HTTP it has become one of both kinds"
 
 
@@ -321,38 +344,38 @@ def test_bounds() -> None:
     with pytest.raises(Unavailable):
         bed.connect("c3")
     with pytest.raises(InvalidParam):
-        bed.clients.batch_register(one, *KEY, [ONE._replace(port=port) for port in range(4)])
+        bed.clients.own.batch_register(one, *KEY, [ONE._replace(port=port) for port in range(4)])
     for name in ("G@@a", "G@@b"):
-        bed.clients.register(one, ONE._replace(service=name))
-        bed.clients.subscribe(one, "public", name, "")
+        bed.clients.own.register(one, ONE._replace(service=name))
+        bed.clients.subscriptions.subscribe(one, "public", name, "")
     with pytest.raises(InvalidParam):
-        bed.clients.register(one, ONE._replace(service="G@@c"))
+        bed.clients.own.register(one, ONE._replace(service="G@@c"))
     with pytest.raises(LimitReached, match=r"rollcall\.limit\.subscriptionsPerConnection=2"):
-        bed.clients.subscribe(one, "public", "G@@c", "")
-    bed.clients.register(one, ONE._replace(service="G@@a", port=99))
-    bed.clients.subscribe(one, "public", "G@@a", "x")
-    bed.clients.batch_register(one, "public", "G@@a", [ONE._replace(port=port) for port in range(3)])
+        bed.clients.subscriptions.subscribe(one, "public", "G@@c", "")
+    bed.clients.own.register(one, ONE._replace(service="G@@a", port=99))
+    bed.clients.subscriptions.subscribe(one, "public", "G@@a", "x")
+    bed.clients.own.batch_register(one, "public", "G@@a", [ONE._replace(port=port) for port in range(3)])
     with pytest.raises(InvalidParam):
-        bed.clients.batch_register(one, "public", "G@@b", [ONE, TWO])
-    bed.clients.deregister(one, "public", "G@@a")
-    bed.clients.batch_register(one, "public", "G@@b", [ONE, TWO])
-    assert bed.clients.client(one).instances == 2  # type: ignore[union-attr]
-    bed.clients.disconnect(other)
+        bed.clients.own.batch_register(one, "public", "G@@b", [ONE, TWO])
+    bed.clients.own.deregister(one, "public", "G@@a")
+    bed.clients.own.batch_register(one, "public", "G@@b", [ONE, TWO])
+    assert bed.clients.table.client(one).instances == 2  # type: ignore[union-attr]
+    bed.clients.own.disconnect(other)
     bed.connect("c3")
     with pytest.raises(InvalidParam):
-        bed.clients.connect(ClientInfo("c4" * 1_100, "", 0, "", ""))
+        bed.clients.own.connect(ClientInfo("c4" * 1_100, "", 0, "", ""))
 
 
 def test_a_revision_fits_31_bits(bed: Bed) -> None:
     one = bed.connect()
-    bed.clients.client(one).revision = REVISION_MAX - 1  # type: ignore[union-attr]
-    bed.clients.register(one, ONE)
+    bed.clients.table.client(one).revision = REVISION_MAX - 1  # type: ignore[union-attr]
+    bed.clients.own.register(one, ONE)
     assert bed.revision() == REVISION_MAX
-    for call in (lambda: bed.clients.register(one, TWO), lambda: bed.clients.deregister(one, *KEY)):
+    for call in (lambda: bed.clients.own.register(one, TWO), lambda: bed.clients.own.deregister(one, *KEY)):
         with pytest.raises(Unavailable):
             call()
     assert [ip for ip, *_ in bed.seen()] == ["10.0.0.1"]
-    assert bed.clients.disconnect(one)
+    assert bed.clients.own.disconnect(one)
 
 
 # --- one service with what comes over HTTP ------------------------------------------------------
@@ -360,7 +383,7 @@ def test_a_revision_fits_31_bits(bed: Bed) -> None:
 
 def test_both_sides_see_one_service(bed: Bed) -> None:
     bed.naming.register(ONE)
-    bed.clients.register(bed.connect(), TWO)
+    bed.clients.own.register(bed.connect(), TWO)
     assert [ip for ip, *_ in bed.seen()] == ["10.0.0.1", "10.0.0.2"]
     answer = bed.naming.list_answer(*KEY, Variant("", False, False, True, 10_000))
     assert answer is not None
@@ -377,14 +400,14 @@ def test_both_sides_see_one_service(bed: Bed) -> None:
 
 def test_an_address_of_two_sources_is_shown_once_with_the_newest_attributes(bed: Bed) -> None:
     bed.naming.register(ONE._replace(weight=1.0))
-    bed.clients.register(bed.connect("c1"), ONE._replace(weight=2.0))
+    bed.clients.own.register(bed.connect("c1"), ONE._replace(weight=2.0))
     assert bed.seen() == [("10.0.0.1", 80, 2.0, True)]
     bed.naming.register(ONE._replace(weight=3.0))
     assert bed.seen() == [("10.0.0.1", 80, 3.0, True)]
     bed.wall_ms += 1
-    bed.clients.register(bed.connect("c2"), ONE._replace(weight=4.0))
+    bed.clients.own.register(bed.connect("c2"), ONE._replace(weight=4.0))
     assert bed.seen() == [("10.0.0.1", 80, 4.0, True)]
-    bed.clients.disconnect("c2")
+    bed.clients.own.disconnect("c2")
     assert bed.seen() == [("10.0.0.1", 80, 3.0, True)]
     assert bed.naming.counts(lambda _name: True).instances == 1
     bed.naming.deregister(DeregisterInstance(SERVICE, "10.0.0.1", 80))
@@ -395,21 +418,21 @@ def test_it_is_healthy_if_one_source_vouches_for_it(bed: Bed) -> None:
     bed.naming.register(ONE)
     bed.naming.set_health(*KEY, "10.0.0.1:80:unknown:DEFAULT", False)
     assert [healthy for *_, healthy in bed.seen()] == [False]
-    bed.clients.register(bed.connect("c1"), ONE._replace(healthy=False))
+    bed.clients.own.register(bed.connect("c1"), ONE._replace(healthy=False))
     assert [healthy for *_, healthy in bed.seen()] == [False]
-    bed.clients.register(bed.connect("c2"), ONE)
+    bed.clients.own.register(bed.connect("c2"), ONE)
     assert [healthy for *_, healthy in bed.seen()] == [True]
 
 
 def test_a_persistent_instance_keeps_its_attributes(bed: Bed) -> None:
-    bed.clients.register(bed.connect(), ONE._replace(weight=7.0))
+    bed.clients.own.register(bed.connect(), ONE._replace(weight=7.0))
     durable = Instance("10.0.0.1", 80, service_name=SERVICE, weight=3.0, ephemeral=False, healthy=False)
     bed.registry.table.set_persistent(*KEY, durable.key, durable, 1)
     assert bed.instances() == [replace(durable, healthy=True)]
 
 
 def test_beats_do_not_touch_them(bed: Bed) -> None:
-    bed.clients.register(bed.connect(), ONE)
+    bed.clients.own.register(bed.connect(), ONE)
     check = check_of(bed.registry, bed.events.append)
     for _ in range(60):
         bed.now_ms += 1_000
@@ -423,16 +446,16 @@ def test_a_service_that_only_clients_made_stays_for_a_while_and_goes(bed: Bed) -
 
     check = check_of(bed.registry, bed.events.append, pause_ms=1 << 40)
     one = bed.connect()
-    bed.clients.register(one, ONE)
+    bed.clients.own.register(one, ONE)
     bed.now_ms += 100_000
     look_around()
-    bed.clients.deregister(one, *KEY)
+    bed.clients.own.deregister(one, *KEY)
     look_around()
     bed.now_ms += 59_000
     look_around()
     assert bed.naming.list_services("public", None) == [SERVICE]
-    bed.clients.register(one, ONE)
-    bed.clients.deregister(one, *KEY)
+    bed.clients.own.register(one, ONE)
+    bed.clients.own.deregister(one, *KEY)
     bed.now_ms += 59_000
     look_around()
     assert bed.naming.list_services("public", None) == [SERVICE], "somebody was there in between"
@@ -444,7 +467,7 @@ def test_a_service_that_only_clients_made_stays_for_a_while_and_goes(bed: Bed) -
 
 def test_a_service_is_not_forgotten_with_its_http_instances(bed: Bed) -> None:
     bed.naming.register(ONE)
-    bed.clients.register(bed.connect(), TWO)
+    bed.clients.own.register(bed.connect(), TWO)
     bed.naming.deregister(DeregisterInstance(SERVICE, "10.0.0.1", 80))
     service = bed.registry.table.get(*KEY)
     assert service is not None
@@ -457,17 +480,17 @@ def test_a_service_is_not_forgotten_with_its_http_instances(bed: Bed) -> None:
 def test_a_service_removed_by_its_own_call_stays_until_its_clients_leave(bed: Bed) -> None:
     one = bed.connect()
     bed.naming.register(TWO)
-    bed.clients.register(one, ONE._replace(cluster="c1"))
+    bed.clients.own.register(one, ONE._replace(cluster="c1"))
     bed.registry.table.set_meta(*KEY, ServiceMeta(0.5), 1)
     bed.registry.table.set_meta(*KEY, None, 2)
     bed.registry.writes.empty(*KEY, 2)
     view = bed.naming.service_view(*KEY)
     assert view is not None
     assert ([one.ip for one in view.instances], view.clusters) == (["10.0.0.1"], ("DEFAULT", "c1"))
-    bed.clients.disconnect(one)
+    bed.clients.own.disconnect(one)
     assert bed.naming.service_view(*KEY) is None
     assert bed.naming.list_services("public", None) == []
-    bed.clients.register(bed.connect("c2"), ONE)
+    bed.clients.own.register(bed.connect("c2"), ONE)
     assert len(bed.seen()) == 1, "it is seen again with who comes"
 
 
@@ -478,8 +501,8 @@ def test_threads_that_register_beside_a_disconnect_leave_nothing_behind(bed: Bed
     def register_all(client_id: str) -> None:
         try:
             for name in services:
-                bed.clients.register(client_id, ONE._replace(service=name))
-                bed.clients.subscribe(client_id, "public", name, "")
+                bed.clients.own.register(client_id, ONE._replace(service=name))
+                bed.clients.subscriptions.subscribe(client_id, "public", name, "")
         except ClientGone:
             return
 
@@ -488,25 +511,25 @@ def test_threads_that_register_beside_a_disconnect_leave_nothing_behind(bed: Bed
         writers = [threading.Thread(target=register_all, args=(one,)) for _ in range(2)]
         for writer in writers:
             writer.start()
-        bed.clients.disconnect(one)
+        bed.clients.own.disconnect(one)
         for writer in writers:
             writer.join()
-    assert not [name for name in services if bed.seen(name) or bed.clients.subscribers("public", name)]
+    assert not [name for name in services if bed.seen(name) or bed.clients.subscriptions.subscribers("public", name)]
 
 
 def test_a_peer_with_other_publications_under_the_version_is_answered_with_the_next_revision() -> None:
     bed = Bed()
     bed.connect()
-    bed.clients.register("c1", ONE)
-    snapshot = bed.clients.snapshot("c1")
+    bed.clients.own.register("c1", ONE)
+    snapshot = bed.clients.table.snapshot("c1")
     assert snapshot is not None
     assert snapshot.state is not None
     bed.told()
-    assert bed.clients.reissue("c1", snapshot) is False
+    assert bed.clients.own.reissue("c1", snapshot) is False
     other = replace(snapshot, state=replace(snapshot.state, publications={}))
-    assert bed.clients.reissue("c1", other) is True
+    assert bed.clients.own.reissue("c1", other) is True
     assert (bed.revision(), bed.told()) == (2, [ClientChanged("c1")])
     assert bed.seen() == [("10.0.0.1", 80, 1.0, True)]
-    assert bed.clients.reissue("c1", other) is False, "a late answer"
-    assert bed.clients.reissue("unknown", other) is False
+    assert bed.clients.own.reissue("c1", other) is False, "a late answer"
+    assert bed.clients.own.reissue("unknown", other) is False
     assert (bed.revision(), bed.told()) == (2, [])

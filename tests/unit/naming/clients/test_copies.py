@@ -1,21 +1,23 @@
 """Copies of clients that are connected to peers: brought in line with what comes, confirmed, expired, removed."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import pytest
 
 from app.naming.clients import removals
+from app.naming.clients.client_expiry import ClientExpiry
 from app.naming.clients.client_model import (
     ClientBounds,
     ClientInfo,
     ClientSnapshot,
     ClientState,
     info_of,
-    instance_of,
 )
-from app.naming.clients.clients import Clients
+from app.naming.clients.clients import build_clients
+from app.naming.clients.own_clients import instance_of
 from app.naming.model.events import (
     ClientDisconnect,
+    ClientWithdrawn,
     Event,
     ServiceChanged,
 )
@@ -41,23 +43,35 @@ class Bed:
     def __init__(self, bounds: ClientBounds | None = None, expiry_ms: int = 180_000) -> None:
         self.now_ms = 1_000
         self.events: list[Event] = []
+        self.over = set[str]()
         self.registry = Registry.of("m:1~1")
         self.naming = naming_of(self.registry, lambda: self.now_ms, self.events.append)
-        self.clients = Clients(
-            self.registry, lambda: self.now_ms, lambda: 5_000, self.events.append, bounds, expiry_ms=expiry_ms
+        self.clients = build_clients(
+            self.registry,
+            lambda: self.now_ms,
+            lambda: 5_000,
+            self.events.append,
+            bounds,
+            expiry_ms=expiry_ms,
+            is_handing_over=self.over.__contains__,
         )
 
     def take(self, revision: int, *services: tuple[str, str], port: int = 80, dated: bool = True) -> bool:
         state = ClientState(ID, revision, {key: published(key, port) for key in services}, dated)
         snapshot = ClientSnapshot(Version(1, revision, PEER), INFO, state)
-        return self.clients.take(snapshot, ID, self.clients.version(ID))
+        return self.clients.copies.take(snapshot, ID, self.clients.table.version(ID))
 
     def remove(self, revision: int) -> bool:
-        return self.clients.take(ClientSnapshot(Version(1, revision, PEER), None, None), ID, self.clients.version(ID))
+        return self.clients.copies.take(
+            ClientSnapshot(Version(1, revision, PEER), None, None), ID, self.clients.table.version(ID)
+        )
 
     def told(self) -> list[Event]:
         events, self.events[:] = list(self.events), []
-        return events
+        return [one for one in events if not isinstance(one, ClientWithdrawn)]
+
+    def expire(self, now_ms: int, has_left: Callable[[str], bool], late_ms: int = 0) -> Collection[str]:
+        return ClientExpiry(self.clients.own, self.clients.copies, has_left, 2_000).expire(now_ms, late_ms)
 
     def ports(self, key: tuple[str, str]) -> list[int]:
         view = self.naming.service_view(*key)
@@ -83,7 +97,7 @@ def test_a_copy_is_brought_in_line_with_what_comes(bed: Bed) -> None:
     assert bed.take(1, A, B)
     assert bed.told() == changes(A, B)
     assert (bed.ports(A), bed.ports(B)) == ([80], [80])
-    client = bed.clients.client(ID)
+    client = bed.clients.table.client(ID)
     assert client is not None
     assert not client.native
     assert client.info == INFO
@@ -93,7 +107,7 @@ def test_a_copy_is_brought_in_line_with_what_comes(bed: Bed) -> None:
     assert bed.take(3, B, C, port=81)
     assert bed.told() == changes(B, C)
     assert bed.ports(B) == [81]
-    assert bed.clients.version(ID) == Version(1, 3, PEER)
+    assert bed.clients.table.version(ID) == Version(1, 3, PEER)
     assert (client.revision, client.instances) == (3, 2)
 
 
@@ -101,8 +115,8 @@ def test_nothing_is_put_in_the_place_of_what_is_not_expected(bed: Bed) -> None:
     bed.take(2, A)
     bed.told()
     snapshot = ClientSnapshot(Version(1, 3, PEER), INFO, ClientState(ID, 3, {}))
-    assert not bed.clients.take(snapshot, ID, None)
-    assert not bed.clients.take(snapshot, ID, Version(1, 1, PEER))
+    assert not bed.clients.copies.take(snapshot, ID, None)
+    assert not bed.clients.copies.take(snapshot, ID, Version(1, 1, PEER))
     assert (bed.told(), bed.ports(A)) == ([], [80])
 
 
@@ -127,80 +141,80 @@ def test_a_removal_takes_all_and_is_remembered(bed: Bed) -> None:
     assert bed.remove(2)
     assert bed.told() == [ClientDisconnect(ID, False), *changes(gone=[A, B])]
     assert bed.ports(A) == []
-    assert bed.clients.version(ID) == Version(1, 2, PEER)
-    snapshot = bed.clients.snapshot(ID)
+    assert bed.clients.table.version(ID) == Version(1, 2, PEER)
+    snapshot = bed.clients.table.snapshot(ID)
     assert snapshot is not None
     assert snapshot.state is None
-    assert not bed.clients.is_forgettable(ID, bed.now_ms + 60_000)
-    assert bed.clients.is_forgettable(ID, bed.now_ms + 60_001)
+    assert not bed.clients.table.is_forgettable(ID, bed.now_ms + 60_000)
+    assert bed.clients.table.is_forgettable(ID, bed.now_ms + 60_001)
     with pytest.raises(InvalidParam, match="used twice"):
-        bed.clients.connect(INFO)
-    bed.clients.forget(ID)
-    assert bed.clients.version(ID) is None
-    assert bed.clients.versions() == {}
+        bed.clients.own.connect(INFO)
+    bed.clients.copies.forget(ID)
+    assert bed.clients.table.version(ID) is None
+    assert bed.clients.table.versions() == {}
 
 
 def test_a_native_client_belongs_to_its_connection(bed: Bed) -> None:
-    bed.clients.connect(INFO)
-    bed.clients.register(ID, RegisterInstance(A[1], "10.1.2.3", 80))
-    assert bed.clients.version(ID) == Version(1, 1, "m:1~1")
+    bed.clients.own.connect(INFO)
+    bed.clients.own.register(ID, RegisterInstance(A[1], "10.1.2.3", 80))
+    assert bed.clients.table.version(ID) == Version(1, 1, "m:1~1")
     for state in (ClientState(ID, 9, {}), None):
         with pytest.raises(InvalidParam, match="connected here"):
-            bed.clients.take(ClientSnapshot(Version(1, 9, PEER), INFO, state), ID, bed.clients.version(ID))
-    assert not bed.clients.add_tombstone(ID, Version(1, 9, PEER))
-    bed.clients.forget(ID, absent=True)
-    assert bed.clients.expire(1 << 40, lambda _writer: True) == []
+            bed.clients.copies.take(ClientSnapshot(Version(1, 9, PEER), INFO, state), ID, bed.clients.table.version(ID))
+    assert not bed.clients.copies.add_tombstone(ID, Version(1, 9, PEER))
+    bed.clients.copies.forget(ID, absent=True)
+    assert bed.expire(1 << 40, lambda _writer: True) == []
     assert bed.ports(A) == [80]
-    bed.clients.disconnect(ID)
-    assert bed.clients.version(ID) == Version(1, 2, "m:1~1")
-    assert bed.clients.is_removed(ID)
+    bed.clients.own.disconnect(ID)
+    assert bed.clients.table.version(ID) == Version(1, 2, "m:1~1")
+    assert bed.clients.table.is_removed(ID)
 
 
 def test_a_copy_publishes_nothing_of_its_own(bed: Bed) -> None:
     bed.take(1, A)
     with pytest.raises(ClientGone):
-        bed.clients.register(ID, RegisterInstance(A[1], "10.1.2.3", 81))
+        bed.clients.own.register(ID, RegisterInstance(A[1], "10.1.2.3", 81))
     with pytest.raises(ClientGone):
-        bed.clients.subscribe(ID, *A, "")
+        bed.clients.subscriptions.subscribe(ID, *A, "")
     with pytest.raises(InvalidParam, match="another member"):
-        bed.clients.connect(INFO)
-    assert bed.clients.counts().copies == 1
+        bed.clients.own.connect(INFO)
+    assert bed.clients.table.counts().copies == 1
 
 
 def test_copies_that_nobody_confirms_expire(bed: Bed) -> None:
     bed.take(1, A)
     bed.told()
-    bed.clients.confirm([ID, "unknown"], 2_000)
-    assert bed.clients.expire(182_000, nobody) == []
-    assert bed.clients.confirm_revision(ID, 1, 3_000)
-    assert bed.clients.confirm_revision(ID, 0, 3_000), "an older peer tells no revision"
-    assert not bed.clients.confirm_revision(ID, 2, 999_000)
-    assert not bed.clients.confirm_revision("unknown", 0, 999_000)
-    assert bed.clients.expire(193_000, nobody, late_ms=10_000) == [], "while this process stood still none could come"
-    assert bed.clients.expire(193_001, nobody) == [], "not all are looked at each time"
-    assert bed.clients.expire(198_000, nobody) == [ID]
+    bed.clients.copies.confirm([ID, "unknown"], 2_000)
+    assert bed.expire(182_000, nobody) == []
+    assert bed.clients.copies.confirm_revision(ID, 1, 3_000)
+    assert bed.clients.copies.confirm_revision(ID, 0, 3_000), "an older peer tells no revision"
+    assert not bed.clients.copies.confirm_revision(ID, 2, 999_000)
+    assert not bed.clients.copies.confirm_revision("unknown", 0, 999_000)
+    assert bed.expire(193_000, nobody, late_ms=10_000) == [], "while this process stood still none could come"
+    assert bed.expire(193_001, nobody) == [], "not all are looked at each time"
+    assert bed.expire(198_000, nobody) == [ID]
     assert bed.told() == [ClientDisconnect(ID, False), *changes(gone=[A])]
-    assert bed.clients.version(ID) is None
+    assert bed.clients.table.version(ID) is None
     assert bed.take(1, A), "it is there again as soon as its member says so"
 
 
 def copy_of(bed: Bed, client_id: str, *, unconfirmed: bool = False) -> None:
     snapshot = ClientSnapshot(Version(1, 1, PEER), None, ClientState(client_id, 1, {}), unconfirmed)
-    assert bed.clients.take(snapshot, client_id, None)
+    assert bed.clients.copies.take(snapshot, client_id, None)
 
 
 def test_only_the_copies_whose_time_is_over_expire(bed: Bed) -> None:
-    bed.clients.connect(ClientInfo("native", "", 0, "", ""))
+    bed.clients.own.connect(ClientInfo("native", "", 0, "", ""))
     for client_id in ("fresh", "old"):
         copy_of(bed, client_id)
-    bed.clients.confirm(["fresh"], 2_000)
-    assert bed.clients.expire(181_001, nobody) == ["old"], "the time is over at this very millisecond"
-    assert sorted(bed.clients.ids()) == ["fresh", "native"]
+    bed.clients.copies.confirm(["fresh"], 2_000)
+    assert bed.expire(181_001, nobody) == ["old"], "the time is over at this very millisecond"
+    assert sorted(bed.clients.table.ids()) == ["fresh", "native"]
 
 
 def test_a_copy_that_its_own_member_sent_has_its_whole_time(bed: Bed) -> None:
     copy_of(bed, ID)
-    assert bed.clients.expire(bed.now_ms + 180_000, nobody) == []
+    assert bed.expire(bed.now_ms + 180_000, nobody) == []
 
 
 @pytest.mark.parametrize(("expiry_ms", "lives_ms"), [(180_000, 15_000), (15_000, 15_000), (10_000, 10_000)])
@@ -208,15 +222,15 @@ def test_a_copy_that_another_member_sent_is_to_be_confirmed_soon(expiry_ms: int,
     for after_ms, is_left in ((lives_ms, True), (lives_ms + 1, False)):
         bed = Bed(expiry_ms=expiry_ms)
         copy_of(bed, ID, unconfirmed=True)
-        bed.clients.expire(bed.now_ms + after_ms, nobody)
-        assert (bed.clients.client(ID) is not None) is is_left
+        bed.expire(bed.now_ms + after_ms, nobody)
+        assert (bed.clients.table.client(ID) is not None) is is_left
 
 
 def test_a_removal_is_forgotten_and_a_copy_only_when_no_peer_has_it(bed: Bed) -> None:
     bed.take(1, A)
-    bed.clients.forget(ID)
+    bed.clients.copies.forget(ID)
     assert bed.ports(A) == [80]
-    bed.clients.forget(ID, absent=True)
+    bed.clients.copies.forget(ID, absent=True)
     assert bed.ports(A) == []
 
 
@@ -224,15 +238,17 @@ def test_a_dated_publication_keeps_its_date_and_takes_a_new_one(bed: Bed) -> Non
     bed.registry.writes.register(RegisterInstance(A[1], "10.9.9.9", 80), 0)
     for revision, at_ms in ((1, 7), (2, 8)):
         state = ClientState(ID, revision, {A: published(A, 80, at_ms=at_ms)})
-        bed.clients.take(ClientSnapshot(Version(1, revision, PEER), INFO, state), ID, bed.clients.version(ID))
-        copy = bed.clients.client(ID)
+        bed.clients.copies.take(
+            ClientSnapshot(Version(1, revision, PEER), INFO, state), ID, bed.clients.table.version(ID)
+        )
+        copy = bed.clients.table.client(ID)
         assert copy is not None
         assert (copy.published[A].at_ms, copy.published[A].seen) == (at_ms, NO_VERSION)
 
 
 def test_an_undated_publication_keeps_its_first_date_while_it_says_the_same(bed: Bed) -> None:
     bed.take(1, A, dated=False)
-    copy = bed.clients.client(ID)
+    copy = bed.clients.table.client(ID)
     assert copy is not None
     first = copy.published[A]
     bed.take(2, A, dated=False)
@@ -242,44 +258,44 @@ def test_an_undated_publication_keeps_its_first_date_while_it_says_the_same(bed:
 
 
 def test_a_removal_is_above_one_of_the_same_version(bed: Bed) -> None:
-    assert bed.clients.add_tombstone(ID, Version(1, 4, "m:1~0"))
-    assert bed.clients.add_tombstone(ID, Version(1, 5, "m:1~1"))
-    assert bed.clients.version(ID) == Version(1, 6, "m:1~1")
+    assert bed.clients.copies.add_tombstone(ID, Version(1, 4, "m:1~0"))
+    assert bed.clients.copies.add_tombstone(ID, Version(1, 5, "m:1~1"))
+    assert bed.clients.table.version(ID) == Version(1, 6, "m:1~1")
 
 
 def test_copies_go_with_their_member(bed: Bed) -> None:
     bed.take(1, A)
-    assert bed.clients.expire(bed.now_ms, lambda writer: writer == PEER) == [ID]
+    assert bed.expire(bed.now_ms, lambda writer: writer == PEER) == [ID]
     assert bed.ports(A) == []
 
 
 def test_a_member_removes_the_clients_of_its_last_run(bed: Bed) -> None:
-    assert bed.clients.add_tombstone(ID, Version(1, 4, "m:1~0"))
-    assert bed.clients.version(ID) == Version(1, 5, "m:1~1")
+    assert bed.clients.copies.add_tombstone(ID, Version(1, 4, "m:1~0"))
+    assert bed.clients.table.version(ID) == Version(1, 5, "m:1~1")
     assert bed.told() == [ClientDisconnect(ID, True)]
-    assert not bed.clients.add_tombstone(ID, Version(1, 4, "m:1~0"))
-    assert bed.clients.add_tombstone(ID, Version(1, 7, "m:1~0")), "somebody holds a later one"
-    assert bed.clients.version(ID) == Version(1, 8, "m:1~1")
+    assert not bed.clients.copies.add_tombstone(ID, Version(1, 4, "m:1~0"))
+    assert bed.clients.copies.add_tombstone(ID, Version(1, 7, "m:1~0")), "somebody holds a later one"
+    assert bed.clients.table.version(ID) == Version(1, 8, "m:1~1")
 
 
 def test_removals_are_forgotten_when_no_copy_can_be_left(bed: Bed) -> None:
     bed.take(1, A)
     bed.remove(2)
-    bed.clients.expire(bed.now_ms + 300_000, nobody)
-    assert bed.clients.is_removed(ID)
-    bed.clients.expire(bed.now_ms + 305_000, nobody)
-    assert not bed.clients.is_removed(ID)
+    bed.expire(bed.now_ms + 300_000, nobody)
+    assert bed.clients.table.is_removed(ID)
+    bed.expire(bed.now_ms + 305_000, nobody)
+    assert not bed.clients.table.is_removed(ID)
 
 
 def test_there_are_not_more_than_may_be(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
     full = Bed(ClientBounds(clients_max=1))
-    full.clients.connect(ClientInfo("other", "", 0, "", ""))
+    full.clients.own.connect(ClientInfo("other", "", 0, "", ""))
     with pytest.raises(Unavailable):
         full.take(1, A)
     monkeypatch.setattr(removals, "REMOVALS_MAX", 2)
     for number in range(3):
-        bed.clients.add_tombstone(f"c{number}", Version(1, 1, PEER))
-    assert list(bed.clients.versions()) == ["c1", "c2"]
+        bed.clients.copies.add_tombstone(f"c{number}", Version(1, 1, PEER))
+    assert list(bed.clients.table.versions()) == ["c1", "c2"]
 
 
 @pytest.mark.parametrize(
@@ -300,15 +316,15 @@ def test_a_copy_that_lost_what_is_back_elsewhere_is_repaired_should_its_run_go_o
     """Its member was only out of the list for a while: the same version must not stand for two states."""
     bed = Bed()
     bed.take(3, A)
-    bed.clients.is_handing_over = lambda writer: writer == PEER
-    bed.clients.connect(ClientInfo("other", "10.1.2.4", 1, "shop", "sdk"))
-    bed.clients.register("other", RegisterInstance(A[1], "10.1.2.3", 80))
-    copy, version = bed.clients.client(ID), bed.clients.version(ID)
+    bed.over.add(PEER)
+    bed.clients.own.connect(ClientInfo("other", "10.1.2.4", 1, "shop", "sdk"))
+    bed.clients.own.register("other", RegisterInstance(A[1], "10.1.2.3", 80))
+    copy, version = bed.clients.table.client(ID), bed.clients.table.version(ID)
     assert copy is not None
     assert A not in copy.published, "the same instance is back at another member"
     assert version is not None
     assert version < Version(1, 3, PEER), "so that a verify round of its member fetches the copy again"
-    bed.clients.is_handing_over = nobody
+    bed.over.clear()
     assert bed.take(3, A)
     assert A in copy.published
 
@@ -319,50 +335,50 @@ def test_all_copies_of_a_member_live_on_together_but_for_those_that_differ(bed: 
     bed.take(1, A)
     for _ in range(3):
         bed.now_ms += expiry_ms
-        bed.clients.confirm_all([member], (), bed.now_ms)
-        assert bed.clients.expire(bed.now_ms, nobody) == []
+        bed.clients.copies.confirm_all([member], (), bed.now_ms)
+        assert bed.expire(bed.now_ms, nobody) == []
     bed.now_ms += 1_000
-    bed.clients.confirm_all([member], [ID], bed.now_ms)
-    assert bed.clients.expire(bed.now_ms, nobody) == [], "it was confirmed before"
+    bed.clients.copies.confirm_all([member], [ID], bed.now_ms)
+    assert bed.expire(bed.now_ms, nobody) == [], "it was confirmed before"
     bed.now_ms += expiry_ms - 1_000
-    bed.clients.confirm_all(["q:1"], (), bed.now_ms)
-    bed.clients.confirm_all([member], [ID], bed.now_ms)
-    assert bed.clients.expire(bed.now_ms, nobody) == []
+    bed.clients.copies.confirm_all(["q:1"], (), bed.now_ms)
+    bed.clients.copies.confirm_all([member], [ID], bed.now_ms)
+    assert bed.expire(bed.now_ms, nobody) == []
     bed.now_ms += 5_000
-    bed.clients.confirm_all([member], [ID], bed.now_ms)
-    assert list(bed.clients.expire(bed.now_ms, nobody)) == [ID]
+    bed.clients.copies.confirm_all([member], [ID], bed.now_ms)
+    assert list(bed.expire(bed.now_ms, nobody)) == [ID]
 
 
 @pytest.mark.parametrize("by", ["round", "itself", "state"])
 def test_a_copy_that_differs_no_more_lives_on(bed: Bed, by: str) -> None:
     member, expiry_ms = PEER.partition("~")[0], 180_000
     bed.take(1, A)
-    bed.clients.confirm_all([member], [ID], bed.now_ms)
+    bed.clients.copies.confirm_all([member], [ID], bed.now_ms)
     bed.now_ms += expiry_ms
     match by:
         case "round":
-            bed.clients.confirm_all([member], (), bed.now_ms)
+            bed.clients.copies.confirm_all([member], (), bed.now_ms)
         case "itself":
-            bed.clients.confirm([ID], bed.now_ms)
+            bed.clients.copies.confirm([ID], bed.now_ms)
         case "state":
             bed.take(2, A)
     bed.now_ms += expiry_ms
-    bed.clients.confirm_all([member], (), bed.now_ms)
-    assert bed.clients.expire(bed.now_ms, nobody) == []
+    bed.clients.copies.confirm_all([member], (), bed.now_ms)
+    assert bed.expire(bed.now_ms, nobody) == []
 
 
 def test_a_pause_counts_for_no_copy(bed: Bed) -> None:
     member, expiry_ms = PEER.partition("~")[0], 180_000
     bed.take(1, A)
     bed.now_ms += expiry_ms
-    bed.clients.confirm_all([member], (), bed.now_ms)
+    bed.clients.copies.confirm_all([member], (), bed.now_ms)
     bed.now_ms += expiry_ms + 5_000
-    assert bed.clients.expire(bed.now_ms, nobody, late_ms=10_000) == []
+    assert bed.expire(bed.now_ms, nobody, late_ms=10_000) == []
 
 
 def test_each_change_of_a_client_is_noted_for_the_digest(bed: Bed) -> None:
     def noted() -> set[str]:
-        return set(iter(bed.clients.pop_changed, None))
+        return set(iter(bed.clients.table.pop_changed, None))
 
     bed.take(1, A)
     assert noted() == {ID}
@@ -370,11 +386,11 @@ def test_each_change_of_a_client_is_noted_for_the_digest(bed: Bed) -> None:
     assert noted() == {ID}
     bed.remove(3)
     assert noted() == {ID}
-    bed.clients.forget(ID)
+    bed.clients.copies.forget(ID)
     assert noted() == {ID}
-    bed.clients.connect(ClientInfo("here", "10.1.2.4", 1, "shop", "sdk"))
-    bed.clients.register("here", RegisterInstance("G@@a", "10.1.2.4", 80))
-    bed.clients.deregister("here", "public", "G@@a")
+    bed.clients.own.connect(ClientInfo("here", "10.1.2.4", 1, "shop", "sdk"))
+    bed.clients.own.register("here", RegisterInstance("G@@a", "10.1.2.4", 80))
+    bed.clients.own.deregister("here", "public", "G@@a")
     assert noted() == {"here"}
-    bed.clients.disconnect("here")
+    bed.clients.own.disconnect("here")
     assert noted() == {"here"}

@@ -1,12 +1,22 @@
 """R17: clients that come from a run that is over to this member, and what becomes of the copies that kept them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import pytest
 
+from app.naming.clients.client_expiry import ClientExpiry
 from app.naming.clients.client_model import REVISION_MAX, Client, ClientInfo, ClientSnapshot, ClientState
-from app.naming.clients.clients import EPOCH, MOVED_AGAIN_MS, Clients
-from app.naming.model.events import ClientChanged, ClientDisconnect, Event, ServiceChanged
+from app.naming.clients.client_table import EPOCH
+from app.naming.clients.clients import Clients, build_clients
+from app.naming.clients.hand_over import MOVED_AGAIN_MS
+from app.naming.model.events import (
+    ClientChanged,
+    ClientDisconnect,
+    ClientReturned,
+    ClientWithdrawn,
+    Event,
+    ServiceChanged,
+)
 from app.naming.model.model import Instance, Publication
 from app.naming.model.nacos_errors import ClientGone
 from app.naming.registry.operations import RegisterInstance
@@ -29,15 +39,33 @@ class Bed:
         self.now_ms = 100_000
         self.events: list[Event] = []
         self.registry = Registry.of(writer)
-        self.clients = Clients(self.registry, lambda: self.now_ms, lambda: 5_000, self.events.append)
         self.over = {OVER}
-        self.clients.is_handing_over = self.over.__contains__
         self.returns: list[tuple[str, int]] = []
-        self.clients.on_return = self._on_return
+        self.contact_ms: Callable[[str], int] = lambda _writer: self.now_ms
+        self.clients = self._build()
 
-    def _on_return(self, writer: str, now_ms: int) -> None:
-        assert not self.clients._lock.locked(), "what is called back may ask the clients"
-        self.returns.append((writer, now_ms))
+    def _build(self) -> Clients:
+        return build_clients(
+            self.registry,
+            lambda: self.now_ms,
+            lambda: 5_000,
+            self._publish,
+            is_handing_over=self.over.__contains__,
+            contact_ms=self._contact_ms,
+        )
+
+    def _contact_ms(self, writer: str) -> int:
+        return self.contact_ms(writer)
+
+    def _publish(self, event: Event) -> None:
+        assert not self.clients.table.lock.locked(), "a handler may ask the clients"
+        if isinstance(event, ClientReturned):
+            self.returns.append((event.writer, event.at_ms))
+        else:
+            self.events.append(event)
+
+    def expire(self, now_ms: int, has_left: Callable[[str], bool], late_ms: int = 0) -> Collection[str]:
+        return ClientExpiry(self.clients.own, self.clients.copies, has_left, 2_000).expire(now_ms, late_ms)
 
     def copy(self, client_id: str, writer: str, published: dict[tuple[str, str], tuple[int, ...]]) -> Client:
         """Take a peer's client, with the ports that it publishes by service."""
@@ -47,30 +75,30 @@ class Bed:
             publications[key] = Publication({one.key: one for one in ones}, True, 1, NO_VERSION)
         state = ClientState(client_id, 3, publications)
         snapshot = ClientSnapshot(Version(EPOCH, 3, writer), None, state)
-        assert self.clients.take(snapshot, client_id, self.clients.version(client_id))
+        assert self.clients.copies.take(snapshot, client_id, self.clients.table.version(client_id))
         return self.client(client_id)
 
     def take_from(self, other: "Bed", client_id: str) -> None:
         """Take another member's client, as it tells of it."""
-        snapshot = other.clients.snapshot(client_id)
+        snapshot = other.clients.table.snapshot(client_id)
         assert snapshot is not None
-        assert self.clients.take(snapshot, client_id, self.clients.version(client_id))
+        assert self.clients.copies.take(snapshot, client_id, self.clients.table.version(client_id))
 
     def native(self, client_id: str, *ports: int, key: tuple[str, str] = A) -> Client:
         """Connect a client, and publish these ports."""
-        self.clients.connect(ClientInfo(client_id, "10.1.0.1", 1, "", ""))
+        self.clients.own.connect(ClientInfo(client_id, "10.1.0.1", 1, "", ""))
         commands = [RegisterInstance(key[1], "10.1.0.1", port) for port in ports]
-        self.clients.batch_register(client_id, *key, commands)
+        self.clients.own.batch_register(client_id, *key, commands)
         return self.client(client_id)
 
     def client(self, client_id: str) -> Client:
-        found = self.clients.client(client_id)
+        found = self.clients.table.client(client_id)
         assert found is not None
         return found
 
     def told(self) -> list[Event]:
         events, self.events[:] = list(self.events), []
-        return events
+        return [one for one in events if not isinstance(one, ClientWithdrawn)]
 
     def ports(self, key: tuple[str, str] = A) -> list[int]:
         service = self.registry.table.get(*key)
@@ -89,7 +117,7 @@ def ports_of(client: Client, key: tuple[str, str] = A) -> list[int]:
 
 def deregistered(bed: Bed) -> None:
     bed.native("native", 80)
-    bed.clients.deregister("native", *A)
+    bed.clients.own.deregister("native", *A)
 
 
 def replaced(bed: Bed) -> None:
@@ -99,7 +127,7 @@ def replaced(bed: Bed) -> None:
 
 def disconnected(bed: Bed) -> None:
     bed.native("native", 80).came_from = ""
-    bed.clients.disconnect("native")
+    bed.clients.own.disconnect("native")
 
 
 def deregistered_elsewhere(bed: Bed) -> None:
@@ -115,17 +143,17 @@ def replaced_elsewhere(bed: Bed) -> None:
 def removed_elsewhere(bed: Bed) -> None:
     bed.copy("there", GOING_ON, {A: (80,)})
     removal = ClientSnapshot(Version(EPOCH, 4, GOING_ON), None, None)
-    assert bed.clients.take(removal, "there", bed.clients.version("there"))
+    assert bed.clients.copies.take(removal, "there", bed.clients.table.version("there"))
 
 
 def nowhere_any_more(bed: Bed) -> None:
     bed.copy("there", GOING_ON, {A: (80,)})
-    bed.clients.forget("there", absent=True)
+    bed.clients.copies.forget("there", absent=True)
 
 
 def expired(bed: Bed) -> None:
     bed.copy("there", GOING_ON, {A: (80,)})
-    bed.clients.expire(bed.now_ms, GOING_ON.__eq__)
+    bed.expire(bed.now_ms, GOING_ON.__eq__)
 
 
 WITHDRAWALS = [
@@ -149,8 +177,8 @@ class TestCopies:
         assert over.version == Version(EPOCH - 1, 3, OVER), "its member repairs it, should its run go on"
         assert (ports_of(other), other.version) == ([80], Version(EPOCH, 3, GOING_ON))
         assert (native.came_from, bed.ports()) == (OVER, [80, 81])
-        bed.clients.deregister("native", *A)
-        bed.clients.disconnect("other")
+        bed.clients.own.deregister("native", *A)
+        bed.clients.own.disconnect("other")
         assert bed.ports() == [81], "the deregistration counts"
 
     def test_a_client_that_publishes_something_else_came_from_nowhere(self, bed: Bed) -> None:
@@ -180,7 +208,7 @@ class TestCopies:
         bed.copy("other", GOING_ON, {A: (80,)})
         native = bed.native("native", 81)
         over = bed.copy("over", OVER, {A: (80,)})
-        bed.clients.expire(bed.now_ms, nobody)
+        bed.expire(bed.now_ms, nobody)
         assert (ports_of(over), native.came_from) == ([], "")
 
     def test_each_return_is_told_of_with_the_run_that_hands_over(self, bed: Bed) -> None:
@@ -191,7 +219,7 @@ class TestCopies:
         bed.now_ms += 7
         bed.copy("there", GOING_ON, {A: (81,)})
         assert bed.returns == [(OVER, 100_000), (OVER, 100_007)]
-        bed.clients.expire(bed.now_ms, nobody)
+        bed.expire(bed.now_ms, nobody)
         assert len(bed.returns) == 2
 
     def test_what_another_member_still_has_of_a_copy_is_no_return_once_more(self, bed: Bed) -> None:
@@ -201,7 +229,7 @@ class TestCopies:
         lessened, returns = over.version, list(bed.returns)
         bed.told()
         bed.copy("over", OVER, published)
-        bed.clients.expire(bed.now_ms, nobody)
+        bed.expire(bed.now_ms, nobody)
         assert (ports_of(over), over.version, bed.returns, bed.told()) == ([81], lessened, returns, [])
         bed.over.clear()
         bed.copy("over", OVER, published)
@@ -238,7 +266,7 @@ class TestCopies:
         bed.copy("over", OVER, {A: (80,)})
         bed.native("native", 80)
         bed.copy("there", GOING_ON, {A: (80,)})
-        bed.clients.deregister("native", *A)
+        bed.clients.own.deregister("native", *A)
         starting = Bed("s:1~1")
         starting.take_from(bed, "over")
         assert starting.ports() == [80]
@@ -252,39 +280,39 @@ class TestCopies:
         starting.take_from(bed, "over")
         starting.take_from(bed, "there")
         starting.over.add(GOING_ON)
-        starting.clients.expire(starting.now_ms, nobody)
+        starting.expire(starting.now_ms, nobody)
         assert ports_of(starting.client("there")) == [80]
 
     def test_what_was_back_of_a_run_that_goes_on_after_all_is_told_as_its_member_gave_it(self, bed: Bed) -> None:
         bed.copy("over", OVER, {A: (80,)})
         bed.native("native", 80)
         bed.over.clear()
-        bed.clients.expire(bed.now_ms, nobody)
+        bed.expire(bed.now_ms, nobody)
         bed.copy("over", OVER, {A: (80,), B: (82,)})
-        bed.clients.deregister("native", *A)
+        bed.clients.own.deregister("native", *A)
         starting = Bed("s:1~1")
         starting.take_from(bed, "over")
         assert (starting.ports(), starting.ports(B)) == ([80], [82])
-        assert not bed.clients._lessened
+        assert not bed.clients.hand_over.reduced
 
     def test_a_copy_that_comes_when_its_instances_are_back_loses_them_soon(self, bed: Bed) -> None:
         native = bed.native("native", 80)
         other = bed.copy("other", GOING_ON, {A: (80,)})
         over = bed.copy("over", OVER, {A: (80, 81), B: (80,)})
         bed.told()
-        assert bed.clients.expire(bed.now_ms, nobody) == []
+        assert bed.expire(bed.now_ms, nobody) == []
         assert (ports_of(over), ports_of(over, B), ports_of(other)) == ([81], [80], [80])
         assert native.came_from == OVER
         assert bed.told() == [ServiceChanged(*A)]
-        bed.clients.expire(bed.now_ms, nobody)
+        bed.expire(bed.now_ms, nobody)
         assert bed.told() == []
 
 
 def test_a_run_is_known_as_an_own_one_by_the_member_before_the_first_mark() -> None:
     bed = Bed(f"{ME}~x")
     bed.copy("mine", f"{FORMER}~x", {A: (80,)})
-    assert list(bed.clients.expire(bed.now_ms, lambda writer: writer == f"{FORMER}~x")) == ["mine"]
-    assert bed.clients.is_removed("mine")
+    assert list(bed.expire(bed.now_ms, lambda writer: writer == f"{FORMER}~x")) == ["mine"]
+    assert bed.clients.table.is_removed("mine")
 
 
 @pytest.fixture
@@ -292,15 +320,18 @@ def moved(bed: Bed) -> Bed:
     """The client ``moved``, whose connection here ended after it had come from a run that is over."""
     bed.copy("over", OVER, {A: (80,)})
     bed.native("moved", 80)
-    bed.clients.subscribe("moved", *B, "")
+    bed.clients.subscriptions.subscribe("moved", *B, "")
     bed.told()
-    assert bed.clients.disconnect("moved")
+    assert bed.clients.own.disconnect("moved")
     return bed
 
 
 def test_without_a_member_list_nothing_is_handed_over() -> None:
-    bed = Bed()
-    bed.clients.is_handing_over = Clients(bed.registry, lambda: 0, lambda: 0, bed.events.append).is_handing_over
+    class Alone(Bed):
+        def _build(self) -> Clients:
+            return build_clients(self.registry, lambda: self.now_ms, lambda: 5_000, self._publish)
+
+    bed = Alone()
     over = bed.copy("over", OVER, {A: (80,)})
     bed.native("native", 80)
     assert ports_of(over) == [80]
@@ -309,18 +340,18 @@ def test_without_a_member_list_nothing_is_handed_over() -> None:
 class TestMovedAgain:
     def test_a_client_that_may_move_once_more_is_kept_for_a_while(self, moved: Bed) -> None:
         assert moved.told() == [ClientChanged("moved")]
-        assert (moved.clients.counts().native, moved.clients.subscribers(*B)) == (0, [])
+        assert (moved.clients.table.counts().native, moved.clients.subscriptions.subscribers(*B)) == (0, [])
         assert not moved.client("moved").subscribed
         with pytest.raises(ClientGone):
-            moved.clients.deregister("moved", *A)
+            moved.clients.own.deregister("moved", *A)
         moved.now_ms += MOVED_AGAIN_MS - 1
-        moved.clients.expire(moved.now_ms, nobody)
+        moved.expire(moved.now_ms, nobody)
         assert moved.ports() == [80]
         moved.now_ms += 1
-        moved.clients.expire(moved.now_ms, nobody)
+        moved.expire(moved.now_ms, nobody)
         assert moved.ports() == []
-        assert moved.clients.client("moved") is None
-        assert moved.clients.is_removed("moved")
+        assert moved.clients.table.client("moved") is None
+        assert moved.clients.table.is_removed("moved")
         assert moved.told() == [ClientDisconnect("moved", True), ServiceChanged(*A)]
 
     def test_it_is_kept_while_others_of_its_run_come_back(self, moved: Bed) -> None:
@@ -329,24 +360,24 @@ class TestMovedAgain:
         moved.now_ms += MOVED_AGAIN_MS - 1
         moved.native("other again", 90)
         moved.now_ms += MOVED_AGAIN_MS - 1
-        moved.clients.expire(moved.now_ms, nobody)
+        moved.expire(moved.now_ms, nobody)
         assert moved.ports() == [80, 90]
         moved.now_ms += 1
-        moved.clients.expire(moved.now_ms, nobody)
+        moved.expire(moved.now_ms, nobody)
         assert moved.ports() == [90]
         moved.over.clear()
-        moved.clients.expire(moved.now_ms, nobody)
-        assert not moved.clients._returned_ms, "nobody is handed over any more"
+        moved.expire(moved.now_ms, nobody)
+        assert not moved.clients.hand_over.returned_ms, "nobody is handed over any more"
 
     def test_it_goes_soon_after_its_instances_are_published_anew(self, moved: Bed) -> None:
-        old, before = moved.client("moved"), moved.clients.version("moved")
+        old, before = moved.client("moved"), moved.clients.table.version("moved")
         moved.told()
         again = moved.native("again", 80, 81)
         assert (ports_of(old), old.version, again.came_from) == ([], before, OVER)
         assert moved.returns[-2:] == [(OVER, 100_000)] * 2, "of the copy, and of the client that had come from it"
         assert moved.told() == [ClientChanged("again"), ServiceChanged(*A)]
         self.goes_soon(moved)
-        assert not moved.clients._ended, "nobody is waited for any more"
+        assert not moved.clients.hand_over.ended, "nobody is waited for any more"
 
     def test_it_goes_soon_after_another_member_has_its_instances(self, moved: Bed) -> None:
         moved.told()
@@ -360,7 +391,7 @@ class TestMovedAgain:
         bed.native("moved", 80)
         bed.copy("there", GOING_ON, {A: (80,)})
         bed.told()
-        assert bed.clients.disconnect("moved")
+        assert bed.clients.own.disconnect("moved")
         assert bed.told() == [ClientChanged("moved")]
         assert (ports_of(bed.client("moved")), bed.ports()) == ([], [80])
         self.goes_soon(bed)
@@ -368,12 +399,12 @@ class TestMovedAgain:
     @staticmethod
     def goes_soon(bed: Bed) -> None:
         bed.now_ms += MOVED_AGAIN_MS - 1
-        bed.clients.expire(bed.now_ms, nobody)
+        bed.expire(bed.now_ms, nobody)
         assert bed.client("moved").ended
         bed.told()
         bed.now_ms += 1
-        bed.clients.expire(bed.now_ms, nobody)
-        assert bed.clients.client("moved") is None
+        bed.expire(bed.now_ms, nobody)
+        assert bed.clients.table.client("moved") is None
         assert bed.told() == [ClientDisconnect("moved", True)]
 
     def test_other_members_list_it_until_they_hear_of_it_from_where_it_is(self, moved: Bed) -> None:
@@ -408,7 +439,7 @@ class TestMovedAgain:
         if at_its_member:
             moved.native("again", 80)
             moved.told()
-            moved.clients.batch_register("again", *A, [RegisterInstance(A[1], "10.1.0.1", port) for port in left])
+            moved.clients.own.batch_register("again", *A, [RegisterInstance(A[1], "10.1.0.1", port) for port in left])
         else:
             moved.copy("there", GOING_ON, {A: (80,)})
             moved.told()
@@ -422,10 +453,10 @@ class TestMovedAgain:
         bed.native("moved", 80, 81)
         bed.native("moved", 80, key=B)
         third = self.third(bed)
-        bed.clients.disconnect("moved")
+        bed.clients.own.disconnect("moved")
         bed.native("again", 80)
         bed.told()
-        bed.clients.deregister("again", *A)
+        bed.clients.own.deregister("again", *A)
         assert bed.told() == [ClientChanged("again"), ClientChanged("moved"), ServiceChanged(*A)]
         third.take_from(bed, "moved")
         assert {key: [*one.instances] for key, one in third.client("moved").published.items()} == {
@@ -437,7 +468,7 @@ class TestMovedAgain:
         moved.native("again", 80)
         moved.copy("there", GOING_ON, {A: (80,)})
         moved.told()
-        moved.clients.deregister("again", *A)
+        moved.clients.own.deregister("again", *A)
         assert moved.told() == [ClientChanged("again"), ServiceChanged(*A)]
 
     @staticmethod
@@ -459,24 +490,24 @@ class TestMovedAgain:
             third.copy("moved", ME, {A: (80,)})
         third.take_from(moved, "moved")
         third.over.add(OVER)
-        third.clients.expire(third.now_ms, nobody)
+        third.expire(third.now_ms, nobody)
         assert third.ports() == [80, 81], "it is waited for"
         moved.now_ms += MOVED_AGAIN_MS
-        moved.clients.expire(moved.now_ms, nobody)
+        moved.expire(moved.now_ms, nobody)
         third.take_from(moved, "moved")
         assert third.ports() == [81], "what it never published is still expected"
 
     def test_it_goes_with_the_end_of_the_hand_over(self, moved: Bed) -> None:
         moved.over.clear()
-        moved.clients.expire(moved.now_ms, nobody)
+        moved.expire(moved.now_ms, nobody)
         assert moved.ports() == []
 
     def test_a_second_end_of_its_connection_is_nothing_new(self, moved: Bed) -> None:
         moved.now_ms += MOVED_AGAIN_MS
         moved.over.clear()
-        assert moved.clients.disconnect("moved")
+        assert moved.clients.own.disconnect("moved")
         assert moved.ports() == []
-        assert not moved.clients.disconnect("moved")
+        assert not moved.clients.own.disconnect("moved")
 
 
 def without_copy(bed: Bed) -> None:
@@ -486,7 +517,7 @@ def without_copy(bed: Bed) -> None:
 def with_nothing_left(bed: Bed) -> None:
     bed.copy("over", OVER, {A: (80,)})
     bed.native("moved", 80)
-    bed.clients.deregister("moved", *A)
+    bed.clients.own.deregister("moved", *A)
 
 
 def over_by_now(bed: Bed) -> None:
@@ -505,9 +536,9 @@ def test_a_client_that_is_not_expected_elsewhere_goes_with_its_connection(
     bed: Bed, prepare: Callable[[Bed], None]
 ) -> None:
     prepare(bed)
-    assert bed.clients.disconnect("moved")
-    assert bed.clients.client("moved") is None
-    assert bed.clients.is_removed("moved")
+    assert bed.clients.own.disconnect("moved")
+    assert bed.clients.table.client("moved") is None
+    assert bed.clients.table.is_removed("moved")
 
 
 def test_a_client_is_kept_while_part_of_what_it_publishes_is_nowhere_else(bed: Bed) -> None:
@@ -515,10 +546,10 @@ def test_a_client_is_kept_while_part_of_what_it_publishes_is_nowhere_else(bed: B
     bed.native("moved", 80, 81)
     bed.copy("there", GOING_ON, {A: (80,)})
     revision = bed.client("moved").revision
-    bed.clients.disconnect("moved")
+    bed.clients.own.disconnect("moved")
     assert (bed.client("moved").ended, ports_of(bed.client("moved"))) == (True, [81])
     assert bed.client("moved").revision == revision + 1
-    assert bed.clients.version("moved") == Version(EPOCH, revision + 1, ME)
+    assert bed.clients.table.version("moved") == Version(EPOCH, revision + 1, ME)
     bed.copy("there too", GOING_ON, {A: (81,)})
     assert (ports_of(bed.client("moved")), bed.ports()) == ([], [80, 81])
 
@@ -527,9 +558,9 @@ def test_copies_of_an_own_former_run_that_end_are_removals_that_peers_are_told_o
     bed.copy("mine", FORMER, {A: (80,)})
     bed.copy("other", OVER, {B: (80,)})
     bed.told()
-    assert sorted(bed.clients.expire(bed.now_ms, lambda writer: writer in (FORMER, OVER))) == ["mine", "other"]
-    assert bed.clients.version("mine") == Version(EPOCH, 4, ME)
-    assert bed.clients.version("other") is None
+    assert sorted(bed.expire(bed.now_ms, lambda writer: writer in (FORMER, OVER))) == ["mine", "other"]
+    assert bed.clients.table.version("mine") == Version(EPOCH, 4, ME)
+    assert bed.clients.table.version("other") is None
     assert bed.told() == [
         ClientDisconnect("mine", False),
         ServiceChanged(*A),

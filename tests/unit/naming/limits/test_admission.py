@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from app.naming.clients.client_model import ClientInfo, ClientSnapshot, ClientState
-from app.naming.clients.clients import Clients
+from app.naming.clients.clients import build_clients
 from app.naming.limits.admission import Admission, MemoryPressure, NamingLimits
 from app.naming.limits.subscriber_tally import SubscriberTally
 from app.naming.model.meta import NO_SELECTOR, ClusterConfig, ServiceMeta
@@ -41,7 +41,16 @@ class Bed:
         self.tally = SubscriberTally(self.admission.limits.subscribers, self.stats)
         self.registry = Registry.of(writer, guard_ms=1_000, admission=self.admission)
         self.naming = naming_of(self.registry, lambda: 1_000, lambda _event: None)
-        self.clients = Clients(self.registry, lambda: 1_000, lambda: 1, lambda _event: None, tally=self.tally)
+        self.over = set[str]()
+        """The runs that hand their clients over."""
+        self.clients = build_clients(
+            self.registry,
+            lambda: 1_000,
+            lambda: 1,
+            lambda _event: None,
+            tally=self.tally,
+            is_handing_over=self.over.__contains__,
+        )
         projection = Projection(self.registry.table, lambda: 0, lambda _event: None)
         self.disk = MemoryDisk()
         self.records = records = Records(
@@ -52,7 +61,7 @@ class Bed:
         )
 
     def connect(self, client_id: str = "c1") -> str:
-        self.clients.connect(ClientInfo(client_id, "10.0.0.9", 5000, "", ""))
+        self.clients.own.connect(ClientInfo(client_id, "10.0.0.9", 5000, "", ""))
         return client_id
 
     def count(self, service: str = SERVICE, namespace: str = "public") -> int:
@@ -76,7 +85,7 @@ WAYS: dict[str, Callable[[Bed, RegisterInstance], object]] = {
     "beat": lambda bed, one: bed.naming.beat(
         Beat(one.service, one.ip, one.port, one.namespace, full=True, metadata=one.metadata)
     ),
-    "grpc": lambda bed, one: bed.clients.register(bed.connect(f"c{one.port}"), one),
+    "grpc": lambda bed, one: bed.clients.own.register(bed.connect(f"c{one.port}"), one),
     "durable": lambda bed, one: bed.durable.register(one._replace(ephemeral=False)),
 }
 each_way = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
@@ -201,13 +210,13 @@ class TestWhatIsNeverRefused:
         bed.naming.register(ONE)
         bed.durable.register(DURABLE._replace(port=81))
         client = bed.connect()
-        bed.clients.register(client, at(82))
+        bed.clients.own.register(client, at(82))
         bed.admission.limits = NamingLimits(*[1] * 7)
         bed.admission.pressure = MemoryPressure.NO_NEW_INSTANCES
         assert bed.naming.beat(BEAT._replace(metadata={"k": "long" * 9})).known
         bed.naming.deregister(DeregisterInstance(SERVICE, ONE.ip, 80))
         bed.durable.deregister(DeregisterInstance(SERVICE, ONE.ip, 81, ephemeral=False))
-        bed.clients.deregister(client, "public", SERVICE)
+        bed.clients.own.deregister(client, "public", SERVICE)
         assert bed.count() == 0
 
     def test_what_a_member_sends(self) -> None:
@@ -239,15 +248,15 @@ class TestBatches:
     def test_a_batch_is_taken_whole_or_not_at_all(self) -> None:
         bed = Bed(NamingLimits(instances_per_service=3))
         client = bed.connect()
-        bed.clients.batch_register(client, "public", SERVICE, [at(1), at(2)])
-        revision = bed.clients.client(client).revision  # type: ignore[union-attr]
+        bed.clients.own.batch_register(client, "public", SERVICE, [at(1), at(2)])
+        revision = bed.clients.table.client(client).revision  # type: ignore[union-attr]
         with pytest.raises(LimitReached, match=r"there are 2 instances .* and this would add 2"):
-            bed.clients.batch_register(client, "public", SERVICE, [at(1), at(2), at(3), at(4)])
+            bed.clients.own.batch_register(client, "public", SERVICE, [at(1), at(2), at(3), at(4)])
         assert bed.count() == 2
-        found = bed.clients.client(client)
+        found = bed.clients.table.client(client)
         assert found is not None
         assert (found.revision, found.instances) == (revision, 2)
-        bed.clients.batch_register(client, "public", SERVICE, [at(2), at(3), at(4)])
+        bed.clients.own.batch_register(client, "public", SERVICE, [at(2), at(3), at(4)])
         assert bed.count() == 3
 
     def test_what_a_client_had_published_at_a_member_that_is_over_is_no_new_one(self) -> None:
@@ -256,23 +265,23 @@ class TestBatches:
         state = ClientState(
             "old", 3, {("public", SERVICE): Publication({instance.key: instance}, False, 1, NO_VERSION)}
         )
-        assert bed.clients.take(ClientSnapshot(Version(1, 3, over), None, state), "old", None)
+        assert bed.clients.copies.take(ClientSnapshot(Version(1, 3, over), None, state), "old", None)
         bed.admission.limits = NamingLimits(instances_per_service=1, instances_per_namespace=1, metadata_bytes=2)
         bed.admission.pressure = MemoryPressure.NO_NEW_INSTANCES
         again = ONE._replace(metadata={"k": "v"})
         with pytest.raises(TooManyRequests):
-            bed.clients.register(bed.connect("stranger"), again)  # while that member goes on
-        bed.clients.is_handing_over = lambda writer: writer == over
-        bed.clients.register(bed.connect("back"), again)
+            bed.clients.own.register(bed.connect("stranger"), again)  # while that member goes on
+        bed.over.add(over)
+        bed.clients.own.register(bed.connect("back"), again)
         assert bed.count() == 1
         with pytest.raises(TooManyRequests):
-            bed.clients.register(bed.connect("stranger"), at(81))
+            bed.clients.own.register(bed.connect("stranger"), at(81))
 
     def test_an_address_that_moves_from_http_to_grpc_is_no_new_one(self) -> None:
         bed = Bed()
         bed.naming.register(ONE)
         bed.admission.limits = NamingLimits(instances_per_service=1, instances_per_namespace=1)
-        bed.clients.register(bed.connect(), ONE)
+        bed.clients.own.register(bed.connect(), ONE)
         assert bed.count() == 2, "it counts for each source, while both are there"
 
 
@@ -306,18 +315,18 @@ class TestSubscribers:
         udp = UdpSubscribers(1, tally=bed.tally)
         client, other = bed.connect(), bed.connect("c2")
         udp.subscribe(self.subscriber(2_001), 0)
-        bed.clients.subscribe(client, "public", "G@@a", "")
-        bed.clients.subscribe(client, "public", "G@@b", "")
+        bed.clients.subscriptions.subscribe(client, "public", "G@@a", "")
+        bed.clients.subscriptions.subscribe(client, "public", "G@@b", "")
         with pytest.raises(LimitReached, match=r"rollcall\.limit\.subscribers=3"):
-            bed.clients.subscribe(other, "public", "G@@a", "")
+            bed.clients.subscriptions.subscribe(other, "public", "G@@a", "")
         udp.subscribe(self.subscriber(2_002), 0)
         assert (len(udp), udp.stats.refused, bed.stats.subscribers) == (1, 1, 2)
-        bed.clients.subscribe(client, "public", "G@@a", "x")
+        bed.clients.subscriptions.subscribe(client, "public", "G@@a", "x")
         udp.subscribe(self.subscriber(2_001), 5)
-        bed.clients.unsubscribe(client, "public", "G@@a")
+        bed.clients.subscriptions.unsubscribe(client, "public", "G@@a")
         udp.subscribe(self.subscriber(2_002), 5)
         assert len(udp) == 2
-        bed.clients.disconnect(client)
+        bed.clients.own.disconnect(client)
         udp.tick(1_000_000)
         assert (bed.tally.grpc, bed.tally.udp) == (0, 0)
 
@@ -331,7 +340,7 @@ def test_zero_is_no_limit() -> None:
 
 def test_bytes_of_a_publication_are_those_of_its_instances() -> None:
     bed = Bed()
-    bed.clients.register(bed.connect(), at(1, metadata={"k": "ü"}))
+    bed.clients.own.register(bed.connect(), at(1, metadata={"k": "ü"}))
     [service] = bed.registry.table.services()
     [publication] = (service.published or {}).values()
     assert publication.metadata_bytes == 3
@@ -422,7 +431,7 @@ class TestLists:
                 if way != "grpc":
                     WAYS[way](bed, one)
                 else:  # all of them by one client, in services of their own
-                    bed.clients.register(client, one._replace(service=f"G@@{port:02}"))
+                    bed.clients.own.register(client, one._replace(service=f"G@@{port:02}"))
 
             for port in range(1, allowed + 1):
                 write(port)
@@ -482,8 +491,8 @@ class TestLists:
     def test_what_a_client_publishes_fits_whatever_it_is_made_of(self, shape: dict[str, object]) -> None:
         bed = Bed(NamingLimits(body_bytes=200_000), "192.168.100.100:18848~1a219b8eb7fd555")
         client = bed.connect()
-        fill(lambda port: bed.clients.register(client, at(port, **shape)._replace(service=f"G@@{port}")))
-        snapshot = bed.clients.snapshot(client)
+        fill(lambda port: bed.clients.own.register(client, at(port, **shape)._replace(service=f"G@@{port}")))
+        snapshot = bed.clients.table.snapshot(client)
         assert snapshot is not None
         datum = Datum(client_key(client), snapshot.version, snapshot)
         assert len(ClientCodec().encode(datum, 2_000, versioned=True)) < 200_000

@@ -38,7 +38,7 @@ class Asked:
         self.dispatcher = Dispatcher(
             self.connections,
             self.node.cluster,
-            self.node.clients,
+            self.node.clients.own,
             lambda: self.rule,
             self.node.monotonic_ms,
             access=self.node.access,
@@ -53,7 +53,7 @@ class Asked:
         connection = self.connections.opened(f"ipv4:10.1.2.3:{port}", False)
         assert self.connections.take_address(connection)
         self.connections.register(connection)
-        self.node.clients.connect(ClientInfo(connection.id, "10.1.2.3", port, "app", "v2"))
+        self.node.clients.own.connect(ClientInfo(connection.id, "10.1.2.3", port, "app", "v2"))
         return connection
 
     def ask(self, connection: Connection, message: bytes) -> dict[str, Any]:
@@ -130,12 +130,12 @@ def test_the_same_bytes_of_another_client_are_its_own(asked: Asked) -> None:
     for _ in range(3):
         asked.ask(one, register())
     asked.ask(two, register())
-    assert len(asked.node.clients.publishers(*KEY)) == 2
+    assert len(asked.node.clients.table.publishers(*KEY)) == 2
     for client in (one, two, one, two):
         asked.ask(client, register())
-    asked.node.clients.disconnect(one.id)
+    asked.node.clients.own.disconnect(one.id)
     assert asked.ask(one, register())["errorCode"] == wire.CLIENT_GONE
-    assert asked.node.clients.publishers(*KEY) == [two.id]
+    assert asked.node.clients.table.publishers(*KEY) == [two.id]
 
 
 def test_an_instance_with_a_generated_number_is_made_anew_each_time(asked: Asked) -> None:
@@ -157,7 +157,7 @@ def test_a_query_sees_each_change_at_once(asked: Asked) -> None:
     asked.ask(others, register())
     assert hosts() == hosts() == hosts() == ["10.0.0.1"]
     assert asked.at_once == 2
-    asked.node.clients.register(others.id, RegisterInstance(SERVICE, "10.0.0.2", 80))
+    asked.node.clients.own.register(others.id, RegisterInstance(SERVICE, "10.0.0.2", 80))
     assert hosts() == hosts() == ["10.0.0.2"]
     asked.ask(others, DEREGISTER)
     assert hosts() == []

@@ -25,10 +25,10 @@ class Host:
         self.connections = Connections(self.node.wall_ms, self.node.monotonic_ms)
         self.connection = self.connections.opened("ipv4:10.9.9.9:5", False)
         self.connections.register(self.connection)
-        self.node.clients.connect(ClientInfo(self.connection.id, "10.9.9.9", 5, "app", "v2"))
+        self.node.clients.own.connect(ClientInfo(self.connection.id, "10.9.9.9", 5, "app", "v2"))
         self.log_in()
         self.rights = StreamRights(
-            self.node.access, self.connections, self.node.clients, self.ended.append, self.renewed.append
+            self.node.access, self.connections, self.node.clients.table, self.ended.append, self.renewed.append
         )
         self.wall_ms = self.node.wall_ms()
         self.node.access.wall_ms = lambda: self.wall_ms
@@ -42,10 +42,10 @@ class Host:
         return not self.ended
 
     def subscribe(self, namespace: str = "dev") -> None:
-        self.node.clients.subscribe(self.connection.id, namespace, SERVICE, "")
+        self.node.clients.subscriptions.subscribe(self.connection.id, namespace, SERVICE, "")
 
     def publish(self) -> None:
-        self.node.clients.register(self.connection.id, RegisterInstance(SERVICE, "10.9.9.9", 80, namespace="dev"))
+        self.node.clients.own.register(self.connection.id, RegisterInstance(SERVICE, "10.9.9.9", 80, namespace="dev"))
 
 
 @pytest.fixture

@@ -218,7 +218,7 @@ def test_nothing_is_read_of_a_call_without_a_user_or_with_the_wrong_one() -> Non
 
     host = Served()
     dispatcher = Dispatcher(
-        host.connections, StubCluster(), node.clients, LimitRule, node.monotonic_ms, access=node.access
+        host.connections, StubCluster(), node.clients.own, LimitRule, node.monotonic_ms, access=node.access
     )
     dispatcher.add({BATCH: GrpcRoute(handler, "BatchInstanceResponse", naming(WRITE), bytes_max=LARGE)})
     connection = host.connect()

@@ -34,7 +34,7 @@ class Host:
         self.dispatcher = Dispatcher(
             connections,
             self.cluster,
-            node.clients,
+            node.clients.own,
             LimitRule,
             node.monotonic_ms,
             access=node.access,
