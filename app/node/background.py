@@ -18,7 +18,7 @@ from app.naming.health.checks import Check, CheckBoard, CheckedCluster, checked_
 from app.naming.model.events import ServicePushed
 from app.naming.push.push_payload import payload_of
 from app.naming.push.udp_subscribers import UdpSubscribers
-from app.node.parts import Background, Domain, Engine
+from app.node.node_parts import Background, Domain, Engine
 from app.rpc.frontend import GrpcFrontend
 from distro.model.ports import Clock
 from distro.protocol.engine_reader import EngineReader

@@ -24,7 +24,7 @@ from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
 from app.naming.wire.datum_codec import InstanceListCodec
 from app.naming.wire.service_info import ANSWERS_BYTES_MAX
-from app.node.parts import Domain
+from app.node.node_parts import Domain
 from app.operator.count_history import CountHistory
 from app.operator.instance_history import InstanceHistory
 from distro.model.ports import Clock

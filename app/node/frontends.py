@@ -31,8 +31,8 @@ from app.metrics.node_metrics import MetricParts, NodeMetrics
 from app.naming.model.events import ServicePushed
 from app.naming.model.switches import is_served
 from app.node.domain import disk_counters
+from app.node.node_parts import Domain, Engine
 from app.node.operator import build_operator
-from app.node.parts import Domain, Engine
 from app.ports.grpc_ports import RpcServices
 from app.rpc.frontend import GrpcFrontend
 from app.rpc.sdk.subscriptions import GrpcSubscriptions

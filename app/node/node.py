@@ -15,8 +15,8 @@ from app.metrics.instruments import Instruments
 from app.naming.push.udp_subscribers import UdpSubscribers
 from app.node.background import build_background, build_checker, build_push
 from app.node.domain import build_domain, build_registry
-from app.node.engine import build_engine, make_engine
 from app.node.frontends import build_dns, build_frontends, count_engine
+from app.node.node_engine import build_engine, make_engine
 from app.node.wiring import subscribe
 from app.replication.warm_start import WarmStart
 from app.rpc.sdk.subscriptions import GrpcSubscriptions

@@ -2,7 +2,7 @@
 
 from app.background.health_checks import Checker
 from app.background.push_udp import UdpPusher
-from app.node.parts import Domain, Engine, Operator
+from app.node.node_parts import Domain, Engine, Operator
 from app.operator.drain_steps import DrainSteps
 from app.operator.engine_page import EnginePage
 from app.operator.instance_drain import InstanceDrains

@@ -22,7 +22,7 @@ from app.naming.model.events import (
     ServiceSubscribed,
 )
 from app.naming.model.keys import datum_key, parse_datum_key
-from app.node.parts import Domain, Engine
+from app.node.node_parts import Domain, Engine
 from app.operator.instance_history import InstanceHistory
 from app.replication.client_type import CLIENTS, client_key
 from app.replication.instance_list_type import INSTANCE_LIST

@@ -18,7 +18,7 @@ from app.members.own_entry import OwnEntry
 from app.metrics.audit_trail import NODE, AuditTrail
 from app.naming.clients.client_expiry import ClientExpiry
 from app.naming.model.keys import parse_datum_key
-from app.node.parts import Domain, Engine
+from app.node.node_parts import Domain, Engine
 from app.replication.address_client_type import HTTP_CLIENTS, http_client_component
 from app.replication.address_clients import HttpClients
 from app.replication.client_receiver import ClientReceiver
