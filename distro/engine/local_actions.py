@@ -52,7 +52,7 @@ class LocalActions:
             case FinishLoad():
                 return lambda protocol, now_ms: protocol.on_finish_failed(action, now_ms)
             case RefreshDigests():
-                return lambda protocol, now_ms: protocol.on_digests_refreshed(now_ms)
+                return lambda protocol, now_ms: protocol.rounds.on_refreshed(now_ms)
 
     def _claim(self, action: Claim, now_ms: int) -> Event:
         reader = self._reader
@@ -87,7 +87,7 @@ class LocalActions:
     def _refresh_digests(self) -> Event:
         for component in self._components.values():
             component.digest.refresh()
-        return lambda protocol, now_ms: protocol.on_digests_refreshed(now_ms)
+        return lambda protocol, now_ms: protocol.rounds.on_refreshed(now_ms)
 
 
 def _nothing(_protocol: DistroProtocol, _now_ms: int) -> None:

@@ -30,3 +30,6 @@ class DistroObserver:
 
     def forgot(self, key: DistroKey, reason: str) -> None:
         """Hear that a key was dropped because a peer, or every peer, no longer holds it (R6)."""
+
+
+NO_OBSERVER = DistroObserver()

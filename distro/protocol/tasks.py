@@ -1,6 +1,6 @@
-"""The work that is pending for one peer: keys to send and to fetch, its next verify round, waits after failures."""
+"""The work that is pending for one peer: keys to send and to fetch, and waits after failures."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain, islice
 
@@ -173,21 +173,9 @@ class PeerQueue:
     """How many bytes the peer had been sent by then."""
     in_flight: tuple[DistroKey, ...] = ()
     """The keys of the send that is under way."""
-    verified_last: bool = False
-    """The last call was part of a verify round, and none of a send has been due since or gone out."""
-    verify_due_ms: int = 0
-    verify_types: list[str] = field(default_factory=list)
-    """Resource types that the present verify round has still to send."""
-    verify_again: dict[str, int] = field(default_factory=dict)
-    """Resource types whose part of the round failed, and when it is sent again."""
-    verify_back_offs: dict[str, BackOff] = field(default_factory=dict)
-    sampled: int = 0
-    """The number of leaves of which the present pass of rounds has compared the contents."""
     reachable: bool = False
     waiting: tuple[DistroKey, ...] = ()
     """The first keys to send, while the peer does not answer; its own calls are told of them (R12)."""
-    agreed: dict[DistroKey, int] = field(default_factory=dict)
-    """In how many verify rounds the peer agreed that a forgettable key may be dropped (R6)."""
 
     def is_stuck(self, now_ms: int) -> bool:
         """Return whether calls of data do not get through to the peer, as far as known."""
@@ -257,26 +245,9 @@ class PeerQueue:
         """Note how a query of so many keys ended: the next one has half as many, or may have twice as many."""
         self.fetch_keys_max = max(count // 2, 1) if not delivered else max(self.fetch_keys_max, count * 2)
 
-    def verify_failed(self, resource_type: str, now_ms: int, new_back_off: Callable[[], BackOff]) -> None:
-        """Send the part of the round again after a wait: a peer that is reached again lacks what it finds."""
-        if resource_type not in self.verify_back_offs:
-            self.verify_back_offs[resource_type] = new_back_off()
-        self.verify_again[resource_type] = now_ms + self.verify_back_offs[resource_type].failed()
-
-    def next_verify_type(self, now_ms: int) -> str | None:
-        """Take the resource type whose part of the verify round is to be sent now, if there is one."""
-        if self.verify_types:
-            return self.verify_types.pop()
-        due = next((name for name, due_ms in self.verify_again.items() if due_ms <= now_ms), None)
-        if due is not None:
-            del self.verify_again[due]
-        return due
-
     def on_reachable(self, now_ms: int) -> None:
-        """Begin a verify round now: it finds the keys that were not sent while the peer could not be reached."""
+        """End the waits after failures: the peer can be reached."""
         self.reachable = True
-        self.verify_back_offs.clear()
-        self.verify_due_ms = now_ms
         self.tasks.resume(now_ms)
         self.back_off.succeeded()
 
@@ -284,14 +255,11 @@ class PeerQueue:
         """End all waits after failures (R16): the peer, which was reachable through others, answers again."""
         self.tasks.resume(now_ms)
         self.fetch_not_before_ms = min(self.fetch_not_before_ms, now_ms)
-        self.verify_again = dict.fromkeys(self.verify_again, now_ms)
 
     def on_unreachable(self) -> int:
         """Drop the keys to send and to fetch; return how many were to be sent."""
         self.reachable = False
         self.fetch.clear()
-        self.agreed.clear()
-        self.verify_again.clear()
         self.back_off.succeeded()
         return self.tasks.clear()
 
@@ -314,14 +282,13 @@ class PeerQueue:
         ]
         return ", ".join(one for one in found if one)
 
-    def next_due_ms(self, now_ms: int) -> int:
-        """When the next call to the peer is due, whether or not one is under way."""
-        due = [now_ms if self.verify_types else self.verify_due_ms, *self.verify_again.values()]
+    def next_due_ms(self) -> int | None:
+        """When the next send or query is due, whether or not a call is under way; None without any keys."""
+        tasks_ms = self.tasks.next_due_ms()
+        due = [] if tasks_ms is None else [max(tasks_ms, self.sync_not_before_ms)]
         if self.fetch:
             due.append(self.fetch_not_before_ms)
-        if (tasks_ms := self.tasks.next_due_ms()) is not None:
-            due.append(max(tasks_ms, self.sync_not_before_ms))
-        return min(due)
+        return min(due, default=None)
 
 
 def _spacing_factor(keys: int) -> int:

@@ -51,7 +51,7 @@ WAY = (
     Step("app.node.wiring:subscribe", "send", "handlers only enqueue; the client has its ok"),
     Step("distro.engine.mailbox:Mailbox.sync", "_sync", "the key waits for the engine's thread"),
     Step("distro.engine.runtime:DistroRuntime._turn", "tick", "that thread wakes"),
-    Step("distro.protocol.protocol:DistroProtocol._tick", "_next_action", "one action for each idle peer"),
+    Step("distro.protocol.protocol:DistroProtocol._next_calls", "_next_call", "one action for each idle peer"),
     Step(
         "distro.engine.peer_call_runner:PeerCallRunner.sync_at_once",
         "start_small_sync",

@@ -1,5 +1,7 @@
 """What members do costs virtual time: work for all keys that holds up the engine's thread is a breach."""
 
+from typing import Any
+
 import pytest
 
 from app.naming.records.record import Record
@@ -9,6 +11,7 @@ from app.tools.simulation.member.member import SimMember
 from app.tools.simulation.scenarios.large import LargeSizes, grow
 from app.tools.simulation.scenarios.without_10_to_17 import ClaimsInTheTick
 from app.tools.simulation.world.invariants import Broken, Invariant
+from distro.model.ports import Components
 from distro.model.types import Action, Version
 from distro.protocol.protocol import DistroProtocol
 
@@ -19,8 +22,12 @@ TICK_MS_MAX = 3
 
 
 class ScansInTheTickProtocol(DistroProtocol):
+    def __init__(self, members: Any, own_writer: str, config: Any, components: Components, *others: Any, **rules: Any):
+        super().__init__(members, own_writer, config, components, *others, **rules)
+        self.scanned = components
+
     def tick(self, now_ms: int) -> tuple[list[Action], int]:
-        for component in self._components.values():
+        for component in self.scanned.values():
             for key in component.store.versions():
                 component.store.is_forgettable(key, now_ms)
                 component.store.tag(key)

@@ -201,9 +201,9 @@ def test_a_record_that_its_owner_never_heard_of_is_taken_once_it_is_named(seed: 
     del owner.records._records[operator.key]
     owner.registry.table.set_persistent("public", SERVICE, "10.77.0.1:80:unknown:DEFAULT", None, 0)
     for one in others:
-        one.protocol._queues[owner.address].verify_due_ms = 1 << 60
-    for queue in owner.protocol._queues.values():
-        queue.verify_due_ms = 1 << 60  # the next round of the owner would ask for it, too
+        one.protocol.rounds.of[owner.address].due_ms = 1 << 60
+    for rounds in owner.protocol.rounds.of.values():
+        rounds.due_ms = 1 << 60  # the next round of the owner would ask for it, too
     ask(world, owner)
     world.run(WAIT_MS)
     assert owner.records.version(operator.key) is None

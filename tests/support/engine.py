@@ -64,7 +64,7 @@ class Engine:
         store = store_of(self.registry, lambda _event: None)
         nothing: Any = None
         members = MemberList(SELF, config, self.now_ms)
-        components = {INSTANCE_LIST: Component(store, nothing, nothing), **(more or {})}
+        components = self.components = {INSTANCE_LIST: Component(store, nothing, nothing), **(more or {})}
         self.protocol = DistroProtocol(members, ME, config, components, self.stats, self.now_ms)
         self.before_serving: Callable[[int], object] = lambda _now_ms: None
         self.local = LocalActions(self.protocol.reader, components, self.serve)

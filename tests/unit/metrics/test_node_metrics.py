@@ -90,7 +90,7 @@ def test_sends_to_a_peer_are_timed_from_the_change(tmp_path: Path) -> None:
     node = member_node(tmp_path)
     protocol = node.engine.runtime._protocol
     protocol.replace_members([f"127.0.0.1:{port}" for port in PORTS], 0)
-    queue = protocol._queues[PEER]
+    queue = protocol.peers.queues[PEER]
     queue.reachable = True
     name = datum_key("public", "g@@k")
     key = DistroKey(INSTANCE_LIST, name)
@@ -99,7 +99,7 @@ def test_sends_to_a_peer_are_timed_from_the_change(tmp_path: Path) -> None:
     for outcome, now_ms in ((Outcome.FAILED, 2_000), (Outcome.DELIVERED, 61_000)):
         queue.in_flight = tuple(queue.tasks.pop_due(1 << 40, 10))
         queue.call = action = SyncData(PEER, INSTANCE_LIST, (name,), 0)
-        protocol.traces[PEER].begun([key])
+        protocol.peers.traces[PEER].begun([key])
         protocol.on_sync_done(action, outcome, Received(ages_ms={name: 500.0}, pushed_ms={name: 20.0}), now_ms)
         protocol.sync({key: now_ms / 1_000}, now_ms)
     protocol.times.sent(PEER, 500)

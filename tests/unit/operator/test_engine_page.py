@@ -15,7 +15,7 @@ NOBODY: Any = None
 
 def page_of(engine: Engine) -> dict[str, Any]:
     """As JSON has it."""
-    components = {INSTANCE_LIST: Component(engine.protocol._components[INSTANCE_LIST].store, NOBODY, NOBODY)}
+    components = {INSTANCE_LIST: Component(engine.components[INSTANCE_LIST].store, NOBODY, NOBODY)}
     engine.protocol.publish(engine.now_ms)
     workers: dict[str, dict[str, object]] = {"distro-peer-b": {"waiting": 0}}
     page = EnginePage(lambda: engine.protocol.reader.view, ME, components, engine.stats, engine, lambda: workers)  # type: ignore[arg-type]

@@ -328,14 +328,14 @@ class TestComponent:
         mapper = DistroMapper.over(SELF, (SELF, B))
         own = {client_key(one) for one in (ONE, TWO) if mapper.responsible(tag_of(one))}
         assert {(one.peer, one.resource_type) for one in rounds} == {(B, INSTANCE_LIST), (C, HTTP_CLIENTS)}
-        assert OwnChecksums(engine.protocol._components, engine.protocol.reader).of(HTTP_CLIENTS).keys() == own
+        assert OwnChecksums(engine.components, engine.protocol.reader).of(HTTP_CLIENTS).keys() == own
 
     def test_one_that_failed_a_verify_round_is_sent_at_once(self) -> None:
         _, engine = self.make(C)
         engine.now_ms += 5_000
         [action] = engine.tick(1_000)
         assert isinstance(action, Verify)
-        told = OwnChecksums(engine.protocol._components, engine.protocol.reader).of(HTTP_CLIENTS)
+        told = OwnChecksums(engine.components, engine.protocol.reader).of(HTTP_CLIENTS)
         assert told.keys() == {client_key(ONE), client_key(TWO)}
         engine.protocol.on_verify_done(action, Outcome.DELIVERED, Received(wanted=(client_key(TWO),)), engine.now_ms)
         [send] = engine.tick()

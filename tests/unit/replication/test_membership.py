@@ -266,7 +266,7 @@ def test_refused_beats_are_told_and_count_from_their_time(membership: Membership
 def test_a_member_that_refuses_reads_or_beats_by_a_switch_is_not_ready(
     membership: MembershipOf, status: str | None, is_ready: bool
 ) -> None:
-    membership.protocol._load = None
+    membership.protocol.loads.load = None
     membership.protocol.members.serving = True
     membership.protocol.publish(0)
     membership.standalone, membership.overridden_status = True, lambda: status
@@ -275,7 +275,7 @@ def test_a_member_that_refuses_reads_or_beats_by_a_switch_is_not_ready(
 
 
 def test_a_member_of_which_a_limited_path_refuses_beats_is_not_ready(membership: MembershipOf) -> None:
-    membership.protocol._load = None
+    membership.protocol.loads.load = None
     membership.protocol.members.serving = membership.standalone = True
     membership.protocol.publish(0)
     assert membership.unready_reason() == ""
@@ -298,7 +298,7 @@ def test_all_is_handed_over_when_no_view_has_this_member(membership: MembershipO
 
 
 def test_before_its_end_a_member_serves_and_is_not_ready(membership: MembershipOf) -> None:
-    membership.protocol._load = None
+    membership.protocol.loads.load = None
     membership.protocol.members.serving = True
     membership.protocol.publish(0)
     membership.retire()

@@ -70,6 +70,7 @@ from distro.members.members import MemberList
 from distro.model.config import DistroConfig
 from distro.model.digest import ChangedKeys
 from distro.model.monitor import DistroStats
+from distro.model.observer import NO_OBSERVER
 from distro.model.ports import Component
 from distro.model.types import (
     Action,
@@ -86,6 +87,7 @@ from distro.model.types import (
 )
 from distro.protocol.claims import Claimer
 from distro.protocol.protocol import DistroProtocol
+from distro.protocol.protocol_parts import ALL_RULES, ProtocolRules
 from distro.receive.receive import DistroReceiver, ReceiverEvents
 from distro.verify.checksums import OwnChecksums
 from distro.verify.digest_answers import DigestAnswers
@@ -196,6 +198,8 @@ class SimMember:
     lists_class: type[ListState] = ListState
     writes_class: type[LocalWrites] = LocalWrites
     replication_class: type[ListReplication] = ListReplication
+    rules = ALL_RULES
+    """The rules of the protocol that it follows."""
     protocol_class: type[DistroProtocol] = DistroProtocol
     receiver_class: type[DistroReceiver] = DistroReceiver
     sends_class: type[PeerSends] = PeerSends
@@ -274,6 +278,9 @@ class SimMember:
         self.membership.attach(runtime, self.listed)
         self.in_run(1, self._check_beats)
 
+    def protocol_rules(self) -> ProtocolRules:
+        return self.rules
+
     def _build_registry(self) -> Registry:
         slack_ms, shared = self.config.tombstone_slack_ms, Shared()
         table, self.keys = ServiceTable(slack_ms), WatchedKeys()
@@ -304,7 +311,17 @@ class SimMember:
         )
         members = self.members_class(self.address, config, now_ms)
         self.components: dict[str, Component] = {}
-        self.protocol = self.protocol_class(members, self.writer, config, self.components, self.stats, now_ms)
+        observer = Decisions(self.world, self.address) if self.world.tracing else NO_OBSERVER
+        self.protocol = self.protocol_class(
+            members,
+            self.writer,
+            config,
+            self.components,
+            self.stats,
+            now_ms,
+            rules=self.protocol_rules(),
+            observer=observer,
+        )
         reader = self.reader = self.protocol.reader
         settings = replace(SETTINGS, standalone=False, self_address=self.address, members=self.listed, distro=config)
         self.membership = self.membership_class(settings, reader, clock)
@@ -337,8 +354,7 @@ class SimMember:
         )
         self.meter = self._build_meter()
         self._build_frontend()
-        if self.world.tracing:
-            self.protocol.observer = self.receiver.observer = Decisions(self.world, self.address)
+        self.receiver.observer = observer
 
     def _build_meter(self) -> CostMeter | None:
         """Let the stores and the disk cost what ``costs`` says."""

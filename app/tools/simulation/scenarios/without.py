@@ -13,58 +13,36 @@ from app.tools.simulation.member.member import SimMember, SimMembership
 from app.tools.simulation.member.member_frontend import SimForwarder
 from distro.engine.peer_sends import PeerSends
 from distro.model.types import (
-    Action,
-    DataCall,
     Datum,
     DistroKey,
     Merged,
-    PeerReport,
     Received,
     SyncData,
-    Verify,
     Version,
 )
-from distro.protocol.protocol import DistroProtocol
-from distro.protocol.tasks import PeerQueue
+from distro.protocol.protocol_parts import ProtocolRules
 from distro.receive.groups import OnceStored
 from distro.receive.receive import DistroReceiver
 
 NEVER_MS = 1 << 60
 
 
-class NoVerifyProtocol(DistroProtocol):
-    def _next_verify(self, peer: str, queue: Any, now_ms: int) -> Verify | None:
-        queue.verify_due_ms = now_ms + NEVER_MS
-        return None
-
-    def _pull(self, report: PeerReport) -> None:
-        pass
-
-
 class NoVerify(SimMember):
     """No checksum rounds, and nothing is fetched that waits for a member: what a send does not bring stays away."""
 
-    protocol_class = NoVerifyProtocol
-
-
-class NoSendsProtocol(DistroProtocol):
-    def sync(self, changed: Mapping[DistroKey, float | None], now_ms: int) -> None:
-        pass
+    rules = ProtocolRules(verifies=False)
 
 
 class NoSends(SimMember):
     """No change is sent: verify rounds alone bring it."""
 
-    protocol_class = NoSendsProtocol
+    rules = ProtocolRules(sends_changes=False)
 
 
 class NothingSent(NoVerify):
     """Nor are there verify rounds."""
 
-    class NothingSentProtocol(NoVerifyProtocol, NoSendsProtocol):
-        pass
-
-    protocol_class = NothingSentProtocol
+    rules = ProtocolRules(verifies=False, sends_changes=False)
 
 
 class WholeListsMembership(SimMembership):
@@ -85,46 +63,31 @@ class EarlierMembership(WholeListsMembership):
         return self.member.is_earlier(self.member.address)
 
 
-class EarlierProtocol(DistroProtocol):
-    def _compares_digests(self, peer: str) -> bool:
-        return False
-
-
 class Earlier(SimMember):
     """A member of the release before: it does not know digests, and names all its keys in verify rounds."""
 
     membership_class = EarlierMembership
-    protocol_class: type[DistroProtocol] = EarlierProtocol
+
+    def protocol_rules(self) -> ProtocolRules:
+        return ProtocolRules(compares_digests=not self.is_earlier(self.address))
 
     @staticmethod
     def is_earlier(_address: str) -> bool:
         return True
 
 
-class HalfEarlierProtocol(DistroProtocol):
-    def _compares_digests(self, peer: str) -> bool:
-        return not HalfEarlier.is_earlier(self.members.self_address) and super()._compares_digests(peer)
-
-
 class HalfEarlier(Earlier):
     """A member of a cluster of both releases, as during a rolling upgrade."""
-
-    protocol_class = HalfEarlierProtocol
 
     @staticmethod
     def is_earlier(address: str) -> bool:
         return int(address.partition(":")[0].rpartition(".")[2]) % 2 == 1
 
 
-class NoRetryProtocol(NoVerifyProtocol):
-    def _retry(self, queue: Any, keys: list[DistroKey], now_ms: int) -> None:
-        pass
-
-
 class NoRetry(SimMember):
     """A send that failed is not repeated, and there are no checksum rounds."""
 
-    protocol_class = NoRetryProtocol
+    rules = ProtocolRules(verifies=False, repeats_sends=False)
 
 
 class LastArrivalReceiver(DistroReceiver):
@@ -189,40 +152,17 @@ class AnyBase(AssumesArrival):
     receiver_class = AnyBaseReceiver
 
 
-class ManyInFlightProtocol(NoVerifyProtocol):
-    def tick(self, now_ms: int, ran_ms: int = 0) -> tuple[list[Action], int]:
-        for queue in self._queues.values():
-            queue.call = None
-        return super().tick(now_ms, ran_ms)
-
-    def _free(self, action: DataCall) -> PeerQueue | None:
-        return self._queues.get(action.peer)
-
-
 class ManyInFlight(NoVersions):
     """A send does not wait for the one before it, and the last arrival wins."""
 
     parallel_calls = True
-    protocol_class = ManyInFlightProtocol
-
-
-class UpAtOnceProtocol(DistroProtocol):
-    def __init__(self, *parts: Any) -> None:
-        super().__init__(*parts)
-        self._load = None
-        self.members.serving = True
-        self.publish(parts[-1])
+    rules = ProtocolRules(verifies=False, calls_one_by_one=False)
 
 
 class UpAtOnce(SimMember):
     """R7 off: a member claims, verifies and answers clients before it has taken over what the others hold."""
 
-    protocol_class = UpAtOnceProtocol
-
-
-class PausesUnseenProtocol(DistroProtocol):
-    def _notice_pause(self, now_ms: int) -> None:
-        pass
+    rules = ProtocolRules(loads=False)
 
 
 class PausesUnseenCheck(BeatCheck):
@@ -233,23 +173,14 @@ class PausesUnseenCheck(BeatCheck):
 class PausesUnseen(SimMember):
     """R9 off: a pause counts as silence of everybody else."""
 
-    protocol_class = PausesUnseenProtocol
+    rules = ProtocolRules(notices_pauses=False)
     beat_check_class = PausesUnseenCheck
-
-
-class OldMemoryProtocol(DistroProtocol):
-    def _notice_pause(self, now_ms: int) -> None:
-        was_loading = self.loading
-        super()._notice_pause(now_ms)
-        if self.loading and not was_loading:
-            self._load = None
-            self.members.serving = True
 
 
 class NoSecondLoad(SimMember):
     """After a pause in which removals may have been forgotten, a member goes on with what it remembers."""
 
-    protocol_class = OldMemoryProtocol
+    rules = ProtocolRules(loads_again=False)
 
 
 class ForgetfulLists(ListState):
@@ -289,15 +220,10 @@ class TrustingReplication(ListReplication):
         return True
 
 
-class RoundsInTurnProtocol(DistroProtocol):
-    def _compare_now(self, now_ms: int) -> None:
-        pass
-
-
 class RoundsInTurn(SimMember):
     """A change of the view begins no verify round: the next one in turn finds what a send missed."""
 
-    protocol_class = RoundsInTurnProtocol
+    rules = ProtocolRules(compares_new_views=False)
 
 
 class NoCoverage(RoundsInTurn):

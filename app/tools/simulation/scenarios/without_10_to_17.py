@@ -19,9 +19,9 @@ from distro.engine.peer_sends import PeerSends
 from distro.members.members import MemberList
 from distro.members.members_view import MembersView
 from distro.members.peer_state import PeerState
-from distro.model.types import Action, Claim, DataCall, Datum, HeardOf, LocalAction, Merged, PeerReport
+from distro.model.types import Action, Claim, Datum, HeardOf, LocalAction, Merged, PeerReport
 from distro.protocol.protocol import DistroProtocol
-from distro.protocol.tasks import PeerQueue
+from distro.protocol.protocol_parts import ProtocolRules
 from distro.receive.receive import DistroReceiver
 from distro.receive.version_check import VersionCheck
 
@@ -294,12 +294,12 @@ class RefusalsAreSilence(SimMember):
         return replace(super().ask_gate(), refused_ms=NEVER_MS)
 
 
-class ExchangesLaterProtocol(DistroProtocol):
-    def _next_action(self, peer: str, queue: PeerQueue, now_ms: int) -> DataCall | None:
-        members = self.members.frozen()
-        waits = members.own_rejoin_delay_ms(now_ms) or members.rejoin_delay_for(peer, now_ms)
-        return None if waits else super()._next_action(peer, queue, now_ms)
+def waits_to_rejoin(members: MembersView, peer: str, now_ms: int) -> bool:
+    """Return whether this member or the peer waits until it carries keys again."""
+    return bool(members.own_rejoin_delay_ms(now_ms) or members.rejoin_delay_for(peer, now_ms))
 
+
+class ExchangesLaterProtocol(DistroProtocol):
     def tick(self, now_ms: int, ran_ms: int = 0) -> tuple[list[Action], int]:
         actions, due_ms = super().tick(now_ms, ran_ms)
         return actions, max(due_ms, now_ms + 50)  # what waits is due all the time
@@ -308,6 +308,7 @@ class ExchangesLaterProtocol(DistroProtocol):
 class ExchangesLater(SimMember):
     """R16 off: members exchange nothing with a peer while one of the two waits."""
 
+    rules = ProtocolRules(holds_back=waits_to_rejoin)
     protocol_class = ExchangesLaterProtocol
 
 

@@ -10,7 +10,7 @@ from distro.engine.local_actions import LocalActions
 from distro.model.digest import LEAVES
 from distro.model.ports import Component
 from distro.model.types import Claim, DistroKey, FinishLoad, Forget, MemberKind, Outcome, Received, Verify, Version
-from distro.protocol import claims, protocol
+from distro.protocol import claims, forgetting
 from distro.protocol.claims import REFUSED_MS, Claimer, Claims
 from distro.protocol.load import END_TRIES_MAX, SnapshotLoad
 from tests.support.engine import CONFIG, ME, SELF, B, Engine
@@ -283,7 +283,7 @@ def test_single_keys_are_claimed_in_slices_too(monkeypatch: pytest.MonkeyPatch) 
 
 def test_what_raised_is_told_as_a_failure(engine: Engine) -> None:
     engine.tick(5_000)
-    engine.protocol._claims.later(DistroKey("t", "a"))
+    engine.protocol.claims.later(DistroKey("t", "a"))
     before = engine.stats.forgotten
     engine.local.failed(Forget(()))(engine.protocol, 0)
     assert engine.stats.forgotten == before
@@ -333,7 +333,7 @@ def test_a_stopping_node_gives_up_the_end_of_a_load_at_its_next_step(engine: Eng
     engine.before_serving = served.append
     engine.protocol.members.serving = False
     action = FinishLoad({"t": [frozenset()]})
-    engine.protocol._finishing = action
+    engine.protocol.loads.finishing = action
     actions.run(action, 0)(engine.protocol, 0)
     assert (len(store.names), served) == (7, [])
     assert not engine.protocol.members.serving, "what was not done to its end is not told as done"
@@ -360,11 +360,12 @@ def test_the_end_of_a_load_that_failed_is_tried_again_after_a_wait() -> None:
 def test_many_keys_are_forgotten_in_batches_and_no_round_names_them_meanwhile(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protocol, "FORGOTTEN_MAX", 2)
+    monkeypatch.setattr(forgetting, "FORGOTTEN_MAX", 2)
     keys = [
         DistroKey(INSTANCE_LIST, engine.copy(f"DEFAULT_GROUP@@s{number}", Version(1, 1, ME))) for number in range(5)
     ]
-    engine.protocol._forgetting = dict.fromkeys(keys)
+    for key in keys:
+        engine.protocol.rounds.forgetting.drop(key)
     batches, named = list[tuple[DistroKey, ...]](), list[str]()
     for _ in range(10):
         actions, engine.now_ms = engine.protocol.tick(engine.now_ms)
@@ -380,7 +381,7 @@ def test_many_keys_are_forgotten_in_batches_and_no_round_names_them_meanwhile(
         [forget] = [one for one in engine.protocol.tick(engine.now_ms)[0] if isinstance(one, Forget)]
         assert forget.keys == tuple(keys[start : start + 2])
     engine.protocol.on_forget_done(0)
-    assert engine.protocol._forgetting == {}, "what was not forgotten after all is named again"
+    assert not engine.protocol.rounds.forgetting.dropped, "what was not forgotten after all is named again"
     assert not [one for one in engine.protocol.tick(engine.now_ms)[0] if isinstance(one, Forget)]
 
 
@@ -393,5 +394,5 @@ def test_digests_are_brought_up_to_date_though_nobody_compares_them() -> None:
     engine.verify_all(engine.tick(2 * CONFIG.verify_interval_ms))
     engine.verify_all(engine.tick(CONFIG.verify_interval_ms))
     assert engine.registry.lists.pop_changed() is None
-    lists = engine.protocol._components[INSTANCE_LIST]
+    lists = engine.components[INSTANCE_LIST]
     assert lists.digest.keys_in(range(LEAVES)) == [replaced.key]

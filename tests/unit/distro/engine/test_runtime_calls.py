@@ -461,11 +461,11 @@ def test_however_a_send_at_once_fails_its_end_is_told() -> None:
 def test_a_turn_sends_small_changes_itself_and_wakes_no_thread_for_them() -> None:
     callbacks = Callbacks()
     bed = acknowledged(callbacks, "k", "large")
-    bed.protocol._load = None
+    bed.protocol.loads.load = None
     callbacks.answers["start small sync"] = True
     bed.protocol.on_report(PeerReport(B, MemberState.UP, DELTAS_TAKEN), bed.now_ms)
-    for queue in bed.protocol._queues.values():
-        queue.verify_due_ms = 1 << 40
+    for rounds in bed.protocol.rounds.of.values():
+        rounds.due_ms = 1 << 40
     bed.runtime._turn([], {DistroKey("t", "k"): 0.0})
     try:
         assert [call[0] for call in callbacks.called] == ["start small sync"]

@@ -120,7 +120,7 @@ def test_the_digests_are_under_way_while_they_are_brought_up_to_date() -> None:
     engine = Engine(B)
     engine.load()
     engine.now_ms += engine.config.verify_interval_ms
-    engine.protocol._refresh_due_ms = engine.now_ms
+    engine.protocol.rounds.refresh_due_ms = engine.now_ms
     actions = engine.protocol.tick(engine.now_ms)[0]
     assert [one for one in actions if isinstance(one, RefreshDigests)]
     assert engine.protocol.is_calling()

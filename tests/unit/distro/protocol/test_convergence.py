@@ -207,7 +207,7 @@ def test_each_peer_is_traced_by_its_own_answers() -> None:
     engine.now_ms += 40
     engine.protocol.on_sync_done(to_b, Outcome.DELIVERED, Received(), engine.now_ms)
     engine.protocol.on_sync_done(to_c, Outcome.FAILED, Received(), engine.now_ms)
-    b, c = engine.protocol.traces[B], engine.protocol.traces[C]
+    b, c = engine.protocol.peers.traces[B], engine.protocol.peers.traces[C]
     assert (b.applied.sum_s, b.unapplied()) == (pytest.approx(0.04), 0)
     assert (count(c.applied), c.unapplied()) == (0, 1)
     engine.hear()
@@ -221,7 +221,7 @@ def test_a_claim_is_no_change_that_a_reader_sees() -> None:
     engine.load()
     key = DistroKey(INSTANCE_LIST, engine.write(engine.service_of(SELF)))
     engine.protocol.on_claim_done([key], [], engine.now_ms, unfinished=False)
-    assert engine.protocol.traces[B].unapplied() == 0
+    assert engine.protocol.peers.traces[B].unapplied() == 0
 
 
 def test_a_verify_round_without_differences_acknowledges() -> None:
@@ -230,7 +230,7 @@ def test_a_verify_round_without_differences_acknowledges() -> None:
     key = written(engine, engine.service_of(SELF))
     [send] = sends(engine)
     engine.protocol.on_sync_done(send, Outcome.DELIVERED, Received(failed={key.key: "full"}), engine.now_ms)
-    trace = engine.protocol.traces[B]
+    trace = engine.protocol.peers.traces[B]
     for told in (None, 1, 0):
         assert trace.unapplied() == 1
         engine.hear()
@@ -245,7 +245,7 @@ def test_what_a_peer_fetches_is_applied_there() -> None:
     key = written(engine, engine.service_of(SELF))
     engine.protocol.on_served(B, INSTANCE_LIST, [key.key], engine.now_ms / 1_000 + 0.2)
     engine.protocol.on_served("10.9.9.9:1", INSTANCE_LIST, [key.key], 0.0)
-    assert engine.protocol.traces[B].applied.sum_s == pytest.approx(0.2)
+    assert engine.protocol.peers.traces[B].applied.sum_s == pytest.approx(0.2)
 
 
 def test_a_peer_that_leaves_takes_its_stamps_along() -> None:
@@ -253,8 +253,8 @@ def test_a_peer_that_leaves_takes_its_stamps_along() -> None:
     engine.load()
     written(engine, engine.service_of(SELF))
     engine.protocol.replace_members([SELF, C], engine.now_ms)
-    assert engine.protocol.traces.keys() == {C}
-    assert engine.protocol.traces[C].unapplied() == 1
+    assert engine.protocol.peers.traces.keys() == {C}
+    assert engine.protocol.peers.traces[C].unapplied() == 1
 
 
 def test_changes_for_a_peer_that_is_down_are_not_counted(caplog: pytest.LogCaptureFixture) -> None:
@@ -262,12 +262,12 @@ def test_changes_for_a_peer_that_is_down_are_not_counted(caplog: pytest.LogCaptu
     engine.load()
     written(engine, engine.service_of(SELF))
     engine.leave(B)
-    trace = engine.protocol.traces[B]
+    trace = engine.protocol.peers.traces[B]
     assert (trace.oldest(), trace.not_counted) == (None, 1)
     assert "is unreachable" in caplog.text
     written(engine, engine.service_of(SELF))
     assert (trace.oldest(), trace.not_counted) == (None, 3), "each try to send it"
-    assert cause_of(engine.protocol._queues[B], engine.now_ms, refused=False) is Cause.UNREACHABLE
+    assert cause_of(engine.protocol.peers.queues[B], engine.now_ms, refused=False) is Cause.UNREACHABLE
 
 
 def test_the_cause_of_a_change_that_is_stuck(caplog: pytest.LogCaptureFixture) -> None:

@@ -389,11 +389,13 @@ def test_what_the_owner_fetched_is_passed_on_before_its_claim(engine: Engine) ->
     engine.verify_all(engine.tick(CONFIG.verify_interval_ms))
     engine.protocol.leave(engine.now_ms)  # so that nothing is claimed
     key, version = engine.copy(engine.service_of(SELF), Version(4, 2, OTHER)), Version(4, 2, OTHER)
-    assert not engine.protocol.may_send(INSTANCE_LIST, C, key, version)
+    assert not engine.protocol.rights.may_send(INSTANCE_LIST, C, key, version)
     engine.protocol.claim_later(DistroKey(INSTANCE_LIST, key), engine.now_ms, B)
     assert sent(engine.tick()) == {C: (key,)}
-    assert engine.protocol.may_send(INSTANCE_LIST, C, key, version)
-    assert not engine.protocol.may_send(INSTANCE_LIST, C, key, Version(4, 3, OTHER)), "that one is its writer's to send"
+    assert engine.protocol.rights.may_send(INSTANCE_LIST, C, key, version)
+    assert not engine.protocol.rights.may_send(INSTANCE_LIST, C, key, Version(4, 3, OTHER)), (
+        "that one is its writer's to send"
+    )
 
 
 def test_who_leaves_claims_nothing(pair: Engine) -> None:
@@ -574,8 +576,8 @@ def test_a_member_between_two_passes_on_what_one_of_them_wrote(engine: Engine) -
     rounds = {one.peer: one for one in engine.tick(2 * CONFIG.verify_interval_ms) if isinstance(one, Verify)}
     assert copy in rounds[B].keys
     assert copy not in rounds[C].keys
-    assert engine.protocol.may_send(INSTANCE_LIST, B, copy, Version(1, 0, f"{C}~1"))
-    assert not engine.protocol.may_send(INSTANCE_LIST, C, copy, Version(1, 0, f"{C}~1"))
+    assert engine.protocol.rights.may_send(INSTANCE_LIST, B, copy, Version(1, 0, f"{C}~1"))
+    assert not engine.protocol.rights.may_send(INSTANCE_LIST, C, copy, Version(1, 0, f"{C}~1"))
 
 
 def test_a_call_that_never_ends_is_given_up_and_its_late_end_is_nobodys(pair: Engine) -> None:

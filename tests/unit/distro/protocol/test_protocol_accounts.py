@@ -24,8 +24,10 @@ from distro.model.types import (
     Verify,
     Version,
 )
-from distro.protocol.protocol import CALL_LOST_MS, HEARTBEAT_MS, RELAY_INTERVAL_MS, WAITING_MAX, DistroProtocol
+from distro.protocol.peer_exchange import WAITING_MAX
+from distro.protocol.protocol import CALL_LOST_MS, HEARTBEAT_MS, DistroProtocol
 from distro.protocol.tasks import UNFIT_MS
+from distro.protocol.verify_rounds import RELAY_INTERVAL_MS
 from tests.support.engine import CONFIG, ME, OTHER, OWN_KIND, SELF, B, C, Engine
 from tests.support.named_store import NamedStore, component
 
@@ -220,7 +222,7 @@ def test_keys_that_are_too_large_together_are_fetched_in_smaller_queries_and_one
     engine.protocol.fetch(B, [keys[2], keys[3]])
     assert only(engine.tick()).keys == ("k3",)
     assert set_aside_ms + UNFIT_MS > engine.now_ms
-    queue = engine.protocol._queues[B]
+    queue = engine.protocol.peers.queues[B]
     assert not queue.is_aside(keys[2], engine.now_ms + UNFIT_MS)
 
 
@@ -403,8 +405,10 @@ def test_a_standalone_node_is_responsible_for_everything_from_the_start() -> Non
     protocol = DistroProtocol(members, ME, CONFIG, parts, DistroStats(), 0)
     assert members.serving
     assert protocol.reader.is_responsible(DistroKey("t", "any"))
-    assert not protocol.is_unlisted, "there is nobody to list it"
-    assert all(protocol.mapper_of(name).standalone for name in parts), "it takes whatever is put, as real Nacos does"
+    assert not protocol.ownership.is_unlisted, "there is nobody to list it"
+    assert all(protocol.ownership.mapper_of(name).standalone for name in parts), (
+        "it takes whatever is put, as real Nacos does"
+    )
     assert not MemberList(SELF, CONFIG, 0).serving
     assert not Engine(B).protocol.members.serving, "it has to load first"
 
@@ -421,9 +425,13 @@ def test_every_failure_and_every_loss_counts() -> None:
         send = only([call for call in engine.tick(10_000) if isinstance(call, SyncData)][:1])
         engine.protocol.on_sync_done(send, Outcome.FAILED, Received(), engine.now_ms)
         assert engine.stats.sync_failed == count
-    for _ in range(2):
-        engine.protocol._give_up(Query(B, INSTANCE_LIST, ("k",), 0), engine.now_ms)
-    assert engine.stats.calls_lost == 2
+    for count in (1, 2):
+        began_ms = engine.now_ms
+        engine.protocol.fetch(B, [DistroKey(INSTANCE_LIST, "k")])
+        while engine.stats.calls_lost < count:
+            engine.tick(CONFIG.report_interval_ms)
+        assert engine.now_ms - began_ms >= CALL_LOST_MS
+        assert engine.stats.calls_lost == count
 
 
 def test_what_a_peer_cannot_send_is_fetched_beside_types_that_are_unknown_here() -> None:
@@ -456,7 +464,7 @@ def test_a_run_has_served_once_it_wrote_a_key_that_is_no_clients() -> None:
     engine.tick()
     assert engine.protocol.members.served
     engine, _ = with_type(B, owned_by_writer=True)
-    engine.protocol._components["t"].store.highest_own = lambda: Version(1, 0, ME)  # type: ignore[method-assign]
+    engine.components["t"].store.highest_own = lambda: Version(1, 0, ME)  # type: ignore[method-assign]
     engine.tick()
     assert not engine.protocol.members.served
 

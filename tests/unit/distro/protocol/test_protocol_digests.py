@@ -21,8 +21,10 @@ from distro.model.types import (
     Verify,
     Version,
 )
-from distro.protocol.protocol import AGREED_ROUNDS, CALL_LOST_MS, RELAY_INTERVAL_MS
+from distro.protocol.forgetting import AGREED_ROUNDS
+from distro.protocol.protocol import CALL_LOST_MS
 from distro.protocol.samples import SAMPLED_KEYS_MAX, sample_after
+from distro.protocol.verify_rounds import RELAY_INTERVAL_MS
 from tests.support.engine import CONFIG, ME, OTHER, SELF, B, C, Engine
 from tests.support.named_store import NamedStore, component
 

@@ -20,7 +20,8 @@ from distro.model.types import (
     Verify,
     Version,
 )
-from distro.protocol.protocol import AGREED_ROUNDS, HEARTBEAT_MS
+from distro.protocol.forgetting import AGREED_ROUNDS
+from distro.protocol.protocol import HEARTBEAT_MS
 from tests.support.engine import CONFIG, ME, OTHER, OWN_KIND, SELF, B, C, Engine
 from tests.support.named_store import NamedStore, component
 
@@ -143,8 +144,8 @@ def test_what_is_passed_on_comes_beside_the_own_keys() -> None:
         engine.protocol.on_report(report, engine.now_ms)
     rounds = {one.peer: one for one in engine.tick(2 * CONFIG.verify_interval_ms) if isinstance(one, Verify)}
     assert set(rounds[B].keys) == {own, copy}
-    assert engine.protocol.may_send(INSTANCE_LIST, B, copy, theirs)
-    assert not engine.protocol.may_send(INSTANCE_LIST, C, copy, theirs)
+    assert engine.protocol.rights.may_send(INSTANCE_LIST, B, copy, theirs)
+    assert not engine.protocol.rights.may_send(INSTANCE_LIST, C, copy, theirs)
 
 
 # --- whose keys ---------------------------------------------------------------------------------------
@@ -162,8 +163,8 @@ def test_of_types_owned_by_writers_a_member_speaks_for_all_its_runs(owned_by_wri
 def test_keys_are_spread_over_members_of_real_nacos_where_these_take_them(taken: bool) -> None:
     kinds = {MemberKind.OWN, MemberKind.NACOS_1} if taken else {MemberKind.OWN}
     engine = WithType(B, C, kinds={C: REAL_NACOS}, taken_by=frozenset(kinds))
-    assert engine.protocol.mapper_of("t").servers == ((SELF, B, C) if taken else (SELF, B))
-    assert engine.protocol.mapper_of(INSTANCE_LIST).servers == (SELF, B, C)
+    assert engine.protocol.ownership.mapper_of("t").servers == ((SELF, B, C) if taken else (SELF, B))
+    assert engine.protocol.ownership.mapper_of(INSTANCE_LIST).servers == (SELF, B, C)
 
 
 def test_while_it_loads_a_node_looks_after_its_snapshots_in_time() -> None:
@@ -185,16 +186,16 @@ def refuse(engine: Engine, peer: str) -> None:
 
 def test_a_member_that_nobody_lists_says_so_until_one_does() -> None:
     engine = Engine(B, C)
-    assert not engine.protocol.is_unlisted
+    assert not engine.protocol.ownership.is_unlisted
     engine.hear()
     refuse(engine, B)
-    assert not engine.protocol.is_unlisted, "the other does"
+    assert not engine.protocol.ownership.is_unlisted, "the other does"
     refuse(engine, C)
-    assert engine.protocol.is_unlisted
+    assert engine.protocol.ownership.is_unlisted
     refuse(engine, C)
-    assert engine.protocol.is_unlisted
+    assert engine.protocol.ownership.is_unlisted
     engine.hear(C)
-    assert not engine.protocol.is_unlisted
+    assert not engine.protocol.ownership.is_unlisted
 
 
 @pytest.mark.parametrize("is_listed", [True, False])

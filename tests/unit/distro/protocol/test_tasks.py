@@ -4,8 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distro.model.types import DistroKey
+from distro.model.types import DistroKey, MemberState, Outcome, PeerReport
 from distro.protocol.tasks import LOOKED_AT_FACTOR, BackOff, DelayTasks, PeerQueue
+from distro.protocol.verify_rounds import PeerRounds
+from tests.support.engine import OWN_KIND, SELF, B, Engine
 
 
 def keys(*names: str, kind: str = "t") -> list[DistroKey]:
@@ -72,7 +74,15 @@ def test_nothing_is_pending_for_an_unreachable_peer_and_its_return_begins_a_veri
     assert not queue.fetch
     assert not queue.reachable
     queue.on_reachable(9_000)
-    assert queue.next_due_ms(9_000) == 9_000
+    assert queue.next_due_ms() is None
+    engine = Engine(B)
+    engine.load()
+    for state in (MemberState.DOWN, MemberState.UP):
+        engine.now_ms += 9_000
+        report = PeerReport(B, state, OWN_KIND, {}, (SELF, B))
+        engine.protocol.on_report_done(B, Outcome.DELIVERED, report, engine.now_ms)
+        assert engine.protocol.peers.queues[B].reachable is (state is MemberState.UP)
+    assert engine.protocol.rounds.of[B].next_due_ms(engine.now_ms) == engine.now_ms
 
 
 def test_a_key_that_was_sent_alone_may_travel_with_others_the_next_time() -> None:
@@ -101,10 +111,10 @@ def test_a_first_wait_of_nothing_grows_from_one_on() -> None:
 
 
 def test_the_rest_of_a_verify_round_is_due_at_once() -> None:
-    queue = PeerQueue(BackOff(1, 1), verify_due_ms=900)
-    assert queue.next_due_ms(100) == 900
-    queue.verify_types = ["t"]
-    assert queue.next_due_ms(100) == 100
+    rounds = PeerRounds(due_ms=900)
+    assert rounds.next_due_ms(100) == 900
+    rounds.types = ["t"]
+    assert rounds.next_due_ms(100) == 100
 
 
 def test_a_failed_send_touches_none_of_the_keys_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
