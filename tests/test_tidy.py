@@ -17,7 +17,6 @@ MODULE_LINES_MAX = 400
 WHOLE = {
     "distro/receive/receive.py": "the way of a datum that came: each decision, and what it does",
     "distro/model/types.py": "the values that the engine passes around: keys, members, answers, and the calls to make",
-    "distro/protocol/protocol.py": "one thread's decisions: each event and each tick, over the same queues",
     "app/naming/records/records.py": "each change of a record, by a client or a peer, and what follows from it",
     "app/tools/simulation/member/member.py": "one process: what a start makes anew, and events in place of threads",
     "app/tools/simulation/member/member_frontend.py": "the way of one call, from the network to its answer",

@@ -1,20 +1,20 @@
 """The resource type of clients by address: sent only to members of real Nacos since 2.0, and taken from nobody."""
 
-from collections.abc import Collection, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Mapping
 
 from app.naming.clients.client_model import ClientSnapshot
 from app.replication.address_clients import HttpClients, tag_of
 from app.replication.client_type import ClientCodec, client_id_of, client_key
 from distro.model.errors import CodecError
 from distro.model.ports import Component
+from distro.model.stores import DistroStore
 from distro.model.types import Datum, MemberKind, Merged, Version
 
 HTTP_CLIENTS = "rollcall.http-clients"
 """The type's name inside the engine. On the wire these clients are like all others."""
 
 
-class HttpClientStore:
+class HttpClientStore(DistroStore):
     """The DistroStore of the index. A client that is not in it counts as gone. Only instance lists change the index."""
 
     def __init__(self, clients: HttpClients, writer: str) -> None:
@@ -27,18 +27,8 @@ class HttpClientStore:
     def versions(self) -> Mapping[str, Version]:
         return {client_key(client_id): self._version for client_id in self._clients.ids()}
 
-    def all_keys(self) -> list[str]:
-        return list(self.versions())
-
     def pop_changed(self) -> str | None:
         """Return None: digests are compared only with our own kind, which does not take this type."""
-        return None
-
-    def is_empty(self, key: str) -> bool:
-        return False
-
-    def content(self, key: str) -> tuple[Version, int] | None:
-        """Return None, for the same reason."""
         return None
 
     def highest_own(self) -> Version:
@@ -56,12 +46,6 @@ class HttpClientStore:
                 datums.append(Datum(key, self._version, snapshot))
         return datums
 
-    def grouped(self, keys: Collection[str]) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def is_covered(self, datum: Datum) -> bool:
-        return True
-
     def is_forgettable(self, key: str, now_ms: int) -> bool:
         return False
 
@@ -74,14 +58,8 @@ class HttpClientStore:
     def reissue(self, datum: Datum, now_ms: int, *, restoring: bool) -> bool:
         return False
 
-    def claim_all(self, keys: Collection[str], now_ms: int) -> list[str]:
-        return []
-
     def forget(self, key: str, now_ms: int, *, absent: bool = False) -> None:
         """Forget nothing: the instance lists determine which clients exist."""
-
-    def forget_all(self, keys: Collection[str], now_ms: int) -> int:
-        return 0
 
 
 def http_client_component(clients: HttpClients, writer: str, carrier: Component) -> Component:

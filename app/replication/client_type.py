@@ -1,7 +1,6 @@
 """The resource type of clients with connections. Each key belongs for ever to the member that holds the connection."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +16,7 @@ from app.naming.model.keys import CLIENT_KEY_PREFIX
 from app.naming.model.nacos_errors import NacosError
 from app.naming.model.value_limits import CLIENT_TEXTS_CHARS_MAX, PORT_MAX
 from distro.model.errors import CodecError
+from distro.model.stores import DistroStore
 from distro.model.types import Datum, Merged, Version
 
 CLIENTS = CLIENT_KEY_PREFIX[:-1]
@@ -40,8 +40,11 @@ def member_of(version: Version) -> str:
     return version.writer.partition("~")[0]
 
 
-class ClientStore:
-    """The DistroStore and DeltaStore of clients. A client that never published anything has no datum."""
+class ClientStore(DistroStore):
+    """The DistroStore and DeltaStore of clients. A client that never published anything has no datum.
+
+    Nobody claims a client (R2), as a connection does not move.
+    """
 
     def __init__(
         self,
@@ -64,9 +67,6 @@ class ClientStore:
 
     def versions(self) -> Mapping[str, Version]:
         return {client_key(name): one for name, one in self._table.versions().items() if one.counter}
-
-    def all_keys(self) -> list[str]:
-        return list(self.versions())
 
     def pop_changed(self) -> str | None:
         client_id = self._table.pop_changed()
@@ -116,9 +116,6 @@ class ClientStore:
             return self._copies.take_delta(snapshot, client_id, datum.base)
         except NacosError as error:
             raise CodecError(error.text) from error
-
-    def grouped(self, keys: Collection[str]) -> AbstractContextManager[None]:
-        return nullcontext()
 
     def is_covered(self, datum: Datum) -> bool:
         """Return whether a datum of another run may replace the stored one (R3): only a datum of the same member may.
@@ -170,18 +167,8 @@ class ClientStore:
             return self._copies.add_tombstone(client_id, snapshot.version)
         return self._own.reissue(client_id, snapshot)
 
-    def claim_all(self, keys: Collection[str], now_ms: int) -> list[str]:
-        """Return nothing: a connection does not move, so nobody claims a client (R2)."""
-        return []
-
     def forget(self, key: str, now_ms: int, *, absent: bool = False) -> None:
         self._copies.forget(client_id_of(key), absent=absent)
-
-    def forget_all(self, keys: Collection[str], now_ms: int) -> int:
-        spent = [key for key in keys if self.is_forgettable(key, now_ms)]
-        for key in spent:
-            self.forget(key, now_ms)
-        return len(spent)
 
     def on_verified(self, keys: Collection[str], now_ms: int) -> None:
         """Restart the expiry of copies that their owner confirmed in a verify round."""

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from distro.model.monitor import DistroStats
-from distro.model.ports import Components, DeltaStore
+from distro.model.ports import Components
+from distro.model.stores import DeltaStore
 from distro.model.types import CAPABILITY_CLAIMS, CAPABILITY_DELTAS, NO_VERSION, Datum, Received, SyncData, Version
 from distro.protocol.engine_reader import EngineReader
 

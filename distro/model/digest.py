@@ -6,7 +6,7 @@ XOR of a hash of key and version over its keys; those of a bucket and of all key
 
 import hashlib
 import struct
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from threading import Lock
 from typing import Protocol
 from zlib import crc32
@@ -53,6 +53,18 @@ def _ignore(_key: str) -> None:
     """Ignore the key."""
 
 
+class NotesChanges(Protocol):
+    """A store that notes which keys change. Without it each refresh of a digest visits all keys."""
+
+    def pop_changed(self) -> str | None:
+        """Take one of the keys whose version changed, came or went since it was last taken; None without any.
+
+        A key is in there once its change is whole, and costs the change next to nothing. Threads that bring digests up
+        to date, one at a time; must not block.
+        """
+        ...
+
+
 class DigestedStore(Protocol):
     """The part of a store that a digest uses. Every call may come from any thread."""
 
@@ -60,8 +72,8 @@ class DigestedStore(Protocol):
         """The version stored, or None for an unknown key."""
         ...
 
-    def pop_changed(self) -> str | None:
-        """Take one of the keys whose version changed, came or went since it was last taken; None without any."""
+    def versions(self) -> Mapping[str, Version]:
+        """Return a copy of all keys with their versions."""
         ...
 
     def is_empty(self, key: str) -> bool:
@@ -100,7 +112,10 @@ class KeyDigest:
     """
 
     def __init__(self, store: DigestedStore) -> None:
+        """``store``: may have the method of ``NotesChanges``, too."""
         self._store = store
+        self._pop_changed: Callable[[], str | None] | None = getattr(store, "pop_changed", None)
+        """As of ``NotesChanges``; None of a store that notes no changes."""
         self._lock = Lock()
         self._root = 0
         self._buckets = [0] * BUCKETS
@@ -117,8 +132,14 @@ class KeyDigest:
     def refresh(self) -> None:
         """Bring the digest up to date with all changes noted before the call. Pause between steps if there are many."""
         with self._lock:
-            for key in paced(iter(self._store.pop_changed, None)):
+            for key in paced(self._changed()):
                 self._hash(key)
+
+    def _changed(self) -> Iterable[str]:
+        """The keys that may have changed: all that are stored or in the digest, of a store that notes no changes."""
+        if self._pop_changed is not None:
+            return iter(self._pop_changed, None)
+        return {key: None for leaf in self._keys.values() for key in leaf} | dict.fromkeys(self._store.versions())
 
     def _hash(self, key: str) -> None:
         # Read after the note was taken out: a change that comes later than this has a note of its own.

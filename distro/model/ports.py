@@ -1,13 +1,13 @@
 """The Protocols through which the engine reaches the outside. A resource type brings its store, codec and agent."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from distro.model.digest import KeyDigest
 from distro.model.errors import TransportError
-from distro.model.types import Datum, MemberKind, Merged, Page, PeerReport, Received, Version
+from distro.model.stores import DeltaStore, DistroStore
+from distro.model.types import Datum, MemberKind, Page, PeerReport, Received, Version
 
 
 class Clock(Protocol):
@@ -26,135 +26,6 @@ class Clock(Protocol):
 
     def wall_ms(self) -> int:
         """Ms since 1970, for people and wire fields."""
-        ...
-
-
-class DistroStore(Protocol):
-    """The datums of one resource type. Every call may come from any thread; each write is atomic for its key."""
-
-    def version(self, key: str) -> Version | None:
-        """The version stored, or None for an unknown key."""
-        ...
-
-    def versions(self) -> Mapping[str, Version]:
-        """Return a copy of all keys with their versions."""
-        ...
-
-    def all_keys(self) -> list[str]:
-        """Return all keys, in one step; some may lack a version. For a pass that visits each key in its own time."""
-        ...
-
-    def highest_own(self) -> Version:
-        """Return the highest version that this run gave to any key, forgotten ones included.
-
-        ``NO_VERSION`` before the first.
-        """
-        ...
-
-    def pop_changed(self) -> str | None:
-        """Take one of the keys whose version changed, came or went since it was last taken; None without any.
-
-        A key is in there once its change is whole, and costs the change next to nothing.
-        """
-        ...
-
-    def is_empty(self, key: str) -> bool:
-        """Return whether a key holds nothing but removals. Only such a key can be forgettable (R6)."""
-        ...
-
-    def content(self, key: str) -> tuple[Version, int] | None:
-        """Return the stored version and 64 bits that stand for the content every member must have under it.
-
-        None for an unknown key, and for a key whose content members cannot compare now.
-        """
-        ...
-
-    def tag(self, key: str) -> str:
-        """Return the text that DistroMapper hashes for this key."""
-        ...
-
-    def datums(self, keys: Iterable[str]) -> Iterable[Datum]:
-        """Return the current datums of the keys that are known."""
-        ...
-
-    def grouped(self, keys: Collection[str]) -> AbstractContextManager[None]:
-        """Store everything that ``apply`` and ``merge`` take of these keys within the context together, at its end.
-
-        A store without a disk may store at once.
-
-        Raises:
-            CodecError: at the end, the disk did not take the datums; none of them is stored.
-        """
-        ...
-
-    def is_covered(self, datum: Datum) -> bool:
-        """Return whether the datum contains every stored change of its key, by the versions of its parts."""
-        ...
-
-    def is_forgettable(self, key: str, now_ms: int) -> bool:
-        """Return whether the key holds nothing but removals that are old enough to be forgotten (R6)."""
-        ...
-
-    def apply(self, datum: Datum, expected: Version | None, now_ms: int) -> bool:
-        """Put a peer's datum in place of the stored one.
-
-        Return False if that is no longer ``expected``: resolve again.
-        """
-        ...
-
-    def merge(self, datum: Datum, now_ms: int) -> Merged:
-        """Merge a peer's datum with the stored state part by part; the newer part wins.
-
-        A state that neither side had gets a version above both, written by this node. Each of its parts is at least as
-        new as on either side, so both sides take it.
-        """
-        ...
-
-    def reissue(self, datum: Datum, now_ms: int, *, restoring: bool) -> bool:
-        """Give this node's state the next version if a peer has other values under the stored one. Return whether.
-
-        If the datum's version is of this run and above the stored one, but this run did not give it (R10), the state
-        gets a new epoch above that version. Parts that only the peer knows are then lost.
-
-        ``restoring``: first take the parts of the peer's state that are unknown here.
-        """
-        ...
-
-    def claim_all(self, keys: Collection[str], now_ms: int) -> list[str]:
-        """Become the writer of keys and restart their deadlines (R2). Return the keys that another member wrote before.
-
-        Readers see no change, so subscribers are not notified (R11).
-        """
-        ...
-
-    def forget(self, key: str, now_ms: int, *, absent: bool = False) -> None:
-        """Drop a spent key; with ``absent``, also one that is not spent but that its owner or all peers dropped."""
-        ...
-
-    def forget_all(self, keys: Collection[str], now_ms: int) -> int:
-        """Drop the forgettable ones among these keys, as ``forget`` does. Return how many were dropped.
-
-        A store on disk drops them in one step. A key that is written meanwhile stays.
-        """
-        ...
-
-
-class DeltaStore(Protocol):
-    """The further methods of a store that can send changes as deltas (R5). For any thread."""
-
-    def delta(self, key: str, base: Version) -> Datum | None:
-        """Return what this run changed after ``base``, at a cost of that alone.
-
-        None if it is not known, or nothing changed.
-        """
-        ...
-
-    def claim_delta(self, key: str) -> Datum | None:
-        """Return the claim of another writer's state as a delta of that state; None if this run changed it since."""
-        ...
-
-    def apply_delta(self, datum: Datum, now_ms: int) -> bool:
-        """Apply a peer's whole delta if the stored state is its base, or one between its base and its version."""
         ...
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 
 from distro.model.errors import CodecError
-from distro.model.ports import DistroStore
+from distro.model.stores import DistroStore
 from distro.model.types import Datum
 from distro.timing.paced import STEP_STORED, paced, parts_of
 

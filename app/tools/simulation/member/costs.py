@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from distro.model.ports import DistroStore
+from distro.model.stores import DistroStore
 from distro.model.types import Datum, Merged, Version
 
 

@@ -1,6 +1,6 @@
 """The contents of a digest, and the digest computed from all keys of a store."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from distro.model.digest import BUCKETS, LEAVES, DigestedStore, KeyDigest
@@ -8,17 +8,18 @@ from distro.model.types import Version
 
 
 class Frozen:
-    """The present state of a store, with each of its keys changed once."""
+    """The present state of some keys of a store, which notes no changes."""
 
     def __init__(self, store: DigestedStore, keys: Iterable[str]) -> None:
         self._store = store
-        self._left = list(keys)
+        self._keys = tuple(keys)
 
     def version(self, key: str) -> Version | None:
         return self._store.version(key)
 
-    def pop_changed(self) -> str | None:
-        return self._left.pop() if self._left else None
+    def versions(self) -> Mapping[str, Version]:
+        found = {key: self._store.version(key) for key in self._keys}
+        return {key: version for key, version in found.items() if version is not None}
 
     def is_empty(self, key: str) -> bool:
         return self._store.is_empty(key)
