@@ -53,18 +53,6 @@ def _ignore(_key: str) -> None:
     """Ignore the key."""
 
 
-class NotesChanges(Protocol):
-    """A store that notes which keys change. Without it each refresh of a digest visits all keys."""
-
-    def pop_changed(self) -> str | None:
-        """Take one of the keys whose version changed, came or went since it was last taken; None without any.
-
-        A key is in there once its change is whole, and costs the change next to nothing. Threads that bring digests up
-        to date, one at a time; must not block.
-        """
-        ...
-
-
 class DigestedStore(Protocol):
     """The part of a store that a digest uses. Every call may come from any thread."""
 
@@ -112,10 +100,15 @@ class KeyDigest:
     """
 
     def __init__(self, store: DigestedStore) -> None:
-        """``store``: may have the method of ``NotesChanges``, too."""
+        """``store``: may also note which keys change, or each refresh visits all keys.
+
+        Its ``pop_changed()`` then takes one of the keys whose version changed, came or went since it was last taken,
+        and returns None without any. A key is in there once its change is whole, and costs the change next to nothing.
+        Threads that refresh the digest call it, one at a time; it must not block.
+        """
         self._store = store
         self._pop_changed: Callable[[], str | None] | None = getattr(store, "pop_changed", None)
-        """As of ``NotesChanges``; None of a store that notes no changes."""
+        """None of a store that notes no changes."""
         self._lock = Lock()
         self._root = 0
         self._buckets = [0] * BUCKETS

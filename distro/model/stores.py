@@ -72,7 +72,10 @@ class RequiredStore(Protocol):
 
 
 class DistroStore(RequiredStore, Protocol):
-    """A store as the engine uses it. A class that inherits from it has the defaults of all optional methods."""
+    """A store as the engine uses it. A class that inherits from it has the defaults of all optional methods.
+
+    One more has no default here: ``pop_changed``, which ``KeyDigest`` describes.
+    """
 
     def tag(self, key: str) -> str:
         """Return the text that DistroMapper hashes for this key; by default the key. Any thread; must not block."""

@@ -76,14 +76,6 @@ class Earlier(SimMember):
         return True
 
 
-class HalfEarlier(Earlier):
-    """A member of a cluster of both releases, as during a rolling upgrade."""
-
-    @staticmethod
-    def is_earlier(address: str) -> bool:
-        return int(address.partition(":")[0].rpartition(".")[2]) % 2 == 1
-
-
 class NoRetry(SimMember):
     """A send that failed is not repeated, and there are no checksum rounds."""
 
