@@ -1,11 +1,11 @@
 """Writes of persistent instances by command, from a thread: executed here, or at the member that owns the service."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from http import HTTPStatus
-from typing import Any
+from typing import Protocol, TypeVar
 
-from app.commands.nacos_calls import nacos_call
-from app.commands.owner_forwarder import OwnerForwarder
+from app.commands.nacos_calls import NacosCall, nacos_call
 from app.commands.ownership import Forward
 from app.commands.writes import Writes
 from app.metrics.audit_trail import Actor, acting
@@ -14,7 +14,26 @@ from app.naming.model.keys import DEFAULT_NAMESPACE, check_service_format
 from app.naming.model.nacos_errors import NacosError
 from app.naming.registry.operations import DeregisterInstance, RegisterInstance
 
+R = TypeVar("R")
 Durable = RegisterInstance | DeregisterInstance
+
+
+class MemberAnswer(Protocol):
+    """The answer of a member."""
+
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def body(self) -> bytes: ...
+
+
+class OwnerCalls(Protocol):
+    """Has calls executed by the members that own them."""
+
+    def forward(self, request: NacosCall, to: Forward, run: Callable[[], R | Forward]) -> MemberAnswer | R:
+        """Return the owner's answer, or what ``run`` returns once this node owns the call. Blocks."""
+        ...
 
 
 class NotWritten(NacosError):
@@ -46,7 +65,7 @@ CALLER = ThreadCaller()
 class MemberWrites:
     """Executes commands about persistent instances wherever they are to be executed. Not for the event loop."""
 
-    def __init__(self, writes: Writes, forwarder: OwnerForwarder[Any], context_path: str) -> None:
+    def __init__(self, writes: Writes, forwarder: OwnerCalls, context_path: str) -> None:
         """``context_path``: of the API of other members."""
         self._writes = writes
         self._forwarder = forwarder

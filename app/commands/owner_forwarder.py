@@ -3,18 +3,19 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Generic, Protocol, TypeVar
 
+from app.commands.member_writes import MemberAnswer
 from app.commands.ownership import Forward, Owners, not_serving_text
+from app.peers.headers import DEADLINE, RELAY
+from app.peers.parts import ForwardStats, MemberRequest
 from distro.model.ports import Clock
 from distro.model.types import MemberState
 from distro.timing.clock import SystemClock
-from distro.wire.deadlines import DEADLINE_HEADER, RELAY_HEADER
 
 FORWARD_MS_MAX = 2_000
 """The time for the whole call, with the waits for another owner. Source: Nacos 1.4.8, its read time-out."""
@@ -23,8 +24,6 @@ LATE_S = 1.0
 REFRESH_TRIES, REFRESH_MS_MIN = 2, 100
 """Tries to fetch records that the owner wrote, and the time for each try once the call's own time is over."""
 BUSY = "too many calls wait for other members, please try another server"
-
-DEADLINE, RELAY = DEADLINE_HEADER.lower(), RELAY_HEADER.lower()
 
 R = TypeVar("R")
 """The outcome of a call that is executed here."""
@@ -42,52 +41,7 @@ def unseen_text(member: str) -> str:
     return f"the responsible member {member} has executed this, but it cannot be read here yet, please try again"
 
 
-class MemberAnswer(Protocol):
-    """The answer of a member."""
-
-    @property
-    def status(self) -> int: ...
-
-    @property
-    def body(self) -> bytes: ...
-
-
 A = TypeVar("A", bound=MemberAnswer)
-
-
-class _Pairs(Protocol):
-    def items(self) -> Iterable[tuple[str, str]]: ...
-
-
-class MemberRequest(Protocol):
-    """A call as members of Nacos pass it on: ``path`` is below the context path, header names are in lower case."""
-
-    @property
-    def method(self) -> str: ...
-
-    @property
-    def context_path(self) -> str: ...
-
-    @property
-    def path(self) -> str: ...
-
-    @property
-    def parameters(self) -> _Pairs: ...
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """The headers of the client's call."""
-        ...
-
-    @property
-    def remote_ip(self) -> str:
-        """The address that the client called from."""
-        ...
-
-    @property
-    def agent(self) -> str:
-        """The client's name, empty for none."""
-        ...
 
 
 class WaitingCall(Generic[A]):
@@ -165,23 +119,6 @@ class LoopForwarding(Protocol[A]):
         ``hold_first``: not now, but after the pause before any further try.
         """
         ...
-
-
-@dataclass(slots=True)
-class ForwardStats:
-    """Counters since the start. Written by several threads without a lock: now and then one count may be lost."""
-
-    forward_answered: int = 0
-    forward_held: int = 0
-    """Waits for another owner, because the one asked refused or did not listen."""
-    forward_failed: int = 0
-    """Calls given up: no owner answered in time."""
-    forward_busy: int = 0
-    """Calls refused at once, because too many others were under way."""
-    forward_batches: int = 0
-    """Calls in which several writes of clients went together."""
-    forward_unseen: int = 0
-    """Calls that the owner executed and that were not acknowledged, as their outcome could not be fetched in time."""
 
 
 class OwnerForwarder(Generic[A]):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from app.http.api.answers import NOT_RESPONSIBLE
 from app.http.api.call import CHANGE, CLIENT_ADDRESS, CLIENT_AGENT, CLOCK, JSON, OK, TEXT, WANTS_CHANGE, Call, Reply
-from app.http.api.write_batches import (
+from app.peers.write_batches import (
     BATCH_BYTES_MAX,
     CALL_BYTES_MAX,
     CALLS_MAX,
@@ -42,7 +42,7 @@ def test_calls_arrive_as_they_were_sent(calls: list[BatchedCall]) -> None:
 
 @given(st.lists(st.none() | REPLIES, max_size=5))
 def test_answers_arrive_as_they_were_given(replies: list[Reply | None]) -> None:
-    entries = [None if one is None else entry_of(one) for one in replies]
+    entries = [None if one is None else entry_of(one.status, one.body, one.content_type, one.headers) for one in replies]
     answers = decode_answers(orjson.dumps(entries), len(replies))
     for reply, found in zip(replies, answers, strict=True):
         if reply is None or found is None:

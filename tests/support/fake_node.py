@@ -13,7 +13,7 @@ from app.auth.member_signer import MemberSigner
 from app.auth.setup_secret import SetupSecret
 from app.auth.user_table import UserTable
 from app.auth.users import Users
-from app.commands.owner_forwarder import ForwardStats, LoopForwarding, MemberRequest
+from app.commands.owner_forwarder import LoopForwarding
 from app.commands.writes import Writes
 from app.config.settings import Settings, read_settings
 from app.http.api.beats import BeatCollector
@@ -46,6 +46,7 @@ from app.operator.drain_steps import DrainSteps
 from app.operator.instance_drain import InstanceDrains
 from app.operator.instance_facts import InstanceFacts
 from app.operator.instance_history import InstanceHistory
+from app.peers.parts import ForwardStats, MemberRequest
 from app.ports.http_ports import ConnectionLoader, LoopFrontend
 from app.replication.small_sends import LoopCalls
 from app.tools.simulation.member.memory_disk import MemoryDisk

@@ -1,7 +1,7 @@
 """Replies that several endpoints share: JSON, errors of filters, refusals while the node does not serve or own."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -17,6 +17,7 @@ from app.http.api.call import (
     BEAT_PATHS,
     DECLINE,
     JSON,
+    OK,
     TEXT,
     Answer,
     Call,
@@ -27,6 +28,8 @@ from app.naming.model.exact_json import exact_json
 from app.naming.model.nacos_errors import NacosError, TooManyRequests
 from app.naming.model.switches import is_served
 from app.naming.records.durable_service import DurableService
+from app.peers.headers import NOT_RESPONSIBLE as NOT_RESPONSIBLE
+from app.peers.headers import RETRY_AFTER as RETRY_AFTER
 from app.ports.http_ports import Cluster
 from distro.model.errors import CodecError, NotInitialized
 from distro.model.types import MemberState
@@ -40,9 +43,7 @@ INTERNAL_ERROR = Reply(500, b"caused: internal error, see the server's log")
 BEHIND = Reply(503, BEHIND_TEXT.encode(), None)
 _UP = MemberState.UP
 """Python 3.11 needs ten times as long to look a member up in its class."""
-RETRY_AFTER = "Retry-After"
-NOT_RESPONSIBLE = "Rollcall-Not-Responsible"
-"""Header of a refusal: nothing was executed, the sender should ask the responsible member."""
+_TEXT, _RETRY_AFTER = TEXT.encode(), RETRY_AFTER.lower().encode()
 
 
 class PreparedRefusal(NacosError):
@@ -79,6 +80,31 @@ def rest_refusal(code: int, message: str) -> Reply:
 def text_reply(status: int, text: str) -> Reply:
     # A call's text is UTF-8, but an error may quote text of a peer or a file, with lone surrogates in it.
     return Reply(status, text.encode("utf-8", "replace"), TEXT)
+
+
+class MemberReplies:
+    """``Replies`` in the form of this frontend."""
+
+    ok = OK
+
+    def refuse(self, status: int, text: str) -> Reply:
+        return text_reply(status, text)
+
+    def of_member(self, status: int, body: bytes, headers: Mapping[bytes, bytes]) -> Reply:
+        """A member's answer, with the names of its headers in lower case, as the client gets it."""
+        content_type, later = headers.get(b"content-type"), headers.get(_RETRY_AFTER)
+        if body == OK.body and status == OK.status and content_type == _TEXT and later is None:
+            return OK  # nearly each write's, whose head is made already
+        reply = Reply(status, body, None if content_type is None else content_type.decode("latin-1"))
+        if later is not None:
+            reply.headers = {RETRY_AFTER: later.decode("latin-1")}
+        return reply
+
+    def relayed(self, status: int, body: bytes, headers: Mapping[bytes, bytes], more: Mapping[str, str]) -> Reply:
+        return replace(self.of_member(status, body, headers), headers=more, head=None)
+
+
+MEMBER_REPLIES = MemberReplies()
 
 
 def not_serving(status: str) -> Reply:

@@ -12,7 +12,6 @@ from itertools import chain, islice
 
 import orjson
 
-from app.http.input import json_text
 from app.naming.wire.datum_codec import AGE_MS_MAX
 from distro.model.errors import CodecError
 
@@ -167,13 +166,12 @@ TakeBeats = Callable[[str, Mapping[str, int]], list[str]]
 """Takes the beats of one service, as ages in ms by instance key; returns the instance keys that are not known."""
 
 
-def take_batch(body: bytes, take: TakeBeats) -> bytes:
-    """Apply another member's batch, ``take`` for each service; return the answer.
+def take_batch(services: object, take: TakeBeats) -> bytes:
+    """Apply another member's batch, parsed from JSON, ``take`` for each service; return the answer.
 
     Raises:
         CodecError: the batch cannot be read.
     """
-    services = json_text.loads_body(body, of_member=True)
     if not isinstance(services, dict):
         raise CodecError("a batch of beats is a JSON object")
     for ages in services.values():

@@ -8,18 +8,13 @@ from collections.abc import Callable
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
+from app.peers.headers import BROWSER_SIGNS
 from app.ports.shared_ports import MemberDirectory
 
 Header = Callable[[str], str | None]
 """Returns a header by its name in lower case, None for an absent one. It is called with constants only."""
 
 ANY_HOST = "*"
-SIGNS = ("origin", "referer", "sec-fetch-site", "accept-language")
-"""Headers that browsers send and SDKs do not.
-
-``Sec-Fetch-Site`` comes with requests to https and loopback addresses only, and a script may leave out or set others:
-but each browser sends ``Accept-Language`` with each request, and a script can only change its value.
-"""
 BROWSER = "Mozilla/"
 OWN_SITE = ("same-origin", "none")
 """Values of ``Sec-Fetch-Site`` for a page of this node, and for an address that the user typed or a bookmark."""
@@ -28,7 +23,7 @@ HOST_CHARS_SHOWN = 100
 
 def is_of_browser(header: Header) -> bool:
     """Return whether the headers of a call are a browser's."""
-    return any(header(name) is not None for name in SIGNS) or BROWSER in (header("user-agent") or "")
+    return any(header(name) is not None for name in BROWSER_SIGNS) or BROWSER in (header("user-agent") or "")
 
 
 def host_name(authority: str) -> str:

@@ -42,6 +42,17 @@ from app.naming.service import NamingService
 from app.operator.count_history import CountHistory
 from app.operator.drain_steps import DrainSteps
 from app.operator.instance_drain import InstanceDrains
+from app.peers.headers import AUTHORIZATION as AUTHORIZATION
+from app.peers.headers import BEARER as BEARER
+from app.peers.headers import CHANGE as CHANGE
+from app.peers.headers import CLIENT_ADDRESS as CLIENT_ADDRESS
+from app.peers.headers import CLIENT_AGENT as CLIENT_AGENT
+from app.peers.headers import CLOCK as CLOCK
+from app.peers.headers import DEADLINE as DEADLINE
+from app.peers.headers import RELAY as RELAY
+from app.peers.headers import TEXT as TEXT
+from app.peers.headers import TOKEN_HEADER as TOKEN_HEADER
+from app.peers.headers import WANTS_CHANGE as WANTS_CHANGE
 from app.ports.http_ports import (
     Cluster,
     ConnectionLoader,
@@ -54,34 +65,15 @@ from app.ports.http_ports import (
     SmallSending,
 )
 from app.ports.shared_ports import ReadCounters
-from distro.wire.deadlines import CLOCK_HEADER, DEADLINE_HEADER, RELAY_HEADER
 
-TEXT = "text/plain;charset=UTF-8"
 JSON = "application/json;charset=UTF-8"
 BYTES = "application/octet-stream"
-CLIENT_AGENT = "rollcall-client-agent"
-"""Header of a forwarded call: the agent string of the client, as some answers depend on it."""
-CLIENT_ADDRESS = "rollcall-client-address"
-"""Header of a forwarded call: the address that the client called from, for the audit trail."""
-DEADLINE = DEADLINE_HEADER.lower()
-"""Header of a call of a member of our own kind: when it is too late to execute it (R13)."""
-CLOCK = CLOCK_HEADER.lower()
-"""Header of a call of a member of our own kind: when it was sent; the ages in its body count from then."""
-RELAY = RELAY_HEADER.lower()
-"""Header of a call of a member of our own kind: it is to be passed on to the owner, once (R12)."""
-WANTS_CHANGE = "rollcall-wants-change"
-"""Header of a forwarded call: the answer is to carry the instance as the call left it."""
 ADDRESS = "rollcall.address"
 """The key in WSGI's environ of the client's address, where writes of one are limited."""
 READ = "rollcall.read"
 """The key in WSGI's environ of what the loop read of the body before it left the call to the pool."""
-CHANGE = "rollcall-change"
-"""Header of an answer that carries the instance as the call left it; see ``app.naming.changes``."""
 MEMBER_CERTIFICATE = "rollcall.member_certificate"
 """Key of WSGI's environ; see ``Call.has_member_certificate``. No header can set it."""
-
-AUTHORIZATION, TOKEN_HEADER, BEARER = "authorization", "accesstoken", "Bearer "
-"""Headers with the token of a call's user."""
 
 CALLER = "rollcall.caller"
 """Key of a WSGI environ: the ``Caller``, who was found out when the request came."""

@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from http import HTTPStatus
+from typing import Any, Protocol
 
-from app.http.api.beats import Batch, encode_batch
-from app.http.api.call import Services
+from app.http.api.beats import Batch, BeatCollector, encode_batch
 from app.http.forward.link_results import LinkAnswer, LinkResult
 from app.http.forward.on_loop import LoopForwarder
+from app.peers.parts import PeerCluster
 from distro.model.errors import CodecError
 
 SEND_S = 0.2
@@ -18,13 +20,33 @@ PATH = "/v1/ns/distro/beats"
 log = logging.getLogger(__name__)
 
 
+class _Counts(Protocol):
+    beats_collected: int
+
+
+class BeatParts(Protocol):
+    """The parts of a node that its sender of beats uses."""
+
+    @property
+    def cluster(self) -> PeerCluster: ...
+
+    @property
+    def beats(self) -> BeatCollector: ...
+
+    @property
+    def http(self) -> _Counts: ...
+
+    @property
+    def monotonic_ms(self) -> Callable[[], int]: ...
+
+
 class BeatSender:
     """Sends the collected beats to their owners, every ``SEND_S``; one batch at a time to each owner.
 
     A batch that is refused or not answered is sent again: only the time of an instance's last beat counts.
     """
 
-    def __init__(self, services: Services, forwarder: LoopForwarder) -> None:
+    def __init__(self, services: BeatParts, forwarder: LoopForwarder[Any]) -> None:
         self._services = services
         self._forwarder = forwarder
         self._in_flight: set[str] = set()

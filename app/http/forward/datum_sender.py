@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
-from app.http.api.call import Services
 from app.http.forward.link_results import LinkAnswer, LinkResult
 from app.http.forward.on_loop import LoopForwarder
+from app.peers.parts import PeerParts
 from app.replication.small_sends import PeerPut, PutAnswer
 
 Told = Callable[[PutAnswer | None], None]
@@ -15,7 +16,7 @@ Told = Callable[[PutAnswer | None], None]
 class DatumSender:
     """LoopCalls on the connections of ``LoopForwarder``. ``put`` is for any thread, ``close`` for the loop's."""
 
-    def __init__(self, services: Services, forwarder: LoopForwarder) -> None:
+    def __init__(self, services: PeerParts, forwarder: LoopForwarder[Any]) -> None:
         self._services = services
         self._forwarder = forwarder
         self._loop: asyncio.AbstractEventLoop = forwarder.loop

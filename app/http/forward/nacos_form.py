@@ -1,7 +1,4 @@
-"""The form in which members of Nacos pass calls on: every parameter in the query, the client's headers with theirs.
-
-And what becomes of the answers to calls that were passed on, in whatever form.
-"""
+"""The form in which members of Nacos pass calls on: every parameter in the query, the client's headers with theirs."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -9,13 +6,11 @@ from urllib.parse import urlencode
 
 from app.auth.member_calls import PREFIX
 from app.auth.member_signer import MemberSigner
-from app.commands.owner_forwarder import MemberRequest
 from app.config.version import MEMBER_AGENT, NACOS_VERSION
-from app.http.api.answers import RETRY_AFTER
-from app.http.api.browsers import SIGNS
-from app.http.api.call import CLIENT_ADDRESS, CLIENT_AGENT, OK, TEXT, Call, Reply
-from app.http.input.forms import URLENCODED
+from app.peers.headers import BROWSER_SIGNS, CLIENT_ADDRESS, CLIENT_AGENT
+from app.peers.parts import ClientCall, MemberRequest
 
+URLENCODED = "application/x-www-form-urlencoded"
 QUERY_CHARS_MAX = 6_000
 """Longer parameters go into a form: Tomcat takes 8,192 bytes for line and headers together, gunicorn for the line."""
 
@@ -37,11 +32,10 @@ _NOT_COPIED = frozenset(
         "transfer-encoding",
         "upgrade",
         # About a page in a browser: this node has looked at them, and the next has another name.
-        *SIGNS,
+        *BROWSER_SIGNS,
     }
 )
 """Headers of the client's connection or body, or of the name of this node. Real Nacos copies Host too."""
-_TEXT, _RETRY_AFTER = TEXT.encode(), RETRY_AFTER.lower().encode()
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
 _NOT_EXECUTED_503 = b"server is "
 """The beginning of the answer of a member that does not serve yet, or not any more."""
@@ -103,7 +97,7 @@ def target_of(request: MemberRequest) -> tuple[str, bytes]:
     return f"{path}?encoding=UTF-8&nofix=1", urlencode(pairs).encode()
 
 
-def without_password(call: Call) -> tuple[bytes, bytes, str]:
+def without_password(call: ClientCall) -> tuple[bytes, bytes, str]:
     """Return query, body and content type of a call without its password; a long query becomes a form."""
     query = urlencode([(name, value) for name, value in call.parameters.items() if name != "encoding"]).encode()
     return (query, b"", "") if len(query) < QUERY_CHARS_MAX else (b"", query, URLENCODED)
@@ -119,14 +113,3 @@ def not_executed(status: int, answer: bytes, refused: bool) -> bool:
     if status == 403:
         return refused
     return status == 400 and (refused or _NOT_EXECUTED_400 in answer)
-
-
-def reply_of(status: int, body: bytes, headers: Mapping[bytes, bytes]) -> Reply:
-    """A member's answer, with the names of its headers in lower case, as the client gets it."""
-    content_type, later = headers.get(b"content-type"), headers.get(_RETRY_AFTER)
-    if body == OK.body and status == OK.status and content_type == _TEXT and later is None:
-        return OK  # nearly each write's, whose head is made already
-    reply = Reply(status, body, None if content_type is None else content_type.decode("latin-1"))
-    if later is not None:
-        reply.headers = {RETRY_AFTER: later.decode("latin-1")}
-    return reply

@@ -11,30 +11,21 @@ import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import Generic, TypeVar
 
-from app.commands.owner_forwarder import BUSY, FORWARD_MS_MAX, MemberRequest, WaitingCall, silent_text, unseen_text
-from app.http.api.answers import NOT_RESPONSIBLE, text_reply
-from app.http.api.call import (
-    CHANGE,
-    CLOCK,
-    DECLINE,
-    OK,
-    RELAY,
-    SHORT_CHANGE,
-    WANTS_CHANGE,
-    Answer,
-    Call,
-    Forward,
-    Reply,
-    Services,
-)
-from app.http.api.write_batches import DoneAnswer
+from app.commands.member_writes import MemberAnswer
+from app.commands.owner_forwarder import BUSY, FORWARD_MS_MAX, WaitingCall, silent_text, unseen_text
+from app.commands.ownership import Forward
+from app.commands.writes import SHORT_CHANGE
 from app.http.forward.link_results import LinkAnswer, LinkResult, NotAnswered, NotSent
 from app.http.forward.member_link import MemberLinks
-from app.http.forward.nacos_form import nacos_form, not_executed, own_headers, reply_of
+from app.http.forward.nacos_form import nacos_form, not_executed, own_headers
 from app.http.forward.own_requests import OwnRequests
 from app.http.forward.write_gathering import WriteBatches
 from app.naming.changes import TakenChange
+from app.peers.headers import CHANGE, CLOCK, NOT_RESPONSIBLE, RELAY, WANTS_CHANGE
+from app.peers.parts import ClientCall, MemberRequest, PeerParts, Replies
+from app.peers.write_batches import DoneAnswer
 from distro.model.errors import CodecError
 from distro.model.types import CAPABILITY_WRITES
 
@@ -56,14 +47,18 @@ _CLOCK = CLOCK.encode()
 
 log = logging.getLogger(__name__)
 
-Answered = Callable[[Answer], None]
+A = TypeVar("A", bound=MemberAnswer)
+R = TypeVar("R")
+"""The outcome of a call that is executed here."""
 
 
-class LoopForwarder:
+class LoopForwarder(Generic[A]):
     """Owns the connections to the members. Used on the loop's thread only, but for ``request_maker``."""
 
-    def __init__(self, services: Services, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, services: PeerParts, loop: asyncio.AbstractEventLoop, replies: Replies[A]) -> None:
+        """``replies``: makes answers in the frontend's form."""
         self._services = services
+        self.replies = replies
         self._cluster = services.cluster
         self.loop = loop
         self.stats = services.forwarder.stats
@@ -81,10 +76,10 @@ class LoopForwarder:
         self._expiring: asyncio.TimerHandle | None = None
         self._closed = False
 
-    def forward(self, call: Call, to: Forward, run: Callable[[], Answer], done: Answered) -> None:
+    def forward(self, call: ClientCall, to: Forward, run: Callable[[], R], done: Callable[[A | R], None]) -> None:
         """Have the owner answer a hot call; ``done`` is called once, soon after ``FORWARD_S_MAX`` at the latest.
 
-        ``run`` executes the call here, should this node become its owner meanwhile; it may decline.
+        ``run`` executes the call here, should this node become its owner meanwhile; a Forward from it means: not yet.
         """
         if self._held >= HELD_MAX:
             self._busy(done)
@@ -107,7 +102,7 @@ class LoopForwarder:
         """Return a function from an address and headers to the bytes, in Nacos's form. For any thread."""
         return nacos_form(request, self._own_headers, self._signer)
 
-    def forward_waiting(self, waiting: WaitingCall[Reply], left_s: float, *, hold_first: bool) -> None:
+    def forward_waiting(self, waiting: WaitingCall[A], left_s: float, *, hold_first: bool) -> None:
         """Have the owner answer a call for which a thread waits, by the rules of ``forward``, within ``left_s``.
 
         ``hold_first``: after a pause, as for a call that was not executed.
@@ -120,15 +115,18 @@ class LoopForwarder:
                 more = {**more, WANTS_CHANGE: SHORT_CHANGE}
             return waiting.request_to(member, more), False
 
-        def done(answer: Answer) -> None:
-            waiting.answer(answer if isinstance(answer, Reply) else None)
-
         if self._held >= HELD_MAX:
-            self._busy(done)
+            self._busy(waiting.answer)
             return
         deadline_s = self.loop.time() + left_s
         call = ForwardedCall(
-            self, waiting.find_owner, request_to, lambda: DECLINE, done, deadline_s, is_relayed=waiting.is_relayed
+            self,
+            waiting.find_owner,
+            request_to,
+            _left_to_thread,
+            waiting.answer,
+            deadline_s,
+            is_relayed=waiting.is_relayed,
         )
         if hold_first:
             call._member = waiting.find_owner()
@@ -192,12 +190,16 @@ class LoopForwarder:
             links.expire(now_s)
         self._expiring = self.loop.call_later(EXPIRE_S, self._expire)
 
-    def _busy(self, done: Answered) -> None:
+    def _busy(self, done: Callable[[A], None]) -> None:
         self.stats.forward_busy += 1
-        done(text_reply(503, BUSY))
+        done(self.replies.refuse(503, BUSY))
 
 
-class ForwardedCall:
+def _left_to_thread() -> None:
+    """Do nothing: this node is the owner by now, and the thread that waits executes the call."""
+
+
+class ForwardedCall(Generic[A, R]):
     """One call until its owner has answered, or its time is over.
 
     What was sent and not answered is never sent again; what nobody executed is tried again until the deadline.
@@ -219,11 +221,11 @@ class ForwardedCall:
 
     def __init__(
         self,
-        forwarder: LoopForwarder,
+        forwarder: LoopForwarder[A],
         find_owner: Callable[[], str],
         request_to: Callable[[str, Mapping[str, str]], tuple[bytes, bool]],
-        run: Callable[[], Answer],
-        done: Answered,
+        run: Callable[[], R],
+        done: Callable[[A | R], None],
         deadline_s: float,
         *,
         is_relayed: bool,
@@ -243,7 +245,7 @@ class ForwardedCall:
         self._is_relayed = is_relayed
         self._is_signed_anew = False
 
-    def go(self, client_call: Call | None = None) -> None:
+    def go(self, client_call: ClientCall | None = None) -> None:
         """Send the call to the member that owns it now; execute it here when that is this node.
 
         ``client_call``: of a client, which may go in a batch the first time that it is sent.
@@ -274,9 +276,9 @@ class ForwardedCall:
             self._forwarder.stats.forward_answered += 1
             change, clock = result
             if change is None:
-                self._done(OK)
+                self._done(self._forwarder.replies.ok)
             else:
-                self._take(change, clock, OK)
+                self._take(change, clock, self._forwarder.replies.ok)
         elif result is None:
             self.go()
         else:
@@ -308,18 +310,20 @@ class ForwardedCall:
     def _answer(self, result: LinkAnswer) -> None:
         forwarder = self._forwarder
         forwarder.stats.forward_answered += 1
-        headers = result.headers
-        reply, change = reply_of(result.status, result.body, headers), headers.get(_CHANGE)
+        headers, replies = result.headers, forwarder.replies
+        change = headers.get(_CHANGE)
         if change is None:
-            self._done(reply)
+            self._done(replies.of_member(result.status, result.body, headers))
             return
         clock = headers.get(_CLOCK, b"").decode("latin-1")
         if self._is_relayed:
             told = {CHANGE: change.decode("latin-1")} | ({CLOCK: clock} if clock else {})
-            reply = Reply(reply.status, reply.body, reply.content_type, told)
+            reply = replies.relayed(result.status, result.body, headers, told)
+        else:
+            reply = replies.of_member(result.status, result.body, headers)
         self._take(change, clock, reply)
 
-    def _take(self, change: bytes, clock: str, reply: Reply) -> None:
+    def _take(self, change: bytes, clock: str, reply: A) -> None:
         """Give the client the reply once the change that its write made is known here."""
         forwarder = self._forwarder
         # It may have waited in a socket of this process. A clock is told with the run, which begins with the address.
@@ -335,7 +339,7 @@ class ForwardedCall:
         else:
             self._wait(taken, reply, forwarder.loop.time() + ASK_AFTER_S, LOOK_S)
 
-    def _wait(self, taken: TakenChange, reply: Reply, ask_s: float, wait_s: float) -> None:
+    def _wait(self, taken: TakenChange, reply: A, ask_s: float, wait_s: float) -> None:
         """Answer as soon as the change is known here; from ``ask_s`` on its datum is fetched, until the deadline."""
         if taken.is_known():
             self._done(reply)
@@ -344,7 +348,7 @@ class ForwardedCall:
         now_s = loop.time()
         if now_s >= self._deadline_s:
             self._forwarder.stats.forward_unseen += 1
-            self._done(text_reply(503, unseen_text(self._member)))
+            self._done(self._forwarder.replies.refuse(503, unseen_text(self._member)))
             return
         if now_s >= ask_s:
             self._forwarder.fetch_datum(self._hop, taken.key, self._deadline_s)
@@ -364,4 +368,4 @@ class ForwardedCall:
 
     def _give_up(self) -> None:
         self._forwarder.stats.forward_failed += 1
-        self._done(text_reply(503, silent_text(self._member)))
+        self._done(self._forwarder.replies.refuse(503, silent_text(self._member)))

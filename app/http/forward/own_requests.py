@@ -4,8 +4,11 @@ from collections.abc import Mapping
 from http import HTTPStatus
 
 from app.auth.signed import header_of
+from app.commands.writes import SHORT_CHANGE
 from app.config.version import MEMBER_AGENT
-from app.http.api.call import (
+from app.http.forward.link_results import LinkAnswer
+from app.http.forward.nacos_form import without_password
+from app.peers.headers import (
     AUTHORIZATION,
     BEARER,
     CLIENT_ADDRESS,
@@ -13,20 +16,16 @@ from app.http.api.call import (
     CLOCK,
     DEADLINE,
     RELAY,
-    SHORT_CHANGE,
     TOKEN_HEADER,
     WANTS_CHANGE,
-    Call,
-    Services,
 )
-from app.http.forward.link_results import LinkAnswer
-from app.http.forward.nacos_form import without_password
+from app.peers.parts import ClientCall, PeerParts
 
 
 class OwnRequests:
     """Makes the requests. Used on the loop's thread only."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: PeerParts) -> None:
         self._cluster = services.cluster
         self._signer = services.signer
         self._context_path = services.settings.context_path
@@ -37,7 +36,7 @@ class OwnRequests:
         headers = {DEADLINE: deadline} if deadline else {}
         return headers | {RELAY: "1"} if relay else headers
 
-    def bytes_for_own(self, member: str, call: Call, more: Mapping[str, str]) -> bytes:
+    def bytes_for_own(self, member: str, call: ClientCall, more: Mapping[str, str]) -> bytes:
         """Return the request for a member of our own kind: the client's own query and body, and ``more`` headers.
 
         The client's token goes with it: the member called decides by it, too, whether the client may do this.

@@ -9,8 +9,8 @@ from urllib.parse import urlencode
 import orjson
 
 from app.config.version import MEMBER_AGENT, NACOS_VERSION
-from app.http.api.call import Services
 from app.http.forward.member_link import ANSWER_BYTES_MAX
+from app.peers.parts import PeerParts
 from distro.model.errors import TransportError
 from distro.model.types import MemberKind, MemberState
 from distro.wire.peer_calls import call_peer, peer_session
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 def ask_members(
-    services: Services,
+    services: PeerParts,
     method: str,
     path: str,
     parameters: Mapping[str, str | int],
@@ -52,7 +52,7 @@ def ask_members(
 
 
 def ask_member(
-    services: Services,
+    services: PeerParts,
     member: str,
     path: str,
     parameters: Mapping[str, str | int],

@@ -8,8 +8,10 @@ from http import HTTPStatus
 from typing import Protocol
 
 from app.config.version import MEMBER_AGENT
-from app.http.api.call import Call, Services
-from app.http.api.write_batches import (
+from app.http.forward.link_results import LinkAnswer, LinkResult, NotAnswered, NotSent
+from app.http.forward.own_requests import OwnRequests
+from app.peers.parts import ClientCall, PeerParts
+from app.peers.write_batches import (
     CALLS_MAX,
     WRITES_PATH,
     BatchedAnswer,
@@ -19,8 +21,6 @@ from app.http.api.write_batches import (
     decode_answers,
     encode_calls,
 )
-from app.http.forward.link_results import LinkAnswer, LinkResult, NotAnswered, NotSent
-from app.http.forward.own_requests import OwnRequests
 from distro.model.errors import CodecError
 from distro.model.types import CAPABILITY_WRITE_BATCHES
 
@@ -76,7 +76,7 @@ class WriteBatches:
     Used on the loop's thread only. What was sent and not answered may have been executed, every call of it.
     """
 
-    def __init__(self, services: Services, loop: asyncio.AbstractEventLoop, links: BatchLinks) -> None:
+    def __init__(self, services: PeerParts, loop: asyncio.AbstractEventLoop, links: BatchLinks) -> None:
         self._cluster = services.cluster
         self._stats = services.forwarder.stats
         self._context_path = services.settings.context_path
@@ -84,7 +84,7 @@ class WriteBatches:
         self._links = links
         self._gathering: dict[str, _Gathering] = {}
 
-    def add(self, member: str, call: Call, deadline_s: float, told: Told) -> bool:
+    def add(self, member: str, call: ClientCall, deadline_s: float, told: Told) -> bool:
         """Take a call for a member; False for one that goes by itself. ``told`` is called once."""
         if CAPABILITY_WRITE_BATCHES not in self._cluster.capabilities(member) or (one := batched(call)) is None:
             return False

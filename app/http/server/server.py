@@ -9,7 +9,7 @@ from itertools import islice
 from time import perf_counter
 
 from app.auth.member_calls import CLIENT, Caller, Unidentified
-from app.http.api.answers import error_reply
+from app.http.api.answers import MEMBER_REPLIES, error_reply
 from app.http.api.browsers import OwnHosts
 from app.http.api.call import (
     AGENT_CHARS_MAX,
@@ -147,7 +147,7 @@ class HttpServer:
         self.soon, self.sends = loop.call_soon, TurnSends(loop.call_soon)
         self.stats: HttpStats = services.http
         self.answers = services.answers
-        self._forwarder = LoopForwarder(services, loop)
+        self._forwarder = LoopForwarder(services, loop, MEMBER_REPLIES)
         services.forwarder.attach(self._forwarder)
         self._beat_sender = BeatSender(services, self._forwarder)
         self._datum_sender = DatumSender(services, self._forwarder)

@@ -120,7 +120,7 @@ def put_beats(call: Call, services: Services) -> Answer:
         beats, owner = services.beats, services.cluster.map_srv(parsed[1])
         return [name for name, age_ms in passed.items() if not beats.collect(owner, key, name, now_ms - age_ms)]
 
-    return Reply(200, take_batch(call.body, take), JSON)
+    return Reply(200, take_batch(json_text.loads_body(call.body, of_member=True), take), JSON)
 
 
 @route("GET", "/v1/ns/distro/datum", access=MEMBERS, described=Described(DATUMS, takes=(PagesRead,), body=KEYS_BODY))

@@ -10,9 +10,9 @@ from app.auth.access_rules import MEMBERS, Action, Scope
 from app.http.api.call import JSON, ROUTES, Answer, Call, Reply, Route, Services, route
 from app.http.api.hot_run import run_hot
 from app.http.api.passed_on import PassedOnCall
-from app.http.api.write_batches import WRITES_PATH, BatchedCall, decode_calls, entry_of
 from app.http.shapes.described import Described
 from app.http.shapes.operator_shapes import WRITES_ANSWERED, WRITES_BODY
+from app.peers.write_batches import WRITES_PATH, BatchedCall, decode_calls, entry_of
 
 _ROWS_KEPT = 64
 Run = Callable[[Route, Call, Services], Answer]
@@ -21,7 +21,7 @@ Run = Callable[[Route, Call, Services], Answer]
 
 @route("PUT", WRITES_PATH, access=MEMBERS, hot=True, described=Described(WRITES_ANSWERED, body=WRITES_BODY))
 def put_writes(call: Call, services: Services) -> Answer:
-    """Execute writes that a peer of our kind passes on, in their order. Shape: ``app.http.api.write_batches``."""
+    """Execute writes that a peer of our kind passes on, in their order. Shape: ``app.peers.write_batches``."""
     return answer_writes(call, services, run_hot)
 
 
@@ -48,7 +48,7 @@ def answer_writes(call: Call, services: Services, run: Run) -> Reply:
             return None
         if counts:
             services.instruments.http.of_loop(row.method, row.path).add(answer.status, perf_counter() - begun_s)
-        return entry_of(answer)
+        return entry_of(answer.status, answer.body, answer.content_type, answer.headers)
 
     return Reply(200, orjson.dumps([entry(one) for one in calls]), JSON)
 

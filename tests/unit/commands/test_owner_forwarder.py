@@ -13,7 +13,7 @@ from app.auth.signed import SIGNATURE
 from app.commands import owner_forwarder
 from app.commands.owner_forwarder import OwnerForwarder
 from app.config.settings import Settings
-from app.http.api.answers import NOT_RESPONSIBLE, text_reply
+from app.http.api.answers import MEMBER_REPLIES, NOT_RESPONSIBLE, text_reply
 from app.http.api.call import CLIENT_AGENT, OK, Answer, Call, Forward, Reply
 from app.http.forward import member_link
 from app.http.forward import on_loop as loop_forwarding
@@ -53,7 +53,7 @@ class Forwarder:
         self.owner_forwarder = OwnerForwarder(cluster, waiting_max, refresh or no_refresh, text_reply)
         self.stats = self.owner_forwarder.stats
         node = FakeNode(settings, cluster, forwarder=StubForwarder(stats=self.stats))
-        self.on_loop = on_loop(self.loop, lambda: LoopForwarder(node, self.loop))
+        self.on_loop = on_loop(self.loop, lambda: LoopForwarder(node, self.loop, MEMBER_REPLIES))
         self.owner_forwarder.attach(self.on_loop)
         self.forward = self.owner_forwarder.forward
 

@@ -21,11 +21,10 @@ from app.commands.owner_forwarder import (
     FORWARD_MS_MAX,
     REFRESH_MS_MIN,
     REFRESH_TRIES,
-    ForwardStats,
     WaitingCall,
     unseen_text,
 )
-from app.http.api.answers import error_reply, refuse_unless_up, text_reply
+from app.http.api.answers import MEMBER_REPLIES, error_reply, refuse_unless_up, text_reply
 from app.http.api.call import (
     CLIENT_AGENT,
     DEADLINE,
@@ -42,7 +41,6 @@ from app.http.api.call import (
     Services,
 )
 from app.http.api.rights import caller_of, check_access, unidentified_reply
-from app.http.api.write_batches import WRITES_PATH
 from app.http.forward.beat_sender import BeatSender
 from app.http.forward.link_results import LinkAnswer, LinkResult, NotAnswered, NotSent
 from app.http.forward.on_loop import LoopForwarder
@@ -52,6 +50,8 @@ from app.http.v1.writes import answer_writes
 from app.naming.model.keys import DEFAULT_CLUSTER, DEFAULT_NAMESPACE, datum_key, instance_key
 from app.naming.model.nacos_errors import NacosError
 from app.naming.records.record_keys import persistent_key
+from app.peers.parts import ForwardStats
+from app.peers.write_batches import WRITES_PATH
 from app.replication.http_peers import REFRESH_TIMEOUT_MS
 from app.tools.simulation.transcript.entry import What
 from app.tools.simulation.world import network
@@ -175,11 +175,11 @@ class SimTimer:
         self.cancelled = True
 
 
-class SimForwarder(LoopForwarder):
+class SimForwarder(LoopForwarder[Reply]):
     """The real forwarder, whose requests and answers go over the simulated network."""
 
     def __init__(self, member: SimMember, services: Services, loop: Any) -> None:
-        super().__init__(services, loop)
+        super().__init__(services, loop, MEMBER_REPLIES)
         self._member = member
 
     def ask(

@@ -14,11 +14,12 @@ import pytest
 
 from app.commands.write_caller import Misdirected, NotExecuted
 from app.http.api import beats as beats_module
-from app.http.api.answers import error_reply
+from app.http.api.answers import MEMBER_REPLIES, error_reply
 from app.http.api.beats import BATCH_MAX, KEEP_MS, TOLD_CHARS_MAX, BeatCollector, encode_batch, take_batch
 from app.http.api.call import CLOCK, DECLINE, OK, RELAY, Answer, Call, Decline, Forward, Reply
 from app.http.forward.beat_sender import ANSWER_S, SEND_S, BeatSender
 from app.http.forward.on_loop import LoopForwarder
+from app.http.input import json_text
 from app.http.v1.distro import PASSED_MS_MAX, SMALL_SERVICES, put_beats, put_checksum, put_datum
 from app.http.v1.instance import beat, deregister, register
 from app.naming.model.events import InstancesChanged, Origin
@@ -397,7 +398,7 @@ def test_a_malformed_batch_is_refused_whole(owner: Owner, body: bytes, says: str
     owner.node.now_ms += 9_000
     before_ms = owner.stored(ONE).beat_ms
     with pytest.raises(CodecError, match=says):
-        take_batch(body, owner.node.naming.take_beats)
+        take_batch(json_text.loads_body(body, of_member=True), owner.node.naming.take_beats)
     with pytest.raises(CodecError, match=says):
         put_beats(call("PUT", "/v1/ns/distro/beats", body or b" "), owner.node)
     assert owner.stored(ONE).beat_ms == before_ms
@@ -517,7 +518,7 @@ class Sender:
         self.entry = entry_with_copy(owner)
         self.entry.cluster.others = [Member(server.address, MemberState.UP, frozenset({CAPABILITY_WRITES}))]
         self.entry.cluster.give_to(server.address)
-        self.forwarder = LoopForwarder(self.entry, loop)
+        self.forwarder = LoopForwarder(self.entry, loop, MEMBER_REPLIES)
         self.sender = BeatSender(self.entry, self.forwarder)
 
     def monotonic_ms(self) -> int:
@@ -679,7 +680,7 @@ def test_after_the_end_nothing_is_sent(owner: Owner) -> None:
 def test_a_node_without_others_has_nobody_to_tell() -> None:
     async def main(loop: SkippingLoop) -> None:
         node = FakeNode()
-        forwarder = LoopForwarder(node, loop)
+        forwarder = LoopForwarder(node, loop, MEMBER_REPLIES)
         sender = BeatSender(node, forwarder)
         assert sender._timer is None
         sender.stop()

@@ -7,6 +7,7 @@ import orjson
 import pytest
 
 from app.auth.signed import SIGNATURE
+from app.http.api.answers import MEMBER_REPLIES
 from app.http.api.call import CLOCK, DEADLINE
 from app.http.forward.datum_sender import DatumSender
 from app.http.forward.on_loop import LoopForwarder
@@ -34,7 +35,7 @@ class Sending:
             nacos_core_auth_server_identity_key="Cluster-Key", nacos_core_auth_server_identity_value=SECRET
         )
         self.node = FakeNode(settings, StubCluster(standalone=False))
-        self.forwarder = LoopForwarder(self.node, loop)
+        self.forwarder = LoopForwarder(self.node, loop, MEMBER_REPLIES)
         self.sender = DatumSender(self.node, self.forwarder)
         self.clock, self.told = StandingClock(), list[Received | TransportError]()
         self.agent = DatumAgent(capabilities, deadline, self.clock)

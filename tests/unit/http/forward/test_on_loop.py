@@ -9,8 +9,8 @@ from urllib.parse import urlencode
 import pytest
 
 from app.auth.signed import SIGNATURE
-from app.commands.owner_forwarder import ForwardStats, WaitingCall, unseen_text
-from app.http.api.answers import NOT_RESPONSIBLE, text_reply
+from app.commands.owner_forwarder import WaitingCall, unseen_text
+from app.http.api.answers import MEMBER_REPLIES, NOT_RESPONSIBLE, text_reply
 from app.http.api.call import (
     CHANGE,
     CLIENT_ADDRESS,
@@ -37,6 +37,7 @@ from app.http.server.reply_head import head_of
 from app.naming.model.events import Origin
 from app.naming.registry.registry import Registry
 from app.naming.wire.datum_codec import InstanceListCodec
+from app.peers.parts import ForwardStats
 from distro.model.types import CAPABILITY_WRITES, Datum, Member, MemberState
 from tests.support import views
 from tests.support.fake_node import SECRET, SELF, FakeNode, StubCluster, make_settings
@@ -74,7 +75,7 @@ class Entry:
 
     def __post_init__(self) -> None:
         self.stats = self.node.forwarder.stats
-        self.forwarder = LoopForwarder(self.node, self.loop)
+        self.forwarder = LoopForwarder(self.node, self.loop, MEMBER_REPLIES)
 
     @property
     def cluster(self) -> StubCluster:

@@ -6,14 +6,14 @@ from urllib.parse import urlencode
 import orjson
 import pytest
 
-from app.http.api.answers import NOT_RESPONSIBLE
+from app.http.api.answers import MEMBER_REPLIES, NOT_RESPONSIBLE
 from app.http.api.call import ROUTES, Answer, Call, Forward, Reply
-from app.http.api.write_batches import CALL_BYTES_MAX, CALLS_MAX, WRITES_PATH, decode_calls
 from app.http.blueprints import MODULES
 from app.http.forward.on_loop import HOLD_S, LoopForwarder
 from app.http.forward.write_gathering import COMPANY_S, GATHER_S, MANY
 from app.http.server.reply_head import head_of
 from app.naming.registry.registry import Registry
+from app.peers.write_batches import CALL_BYTES_MAX, CALLS_MAX, WRITES_PATH, decode_calls
 from distro.model.types import CAPABILITY_WRITE_BATCHES, CAPABILITY_WRITES, Member, MemberState
 from tests.support.fake_node import FakeNode, StubCluster
 from tests.support.loops import Asked, MemberServer, SkippingLoop, answer, member_server, run_loop, silent, turns, until
@@ -32,7 +32,7 @@ class Entry:
         cluster = StubCluster(standalone=False, others=[Member(server.address, MemberState.UP, capabilities)])
         cluster.give_to(server.address)
         self.node = FakeNode(cluster=cluster)
-        self.forwarder = LoopForwarder(self.node, loop)
+        self.forwarder = LoopForwarder(self.node, loop, MEMBER_REPLIES)
         self.told: dict[int, list[Answer]] = {}
 
     def forward(self, calls: list[Call], run: Callable[[], Answer] = lambda: TO) -> None:

@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from app.http.api.call import CHANGE
-from app.http.api.write_batches import (
+from app.peers.write_batches import (
     CALLS_MAX,
     WRITES_PATH,
     BatchedAnswer,

@@ -10,23 +10,23 @@ Shape of the answer: an array with one entry for each call, in their order:
 """
 
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 from typing import NamedTuple
 
 import orjson
 
-from app.http.api.call import (
+from app.commands.writes import SHORT_CHANGE
+from app.peers.headers import (
     AUTHORIZATION,
     CHANGE,
     CLIENT_ADDRESS,
     CLIENT_AGENT,
     CLOCK,
-    OK,
-    SHORT_CHANGE,
+    TEXT,
     TOKEN_HEADER,
     WANTS_CHANGE,
-    Call,
-    Reply,
 )
+from app.peers.parts import ClientCall
 from distro.model.errors import CodecError
 
 WRITES_PATH = "/v1/ns/distro/writes"
@@ -86,7 +86,7 @@ class BatchedAnswer(NamedTuple):
     headers: dict[bytes, bytes]
 
 
-def batched(call: Call) -> BatchedCall | None:
+def batched(call: ClientCall) -> BatchedCall | None:
     """The call as it goes in a batch; None for one that goes by itself."""
     if call.hop_token:
         return None  # its password is taken out of the query or the form
@@ -151,16 +151,15 @@ def _bytes_of(text: str) -> bytes:
         raise CodecError("a call of a batch of writes has characters that stand for no byte") from None
 
 
-def entry_of(reply: Reply) -> list[object]:
-    """The entry of a batch's answer for the reply to one call; one that is sent in parts is none of these."""
-    headers = reply.headers
-    if reply.status == OK.status and reply.body == OK.body and reply.content_type == OK.content_type:
+def entry_of(status: int, body: bytes, content_type: str | None, headers: Mapping[str, str]) -> list[object]:
+    """The entry of a batch's answer for the reply to one call."""
+    if status == HTTPStatus.OK and body == b"ok" and content_type == TEXT:
         if not headers:
             return [None, None]
         if headers.keys() <= _USUAL_HEADERS:
             return [headers.get(CHANGE), headers.get(CLOCK)]
-    typed = {} if reply.content_type is None else {_CONTENT_TYPE_SENT: reply.content_type}
-    return [reply.status, reply.body.decode("latin-1"), {**headers, **typed}]
+    typed = {} if content_type is None else {_CONTENT_TYPE_SENT: content_type}
+    return [status, body.decode("latin-1"), {**headers, **typed}]
 
 
 def decode_answers(body: bytes, count: int) -> list[DoneAnswer | BatchedAnswer | None]:

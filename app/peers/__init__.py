@@ -1,0 +1,1 @@
+"""Every call to another member of the cluster."""
