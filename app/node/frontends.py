@@ -9,13 +9,11 @@ from app.auth.setup_secret import SetupSecret
 from app.background.health_checks import Checker
 from app.background.push_udp import UdpPusher
 from app.commands.member_writes import MemberWrites
-from app.commands.owner_forwarder import OwnerForwarder
 from app.commands.writes import Writes
 from app.config.addresses import split_address
 from app.config.settings import Settings
 from app.dns.dns_frontend import DnsFrontend
 from app.http.api.answers import text_reply
-from app.http.api.beats import BeatCollector
 from app.http.api.call import Reply, Services
 from app.http.api.parse_memo import WRITES_KEPT_MAX, ParseMemo
 from app.http.api.stats import HttpStats
@@ -33,6 +31,8 @@ from app.naming.model.switches import is_served
 from app.node.domain import disk_counters
 from app.node.node_parts import Domain, Engine
 from app.node.operator import build_operator
+from app.peers.beats import BeatCollector
+from app.peers.owner_forwarder import OwnerForwarder
 from app.ports.grpc_ports import RpcServices
 from app.rpc.frontend import GrpcFrontend
 from app.rpc.sdk.subscriptions import GrpcSubscriptions

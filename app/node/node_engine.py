@@ -19,6 +19,9 @@ from app.metrics.audit_trail import NODE, AuditTrail
 from app.naming.clients.client_expiry import ClientExpiry
 from app.naming.model.keys import parse_datum_key
 from app.node.node_parts import Domain, Engine
+from app.peers.grpc_clients import ClientAgent
+from app.peers.grpc_links import GrpcLinks
+from app.peers.small_datums import SmallSends
 from app.replication.address_client_type import HTTP_CLIENTS, http_client_component
 from app.replication.address_clients import HttpClients
 from app.replication.client_receiver import ClientReceiver
@@ -29,9 +32,6 @@ from app.replication.instance_list_type import INSTANCE_LIST, InstanceListStore
 from app.replication.large_bodies import LargeBodies
 from app.replication.record_type import RECORDS, RecordCodec
 from app.replication.service_heal import ServiceHealer
-from app.replication.small_sends import SmallSends
-from app.rpc.links.client_agent import ClientAgent
-from app.rpc.links.links import GrpcLinks
 from distro.engine.engine import DistroEngine
 from distro.model.ports import Clock, Component, DatumCodec, DistroCallbackAgent, DistroTransportAgent
 from distro.model.types import DistroKey, MemberKind

@@ -32,12 +32,12 @@ from app.operator.engine_page import EnginePage
 from app.operator.instance_drain import InstanceDrains
 from app.operator.instance_facts import InstanceFacts
 from app.operator.instance_history import InstanceHistory
+from app.peers.grpc_links import GrpcLinks
+from app.peers.small_datums import SmallSends
 from app.replication.address_clients import HttpClients
 from app.replication.client_receiver import ClientReceiver
 from app.replication.http_peers import NodeReplication
 from app.replication.service_heal import ServiceHealer
-from app.replication.small_sends import SmallSends
-from app.rpc.links.links import GrpcLinks
 from distro.engine.runtime import DistroRuntime
 from distro.model.monitor import DistroStats, EngineTimes
 from distro.model.ports import Component

@@ -11,7 +11,7 @@ Shape of the answer: an array with one entry for each call, in their order:
 
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import orjson
 
@@ -26,7 +26,7 @@ from app.peers.headers import (
     TOKEN_HEADER,
     WANTS_CHANGE,
 )
-from app.peers.parts import ClientCall
+from app.peers.peer_parts import ClientCall
 from distro.model.errors import CodecError
 
 WRITES_PATH = "/v1/ns/distro/writes"
@@ -84,6 +84,22 @@ class BatchedAnswer(NamedTuple):
     status: int
     body: bytes
     headers: dict[bytes, bytes]
+
+
+class GivenReply(Protocol):
+    """This node's answer to one call of a batch, as its frontend gave it."""
+
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def body(self) -> bytes: ...
+
+    @property
+    def content_type(self) -> str | None: ...
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
 
 
 def batched(call: ClientCall) -> BatchedCall | None:
@@ -151,15 +167,16 @@ def _bytes_of(text: str) -> bytes:
         raise CodecError("a call of a batch of writes has characters that stand for no byte") from None
 
 
-def entry_of(status: int, body: bytes, content_type: str | None, headers: Mapping[str, str]) -> list[object]:
+def entry_of(reply: GivenReply) -> list[object]:
     """The entry of a batch's answer for the reply to one call."""
-    if status == HTTPStatus.OK and body == b"ok" and content_type == TEXT:
+    headers = reply.headers
+    if reply.status == HTTPStatus.OK and reply.body == b"ok" and reply.content_type == TEXT:
         if not headers:
             return [None, None]
         if headers.keys() <= _USUAL_HEADERS:
             return [headers.get(CHANGE), headers.get(CLOCK)]
-    typed = {} if content_type is None else {_CONTENT_TYPE_SENT: content_type}
-    return [status, body.decode("latin-1"), {**headers, **typed}]
+    typed = {} if reply.content_type is None else {_CONTENT_TYPE_SENT: reply.content_type}
+    return [reply.status, reply.body.decode("latin-1"), {**headers, **typed}]
 
 
 def decode_answers(body: bytes, count: int) -> list[DoneAnswer | BatchedAnswer | None]:

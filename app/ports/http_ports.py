@@ -6,8 +6,8 @@ from typing import Any, Protocol
 from app.commands.ownership import Owners
 from app.naming.push.udp_subscribers import Subscriber, UdpPushStats
 from app.operator.instance_facts import AskedInstance
+from app.peers.small_datums import LoopCalls
 from app.ports.shared_ports import MemberDirectory
-from app.replication.small_sends import LoopCalls
 from distro.model.types import Member
 
 

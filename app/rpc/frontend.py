@@ -12,6 +12,7 @@ from app.machine.tls.watched import WatchedFiles
 from app.metrics.audit_trail import Actor
 from app.naming.clients.client_model import ServiceKey
 from app.naming.push.udp_subscribers import PushState
+from app.peers.payload import HEADROOM_BYTES
 from app.ports.grpc_ports import RpcServices
 from app.rpc.members.handlers import MemberHandlers
 from app.rpc.sdk.absent_config import AbsentConfigHandlers
@@ -26,7 +27,6 @@ from app.rpc.server.connections import Connection, Connections
 from app.rpc.server.dispatcher import Dispatcher
 from app.rpc.server.grpc_server import RpcServer
 from app.rpc.server.limits import LimitWatch
-from app.rpc.wire.payload import HEADROOM_BYTES
 from distro.timing.clock import SystemClock
 
 LOG = logging.getLogger(__name__)

@@ -169,7 +169,7 @@ class NoStream:
 
 async def measure_rpc(node: Any, kind: str) -> float:
     """CPU-us of a call of this kind, from the message's bytes to its answer's."""
-    from app.rpc.wire import payload as wire
+    from app.peers import payload as wire
 
     [frontend] = node.services.loop_frontends
     await frontend.start()

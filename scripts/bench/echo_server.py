@@ -6,7 +6,7 @@ import sys
 import grpc
 from grpc import aio
 
-from app.rpc.wire.payload import REQUEST_METHOD
+from app.peers.payload import REQUEST_METHOD
 
 
 async def _echo(message: bytes, _context: object) -> bytes:

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlencode
 
-from app.rpc.wire import payload as wire
+from app.peers import payload as wire
 from scripts.support.arguments import add_port, add_rollcall, names_of
 from scripts.support.member_processes import running_members
 from scripts.support.process_memory import rss_mb

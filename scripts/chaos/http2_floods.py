@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-from app.rpc.wire import payload as wire
+from app.peers import payload as wire
 from scripts.bench.idle import pss_mb
 from scripts.support import tables
 from scripts.support.arguments import add_port

@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 from hpack import Encoder
 
 from app.naming.model.keys import short_name_of
-from app.rpc.wire import payload as wire
+from app.peers import payload as wire
 from scripts.support.bulk_register import Fleet
 from scripts.support.grpc_clients import NAMES, SDK_OFFSET
 from scripts.support.member_processes import CONTEXT_PATH

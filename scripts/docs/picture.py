@@ -57,7 +57,7 @@ WAY = (
         "start_small_sync",
         "it reads what changed for the peer; what is much, the peer's worker",
     ),
-    Step("app.replication.small_sends:SmallSends._started", "send_next", "encoded; the event loop sends what is small"),
+    Step("app.peers.small_datums:SmallSends._started", "send_next", "encoded; the event loop sends what is small"),
     Step("app.http.v1.distro:put_datum", "receive", "at the peer: PUT /distro/datum"),
     Step("app.replication.http_peers:NodeReplication.receive", "_receive_frame", "decoded key by key"),
     Step("distro.receive.receive:DistroReceiver._receive_delta", "apply_delta", "the version decides"),

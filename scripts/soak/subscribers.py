@@ -18,7 +18,7 @@ import orjson
 import uvloop
 from grpc import aio
 
-from app.rpc.wire import payload
+from app.peers import payload
 from scripts.soak.soaked import SDK_OFFSET, Access, service_of
 from scripts.soak.wire import Lines
 

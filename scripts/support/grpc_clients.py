@@ -15,7 +15,7 @@ from typing import Any
 
 import grpc
 
-from app.rpc.wire.payload import Payload
+from app.peers.payload import Payload
 from tests.support.sdk_client import SdkClient
 
 SDK_OFFSET = 1_000

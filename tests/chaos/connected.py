@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import grpc
 import orjson
 
-from app.rpc.wire.payload import Payload
+from app.peers.payload import Payload
 from tests.chaos.history import Beat, History, Key, Outcome, Word
 from tests.support.sdk_client import SdkClient
 

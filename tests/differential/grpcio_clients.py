@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 from grpc import aio
 
-from app.rpc.wire.payload import REQUEST_METHOD, STREAM_METHOD
+from app.peers.payload import REQUEST_METHOD, STREAM_METHOD
 from tests.differential.conversations import MESSAGE_BYTES_MAX, REPLY_SIZES, SIZES
 from tests.differential.echo_servers import reply_to
 from tests.support.sdk_client import OWN_TRANSPORT

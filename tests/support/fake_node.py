@@ -13,10 +13,8 @@ from app.auth.member_signer import MemberSigner
 from app.auth.setup_secret import SetupSecret
 from app.auth.user_table import UserTable
 from app.auth.users import Users
-from app.commands.owner_forwarder import LoopForwarding
 from app.commands.writes import Writes
 from app.config.settings import Settings, read_settings
-from app.http.api.beats import BeatCollector
 from app.http.api.call import Forward, Reply
 from app.http.api.dump_lines import Dumps
 from app.http.api.parse_memo import ParseMemo
@@ -46,9 +44,11 @@ from app.operator.drain_steps import DrainSteps
 from app.operator.instance_drain import InstanceDrains
 from app.operator.instance_facts import InstanceFacts
 from app.operator.instance_history import InstanceHistory
-from app.peers.parts import ForwardStats, MemberRequest
+from app.peers.beats import BeatCollector
+from app.peers.owner_forwarder import LoopForwarding
+from app.peers.peer_parts import ForwardStats, MemberRequest
+from app.peers.small_datums import LoopCalls
 from app.ports.http_ports import ConnectionLoader, LoopFrontend
-from app.replication.small_sends import LoopCalls
 from app.tools.simulation.member.memory_disk import MemoryDisk
 from distro.members.mapper import DistroMapper
 from distro.model.types import CAPABILITY_VERSIONS, DistroKey, Member, MemberState

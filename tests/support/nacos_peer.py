@@ -9,7 +9,7 @@ import grpc
 import orjson
 from grpc import aio
 
-from app.rpc.wire import payload as wire
+from app.peers import payload as wire
 from tests.support.processes import HANG_S
 from tests.support.sdk_client import SdkClient
 

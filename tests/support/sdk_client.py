@@ -8,8 +8,8 @@ import grpc
 import orjson
 from grpc import aio
 
-from app.rpc.wire import payload as wire
-from app.rpc.wire.payload import Payload
+from app.peers import payload as wire
+from app.peers.payload import Payload
 from tests.support.processes import HANG_S
 
 T = TypeVar("T")

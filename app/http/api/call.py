@@ -13,14 +13,12 @@ from app.auth.login_limits import LoginWait
 from app.auth.member_calls import CLIENT, Caller, Callers
 from app.auth.member_signer import MemberSigner
 from app.auth.users import Users
-from app.commands.owner_forwarder import OwnerForwarder
 from app.commands.ownership import Forward as Forward
 from app.commands.write_caller import PassedOn
 from app.commands.writes import SHORT_CHANGE as SHORT_CHANGE
 from app.commands.writes import Writes
 from app.config.settings import Settings
 from app.http.api.agents import is_peer, is_redirect
-from app.http.api.beats import BeatCollector
 from app.http.api.call_memo import CallMemo
 from app.http.api.dump_lines import Dumps
 from app.http.api.parse_memo import ParseMemo
@@ -42,6 +40,7 @@ from app.naming.service import NamingService
 from app.operator.count_history import CountHistory
 from app.operator.drain_steps import DrainSteps
 from app.operator.instance_drain import InstanceDrains
+from app.peers.beats import BeatCollector
 from app.peers.headers import AUTHORIZATION as AUTHORIZATION
 from app.peers.headers import BEARER as BEARER
 from app.peers.headers import CHANGE as CHANGE
@@ -53,6 +52,7 @@ from app.peers.headers import RELAY as RELAY
 from app.peers.headers import TEXT as TEXT
 from app.peers.headers import TOKEN_HEADER as TOKEN_HEADER
 from app.peers.headers import WANTS_CHANGE as WANTS_CHANGE
+from app.peers.owner_forwarder import OwnerForwarder
 from app.ports.http_ports import (
     Cluster,
     ConnectionLoader,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.http.console.page import ConsolePage
-from app.http.forward.peers import ask_members
+from app.peers.asked import ask_members
 
 ENGINE = "/v1/ns/operator/distro"
 ASK_S = 0.8

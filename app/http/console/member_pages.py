@@ -6,7 +6,7 @@ from typing import Any
 from app.http.api.call import Reply
 from app.http.console.cluster_facts import cluster_facts
 from app.http.console.page import ConsolePage, page_route
-from app.http.forward.peers import ask_members
+from app.peers.asked import ask_members
 from app.rows.digests import DIGEST_FORMAT
 
 DIGEST = "/v1/ns/operator/digest"

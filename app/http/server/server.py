@@ -27,9 +27,6 @@ from app.http.api.hot_run import run_hot
 from app.http.api.parse_memo import ParseMemo
 from app.http.api.rights import unidentified_reply
 from app.http.api.stats import HttpStats, LagMeter
-from app.http.forward.beat_sender import BeatSender
-from app.http.forward.datum_sender import DatumSender
-from app.http.forward.on_loop import LoopForwarder
 from app.http.input.forms import unescape
 from app.http.server.connection import HttpConnection
 from app.http.server.header_block import HeaderBlock
@@ -47,6 +44,9 @@ from app.machine.process.turn_sends import TurnSends
 from app.metrics.audit_trail import Actor
 from app.metrics.request_stats import RequestStats, RouteStats
 from app.naming.model.nacos_errors import TooManyRequests
+from app.peers.beat_sender import BeatSender
+from app.peers.datum_sender import DatumSender
+from app.peers.passed_writes import LoopForwarder
 from distro.timing.clock import boot_s
 
 DISTRO_PATH = "/v1/ns/distro/"

@@ -9,7 +9,6 @@ import orjson
 
 from app.auth.access_rules import MEMBERS, RECENT_MEMBERS
 from app.http.api.agents import is_peer
-from app.http.api.beats import take_batch
 from app.http.api.call import (
     BYTES,
     CLOCK,
@@ -32,7 +31,8 @@ from app.http.shapes.described import Described
 from app.http.shapes.operator_shapes import DATUM_BODY, DATUMS, KEYS_BODY, RECEIVED
 from app.naming.model.keys import CLIENT_KEY_PREFIX, EPHEMERAL_PREFIX, parse_datum_key
 from app.naming.model.nacos_errors import InvalidParam
-from app.replication.small_sends import SMALL_BYTES, SMALL_ZIPPED_BYTES
+from app.peers.beats import take_batch
+from app.peers.small_datums import SMALL_BYTES, SMALL_ZIPPED_BYTES
 from distro.model.errors import CodecError
 from distro.wire.codec import GZIP_MAGIC, gunzip_if_gzip
 
@@ -96,7 +96,7 @@ def put_digest(call: Call, services: Services) -> Answer:
 
 @route("PUT", "/v1/ns/distro/beats", access=MEMBERS, hot=True, described=Described(RECEIVED, body=DATUM_BODY))
 def put_beats(call: Call, services: Services) -> Answer:
-    """Take the beats that a peer of our kind got for services of this node; see ``app.http.api.beats``."""
+    """Take the beats that a peer of our kind got for services of this node; see ``app.peers.beats``."""
     if call.on_loop and len(call.body) > SMALL_BYTES:
         return DECLINE
     # Instances that are not loaded yet would count as unknown.

@@ -6,7 +6,6 @@ from typing import Any
 from app.auth.access_rules import MEMBERS, READ, WRITE, admin, naming
 from app.http.api.answers import json_reply, text_reply
 from app.http.api.call import JSON, Answer, Call, Reply, Services, route
-from app.http.forward.peers import ask_members
 from app.http.input.params import Parameters
 from app.http.input.read_schemas import TIMEOUT_MS, TIMEOUT_MS_MAX, DetailRead, DrainRead, DrainStepRead, NodeDrainRead
 from app.http.shapes.described import Described
@@ -17,6 +16,7 @@ from app.naming.model.flags import exact_bool
 from app.naming.model.nacos_errors import InvalidParam, NotFound
 from app.operator.drain_steps import ACTIONS, take_safely
 from app.operator.instance_facts import AskedInstance
+from app.peers.asked import ask_members
 
 DRAIN = "/v1/ns/instance/drain"
 STEP = "/v1/ns/instance/drain/step"

@@ -3,7 +3,6 @@
 from app.auth.access_rules import READ, naming
 from app.http.api.answers import json_reply
 from app.http.api.call import Answer, Call, Services, route
-from app.http.forward.peers import ask_members
 from app.http.input.params import DetailQuery, Parameters, check_numbers, parse_detail
 from app.http.input.read_schemas import DetailRead, LocalRead
 from app.http.shapes.described import Described
@@ -14,6 +13,7 @@ from app.naming.model.instance_check import check_port
 from app.naming.model.ip_addresses import is_same_ip
 from app.operator.instance_facts import AskedInstance
 from app.operator.verdict import compare
+from app.peers.asked import ask_members
 
 EXPLAIN = "/v1/ns/explain"
 ASK_S = 3.0

@@ -7,7 +7,6 @@ from urllib.parse import unquote_plus
 from app.auth.access_rules import MEMBERS, READ, Target, naming
 from app.http.api.answers import json_reply, text_reply
 from app.http.api.call import OK, Answer, Call, Services, route
-from app.http.forward.peers import ask_member
 from app.http.input import json_text
 from app.http.input.schemas import StatusesSchema, load_parameters
 from app.http.shapes.described import Described
@@ -16,6 +15,7 @@ from app.http.shapes.operator_shapes import STATUS_BODY
 from app.naming.model.keys import DEFAULT_NAMESPACE, NAMESPACE_SPLITTER, check_service_format
 from app.naming.model.nacos_errors import InvalidParam, NotFound
 from app.naming.wire.checksum import checksum
+from app.peers.asked import ask_member
 from distro.timing.clock import SystemClock
 
 FETCH_MS_MAX = 2_000

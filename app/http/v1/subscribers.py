@@ -9,7 +9,6 @@ from app.http.api.call import Answer, Call, Services, route
 from app.http.api.callers import is_of_caller, normal_ip
 from app.http.api.pages import page_size
 from app.http.api.rights import READS, check_access
-from app.http.forward.peers import ask_member
 from app.http.input.params import ListQuery
 from app.http.input.schemas import PushStateSchema, SubscribersSchema, load_parameters
 from app.http.shapes.described import Described
@@ -18,6 +17,7 @@ from app.http.shapes.service_shapes import SUBSCRIBERS
 from app.naming.model.keys import group_of, short_name_of
 from app.naming.model.value_limits import PORT_MAX
 from app.naming.push.udp_subscribers import DATAGRAM_BYTES_MAX, PORT_MIN, Subscriber
+from app.peers.asked import ask_member
 from distro.model.types import MemberState
 from distro.timing.clock import SystemClock
 

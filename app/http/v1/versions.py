@@ -6,12 +6,12 @@ from app.auth.access_rules import READ, naming
 from app.http.api.answers import json_reply
 from app.http.api.call import Answer, Call, Services, route
 from app.http.api.digest_values import service_digest
-from app.http.forward.peers import ask_members
 from app.http.input.read_schemas import LocalRead
 from app.http.input.schemas import ServiceSchema, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.service_shapes import SERVICE_VERSIONS
 from app.naming.model.flags import strict_bool
+from app.peers.asked import ask_members
 
 VERSIONS = "/v1/ns/service/versions"
 ASK_S = 1.0

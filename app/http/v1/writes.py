@@ -48,7 +48,7 @@ def answer_writes(call: Call, services: Services, run: Run) -> Reply:
             return None
         if counts:
             services.instruments.http.of_loop(row.method, row.path).add(answer.status, perf_counter() - begun_s)
-        return entry_of(answer.status, answer.body, answer.content_type, answer.headers)
+        return entry_of(answer)
 
     return Reply(200, orjson.dumps([entry(one) for one in calls]), JSON)
 

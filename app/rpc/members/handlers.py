@@ -8,13 +8,8 @@ from typing import Any, TypeVar
 from app.auth.access_rules import MEMBERS
 from app.commands.call_deadline import TOO_LATE
 from app.naming.model.nacos_errors import InvalidParam, NoRight
-from app.ports.grpc_ports import PeerDirectory
-from app.replication.client_receiver import ClientReceiver
-from app.replication.client_type import CLIENTS
-from app.rpc.server.grpc_messages import MESSAGE_BYTES_MAX
-from app.rpc.server.grpc_routes import GrpcRequest, GrpcRoute
-from app.rpc.wire import payload as wire
-from app.rpc.wire.distro_payload import (
+from app.peers import payload as wire
+from app.peers.distro_payload import (
     HANDLE_FAILED,
     REQUEST,
     RESPONSE,
@@ -26,6 +21,11 @@ from app.rpc.wire.distro_payload import (
     packed,
     success,
 )
+from app.ports.grpc_ports import PeerDirectory
+from app.replication.client_receiver import ClientReceiver
+from app.replication.client_type import CLIENTS
+from app.rpc.server.grpc_messages import MESSAGE_BYTES_MAX
+from app.rpc.server.grpc_routes import GrpcRequest, GrpcRoute
 from distro.model.errors import CodecError, NotInitialized
 from distro.model.types import DataOperation
 

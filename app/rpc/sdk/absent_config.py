@@ -5,8 +5,8 @@ from typing import Any
 
 from app.auth.access_rules import LOGGED_IN
 from app.machine.process.config_call_log import ConfigCallLog
+from app.peers.payload import FAILED, failure, success
 from app.rpc.server.grpc_routes import GrpcRequest, GrpcRoute
-from app.rpc.wire.payload import FAILED, failure, success
 
 CONFIG_NOT_FOUND = 300
 """The code by which SDKs learn that no such configuration exists. Source: Nacos 2.2.3 ConfigQueryResponse."""

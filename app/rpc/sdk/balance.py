@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.rpc.wire.payload import SUCCESS
+from app.peers.payload import SUCCESS
 
 KEPT_PERCENT = 90
 """The share of its clients that a member keeps at a time: the other members have to bear the arrival of the rest.

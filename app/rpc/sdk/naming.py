@@ -24,6 +24,8 @@ from app.naming.model.keys import (
 from app.naming.model.nacos_errors import InvalidParam, Unavailable
 from app.naming.model.value_limits import INT_MAX, PORT_MAX
 from app.naming.registry.operations import DeregisterInstance, RegisterInstance
+from app.peers import payload as wire
+from app.peers.payload import success
 from app.ports.grpc_ports import RpcServices
 from app.rpc.sdk.service_messages import InfoVariant, ServiceInfos
 from app.rpc.sdk.subscriptions import GrpcSubscriptions
@@ -31,8 +33,6 @@ from app.rpc.server.connections import Connection
 from app.rpc.server.grpc_messages import MESSAGE_BYTES_MAX
 from app.rpc.server.grpc_routes import GrpcRequest, GrpcRoute
 from app.rpc.server.known_messages import KnownMessage
-from app.rpc.wire import payload as wire
-from app.rpc.wire.payload import success
 
 T = TypeVar("T")
 REGISTER, DEREGISTER, BATCH = "registerInstance", "deregisterInstance", "batchRegisterInstance"

@@ -17,8 +17,8 @@ from app.naming.service import NamingService
 from app.naming.wire.rendered import RenderedLists, known_clusters
 from app.naming.wire.service_info import joined
 from app.naming.wire.service_json import instance_json, is_protected
+from app.peers import payload as wire
 from app.rpc.server.control_credit import CountedAnswer
-from app.rpc.wire import payload as wire
 
 SLICE_S = 0.002
 """The time for rendering in one piece; then the loop runs its other callbacks."""

@@ -18,9 +18,11 @@ from app.naming.clients.client_model import ClientInfo
 from app.naming.clients.own_clients import OwnClients
 from app.naming.model.json_fields import Fields
 from app.naming.model.nacos_errors import ClientGone, InvalidParam, NacosError, TooManyRequests, Unavailable
+from app.peers import payload as wire
+from app.peers.grpc_link import OWN_KIND_ABILITY
+from app.peers.grpc_links import MEMBER_LABEL
+from app.peers.payload import Payload, PayloadError
 from app.ports.grpc_ports import PeerDirectory
-from app.rpc.links.link import OWN_KIND_ABILITY
-from app.rpc.links.links import MEMBER_LABEL
 from app.rpc.server.connections import LABELS_CHARS_MAX, Connection, Connections
 from app.rpc.server.control_credit import CountedAnswer
 from app.rpc.server.grpc_routes import GrpcRequest, GrpcRoute
@@ -28,8 +30,6 @@ from app.rpc.server.known_messages import KnownMessages
 from app.rpc.server.limits import LimitRule
 from app.rpc.server.message_bounds import TypeBounds
 from app.rpc.server.user_check import check_rights, session_of, token_of
-from app.rpc.wire import payload as wire
-from app.rpc.wire.payload import Payload, PayloadError
 from distro.model.types import MemberState
 
 LOG = logging.getLogger(__name__)

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from app.naming.model.json_fields import Fields
-from app.rpc.wire.payload import Payload
+from app.peers.payload import Payload
 
 if TYPE_CHECKING:
     from app.rpc.server.grpc_routes import GrpcRoute

@@ -7,10 +7,10 @@ from app.auth.access_control import AccessControl
 from app.auth.member_calls import Callers
 from app.naming.model.ip_addresses import caller_key
 from app.naming.model.nacos_errors import NacosError
+from app.peers.payload import Payload, begin_of
 from app.rpc.server.connections import Connection
 from app.rpc.server.grpc_messages import ANYBODYS_BYTES_MAX
 from app.rpc.server.user_check import session_of
-from app.rpc.wire.payload import Payload, begin_of
 
 if TYPE_CHECKING:
     from app.rpc.server.grpc_routes import GrpcRoute

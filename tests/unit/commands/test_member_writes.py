@@ -8,14 +8,14 @@ import pytest
 
 from app.commands.member_writes import MemberWrites, NotWritten
 from app.commands.nacos_calls import NacosCall
-from app.commands.owner_forwarder import OwnerForwarder
 from app.http.api.answers import text_reply
 from app.http.api.call import OK, Answer, Call, Forward, Reply
 from app.http.v1 import instance
 from app.naming.model.nacos_errors import InvalidParam, NacosError, Unavailable
 from app.naming.records.record_keys import persistent_key, service_meta_key
 from app.naming.registry.operations import DeregisterInstance, RegisterInstance
-from app.peers.parts import MemberRequest
+from app.peers.owner_forwarder import OwnerForwarder
+from app.peers.peer_parts import MemberRequest
 from distro.model.types import MemberState
 from tests.support.fake_node import PEER, SELF, FakeNode, StubCluster
 

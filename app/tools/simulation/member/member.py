@@ -17,7 +17,6 @@ from app.commands.call_deadline import check_call_deadline
 from app.commands.writes import Writes
 from app.config.settings import read_settings
 from app.http.api.answers import refuses_beats
-from app.http.api.beats import BeatCollector
 from app.http.api.call import Services
 from app.http.api.parse_memo import WRITES_KEPT_MAX, ParseMemo
 from app.http.api.stats import HttpStats
@@ -44,6 +43,7 @@ from app.naming.registry.service_table import ServiceTable
 from app.naming.registry.shared import Shared
 from app.naming.service import NamingService
 from app.naming.wire.datum_codec import InstanceListCodec
+from app.peers.beats import BeatCollector
 from app.replication.http_peers import NodeReplication
 from app.replication.instance_list_type import INSTANCE_LIST, InstanceListStore
 from app.replication.large_bodies import LargeBodies

@@ -17,13 +17,6 @@ import orjson
 
 from app.auth.member_calls import Unidentified
 from app.commands.call_deadline import TOO_LATE, executing_until
-from app.commands.owner_forwarder import (
-    FORWARD_MS_MAX,
-    REFRESH_MS_MIN,
-    REFRESH_TRIES,
-    WaitingCall,
-    unseen_text,
-)
 from app.http.api.answers import MEMBER_REPLIES, error_reply, refuse_unless_up, text_reply
 from app.http.api.call import (
     CLIENT_AGENT,
@@ -41,16 +34,23 @@ from app.http.api.call import (
     Services,
 )
 from app.http.api.rights import caller_of, check_access, unidentified_reply
-from app.http.forward.beat_sender import BeatSender
-from app.http.forward.link_results import LinkAnswer, LinkResult, NotAnswered, NotSent
-from app.http.forward.on_loop import LoopForwarder
 from app.http.server.server import WAITED_S
 from app.http.v1 import cluster, distro, heal, instance  # noqa: F401  # they fill the table of routes
 from app.http.v1.writes import answer_writes
 from app.naming.model.keys import DEFAULT_CLUSTER, DEFAULT_NAMESPACE, datum_key, instance_key
 from app.naming.model.nacos_errors import NacosError
 from app.naming.records.record_keys import persistent_key
-from app.peers.parts import ForwardStats
+from app.peers.beat_sender import BeatSender
+from app.peers.link_results import LinkAnswer, LinkResult, NotAnswered, NotSent
+from app.peers.owner_forwarder import (
+    FORWARD_MS_MAX,
+    REFRESH_MS_MIN,
+    REFRESH_TRIES,
+    WaitingCall,
+    unseen_text,
+)
+from app.peers.passed_writes import LoopForwarder
+from app.peers.peer_parts import ForwardStats
 from app.peers.write_batches import WRITES_PATH
 from app.replication.http_peers import REFRESH_TIMEOUT_MS
 from app.tools.simulation.transcript.entry import What

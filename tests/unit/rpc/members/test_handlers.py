@@ -9,14 +9,14 @@ from typing import Any
 import orjson
 import pytest
 
+from app.peers import payload as wire
+from app.peers.grpc_link import OWN_KIND_ABILITY
+from app.peers.grpc_links import MEMBER_LABEL
 from app.replication.client_type import CLIENTS
-from app.rpc.links.link import OWN_KIND_ABILITY
-from app.rpc.links.links import MEMBER_LABEL
 from app.rpc.members.handlers import SMALL_BYTES, MemberHandlers
 from app.rpc.server.connections import Connection, Connections
 from app.rpc.server.dispatcher import Dispatcher
 from app.rpc.server.limits import LimitRule
-from app.rpc.wire import payload as wire
 from distro.model.errors import CodecError, NotInitialized
 from distro.model.types import CAPABILITY_VERSIONS, Member, MemberState
 from tests.support.fake_node import StubCluster

@@ -10,13 +10,13 @@ import pytest
 from app.metrics.request_stats import RequestStats
 from app.naming.clients.client_model import ClientInfo
 from app.naming.registry.operations import RegisterInstance
+from app.peers import payload as wire
 from app.rpc.sdk.naming import NamingHandlers
 from app.rpc.sdk.service_messages import ServiceInfos
 from app.rpc.sdk.subscriptions import GrpcSubscriptions
 from app.rpc.server.connections import Connection, Connections
 from app.rpc.server.dispatcher import Dispatcher
 from app.rpc.server.limits import LimitRule
-from app.rpc.wire import payload as wire
 from distro.model.types import MemberState
 from tests.support.fake_node import FakeNode, make_settings
 

@@ -10,12 +10,12 @@ import orjson
 import pytest
 
 from app.naming.model.nacos_errors import InvalidParam
+from app.peers import payload as wire
 from app.rpc.sdk.balance import MemberLoad, Move, count_to_keep, moves, parse_load, summary
 from app.rpc.sdk.rebalancer import Rebalancer
 from app.rpc.server.connections import Connection, Connections
 from app.rpc.server.dispatcher import Dispatcher
 from app.rpc.server.limits import LimitRule
-from app.rpc.wire import payload as wire
 from distro.model.types import Member, MemberState
 from tests.support.fake_node import SELF, StubCluster
 

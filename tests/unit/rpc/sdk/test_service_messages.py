@@ -13,9 +13,9 @@ from app.naming.model.keys import DEFAULT_NAMESPACE
 from app.naming.model.nacos_errors import TooManyRequests
 from app.naming.registry.operations import RegisterInstance
 from app.naming.wire.rendered import SERVICE_PART
+from app.peers import payload as wire
 from app.rpc.sdk import service_messages
 from app.rpc.sdk.service_messages import KEPT_BYTES_MAX, InfoVariant, ServiceInfo, ServiceInfos, TooLarge
-from app.rpc.wire import payload as wire
 from tests.support.fake_node import FakeNode
 from tests.support.loops import SkippingLoop, run_loop, until
 from tests.support.traced_memory import traced_peak

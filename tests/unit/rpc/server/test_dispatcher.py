@@ -12,11 +12,11 @@ from app.auth.access_rules import MEMBERS, PUBLIC, READ, WRITE, naming
 from app.machine.limits.client_addresses import AddressTable
 from app.naming.clients.client_model import ClientInfo
 from app.naming.model.nacos_errors import ClientGone, InvalidParam, Unavailable
+from app.peers import payload as wire
 from app.rpc.server.connections import LABELS_CHARS_MAX, Connection, Connections
 from app.rpc.server.dispatcher import HEALTHY, Dispatcher
 from app.rpc.server.grpc_routes import GrpcRequest, GrpcRoute
 from app.rpc.server.limits import LimitRule
-from app.rpc.wire import payload as wire
 from distro.model.types import MemberState
 from tests.support.fake_node import StubCluster
 

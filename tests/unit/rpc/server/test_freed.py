@@ -7,8 +7,8 @@ from typing import cast
 import orjson
 import pytest
 
+from app.peers import payload as wire
 from app.rpc.server.transport import RpcTransport
-from app.rpc.wire import payload as wire
 from tests.differential.conversations import conversation
 from tests.differential.echo_port import EchoPort, play_without_socket
 from tests.support.circles import without_circles

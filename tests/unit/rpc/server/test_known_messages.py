@@ -2,9 +2,9 @@
 
 from app.auth.access_rules import PUBLIC
 from app.naming.model.json_fields import Fields
+from app.peers.payload import Payload
 from app.rpc.server.grpc_routes import GrpcRequest, GrpcRoute
 from app.rpc.server.known_messages import MESSAGE_BYTES_MAX, KnownMessages
-from app.rpc.wire.payload import Payload
 
 
 async def handler(_asked: GrpcRequest) -> bytes:

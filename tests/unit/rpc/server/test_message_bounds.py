@@ -11,13 +11,13 @@ from grpc import aio
 
 from app.auth.access_rules import MEMBERS, READ, WRITE, naming
 from app.naming.model.value_limits import JSON_VALUES_MAX
+from app.peers import payload as wire
 from app.rpc.server import message_bounds
 from app.rpc.server.dispatcher import Dispatcher
 from app.rpc.server.grpc_messages import ANYBODYS_BYTES_MAX, PACKED_BYTES_MAX
 from app.rpc.server.grpc_routes import GrpcRequest, GrpcRoute
 from app.rpc.server.limits import LimitRule
 from app.rpc.server.message_bounds import UNPAID_BYTES_MAX, WINDOW_S, UnpackedBytes
-from app.rpc.wire import payload as wire
 from tests.support.auth import node_with_users
 from tests.support.fake_node import StubCluster
 from tests.support.http2_client import END_STREAM, MAGIC, frame, prefixed

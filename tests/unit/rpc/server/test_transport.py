@@ -22,12 +22,12 @@ from app.machine.tls.contexts import make_port_context
 from app.machine.tls.node_tls import PortCertificate
 from app.machine.tls.tls_stats import TlsStats
 from app.machine.tls.watched import WatchedFiles
+from app.peers import payload as wire
 from app.rpc.server import grpc_server, transport
 from app.rpc.server.connections import Connection
 from app.rpc.server.grpc_routes import GrpcRequest, GrpcRoute
 from app.rpc.server.grpc_server import KEPT_MESSAGES_MAX, RpcServer
 from app.rpc.server.http2_frames import Code
-from app.rpc.wire import payload as wire
 from tests.support.certificates import Authority, needs_openssl
 from tests.support.http2_client import END_STREAM, MAGIC, ByHand, Frame, Heard, frame, frames_of, prefixed, whole_frames
 from tests.support.processes import HANG_S, free_ports

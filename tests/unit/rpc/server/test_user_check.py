@@ -9,11 +9,11 @@ import pytest
 
 from app.auth.access_rules import Action, Scope, Target
 from app.auth.refusals import NOT_PERMITTED, TOKEN_INVALID, UNKNOWN_USER
+from app.peers import payload as wire
 from app.rpc.server.connections import Connection, Connections
 from app.rpc.server.dispatcher import Dispatcher
 from app.rpc.server.grpc_routes import GrpcRequest, GrpcRoute
 from app.rpc.server.limits import LimitRule
-from app.rpc.wire import payload as wire
 from scripts.docs.access import rpc_routes
 from tests.support.auth import ADMIN, add_user, node_with_users, token_of
 from tests.support.fake_node import FakeNode, StubCluster

@@ -10,16 +10,16 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import pytest
 
 from app.auth.signed import SIGNATURE
-from app.commands import owner_forwarder
-from app.commands.owner_forwarder import OwnerForwarder
 from app.config.settings import Settings
 from app.http.api.answers import MEMBER_REPLIES, NOT_RESPONSIBLE, text_reply
 from app.http.api.call import CLIENT_AGENT, OK, Answer, Call, Forward, Reply
-from app.http.forward import member_link
-from app.http.forward import on_loop as loop_forwarding
-from app.http.forward.member_link import JAVA_LINKS
-from app.http.forward.nacos_form import target_of
-from app.http.forward.on_loop import LoopForwarder
+from app.peers import link as member_link
+from app.peers import owner_forwarder
+from app.peers import passed_writes as loop_forwarding
+from app.peers.link import JAVA_LINKS
+from app.peers.nacos_form import target_of
+from app.peers.owner_forwarder import OwnerForwarder
+from app.peers.passed_writes import LoopForwarder
 from distro.model.types import Member, MemberState
 from tests.support.fake_node import SECRET, SELF, FakeNode, StubCluster, StubForwarder, make_settings
 from tests.support.loops import loop_thread, on_loop

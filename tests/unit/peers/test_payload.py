@@ -7,8 +7,8 @@ from google.protobuf import any_pb2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.rpc.wire import payload
-from app.rpc.wire.payload import Payload, PayloadError, decode, encode, encode_parts, error_response, success
+from app.peers import payload
+from app.peers.payload import Payload, PayloadError, decode, encode, encode_parts, error_response, success
 
 KNOWN = b'\x12$\x1a\x0fInstanceRequest:\x08\n\x03App\x12\x01xB\x071.2.3.4\x1a\t\x12\x07{"a":1}'
 """Field numbers by hand: metadata 2 (type 3, headers 7, clientIp 8), body 3 (value 2)."""

@@ -9,11 +9,11 @@ import pytest
 
 from app.naming.clients.client_codec import decode_verify
 from app.naming.model.json_fields import Fields
+from app.peers import payload as wire
+from app.peers.distro_payload import RESPONSE, decode_request, failure, success
+from app.peers.grpc_clients import SIDE_BY_SIDE, ClientAgent
+from app.peers.payload import Payload
 from app.replication.client_type import ClientCodec, client_key
-from app.rpc.links.client_agent import SIDE_BY_SIDE, ClientAgent
-from app.rpc.wire import payload as wire
-from app.rpc.wire.distro_payload import RESPONSE, decode_request, failure, success
-from app.rpc.wire.payload import Payload
 from distro.model.errors import TransportError
 from distro.model.types import Received
 from distro.timing.clock import SystemClock

@@ -6,8 +6,6 @@ from http import HTTPStatus
 from app.auth.signed import header_of
 from app.commands.writes import SHORT_CHANGE
 from app.config.version import MEMBER_AGENT
-from app.http.forward.link_results import LinkAnswer
-from app.http.forward.nacos_form import without_password
 from app.peers.headers import (
     AUTHORIZATION,
     BEARER,
@@ -19,7 +17,9 @@ from app.peers.headers import (
     TOKEN_HEADER,
     WANTS_CHANGE,
 )
-from app.peers.parts import ClientCall, PeerParts
+from app.peers.link_results import LinkAnswer
+from app.peers.nacos_form import without_password
+from app.peers.peer_parts import ClientCall, PeerParts
 
 
 class OwnRequests:

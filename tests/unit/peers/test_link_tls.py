@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from app.http.forward.link_results import LinkAnswer, LinkResult, NotSent
-from app.http.forward.member_link import MemberLinks
+from app.peers.link import MemberLinks
+from app.peers.link_results import LinkAnswer, LinkResult, NotSent
 from tests.support.loops import SkippingLoop, run_loop, until
 from tests.support.tls_servers import CertifiedMember, blocking_server
 

@@ -13,12 +13,8 @@ import orjson
 import pytest
 
 from app.commands.write_caller import Misdirected, NotExecuted
-from app.http.api import beats as beats_module
 from app.http.api.answers import MEMBER_REPLIES, error_reply
-from app.http.api.beats import BATCH_MAX, KEEP_MS, TOLD_CHARS_MAX, BeatCollector, encode_batch, take_batch
 from app.http.api.call import CLOCK, DECLINE, OK, RELAY, Answer, Call, Decline, Forward, Reply
-from app.http.forward.beat_sender import ANSWER_S, SEND_S, BeatSender
-from app.http.forward.on_loop import LoopForwarder
 from app.http.input import json_text
 from app.http.v1.distro import PASSED_MS_MAX, SMALL_SERVICES, put_beats, put_checksum, put_datum
 from app.http.v1.instance import beat, deregister, register
@@ -27,7 +23,11 @@ from app.naming.model.keys import CLIENT_KEY_PREFIX
 from app.naming.model.model import Instance
 from app.naming.registry.registry import Registry
 from app.naming.wire.datum_codec import AGE_MS_MAX
-from app.replication.small_sends import SMALL_BYTES
+from app.peers import beats as beats_module
+from app.peers.beat_sender import ANSWER_S, SEND_S, BeatSender
+from app.peers.beats import BATCH_MAX, KEEP_MS, TOLD_CHARS_MAX, BeatCollector, encode_batch, take_batch
+from app.peers.passed_writes import LoopForwarder
+from app.peers.small_datums import SMALL_BYTES
 from distro.model.errors import CodecError
 from distro.model.types import CAPABILITY_WRITES, Member, MemberState
 from distro.wire.codec import gzip_body

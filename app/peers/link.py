@@ -18,8 +18,8 @@ from typing import cast
 import httptools
 
 from app.config.addresses import split_address
-from app.http.forward.link_results import Done, Exchange, LinkAnswer, LinkResult, NotAnswered, NotSent
 from app.machine.tls.member_tls import MemberTls
+from app.peers.link_results import Done, Exchange, LinkAnswer, LinkResult, NotAnswered, NotSent
 from distro.wire.call_trust import Question
 
 PIPELINED_LINKS = 2

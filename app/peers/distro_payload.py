@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from app.naming.model.json_fields import Fields
 from app.naming.model.nacos_errors import InvalidParam
+from app.peers import payload as wire
+from app.peers.payload import Payload
 from app.replication.client_type import CLIENTS
-from app.rpc.wire import payload as wire
-from app.rpc.wire.payload import Payload
 from distro.model.errors import TransportError
 from distro.model.types import DataOperation
 from distro.wire.codec import gzip_body

@@ -15,9 +15,9 @@ from grpc import aio
 from app.config.addresses import join_address, split_address
 from app.config.settings import RPC_CLUSTER_OFFSET, RpcPort
 from app.config.version import NACOS_2_VERSION
-from app.rpc.links.link import GrpcLink, LinkClosed
-from app.rpc.wire import payload as wire
-from app.rpc.wire.payload import Payload, PayloadError
+from app.peers import payload as wire
+from app.peers.grpc_link import GrpcLink, LinkClosed
+from app.peers.payload import Payload, PayloadError
 from distro.model.errors import TransportError
 from distro.wire.call_trust import CallSigner
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, Protocol
 
-from app.http.api.beats import Batch, BeatCollector, encode_batch
-from app.http.forward.link_results import LinkAnswer, LinkResult
-from app.http.forward.on_loop import LoopForwarder
-from app.peers.parts import PeerCluster
+from app.peers.beats import Batch, BeatCollector, encode_batch
+from app.peers.link_results import LinkAnswer, LinkResult
+from app.peers.passed_writes import LoopForwarder
+from app.peers.peer_parts import PeerCluster
 from distro.model.errors import CodecError
 
 SEND_S = 0.2
@@ -20,7 +20,7 @@ PATH = "/v1/ns/distro/beats"
 log = logging.getLogger(__name__)
 
 
-class _Counts(Protocol):
+class _BeatCounts(Protocol):
     beats_collected: int
 
 
@@ -34,7 +34,7 @@ class BeatParts(Protocol):
     def beats(self) -> BeatCollector: ...
 
     @property
-    def http(self) -> _Counts: ...
+    def http(self) -> _BeatCounts: ...
 
     @property
     def monotonic_ms(self) -> Callable[[], int]: ...

@@ -10,10 +10,7 @@ import orjson
 from app.members.reports import notes_revisions
 from app.naming.clients.client_codec import decode_client, decode_snapshot, encode_client, encode_verify
 from app.naming.clients.client_model import ANY_REVISION, ClientSnapshot, ClientState
-from app.replication.client_type import ClientCodec, client_id_of, client_key
-from app.rpc.links.link import LinkClosed
-from app.rpc.links.links import GrpcLinks
-from app.rpc.wire.distro_payload import (
+from app.peers.distro_payload import (
     REQUEST,
     SNAPSHOT_KEY,
     content_of,
@@ -21,7 +18,10 @@ from app.rpc.wire.distro_payload import (
     is_success,
     packed,
 )
-from app.rpc.wire.payload import HEADROOM_BYTES
+from app.peers.grpc_link import LinkClosed
+from app.peers.grpc_links import GrpcLinks
+from app.peers.payload import HEADROOM_BYTES
+from app.replication.client_type import ClientCodec, client_id_of, client_key
 from distro.model.errors import CodecError, TransportError, UnfitError
 from distro.model.ports import Clock, Done
 from distro.model.types import CAPABILITY_CLIENTS_ONLY, DataOperation, Datum, Page, Received, Version

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from app.http.forward.link_results import LinkAnswer, LinkResult
-from app.http.forward.on_loop import LoopForwarder
-from app.peers.parts import PeerParts
-from app.replication.small_sends import PeerPut, PutAnswer
+from app.peers.link_results import LinkAnswer, LinkResult
+from app.peers.passed_writes import LoopForwarder
+from app.peers.peer_parts import PeerParts
+from app.peers.small_datums import PeerPut, PutAnswer
 
 Told = Callable[[PutAnswer | None], None]
 

@@ -8,9 +8,9 @@ from http import HTTPStatus
 from typing import Protocol
 
 from app.config.version import MEMBER_AGENT
-from app.http.forward.link_results import LinkAnswer, LinkResult, NotAnswered, NotSent
-from app.http.forward.own_requests import OwnRequests
-from app.peers.parts import ClientCall, PeerParts
+from app.peers.link_results import LinkAnswer, LinkResult, NotAnswered, NotSent
+from app.peers.peer_parts import ClientCall, PeerParts
+from app.peers.signed_requests import OwnRequests
 from app.peers.write_batches import (
     CALLS_MAX,
     WRITES_PATH,

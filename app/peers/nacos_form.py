@@ -8,7 +8,7 @@ from app.auth.member_calls import PREFIX
 from app.auth.member_signer import MemberSigner
 from app.config.version import MEMBER_AGENT, NACOS_VERSION
 from app.peers.headers import BROWSER_SIGNS, CLIENT_ADDRESS, CLIENT_AGENT
-from app.peers.parts import ClientCall, MemberRequest
+from app.peers.peer_parts import ClientCall, MemberRequest
 
 URLENCODED = "application/x-www-form-urlencoded"
 QUERY_CHARS_MAX = 6_000

@@ -9,7 +9,6 @@ from urllib.parse import urlencode
 import pytest
 
 from app.auth.signed import SIGNATURE
-from app.commands.owner_forwarder import WaitingCall, unseen_text
 from app.http.api.answers import MEMBER_REPLIES, NOT_RESPONSIBLE, text_reply
 from app.http.api.call import (
     CHANGE,
@@ -28,16 +27,17 @@ from app.http.api.call import (
     Forward,
     Reply,
 )
-from app.http.forward import member_link
-from app.http.forward import on_loop as forwarding
-from app.http.forward.link_results import LinkResult, NotSent
-from app.http.forward.member_link import JAVA_LINKS
-from app.http.forward.on_loop import ASK_AFTER_S, FORWARD_S_MAX, LoopForwarder
 from app.http.server.reply_head import head_of
 from app.naming.model.events import Origin
 from app.naming.registry.registry import Registry
 from app.naming.wire.datum_codec import InstanceListCodec
-from app.peers.parts import ForwardStats
+from app.peers import link as member_link
+from app.peers import passed_writes as forwarding
+from app.peers.link import JAVA_LINKS
+from app.peers.link_results import LinkResult, NotSent
+from app.peers.owner_forwarder import WaitingCall, unseen_text
+from app.peers.passed_writes import ASK_AFTER_S, FORWARD_S_MAX, LoopForwarder
+from app.peers.peer_parts import ForwardStats
 from distro.model.types import CAPABILITY_WRITES, Datum, Member, MemberState
 from tests.support import views
 from tests.support.fake_node import SECRET, SELF, FakeNode, StubCluster, make_settings

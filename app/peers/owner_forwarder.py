@@ -12,7 +12,7 @@ from typing import Generic, Protocol, TypeVar
 from app.commands.member_writes import MemberAnswer
 from app.commands.ownership import Forward, Owners, not_serving_text
 from app.peers.headers import DEADLINE, RELAY
-from app.peers.parts import ForwardStats, MemberRequest
+from app.peers.peer_parts import ForwardStats, MemberRequest
 from distro.model.ports import Clock
 from distro.model.types import MemberState
 from distro.timing.clock import SystemClock

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from app.rpc.links import links as rpc_links
-from app.rpc.links.links import GrpcLinks
-from app.rpc.wire.payload import Payload
+from app.peers import grpc_links as rpc_links
+from app.peers.grpc_links import GrpcLinks
+from app.peers.payload import Payload
 from distro.model.errors import TransportError
 
 A, B = "10.0.0.1:8848", "10.0.0.2:8848"

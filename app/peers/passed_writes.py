@@ -14,18 +14,18 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from app.commands.member_writes import MemberAnswer
-from app.commands.owner_forwarder import BUSY, FORWARD_MS_MAX, WaitingCall, silent_text, unseen_text
 from app.commands.ownership import Forward
 from app.commands.writes import SHORT_CHANGE
-from app.http.forward.link_results import LinkAnswer, LinkResult, NotAnswered, NotSent
-from app.http.forward.member_link import MemberLinks
-from app.http.forward.nacos_form import nacos_form, not_executed, own_headers
-from app.http.forward.own_requests import OwnRequests
-from app.http.forward.write_gathering import WriteBatches
 from app.naming.changes import TakenChange
 from app.peers.headers import CHANGE, CLOCK, NOT_RESPONSIBLE, RELAY, WANTS_CHANGE
-from app.peers.parts import ClientCall, MemberRequest, PeerParts, Replies
+from app.peers.link import MemberLinks
+from app.peers.link_results import LinkAnswer, LinkResult, NotAnswered, NotSent
+from app.peers.nacos_form import nacos_form, not_executed, own_headers
+from app.peers.owner_forwarder import BUSY, FORWARD_MS_MAX, WaitingCall, silent_text, unseen_text
+from app.peers.peer_parts import ClientCall, MemberRequest, PeerParts, Replies
+from app.peers.signed_requests import OwnRequests
 from app.peers.write_batches import DoneAnswer
+from app.peers.write_gathering import WriteBatches
 from distro.model.errors import CodecError
 from distro.model.types import CAPABILITY_WRITES
 

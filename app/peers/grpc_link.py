@@ -10,8 +10,8 @@ import grpc
 from grpc import aio
 
 from app.auth.signed import GRPC, PROOF
-from app.rpc.wire import payload as wire
-from app.rpc.wire.payload import Payload, PayloadError
+from app.peers import payload as wire
+from app.peers.payload import Payload, PayloadError
 from distro.model.errors import RejectedError, TransportError
 from distro.wire.call_trust import CallSigner
 

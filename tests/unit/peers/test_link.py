@@ -7,9 +7,9 @@ from functools import partial
 
 import pytest
 
-from app.http.forward import link_results, member_link
-from app.http.forward.link_results import LinkAnswer, LinkResult, NotAnswered, NotSent
-from app.http.forward.member_link import (
+from app.peers import link as member_link
+from app.peers import link_results
+from app.peers.link import (
     ANSWER_BYTES_MAX,
     CONNECT_S,
     IDLE_S,
@@ -19,6 +19,7 @@ from app.http.forward.member_link import (
     MemberLink,
     MemberLinks,
 )
+from app.peers.link_results import LinkAnswer, LinkResult, NotAnswered, NotSent
 from distro.wire.call_trust import Question
 from tests.support.loops import Asked, MemberServer, SkippingLoop, answer, member_server, run_loop, silent, turns, until
 from tests.support.tiny_server import refusing_address

@@ -9,8 +9,8 @@ from urllib.parse import urlencode
 import orjson
 
 from app.config.version import MEMBER_AGENT, NACOS_VERSION
-from app.http.forward.member_link import ANSWER_BYTES_MAX
-from app.peers.parts import PeerParts
+from app.peers.link import ANSWER_BYTES_MAX
+from app.peers.peer_parts import PeerParts
 from distro.model.errors import TransportError
 from distro.model.types import MemberKind, MemberState
 from distro.wire.peer_calls import call_peer, peer_session

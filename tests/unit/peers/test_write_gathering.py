@@ -9,11 +9,11 @@ import pytest
 from app.http.api.answers import MEMBER_REPLIES, NOT_RESPONSIBLE
 from app.http.api.call import ROUTES, Answer, Call, Forward, Reply
 from app.http.blueprints import MODULES
-from app.http.forward.on_loop import HOLD_S, LoopForwarder
-from app.http.forward.write_gathering import COMPANY_S, GATHER_S, MANY
 from app.http.server.reply_head import head_of
 from app.naming.registry.registry import Registry
+from app.peers.passed_writes import HOLD_S, LoopForwarder
 from app.peers.write_batches import CALL_BYTES_MAX, CALLS_MAX, WRITES_PATH, decode_calls
+from app.peers.write_gathering import COMPANY_S, GATHER_S, MANY
 from distro.model.types import CAPABILITY_WRITE_BATCHES, CAPABILITY_WRITES, Member, MemberState
 from tests.support.fake_node import FakeNode, StubCluster
 from tests.support.loops import Asked, MemberServer, SkippingLoop, answer, member_server, run_loop, silent, turns, until
@@ -202,9 +202,7 @@ def test_who_does_not_take_the_batch_gets_each_call_by_itself(status: int) -> No
 
 
 def test_a_batch_that_is_to_be_signed_anew_goes_as_single_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "app.http.forward.own_requests.OwnRequests.learn", lambda _self, _hop, given: given.status == 401
-    )
+    monkeypatch.setattr("app.peers.signed_requests.OwnRequests.learn", lambda _self, _hop, given: given.status == 401)
     told, received, _ = play(lambda asked: answer(b"no", 401) if is_batch(asked) else answer(), three())
     assert [one.status for one in told] == [200] * 3
     assert len(received) == 4
@@ -262,7 +260,7 @@ def test_calls_behind_a_batch_wait_for_each_other_and_then_go_together() -> None
 
 def test_calls_find_company_for_a_while_after_others_did(monkeypatch: pytest.MonkeyPatch) -> None:
     gather_s = 0.5  # many turns of the loop
-    monkeypatch.setattr("app.http.forward.write_gathering.GATHER_S", gather_s)
+    monkeypatch.setattr("app.peers.write_gathering.GATHER_S", gather_s)
 
     async def main(loop: SkippingLoop) -> None:
         async with member_server(executed) as server:
@@ -289,7 +287,7 @@ def test_calls_find_company_for_a_while_after_others_did(monkeypatch: pytest.Mon
 def test_as_many_calls_as_went_before_wait_no_longer_if_they_are_many(
     monkeypatch: pytest.MonkeyPatch, before: int
 ) -> None:
-    monkeypatch.setattr("app.http.forward.write_gathering.GATHER_S", 60.0)
+    monkeypatch.setattr("app.peers.write_gathering.GATHER_S", 60.0)
     enough = max(before, MANY)
 
     async def main(loop: SkippingLoop) -> None:
@@ -309,7 +307,7 @@ def test_as_many_calls_as_went_before_wait_no_longer_if_they_are_many(
 
 
 def test_a_client_that_writes_on_and_on_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.http.forward.write_gathering.GATHER_S", 60.0)
+    monkeypatch.setattr("app.peers.write_gathering.GATHER_S", 60.0)
 
     async def main(loop: SkippingLoop) -> None:
         async with member_server(lambda _: answer()) as server:

@@ -1,1 +1,0 @@
-"""Calls to other members over HTTP: writes for the owner of a service, batches of beats, questions."""

@@ -1,1 +1,0 @@
-"""Connections to other members' gRPC ports, and the clients sent over them."""

@@ -1,1 +1,0 @@
-"""The messages of Nacos 2.x: protobuf envelope and JSON bodies."""
