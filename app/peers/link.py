@@ -12,6 +12,7 @@ import ssl
 import struct
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 from typing import cast
 
@@ -19,7 +20,7 @@ import httptools
 
 from app.config.addresses import split_address
 from app.machine.tls.member_tls import MemberTls
-from app.peers.link_results import Done, Exchange, LinkAnswer, LinkResult, NotAnswered, NotSent
+from app.peers.link_results import LinkAnswer, LinkResult, NotAnswered, NotSent
 from distro.wire.call_trust import Question
 
 PIPELINED_LINKS = 2
@@ -40,6 +41,26 @@ IDLE_S = 10.0
 """A connection that was quiet for longer is not used again: Tomcat closes one after 20 s, maybe just as we send."""
 
 log = logging.getLogger(__name__)
+Done = Callable[[LinkResult], None]
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One request on its way, and who is told what becomes of it."""
+
+    request: bytes
+    deadline_s: float
+    done: Done | None
+    """None after its call."""
+
+    def tell(self, result: LinkResult) -> None:
+        """Call ``done``, once. Its exceptions are logged: they must not reach other requests on the same connection."""
+        done, self.done = self.done, None
+        if done is not None:
+            try:
+                done(result)
+            except Exception:
+                log.exception("a member's answer could not be used")
 
 
 def reset_when_closed(opened: socket.socket | None) -> None:
@@ -107,18 +128,13 @@ class MemberLink(asyncio.Protocol):
 
     def _flush(self) -> None:
         self._flushing = False
-        if (
-            not self._is_proven
-            or self._transport is None
-            or self.closed
-            or self._transport.is_closing()
-            or not self._unsent
-        ):
+        transport = self._transport
+        if not self._is_proven or transport is None or self.closed or transport.is_closing() or not self._unsent:
             return  # ``connection_lost`` is about to be called, and answers those that wait
         unsent, self._unsent = self._unsent, []
         self.used_s = self._loop.time()
         self._sent.extend(unsent)
-        self._transport.write(b"".join([one.request for one in unsent]))
+        transport.write(b"".join([one.request for one in unsent]))
 
     def expire(self, now_s: float) -> None:
         """End the requests past their deadline. Answers that still come to them are dropped."""
@@ -205,19 +221,18 @@ class MemberLink(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes | None) -> None:
         value = (value or b"").strip()
-        if self._has_room(len(name) + len(value)):
+        self._size += len(name) + len(value)
+        if self._size > ANSWER_BYTES_MAX:
+            self.close()
+        else:
             self._headers[name.lower()] = value
 
     def on_body(self, part: bytes) -> None:
-        if self._has_room(len(part)):
-            self._body.append(part)
-
-    def _has_room(self, size: int) -> bool:
-        self._size += size
+        self._size += len(part)
         if self._size > ANSWER_BYTES_MAX:
             self.close()
-            return False
-        return True
+        else:
+            self._body.append(part)
 
     def on_message_complete(self) -> None:
         status = self._parser.get_status_code()

@@ -1,10 +1,6 @@
-"""Requests to other members, and what becomes of each."""
+"""Ends of a request to another member."""
 
-import logging
-from collections.abc import Callable
 from dataclasses import dataclass
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -27,23 +23,3 @@ class NotAnswered:
 
 
 LinkResult = LinkAnswer | NotSent | NotAnswered
-Done = Callable[[LinkResult], None]
-
-
-@dataclass(slots=True)
-class Exchange:
-    """One request on its way, and who is told what becomes of it."""
-
-    request: bytes
-    deadline_s: float
-    done: Done | None
-    """None after its call."""
-
-    def tell(self, result: LinkResult) -> None:
-        """Call ``done``, once. Its exceptions are logged: they must not reach other requests on the same connection."""
-        done, self.done = self.done, None
-        if done is not None:
-            try:
-                done(result)
-            except Exception:
-                log.exception("a member's answer could not be used")

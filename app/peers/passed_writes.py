@@ -20,12 +20,11 @@ from app.naming.changes import TakenChange
 from app.peers.headers import CHANGE, CLOCK, NOT_RESPONSIBLE, RELAY, WANTS_CHANGE
 from app.peers.link import MemberLinks
 from app.peers.link_results import LinkAnswer, LinkResult, NotAnswered, NotSent
-from app.peers.nacos_form import nacos_form, not_executed, own_headers
 from app.peers.owner_forwarder import BUSY, FORWARD_MS_MAX, WaitingCall, silent_text, unseen_text
 from app.peers.peer_parts import ClientCall, MemberRequest, PeerParts, Replies
-from app.peers.signed_requests import OwnRequests
+from app.peers.signed_requests import OwnRequests, nacos_form, own_headers
 from app.peers.write_batches import DoneAnswer
-from app.peers.write_gathering import WriteBatches
+from app.peers.write_gathering import Alone, WriteBatches
 from distro.model.errors import CodecError
 from distro.model.types import CAPABILITY_WRITES
 
@@ -44,6 +43,9 @@ FETCH_THREADS = 2
 _NOT_RESPONSIBLE = NOT_RESPONSIBLE.lower().encode()
 _CHANGE = CHANGE.encode()
 _CLOCK = CLOCK.encode()
+_NOT_EXECUTED_503 = b"server is "
+"""The beginning of the answer of a member that does not serve yet, or not any more."""
+_NOT_EXECUTED_400 = b"receive invalid redirect request"
 
 log = logging.getLogger(__name__)
 
@@ -195,6 +197,18 @@ class LoopForwarder(Generic[A]):
         done(self.replies.refuse(503, BUSY))
 
 
+def not_executed(status: int, answer: bytes, refused: bool) -> bool:
+    """Return whether a member did not execute the call: it does not serve, or (``refused``) says it is not the owner.
+
+    It says the latter, too, if its member list lacks this node: for a moment, the lists of two members may differ.
+    """
+    if status == 503:
+        return answer.startswith(_NOT_EXECUTED_503)
+    if status == 403:
+        return refused
+    return status == 400 and (refused or _NOT_EXECUTED_400 in answer)
+
+
 def _left_to_thread() -> None:
     """Do nothing: this node is the owner by now, and the thread that waits executes the call."""
 
@@ -266,12 +280,17 @@ class ForwardedCall(Generic[A, R]):
         batches, once = forwarder.batches, client_call if hop == member else None
         if once is not None and batches.add(hop, once, self._deadline_s, self._on_batched):
             return
+        self._send(hop, relay=hop != member)
+
+    def _send(self, hop: str, *, relay: bool) -> None:
+        """Send the call to a member, by itself."""
+        forwarder = self._forwarder
         left_ms = int((self._deadline_s - forwarder.loop.time()) * 1_000)
-        request, own_kind = self._request_to(hop, forwarder.requests.hop_headers(hop, left_ms, relay=hop != member))
+        request, own_kind = self._request_to(hop, forwarder.requests.hop_headers(hop, left_ms, relay=relay))
         if not forwarder.ask(hop, request, self._deadline_s, self._on_result, own_kind=own_kind):
             forwarder._busy(self._done)
 
-    def _on_batched(self, result: LinkResult | DoneAnswer | None) -> None:
+    def _on_batched(self, result: LinkResult | DoneAnswer | Alone | None) -> None:
         if isinstance(result, DoneAnswer):
             self._forwarder.stats.forward_answered += 1
             change, clock = result
@@ -279,6 +298,8 @@ class ForwardedCall(Generic[A, R]):
                 self._done(self._forwarder.replies.ok)
             else:
                 self._take(change, clock, self._forwarder.replies.ok)
+        elif isinstance(result, Alone):
+            self._send(self._hop, relay=False)
         elif result is None:
             self.go()
         else:

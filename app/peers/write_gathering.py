@@ -36,8 +36,15 @@ answered, all have come then. With less than this, chance would make ever fewer 
 _REFUSED = range(HTTPStatus.BAD_REQUEST, HTTPStatus.INTERNAL_SERVER_ERROR)
 """The member does not read batches as this one writes them, or does not list this one yet; it executed nothing. What
 it says of a batch is no answer to a client."""
-Told = Callable[[LinkResult | DoneAnswer | None], None]
-"""Takes the result of one call; None if no member executed it, so that it is to be sent by itself."""
+
+
+class Alone:
+    """A call that no other joined: it goes to the same member, as it came."""
+
+
+ALONE = Alone()
+Told = Callable[[LinkResult | DoneAnswer | Alone | None], None]
+"""Takes the result of one call; None if no member executed it, so that its owner is looked up again."""
 
 
 class BatchLinks(Protocol):
@@ -121,7 +128,7 @@ class WriteBatches:
         gathering.calls, gathering.told = [], []
         gathering.enough = max(len(calls), MANY)
         if len(calls) == 1:
-            told[0](None)
+            told[0](ALONE)
             return
         now_s = self._loop.time()
         gathering.company_until_s = now_s + COMPANY_S

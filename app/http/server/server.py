@@ -44,9 +44,9 @@ from app.machine.process.turn_sends import TurnSends
 from app.metrics.audit_trail import Actor
 from app.metrics.request_stats import RequestStats, RouteStats
 from app.naming.model.nacos_errors import TooManyRequests
-from app.peers.beat_sender import BeatSender
-from app.peers.datum_sender import DatumSender
+from app.peers.beats import BeatSender
 from app.peers.passed_writes import LoopForwarder
+from app.peers.small_datums import DatumSender
 from distro.timing.clock import boot_s
 
 DISTRO_PATH = "/v1/ns/distro/"

@@ -24,8 +24,17 @@ from app.naming.model.model import Instance
 from app.naming.registry.registry import Registry
 from app.naming.wire.datum_codec import AGE_MS_MAX
 from app.peers import beats as beats_module
-from app.peers.beat_sender import ANSWER_S, SEND_S, BeatSender
-from app.peers.beats import BATCH_MAX, KEEP_MS, TOLD_CHARS_MAX, BeatCollector, encode_batch, take_batch
+from app.peers.beats import (
+    ANSWER_S,
+    BATCH_MAX,
+    KEEP_MS,
+    SEND_S,
+    TOLD_CHARS_MAX,
+    BeatCollector,
+    BeatSender,
+    encode_batch,
+    take_batch,
+)
 from app.peers.passed_writes import LoopForwarder
 from app.peers.small_datums import SMALL_BYTES
 from distro.model.errors import CodecError

@@ -8,7 +8,6 @@ from functools import partial
 import pytest
 
 from app.peers import link as member_link
-from app.peers import link_results
 from app.peers.link import (
     ANSWER_BYTES_MAX,
     CONNECT_S,
@@ -286,7 +285,7 @@ def test_answers_go_to_whom_they_belong_however_they_are_split(whole_bytes: bool
                 link = await connected(loop, server)
                 for name in "abc":
                     done = partial(note, results, name)
-                    link.send(link_results.Exchange(b"GET / HTTP/1.1\r\n\r\n", loop.time() + 2, done))
+                    link.send(member_link.Exchange(b"GET / HTTP/1.1\r\n\r\n", loop.time() + 2, done))
                 await turns(1)
                 parts = [THREE_ANSWERS[:cut], THREE_ANSWERS[cut:]] if cut else [bytes([one]) for one in THREE_ANSWERS]
                 for part in parts:

@@ -17,9 +17,9 @@ from app.peers import link as member_link
 from app.peers import owner_forwarder
 from app.peers import passed_writes as loop_forwarding
 from app.peers.link import JAVA_LINKS
-from app.peers.nacos_form import target_of
 from app.peers.owner_forwarder import OwnerForwarder
 from app.peers.passed_writes import LoopForwarder
+from app.peers.signed_requests import target_of
 from distro.model.types import Member, MemberState
 from tests.support.fake_node import SECRET, SELF, FakeNode, StubCluster, StubForwarder, make_settings
 from tests.support.loops import loop_thread, on_loop

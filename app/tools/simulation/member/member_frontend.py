@@ -40,7 +40,7 @@ from app.http.v1.writes import answer_writes
 from app.naming.model.keys import DEFAULT_CLUSTER, DEFAULT_NAMESPACE, datum_key, instance_key
 from app.naming.model.nacos_errors import NacosError
 from app.naming.records.record_keys import persistent_key
-from app.peers.beat_sender import BeatSender
+from app.peers.beats import BeatSender
 from app.peers.link_results import LinkAnswer, LinkResult, NotAnswered, NotSent
 from app.peers.owner_forwarder import (
     FORWARD_MS_MAX,

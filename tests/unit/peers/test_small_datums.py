@@ -9,9 +9,17 @@ import pytest
 from app.auth.signed import SIGNATURE
 from app.http.api.answers import MEMBER_REPLIES
 from app.http.api.call import CLOCK, DEADLINE
-from app.peers.datum_sender import DatumSender
 from app.peers.passed_writes import LoopForwarder
-from app.peers.small_datums import FRAMES_MAX, PATH, SAME_FRAME_MS, SMALL_BYTES, PeerPut, PutAnswer, SmallSends
+from app.peers.small_datums import (
+    FRAMES_MAX,
+    PATH,
+    SAME_FRAME_MS,
+    SMALL_BYTES,
+    DatumSender,
+    PeerPut,
+    PutAnswer,
+    SmallSends,
+)
 from distro.model.errors import RejectedError, TransportError
 from distro.model.types import CAPABILITY_DELTAS, CAPABILITY_GZIP, CAPABILITY_VERSIONS, Datum, Received, Version
 from distro.wire.codec import encode_received, gunzip_if_gzip
