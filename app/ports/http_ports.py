@@ -3,18 +3,16 @@
 from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any, Protocol
 
-from app.commands.ownership import Owners
 from app.naming.push.udp_subscribers import Subscriber, UdpPushStats
 from app.operator.instance_facts import AskedInstance
+from app.peers.peer_parts import PeerCluster
 from app.peers.small_datums import LoopCalls
 from app.ports.shared_ports import MemberDirectory
 from distro.model.types import Member
 
 
-class Cluster(MemberDirectory, Owners, Protocol):
+class Cluster(MemberDirectory, PeerCluster, Protocol):
     """The member list and the owners of keys, as this node sees them."""
-
-    standalone: bool
 
     @property
     def draining(self) -> bool:
@@ -51,29 +49,6 @@ class Cluster(MemberDirectory, Owners, Protocol):
 
     def java_peers_at(self, remote_ip: str) -> list[str]:
         """Return the addresses of listed members at ``remote_ip`` that are not known to run Rollcall."""
-        ...
-
-    def ips_of(self, member: str) -> frozenset[str]:
-        """The IP addresses of a listed member, as they were when its name could be looked up last; none for others."""
-        ...
-
-    def capabilities(self, address: str) -> frozenset[str]:
-        """The capabilities in a member's last report; none for an unknown member, or one of another kind."""
-        ...
-
-    def deadline(self, member: str, left_ms: int) -> str | None:
-        """The deadline to send with a call to a member, which is given up after ``left_ms`` (R13).
-
-        Empty for a member that names no clock, None for one that may not be called.
-        """
-        ...
-
-    def stamp(self) -> str:
-        """The text of a call's header ``Rollcall-Clock``: when it is made."""
-        ...
-
-    def sent_ms(self, member: str, clock: str | None) -> int:
-        """When a call of ``member`` was sent, by our monotonic clock; ``clock``: its header ``Rollcall-Clock``."""
         ...
 
     def receive_report(self, body: Mapping[str, Any], remote_ip: str) -> dict[str, Any]:

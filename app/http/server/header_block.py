@@ -87,8 +87,17 @@ class HeaderBlock:
         try:
             return self._texts[name]
         except KeyError:
-            text = self._texts[name] = self._text(name)
-            return text
+            pass
+        fields = self._fields
+        if fields is None:
+            fields = self._fields = {raw_name.lower(): value for raw_name, value in self.raw}
+        if len(fields) != len(self.raw):
+            text = self.named.get(name)
+        else:
+            value = fields.get(name.encode())
+            text = None if value is None else value.decode("latin-1").strip(" \t")
+        self._texts[name] = text
+        return text
 
     @property
     def client_agent(self) -> str:
@@ -97,15 +106,6 @@ class HeaderBlock:
             get = self.get
             self._client_agent = get(CLIENT_AGENT) or get("user-agent") or get("client-version") or ""
         return self._client_agent
-
-    def _text(self, name: str) -> str | None:
-        fields = self._fields
-        if fields is None:
-            fields = self._fields = {raw_name.lower(): value for raw_name, value in self.raw}
-        if len(fields) != len(self.raw):
-            return self.named.get(name)
-        value = fields.get(name.encode())
-        return None if value is None else value.decode("latin-1").strip(" \t")
 
     @property
     def named(self) -> Mapping[str, str]:
