@@ -39,7 +39,7 @@ it says of a batch is no answer to a client."""
 
 
 class Alone:
-    """A call that no other joined: it goes to the same member, as it came."""
+    """A call that no other joined in this turn of the loop: it goes to the same member, as it came."""
 
 
 ALONE = Alone()
@@ -62,7 +62,7 @@ class BatchLinks(Protocol):
 class _Gathering:
     """The calls for one member that wait to be sent, and how many batches are under way to it."""
 
-    __slots__ = ("calls", "company_until_s", "deadline_s", "enough", "timer", "told", "under_way")
+    __slots__ = ("calls", "company_until_s", "deadline_s", "enough", "timer", "told", "under_way", "waits")
 
     def __init__(self) -> None:
         self.calls: list[BatchedCall] = []
@@ -75,6 +75,8 @@ class _Gathering:
         self.enough = MANY
         """The number of calls that is sent without waiting for more."""
         self.under_way = 0
+        self.waits = False
+        """True if the calls wait longer than this turn of the loop: the owner may be another one by then."""
 
 
 class WriteBatches:
@@ -102,7 +104,7 @@ class WriteBatches:
         if not gathering.calls:
             gathering.deadline_s = deadline_s
             loop, flush = self._loop, partial(self._flush, member, gathering)
-            waits = gathering.under_way or loop.time() < gathering.company_until_s
+            gathering.waits = waits = gathering.under_way > 0 or loop.time() < gathering.company_until_s
             gathering.timer = loop.call_later(GATHER_S, flush) if waits else loop.call_soon(flush)
         gathering.calls.append(one)
         gathering.told.append(told)
@@ -128,7 +130,7 @@ class WriteBatches:
         gathering.calls, gathering.told = [], []
         gathering.enough = max(len(calls), MANY)
         if len(calls) == 1:
-            told[0](ALONE)
+            told[0](None if gathering.waits else ALONE)
             return
         now_s = self._loop.time()
         gathering.company_until_s = now_s + COMPANY_S
