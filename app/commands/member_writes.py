@@ -48,7 +48,7 @@ class ThreadCaller:
     """The caller of a write that did not come over HTTP: no member passed it on, and its address is counted before."""
 
     on_loop = False
-    deadline = address = wants_change = passed_on = None
+    deadline = address = wants_change = passed_on = login_wait = None
 
     @property
     def actor(self) -> Actor:

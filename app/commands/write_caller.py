@@ -2,6 +2,7 @@
 
 from typing import NamedTuple, Protocol
 
+from app.auth.login_limits import LoginWait
 from app.commands.ownership import Owners
 from app.metrics.audit_trail import Actor
 from app.naming.model.nacos_errors import NacosError, Unavailable
@@ -52,6 +53,11 @@ class WriteCaller(Protocol):
     @property
     def actor(self) -> Actor:
         """The caller's name and address for the audit trail."""
+        ...
+
+    @property
+    def login_wait(self) -> LoginWait | None:
+        """The place that keeps a login of the call while it waits; None for a call that is not repeated."""
         ...
 
     @property

@@ -1,18 +1,34 @@
-"""Executes writes of instances: the only place that knows what is asked before one, and who is told of it after."""
+"""Executes writes: the only place that knows what is asked before one, and who is told of it after."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from app.commands.call_deadline import TOO_LATE
+from app.commands.metadata_batch import instances_of, takes_long
 from app.commands.ownership import Forward, durable_owner, not_serving_text
+from app.commands.record_commands import RecordCommand, UpdateHealth, UpdateMetadata
+from app.commands.record_writes import RecordStep, RecordWrites
 from app.commands.write_caller import Misdirected, NotExecuted, Pauses, WriteCaller, WriteOwners
 from app.metrics.audit_trail import AuditTrail
-from app.naming.model.model import Instance
+from app.naming.model.instance_check import check_metadata_size
+from app.naming.model.meta import DEFAULT_CLUSTER_CONFIG
+from app.naming.model.model import Instance, instance_bytes
+from app.naming.model.nacos_errors import InvalidParam
 from app.naming.records.durable_service import DurableService
 from app.naming.records.record_keys import persistent_key, service_meta_key
 from app.naming.registry import operations
 from app.naming.registry.local_writes import Replaced
-from app.naming.registry.operations import Beat, DeregisterInstance, PatchInstance, RegisterInstance, UpdateInstance
+from app.naming.registry.operations import (
+    Beat,
+    ChangeMetadata,
+    DeregisterInstance,
+    PatchInstance,
+    RegisterInstance,
+    UpdateInstance,
+    changed_metadata,
+)
 from app.naming.service import NamingService
 from app.naming.wire.service_info import QUICK_HOSTS_MAX
 from distro.model.types import CAPABILITY_CLIENTS_ONLY, CAPABILITY_WRITES, MemberState
@@ -23,7 +39,16 @@ STOOD_STILL = "server is back after it stood still, please try again later!"
 _UP = MemberState.UP
 """Python 3.11 needs ten times as long to look a member up in its class."""
 
-Command = RegisterInstance | UpdateInstance | DeregisterInstance | PatchInstance | Beat
+Command = (
+    RegisterInstance
+    | UpdateInstance
+    | DeregisterInstance
+    | PatchInstance
+    | Beat
+    | UpdateHealth
+    | UpdateMetadata
+    | RecordCommand
+)
 Addressed = RegisterInstance | DeregisterInstance | PatchInstance | Beat
 """The commands that name an instance."""
 
@@ -56,8 +81,19 @@ class Beaten(NamedTuple):
     done: Done
 
 
-Outcome = Done | Beaten | Forward | Waits
-DONE = Done()
+class Changed(NamedTuple):
+    """A batch is executed."""
+
+    instances: tuple[Instance, ...]
+    """The changed instances, as they were before."""
+
+
+class Unchanged:
+    """The command asks for nothing that may be done, and nothing was."""
+
+
+Outcome = Done | Beaten | Changed | Unchanged | Forward | Waits
+DONE, UNCHANGED = Done(), Unchanged()
 _new_tuple = tuple.__new__
 
 
@@ -77,6 +113,7 @@ class Writes:
         pauses: Pauses,
         collect_beat: Callable[[str, str, str, int], bool],
         wall_ms: Callable[[], int],
+        records: RecordWrites,
     ) -> None:
         """``collect_beat``: takes a beat for another member; see ``NamingService.beat_of_copy``."""
         self._cluster = cluster
@@ -92,6 +129,9 @@ class Writes:
             DeregisterInstance: self._deregister,
             PatchInstance: self._patch,
             Beat: self._beat,
+            UpdateHealth: self._update_health,
+            UpdateMetadata: self._update_metadata,
+            **{kind: partial(self._write_records, step) for kind, step in records.steps().items()},
         }
 
     def execute(self, command: Command, caller: WriteCaller) -> Outcome:
@@ -135,14 +175,6 @@ class Writes:
             self._pauses.too_late += 1
             raise NotExecuted(STOOD_STILL)
 
-    def elsewhere(self, service: str, caller: WriteCaller) -> Forward | None:
-        """Return where to pass on a write of a service's ephemeral instances; None when this member owns the service.
-
-        Raises:
-            NotExecuted, NacosError: as ``execute``.
-        """
-        return None if self._other_owner(service, caller) is None else Forward(service)
-
     def _other_owner(self, service: str, caller: WriteCaller) -> str | None:
         """Return the member that owns the service, to which the write may be passed on; None when this member does."""
         cluster = self._cluster
@@ -154,7 +186,7 @@ class Writes:
         self._check_passed_on(caller)
         return owner
 
-    def durable_elsewhere(self, caller: WriteCaller, *keys: str) -> Forward | Waits | None:
+    def _durable_elsewhere(self, caller: WriteCaller, *keys: str) -> Forward | Waits | None:
         """Return where to pass on a write of durable records, which share an owner; None when this member owns them.
 
         The owner is of our own kind: real Nacos stores durable data in its own way. The event loop executes none: such
@@ -246,7 +278,7 @@ class Writes:
             caller.count_write()  # it registers the instance
         if not command.ephemeral and self._find(command) is None:
             # As Nacos 1.4 does it: from here on the instance needs no beats.
-            if (other := self.durable_elsewhere(caller, *_keys_of(command))) is not None:
+            if (other := self._durable_elsewhere(caller, *_keys_of(command))) is not None:
                 return other
             self._durable.register_from_beat(command)
         elif (owner := self._other_owner(command.service, caller)) is not None:
@@ -263,8 +295,61 @@ class Writes:
         done = self._done(command, caller, is_new=answer.is_new) if command.full else DONE
         return _new_tuple(Beaten, (answer.interval_ms, answer.known, light, done))
 
+    def _update_health(self, command: UpdateHealth, caller: WriteCaller) -> Outcome:
+        namespace, service, cluster, ip, port, healthy = command
+        found = self._naming.find(namespace, service, cluster, ip, port)
+        if found is None or found.ephemeral:
+            if self._other_owner(service, caller) is not None:
+                return Forward(service)
+        elif (other := self._durable_elsewhere(caller, persistent_key(namespace, service, found.key))) is not None:
+            return other
+        view = self._naming.service_view(namespace, service)
+        if view is None:
+            raise InvalidParam(f"service not found: {service}")
+        if cluster not in view.clusters:
+            raise InvalidParam(f"cluster not found: {cluster} of service {service}")
+        if view.meta.clusters.get(cluster, DEFAULT_CLUSTER_CONFIG).checker.kind != "NONE":
+            raise InvalidParam(f"health check is still working, service: {service}")
+        if found is not None:
+            setter = self._naming.set_health if found.ephemeral else self._durable.set_health
+            setter(namespace, service, found.key, healthy)
+        return DONE
+
+    def _update_metadata(self, command: UpdateMetadata, caller: WriteCaller) -> Outcome:
+        namespace, service, metadata = command.namespace, command.service, command.metadata
+        if caller.on_loop and takes_long(self._naming, command):
+            return WAITS
+        found = instances_of(self._naming, command)
+        persistent = [one.key for one in found if not one.ephemeral]
+        keys = [persistent_key(namespace, service, key) for key in persistent]
+        if keys and (other := self._durable_elsewhere(caller, *keys)) is not None:
+            return other
+        if (len(keys) < len(found) or not found) and self._other_owner(service, caller) is not None:
+            return Forward(service)
+        if metadata is None or not found:
+            return Changed(())
+        change = ChangeMetadata(remove=frozenset(metadata)) if command.removes else ChangeMetadata(put=metadata)
+        grown = 0
+        for one in found:
+            changed = changed_metadata(one.metadata, change)
+            check_metadata_size(changed)
+            grown += instance_bytes(replace(one, metadata=changed)) - instance_bytes(one)
+        self._naming.check_metadata(namespace, service, grown)
+        if persistent:
+            self._durable.set_metadata(namespace, service, persistent, change)
+        for one in found:
+            if one.ephemeral:
+                self._naming.set_metadata(namespace, service, one.key, change)
+        return Changed(tuple(found))
+
+    def _write_records(self, step: RecordStep, command: RecordCommand, caller: WriteCaller) -> Outcome:
+        keys = step.keys(command)
+        if keys and (other := self._durable_elsewhere(caller, *keys)) is not None:
+            return other
+        return UNCHANGED if step.write(command, caller) is False else DONE
+
     def _write_durably(self, caller: WriteCaller, keys: tuple[str, ...], write: Callable[[], object]) -> Outcome:
-        if (other := self.durable_elsewhere(caller, *keys)) is not None:
+        if (other := self._durable_elsewhere(caller, *keys)) is not None:
             return other
         write()
         return DONE

@@ -9,6 +9,7 @@ from app.auth.setup_secret import SetupSecret
 from app.background.health_checks import Checker
 from app.background.push_udp import UdpPusher
 from app.commands.member_writes import MemberWrites
+from app.commands.record_writes import RecordWrites
 from app.commands.writes import Writes
 from app.config.addresses import split_address
 from app.config.settings import Settings
@@ -72,7 +73,7 @@ def build_frontends(
     http, config_calls = HttpStats(), ConfigCallLog()
     access = build_access(settings, clock, domain, counters, instruments.audit, lambda: engine.reader.view.serving)
     counters.add(lambda: asdict(forwarder.stats) | asdict(http) | asdict(config_calls.stats))
-    writes, beats = build_writes(clock, domain, engine, instruments, http)
+    writes, beats = build_writes(clock, domain, engine, access, instruments, http)
     durable = MemberWrites(writes, forwarder, settings.context_path)
     grpc = build_grpc(
         settings, clock, domain, engine, counters, config_calls, durable, access, instruments, subscriptions
@@ -126,11 +127,13 @@ def build_forwarder(settings: Settings, engine: Engine) -> OwnerForwarder[Reply]
 
 
 def build_writes(
-    clock: Clock, domain: Domain, engine: Engine, instruments: Instruments, http: HttpStats
+    clock: Clock, domain: Domain, engine: Engine, access: AccessControl, instruments: Instruments, http: HttpStats
 ) -> tuple[Writes, BeatCollector]:
     """Make what executes writes of any frontend, and what collects beats for other members."""
     beats, audit = build_beats(clock, engine), instruments.audit
-    return Writes(engine.cluster, domain.naming, domain.durable, audit, http, beats.collect, clock.wall_ms), beats
+    naming, durable = domain.naming, domain.durable
+    records = RecordWrites(naming, durable, domain.users, access, audit)
+    return Writes(engine.cluster, naming, durable, audit, http, beats.collect, clock.wall_ms, records), beats
 
 
 def build_beats(clock: Clock, engine: Engine) -> BeatCollector:

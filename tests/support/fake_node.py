@@ -13,6 +13,7 @@ from app.auth.member_signer import MemberSigner
 from app.auth.setup_secret import SetupSecret
 from app.auth.user_table import UserTable
 from app.auth.users import Users
+from app.commands.record_writes import RecordWrites
 from app.commands.writes import Writes
 from app.config.settings import Settings, read_settings
 from app.http.api.call import Forward, Reply
@@ -527,8 +528,9 @@ class FakeNode:
     def writes(self) -> Writes:
         """Of the parts as they are now: tests put others in their place."""
         parts = (self.cluster, self.naming, self.durable, self.instruments.audit, self.http, self.beats.collect)
-        if self._writes is None or self._writes[0] != parts:
-            self._writes = parts, Writes(*parts, self.wall_ms)
+        of_records = (self.naming, self.durable, self.users, self.access, self.instruments.audit)
+        if self._writes is None or self._writes[0] != parts + of_records:
+            self._writes = parts + of_records, Writes(*parts, self.wall_ms, RecordWrites(*of_records))
         return self._writes[1]
 
     def _monotonic_ms(self) -> int:

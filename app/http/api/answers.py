@@ -11,15 +11,12 @@ import orjson
 
 from app.commands.ownership import BEHIND_TEXT, not_serving_text
 from app.commands.write_caller import Misdirected, NotExecuted
-from app.commands.writes import Waits
 from app.http.api.agents import is_peer
 from app.http.api.call import (
     BEAT_PATHS,
-    DECLINE,
     JSON,
     OK,
     TEXT,
-    Answer,
     Call,
     Reply,
     Services,
@@ -211,13 +208,3 @@ def _limited(call: Call, services: Services) -> Reply | None:
 def is_naming(path: str) -> bool:
     """Return whether a path, below the context path, belongs to the naming API."""
     return path.startswith(_BELOW_NAMING) or path in NAMING
-
-
-def durable_elsewhere(call: Call, services: Services, *keys: str) -> Answer | None:
-    """Return the answer to a write of durable records, which share an owner; None when this node owns them.
-
-    Raises:
-        NotExecuted, Misdirected: as ``Writes.execute``.
-    """
-    other = services.writes.durable_elsewhere(call, *keys)
-    return DECLINE if isinstance(other, Waits) else other

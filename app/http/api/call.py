@@ -15,8 +15,8 @@ from app.auth.member_signer import MemberSigner
 from app.auth.users import Users
 from app.commands.ownership import Forward as Forward
 from app.commands.write_caller import PassedOn
+from app.commands.writes import DONE, UNCHANGED, Done, Outcome, Writes
 from app.commands.writes import SHORT_CHANGE as SHORT_CHANGE
-from app.commands.writes import Writes
 from app.config.settings import Settings
 from app.http.api.agents import is_peer, is_redirect
 from app.http.api.call_memo import CallMemo
@@ -260,6 +260,21 @@ class Events:
 OK = Reply()
 DECLINE = Decline()
 Answer = Reply | Forward | Decline | Later | Events
+
+
+def rendered(outcome: Outcome, reply: Reply = OK) -> Answer:
+    """Return the answer to a write. ``reply``: that to one which is executed.
+
+    A member that passed it on gets the instance too, as the write left it, and the time from which its ages count.
+    """
+    if outcome is DONE or outcome is UNCHANGED:
+        return reply
+    if isinstance(outcome, Done):
+        if outcome.change is None:
+            return reply
+        headers = {CHANGE: outcome.change.decode()} | ({CLOCK: outcome.made_at} if outcome.made_at else {})
+        return Reply(reply.status, reply.body, reply.content_type, headers)
+    return outcome if isinstance(outcome, Forward) else DECLINE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

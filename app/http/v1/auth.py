@@ -7,15 +7,15 @@ import orjson
 from app.auth.access_rules import PUBLIC
 from app.auth.refusals import AUTH_IS_OFF, UNKNOWN_USER, AccessDenied, TooManyLogins
 from app.auth.users import AdminExists
-from app.http.api.answers import durable_elsewhere, json_reply, text_reply
-from app.http.api.call import BEARER, JSON, Answer, Call, Reply, Services, route
+from app.commands.record_commands import CreateFirstAdmin
+from app.http.api.answers import json_reply, text_reply
+from app.http.api.call import BEARER, JSON, Answer, Call, Reply, Services, rendered, route
 from app.http.api.user_access import token_of, too_many_logins
 from app.http.input.schemas import load_parameters
 from app.http.input.user_schemas import FirstAdminSchema, LoginSchema
 from app.http.shapes.described import Described
 from app.http.shapes.user_shapes import FIRST_ADMIN, HAS_ADMIN, LOGIN
 from app.naming.model.nacos_errors import NoRight
-from app.naming.records.record_keys import user_key
 
 OFF_TOKEN = "auth-is-off"
 OFF_TTL_S = 18_000
@@ -82,19 +82,16 @@ def first_admin(call: Call, services: Services) -> Answer:
         except TooManyLogins as error:
             return too_many_logins(error)
         call.give_token(control.tokens.make_first_admin(), "secret")
-    if other := durable_elsewhere(call, services, user_key(name)):
-        return other
     answer = {"username": name}
     if not password:
         answer["password"] = password = secrets.token_urlsafe(PASSWORD_BYTES)
     try:
-        services.users.create_first_admin(name, control.passwords.hash(password))
+        outcome = services.writes.execute(CreateFirstAdmin(name, password), call)
     except AdminExists:
         return _has_admin()
     except TooManyLogins as error:
         return too_many_logins(error)
-    control.setup.end()
-    return json_reply(answer)
+    return rendered(outcome, json_reply(answer))
 
 
 def _has_admin() -> Reply:

@@ -1,18 +1,17 @@
 """Health: how a cluster's instances are checked, instances' health set by hand, and this node's own health."""
 
 from app.auth.access_rules import LOGGED_IN, WRITE, naming
-from app.http.api.answers import durable_elsewhere, json_reply
-from app.http.api.call import OK, Answer, Call, Services, route
+from app.commands.record_commands import UpdateCluster, UpdateHealth, read_late
+from app.http.api.answers import json_reply
+from app.http.api.call import Answer, Call, Services, rendered, route
 from app.http.input.schemas import ClusterConfigSchema, ClusterNameSchema, HealthSchema, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.operator_shapes import SERVER_HEALTH
 from app.http.shapes.service_shapes import CHECKERS
 from app.naming.health.check_headers import check_request
 from app.naming.model.flags import lenient_bool
-from app.naming.model.meta import DEFAULT_CLUSTER_CONFIG, ClusterConfig, HealthChecker, health_checker
-from app.naming.model.model import ServiceView
+from app.naming.model.meta import ClusterConfig, HealthChecker, health_checker
 from app.naming.model.nacos_errors import InvalidParam
-from app.naming.records.record_keys import persistent_key, service_meta_key
 
 _CLUSTER, _CONFIG, _HEALTH = ClusterNameSchema(), ClusterConfigSchema(), HealthSchema()
 
@@ -27,20 +26,15 @@ def update_cluster(call: Call, services: Services) -> Answer:
     """
     names = load_parameters(_CLUSTER, call.parameters)
     namespace, service, cluster = names["namespace"], names["service"], names["cluster"]
-    if other := durable_elsewhere(call, services, service_meta_key(namespace, service)):
-        return other
-    if services.naming.service_view(namespace, service) is None:
-        raise InvalidParam(f"service not found:{service}")
+    command = UpdateCluster(namespace, service, cluster, read_late(lambda: _config_of(call)))
+    return rendered(services.writes.execute(command, call))
+
+
+def _config_of(call: Call) -> ClusterConfig:
     config = load_parameters(_CONFIG, call.parameters)
     checker = health_checker(config["checker"])
     check_request(checker.path, checker.headers)
-    services.durable.update_cluster(
-        namespace,
-        service,
-        cluster,
-        ClusterConfig(checker, config["check_port"], config["use_instance_port"], config["metadata"]),
-    )
-    return OK
+    return ClusterConfig(checker, config["check_port"], config["use_instance_port"], config["metadata"])
 
 
 @route(
@@ -53,32 +47,8 @@ def set_health(call: Call, services: Services) -> Answer:
     word = values["healthy"] or values["valid"]
     if not word:
         raise InvalidParam("Param 'healthy' is required.")
-    found = services.naming.find(namespace, service, cluster, values["ip"], values["port"])
-    if found is None or found.ephemeral:
-        other: Answer | None = services.writes.elsewhere(service, call)
-    else:
-        other = durable_elsewhere(call, services, persistent_key(namespace, service, found.key))
-    if other:
-        return other
-    if _checker_of(services.naming.service_view(namespace, service), service, cluster).kind != "NONE":
-        raise InvalidParam(f"health check is still working, service: {service}")
-    if found is not None:
-        setter = services.naming.set_health if found.ephemeral else services.durable.set_health
-        setter(namespace, service, found.key, lenient_bool(word))
-    return OK
-
-
-def _checker_of(view: ServiceView | None, service: str, cluster: str) -> HealthChecker:
-    """The health checker of a cluster.
-
-    Raises:
-        InvalidParam: there is no such service, or no such cluster in it.
-    """
-    if view is None:
-        raise InvalidParam(f"service not found: {service}")
-    if cluster not in view.clusters:
-        raise InvalidParam(f"cluster not found: {cluster} of service {service}")
-    return view.meta.clusters.get(cluster, DEFAULT_CLUSTER_CONFIG).checker
+    command = UpdateHealth(namespace, service, cluster, values["ip"], values["port"], lenient_bool(word))
+    return rendered(services.writes.execute(command, call))
 
 
 @route("GET", "/v1/ns/health/server", access=LOGGED_IN, described=Described(SERVER_HEALTH))

@@ -4,21 +4,18 @@ from functools import lru_cache
 from typing import Any
 
 from app.auth.access_rules import READ, WRITE, naming
-from app.commands.writes import DONE, Beaten, Done, Outcome
+from app.commands.writes import DONE, Beaten
 from app.http.api.agents import parse_agent
 from app.http.api.answers import json_reply
 from app.http.api.call import (
     BEAT_PATHS,
-    CHANGE,
-    CLOCK,
     DECLINE,
     JSON,
-    OK,
     Answer,
     Call,
-    Forward,
     Reply,
     Services,
+    rendered,
     route,
 )
 from app.http.input.params import (
@@ -59,21 +56,6 @@ def register(call: Call, services: Services) -> Answer:
 def _registration(call: Call, services: Services) -> RegisterInstance:
     is_ephemeral = services.durable.switches.default_instance_ephemeral
     return call.parse(parse_register if is_ephemeral else parse_register_persistent)
-
-
-def rendered(outcome: Outcome, reply: Reply = OK) -> Answer:
-    """Return the answer to a write. ``reply``: that to one which is executed.
-
-    A member that passed it on gets the instance too, as the write left it, and the time from which its ages count.
-    """
-    if outcome is DONE:
-        return reply
-    if isinstance(outcome, Done):
-        if outcome.change is None:
-            return reply
-        headers = {CHANGE: outcome.change.decode()} | ({CLOCK: outcome.made_at} if outcome.made_at else {})
-        return Reply(reply.status, reply.body, reply.content_type, headers)
-    return outcome if isinstance(outcome, Forward) else DECLINE
 
 
 @route(

@@ -5,9 +5,11 @@ from typing import Any
 
 from app.auth.access_rules import LOGGED_IN, WRITE, admin
 from app.auth.refusals import NOT_PERMITTED
-from app.http.api.answers import durable_elsewhere, json_reply, rest_reply
+from app.commands.record_commands import CreateNamespace, RemoveNamespace, UpdateNamespace
+from app.commands.writes import UNCHANGED
+from app.http.api.answers import json_reply, rest_reply
 from app.http.api.audited import audit_refusal
-from app.http.api.call import Answer, Call, Services, route
+from app.http.api.call import Answer, Call, Services, rendered, route
 from app.http.input.schemas import (
     NamespaceCreateSchema,
     NamespaceQuerySchema,
@@ -75,9 +77,9 @@ def create_namespace(call: Call, services: Services) -> Answer:
     """Create a namespace, with a random id when none is given. Shape: false when the id is taken or not allowed."""
     values = load_parameters(_CREATE, call.parameters)
     name = values["id"].strip(TRIMMED) or _own_id(services)
-    if other := durable_elsewhere(call, services, namespace_key(name)):
-        return other
-    return json_reply(services.durable.create_namespace(Namespace(name, values["name"], values["description"])))
+    command = CreateNamespace(Namespace(name, values["name"], values["description"]))
+    outcome = services.writes.execute(command, call)
+    return json_reply(False) if outcome is UNCHANGED else rendered(outcome, json_reply(True))
 
 
 def _own_id(services: Services) -> str:
@@ -95,10 +97,8 @@ def update_namespace(call: Call, services: Services) -> Answer:
     values = load_parameters(_UPDATE, call.parameters)
     if not values["id"]:
         raise InvalidParam("Parameter 'namespace' is illegal: the public namespace keeps its name")
-    if other := durable_elsewhere(call, services, namespace_key(values["id"])):
-        return other
-    services.durable.update_namespace(Namespace(values["id"], values["name"], values["description"]))
-    return json_reply(True)
+    command = UpdateNamespace(Namespace(values["id"], values["name"], values["description"]))
+    return rendered(services.writes.execute(command, call), json_reply(True))
 
 
 @route("DELETE", PATH, access=admin(WRITE), described=Described(DONE, takes=(NamespaceRemoveSchema,)))
@@ -107,7 +107,4 @@ def remove_namespace(call: Call, services: Services) -> Answer:
     name = load_parameters(_REMOVE, call.parameters)["id"]
     if not name:
         return json_reply(True)
-    if other := durable_elsewhere(call, services, namespace_key(name)):
-        return other
-    services.durable.remove_namespace(name)
-    return json_reply(True)
+    return rendered(services.writes.execute(RemoveNamespace(name), call), json_reply(True))

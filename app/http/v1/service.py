@@ -4,8 +4,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from app.auth.access_rules import READ, WRITE, Target, naming
-from app.http.api.answers import durable_elsewhere, json_reply
-from app.http.api.call import OK, Answer, Call, Services, route
+from app.commands.record_commands import CreateService, RemoveService, UpdateService, read_late
+from app.http.api.answers import json_reply
+from app.http.api.call import Answer, Call, Services, rendered, route
 from app.http.api.pages import page_size
 from app.http.input.fields import MetadataFilter
 from app.http.input.name_pattern import NamePattern
@@ -25,8 +26,7 @@ from app.naming.model.caller_texts import check_printable
 from app.naming.model.keys import check_service_format, group_of, short_name_of
 from app.naming.model.meta import DEFAULT_CLUSTER_CONFIG, ServiceMeta
 from app.naming.model.model import ServiceView
-from app.naming.model.nacos_errors import InvalidParam, NacosError, NotFound
-from app.naming.records.record_keys import service_meta_key
+from app.naming.model.nacos_errors import InvalidParam, NotFound
 from app.naming.wire.checksum import checksum
 from app.naming.wire.service_info import shown
 
@@ -43,36 +43,28 @@ def create_service(call: Call, services: Services) -> Answer:
     namespace, service = names["namespace"], names["service"]
     check_service_format(service)
     check_printable("namespaceId", namespace)
-    exists = InvalidParam(f"specified service already exists, serviceName : {service}")
-    return answer_create(call, services, namespace, service, exists)
+    return answer_create(call, services, namespace, service)
 
 
-def answer_create(call: Call, services: Services, namespace: str, service: str, exists: NacosError) -> Answer:
+def answer_create(call: Call, services: Services, namespace: str, service: str) -> Answer:
     """Create a service of checked names.
 
     Raises:
-        NacosError: ``exists``, when there is such a service.
+        ServiceExists: there is such a service.
     """
-    if other := durable_elsewhere(call, services, service_meta_key(namespace, service)):
-        return other
-    if services.naming.service_view(namespace, service) is not None:
-        raise exists
-    meta = load_parameters(_CREATE, call.parameters)
-    services.durable.create_service(
-        namespace, service, ServiceMeta(meta["protect_threshold"], meta["metadata"], meta["selector"])
-    )
-    return OK
+
+    def read() -> ServiceMeta:
+        meta = load_parameters(_CREATE, call.parameters)
+        return ServiceMeta(meta["protect_threshold"], meta["metadata"], meta["selector"])
+
+    return rendered(services.writes.execute(CreateService(namespace, service, read_late(read)), call))
 
 
 @route("DELETE", "/v1/ns/service", access=naming(WRITE), described=Described(takes=(ServiceSchema,)))
 def remove_service(call: Call, services: Services) -> Answer:
     """Remove a service, with its instances."""
     values = load_parameters(_SERVICE, call.parameters)
-    namespace, service = values["namespace"], values["service"]
-    if other := durable_elsewhere(call, services, *services.durable.keys_of_service(namespace, service)):
-        return other
-    services.durable.remove_service(namespace, service)
-    return OK
+    return rendered(services.writes.execute(RemoveService(values["namespace"], values["service"]), call))
 
 
 @route(
@@ -85,13 +77,9 @@ def update_service(call: Call, services: Services) -> Answer:
     """Replace a service's threshold, metadata and selector; a value that the call does not name becomes the default."""
     names, meta = load_parameters(_NEEDED, call.parameters), load_parameters(_UPDATE, call.parameters)
     namespace, service = names["namespace"], names["service"]
-    if other := durable_elsewhere(call, services, service_meta_key(namespace, service)):
-        return other
-    if services.naming.service_view(namespace, service) is None:
-        raise InvalidParam(f"service {service} not found!")
-    selector = load_parameters(_SELECTOR, call.parameters)["selector"]
-    services.durable.update_service(namespace, service, meta["protect_threshold"], meta["metadata"], selector)
-    return OK
+    selector = read_late(lambda: load_parameters(_SELECTOR, call.parameters)["selector"])
+    command = UpdateService(namespace, service, meta["protect_threshold"], meta["metadata"], selector)
+    return rendered(services.writes.execute(command, call))
 
 
 @route(

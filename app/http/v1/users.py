@@ -1,16 +1,31 @@
 """Users, roles and permissions, at Nacos's paths and in its shapes; no answer has a hash of a password."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from app.auth.access_rules import LOGGED_IN, READ, WRITE, admin
-from app.auth.passwords import Passwords
-from app.auth.refusals import AUTH_IS_OFF, NOT_PERMITTED, AccessDenied
+from app.auth.refusals import AUTH_IS_OFF
 from app.auth.user_rights import Pattern
-from app.http.api.answers import durable_elsewhere, json_reply, rest_refusal
+from app.commands.record_commands import (
+    AddPermission,
+    AddRole,
+    ChangePassword,
+    CreateUser,
+    EndToken,
+    EndTokens,
+    NotOwnUser,
+    RecordCommand,
+    RemovePermission,
+    RemoveRole,
+    RemoveUser,
+    SetPassword,
+    WrongPassword,
+)
+from app.http.api.answers import json_reply, rest_refusal
 from app.http.api.audited import audit_refusal
-from app.http.api.call import Answer, Call, Reply, Services, route
+from app.http.api.call import Answer, Call, Reply, Services, rendered, route
 from app.http.api.user_access import token_of
+from app.http.input.params import Parameters
 from app.http.input.schemas import load_parameters
 from app.http.input.user_schemas import (
     ChangePasswordSchema,
@@ -26,44 +41,34 @@ from app.http.input.user_schemas import (
 from app.http.shapes.described import Described
 from app.http.shapes.user_shapes import DONE_RESULT, NAMES, PERMISSION_PAGE, ROLE_PAGE, USER_PAGE
 from app.naming.model.nacos_errors import NoRight
-from app.naming.records.record_keys import user_key
 
 USERS = ("/v1/auth/users", "/v1/auth")
 LOGOUT = "/v1/auth/users/logout"
 ROLES, PERMISSIONS = "/v1/auth/roles", "/v1/auth/permissions"
-_CREATE, _NEW_PASSWORD, _CHANGE_PASSWORD, _NAME = (
-    LoginSchema(),
-    NewPasswordSchema(),
-    ChangePasswordSchema(),
-    UserNameSchema(),
-)
-_ROLE, _REMOVED_ROLE, _PERMISSION = RoleSchema(), RemovedRoleSchema(), PermissionSchema()
-_ANY_USER = user_key("any")
-"""All users have one owner."""
+_CREATE, _NEW_PASSWORD, _CHANGE_PASSWORD = LoginSchema(), NewPasswordSchema(), ChangePasswordSchema()
+_NAME, _ROLE, _REMOVED_ROLE, _PERMISSION = UserNameSchema(), RoleSchema(), RemovedRoleSchema(), PermissionSchema()
 _PAGE, _SEARCH = UserPageSchema(), NameSearchSchema()
 
 
-def _done(message: str) -> Reply:
-    """A success as Nacos 1.4 answers it. Shape: code, message, data (null)."""
-    return json_reply({"code": 200, "message": message, "data": None})
+def _answer(call: Call, services: Services, read: Callable[[Parameters], RecordCommand], message: str) -> Answer:
+    """Execute the command that ``read`` reads in the parameters, and answer as Nacos 1.4 does.
 
-
-def _elsewhere(call: Call, services: Services) -> Answer | None:
-    """The answer to a change of users that this node must not execute; None when it owns the users.
+    Shape: code, message, data (null).
 
     Raises:
         NoRight: users are not asked for. Whoever could make one now would be a user when they are.
     """
     if not services.access.enabled:
         raise NoRight(AUTH_IS_OFF)
-    return durable_elsewhere(call, services, _ANY_USER)
-
-
-def _passwords(services: Services) -> Passwords:
-    passwords = services.access.passwords
-    if passwords is None:
-        raise NoRight(AUTH_IS_OFF)
-    return passwords
+    command = read(call.parameters)
+    try:
+        outcome = services.writes.execute(command, call)
+    except NotOwnUser as error:
+        audit_refusal(call, services, error.text)
+        return rest_refusal(error.status, error.text)
+    except WrongPassword as error:
+        return rest_refusal(error.status, error.text)
+    return rendered(outcome, json_reply({"code": 200, "message": message.format(command), "data": None}))
 
 
 def _page(listed: Sequence[dict[str, Any]], values: dict[str, Any]) -> Reply:
@@ -92,28 +97,15 @@ def _fits(wanted: str, name: str, search: str) -> bool:
 @route("POST", *USERS, access=admin(WRITE), described=Described(DONE_RESULT, takes=(LoginSchema,)))
 def create_user(call: Call, services: Services) -> Answer:
     """Create a user."""
-    if other := _elsewhere(call, services):
-        return other
-    values = load_parameters(_CREATE, call.parameters)
-    services.users.create(values["username"], _passwords(services).hash(values["password"]))
-    return _done("create user ok!")
+    return _answer(call, services, lambda given: CreateUser(**load_parameters(_CREATE, given)), "create user ok!")
 
 
 @route("PUT", *USERS, access=LOGGED_IN, described=Described(DONE_RESULT, takes=(NewPasswordSchema,)))
 def update_user(call: Call, services: Services) -> Answer:
     """Set a user's password: one's own, or an administrator any. Tokens of the user end."""
-    if other := _elsewhere(call, services):
-        return other
-    values = load_parameters(_NEW_PASSWORD, call.parameters)
-    if not _is_own_or_admin(call, services, values["username"]):
-        audit_refusal(call, services, NOT_PERMITTED)
-        return rest_refusal(403, NOT_PERMITTED)
-    services.users.set_password(values["username"], _passwords(services).hash(values["password"]))
-    return _done("update user ok!")
-
-
-def _is_own_or_admin(call: Call, services: Services, name: str) -> bool:
-    return call.user == name or services.access.table.rights(call.user).is_admin
+    return _answer(
+        call, services, lambda given: SetPassword(**load_parameters(_NEW_PASSWORD, given)), "update user ok!"
+    )
 
 
 @route(
@@ -121,52 +113,32 @@ def _is_own_or_admin(call: Call, services: Services, name: str) -> bool:
 )
 def change_password(call: Call, services: Services) -> Answer:
     """Change the caller's own password, given the old one. Tokens of the user end."""
-    if other := _elsewhere(call, services):
-        return other
-    values = load_parameters(_CHANGE_PASSWORD, call.parameters)
-    passwords = _passwords(services)
-    try:
-        services.access.log_in(call.user, values["old"], call.actor.address, call.login_wait)
-    except AccessDenied:
-        return rest_refusal(401, "Old password is invalid")
-    services.users.set_password(call.user, passwords.hash(values["new"]))
-    return _done("Update password success")
+    return _answer(
+        call,
+        services,
+        lambda given: ChangePassword(**load_parameters(_CHANGE_PASSWORD, given)),
+        "Update password success",
+    )
 
 
 @route("DELETE", "/v1/auth/users/tokens", access=LOGGED_IN, described=Described(DONE_RESULT, takes=(UserNameSchema,)))
 def end_tokens(call: Call, services: Services) -> Answer:
     """End all tokens of a user, on all members: one's own, or an administrator anybody's."""
-    if other := _elsewhere(call, services):
-        return other
-    name = load_parameters(_NAME, call.parameters)["username"]
-    if not _is_own_or_admin(call, services, name):
-        audit_refusal(call, services, NOT_PERMITTED)
-        return rest_refusal(403, NOT_PERMITTED)
-    services.users.end_tokens(name)
-    return _done("end tokens ok!")
+    return _answer(call, services, lambda given: EndTokens(**load_parameters(_NAME, given)), "end tokens ok!")
 
 
 @route("POST", LOGOUT, access=LOGGED_IN, described=Described(DONE_RESULT, takes=(UserNameSchema,)))
 def log_out(call: Call, services: Services) -> Answer:
     """End the token that the call brings, on all members. The user that is named is the token's."""
-    if other := _elsewhere(call, services):
-        return other
-    session = services.access.session(token_of(call))
-    if load_parameters(_NAME, call.parameters)["username"] != session.user:
-        audit_refusal(call, services, NOT_PERMITTED)
-        return rest_refusal(403, NOT_PERMITTED)
-    services.users.end_token(session.user, session.token_id, session.end_ms // 1_000)
-    services.instruments.audit.on_access("logout", "", call.actor)
-    return _done("logout ok!")
+    return _answer(
+        call, services, lambda given: EndToken(token=token_of(call), **load_parameters(_NAME, given)), "logout ok!"
+    )
 
 
 @route("DELETE", *USERS, access=admin(WRITE), described=Described(DONE_RESULT, takes=(UserNameSchema,)))
 def delete_user(call: Call, services: Services) -> Answer:
     """Remove a user, whose tokens end."""
-    if other := _elsewhere(call, services):
-        return other
-    services.users.delete(load_parameters(_NAME, call.parameters)["username"])
-    return _done("delete user ok!")
+    return _answer(call, services, lambda given: RemoveUser(**load_parameters(_NAME, given)), "delete user ok!")
 
 
 @route("GET", *USERS, access=admin(READ), described=Described(USER_PAGE, takes=(UserPageSchema,)))
@@ -190,21 +162,18 @@ def search_users(call: Call, services: Services) -> Answer:
 @route("POST", ROLES, access=admin(WRITE), described=Described(DONE_RESULT, takes=(RoleSchema,)))
 def add_role(call: Call, services: Services) -> Answer:
     """Give a user a role."""
-    if other := _elsewhere(call, services):
-        return other
-    values = load_parameters(_ROLE, call.parameters)
-    services.users.add_role(values["role"], values["username"])
-    return _done("add role ok!")
+    return _answer(call, services, lambda given: AddRole(**load_parameters(_ROLE, given)), "add role ok!")
 
 
 @route("DELETE", ROLES, access=admin(WRITE), described=Described(DONE_RESULT, takes=(RemovedRoleSchema,)))
 def remove_role(call: Call, services: Services) -> Answer:
     """Take a role from a user; without a user from all, with its permissions."""
-    if other := _elsewhere(call, services):
-        return other
-    values = load_parameters(_REMOVED_ROLE, call.parameters)
-    services.users.remove_role(values["role"], values["username"])
-    return _done(f"delete role of user {values['username']} ok!")
+    return _answer(
+        call,
+        services,
+        lambda given: RemoveRole(**load_parameters(_REMOVED_ROLE, given)),
+        "delete role of user {0.username} ok!",
+    )
 
 
 @route("GET", ROLES, access=admin(READ), described=Described(ROLE_PAGE, takes=(UserPageSchema,)))
@@ -233,21 +202,20 @@ def search_roles(call: Call, services: Services) -> Answer:
 @route("POST", PERMISSIONS, access=admin(WRITE), described=Described(DONE_RESULT, takes=(PermissionSchema,)))
 def add_permission(call: Call, services: Services) -> Answer:
     """Permit a role actions on the resources that fit a pattern."""
-    if other := _elsewhere(call, services):
-        return other
-    values = load_parameters(_PERMISSION, call.parameters)
-    services.users.add_permission(values["role"], values["resource"], values["action"])
-    return _done("add permission ok!")
+    return _answer(
+        call, services, lambda given: AddPermission(**load_parameters(_PERMISSION, given)), "add permission ok!"
+    )
 
 
 @route("DELETE", PERMISSIONS, access=admin(WRITE), described=Described(DONE_RESULT, takes=(PermissionSchema,)))
 def remove_permission(call: Call, services: Services) -> Answer:
     """Take a permission from a role."""
-    if other := _elsewhere(call, services):
-        return other
-    values = load_parameters(_PERMISSION, call.parameters)
-    services.users.remove_permission(values["role"], values["resource"], values["action"])
-    return _done("delete permission ok!")
+    return _answer(
+        call,
+        services,
+        lambda given: RemovePermission(**load_parameters(_PERMISSION, given)),
+        "delete permission ok!",
+    )
 
 
 @route("GET", PERMISSIONS, access=admin(READ), described=Described(PERMISSION_PAGE, takes=(UserPageSchema,)))

@@ -1,8 +1,8 @@
 """Services over HTTP v2: create, remove, update, query, list names."""
 
 from app.auth.access_rules import READ, WRITE, Target, naming
-from app.http.api.answers import durable_elsewhere
-from app.http.api.call import OK, Answer, Call, Services
+from app.commands.record_commands import ServiceExists, UpdateService
+from app.http.api.call import Answer, Call, Services, rendered
 from app.http.input.params import namespace_of, service_of
 from app.http.input.read_schemas import ServiceRead
 from app.http.input.schemas import ServiceCreateSchema, ServiceListV2Schema, load_parameters
@@ -12,7 +12,6 @@ from app.http.v1 import service
 from app.http.v2.envelope import ResultCode, ResultError, require, result, result_route, wrapped
 from app.naming.model.keys import group_of, short_name_of
 from app.naming.model.model import ServiceView
-from app.naming.records.record_keys import service_meta_key
 from app.naming.wire.service_info import shown
 
 PATH = "/v2/ns/service"
@@ -40,10 +39,11 @@ def create_service(call: Call, services: Services) -> Answer:
     """Create a service that stays without instances."""
     require(call, "serviceName")
     namespace, name = namespace_of(call.parameters), service_of(call.parameters)
-    exists = ResultError(
-        400, ResultCode.SERVICE_EXISTS, f"specified service already exists, serviceName : {short_name_of(name)}"
-    )
-    return wrapped(service.answer_create(call, services, namespace, name, exists))
+    try:
+        return wrapped(service.answer_create(call, services, namespace, name))
+    except ServiceExists:
+        text = f"specified service already exists, serviceName : {short_name_of(name)}"
+        raise ResultError(400, ResultCode.SERVICE_EXISTS, text) from None
 
 
 @result_route("DELETE", PATH, access=naming(WRITE), described=Described(takes=(ServiceRead,)))
@@ -63,13 +63,11 @@ def remove_service(call: Call, services: Services) -> Answer:
 def update_service(call: Call, services: Services) -> Answer:
     """Replace a service's threshold, metadata and selector; a value that the call does not name becomes the default."""
     view = _view(call, services)
-    if other := durable_elsewhere(call, services, service_meta_key(view.namespace, view.full_name)):
-        return other
     values = load_parameters(_SERVICE, call.parameters)
-    services.durable.update_service(
+    command = UpdateService(
         view.namespace, view.full_name, values["protect_threshold"], values["metadata"], values["selector"]
     )
-    return wrapped(OK)
+    return wrapped(rendered(services.writes.execute(command, call)))
 
 
 @result_route("GET", PATH, access=naming(READ), described=Described(V2_SERVICE, takes=(ServiceRead,)))

@@ -35,6 +35,7 @@ class Asker:
     address: object | None = None
     wants_change: str | None = None
     passed_on: PassedOn | None = None
+    login_wait: None = None
     actor: Actor = ALICE
     counted: int = 0
     refuses: bool = field(default=False)

@@ -14,6 +14,7 @@ from app.auth.member_calls import Callers
 from app.auth.member_signer import MemberSigner
 from app.auth.user_table import UserTable
 from app.commands.call_deadline import check_call_deadline
+from app.commands.record_writes import RecordWrites
 from app.commands.writes import Writes
 from app.config.settings import read_settings
 from app.http.api.answers import refuses_beats
@@ -369,6 +370,14 @@ class SimMember:
         """Return the cost of all work of this run so far."""
         return self.meter.us if self.meter is not None else 0.0
 
+    def _build_writes(
+        self, access: AccessControl, beats: BeatCollector, http: HttpStats, instruments: Instruments
+    ) -> Writes:
+        nothing: Any = None
+        naming, durable, audit, wall_ms = self.naming, self.durable, instruments.audit, self.clock.wall_ms
+        records = RecordWrites(naming, durable, nothing, access, audit)
+        return Writes(self.membership, naming, durable, audit, http, beats.collect, wall_ms, records)
+
     def _build_frontend(self) -> None:
         clock, bodies = self.clock, LargeBodies(self.config.body_bytes_max)
         digests = DigestAnswers(self.components, self.receiver, self.reader, self.stats)
@@ -376,13 +385,12 @@ class SimMember:
         nothing: Any = None
         forwarder: Any = SimOwnerForwarder()
         beats, http, instruments = BeatCollector(), HttpStats(), Instruments.of(QUIET, clock.wall_ms)
+        access = AccessControl(None, UserTable(), clock.wall_ms, clock.monotonic_ms)
         services = Services(
             settings=self.membership._settings,
             naming=self.naming,
             durable=self.durable,
-            writes=Writes(
-                self.membership, self.naming, self.durable, instruments.audit, http, beats.collect, clock.wall_ms
-            ),
+            writes=self._build_writes(access, beats, http, instruments),
             push=nothing,
             cluster=self.membership,
             lookup=None,
@@ -403,7 +411,7 @@ class SimMember:
             forwarder=forwarder,
             beats=beats,
             refusals=self.membership.refusals,
-            access=AccessControl(None, UserTable(), clock.wall_ms, clock.monotonic_ms),
+            access=access,
             users=nothing,
             written=ParseMemo(WRITES_KEPT_MAX),
             http=http,

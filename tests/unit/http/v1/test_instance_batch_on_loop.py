@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from app.http.v1.instance_batch import LOOP_TARGETS_MAX
+from app.commands.metadata_batch import LOOP_TARGETS_MAX
 from tests.support.fake_node import FakeNode
 from tests.support.loops import SkippingLoop, run_loop, until
 from tests.support.served import served

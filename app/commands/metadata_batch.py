@@ -1,0 +1,43 @@
+"""The instances that a batch of metadata names."""
+
+from app.commands.record_commands import InstanceName, UpdateMetadata
+from app.naming.model.model import Instance
+from app.naming.service import NamingService
+from app.naming.wire.service_info import QUICK_HOSTS_MAX
+
+EPHEMERAL, PERSIST = "ephemeral", "persist"
+LOOP_TARGETS_MAX = 32
+"""Instances that the event loop changes for one call: more take longer than others may be kept waiting."""
+
+
+def takes_long(naming: NamingService, asked: UpdateMetadata) -> bool:
+    """Return whether a batch takes too long for the event loop: it searches many instances, or may change many."""
+    count = naming.instance_count(asked.namespace, asked.service)
+    return count > (LOOP_TARGETS_MAX if asked.kind else QUICK_HOSTS_MAX)
+
+
+def instances_of(naming: NamingService, asked: UpdateMetadata) -> list[Instance]:
+    """Return the known instances of a kind, or without a kind those that are named; none for an unknown kind."""
+    quick = [_quick_instance(naming, asked, name) for name in asked.names]
+    if quick and None not in quick:
+        return [one for one in quick if one is not None]
+    view = naming.service_view(asked.namespace, asked.service)
+    if view is None:
+        return []
+    match asked.kind:
+        case "ephemeral" | "persist":
+            return [one for one in view.instances if one.ephemeral is (asked.kind == EPHEMERAL)]
+        case "":
+            found = (next((one for one in view.instances if name.is_name_of(one)), None) for name in asked.names)
+            return [one for one in found if one is not None]
+        case _:
+            return []
+
+
+def _quick_instance(naming: NamingService, asked: UpdateMetadata, name: InstanceName) -> Instance | None:
+    """Return a named instance without a view of all, which each change would make anew; None where that must tell."""
+    find = naming.quick_detail
+    if find(asked.namespace, asked.service, name.ip, 0, name.cluster) is not None:
+        return None  # it answers to the name, too
+    found = find(asked.namespace, asked.service, name.ip, name.port, name.cluster)
+    return found if found is not None and name.is_name_of(found) else None

@@ -1,0 +1,215 @@
+"""Commands that change records, the health or the metadata of instances: plain values that a frontend parses."""
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+from app.naming.model.meta import ClusterConfig, Metadata, Selector, ServiceMeta
+from app.naming.model.model import Instance
+from app.naming.model.nacos_errors import InvalidParam, NacosError
+from app.naming.records.durable_service import Namespace
+from app.naming.records.record import Value
+
+T = TypeVar("T")
+
+
+class CreateService(NamedTuple):
+    namespace: str
+    service: str
+    meta: ServiceMeta | NacosError
+    """The description; or why it cannot be read, which is the answer if there is no such service yet."""
+
+
+class UpdateService(NamedTuple):
+    namespace: str
+    service: str
+    protect_threshold: float
+    metadata: Metadata
+    selector: Selector | NacosError
+    """The selector; or why it cannot be read, which is the answer if there is such a service."""
+
+
+class RemoveService(NamedTuple):
+    namespace: str
+    service: str
+
+
+class UpdateCluster(NamedTuple):
+    namespace: str
+    service: str
+    cluster: str
+    config: ClusterConfig | NacosError
+    """The settings; or why they cannot be read, which is the answer if there is such a service."""
+
+
+class UpdateHealth(NamedTuple):
+    """Set an instance's health by hand, in a cluster without a checker."""
+
+    namespace: str
+    service: str
+    cluster: str
+    ip: str
+    port: int
+    healthy: bool
+
+
+class InstanceName(NamedTuple):
+    """The name of an instance in a batch."""
+
+    ip: str
+    port: int
+    cluster: str
+    ephemeral: bool
+
+    def is_name_of(self, one: Instance) -> bool:
+        """Return whether it names this instance, which answers to any port if it has none itself.
+
+        Source: Nacos 1.4.1 Instance.equals.
+        """
+        fits = one.ip == self.ip and one.port in (self.port, 0)
+        return fits and one.cluster_name == self.cluster and one.ephemeral is self.ephemeral
+
+
+class UpdateMetadata(NamedTuple):
+    """Set keys of the metadata of several instances of a service, or remove them."""
+
+    namespace: str
+    service: str
+    kind: str
+    """``ephemeral`` or ``persist``: all instances of a kind; empty for the instances in ``names``."""
+    names: tuple[InstanceName, ...]
+    metadata: Metadata | None
+    removes: bool
+
+
+class CreateNamespace(NamedTuple):
+    namespace: Namespace
+
+
+class UpdateNamespace(NamedTuple):
+    namespace: Namespace
+
+
+class RemoveNamespace(NamedTuple):
+    id: str
+
+
+class UpdateSwitch(NamedTuple):
+    entry: str
+    value: str
+    here_only: bool
+    """Set it at this member alone, until its restart."""
+
+
+class UpdateSwitches(NamedTuple):
+    body: Value
+    here_only: bool
+
+
+class CreateUser(NamedTuple):
+    username: str
+    password: str
+
+
+class CreateFirstAdmin(NamedTuple):
+    username: str
+    password: str
+
+
+class SetPassword(NamedTuple):
+    """Set the caller's own password, or any for an administrator."""
+
+    username: str
+    password: str
+
+
+class ChangePassword(NamedTuple):
+    """Change the caller's own password, given the old one."""
+
+    old: str
+    new: str
+
+
+class EndTokens(NamedTuple):
+    """End all tokens of the caller, or of any user for an administrator."""
+
+    username: str
+
+
+class EndToken(NamedTuple):
+    """End one token, which must be of the user that is named."""
+
+    username: str
+    token: str
+
+
+class RemoveUser(NamedTuple):
+    username: str
+
+
+class AddRole(NamedTuple):
+    role: str
+    username: str
+
+
+class RemoveRole(NamedTuple):
+    role: str
+    username: str
+    """The user that loses the role; empty for all users, and the role's permissions."""
+
+
+class AddPermission(NamedTuple):
+    role: str
+    resource: str
+    action: str
+
+
+class RemovePermission(NamedTuple):
+    role: str
+    resource: str
+    action: str
+
+
+class ServiceExists(InvalidParam):
+    """There is a service of this name already."""
+
+
+class NotOwnUser(NacosError):
+    """The command is about another user than the caller, who is no administrator."""
+
+    status = 403
+
+
+class WrongPassword(NacosError):
+    """The old password that a change of it brings is not the caller's."""
+
+    status = 401
+
+
+OfServices = CreateService | UpdateService | RemoveService | UpdateCluster
+OfNamespaces = CreateNamespace | UpdateNamespace | RemoveNamespace
+OfUsers = CreateUser | CreateFirstAdmin | SetPassword | ChangePassword | EndTokens | EndToken | RemoveUser
+OfRights = AddRole | RemoveRole | AddPermission | RemovePermission
+RecordCommand = OfServices | OfNamespaces | UpdateSwitch | UpdateSwitches | OfUsers | OfRights
+"""The commands that change durable records and nothing else."""
+
+
+def read_late(read: Callable[[], T]) -> T | NacosError:
+    """Return what is read, or the refusal, which is the answer only where the command finds its service as it should.
+
+    Nacos reads some values after it has looked at the service, so its complaint about the service comes first.
+    """
+    try:
+        return read()
+    except NacosError as error:
+        return error
+
+
+def read_or_raise(value: T | NacosError) -> T:
+    """Return a value that ``read_late`` could read.
+
+    Raises:
+        NacosError: the refusal.
+    """
+    if isinstance(value, NacosError):
+        raise value
+    return value
