@@ -48,7 +48,7 @@ WAY = (
     Step("app.naming.service:NamingService.register", "register", "the command is checked"),
     Step("app.naming.registry.local_writes:LocalWrites.register", "put", "under the lock: instance in, version up"),
     Step("app.background.notify:NotifyCenter.publish", "_subscribers", "InstancesChanged, to all handlers"),
-    Step("app.node.wiring:subscribe", "send", "handlers only enqueue; the client has its ok"),
+    Step("app.node.wiring:on_instances", "sync", "handlers only enqueue; the client has its ok"),
     Step("distro.engine.mailbox:Mailbox.sync", "_sync", "the key waits for the engine's thread"),
     Step("distro.engine.runtime:DistroRuntime._turn", "tick", "that thread wakes"),
     Step("distro.protocol.protocol:DistroProtocol._next_calls", "_next_call", "one action for each idle peer"),
