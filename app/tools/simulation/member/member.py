@@ -13,6 +13,7 @@ from app.auth.access_control import AccessControl
 from app.auth.member_calls import Callers
 from app.auth.member_signer import MemberSigner
 from app.auth.user_table import UserTable
+from app.auth.users import Users
 from app.commands.call_deadline import check_call_deadline
 from app.commands.record_writes import RecordWrites
 from app.commands.writes import Writes
@@ -373,9 +374,9 @@ class SimMember:
     def _build_writes(
         self, access: AccessControl, beats: BeatCollector, http: HttpStats, instruments: Instruments
     ) -> Writes:
-        nothing: Any = None
         naming, durable, audit, wall_ms = self.naming, self.durable, instruments.audit, self.clock.wall_ms
-        records = RecordWrites(naming, durable, nothing, access, audit)
+        users = Users(self.records, access.table, wall_ms, self._publish)
+        records = RecordWrites(naming, durable, users, access, audit)
         return Writes(self.membership, naming, durable, audit, http, beats.collect, wall_ms, records)
 
     def _build_frontend(self) -> None:
