@@ -2,6 +2,7 @@
 
 import logging
 import random
+import secrets
 import sys
 
 from app.auth.setup_secret import SetupSecret
@@ -33,10 +34,10 @@ READY_CHECK_MS = 20
 FOREVER_MS = 1 << 60
 
 
-def build_push(domain: Domain, subscribers: UdpSubscribers, clock: Clock) -> UdpPusher:
-    """Make the UDP push."""
+def build_push(domain: Domain, clock: Clock) -> UdpPusher:
+    """Make the UDP push. References are random, so that no acknowledgement can be guessed."""
     return UdpPusher(
-        subscribers,
+        UdpSubscribers(draw=lambda: secrets.randbits(32), tally=domain.limits.subscribers),
         lambda one: payload_of(domain.naming, one, domain.durable.switches, clock.wall_ms()),
         SystemClock(),
         lambda namespace, service: domain.notify.publish(ServicePushed(namespace, service)),

@@ -1,7 +1,6 @@
 """Node: starts and stops the parts that the builders beside it make."""
 
 import logging
-import secrets
 from dataclasses import asdict
 from functools import partial
 
@@ -12,7 +11,6 @@ from app.machine.process.data_lock import DataLock
 from app.machine.storage.private_files import make_private
 from app.machine.tls.node_tls import build_tls
 from app.metrics.instruments import Instruments
-from app.naming.push.udp_subscribers import UdpSubscribers
 from app.node.background import build_background, build_checker, build_push
 from app.node.domain import build_domain, build_registry
 from app.node.frontends import build_dns, build_frontends, count_engine
@@ -39,16 +37,14 @@ class Node:
         limits, names = build_limits(settings), NameIndex() if settings.dns is not None else None
         registry = build_registry(settings, clock, limits, names)
         self._warm_start = WarmStart(registry.lists, registry.replication, claims=settings.standalone)
-        # References are random, so that no acknowledgement can be guessed.
-        over_udp = UdpSubscribers(draw=lambda: secrets.randbits(32), tally=limits.subscribers)
         over_grpc = GrpcSubscriptions()
 
-        def has_subscribers(namespace: str, service: str) -> bool:
-            return over_udp.has((namespace, service)) or over_grpc.has((namespace, service))
+        def has_subscribers(namespace: str, service: str) -> bool:  # asked by threads, of which none runs before start
+            return self.background.push.has(namespace, service) or over_grpc.has((namespace, service))
 
         made = make_engine(settings, clock, registry.lists.writer, self._warm_start.fill, audit, has_subscribers)
         self.domain = domain = build_domain(settings, clock, limits, registry, names, made.reader, audit)
-        push = build_push(domain, over_udp, clock)
+        push = build_push(domain, clock)
         tls = build_tls(settings, clock.monotonic_ms)
         self.engine = engine = build_engine(settings, clock, domain, made, tls)
         checker = build_checker(settings, domain, engine, clock)
