@@ -55,21 +55,10 @@ def build_domain(
         is_handing_over=reader.is_handing_over,
         contact_ms=reader.contact_ms,
     )
-    record_file = RecordFile(settings.data_dir)
     user_table = UserTable()
     projection = Projection(registry.table, clock.monotonic_ms, notify.publish, user_table.on_record)
-    records = Records(
-        writer,
-        record_file,
-        clock.wall_ms,
-        clock.monotonic_ms,
-        projection.on_record,
-        check_call_deadline,
-        check_record=check_record,
-        alone=settings.standalone,
-        check_size=limits.admission.check_record,
-        on_written=audit.on_record,
-    )
+    record_file = RecordFile(settings.data_dir)
+    records = build_records(settings, clock, writer, record_file, projection, limits, audit)
     history = InstanceHistory(clock.monotonic_ms)
     codec = InstanceListCodec(clock.wall_ms)
     return Domain(
@@ -91,6 +80,30 @@ def build_domain(
         warm_store=WarmStore(settings.data_dir, codec, registry.lists.datums, clock.wall_ms),
         history=history,
         count_history=CountHistory(registry.table.totals, clock.wall_ms),
+    )
+
+
+def build_records(
+    settings: Settings,
+    clock: Clock,
+    writer: str,
+    record_file: RecordFile,
+    projection: Projection,
+    limits: Limits,
+    audit: AuditTrail,
+) -> Records:
+    """Make the durable records over their file. ``projection`` keeps services, switches and users in line with them."""
+    return Records(
+        writer,
+        record_file,
+        clock.wall_ms,
+        clock.monotonic_ms,
+        projection.on_record,
+        check_call_deadline,
+        check_record=check_record,
+        alone=settings.standalone,
+        check_size=limits.admission.check_record,
+        on_written=audit.on_record,
     )
 
 

@@ -65,21 +65,19 @@ def build_frontends(
     counters: Counters,
     instruments: Instruments,
     checker: Checker,
-    subscriptions: GrpcSubscriptions,
+    over_grpc: GrpcSubscriptions,
     dns: DnsFrontend | None,
 ) -> tuple[Services, GrpcFrontend | None]:
     """Make all that HTTP uses, and the gRPC frontend, None for none. ``counters`` gets those of all parts."""
     forwarder = build_forwarder(settings, engine)
-    http, config_calls = HttpStats(), ConfigCallLog()
+    http, config_calls, limits = HttpStats(), ConfigCallLog(), domain.limits
     access = build_access(settings, clock, domain, counters, instruments.audit, lambda: engine.reader.view.serving)
     counters.add(lambda: asdict(forwarder.stats) | asdict(http) | asdict(config_calls.stats))
     writes, beats = build_writes(clock, domain, engine, access, instruments, http)
     durable = MemberWrites(writes, forwarder, settings.context_path)
-    grpc = build_grpc(
-        settings, clock, domain, engine, counters, config_calls, durable, access, instruments, subscriptions
-    )
+    grpc = build_grpc(settings, clock, domain, engine, counters, config_calls, durable, access, instruments, over_grpc)
     operator = build_operator(domain, engine, clock, push, grpc, checker)
-    services = Services(
+    return Services(
         settings=settings,
         naming=domain.naming,
         durable=domain.durable,
@@ -110,15 +108,14 @@ def build_frontends(
         engine_facts=operator.engine_page.facts,
         count_history=domain.count_history,
         tls=engine.tls,
-        addresses=domain.limits.addresses,
-        room=domain.limits.room,
-        answers=domain.limits.answers,
+        addresses=limits.addresses,
+        room=limits.room,
+        answers=limits.answers,
         instruments=instruments,
         metrics=build_metrics(settings, clock, domain, engine, push, counters, instruments, dns),
         wall_ms=clock.wall_ms,
         monotonic_ms=clock.monotonic_ms,
-    )
-    return services, grpc
+    ), grpc
 
 
 def build_forwarder(settings: Settings, engine: Engine) -> OwnerForwarder[Reply]:

@@ -11,14 +11,17 @@ from app.machine.process.data_lock import DataLock
 from app.machine.storage.private_files import make_private
 from app.machine.tls.node_tls import build_tls
 from app.metrics.instruments import Instruments
+from app.naming.model.keys import parse_datum_key
 from app.node.background import build_background, build_checker, build_push
 from app.node.domain import build_domain, build_registry
 from app.node.frontends import build_dns, build_frontends, count_engine
 from app.node.node_engine import build_engine, make_engine
 from app.node.wiring import subscribe
+from app.replication.instance_list_type import INSTANCE_LIST
 from app.replication.warm_start import WarmStart
 from app.rpc.sdk.subscriptions import GrpcSubscriptions
 from distro.model.ports import Clock
+from distro.model.types import DistroKey
 from distro.timing.clock import SystemClock
 
 LOG = logging.getLogger(__name__)
@@ -39,10 +42,11 @@ class Node:
         self._warm_start = WarmStart(registry.lists, registry.replication, claims=settings.standalone)
         over_grpc = GrpcSubscriptions()
 
-        def has_subscribers(namespace: str, service: str) -> bool:  # asked by threads, of which none runs before start
-            return self.background.push.has(namespace, service) or over_grpc.has((namespace, service))
+        def is_pushed(key: DistroKey) -> bool:  # asked by threads, of which none runs before the start
+            parsed = parse_datum_key(key.key) if key.resource_type == INSTANCE_LIST else None
+            return parsed is not None and (self.background.push.has(*parsed) or over_grpc.has(parsed))
 
-        made = make_engine(settings, clock, registry.lists.writer, self._warm_start.fill, audit, has_subscribers)
+        made = make_engine(settings, clock, registry.lists.writer, self._warm_start.fill, audit, is_pushed)
         self.domain = domain = build_domain(settings, clock, limits, registry, names, made.reader, audit)
         push = build_push(domain, clock)
         tls = build_tls(settings, clock.monotonic_ms)

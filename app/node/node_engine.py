@@ -108,18 +108,12 @@ def make_engine(
     writer: str,
     before_serving: Callable[[int], None],
     audit: AuditTrail,
-    has_subscribers: Callable[[str, str], bool],
+    is_pushed: Callable[[DistroKey], bool],
 ) -> DistroEngine:
     """Make the engine without its resource types; claims are written to the audit trail.
 
-    ``writer``: this run of this node. ``before_serving``: as of ``DistroEngine``. ``has_subscribers``: returns whether
-    clients here subscribe to a service, by namespace and full name.
+    ``writer``: this run of this node. ``before_serving``, ``is_pushed``: as of ``DistroEngine``.
     """
-
-    def is_pushed(key: DistroKey) -> bool:
-        parsed = parse_datum_key(key.key) if key.resource_type == INSTANCE_LIST else None
-        return parsed is not None and has_subscribers(*parsed)
-
     return DistroEngine(
         settings.self_address,
         writer,

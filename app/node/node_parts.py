@@ -66,7 +66,7 @@ class Domain:
     limits: Limits
     warm_store: WarmStore
     history: InstanceHistory
-    """What ended instances here, for those who ask later."""
+    """The ends of instances here, for those who ask later."""
     count_history: CountHistory
 
 

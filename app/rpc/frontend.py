@@ -60,8 +60,7 @@ class GrpcFrontend:
 
         ``on_pushed``: called on the loop, with namespace and full name, when the present state of a service is pushed.
         """
-        clock = SystemClock()
-        now_ms = clock.monotonic_ms
+        now_ms = self._now_ms = SystemClock().monotonic_ms
         self.limits = LimitWatch(services.settings.data_dir.joinpath(*LIMIT_RULE_PATH))
         self.connections = Connections(services.wall_ms, now_ms, services.addresses)
         self.loader = Rebalancer(self.connections, settings.sdk.port, services, now_ms, self._send_away)
@@ -78,27 +77,7 @@ class GrpcFrontend:
         self._pusher = GrpcPusher(
             subscriptions, self._infos, self.connections, now_ms, lambda: services.cluster.is_behind, on_pushed
         )
-        audit, config_calls = services.instruments.audit, services.config_calls
-
-        def on_no_handler(kind: str, remote_ip: str) -> None:
-            if kind.startswith(CONFIG_REQUESTS):
-                config_calls.refused(remote_ip, kind)  # the first of each client is logged
-
-        self.dispatcher = Dispatcher(
-            self.connections,
-            services.cluster,
-            services.clients.own,
-            lambda: self.limits.rule,
-            now_ms,
-            access=services.access,
-            callers=services.callers,
-            answers=services.answers,
-            requests=services.instruments.grpc,
-            on_answer=self._pusher.answered,
-            on_gone=subscriptions.forget,
-            on_no_handler=on_no_handler,
-            on_refused=lambda what, kind, ip, why: audit.on_access(what, kind, Actor(ip), why),
-        )
+        self.dispatcher = self._make_dispatcher(services)
         self._stream_rights = StreamRights(
             services.access, self.connections, services.clients.table, self._end, self.dispatcher.reset
         )
@@ -108,13 +87,36 @@ class GrpcFrontend:
         for routes in (self._naming.routes(), self._members.routes(), self.loader.routes()):
             self.dispatcher.add(routes)
         if services.settings.config_absent:
-            self.dispatcher.add(AbsentConfigHandlers(config_calls).routes())
+            self.dispatcher.add(AbsentConfigHandlers(services.config_calls).routes())
         self._servers = self._make_servers(services, settings, certificates)
-        self._now_ms = now_ms
         self._rounds: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._moving = False
         """True once clients were asked to connect to other members, as this node stops."""
+
+    def _make_dispatcher(self, services: RpcServices) -> Dispatcher:
+        """Return what answers the clients, without handlers yet."""
+        audit, config_calls = services.instruments.audit, services.config_calls
+
+        def on_no_handler(kind: str, remote_ip: str) -> None:
+            if kind.startswith(CONFIG_REQUESTS):
+                config_calls.refused(remote_ip, kind)  # the first of each client is logged
+
+        return Dispatcher(
+            self.connections,
+            services.cluster,
+            services.clients.own,
+            lambda: self.limits.rule,
+            self._now_ms,
+            access=services.access,
+            callers=services.callers,
+            answers=services.answers,
+            requests=services.instruments.grpc,
+            on_answer=self._pusher.answered,
+            on_gone=self.subscriptions.forget,
+            on_no_handler=on_no_handler,
+            on_refused=lambda what, kind, ip, why: audit.on_access(what, kind, Actor(ip), why),
+        )
 
     def _make_servers(
         self, services: RpcServices, settings: RpcSettings, certificates: Mapping[int, WatchedFiles[PortCertificate]]

@@ -72,7 +72,7 @@ from distro.members.members import MemberList
 from distro.model.config import DistroConfig
 from distro.model.digest import ChangedKeys
 from distro.model.monitor import DistroStats
-from distro.model.observer import NO_OBSERVER
+from distro.model.observer import NO_OBSERVER, DistroObserver
 from distro.model.ports import Component
 from distro.model.types import (
     Action,
@@ -298,7 +298,6 @@ class SimMember:
 
     def _build(self) -> None:
         config, clock = self.config, self.clock
-        now_ms = clock.monotonic_ms()
         self.stats = DistroStats()
         registry = self.registry = self._build_registry()
         changes = Changes(registry.table, registry.replication, clock.monotonic_ms, self._publish)
@@ -311,19 +310,9 @@ class SimMember:
         self.durable = DurableService(
             self.records, projection, registry.table, registry.writes, clock.monotonic_ms, self._publish
         )
-        members = self.members_class(self.address, config, now_ms)
         self.components: dict[str, Component] = {}
         observer = Decisions(self.world, self.address) if self.world.tracing else NO_OBSERVER
-        self.protocol = self.protocol_class(
-            members,
-            self.writer,
-            config,
-            self.components,
-            self.stats,
-            now_ms,
-            rules=self.protocol_rules(),
-            observer=observer,
-        )
+        self.protocol = self._build_protocol(observer)
         reader = self.reader = self.protocol.reader
         settings = replace(SETTINGS, standalone=False, self_address=self.address, members=self.listed, distro=config)
         self.membership = self.membership_class(settings, reader, clock)
@@ -357,6 +346,19 @@ class SimMember:
         self.meter = self._build_meter()
         self._build_frontend()
         self.receiver.observer = observer
+
+    def _build_protocol(self, observer: DistroObserver) -> DistroProtocol:
+        now_ms = self.clock.monotonic_ms()
+        return self.protocol_class(
+            self.members_class(self.address, self.config, now_ms),
+            self.writer,
+            self.config,
+            self.components,
+            self.stats,
+            now_ms,
+            rules=self.protocol_rules(),
+            observer=observer,
+        )
 
     def _build_meter(self) -> CostMeter | None:
         """Let the stores and the disk cost what ``costs`` says."""
