@@ -1,14 +1,13 @@
-"""What does one call cost the event loop's thread, beside another checkout? HTTP and gRPC, without sockets.
+"""Measure what one HTTP or gRPC call costs the event loop's thread, without sockets, beside another checkout.
 
 Sockets, the load's own process and the speed of a shared machine move the figures of whole servers by a tenth from
-run to run. Here a node's process gives itself the bytes of calls, a window of them at a time, and the best window of
-all counts: two runs of one checkout differ by about 1 %. Both checkouts take turns, each in processes of its own with
-its own ``.venv``, and need to have this layout. Prints CPU-us of the loop's thread per call and the ratio to the
-other one.
+run to run. Here a node's process feeds itself the bytes of calls, one window at a time, and the best window counts:
+two runs of one checkout differ by about 1 %. The checkouts take turns, each in its own processes with its own
+``.venv``; both need this layout. Prints the CPU-us of the loop's thread per call and the ratio to the other checkout.
 
-HTTP: ``register`` as it was, ``change`` of the metadata, ``beat`` light, ``full`` with the instance, ``full-query`` the
-same in the query, ``list10`` and ``list1000``, ``gzip`` the latter compressed. gRPC, from the message's bytes to the
-answer's, so without grpc's part: ``rpc-health``, ``rpc-register``, ``rpc-query``.
+HTTP: ``register`` (unchanged), ``change`` (new metadata), ``beat`` (light), ``full`` (a beat with the instance),
+``full-query`` (the same in the query), ``list10``, ``list1000``, and ``gzip`` (``list1000`` compressed). gRPC, from the
+bytes of the message to those of the answer, without the transport: ``rpc-health``, ``rpc-register``, ``rpc-query``.
 
     python -m scripts.bench.calls --other ../before
     python -m scripts.bench.calls --kinds register,rpc-query --turns 9

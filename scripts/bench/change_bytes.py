@@ -1,8 +1,8 @@
-"""What one change of one instance costs on the wire, in services of several sizes: bytes per peer, headers included.
+"""Count the bytes that a change of one instance sends to each peer, headers included, for services of several sizes.
 
-Listens on the loopback interface, which takes root's rights, to what members of whatever software send each other:
-``--members`` names running ones (``http://127.0.0.1:8848/nacos``), without it three of ours are started. Counted are
-the calls ``PUT /v1/ns/distro/datum`` with their answers, of HTTP and not of TCP. Prints one JSON line.
+Captures the traffic between members on the loopback interface, which needs root. The members can run any software:
+``--members`` names running ones (``http://127.0.0.1:8848/nacos``); without it the script starts three of ours. Counts
+the HTTP bytes, without TCP, of the calls ``PUT /v1/ns/distro/datum`` and their answers. Prints one JSON line.
 """
 
 import argparse

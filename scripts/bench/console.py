@@ -1,10 +1,10 @@
-"""What the console costs: how long each page takes at 10,000 services, and what ten open consoles cost a member.
+"""Measure how long each page of the console takes at 10,000 services, and what ten open consoles cost a member.
 
-Three members; services of two instances each are registered first. Each page is asked for some times over a kept
-connection, after a first time that compiles its template. Then so many pages follow the events of one member, each
-fetching itself anew as the script of the pages does, while instances change; the CPU time of the member, its loop's lag
-and the p99 of beats are measured without them and with them, and then, by turns, beside wrk's mixed load, which keeps
-the member busy. Prints one JSON line for each part.
+Starts three members and registers services of two instances each. Requests each page several times over a kept
+connection, after a first request that compiles its template. Then ``--consoles`` pages follow the events of one member
+while instances change, and each fetches itself again as the script of the pages does. Measures the CPU time of the
+member, the lag of its loop and the p99 of beats with and without the consoles, first under a light load, then in turns
+under wrk's mixed load, which keeps the member busy. Prints one JSON line for each part.
 """
 
 import argparse
@@ -34,15 +34,15 @@ REFRESH_S = 5.0
 """As in the script of the pages: none is fetched again sooner."""
 BEAT_S = 0.02
 CHANGE_S = 0.5
-"""Between two changes of the service that pages follow, while wrk runs."""
+"""Time between two changes of the service that the pages follow, while wrk runs."""
 WARM_S, CONNECTIONS = 2, 32
-"""Of each run of wrk, and of the one before it."""
+"""The warm-up before each run of wrk, and the connections of both."""
 LAG_BUCKET = re.compile(r'^rollcall_loop_lag_seconds_bucket\{le="([^"]+)"\} (\S+)$', re.MULTILINE)
 PARTS = ("pages", "light", "mixed")
 
 
 def pages(fleet: Fleet) -> dict[str, str]:
-    """The paths of all pages that show something, by name."""
+    """Return the paths of all pages that show data, by name."""
     name, place = quote(fleet.name(0)), f"ip={fleet.ip(0, 0)}&port=8080"
     last = fleet.services // 20
     return {
@@ -176,7 +176,7 @@ def lag_ms_of(before: Counter[float], after: Counter[float], part: float) -> flo
 
 
 def cost(member: MemberProcess, fleet: Fleet, consoles: int, span_s: float) -> dict[str, float]:
-    """What the member used meanwhile, and how beats went."""
+    """Return the CPU time and loop lag of the member and the latency of beats, under this many open consoles."""
     with open_consoles(member, fleet, consoles) as opened:
         worker = member.pids()[-1]
         before_s, begun_s = cpu_s(worker), time.perf_counter()
@@ -206,7 +206,7 @@ class BusyTurn:
     """CPU time of the member's process."""
     p99_ms: float
     lag_p99_ms: float
-    """Of the loop with its timers."""
+    """Lag of the event loop that runs the timers."""
     fetched: int
 
     @property

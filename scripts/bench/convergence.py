@@ -56,12 +56,12 @@ class Member:
         self._connection.request("GET", f"{self._path}/v1/ns/instance/list?{urlencode({'serviceName': service})}")
 
     def lists(self, ip: str) -> bool:
-        """Whether the list that was asked for has the instance."""
+        """Return whether the requested list has the instance."""
         answer = self._connection.getresponse()
         return f'"{ip}"'.encode() in answer.read() and answer.status == 200
 
     def buckets(self) -> Counter[float]:
-        """How many changes came to any peer, by the upper bound of their bucket in s, all lower ones counted in."""
+        """Return the cumulative count of changes that reached a peer, by the upper bound of their bucket in s."""
         found = Counter[float]()
         for line in self.call("GET", "/metrics")[1].decode().splitlines():
             if line.startswith(HISTOGRAM):

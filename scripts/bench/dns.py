@@ -1,8 +1,8 @@
-"""What DNS costs a member and its beats: queries at a steady rate beside beats, each in a process of its own.
+"""Measure what DNS queries at a steady rate cost a member and its beats; queries and beats have a process each.
 
-A standalone member with ``--services`` of ``--hosts`` instances, all of which beat. First the beats alone, then with
-``--rate`` queries a second, three for A and one for SRV of each service in turn. Prints a JSON line: the p50, p99 and
-maximum of both in ms, and the CPU time of a query in us, that of the beats alone subtracted.
+Starts a standalone member with ``--services`` services of ``--hosts`` instances, all of which beat. Measures the beats
+alone, then beside ``--rate`` queries a second: three for A and one for SRV of each service in turn. Prints a JSON line:
+the p50, p99 and maximum of both in ms, and the CPU time of a query in us, without the CPU time of the beats.
 """
 
 import argparse

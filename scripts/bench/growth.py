@@ -68,7 +68,7 @@ KINDS = ("beat", "list", f"beat{NEAR}", f"list{NEAR}", "register")
 RUNS_PER_TURN = 8
 BEAT_MS = 5_000
 WARM_UP_S, MEASURED_S = 20, 40
-"""Of the health check's virtual time."""
+"""Seconds of the health check's virtual time."""
 HEADERS = "Host: 127.0.0.1:8848\r\nUser-Agent: Nacos-Java-Client:v1.4.1\r\nClient-Version: Nacos-Java-Client:v1.4.1\r\n"
 METADATA = "%7B%22zone%22%3A%22a%22%7D"
 
@@ -234,7 +234,7 @@ def print_rows(rows: list[Row]) -> None:
 
 
 def serve_memory(pipe: Connection, folder: str, stored: int, services: int) -> None:
-    """What a node with so many instances takes, registered over HTTP, no list asked for."""
+    """Measure the memory of a node with ``stored`` instances, registered over HTTP, before any list request."""
 
     async def serve() -> None:
         bed = Bed(folder, stored, services)

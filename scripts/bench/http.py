@@ -46,15 +46,15 @@ from scripts.support.arguments import add_port, names_of
 
 PEERS = ("nacos", "rnacos")
 TAIL_S = 0.5
-"""What a load leaves to be done, such as telling other members, belongs to its cost."""
+"""Time for work that a load leaves behind, such as replication: it belongs to the cost of the load."""
 RUN_S_MAX = 10
-"""Lists are asked for without beats, and instances may live for 15 s without."""
+"""The load of lists sends no beats, and an instance becomes unhealthy after 15 s without one."""
 PORTS_APART = 200
 CLUSTERS_APART = 50
 VARIANTS_APART = 10
 OTHER_HELP = "another release's rollcall command, measured beside ours in turns"
 FAILURES = (LoadError, OSError, http.client.HTTPException)
-"""Of a server under load."""
+"""Errors that a server under load may cause."""
 
 
 def say(text: str) -> None:

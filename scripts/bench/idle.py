@@ -1,4 +1,4 @@
-"""What a node costs that does nothing: memory and CPU of all its processes, and the time from start to ready.
+"""Measure an idle node: memory and CPU of all its processes, and the time from start to ready.
 
 Memory is PSS (each shared page counted in part), from /proc. Prints one JSON line for a standalone node and one for a
 member of three.

@@ -151,7 +151,7 @@ def fill(addresses: Sequence[str], mode: Mode, token: str = "") -> None:
 
 @dataclass(frozen=True, slots=True)
 class WrkRun:
-    """What wrk says of one run: times of answers in ms; ``wrong`` is 0 unless it was told to check."""
+    """The figures of one run of wrk: latencies in ms; ``wrong`` is 0 unless wrk checks the answers."""
 
     requests: int
     seconds: float
@@ -225,6 +225,6 @@ def find_wrk() -> str:
 
 
 def parse_wrk(output: str) -> WrkRun | None:
-    """What the script's line of JSON says; None when it is not there."""
+    """Return the figures in the JSON line of wrk's script, or None when the line is missing."""
     line = next((line for line in reversed(output.splitlines()) if line.startswith("{")), None)
     return None if line is None else WrkRun(**json.loads(line))

@@ -35,7 +35,7 @@ MEMBERS = 3
 OURS = "Rollcall"
 AUTH_ENABLED = "nacos.core.auth.enabled"
 OTHER = "other release"
-"""Of ours, measured beside this one: to see what a change costs."""
+"""Name of another release of Rollcall, measured beside this one to see what a change costs."""
 
 
 class CannotStart(Exception):
@@ -50,7 +50,7 @@ class Target:
     addresses: tuple[str, ...]
     pids: Callable[[], list[int]]
     token: str = ""
-    """Of a user who may do everything there; empty where nobody has to log in."""
+    """Token of a user with all rights; empty for a server without login."""
 
 
 def _pids_of(members: list[MemberProcess]) -> list[int]:

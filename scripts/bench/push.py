@@ -116,7 +116,7 @@ def seconds_until_told(listeners: Sequence[Listener], mark: bytes, since_s: floa
 
 
 def percentiles_ms(times_s: Sequence[float | None]) -> dict[str, float | int | None]:
-    """Of those that came; ``lost`` are the others."""
+    """Return the percentiles of the pushes that arrived; ``lost`` counts the others."""
     ordered = sorted(one for one in times_s if one is not None)
     parts = {"p50_ms": 0.5, "p90_ms": 0.9, "p99_ms": 0.99, "max_ms": 1.0}
     found: dict[str, float | int | None] = {
@@ -161,7 +161,7 @@ def measure_latency(members: list[MemberProcess], options: argparse.Namespace) -
 
 
 def costs(member: MemberProcess) -> dict[str, float]:
-    """Of the process that serves."""
+    """Return the memory of the worker process."""
     pid = member.pids()[-1]
     return {"rss_mb": round(rss_mb(pid), 1), "pss_mb": round(pss_mb(pid), 1)}
 

@@ -1,4 +1,4 @@
-"""What ``http.py`` says: medians of turns, ratios, tables, JSON and a plot."""
+"""The results of ``http.py``: medians of turns, ratios, tables, JSON and a plot."""
 
 import os
 import platform
@@ -39,7 +39,7 @@ class Sample:
 
     @property
     def bytes(self) -> float:
-        """Of each answer, with its head."""
+        """Bytes of each answer, with its head."""
         return self.run.bytes / self.run.requests
 
     @property
@@ -112,7 +112,7 @@ class Results:
 
     @property
     def rows(self) -> list[Row]:
-        """Those that have figures."""
+        """Rows that have figures."""
         return [row for row in self._rows.values() if row.samples]
 
     @property
@@ -232,7 +232,7 @@ class Series:
 
 
 def series(results: Results) -> tuple[int, list[str], list[Series]]:
-    """What the plot shows: the fewest connections, the loads, and the bars of every server."""
+    """Return the contents of the plot: the fewest connections, the loads, and the bars of every server."""
     rows = results.rows
     connections = min(row.connections for row in rows)
     shown = [row for row in rows if row.connections == connections]

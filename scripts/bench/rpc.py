@@ -50,7 +50,7 @@ def hosts(member: MemberProcess, service: str) -> set[str]:
 
 
 def told(client: SdkClient, service: str, number: int) -> bool:
-    """Whether a client was told of the state with this number."""
+    """Return whether the last push to a client has the state with this number."""
     pushes = client.pushes(service)
     return bool(pushes) and any(one["metadata"].get("n") == str(number) for one in pushes[-1]["hosts"])
 
@@ -164,7 +164,7 @@ async def frozen(members: Sequence[MemberProcess], publishers: int) -> dict[str,
 
 
 async def run(options: argparse.Namespace, command: Path = COMMAND) -> dict[str, Any]:
-    """What the parts find of the ``rollcall`` command."""
+    """Run the parts with this ``rollcall`` command, and return the results of each."""
     found: dict[str, Any] = {}
     with running_members(MEMBERS, options.port, command=command) as members:
         if "latency" in options.parts:

@@ -1,7 +1,7 @@
-"""What do calls and connections of gRPC cost, beside r-nacos, real Nacos 2.3.1, and a bare server of grpc.aio?
+"""Measure what gRPC calls and connections cost, beside r-nacos, real Nacos 2.3.1, and a bare server of grpc.aio.
 
-All servers run idle but the one that is measured, and take turns. One load program, in Go on grpc-go, talks to them as
-SDKs do. CPU is user and system of all processes of a server.
+The servers take turns: one is measured while the others idle. One load program, in Go on grpc-go, talks to them as
+SDKs do. CPU is the user and system time of all processes of a server.
 
 calls: 32 connections, one call at a time on each; with another grpc-timeout each time, as the SDK for Go sends it, and
 without any, as that for Java. Medians of the turns: CPU-us of a call, p50 and p99 as the load sees them.
@@ -39,13 +39,13 @@ PARTS = ["calls", "crowd", "hold"]
 PEERS = ["rnacos", "nacos", "echo"]
 KINDS = ("health", "register", "query")
 LIMITS = ("none", "changing")
-"""Of the time for a call."""
+"""Deadlines of the calls."""
 ECHO = "grpc.aio echo"
 CALLERS = 32
 SDK_OFFSET = 1_000
 PORTS_APART = 30
 WARM_CALLS = 60_000
-"""Of each kind, for the compilers of Java."""
+"""Calls of each kind that warm up Java's compilers."""
 HEALTH_S = 5
 IDLE_S = 20.0
 CHANGES = 3
@@ -74,7 +74,7 @@ def echo(port: int, folder: Path) -> Iterator[Target]:
 
 
 def starts_of(options: argparse.Namespace) -> Mapping[str, Start]:
-    """What starts each server that is asked for, ours first."""
+    """Return the function that starts each requested server, ours first."""
     starts: dict[str, Start] = {"ours": our_node}
     if options.other is not None:
         starts["other"] = lambda port, folder: our_node(port, folder, options.other, OTHER)
@@ -135,7 +135,7 @@ def calls(targets: Sequence[Target], program: Path, options: argparse.Namespace)
 
 
 def crowd(target: Target, program: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """What many connections cost a server that was just started."""
+    """Measure what many connections cost a server that was just started."""
     time.sleep(SETTLE_S)
     before_mb = sum(map(pss_mb, target.pids()))
     count: int = options.connections
@@ -171,7 +171,7 @@ def crowd(target: Target, program: Path, options: argparse.Namespace) -> dict[st
 
 
 def hold(target: Target, program: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """Whether many connections live for a while, each with its health checks."""
+    """Measure CPU and failures while many connections live for a while, each with its health checks."""
     load = RpcLoad(program, [port_of(target)], options.connections, "-subscribe", wide=True)
     try:
         load.do("health", HEALTH_S)

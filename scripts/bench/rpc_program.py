@@ -14,13 +14,13 @@ from scripts.support.member_processes import clean_environ
 
 SOURCES = Path(__file__).with_name("rpc_load")
 KEPT = Path(__file__).resolve().parents[2] / "build" / "rpc_load"
-"""Of compiled programs, by their sources; not in the repository."""
+"""Folder of compiled programs, named by the digest of their sources; not in the repository."""
 BUILD_TIMEOUT_S = 600
-"""With a cold cache and a slow network."""
+"""Enough for a cold cache and a slow network."""
 ANSWER_TIMEOUT_S = 300.0
 OPEN_TIMEOUT_S = 600.0
 ADDRESSES = ",".join(f"127.0.0.{last}" for last in range(2, 10))
-"""Where connections come from: a node lets one address have nine tenths of all, and each has a limit of ports."""
+"""Addresses to connect from: a node allows one address nine tenths of all connections, and ports are limited."""
 
 
 def build() -> Path:

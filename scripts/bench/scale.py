@@ -1,7 +1,7 @@
-"""What a cluster with a million instances takes: memory, a member that fails, one that loads all, restarts, rest.
+"""Measure a cluster with a million instances: memory, idle cost, a failed member, a full load, restarts, changes.
 
-Starts members of its own on this machine, registers ``--instances`` in ``--services`` at their owners, and goes through
-the parts in this order. Each figure is printed as a line of JSON when it is there:
+Starts its own members on this machine, registers ``--instances`` in ``--services`` at their owners, and runs the parts
+in this order. Prints each figure as a line of JSON as soon as it is measured:
 
 register: instances a second, CPU-us of all members for each, until all members have all and nothing waits to be sent.
     With ``--alone``, which is faster, at the first member before the others start, which then load.
@@ -88,7 +88,7 @@ class Cluster:
         return bool(counters["status"] == "UP" and counters["instanceCount"] == self.total)
 
     def is_settled(self, members: list[MemberProcess]) -> bool:
-        """Whether all have all, own all between them, and nothing waits to be sent."""
+        """Return whether each member has all instances, each instance has one owner, and no sync waits."""
         counters = [self.counters(member) for member in members]
         owned = sum(one["responsibleInstanceCount"] for one in counters)
         whole = all(one["instanceCount"] == self.total for one in counters) and owned == self.total
@@ -276,7 +276,7 @@ def kill(cluster: Cluster) -> None:
 
 
 def _claimed(cluster: Cluster, others: list[MemberProcess], before: list[int]) -> bool:
-    """Whether as many keys were claimed as change their owner."""
+    """Return whether the others claimed as many keys as change their owner."""
     left = tuple(sorted(member.address for member in others))
     all_of = tuple(sorted(member.address for member in cluster.members))
     moved = 0

@@ -1,4 +1,4 @@
-"""What does a small night cost, as a whole process? Beside another checkout, by turns.
+"""Measure the audit of a small night as a whole process, in turns with another checkout.
 
 Makes a dump with each checkout's own generator (three members, 2,000 instances, one fault of each class), checks it
 with that checkout's command in a process of its own, and prints wall time, CPU time of all its processes, and the peak
