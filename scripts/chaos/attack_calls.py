@@ -1,4 +1,4 @@
-"""What attacks are made of: raw calls of a node, from any loopback address, and all that a node holds."""
+"""Parts of attacks: raw calls to a node from any loopback address, and a summary of all its data."""
 
 import http.client
 import json
@@ -58,12 +58,12 @@ class Victim:
 
     @property
     def has_users(self) -> bool:
-        """Whether the members ask for users."""
+        """True when the members require login."""
         return bool(self.token)
 
     @property
     def has_tls(self) -> bool:
-        """Whether the members speak TLS alone."""
+        """True when the members accept only TLS."""
         return self._tls is not None
 
     @property

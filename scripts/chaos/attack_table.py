@@ -34,7 +34,7 @@ Attack = Callable[[Victim], None]
 TABLE: dict[str, Attack] = {}
 """The attacks by name, in the order of docs/security.md."""
 OF_USERS: set[str] = set()
-"""Those that only members who ask for users can refuse."""
+"""Attacks that only members with required login can refuse."""
 PUBLISHED_KEY = "SecretKey012345678901234567890123456789012345678901234567890123456789"
 """Source: Nacos 1.4.1 application.properties; every Nacos that was not given another one takes what it signs."""
 FORGED_S = 3_600
@@ -150,7 +150,7 @@ GUARDED = (
     ("POST", f"{CONTEXT}/v1/console/namespaces?customNamespaceId=evil&namespaceName=evil"),
     ("PUT", f"{CONTEXT}/operator/drain?enabled=true"),
 )
-"""What nobody may do without a user's right to it: each side of the registry, its operators' and its users'."""
+"""Calls that need a right: of the registry, of operators and of users."""
 
 
 @attack("calls without a user", of_users=True)
@@ -353,7 +353,7 @@ def names(victim: Victim) -> None:
 
 
 def log_complaints(text: str) -> list[str]:
-    """What attacks made of a log that must not be in it."""
+    """Return the lines that no attack may leave in a log: forged or unprintable ones, and tracebacks."""
     lines = text.splitlines()
     found = [line for line in lines if line.startswith(FORGED_LINE) or not line.isprintable()]
     found += [line for line in lines if "Traceback (most recent call last)" in line]

@@ -31,7 +31,7 @@ SERVICES = 200
 INSTANCES = 2_000
 WRITERS = 16
 LONG = {"preserved.heart.beat.timeout": "3600000", "preserved.ip.delete.timeout": "3600000"}
-"""What stays has no beats, and shall not expire."""
+"""Metadata of instances that must stay without beats."""
 
 
 class Load:

@@ -1,6 +1,6 @@
-"""What disturbs a node while its beats are timed; each kind in a process of its own, with a low priority.
+"""Loads that disturb a node while ``latency.py`` times its beats; each runs in its own process with a low priority.
 
-``KINDS`` lists them. For ``latency.py``.
+``KINDS`` lists them.
 """
 
 import collections
@@ -47,7 +47,7 @@ PAGES = (
     f"{API}/ns/catalog/instances?serviceName=DEFAULT_GROUP%40%40held-1&clusterName=DEFAULT&pageNo=1&pageSize=100",
     f"{API}/ns/operator/dump",
 )
-"""What people and their tools ask for: the last one is everything that is held."""
+"""Requests of people and their tools; the last one returns all the data of the node."""
 
 Counts = collections.Counter[str]
 Turn = Callable[[http.client.HTTPConnection, Counts], None]

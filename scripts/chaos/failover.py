@@ -32,12 +32,12 @@ WRITTEN = "10.200.0.1:8080"
 """The instance that is changed all the time in each of the victim's services."""
 
 Lists = dict[str, dict[str, Any]]
-"""What one member lists: service to instance (``ip:port``) to host."""
+"""The lists of one member: service to instance (``ip:port``) to host."""
 
 
 @dataclass
 class Findings:
-    """What was seen in one scenario."""
+    """Observations of one scenario."""
 
     reads: collections.Counter[str] = field(default_factory=collections.Counter)
     gaps: list[tuple[float, str, str, list[str]]] = field(default_factory=list)
@@ -129,7 +129,7 @@ class Drill:
             await asyncio.sleep(max(0.0, self._options.poll_ms / 1000 - (time.monotonic() - begun_s)))
 
     async def _beating_equal(self) -> bool:
-        """Whether all members list alike what beats; what is written all the time is left out."""
+        """Return whether all members list the beating instances alike, without the one that changes all the time."""
         views = [await self._lists(member) for member in self._members]
         for view in views:
             for hosts in (view or {}).values():

@@ -37,7 +37,7 @@ REGISTERED_AT_ONCE = 20
 
 @dataclass
 class Findings:
-    """What was seen in one scenario."""
+    """Observations of one scenario."""
 
     answers: collections.Counter[str] = field(default_factory=collections.Counter)
     pushes: int = 0

@@ -46,7 +46,7 @@ POLL_S = 0.1
 KEPT_NAMES = 5
 NAMESPACES = "/v1/console/namespaces"
 PATIENT = json.dumps({"preserved.heart.beat.timeout": "86400000", "preserved.ip.delete.timeout": "86400000"})
-"""Of instances that do not beat."""
+"""Metadata of instances that do not beat."""
 TRACEBACK = "Traceback (most recent call last)"
 
 
@@ -112,9 +112,9 @@ class Drill:
     # --- attacks ---------------------------------------------------------------------------------
 
     async def _scene(self) -> Scene:
-        """What a peer is told of all that is held, as an attacker of the same machine can read it, too.
+        """Return the cluster's data as a peer fetches it; an attacker on the same machine can read it, too.
 
-        As it was before, if the members do not answer any more.
+        Returns the previous scene when the members no longer answer.
         """
         first, second = self._members[:2]
         try:
@@ -164,7 +164,7 @@ class Drill:
     # --- afterwards ------------------------------------------------------------------------------
 
     async def _aftermath(self) -> list[Measured]:
-        """Whether the cluster goes on as before."""
+        """Measure whether the cluster goes on as before."""
         kept_s = await self._until(self._has_all, SETTLED_TIMEOUT_S)
         if kept_s is None:
             print(f"lacking: {sorted(await self._lacking([*self._lists, *self._records]))[:KEPT_NAMES]}", flush=True)
@@ -189,7 +189,7 @@ class Drill:
         ]
 
     async def _restarted(self) -> list[Measured]:
-        """Whether all members end, start, and have what they had."""
+        """Measure whether all members end, start, and still have their data."""
         codes = [await asyncio.to_thread(_stop, member) for member in self._members]
         begun_s = time.monotonic()
         try:

@@ -1,6 +1,6 @@
-"""What ``hostile.py`` sends: calls in the form that members use among themselves, with what no member would say.
+"""Calls that ``hostile.py`` sends: in the form of calls between members, with contents that no member would send.
 
-Each group is about one kind of trust: versions, reports, the values of datums, the sizes of bodies.
+Each group abuses one kind of trust: versions, reports, the values of datums, the sizes of bodies.
 """
 
 import gzip
@@ -48,13 +48,13 @@ class Shot:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What is known of the cluster before: its members, and datums as the members send them."""
+    """The cluster before an attack: its members, and datums as the members send them."""
 
     members: Sequence[str]
     lists: Mapping[str, Mapping[str, Any]]
-    """Of ephemeral services that are there, by key."""
+    """Datums of ephemeral services, by key."""
     records: Mapping[str, Mapping[str, Any]]
-    """Of durable records, by key."""
+    """Datums of durable records, by key."""
 
 
 def list_key(service: str) -> str:

@@ -1,9 +1,9 @@
-"""What do floods of HTTP/2 frames at a gRPC port cost a node, and what do clients beside them notice?
+"""Measure what floods of HTTP/2 frames at a gRPC port cost a node, and what other clients notice.
 
-Each flood ends its own connection; CPU time and memory of the node are measured for one. Then attackers of a process of
-their own repeat it for some seconds, as fast as they are let, while calls over other connections are timed. Prints a
-table; exit code 1 when a flood costs 50 ms of CPU or 1 MB, or the p99 of the others is 20 ms or more. The last is said
-of a machine that does nothing else: compare it with the line of no flood.
+Each flood ends its own connection; the CPU time and memory of the node are measured for one. Then attackers in their
+own process repeat it for some seconds, as fast as the node lets them, while calls over other connections are timed.
+Prints a table; exit code 1 when a flood costs 50 ms of CPU or 1 MB, or the p99 of the other calls is 20 ms or more.
+The bound of the p99 assumes an otherwise idle machine: compare it with the row without a flood.
 
     python -m scripts.chaos.http2_floods --port 26010 --seconds 5
 """
@@ -27,7 +27,7 @@ from scripts.support.member_processes import MemberProcess, running_members
 from tests.support.http2_client import BIDI, END_HEADERS, END_STREAM, MAGIC, UNARY, ByHand, frame, prefixed
 
 FRAMES = 5_000
-"""Of a flood, unless its connection ends before."""
+"""Frames of a flood, unless its connection ends earlier."""
 BLOCKS = 200
 PER_WRITE = 500
 CPU_S_MAX = 0.05

@@ -38,7 +38,7 @@ LOAD = InstanceLoad(services=90, hosts=10)
 MEMBERS = 3
 HANGS_S = 6.0
 AFTER_S = 4.0
-"""What the cluster does when the owner goes on counts, too."""
+"""Time after the owner resumes; the beats of this time count, too."""
 SETTLED_TIMEOUT_S = 60.0
 CALL_TIMEOUT_S = 30.0
 POLL_S = 0.2
@@ -62,7 +62,7 @@ class Course:
     calm: list[Stretch] = field(default_factory=list)
     disturbed: list[Stretch] = field(default_factory=list)
     done: list[dict[str, float]] = field(default_factory=list)
-    """What the disturbers counted, each turn."""
+    """Counts of the disturbers, one entry for each turn."""
 
 
 class Node:
@@ -175,7 +175,7 @@ def owner_hangs(name: str, options: argparse.Namespace) -> tuple[Course, Beaten]
 
 
 def all_settled(nodes: Sequence[Node]) -> bool:
-    """Whether each sees all others, and all agree that each service has the owner that it has while all are UP."""
+    """Return whether each node sees all others, and all agree that each service has its owner while all are UP."""
     addresses = tuple(sorted(node.address for node in nodes))
     mapper = DistroMapper.over(addresses[0], addresses, False)
     services = [f"{LOAD.name}-{number}" for number in range(LOAD.services)]
@@ -233,7 +233,7 @@ TITLES = ("disturbance", "calm p50 / p99 / max ms", *_LATE, "disturbed p50 / p99
 
 
 def complaints(course: Course, beaten: Beaten) -> list[str]:
-    """What is wrong with how a case went."""
+    """Return the failures of a case: failed beats, and a p99 over the limit."""
     wrong = [f"{course.name}: {count} beats: {text}" for text, count in beaten.failures.items()]
     p99_ms = within(beaten, course.disturbed).p99_ms
     if p99_ms > LIMIT_MS:

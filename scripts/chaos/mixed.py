@@ -123,7 +123,7 @@ class Load:
         return status == 200
 
     async def differences(self) -> list[str]:
-        """What each member lists otherwise than it is."""
+        """Return each difference between a member's lists and the expected state."""
         found = []
         for member, address in zip(self._members, self._addresses, strict=True):
             for number in range(SERVICES):

@@ -23,7 +23,7 @@ KEPT_OUTCOMES = 3
 
 
 def installed(names: Sequence[str]) -> dict[str, Environment]:
-    """Those that can be had here; says of the others why not."""
+    """Return the clients that can be installed here; print the reason for each of the others."""
     found = {}
     for name in names:
         try:

@@ -47,12 +47,12 @@ TRACEBACK = "Traceback (most recent call last)"
 KINDS = ("grpc", "http")
 EXAMPLES = 6
 Hosts = Mapping[str, Mapping[str, Any]]
-"""What a list shows, by ``ip:port``."""
+"""The hosts of a list, by ``ip:port``."""
 
 
 @dataclass
 class Findings:
-    """What the readers saw, by kind of client: ``grpc``, ``http`` or ``real``."""
+    """Observations of the readers, by kind of client: ``grpc``, ``http`` or ``real``."""
 
     lists: collections.Counter[str] = field(default_factory=collections.Counter)
     """Whole answers read, by way."""
@@ -189,7 +189,7 @@ def loads(options: argparse.Namespace, members: Sequence[MemberProcess]) -> Iter
 
 
 def expected_of(options: argparse.Namespace, real: Iterable[Caller]) -> dict[str, set[str]]:
-    """What is live all the time, by service."""
+    """Return the instances that live all the time, by service."""
     expected = collections.defaultdict(set)
     for kind in KINDS:
         for service, ip in planned(kind, getattr(options, kind), options.services):

@@ -16,7 +16,7 @@ from scripts.support.http_clients import Http, HttpInstances
 from scripts.support.raw_sockets import raise_own_limit
 
 FILES_EACH = 4
-"""Of each client of gRPC: two connections while it moves, and what the library needs."""
+"""Files of each gRPC client: two connections while it moves, and those that the library needs."""
 FILES_SPARE = 1_000
 AT_ONCE = 25
 PORT = 8080

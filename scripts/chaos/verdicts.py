@@ -1,8 +1,8 @@
-"""What does the check tell of each kind of fault, and of each kind of night?
+"""Check the verdict of the audit on each kind of fault and on the worst nights.
 
-Makes a dump for each kind of fault and for the worst nights, checks it, and prints for each what was planted, how much
-of it was told and what beyond it, the exit code, the line, the first finding of the alert that was posted, and the
-verdict in the metrics file. Exit code 1 when something planted was not told, or something told was not planted.
+Makes a dump for each, runs the check, and prints the planted faults, how many of them the check reported, its other
+reports, its exit code and last line, the first finding of the posted alert, and the verdict in the metrics file.
+Exit code 1 when the check missed a planted fault or reported one that was not planted.
 
     python -m scripts.chaos.verdicts
 """
