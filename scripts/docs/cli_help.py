@@ -10,11 +10,11 @@ from app.cli import make_parser
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 MARK = "<!-- From here on made by `python -m scripts.docs.cli_help`. -->\n"
 COLUMNS = "100"
-"""What argparse finds in the environment's variable of this name."""
+"""The width of the help, which argparse reads from the environment variable of this name."""
 
 
 def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    """Yield a parser and those of its commands, in the order of its help."""
+    """Yield a parser and the parsers of its commands, in the order of its help."""
     yield parser
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):

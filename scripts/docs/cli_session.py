@@ -38,7 +38,7 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Session:
-    """What is typed and what comes back."""
+    """A transcript of commands and their output."""
 
     def __init__(self, port: int) -> None:
         self._written = [HEAD]

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TARGET = ROOT / "docs" / "compatibility.md"
 GO = (ROOT / "tests" / "sdk" / "programs" / "go" / "go.mod").read_text(encoding="utf-8")
 Results = Mapping[str, str]
-"""What became of each test (``passed``, ``failed`` or ``skipped``), by ``folder/module.py::function[parameters]``."""
+"""The outcome of each test (``passed``, ``failed`` or ``skipped``), by ``folder/module.py::function[parameters]``."""
 
 GO_1, GO_2, NODE = (
     re.findall(pattern, text)[0]
@@ -60,7 +60,7 @@ EVERY = {
     "a user where none is asked for": "sdk/test_users.py::test_a_library_with_a_user_works_where_none_is_asked_for"
     "[{name} over {kind}]",
 }
-"""What is tested with every library, and by which test."""
+"""Features that are tested with every library, and the test of each."""
 HTTP_FEATURES = {
     "registers, beats, lists, hears of changes, leaves": "sdk/test_sdks.py::test_a_library_gets_through[life-{name}]",
     "several instances of a service": "sdk/test_sdks.py::test_a_library_gets_through[two instances-{name}]",
@@ -133,7 +133,7 @@ Two members of theirs and one of ours.
 
 
 def read_results(files: Iterable[Path]) -> Results:
-    """What became of each test, by the files that pytest wrote of it (``--junitxml``)."""
+    """Read the outcome of each test from files that pytest wrote (``--junitxml``)."""
     found: dict[str, str] = {}
     for file in files:
         for case in ElementTree.parse(file).iter("testcase"):

@@ -31,7 +31,7 @@ ADDED_BY_FLASK = {"HEAD", "OPTIONS"}
 def difference(
     app: Flask, document: Mapping[str, Any], left_out: Collection[str] = frozenset(HTML_BLUEPRINTS)
 ) -> list[str]:
-    """What is described and no route, and the other way round, in words; ``left_out``: names of blueprints."""
+    """Return a line for each undescribed route and each described non-route; ``left_out`` names blueprints."""
     routes = set(_routes(app, left_out))
     told = {(method.upper(), path) for path, one in document["paths"].items() for method in one}
     complaints = [f"not described: {method} {path}" for method, path in sorted(routes - told)]

@@ -77,7 +77,7 @@ class Room:
     files: int
     layers: list[list[str]] = field(default_factory=list)
     captions: dict[str, str] = field(default_factory=dict)
-    """Of what is inside it, by name."""
+    """Captions of the contents, by name."""
 
     @property
     def weight(self) -> float:
@@ -174,7 +174,7 @@ def digest(floors: list[list[Room]]) -> str:
 
 
 def is_current() -> bool:
-    """Whether the file shows the rooms and the way as they are in the code."""
+    """Return whether the file shows the rooms and the way as they are in the code."""
     return TARGET.exists() and digest(read_floors()) in TARGET.read_text()
 
 

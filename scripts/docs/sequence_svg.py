@@ -21,9 +21,9 @@ COLOURS = {
     What.LOST: "#b91c1c",
     What.FAULT: "#b91c1c",
 }
-"""Of an arrow or a dot, by the kind of its event; of all others it is that of the text."""
+"""Colors of arrows and dots, by the kind of the event; other kinds have the color of the text."""
 TRAVELS = {What.WRITE, What.SEND, What.ANSWER, What.FETCH, What.LOST}
-"""What goes from one process to another; all else happens at one, though it is about what came from the other."""
+"""Events that travel from one process to another; all others happen at one process."""
 TIME_WIDTH, LANE_WIDTH, TEXT_WIDTH, HEAD_HEIGHT, ROW_HEIGHT, LINE_HEIGHT, CHARS_MAX = 68, 60, 500, 46, 26, 15, 78
 CONNECTION = re.compile(r"\b\d+_10\.9\.0\.(\d+)_\d+")
 """The id of a client with a connection, as the simulation makes them."""

@@ -100,7 +100,7 @@ def connected_clients(world: World, begin: Callable[[], None]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """What happens, to which kind of members, and what of it is left out."""
+    """A story, the kind of its members, and the kinds of events that it hides."""
 
     title: str
     story: Callable[[World, Callable[[], None]], None]

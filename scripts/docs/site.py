@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 
 ROOT = Path(__file__).resolve().parents[2]
 FETCHED = {("script", "src"), ("link", "href"), ("img", "src"), ("iframe", "src"), ("source", "src")}
-"""What a browser fetches by itself when it shows a page."""
+"""Tags and attributes whose target a browser fetches by itself when it shows a page."""
 SCREENSHOT_TIMEOUT_S = 60.0
 SCREEN = "1280,1000"
 COUNTED = 1e6
@@ -27,7 +27,7 @@ COUNTED = 1e6
 
 
 class PageLinks(HTMLParser):
-    """What one page of the site leads to, and the anchors in it."""
+    """The links of one page of the site, and its anchors."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ def build(out: Path) -> int:
 
 
 def broken_links(site: Path) -> Iterator[str]:
-    """What is wrong with the links between the pages of a site: one line each. Those to elsewhere are not followed."""
+    """Yield a line for each broken link between the pages of a site. Links to other sites are not followed."""
     pages = {path: PageLinks(path.read_text(encoding="utf-8")) for path in sorted(site.rglob("*.html"))}
     for path, page in pages.items():
         name = path.relative_to(site)
