@@ -96,7 +96,7 @@ def _all_tests() -> list[str]:
 
 
 def _outcomes() -> dict[str, Outcome]:
-    """What the run came to, by name."""
+    """Return the outcomes of the run, by the name of the mutant."""
     pairs = [line.split(" ", 1) for line in (WORK / "outcomes").read_text(encoding="utf-8").splitlines()]
     return {name: Outcome[outcome] for outcome, name in pairs}
 

@@ -22,7 +22,7 @@ class Accepted:
     """These lines in the mutant; without it all mutants of the line are accepted."""
 
     def covers(self, file: str, mutant: Mutant) -> bool:
-        """Whether this entry is about the mutant."""
+        """Return whether this entry is about the mutant."""
         same = (self.file, self.function, self.was) == (file, mutant.function, mutant.was)
         return same and self.becomes in (None, mutant.becomes)
 
@@ -80,12 +80,12 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What is known of the mutants of some files."""
+    """The scores and survivors of some files."""
 
     by_file: dict[str, Score]
     total: Score
     survivors: list[tuple[str, Mutant]]
-    """Those that nobody accepted, each with its file."""
+    """Survivors that no entry accepts, each with its file."""
     stale: list[Accepted]
     """Entries about these files that no survivor matches."""
 

@@ -22,7 +22,7 @@ NOT_OF_THE_MUTANT = {"no-redef", "has-type", "var-annotated"}
 
 
 class Outcome(enum.StrEnum):
-    """What was made of a mutant."""
+    """The outcome of the tests of a mutant."""
 
     REFUSED = "refused"
     """The type checker does not let it pass, so it needs no test."""

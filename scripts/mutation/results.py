@@ -1,4 +1,4 @@
-"""What the last run of each file found, kept until the next one."""
+"""Results of the last run of each file, kept until the next run."""
 
 import dataclasses
 import hashlib
@@ -34,7 +34,7 @@ class Results:
         self._path(file).write_text(json.dumps(kept, indent=1, ensure_ascii=False), encoding="utf-8")
 
     def source(self, file: str) -> str:
-        """What tells the present code of a file from others."""
+        """Return a digest of the present code of a file."""
         return hashlib.sha256((self._root / file).read_bytes()).hexdigest()
 
     def _path(self, file: str) -> Path:
