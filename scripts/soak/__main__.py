@@ -146,7 +146,7 @@ def _story(cluster: SoakedCluster, whole_s: float) -> float:
 
 
 def verdict(found: dict[str, Any]) -> list[Measured]:
-    """What was found, beside what is allowed."""
+    """Return each measurement beside its limit."""
     lists, beats, seen = found["lists"], found["beats"], found["subscribers"]
     refused = sum(count for what, count in beats["outcomes"].items() if "lost" in what or "refused" in what)
     rows = [

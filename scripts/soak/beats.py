@@ -25,7 +25,7 @@ CHANGE_TRIES = 6
 SETTLE_MS = 30_000
 """A deregistration that a stopping member does not answer is tried again at others."""
 SILENT_GONE_MS = 45_000
-"""Of an instance without beats: its time-out of 30 s, and slack."""
+"""Time after which an instance without beats is gone: its time-out of 30 s, and slack."""
 TRIES = 3
 REGISTERED_AT_ONCE = 200
 INSTANCE = "/v1/ns/instance"

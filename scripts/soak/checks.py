@@ -19,7 +19,7 @@ GAP_S = 0.02
 
 @dataclass(slots=True)
 class Checked:
-    """What the lists showed."""
+    """Counts of list answers and of instances that were absent or unhealthy in them."""
 
     lists: int = 0
     refused: collections.Counter[str] = field(default_factory=collections.Counter)

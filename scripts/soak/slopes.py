@@ -43,12 +43,12 @@ class Slope:
 
     @property
     def surely(self) -> float:
-        """What it rises by an hour at the least: two standard errors less."""
+        """The least rise in an hour: the slope minus two standard errors."""
         return self.per_hour - 2 * self.error
 
 
 def slope(points: Sequence[tuple[float, float]]) -> Slope | None:
-    """The line through points of time in s and value; None for fewer than three, or all of one time."""
+    """Return the line through points of time in s and value; None for fewer than three points or a single time."""
     count = len(points)
     if count < 3:
         return None

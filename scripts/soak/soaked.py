@@ -1,4 +1,4 @@
-"""What a soak is made of: the services, their instances, and how its processes reach the members."""
+"""Parts of a soak: the services, their instances, and how its processes reach the members."""
 
 import json
 import ssl

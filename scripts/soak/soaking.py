@@ -104,7 +104,7 @@ class SoakedCluster:
                     self.note(f"{member.address} stood still, and others may have taken over from it")
 
     def _stood_still(self, member: SoakedMember) -> bool:
-        """Whether its log has said so since the last look."""
+        """Return whether the member's log has reported a pause since the last call."""
         with member.log.open("rb") as log:
             log.seek(self._read[member])
             said = log.read()

@@ -30,7 +30,7 @@ EXAMPLES = 5
 
 
 class Seen:
-    """What all subscribers were shown."""
+    """The lists that subscribers received."""
 
     def __init__(self) -> None:
         self.counts: collections.Counter[str] = collections.Counter()

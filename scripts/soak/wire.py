@@ -122,7 +122,7 @@ class Line:
         return await answered
 
     async def ready(self) -> bool:
-        """Whether there is a connection, or one could be made."""
+        """Return whether a connection exists or could be made."""
         self._connect()
         if self._connecting is not None:
             await asyncio.wait((self._connecting,))
