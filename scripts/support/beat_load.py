@@ -52,13 +52,13 @@ def figures(times_ms: Sequence[float], limit_ms: float) -> Figures:
 
 @dataclass(frozen=True, slots=True)
 class Beaten:
-    """What became of all beats of a load."""
+    """The outcomes of all beats of a load."""
 
     answered: list[tuple[float, float]]
     """When a beat was due (wall clock, s) and when it was answered, in ms from then."""
     failures: dict[str, int]
     late: list[tuple[float, float]]
-    """When a beat was due, and by how many ms the load itself was late to send it: so busy is the machine."""
+    """When a beat was due, and by how many ms the load itself sent it late: a measure of how busy the machine is."""
 
     def between(self, begin_s: float, end_s: float) -> list[float]:
         """The times of beats that were due in a stretch of time."""
@@ -244,7 +244,7 @@ class _Sender:
 
 
 def _whole(came: bytearray) -> str | None:
-    """What is wrong with an answer, nothing if it is the right one; None while it is not whole."""
+    """Return the error of an answer, an empty text for a right one, or None while the answer is not whole."""
     head, split, body = bytes(came).partition(b"\r\n\r\n")
     if not split:
         return None

@@ -41,7 +41,7 @@ class Fleet:
         return f"10.{each >> 16 & 255}.{each >> 8 & 255}.{each & 255}"
 
     def metadata(self, number: int) -> dict[str, str]:
-        """What all instances of a service say."""
+        """Return the metadata of each instance of a service."""
         return {
             "preserved.register.source": "SPRING_CLOUD",
             "preserved.heart.beat.timeout": str(DAY_MS),

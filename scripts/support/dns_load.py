@@ -30,13 +30,13 @@ BURST = 16
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What became of all queries of a load."""
+    """The outcomes of all queries of a load."""
 
     sent: int
     times_ms: list[float]
     with_records: int
     late_ms_max: float
-    """By how much the load itself was late to send: so busy is the machine."""
+    """The most that the load itself was late to send: a measure of how busy the machine is."""
 
 
 def packets(names: Sequence[str]) -> list[bytes]:

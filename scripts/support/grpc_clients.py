@@ -37,7 +37,7 @@ NAMES = {"namespace": "public", "groupName": "DEFAULT_GROUP"}
 """SDKs send them with each call; real Nacos knows no defaults for them."""
 ABILITIES = {"supportPersistentInstanceByGrpc": True}
 FAULTS = (grpc.RpcError, TimeoutError, asyncio.InvalidStateError, KeyError)
-"""What becomes of a call when its connection ends: the answer may be another, or none."""
+"""Errors of a call whose connection ends: the answer may be missing or belong to another call."""
 
 Info = Mapping[str, Any]
 """A pushed list: Nacos's ServiceInfo."""

@@ -13,7 +13,7 @@ import orjson
 from scripts.support.member_processes import CONTEXT_PATH
 
 CLIENT_TIMEOUT_S = 3.0
-"""Of one try of a client. Source: the default of the official Python SDK."""
+"""Time-out of one try of a client. Source: the default of the official Python SDK."""
 NOT_FOUND = 20_404
 SILENT = 0
 """Stands for a status where no answer came."""

@@ -39,7 +39,7 @@ def tls_of(settings: Mapping[str, str]) -> ssl.SSLContext | None:
 
 
 def is_gone(pid: int) -> bool:
-    """Whether a process has ended, though nobody may have asked for its exit code yet."""
+    """Return whether a process has ended; true also for one whose exit code is not yet collected."""
     try:
         # After the name, which stands in brackets and may hold anything.
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "Z"

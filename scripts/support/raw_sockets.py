@@ -39,7 +39,7 @@ class Target:
     host: str
     port: int
     token: str = ""
-    """Of a user, to be sent with each request; empty where nobody has to log in."""
+    """Token of a user, sent with each request; empty for members without login."""
 
     @classmethod
     def at(cls, address: str, token: str = "") -> "Target":
@@ -71,14 +71,14 @@ class Raw:
         await self._loop.sock_sendall(self.socket, data)
 
     async def read(self) -> bytes:
-        """What comes next; nothing at the end, an orderly one or not."""
+        """Return the next bytes; none at the end of the connection, orderly or not."""
         try:
             return await self._loop.sock_recv(self.socket, READ_BYTES)
         except ConnectionError:
             return b""
 
     async def read_all(self) -> bytes:
-        """All that comes until the node ends the connection."""
+        """Return all bytes until the node ends the connection."""
         answer = bytearray()
         while part := await self.read():
             answer += part

@@ -15,7 +15,7 @@ START_TIMEOUT_S = 600.0
 
 
 def lacking_tools() -> str:
-    """What real Nacos needs and is not installed, in words; empty when all is there."""
+    """Return the names of tools that real Nacos needs and that are missing here; empty when none is."""
     return " and ".join(tool for tool in ("java", "javac", "mvn") if shutil.which(tool) is None)
 
 

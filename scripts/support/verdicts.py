@@ -1,4 +1,4 @@
-"""What a drill measured, what was allowed, and the table of both."""
+"""Measurements of a drill, their limits, and a table of both."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
@@ -39,7 +39,7 @@ def table(rows: Iterable[Measured]) -> str:
 
 @dataclass(slots=True)
 class Absences:
-    """What lists lacked, read again and again in several places."""
+    """Instances that were missing in lists, read repeatedly in several places."""
 
     answers: int = 0
     """Lists that lacked something."""
