@@ -56,7 +56,7 @@ PLANT_INSTANCES_MIN, PLANT_INSTANCES_MAX = 4, 20
 
 @dataclass(frozen=True, slots=True)
 class SyntheticDump:
-    """What to make. ``faults`` are counts by the name of a finding class, ``CORRUPT_FILE`` or ``LATE``."""
+    """A dump to make. ``faults`` are counts by the name of a finding class, ``CORRUPT_FILE`` or ``LATE``."""
 
     out: str
     instances: int
@@ -82,7 +82,7 @@ class SyntheticDump:
 
 @dataclass(frozen=True, slots=True)
 class SyntheticNight:
-    """What was made. ``rows`` are of all members and rounds; ``bytes`` as they lie there, ``plain_bytes`` unpacked."""
+    """A finished dump. ``rows`` counts all members and rounds; ``bytes`` are on disk, ``plain_bytes`` unpacked."""
 
     folders: list[str]
     planted: list[Planted]

@@ -161,7 +161,7 @@ def owner(place: Place) -> list[Planted]:
 
 
 def drift(place: Place) -> list[Planted]:
-    """What is replicated differs from what is seen, or is not there; what is seen is what the others see."""
+    """Make the replicated row differ from the visible one or lack it; the visible row agrees with the other members."""
     member = place.member if place.variant % 3 else place.view.service.owner
     for number in ROUNDS:
         rows = place.view.rows[number, member]
@@ -300,7 +300,7 @@ class Planter:
 
 
 def member_lists(members: list[str], absent: list[str], odd: list[str]) -> dict[str, list[Seen]]:
-    """What each member that answers lists; the odd ones each differ from all others."""
+    """Return the member list of each member that answers; the odd ones each differ from all others."""
     agreed = [Seen(member, "DOWN" if member in absent else "UP") for member in members]
     lists = {member: agreed for member in members if member not in absent}
     for number, member in enumerate(odd):

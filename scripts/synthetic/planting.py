@@ -27,14 +27,14 @@ class Planted:
     ephemeral: bool | None
     members: list[str]
     name: str = ""
-    """Of a record or a client."""
+    """Name of a record or a client."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @property
     def told(self) -> tuple[Any, ...]:
-        """The finding as ``told`` knows it."""
+        """The finding as ``told`` has it."""
         return *[getattr(self, name) for name in _TOLD], tuple(self.members)
 
 

@@ -38,7 +38,7 @@ NO_SETTINGS = ServiceSettings.of({}, 0.0, None, {})
 
 
 class MemberKind(StrEnum):
-    """What members tell: all; no versions; neither versions nor owners and beats."""
+    """Kinds of members by the columns of their dumps: all; no versions; neither versions nor owners and beats."""
 
     ROLLCALL = "rollcall"
     NACOS_1 = "nacos-1"
