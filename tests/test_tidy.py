@@ -43,8 +43,6 @@ THREAD_OWNERS = {
 }
 NO_BEGINNINGS = {"What", "Of", "That", "Those", "Who", "Whether"}
 """A docstring begins with a verb or a noun, so with none of these."""
-NOT_YET = ("scripts/",)
-"""Folders and files where docstrings may still begin so. The list only gets shorter."""
 
 
 def name(path: Path) -> str:
@@ -96,7 +94,7 @@ def begins_wrongly(text: str) -> bool:
     return bool(words := re.findall(r"\w+", text)) and words[0] in NO_BEGINNINGS
 
 
-@pytest.mark.parametrize("path", [one for one in WRITTEN if not name(one).startswith(NOT_YET)], ids=name)
+@pytest.mark.parametrize("path", WRITTEN, ids=name)
 def test_a_docstring_begins_with_a_verb_or_a_noun(path: Path) -> None:
     found = [f"line {line}: {text}" for line, text in docstrings(ast.parse(path.read_text())) if begins_wrongly(text)]
     assert not found, "\n".join(["see the words in NO_BEGINNINGS:", *found])
