@@ -66,9 +66,9 @@ class CatchUp:
         while self._is_behind and not self._stopped.is_set():
             pauses, peers = self._pauses, self._peers()
             if not peers:
-                LOG.warning("no member can be reached to compare with after a pause: reads go on")
+                LOG.warning("after a pause, no other member can be reached for a comparison: this member answers reads")
             elif any(self._has_taken_all(peer) for peer in peers):
-                LOG.info("after a pause, this member knows what its peers know")
+                LOG.info("after a pause, this member has caught up with its peers")
             else:
                 self._stopped.wait(RETRY_S)
                 continue

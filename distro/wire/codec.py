@@ -213,7 +213,7 @@ def received_of(fields: Mapping[str, Any]) -> Received:
     wanted = decode_keys(fields.get("wanted", []), "field 'wanted'")
     fetching = fields.get("fetching")
     if fetching is not None and (not isinstance(fetching, int) or fetching < 0):
-        raise CodecError("field 'fetching' is no count")
+        raise CodecError("field 'fetching' is not a count")
     return Received(
         decode_versions(fields.get("refused", {})),
         _texts(fields.get("failed", {})),
