@@ -56,7 +56,7 @@ class Users:
         if not is_plain(name):
             check_look("username", name, (one for one in self._table.users() if one != name))
         if len(self._table.users()) >= USERS_MAX:
-            raise InvalidParam(f"there are {USERS_MAX} users, which is the most")
+            raise InvalidParam(f"the limit of {USERS_MAX} users is reached; delete one first")
         made = self._value(name, password_hash)
 
         def change(old: Value | None) -> Value:
@@ -139,7 +139,7 @@ class Users:
             raise InvalidParam(f"role '{ADMIN_ROLE}' is not permitted to create!")
         self._check_known(name, f"user '{name}' not found!")
         if len(self._table.roles()) >= ROLES_MAX:
-            raise InvalidParam(f"{ROLES_MAX} roles are given to users, which is the most")
+            raise InvalidParam(f"the limit of {ROLES_MAX} assigned roles is reached; delete one first")
         self._put({role_key(role, name): lambda _old: {}})
 
     def remove_role(self, role: str, name: str) -> None:
@@ -165,7 +165,7 @@ class Users:
         if all(known != role for known, _ in self._table.roles()):
             raise InvalidParam(f"role {role} not found!")
         if len(self._table.permissions()) >= PERMISSIONS_MAX:
-            raise InvalidParam(f"there are {PERMISSIONS_MAX} permissions, which is the most")
+            raise InvalidParam(f"the limit of {PERMISSIONS_MAX} permissions is reached; delete one first")
         self._put({permission_key(role, actions, resource): lambda _old: {}})
 
     def remove_permission(self, role: str, resource: str, actions: str) -> None:
