@@ -324,10 +324,10 @@ def _record(
         raise CodecError("a column is of another type")
     for at_ms in (wall_ms, 0 if here_ms is None else here_ms):
         if type(at_ms) is not int or not 0 <= at_ms < WALL_MS_END:
-            raise CodecError("a time is no number of milliseconds that members take")
+            raise CodecError("a time is not a number of milliseconds in the allowed range")
     stored = None if value is None else orjson.loads(value)
     if stored is not None and not isinstance(stored, dict):
-        raise CodecError("its value is no object")
+        raise CodecError("the value is not a JSON object")
     check_record(key, stored)
     changed_ms = None if here_ms is None else here_ms - offset_ms
     record = Record(key, Version.from_text(version), Version.from_text(changed), stored, wall_ms, changed_ms)

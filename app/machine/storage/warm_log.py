@@ -360,7 +360,7 @@ class _Datums(Iterator[Datum]):
                 is_packed = type(body) is not bytes or not body.startswith(b"{")
                 fields = orjson.loads(zlib.decompress(body) if is_packed else body)
                 if not isinstance(fields, dict):
-                    raise CodecError("it is no object")
+                    raise CodecError("the list is not a JSON object")
                 if "version" in fields and self._is_known(key, Version.from_text(fields["version"])):
                     continue
                 return decode_aged(self._codec, key, fields, age_ms, self._now_ms)
@@ -380,7 +380,7 @@ def decode_aged(codec: InstanceListCodec, key: str, body: Any, age_ms: int, now_
     """
     datum = codec.decode(key, body, now_ms - max(age_ms, 0))
     if datum.base is not None or not datum.version.has_room():
-        raise CodecError("it is no whole list, or its version leaves no room for later ones")
+        raise CodecError("the list is not whole, or its version leaves no room for later ones")
     if age_ms >= 0:
         return datum
     for one in datum.value.stored.values():
