@@ -1,4 +1,4 @@
-"""The table of threads in docs/architecture.md and the names of threads and pools in the code are the same."""
+"""The table of threads in docs/threads.md and the names of threads and pools in the code are the same."""
 
 import ast
 import re
@@ -43,7 +43,7 @@ def _text(node: ast.expr) -> str | None:
 
 def names_in_docs() -> set[str]:
     """The names in the first column of the table, without those of threads that others start."""
-    text = (ROOT / "docs" / "architecture.md").read_text().partition("## Threads")[2].partition("## ")[0]
+    text = (ROOT / "docs" / "threads.md").read_text().partition("## Threads")[2].partition("## ")[0]
     rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| ")][1:]
     return {name for row in rows if row.strip() not in BY_OTHERS for name in re.findall(r"`([^`]+)`", row)}
 
