@@ -36,7 +36,6 @@ from distro.engine.engine import DistroEngine
 from distro.model.ports import Clock, Component, DatumCodec, DistroCallbackAgent, DistroTransportAgent
 from distro.model.types import DistroKey, MemberKind
 from distro.protocol.engine_reader import EngineReader
-from distro.timing.clock import SystemClock, boot_s
 from distro.wire.deadlines import CallDeadlines
 from distro.wire.http_agent import DistroHttpAgent
 
@@ -44,7 +43,9 @@ CLAIMED_SHOWN_MAX = 20
 """Keys that stand in the audit trail, of those that this member took over at once."""
 
 
-def build_engine(settings: Settings, clock: Clock, domain: Domain, made: DistroEngine, tls: NodeTls) -> Engine:
+def build_engine(
+    settings: Settings, clock: Clock, now_s: Callable[[], float], domain: Domain, made: DistroEngine, tls: NodeTls
+) -> Engine:
     """Give the engine all its resource types, and make the calls to members; no thread runs yet."""
     config, reader, mailbox, components = settings.distro, made.reader, made.mailbox, made.components
     cluster, callers, signer, links = build_membership(settings, clock, domain, reader, tls)
@@ -92,19 +93,15 @@ def build_engine(settings: Settings, clock: Clock, domain: Domain, made: DistroE
         address_clients=address_clients,
         tls=tls,
         sync=sync,
-        now_s=engine_clock(clock),
+        now_s=now_s,
         came_back=mailbox.came_back,
     )
-
-
-def engine_clock(clock: Clock) -> Callable[[], float]:
-    """Return the time since the boot in seconds. That of the machine is asked with each change, in one call."""
-    return boot_s if isinstance(clock, SystemClock) else lambda: clock.boot_ms() / 1_000
 
 
 def make_engine(
     settings: Settings,
     clock: Clock,
+    now_s: Callable[[], float],
     writer: str,
     before_serving: Callable[[int], None],
     audit: AuditTrail,
@@ -112,7 +109,7 @@ def make_engine(
 ) -> DistroEngine:
     """Make the engine without its resource types; claims are written to the audit trail.
 
-    ``writer``: this run of this node. ``before_serving``, ``is_pushed``: as of ``DistroEngine``.
+    ``writer``: this run of this node. ``now_s``, ``before_serving``, ``is_pushed``: as of ``DistroEngine``.
     """
     return DistroEngine(
         settings.self_address,
@@ -120,7 +117,7 @@ def make_engine(
         settings.distro,
         clock,
         standalone=settings.standalone,
-        now_s=engine_clock(clock),
+        now_s=now_s,
         before_serving=before_serving,
         on_claimed=partial(audit_claims, audit),
         is_pushed=is_pushed,
