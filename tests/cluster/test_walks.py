@@ -13,9 +13,9 @@ BOUNDS = {
     "delete": Figures(calls=136, files=42, returns=39),
     "beat": Figures(calls=51, files=22, returns=11),
     "list": Figures(calls=105, files=32, returns=34),
-    "rpc-register": Figures(calls=218, files=40, returns=95),
-    "rpc-query": Figures(calls=160, files=33, returns=66),
-    "rpc-health": Figures(calls=79, files=14, returns=35),
+    "rpc-register": Figures(calls=194, files=40, returns=74),
+    "rpc-query": Figures(calls=136, files=33, returns=45),
+    "rpc-health": Figures(calls=55, files=14, returns=14),
     "from-peer": Figures(calls=252, files=59, returns=118),
     "forwarded": Figures(calls=211, files=51, returns=79),
 }

@@ -48,7 +48,7 @@ def check_left(ours: ByHand, where: str) -> None:
     if server.ended is None:
         readers = [one.reader for one in server._streams.values() if one.reader is not None]
         held = sum(one.held for one in server._streams.values())
-        kept = sum(len(one.kept) for one in readers) + held + server.waiting_bytes
+        kept = sum(len(one.kept) for one in readers) + held + server.replies.bytes
     assert ours.kept.count == kept, f"{where}: {ours.kept.count} bytes count, {kept} are kept"
 
 

@@ -159,9 +159,9 @@ class ByHand(Heard):
 
     def take(self) -> list[Frame]:
         """Read what the server has to send."""
-        data = self.server.take_output()
-        while self.server.go_on():
-            data += self.server.take_output()
+        data = b""
+        while part := self.server.take_output():
+            data += part
         return self.hear(data)
 
     def answered(self, stream: int) -> Answered:

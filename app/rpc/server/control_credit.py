@@ -48,24 +48,21 @@ class CountedAnswer(bytes):
 class ControlCredit:
     """A credit that time and useful messages refill."""
 
-    __slots__ = ("_at_s", "_left")
+    __slots__ = ("_at_s", "left")
 
     def __init__(self, now_s: float) -> None:
-        self._left = CREDIT_MAX
+        self.left = CREDIT_MAX
+        """The credit at present: each control frame takes some. Below 0 there were too many."""
         self._at_s = now_s
 
-    def take(self, count: float = 1.0) -> bool:
-        """Count a control frame; False when there are too many."""
-        self._left -= count
-        return self._left >= 0
-
     def give(self, count: float) -> None:
-        left = self._left + count
-        self._left = CREDIT_MAX if left > CREDIT_MAX else left
+        left = self.left + count
+        self.left = CREDIT_MAX if left > CREDIT_MAX else left
 
     def passed(self, now_s: float) -> None:
         """Note the time."""
-        self.give((now_s - self._at_s) * CREDIT_PER_S)
+        left = self.left + (now_s - self._at_s) * CREDIT_PER_S
+        self.left = CREDIT_MAX if left > CREDIT_MAX else left
         self._at_s = now_s
 
 

@@ -116,11 +116,11 @@ class HeaderReader:
             ConnectionFault: the block cannot be unpacked, or is too large when it is; there were too many before.
             MalformedBlock: it is no head of a request.
         """
-        head = self.find(block)
-        if head is not None:
-            self.take()
-            return head
         key = self._key(block)
+        if key is not None and (head := self._heads.get(key)) is not None:
+            if self._added is not None:
+                self._table.add(TIME_LIMIT, self._added)
+            return head
         fields = self._fields(block)
         head = read_head(fields)
         # Half of the bound, so that with other time limits the block is no larger than a block may be.
@@ -211,7 +211,8 @@ class HeaderReader:
 
     def _fields(self, block: bytes) -> list[tuple[bytes, bytes]]:
         is_resize = block and block[0] & 0xE0 == 0x20
-        if not self._credit.take(len(block) / (RESIZED_PER_CREDIT if is_resize else BYTES_PER_CREDIT)):
+        self._credit.left -= len(block) / (RESIZED_PER_CREDIT if is_resize else BYTES_PER_CREDIT)
+        if self._credit.left < 0:
             raise ConnectionFault(Code.ENHANCE_YOUR_CALM, "too many header blocks without a call")
         try:
             fields: Any = self._decoder.decode(block, raw=True)
@@ -221,7 +222,7 @@ class HeaderReader:
         except (HPACKError, IndexError, ValueError) as error:
             raise ConnectionFault(Code.COMPRESSION_ERROR, f"a header block that cannot be read: {error}") from None
         read: list[tuple[bytes, bytes]] = fields
-        self._credit.take(len(read) / FIELDS_PER_CREDIT)  # the next one finds what is left
+        self._credit.left -= len(read) / FIELDS_PER_CREDIT  # the next one finds what is left
         return read
 
 

@@ -194,7 +194,6 @@ class Http2Server:
         "_pings_too_soon",
         "_reader",
         "_refuses_from",
-        "_replies",
         "_stream_window",
         "_streams",
         "_take",
@@ -203,7 +202,9 @@ class Http2Server:
         "acknowledged",
         "began",
         "ended",
+        "has_more",
         "ping_answered",
+        "replies",
     )
 
     def __init__(
@@ -230,7 +231,8 @@ class Http2Server:
         self._closed = array("i")
         """The streams that are closed, the latest last, negative if this side closed them: 300 bytes of an idle
         connection, where a dict would take 4 KB."""
-        self._replies = ReplyQueue(kept if kept_replies is None else kept_replies)
+        self.replies = ReplyQueue(kept if kept_replies is None else kept_replies)
+        """The replies that wait for windows, or for the socket."""
         self._last_id = 0
         self._window = CONNECTION_WINDOW
         self._stream_window = DEFAULT_WINDOW
@@ -247,6 +249,8 @@ class Http2Server:
         self.acknowledged = False
         """True once the client acknowledged our SETTINGS."""
         self.ping_answered = True
+        self.has_more = False
+        """True if a further ``step`` may read something."""
         self.ended: ConnectionFault | None = None
         """The reason why the connection is over, once it is; its GOAWAY is among the bytes to send."""
         own = {
@@ -261,6 +265,7 @@ class Http2Server:
     def receive(self, data: bytes, now_s: float) -> None:
         """Take bytes; ``step`` reads them. ``now_s``: a monotonic time."""
         self._now_s = now_s
+        self.has_more = True
         self._credit.passed(now_s)
         self._buffer = self._buffer[self._at :] + data if self._at < len(self._buffer) else data
         self._at = 0
@@ -272,28 +277,19 @@ class Http2Server:
             self._is_enough = False
             left = frames_max
             try:
-                while left > 0 and not self._is_enough:
+                while left > 0 and not self._is_enough and self._at < len(self._buffer):
                     if self.began and self._block is None:
                         left -= self._take_usual(events, left)
-                    if left <= 0 or not self._take(self, events):
-                        break
+                        if left <= 0 or self._at >= len(self._buffer):
+                            break
+                    if not self._take(self, events):
+                        self.has_more = False
+                        return events
                     left -= 1
             except ConnectionFault as fault:
                 self._end(fault)
+        self.has_more = self.ended is None and self._at < len(self._buffer)
         return events
-
-    @property
-    def has_more(self) -> bool:
-        """True if a further ``step`` would read something."""
-        if self.ended is not None:
-            return False
-        left = len(self._buffer) - self._at
-        if not self.began and self._take is Http2Server._take_preface:
-            return left >= len(PREFACE)
-        if left < HEAD_BYTES:
-            return False
-        high, low, _, _, _ = HEAD.unpack_from(self._buffer, self._at)
-        return bool(left >= HEAD_BYTES + (high << 8 | low))
 
     @property
     def has_half(self) -> bool:
@@ -388,8 +384,10 @@ class Http2Server:
                 continue
             if kind == WINDOW_UPDATE:
                 count = U32.unpack_from(buffer, begin)[0] if length == 4 else 0
-                if stream_id or not 0 < count <= WINDOW_MAX or self._replies or not self._replies.widen(count):
+                replies = self.replies
+                if stream_id or not count or replies.bytes or count > WINDOW_MAX - replies.window:
                     break
+                replies.window += count
                 self._spend()
             elif kind == PING:
                 if length != 8 or stream_id or flags or self._now_s - self._pinged_s < self._limits.ping_interval_s:
@@ -440,7 +438,9 @@ class Http2Server:
         return True
 
     def _spend(self, count: float = 1.0) -> None:
-        if not self._credit.take(count):
+        credit = self._credit
+        credit.left -= count
+        if credit.left < 0:
             raise ConnectionFault(Code.ENHANCE_YOUR_CALM, "too many frames without a call")
 
     # --- header blocks -----------------------------------------------------------------------------
@@ -593,7 +593,8 @@ class Http2Server:
             self._is_enough = True
         if not messages:  # pieces cost as much as whole messages do
             self._spend(1.0 if len(content) < SMALL_PIECE_BYTES else 0.25)
-        if not self._kept.add(len(reader.kept) - before):
+        kept = len(reader.kept)
+        if kept != before and not self._kept.add(kept - before):
             self._kept.add(-before)
             reader.kept.clear()
             self._refuse(stream_id, stream, RESOURCE_EXHAUSTED, "too many requests are under way in half")
@@ -623,10 +624,10 @@ class Http2Server:
             out = stream.out
             self._out.append(frame(HEADERS, END_HEADERS, stream_id, header_blocks.UNSUPPORTED_HEAD))
             out.begun, out.last, stream.is_over = True, b"", True
-            self._replies.put(stream_id, out, b"gRPC alone is spoken here\n")
+            self.replies.put(stream_id, out, b"gRPC alone is spoken here\n")
             self._flush()
         elif stream.is_over or stream.reader is None:
-            if not self._replies.waits(stream_id):
+            if not self.replies.waits(stream_id):
                 self._finish(stream_id)
         elif stream.reader.kept:
             self._forget_half(stream)
@@ -708,7 +709,7 @@ class Http2Server:
         change, self._stream_window = value - self._stream_window, value
         for stream_id, one in self._streams.items():
             one.out.window += change
-            self._replies.look_again(stream_id, one.out)
+            self.replies.look_again(stream_id, one.out)
             if one.out.window > WINDOW_MAX:
                 raise ConnectionFault(Code.FLOW_CONTROL_ERROR, "a window that is too wide")
 
@@ -748,7 +749,7 @@ class Http2Server:
         if not stream_id:
             if not count:
                 raise ConnectionFault(Code.PROTOCOL_ERROR, "WINDOW_UPDATE of 0")
-            if not self._replies.widen(count):
+            if not self.replies.widen(count):
                 raise ConnectionFault(Code.FLOW_CONTROL_ERROR, "a window that is too wide")
         elif (stream := self._streams.get(stream_id)) is not None:
             if not count:
@@ -756,22 +757,14 @@ class Http2Server:
             stream.out.window += count
             if stream.out.window > WINDOW_MAX:
                 raise StreamFault(stream_id, Code.FLOW_CONTROL_ERROR)
-            self._replies.look_again(stream_id, stream.out)
+            if self.replies.bytes:
+                self.replies.look_again(stream_id, stream.out)
         elif stream_id > self._last_id:
             raise ConnectionFault(Code.PROTOCOL_ERROR, "WINDOW_UPDATE of an idle stream")
-        self._flush()
+        if self.replies.bytes:
+            self._flush()
 
     # --- what is sent ------------------------------------------------------------------------------
-
-    @property
-    def is_blocked(self) -> bool:
-        """True while replies wait for windows."""
-        return len(self._replies) > 0
-
-    @property
-    def waiting_bytes(self) -> int:
-        """The bytes of replies that wait for windows."""
-        return self._replies.bytes
 
     @property
     def streams(self) -> int:
@@ -780,7 +773,7 @@ class Http2Server:
 
     def waits(self, stream_id: int) -> bool:
         """Return whether a message of this stream waits for windows."""
-        return self._replies.waits(stream_id)
+        return self.replies.waits(stream_id)
 
     @property
     def has_output(self) -> bool:
@@ -788,45 +781,18 @@ class Http2Server:
         return bool(self._out)
 
     def take_output(self) -> bytes:
-        """Return the bytes to send, once."""
-        if sent := self._replies.frames_sent:
+        """Return the bytes to send, once: also those of replies that wait, as far as there is room for them."""
+        if self.replies.bytes and self.replies.may_send:
+            self._flush()
+        if sent := self.replies.frames_sent:
             self._credit.give(OF_SENT_FRAME * sent)
             self._pings_too_soon = 0
             self._pinged_s = -1e9
-            self._replies.frames_sent = 0
+            self.replies.frames_sent = 0
         out = b"".join(self._out)
         self._out.clear()
-        self._replies.room = OUT_BYTES_MAX
+        self.replies.room = OUT_BYTES_MAX
         return out
-
-    def go_on(self) -> bool:
-        """Frame more of the replies that wait, as ``take_output`` made room; return whether there are bytes to send."""
-        if self._replies.may_send:
-            self._flush()
-        return bool(self._out)
-
-    @property
-    def has_waiting(self) -> bool:
-        """True if replies wait that may leave as soon as there is room for them."""
-        return self._replies.may_send
-
-    @property
-    def is_full(self) -> bool:
-        """True if as many bytes are to be sent as should be at once."""
-        return self._replies.room <= 0
-
-    @property
-    def sent_bytes(self) -> int:
-        """The bytes of all replies that had to wait."""
-        return self._replies.sent
-
-    def pause(self, paused: bool) -> None:
-        """Frame no replies while the socket takes none."""
-        self._replies.paused = paused
-
-    def drop_replies(self) -> None:
-        """Forget the replies that wait, as the connection is over."""
-        self._replies.clear()
 
     def reply(self, stream_id: int, message: bytes) -> None:
         """Answer a unary call; do nothing if the client has given it up."""
@@ -834,7 +800,7 @@ class Http2Server:
         if stream is None:
             return
         size = len(message) + 5
-        replies = self._replies
+        replies = self.replies
         fits = size <= FRAME_BYTES_MAX and size <= replies.window and size <= stream.out.window
         if fits and not replies.bytes and not replies.paused:
             sid = U32.pack(stream_id)
@@ -867,7 +833,7 @@ class Http2Server:
         if not stream.out.begun:
             stream.out.begun = True
             self._out.append(frame(HEADERS, END_HEADERS, stream_id, REPLY_HEAD))
-        prefix, replies = prefix_of(message), self._replies
+        prefix, replies = prefix_of(message), self.replies
         is_shared = type(message) is CountedAnswer
         fits = replies.put(stream_id, stream.out, prefix if is_shared else prefix + message)
         if not fits or (is_shared and not replies.put(stream_id, stream.out, message)):
@@ -886,7 +852,7 @@ class Http2Server:
         if not out.begun:
             out.begun = True
             block = REPLY_HEAD + block
-        if self._replies.waits(stream_id):
+        if self.replies.waits(stream_id):
             out.last = block
             return
         self._out.append(frame(HEADERS, END_HEADERS | END_STREAM, stream_id, block))
@@ -916,8 +882,8 @@ class Http2Server:
         self.end(stream_id, status, text)
 
     def _flush(self) -> None:
-        if self._replies:
-            for stream_id in self._replies.flush(self._out):
+        if self.replies.bytes:
+            for stream_id in self.replies.flush(self._out):
                 self._finish(stream_id)
 
     def _finish(self, stream_id: int) -> None:
@@ -942,7 +908,8 @@ class Http2Server:
     def _close(self, stream_id: int, *, by_us: bool) -> None:
         stream = self._streams.pop(stream_id)
         self._forget_half(stream)
-        self._replies.drop(stream_id)
+        if self.replies.bytes:
+            self.replies.drop(stream_id)
         self._note_closed(stream_id, by_us)
 
     def _note_closed(self, stream_id: int, by_us: bool) -> None:
@@ -962,7 +929,7 @@ class Http2Server:
             self.ended = fault
             self._out.append(goaway(self._last_id, fault.code, fault.text))
             self._streams.clear()
-            self._replies.clear()
+            self.replies.clear()
             self._kept.clear()
 
 

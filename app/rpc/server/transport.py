@@ -146,7 +146,7 @@ class RpcTransport(asyncio.Protocol):
             task.cancel()
         self._held.clear()
         self._events.clear()
-        self._machine.drop_replies()
+        self._machine.replies.clear()
         self._kept.clear()
         self._count_in_socket(0)
         streams = [one for one in self._streams.values() if one is not None]
@@ -165,14 +165,14 @@ class RpcTransport(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._can_write = False
-        self._machine.pause(True)
+        self._machine.replies.paused = True
         assert self._transport is not None
         self._count_in_socket(self._transport.get_write_buffer_size())
         self._read_or_not()
 
     def resume_writing(self) -> None:
         self._can_write = True
-        self._machine.pause(False)
+        self._machine.replies.paused = False
         self._count_in_socket(0)
         self._go_on()
         self._flush()
@@ -199,13 +199,13 @@ class RpcTransport(asyncio.Protocol):
                 events.extend(machine.step())
             for _ in range(min(EVENTS_PER_LOOK, len(events))):
                 event = events.popleft()
-                if type(event) is CallReceived and not self._held and self._is_read:
+                if type(event) is CallReceived and not self._held and self._is_read():
                     self._call(event)
                 else:
                     self._take(event)
                 if not events:
                     break
-            if machine.is_full:
+            if machine.replies.room <= 0:
                 self._flush()
             if not (events or machine.has_more):
                 break
@@ -214,16 +214,18 @@ class RpcTransport(asyncio.Protocol):
                 if self._can_write:
                     self._port.loop.call_soon(self._turn)
                 break
-        self._go_on()
+        if self._held or self._owes:
+            self._go_on()
         if self._transport is None:
             return
         if machine.ended is not None:
             LOG.debug("%s is cut: %s", self._peer, machine.ended.text)
             self._close()
             return
+        if self._is_turning or not (self._can_write and self._is_reading):
+            self._read_or_not()
         if machine.has_output:
             self._port.sends.add(self._flush)
-        self._read_or_not()
 
     def _read_or_not(self) -> None:
         reads = not self._is_turning and self._can_write
@@ -246,10 +248,9 @@ class RpcTransport(asyncio.Protocol):
             case StreamDone(stream_id, is_reset):
                 self._on_done(stream_id, is_reset)
 
-    @property
     def _is_read(self) -> bool:
-        """True if the client reads its replies, or few of them wait."""
-        return self._can_write and self._machine.waiting_bytes <= WAITING_BYTES_MAX
+        """Return whether the client reads its replies, or few of them wait."""
+        return self._can_write and self._machine.replies.bytes <= WAITING_BYTES_MAX
 
     def _hold(self, call: CallReceived) -> None:
         """Keep a call until the client reads."""
@@ -370,7 +371,7 @@ class RpcTransport(asyncio.Protocol):
 
     def _go_on(self) -> None:
         """Go on with calls and streams that waited for the client to read."""
-        while self._held and self._is_read:
+        while self._held and self._is_read():
             call = self._held.pop(0)
             self._kept.add(-len(call.message))
             self._call(call)
@@ -382,9 +383,9 @@ class RpcTransport(asyncio.Protocol):
 
     def _flush(self) -> None:
         machine = self._machine
-        while self._transport is not None and machine.go_on():
-            self._transport.write(machine.take_output())
-            if (self._held or self._owes) and not machine.has_waiting:
+        while self._transport is not None and (out := machine.take_output()):
+            self._transport.write(out)
+            if (self._held or self._owes) and not machine.replies.may_send:
                 self._go_on()
 
     # --- time ---------------------------------------------------------------------------------------
@@ -417,12 +418,12 @@ class RpcTransport(asyncio.Protocol):
     def _is_stalled(self, now_s: float) -> bool:
         """Return whether the client reads its replies too slowly; nothing else that it does counts."""
         machine, transport = self._machine, self._transport
-        if transport is None or (self._can_write and not machine.is_blocked):
+        if transport is None or (self._can_write and not machine.replies.bytes):
             self._stalled_s = 0.0
             return False
         in_socket = transport.get_write_buffer_size()
         self._count_in_socket(in_socket)
-        taken = machine.sent_bytes - in_socket
+        taken = machine.replies.sent - in_socket
         if not self._stalled_s:
             self._stalled_s, self._taken_bytes = now_s, taken
         elif now_s - self._stalled_s > (SHORT_STALLED_S if self._port.answers.is_short else STALLED_S):

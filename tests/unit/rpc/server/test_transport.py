@@ -419,7 +419,7 @@ def test_replies_that_nobody_reads_hold_further_calls_and_end_the_connection_in_
                 client.writer.write(says.opening(stream) + says.content(stream, prefixed(message), END_STREAM))
             [one] = served.transports
             await until(lambda: one._held and one._machine.streams == 51 and not one._machine.has_half)
-            waiting = one._machine.waiting_bytes
+            waiting = one._machine.replies.bytes
             assert waiting < transport.WAITING_BYTES_MAX + 2 * len(message)
             assert served.server.kept.count == sum(len(call.message) for call in one._held)
             assert served.server.answers.count == waiting
@@ -515,7 +515,7 @@ def test_calls_that_wait_for_their_client_to_read_have_a_bound_and_may_be_given_
             client.writer.write(frame("RST_STREAM", 0, 27, bytes(4)))
             await until(lambda: held not in one._held)
             assert served.server.kept.count == sum(len(x.message) for x in one._held)
-            assert served.server.answers.count == one._machine.waiting_bytes
+            assert served.server.answers.count == one._machine.replies.bytes
             assert served.server.kept.count <= max(before, served.server.kept_bytes_max)
             wide = (1 << 30).to_bytes(4, "big")
             client.writer.write(frame("SETTINGS", 0, 0, b"\0\4" + wide) + frame("WINDOW_UPDATE", 0, 0, wide))
