@@ -13,14 +13,15 @@ BOUNDS = {
     "delete": Figures(calls=136, files=42, returns=39),
     "beat": Figures(calls=51, files=22, returns=11),
     "list": Figures(calls=105, files=32, returns=34),
-    "rpc-register": Figures(calls=194, files=40, returns=74),
+    "rpc-register": Figures(calls=203, files=40, returns=76),
     "rpc-query": Figures(calls=136, files=33, returns=45),
     "rpc-health": Figures(calls=55, files=14, returns=14),
     "from-peer": Figures(calls=252, files=59, returns=118),
     "forwarded": Figures(calls=211, files=51, returns=79),
 }
 """The figures of today, without slack: the shortest of some walks is the same in each run. Lower a bound with the code
-that makes its walk shorter, and raise one only for what the walk gains."""
+that makes its walk shorter, and raise one only for what the walk gains. The walk of rpc-register has two lengths, by
+how its bytes arrive: the longer one stands here."""
 
 
 @pytest.fixture(scope="module")
