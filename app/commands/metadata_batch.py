@@ -24,14 +24,12 @@ def instances_of(naming: NamingService, asked: UpdateMetadata) -> list[Instance]
     view = naming.service_view(asked.namespace, asked.service)
     if view is None:
         return []
-    match asked.kind:
-        case "ephemeral" | "persist":
-            return [one for one in view.instances if one.ephemeral is (asked.kind == EPHEMERAL)]
-        case "":
-            found = (next((one for one in view.instances if name.is_name_of(one)), None) for name in asked.names)
-            return [one for one in found if one is not None]
-        case _:
-            return []
+    if asked.kind in (EPHEMERAL, PERSIST):
+        return [one for one in view.instances if one.ephemeral is (asked.kind == EPHEMERAL)]
+    if asked.kind:
+        return []
+    found = (next((one for one in view.instances if name.is_name_of(one)), None) for name in asked.names)
+    return [one for one in found if one is not None]
 
 
 def _quick_instance(naming: NamingService, asked: UpdateMetadata, name: InstanceName) -> Instance | None:

@@ -16,7 +16,6 @@ from app.machine.process.announce import announce
 from app.machine.process.machine_watch import MachineWatch
 from app.naming.health.beat_check import BeatCheck, HealthCheckGate
 from app.naming.health.checks import Check, CheckBoard, CheckedCluster, checked_clusters
-from app.naming.model.events import ServicePushed
 from app.naming.push.push_payload import payload_of
 from app.naming.push.udp_subscribers import UdpSubscribers
 from app.node.node_parts import Background, Domain, Engine
@@ -40,7 +39,7 @@ def build_push(domain: Domain, clock: Clock) -> UdpPusher:
         UdpSubscribers(draw=lambda: secrets.randbits(32), tally=domain.limits.subscribers),
         lambda one: payload_of(domain.naming, one, domain.durable.switches, clock.wall_ms()),
         SystemClock(),
-        lambda namespace, service: domain.notify.publish(ServicePushed(namespace, service)),
+        domain.on_pushed,
     )
 
 

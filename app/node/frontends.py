@@ -27,7 +27,6 @@ from app.metrics.audit_trail import Actor, AuditTrail
 from app.metrics.instruments import Instruments
 from app.metrics.metric_sources import NodeSources
 from app.metrics.node_metrics import MetricParts, NodeMetrics
-from app.naming.model.events import ServicePushed
 from app.naming.model.switches import is_served
 from app.node.domain import disk_counters
 from app.node.node_parts import Domain, Engine
@@ -175,13 +174,7 @@ def build_grpc(
         instruments=instruments,
         wall_ms=clock.wall_ms,
     )
-    grpc = GrpcFrontend(
-        services,
-        settings.rpc,
-        engine.tls.grpc,
-        subscriptions,
-        lambda namespace, service: domain.notify.publish(ServicePushed(namespace, service)),
-    )
+    grpc = GrpcFrontend(services, settings.rpc, engine.tls.grpc, subscriptions, domain.on_pushed)
     counters.add(grpc.counters)
     return grpc
 

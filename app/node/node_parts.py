@@ -21,6 +21,7 @@ from app.members.member_lookup import MemberLookup
 from app.members.membership import Membership
 from app.naming.clients.client_expiry import ClientExpiry
 from app.naming.clients.clients import Clients
+from app.naming.model.events import ServicePushed
 from app.naming.records.durable_service import DurableService
 from app.naming.records.records import Records
 from app.naming.registry.registry import Registry
@@ -68,6 +69,10 @@ class Domain:
     history: InstanceHistory
     """The ends of instances here, for those who ask later."""
     count_history: CountHistory
+
+    def on_pushed(self, namespace: str, service: str) -> None:
+        """Tell all who hear of it that a push of a service's current list began. From any thread."""
+        self.notify.publish(ServicePushed(namespace, service))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ def build_operator(
 ) -> Operator:
     """Make them. They read what the checker and both ways of push know."""
     push_states: list[PushWay] = [("udp", push.states), *([("grpc", grpc.push_states)] if grpc else [])]
-
     cluster = engine.cluster
     return Operator(
         InstanceFacts(

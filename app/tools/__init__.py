@@ -1,1 +1,1 @@
-"""Tools next door: what runs beside a node and never in one."""
+"""Tools that run beside a node and never in one: the audit, commands, the simulation, embedded clusters."""

@@ -16,7 +16,7 @@ class Forgetting:
 
     def __init__(self) -> None:
         self._agreed: dict[str, dict[DistroKey, int]] = {}
-        """By peer: in how many verify rounds it agreed that a forgettable key may be dropped."""
+        """The number of verify rounds in which a peer agreed to drop a forgettable key, by peer and key."""
         self._dropped: dict[DistroKey, None] = {}
         self._under_way: tuple[DistroKey, ...] = ()
 

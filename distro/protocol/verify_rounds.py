@@ -63,7 +63,7 @@ class VerifyRounds:
         self, parts: ProtocolParts, peers: PeerTable, rights: SendRights, ownership: Ownership, now_ms: int
     ) -> None:
         self.of: dict[str, PeerRounds] = {}
-        """By peer."""
+        """The rounds with each listed peer, by its address."""
         self.forgetting = Forgetting()
         self.refresh_due_ms: int | None = now_ms + parts.config.verify_interval_ms
         """When the digests are brought up to date next; None while they are."""
