@@ -116,6 +116,8 @@ class KeyDigest:
         self._keys: dict[int, dict[str, Version]] = {}
         """The keys of each leaf that has any, in the versions that its digest is of."""
         self._empty: dict[str, None] = {}
+        self._unversioned: dict[str, Version] = {}
+        """The keys whose state real Nacos wrote, which no digest counts (R8)."""
         self._count = 0
 
     def __len__(self) -> int:
@@ -156,6 +158,10 @@ class KeyDigest:
             self._empty[key] = None
         else:
             self._empty.pop(key, None)
+        if version is not None and not new:
+            self._unversioned[key] = version
+        else:
+            self._unversioned.pop(key, None)
         change = old ^ new
         self._leaves[leaf] ^= change
         self._buckets[leaf // LEAVES_PER_BUCKET] ^= change
@@ -199,6 +205,11 @@ class KeyDigest:
         """The keys that hold nothing but removals."""
         with self._lock:
             return list(self._empty)
+
+    def unversioned_keys(self) -> dict[str, Version]:
+        """The keys whose state real Nacos wrote (R8), with the versions that they have on this member."""
+        with self._lock:
+            return dict(self._unversioned)
 
 
 def differing_buckets(mine: bytes, other: bytes) -> list[int]:

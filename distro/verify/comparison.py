@@ -6,7 +6,7 @@ that this member speaks for. What follows of these is as in a round that names a
 each round, the contents of this member's keys are compared, too.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import chain
 
@@ -55,6 +55,8 @@ class Comparison:
         """The leaves among these where the sums differ."""
         self._listed_keys: dict[str, ListedKeys] = {}
         self._received: dict[str, Received] = {}
+        self._lacking: dict[str, dict[str, Version]] = {}
+        """Of each type the keys that real Nacos wrote and this member is to fetch from the peer (R8)."""
 
     def request(self) -> bytes:
         """The first message."""
@@ -87,6 +89,7 @@ class Comparison:
 
     def _roots_answered(self, answer: DigestAnswer) -> DigestRequest | None:
         asked: dict[str, dict[int, bytes]] = {}
+        self._lacking = {name: self._lacks(name, one.refused) for name, one in answer.received.items()}
         for name, theirs in answer.buckets.items():
             if name not in self._components:
                 continue
@@ -153,10 +156,17 @@ class Comparison:
         mapper = self._reader.mapper_of(name)
         return version.writer.partition("~")[0] in self._action.relayed or mapper.responsible(component.store.tag(key))
 
+    def _lacks(self, name: str, named: Mapping[str, Version]) -> dict[str, Version]:
+        """Return those keys that real Nacos wrote and the peer holds (R8) of which this member has no state."""
+        component = self._components.get(name)
+        return {} if component is None else {key: one for key, one in named.items() if not component.store.version(key)}
+
     # --- the end ----------------------------------------------------------------------------------
 
     def _compared(self, name: str, component: Component) -> DigestFindings:
         received = self._received.get(name, Received(fetching=0))
+        if lacking := self._lacking.get(name):
+            received = replace(received, refused={**lacking, **received.refused})
         listed = self._listed_keys.get(name)
         agreed = tuple(self._agreed(name, component, received))
         if listed is None:

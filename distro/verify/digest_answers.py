@@ -1,8 +1,9 @@
 """DigestAnswers: the answers of a member to the steps of a verify round in which a peer compares digests with it."""
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from itertools import islice
 
 from distro.model.digest import differing_leaves
 from distro.model.errors import NotInitialized
@@ -12,9 +13,12 @@ from distro.model.types import MemberKind, Received
 from distro.protocol.engine_reader import EngineReader
 from distro.protocol.samples import sums_of, whole
 from distro.receive.receive import DistroReceiver, VerifyScope
+from distro.timing.paced import paced
 from distro.wire.digest_wire import DigestAnswer, DigestRequest, ListedKeys, Sample
 
 LOG = logging.getLogger(__name__)
+UNVERSIONED_MAX = 5_000
+"""Keys of one type whose state real Nacos wrote and that one answer names. Later rounds name the rest."""
 
 
 class DigestAnswers:
@@ -59,7 +63,22 @@ class DigestAnswers:
             for name, listed in request.keys.items()
             if self._component(name) is not None
         }
+        if same_view:
+            received |= self._unversioned(source, request.roots)
         return DigestAnswer(buckets, sums, leaves, received)
+
+    def _unversioned(self, source: str, resource_types: Iterable[str]) -> dict[str, Received]:
+        """Return the keys that real Nacos wrote and the source owns by now (R8): no digest shows that it lacks one."""
+        found = {}
+        for name in resource_types:
+            if (component := self._component(name)) is None:
+                continue
+            mapper, tag = self._reader.mapper_of(name), component.store.tag
+            written = component.digest.unversioned_keys().items()
+            owned = ((key, version) for key, version in paced(written) if mapper.map_srv(tag(key)) == source)
+            if named := dict(islice(owned, UNVERSIONED_MAX)):
+                found[name] = Received(refused=named, fetching=0)
+        return found
 
     def _sums(self, source: str, samples: Mapping[str, Sample]) -> dict[str, dict[int, int]]:
         """The sums here of the contents that the source samples, of the types where they differ."""

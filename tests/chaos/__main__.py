@@ -124,6 +124,8 @@ def _print(name: str, result: Result, verbose: bool) -> None:
         flush=True,
     )
     if verbose:
+        if result.disagreed:
+            print(f"    lists differed last by {result.disagreed}", flush=True)
         for kind, found in result.found.breaches.items():
             for subject, breach in list(found.items())[:SHOWN_MAX]:
                 print(f"    {kind.value} {subject}: {breach}", flush=True)

@@ -29,6 +29,8 @@ WARM_S = 5.0
 """Of ephemeral instances the last so many seconds may be lost when all members that know of them are killed."""
 SAME_S = 1.0
 """Lists that come so soon after each other, or overlap, are of one time: each reader asks twice a second."""
+WORDS_TOLD = 6
+"""Words of an instance that a breach tells."""
 KILL_S = 1.0
 """It takes so long at most to kill the members."""
 
@@ -351,39 +353,67 @@ def differing(samples: Iterable[Sample]) -> dict[str, str]:
     return found
 
 
-def agreed_after_s(history: History, healed_s: float) -> float | None:
-    """How long after the heal a member last gave a list that another one gave neither shortly before nor after.
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """A list that a member gave, and another one gave neither shortly before nor after."""
 
-    None where they still differ at the end, or one gave none. All that a list says counts: the instances with their
-    health, weight and metadata. Without services whose instances come and go: no two of their lists are of one time.
-    """
-    if {service for service in differing(history.last) if service not in history.churning}:
+    sample: Sample
+    other: int
+    text: str
+
+
+def agreed_after_s(history: History, healed_s: float) -> float | None:
+    """How long after the heal the lists last differed: 0 if never, None where they differ at the end."""
+    last = last_disagreement(history, healed_s)
+    if isinstance(last, str):
         return None
+    return 0.0 if last is None else last.sample.ended_s - healed_s
+
+
+def last_disagreement(history: History, healed_s: float) -> Disagreement | str | None:
+    """The last list after the heal that a member gave, and another one gave neither shortly before nor after.
+
+    A text where they still differ at the end, or one gave none. All that a list says counts: the instances with their
+    health, weight and metadata. Without services whose instances come and go: no two of their lists are of one time.
+    Lists from after the last ones were read do not count: clients end then, and fall silent one after the other.
+    """
+    if unlike := [text for service, text in differing(history.last).items() if service not in history.churning]:
+        return f"at the end: {unlike[0]}"
     members = {sample.member for sample in history.last if sample.hosts is not None}
+    end_s = max([sample.ended_s for sample in history.last], default=healed_s)
     by_service: dict[str, dict[int, list[Sample]]] = defaultdict(lambda: {member: [] for member in members})
     for sample in history.samples:
-        if sample.begun_s >= healed_s and sample.member in members and sample.service not in history.churning:
+        is_asked = sample.member in members and sample.service not in history.churning
+        if is_asked and sample.begun_s >= healed_s and sample.ended_s <= end_s:
             by_service[sample.service][sample.member].append(sample)
-    last_s = healed_s
-    for lists in by_service.values():
-        if not all(lists.values()):
-            return None
+    last: Disagreement | None = None
+    for service, lists in by_service.items():
+        if silent := [member for member, given in lists.items() if not given]:
+            return f"members {silent} were never asked for {service}"
         told = {member: [dict(one.hosts or {}) for one in given] for member, given in lists.items()}
         for member, other in permutations(members, 2):
-            last_s = max(last_s, _last_alone_s(lists[member], told[member], lists[other], told[other]))
-    return last_s - healed_s
+            found = _last_alone(lists[member], told[member], lists[other], told[other])
+            if found is not None and (last is None or found.sample.ended_s > last.sample.ended_s):
+                last = found
+    return last
 
 
-def _last_alone_s(mine: list[Sample], told: list[Told], others: list[Sample], told_there: list[Told]) -> float:
-    """The end of the last of these lists that the other member did not give within ``SAME_S``; 0 without such."""
-    first, last_s = 0, 0.0
+def _last_alone(
+    mine: list[Sample], told: list[Told], others: list[Sample], told_there: list[Told]
+) -> Disagreement | None:
+    """The last of these lists that the other member did not give within ``SAME_S``."""
+    first, last = 0, None
     for one, what in zip(mine, told, strict=True):
         while first < len(others) and others[first].ended_s < one.begun_s - SAME_S:
             first += 1
         end = bisect_right(others, one.ended_s + SAME_S, lo=first, key=lambda other: other.begun_s)
         if one.hosts is None or what not in told_there[first:end]:
-            last_s = one.ended_s
-    return last_s
+            last = one, others[first:end]
+    if last is None:
+        return None
+    sample, near = last
+    text = next(iter(differing([sample, *near[-1:]]).values()), "no list of the other member")
+    return Disagreement(sample, others[0].member, f"{_where(sample)} of {sample.service}: {text}")
 
 
 def _where(sample: Sample) -> str:
@@ -392,7 +422,9 @@ def _where(sample: Sample) -> str:
 
 def _tell_words(words: Sequence[Word]) -> str:
     """The last words, which explain most breaches."""
-    said = [f"{one.mark} at member {one.member} {one.outcome.value} at {one.ended_s:.1f}" for one in words[-2:]]
+    said = [
+        f"{one.mark} at member {one.member} {one.outcome.value} at {one.ended_s:.1f}" for one in words[-WORDS_TOLD:]
+    ]
     return f"; the last words: {', '.join(said)}"
 
 

@@ -13,10 +13,12 @@ from tests.chaos.checker import (
     ORDER_S,
     SETTLE_S,
     WARM_S,
+    Disagreement,
     Kind,
     Times,
     agreed_after_s,
     check,
+    last_disagreement,
 )
 from tests.chaos.history import Beat, History, Key, Outcome, Sample, Seen, Word
 
@@ -451,6 +453,25 @@ def test_members_that_change_their_lists_together_agree_all_the_time() -> None:
         at_s = 126.0 + number / 2
         story.saw(0, at_s, "m1" if number < 50 else None).saw(1, at_s, "m1" if number < 51 else None)
     assert agreed_after_s(story.history, HEALED_S) == 0.0
+
+
+def test_lists_after_the_last_ones_do_not_count() -> None:
+    """The clients end then, one after the other, and what beats no more turns unhealthy here sooner than there."""
+    story = Story().said("m1", 0, 80.0).ended_with("m1", "m1")
+    for at_s, mine, theirs in ((126.0, "m1", "m1"), (210.0, "m1", None)):
+        story.saw(0, at_s, mine).saw(1, at_s, theirs)
+    assert agreed_after_s(story.history, HEALED_S) == 0.0
+
+
+def test_the_last_disagreement_tells_who_listed_what() -> None:
+    story = Story().said("m1", 0, 80.0).ended_with("m1", "m1")
+    for at_s, theirs in ((126.0, "m1"), (128.0, None), (130.0, "m1")):
+        story.saw(0, at_s, "m1").saw(1, at_s, theirs)
+    last = last_disagreement(story.history, HEALED_S)
+    assert isinstance(last, Disagreement)
+    assert (last.sample.begun_s, {last.sample.member, last.other}) == (128.0, {0, 1})
+    assert "10.0.0.1" in last.text
+    assert "orders" in last.text
 
 
 @pytest.mark.parametrize("unlike", [Seen("m1", False, "1.0"), Seen("m1", True, "2.0"), Seen("m2", True, "1.0")])

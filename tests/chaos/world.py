@@ -8,7 +8,17 @@ from collections.abc import Awaitable, Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.chaos.checker import SETTLE_S, Found, Times, agreed_after_s, check, differing, is_removed_late
+from tests.chaos.checker import (
+    SETTLE_S,
+    Disagreement,
+    Found,
+    Times,
+    agreed_after_s,
+    check,
+    differing,
+    is_removed_late,
+    last_disagreement,
+)
 from tests.chaos.cluster import Cluster, Member
 from tests.chaos.history import Outcome
 from tests.chaos.load import Amounts, Load
@@ -113,6 +123,8 @@ class Result:
     found: Found
     agreed_s: float | None
     """From the heal until all members listed the same, and went on to; None: never."""
+    disagreed: str
+    """How lists differed last after the heal; empty if they never did."""
     words: int
     """Words since the fault began."""
     refused: int
@@ -210,9 +222,11 @@ def _result(world: World) -> Result:
     history = world.load.history
     words = [word for said in history.words.values() for word in said if word.ended_s >= world.cut_s]
     times = Times(world.cut_s, world.healed_s, world.sides, world.killed_s, world.killed, world.paused)
+    last = last_disagreement(history, world.healed_s)
     return Result(
         check(history, times),
         agreed_after_s(history, world.healed_s),
+        last.text if isinstance(last, Disagreement) else last or "",
         len(words),
         sum(word.outcome is Outcome.REFUSED for word in words),
         sum(word.outcome is Outcome.UNKNOWN for word in words),

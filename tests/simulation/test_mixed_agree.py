@@ -18,3 +18,10 @@ def test_members_of_two_kinds_agree_after_the_faults(first: int) -> None:
         marks = mixed_agree(seed).marks
         assert marks["write executed by Nacos"], seed
         assert marks["datum taken by Nacos"], seed
+
+
+@pytest.mark.parametrize(
+    "seed", [pytest.param(3_000_288, id="the owner never had what Nacos wrote while it took itself for the owner")]
+)
+def test_members_of_two_kinds_agree_where_they_did_not_before(seed: int) -> None:
+    mixed_agree(seed)

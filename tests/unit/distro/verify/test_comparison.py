@@ -113,6 +113,45 @@ def test_equal_members_exchange_one_number() -> None:
     assert one.told() == set()
 
 
+@pytest.mark.parametrize("is_known", [False, True])
+def test_an_owner_fetches_what_real_nacos_wrote_if_it_has_no_state_of_it(is_known: bool) -> None:
+    one, other = sides(900)
+    mine, of_another, known = KEYS[A][0], KEYS[C][0], KEYS[A][1]
+    for key in (mine, of_another, known):
+        other.store.put(key, Version(0, 1, C))
+        if key != known or not is_known:
+            one.store.forget(key, 0)
+        else:
+            one.store.put(key, Version(0, 3, C))
+    wanted = {mine} if is_known else {mine, known}
+    assert one.ask(other).received == Received(refused=dict.fromkeys(wanted, Version(0, 1, C)), fetching=0)
+
+
+def test_of_what_real_nacos_wrote_an_answer_names_a_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("distro.verify.digest_answers.UNVERSIONED_MAX", 7)
+    one, other = sides(0)
+    for key in KEYS[A]:
+        other.store.put(key, Version(0, 1, C))
+    assert len(one.ask(other).received.refused) == 7
+
+
+def test_what_real_nacos_wrote_is_named_beside_what_differs() -> None:
+    one, other = sides(900)
+    unknown, newer = KEYS[A][:2]
+    one.store.forget(unknown, 0)
+    other.store.put(unknown, Version(0, 1, C))
+    other.store.put(newer, Version(1, 4, f"{A}~1"))
+    assert one.ask(other).received.refused.keys() == {unknown, newer}
+
+
+def test_what_real_nacos_wrote_is_not_named_to_a_member_with_another_view() -> None:
+    one, other = sides(900)
+    one.store.forget(KEYS[A][0], 0)
+    other.store.put(KEYS[A][0], Version(0, 1, C))
+    other.protocol.view_id = "another"
+    assert not one.ask(other).received.refused
+
+
 @pytest.mark.parametrize(("at_once", "messages"), [(module.AT_ONCE_KEYS, 4), (0, 6)])
 def test_of_what_differs_few_keys_are_told_and_the_newer_state_is_fetched(
     at_once: int, messages: int, monkeypatch: pytest.MonkeyPatch
