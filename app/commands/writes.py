@@ -111,11 +111,10 @@ class Writes:
         durable: DurableService,
         audit: AuditTrail,
         pauses: Pauses,
-        collect_beat: Callable[[str, str, str, int], bool],
+        collect_beat: operations.CollectBeat,
         wall_ms: Callable[[], int],
         records: RecordWrites,
     ) -> None:
-        """``collect_beat``: takes a beat for another member; see ``NamingService.beat_of_copy``."""
         self._cluster = cluster
         self._naming = naming
         self._durable = durable
@@ -289,11 +288,16 @@ class Writes:
             if found_ms is None:
                 return Forward(command.service)
             return _new_tuple(Beaten, (found_ms or interval_ms, True, light, DONE))
-        answer = naming.beat(command, interval_ms)
+        answer = naming.beat(command, interval_ms, self._tell_writer)
         if answer.is_new:
             self._tell("beat", command, None, command, caller)
         done = self._done(command, caller, is_new=answer.is_new) if command.full else DONE
         return _new_tuple(Beaten, (answer.interval_ms, answer.known, light, done))
+
+    def _tell_writer(self, run: str, key: str, instance_key: str, now_ms: int) -> bool:
+        """Collect a beat for the member that wrote a list last, if that is another one."""
+        is_told = CAPABILITY_WRITES in self._cluster.capabilities(member := run.partition("~")[0])
+        return is_told and self._collect_beat(member, key, instance_key, now_ms)
 
     def _update_health(self, command: UpdateHealth, caller: WriteCaller) -> Outcome:
         namespace, service, cluster, ip, port, healthy = command
@@ -373,9 +377,7 @@ class Writes:
         change = self._naming.change_of(
             command.namespace, command.service, key, is_new=is_new, short=wanted == SHORT_CHANGE
         )
-        if change is None:
-            return DONE
-        return Done(change, self._cluster.stamp() if is_new else "")
+        return DONE if change is None else Done(change, self._cluster.stamp() if is_new else "")
 
     # --- what is asked of the domain ---------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from app.naming.model.model import (
 from app.naming.model.nacos_errors import NotFound
 from app.naming.registry import http_publishers, operations
 from app.naming.registry.local_writes import LocalWrites, Replaced
+from app.naming.registry.operations import CollectBeat
 from app.naming.registry.service_table import Counts, ServiceTable
 from app.naming.registry.union import view_of
 from app.naming.wire.service_info import ANSWERS_BYTES_MAX, QUICK_HOSTS_MAX, ListAnswer, ListAnswers, Variant
@@ -68,6 +69,7 @@ class NamingService:
         self.kept_lists_bytes_max = kept_lists_bytes_max
         self._table = table
         self._writes = writes
+        self._writer = writes.writer
         self._now_ms = monotonic_ms
         self._publish = publish
         self._answers = ListAnswers(kept_lists_bytes_max)
@@ -143,10 +145,13 @@ class NamingService:
         self._changed(key)
         return key is not None
 
-    def beat(self, command: operations.Beat, interval_ms: int = BEAT_INTERVAL_MS) -> BeatAnswer:
+    def beat(
+        self, command: operations.Beat, interval_ms: int = BEAT_INTERVAL_MS, collect: CollectBeat | None = None
+    ) -> BeatAnswer:
         """Take the beat of an instance. A full beat registers an unknown instance; the answer to a light one says so.
 
-        A persistent instance needs no beats: its beat is answered, and has no effect.
+        A persistent instance needs no beats: its beat is answered, and has no effect. ``collect`` gets the beats of
+        instances in a list that another run wrote last, with that run: until its claim here, it may go on judging them.
 
         Raises:
             InvalidParam: a full beat of an unknown instance has a name that is not allowed.
@@ -168,6 +173,8 @@ class NamingService:
             self._changed(put)
             return BeatAnswer(_interval_ms(command.metadata, interval_ms), known=True, is_new=put is not None)
         stored.beat_ms = stored.last_confirmed_ms = now_ms
+        if service.version.writer != self._writer and collect is not None:
+            collect(service.version.writer, service.key, key, now_ms)
         if service.stored.get(key) is not stored:
             return self.beat(command, interval_ms)  # it was replaced meanwhile
         if stored.usual:
@@ -177,14 +184,10 @@ class NamingService:
             self._changed(service.key)
         return BeatAnswer(_interval_ms(stored.instance.metadata, interval_ms), known=True, is_new=healed)
 
-    def beat_of_copy(
-        self, command: operations.Beat, owner: str, collect: Callable[[str, str, str, int], bool]
-    ) -> int | None:
-        """Take the beat of an instance that another member owns, and collect it for that member.
+    def beat_of_copy(self, command: operations.Beat, owner: str, collect: CollectBeat) -> int | None:
+        """Take the beat of an instance that another member owns, and collect it for that member, unless that refuses.
 
-        ``collect`` gets the owner, datum key, instance key and the monotonic ms; it may refuse. Returns the interval to
-        answer with (ms, or 0 for the default), or None if the owner itself must answer, because no healthy copy is
-        here.
+        Returns the interval to answer with (ms, 0: the default), or None without a healthy copy: the owner must answer.
         """
         service = self._table.get(command.namespace, command.service)
         key = operations.key_of(command)

@@ -40,6 +40,8 @@ class LocalWrites:
 
     def __init__(self, table: ServiceTable, lists: ListState, shared: Shared) -> None:
         self._table = table
+        self.writer = lists.writer
+        """This run, as the versions of its changes name it."""
         self._lists = lists
         self._shared = shared
         self._made_by_removal: deque[str] = deque()

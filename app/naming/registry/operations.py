@@ -1,7 +1,7 @@
 """Commands of local calls, and the instance that results from each: pure functions of old instance and command."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -91,6 +91,10 @@ class Beat(NamedTuple):
     weight: float = 0.0
     metadata: Metadata | None = None
     ephemeral: bool = True
+
+
+CollectBeat = Callable[[str, str, str, int], bool]
+"""Takes a beat for another member: that member, the datum key, the instance key, and when it came (monotonic ms)."""
 
 
 def check_weight(weight: float) -> float:

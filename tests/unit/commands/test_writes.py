@@ -1,6 +1,6 @@
 """The order of a write: what is asked before it, what is done, and who is told of it."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -10,7 +10,7 @@ from app.commands.writes import DONE, WAITS, Beaten, Command, Done
 from app.metrics.audit_trail import Actor
 from app.naming.model.nacos_errors import InvalidParam, TooManyRequests
 from app.naming.registry.operations import Beat, DeregisterInstance, PatchInstance, RegisterInstance, UpdateInstance
-from distro.model.types import MemberState
+from distro.model.types import CAPABILITY_WRITES, Member, MemberState
 from tests.support.fake_node import PEER, FakeNode, StubCluster
 
 SERVICE = "DEFAULT_GROUP@@a"
@@ -141,3 +141,26 @@ def test_a_full_beat_that_registers_counts_as_a_write(node: FakeNode) -> None:
     with pytest.raises(TooManyRequests):
         node.writes.execute(new._replace(port=81), Asker(address="10.9.9.9", refuses=True))
     assert node.naming.quick_detail("public", SERVICE, "10.0.0.9", 81, "DEFAULT") is None
+
+
+@pytest.mark.parametrize(
+    ("writer", "told"), [(f"{PEER}~7", True), ("10.3.3.3:8848~7", False), ("127.0.0.1:8848~0", False)]
+)
+def test_a_beat_is_told_to_the_listed_member_that_wrote_the_list_until_it_is_claimed(
+    node: FakeNode, writer: str, told: bool
+) -> None:
+    """By its view that member may be the owner still, and take the instance for silent."""
+    service = node.registry.table.get("public", SERVICE)
+    assert service is not None
+    key = service.key
+    node.cluster.others = [Member(PEER, MemberState.UP, frozenset({CAPABILITY_WRITES}))]
+    node.writes.execute(COMMANDS["beat"], Asker())
+    assert node.beats.is_empty, "this run wrote it"
+    service.version = replace(service.version, writer=writer)
+    outcome = node.writes.execute(COMMANDS["beat"], Asker())
+    assert isinstance(outcome, Beaten)
+    assert outcome.known
+    batches = dict(node.beats.take(node.monotonic_ms()))
+    assert {to: list(batch) for to, batch in batches.items()} == (
+        {PEER: [(key, "10.0.0.1:80:unknown:DEFAULT")]} if told else {}
+    )
