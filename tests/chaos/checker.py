@@ -401,18 +401,18 @@ def last_disagreement(history: History, healed_s: float) -> Disagreement | str |
 def _last_alone(
     mine: list[Sample], told: list[Told], others: list[Sample], told_there: list[Told]
 ) -> Disagreement | None:
-    """The last of these lists that the other member did not give within ``SAME_S``."""
+    """The last of these lists that the other member did not give within ``SAME_S``, though it was asked then."""
     first, last = 0, None
     for one, what in zip(mine, told, strict=True):
         while first < len(others) and others[first].ended_s < one.begun_s - SAME_S:
             first += 1
         end = bisect_right(others, one.ended_s + SAME_S, lo=first, key=lambda other: other.begun_s)
-        if one.hosts is None or what not in told_there[first:end]:
+        if one.hosts is None or (first < end and what not in told_there[first:end]):
             last = one, others[first:end]
     if last is None:
         return None
     sample, near = last
-    text = next(iter(differing([sample, *near[-1:]]).values()), "no list of the other member")
+    text = next(iter(differing([sample, *near[-1:]]).values()), "no list")
     return Disagreement(sample, others[0].member, f"{_where(sample)} of {sample.service}: {text}")
 
 

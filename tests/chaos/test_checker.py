@@ -463,6 +463,12 @@ def test_lists_after_the_last_ones_do_not_count() -> None:
     assert agreed_after_s(story.history, HEALED_S) == 0.0
 
 
+def test_a_list_at_a_time_when_the_other_member_is_not_asked_tells_nothing() -> None:
+    story = Story().said("m1", 0, 80.0).ended_with("m2", "m2")
+    story.saw(0, 126.0, "m1").saw(1, 126.0, "m1").saw(0, 150.0, "m2").saw(1, 152.0, "m2")
+    assert agreed_after_s(story.history, HEALED_S) == 0.0
+
+
 def test_the_last_disagreement_tells_who_listed_what() -> None:
     story = Story().said("m1", 0, 80.0).ended_with("m1", "m1")
     for at_s, theirs in ((126.0, "m1"), (128.0, None), (130.0, "m1")):
