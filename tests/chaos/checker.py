@@ -401,14 +401,18 @@ def last_disagreement(history: History, healed_s: float) -> Disagreement | str |
 def _last_alone(
     mine: list[Sample], told: list[Told], others: list[Sample], told_there: list[Told]
 ) -> Disagreement | None:
-    """The last of these lists that the other member did not give within ``SAME_S``, though it was asked then."""
+    """The last of these lists that the other member gave neither within ``SAME_S`` nor when it was asked next to that.
+
+    A busy machine asks it less often: what it gives may change from its last list before to its first list after, and
+    the lists of members that change together are still the same. After its last list nothing is known of it.
+    """
     first, last = 0, None
     for one, what in zip(mine, told, strict=True):
         while first < len(others) and others[first].ended_s < one.begun_s - SAME_S:
             first += 1
         end = bisect_right(others, one.ended_s + SAME_S, lo=first, key=lambda other: other.begun_s)
-        if one.hosts is None or (first < end and what not in told_there[first:end]):
-            last = one, others[first:end]
+        if one.hosts is None or (end < len(others) and what not in told_there[max(first - 1, 0) : end + 1]):
+            last = one, others[first : end + 1]
     if last is None:
         return None
     sample, near = last

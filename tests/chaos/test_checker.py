@@ -1,6 +1,7 @@
 """The checker finds each kind of breach in a small history, and none in its innocent twin."""
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -467,6 +468,17 @@ def test_a_list_at_a_time_when_the_other_member_is_not_asked_tells_nothing() -> 
     story = Story().said("m1", 0, 80.0).ended_with("m2", "m2")
     story.saw(0, 126.0, "m1").saw(1, 126.0, "m1").saw(0, 150.0, "m2").saw(1, 152.0, "m2")
     assert agreed_after_s(story.history, HEALED_S) == 0.0
+
+
+@pytest.mark.parametrize(("theirs", "agrees"), [(("m1", "m1", "m2"), True), (("m1", "m1", "m1"), False)])
+def test_a_member_that_is_asked_less_often_may_have_changed_its_list_meanwhile(
+    theirs: Sequence[str], agrees: bool
+) -> None:
+    story = Story().said("m1", 0, 80.0).ended_with("m1", "m1")
+    for at_s, told in zip((126.0, 130.0, 134.0), theirs, strict=True):
+        story.saw(1, at_s, told)
+    story.saw(0, 126.5, "m1").saw(0, 132.0, "m2")
+    assert (agreed_after_s(story.history, HEALED_S) == 0.0) is agrees
 
 
 def test_the_last_disagreement_tells_who_listed_what() -> None:
