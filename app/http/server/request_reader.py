@@ -262,7 +262,7 @@ class RequestReader:
             _stop(400, "the header Host is no name or address with a port")
         if (text := self._bounds.refusal_of_page(block)) is not None:
             _stop(403, text)
-        block.foreign = self._bounds.has_foreign_origin(block)
+        block.foreign = block.get("origin") is not None and self._bounds.has_foreign_origin(block)
         return block
 
     def _check_version(self, block: HeaderBlock) -> None:

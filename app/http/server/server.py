@@ -179,7 +179,9 @@ class HttpServer:
         self._live.forget(connection)
 
     def body_bytes_max(self, method: bytes, target: bytes, block: HeaderBlock, remote_ip: str) -> int:
-        services, path = self._services, unescape(target.partition(b"?")[0])
+        services, path = self._services, target.partition(b"?")[0]
+        if b"%" in path:
+            path = unescape(path)
         of_client = LOGIN_BODY_BYTES_MAX if USERS_PATH in path or LOGIN_PAGE in path else CLIENT_BODY_BYTES_MAX
         of_members, may_be_of_member = MEMBER_BODY_BYTES_MAX, block.claims_member
         if target.startswith(self._distro_path):
