@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from app.auth import signed
 from app.auth.identity import Identity
 from app.auth.nonces import Nonces
-from app.auth.signed import LATE_MS_MAX, PROOF, SIGNATURE, Signature, is_question
+from app.auth.signed import PROOF, SIGNATURE, Signature, is_question
 from app.config.identity_settings import IDENTITY_NACOS_MEMBERS
 from distro.wire.deadlines import CLOCK_HEADER
 from distro.wire.http_agent import MEMBER_HEADER
@@ -153,7 +153,8 @@ class Callers:
         if identity is None:
             return True
         text = header(SIGNATURE)
-        if text is not None and (made := signed.parse(text)) is not None and self._is_now(made, self._clock_ms()):
+        made = None if text is None else signed.parse(text)
+        if text is not None and made is not None and made.is_valid(self._own_run, self._clock_ms()):
             return signed.key_number(identity.keys, method, target, text, header) is not None
         return self._takes_value(identity, header(identity.name), remote_ip, header(MEMBER))
 
@@ -259,17 +260,18 @@ class Callers:
             )
 
     def _by_signature(self, identity: Identity, call: "_Signed", named: str | None) -> Caller | Unidentified:
-        made, stats, header = signed.parse(call.text), self.stats, call.header
+        stats, header, now_ms = self.stats, call.header, self._clock_ms()
+        is_listed = self._members.is_listed(call.remote_ip)
+        made = signed.parse(call.text)
         if made is None:
             stats.refused_signature += 1
             return Unidentified(403, "the signature is not understood")
-        if not self._members.is_heard(call.remote_ip):
+        if not is_listed and not self._members.is_heard(call.remote_ip):
             stats.refused_address += 1
             return Unidentified(403, f"{call.remote_ip} is not the address of a listed member")
         number = signed.key_number(identity.keys, call.method, call.target, call.text, header)
         named = named or header(MEMBER)
-        now_ms = self._clock_ms()
-        if number is not None and self._is_now(made, now_ms):
+        if number is not None and made.is_valid(self._own_run, now_ms):
             if made.digest != signed.digest_of(call.body):
                 stats.refused_body += 1
                 return Unidentified(403, "the signature is of another body")
@@ -278,7 +280,7 @@ class Callers:
                 return Unidentified(403, "the signature is of another member")
             if self._nonces.take(f"{made.sender} {made.session}", made.number, now_ms):
                 stats.signed += 1
-                return self._signed_by(made.sender, is_listed=self._members.is_listed(call.remote_ip))
+                return self._known.get((made.sender, is_listed)) or self._signed_by(made.sender, is_listed=is_listed)
             stats.refused_replayed += 1
             return self._ask_again("the signature was used before", made, number)
         if number is None:
@@ -293,17 +295,12 @@ class Callers:
     def _ask_again(self, text: str, made: Signature, number: int) -> Unidentified:
         return Unidentified(401, text, self.clock_headers(made.sender, number))
 
-    def _is_now(self, made: Signature, now_ms: int) -> bool:
-        return made.run == self._own_run and abs(now_ms - made.at_ms) <= LATE_MS_MAX
-
     def _signed_by(self, sender: str, *, is_listed: bool) -> Caller:
-        """Return the caller, made once for all calls of a sender: making it costs a tenth of the check."""
-        known = self._known.get((sender, is_listed))
-        if known is None:
-            if len(self._known) >= SENDERS_MAX:
-                self._known.clear()
-            known = self._known[sender, is_listed] = Caller(is_listed, True, sender)
-        return known
+        """Make the caller of all calls of a sender, and keep it: making it costs a tenth of the check."""
+        if len(self._known) >= SENDERS_MAX:
+            self._known.clear()
+        made = self._known[sender, is_listed] = Caller(is_listed, True, sender)
+        return made
 
 
 def claims_member(headers: Mapping[str, str]) -> bool:

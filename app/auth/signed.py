@@ -6,6 +6,7 @@ method, target, body and these headers. Only who knows the secret can make it, a
 
 import hashlib
 import hmac
+import re
 import secrets
 from binascii import b2a_base64
 from collections.abc import Callable, Mapping
@@ -42,7 +43,8 @@ LATE_MS_MAX = 30_000
 SIGNATURE_CHARS_MAX = 512
 NUMBER_DIGITS_MAX = 18
 _VERSION = "1"
-_PARTS = 8
+_NUMBER = f"([0-9]{{1,{NUMBER_DIGITS_MAX}}})"
+_SHAPE = re.compile(rf"{_VERSION} ([^ ]*) ([^ ]*) {_NUMBER} ([^ ]*) {_NUMBER} ([^ ]*) ([^ ]*)")
 
 
 class Signature(NamedTuple):
@@ -60,6 +62,10 @@ class Signature(NamedTuple):
     digest: str
     """The base64 of the body's SHA-256."""
     mac: str
+
+    def is_valid(self, own_run: str, now_ms: int) -> bool:
+        """Return whether the call is for this run of the called member, and is not too old by the clock of that run."""
+        return self.run == own_run and abs(now_ms - self.at_ms) <= LATE_MS_MAX
 
 
 def digest_of(body: bytes) -> str:
@@ -103,12 +109,9 @@ def sign(
 
 def parse(text: str) -> Signature | None:
     """Return the fields of a signature; None if the text is none."""
-    if len(text) > SIGNATURE_CHARS_MAX:
+    if len(text) > SIGNATURE_CHARS_MAX or (found := _SHAPE.fullmatch(text)) is None:
         return None
-    parts = text.split(" ")
-    if len(parts) != _PARTS or parts[0] != _VERSION or not (_is_number(parts[3]) and _is_number(parts[5])):
-        return None
-    _, sender, run, at_ms, session, number, digest, mac = parts
+    sender, run, at_ms, session, number, digest, mac = found.groups()
     return Signature(sender, run, int(at_ms), session, int(number), digest, mac)
 
 
@@ -161,10 +164,6 @@ def header_of(headers: Mapping[str, str]) -> Callable[[str], str | None]:
         for name, value in headers.items()
     }
     return sent.get
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) <= NUMBER_DIGITS_MAX
 
 
 _EMPTY = b2a_base64(hashlib.sha256(b"").digest(), newline=False).decode()

@@ -18,6 +18,8 @@ RETRY_S = 1.0
 PARTING_S = 10.0
 """For how long calls of a member that left the list are still accepted. It learns of its removal with its next report,
 and until a little after that it sends the changes that it has acknowledged."""
+MAPPED = "::ffff:"
+"""The prefix that a dual-stack socket puts in front of an IPv4 address; the methods take addresses with it, too."""
 Resolve = Callable[[str], frozenset[str]]
 
 
@@ -77,10 +79,11 @@ class MemberIps:
 
     def is_of(self, member: str, ip: str) -> bool:
         """Return whether ``ip`` is an address of this listed member. If not, names are looked up again soon."""
-        return ip in self.of(member) or self._unknown()
+        return ip.removeprefix(MAPPED) in self._by_member.get(member, ()) or self._unknown()
 
     def is_of_any(self, ip: str) -> bool:
         """Return whether ``ip`` is an address of any listed member. If not, names are looked up again soon."""
+        ip = ip.removeprefix(MAPPED)
         for ips in self._by_member.values():  # called for each call of a member
             if ip in ips:
                 return True
@@ -88,7 +91,7 @@ class MemberIps:
 
     def is_of_parting(self, ip: str, member: str = "") -> bool:
         """Return whether ``ip`` belongs to ``member``, or to any member, that left the list under ``PARTING_S`` ago."""
-        now_s, parting = self._now_s(), self._parting
+        ip, now_s, parting = ip.removeprefix(MAPPED), self._now_s(), self._parting
         return any(ip in ips and now_s < end_s for one, (ips, end_s) in parting.items() if member in ("", one))
 
     def _unknown(self) -> bool:

@@ -8,7 +8,7 @@ import orjson
 from app.config.addresses import split_address
 from app.config.settings import Settings
 from app.config.version import MEMBER_AGENT, NACOS_VERSION
-from app.members.member_ips import MemberIps
+from app.members.member_ips import MAPPED, MemberIps
 from app.members.reports import OWN_FIELD, RAFT_PORT_OFFSET, is_nacos_2, nacos_2_member, parse_report
 from app.naming.health.beat_refusals import BeatRefusals
 from distro.engine.runtime import DistroRuntime
@@ -34,11 +34,6 @@ _STARTING, _UP, _DOWN = MemberState.STARTING, MemberState.UP, MemberState.DOWN
 """Asked for with each request; Python 3.11 looks members up in their class slowly."""
 CAPABILITIES = (CAPABILITY_VERSIONS, CAPABILITY_GZIP, CAPABILITY_WRITES)
 REPORT_BYTES_MAX = 256 * 1024
-
-
-def plain_ip(text: str) -> str:
-    """An address without the wrapping that a dual-stack socket gives to IPv4."""
-    return text.removeprefix("::ffff:")
 
 
 class NacosMembers(Protocol):
@@ -212,7 +207,7 @@ class Membership:
         return self._deadlines.stamp()
 
     def is_over(self, deadline: str) -> bool:
-        return self._deadlines.is_over(deadline)
+        return self._deadlines.left_ms(deadline) < 0
 
     def state(self) -> MemberState:
         """As clients are told: also DOWN while the others do not list this member, as nothing here reaches them."""
@@ -260,35 +255,35 @@ class Membership:
         }
 
     def is_listed(self, remote_ip: str) -> bool:
-        return self._ips.is_of_any(plain_ip(remote_ip))
+        return self._ips.is_of_any(remote_ip)
 
     def ips_of(self, member: str) -> frozenset[str]:
         """The IP addresses that a listed member has, or had before its name could not be looked up any more."""
         return self._ips.of(member)
 
     def is_heard(self, remote_ip: str) -> bool:
-        return self.is_listed(remote_ip) or self._ips.is_of_parting(plain_ip(remote_ip))
+        return self.is_listed(remote_ip) or self._ips.is_of_parting(remote_ip)
 
     def has_any_of(self, remote_ip: str, is_one: Callable[[str], bool]) -> bool:
         """Return whether a member is listed at the address for which ``is_one`` is true."""
-        ip, peers = plain_ip(remote_ip), self._reader.view.members.listed
+        ip, peers = remote_ip.removeprefix(MAPPED), self._reader.view.members.listed
         return any(ip in self._ips.of(one.address) and is_one(one.address) for one in peers)
 
     def sender_of(self, named: str | None, remote_ip: str) -> str | None:
         """The listed peer that a call or a report names as its sender, if it comes from its address; else None."""
-        if named is None or self._reader.view.members.get(named) is None:
+        if named is None or named not in self._reader.view.members.contacts:
             return None
-        return named if self._ips.is_of(named, plain_ip(remote_ip)) else None
+        return named if self._ips.is_of(named, remote_ip) else None
 
     def parting_sender_of(self, named: str | None, remote_ip: str, clock: str | None) -> str | None:
         """The same for a member that left the list lately, and has not restarted since; ``clock``: of the call."""
-        if named is None or not self._ips.is_of_parting(plain_ip(remote_ip), named):
+        if named is None or not self._ips.is_of_parting(remote_ip, named):
             return None
         return named if self._deadlines.is_known_run(named, clock) else None
 
     def java_peers_at(self, remote_ip: str) -> list[str]:
         """The listed members at an address that are not known to be of our kind."""
-        ip, peers = plain_ip(remote_ip), self._reader.view.members.listed
+        ip, peers = remote_ip.removeprefix(MAPPED), self._reader.view.members.listed
         return [
             one.address
             for one in peers

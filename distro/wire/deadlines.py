@@ -8,6 +8,7 @@ report arrives, the sender's clock shows at least the time in it. A deadline by 
 means.
 """
 
+import re
 from dataclasses import dataclass, replace
 
 from distro.model.ports import Clock
@@ -26,6 +27,10 @@ DRIFT_PER_MS = 1_000
 """Two clocks that are adjusted by slewing drift apart by at most one in this many ms: 500 ppm in either direction."""
 LATE_IN_A_ROW_MAX = 1_000
 """After this many consecutive reports (half an hour) that all show an earlier clock, the clock was set back."""
+
+
+_is_time = re.compile("[0-9]{1,19}").fullmatch
+"""Matches a time in ms, with no more digits than any clock shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +74,10 @@ class CallDeadlines:
     def __init__(self, own_writer: str, clock: Clock) -> None:
         self._own_writer = own_writer
         self._clock = clock
+        self.clock_ms = clock.boot_ms
+        """Returns this member's clock, as its reports name it."""
         self._clocks: dict[str, _PeerClock] = {}
         """By peer, its run and the clock of that run. Each report replaces the object, as other threads read it."""
-
-    def clock_ms(self) -> int:
-        """Return this member's clock, as its reports name it."""
-        return self._clock.boot_ms()
 
     def stamp(self) -> str:
         """Return the stamp of a call or an answer that is made now.
@@ -138,20 +141,12 @@ class CallDeadlines:
         """Return whether a ``stamp`` is of the same run as the peer's last report."""
         return text is not None and self._clocks.get(peer, _UNHEARD).run == text.rpartition(" ")[0] != ""
 
-    def is_over(self, text: str) -> bool:
-        """Return whether a call with this deadline may no longer be executed: it is late, or meant for another run."""
-        return self.left_ms(text) < 0
-
     def left_ms(self, text: str) -> int:
         """Return for how long a call with this deadline may still be executed.
 
         Below 0 if it is late, or for another run.
         """
         writer, _, end = text.rpartition(" ")
-        is_ours = writer == self._own_writer and _is_time(end)
-        return int(end) - self._clock.boot_ms() if is_ours else -1
-
-
-def _is_time(text: str) -> bool:
-    """Return whether a text is a time in ms, with no more digits than any clock shows."""
-    return text.isascii() and text.isdecimal() and len(text) < 20
+        if writer != self._own_writer or not _is_time(end):
+            return -1
+        return int(end) - self._clock.boot_ms()
