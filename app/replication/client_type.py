@@ -208,13 +208,13 @@ class ClientCodec:
         own = own_fields(snapshot.state) | {"info": [info.ip, info.port, info.app, info.agent]}
         return b'%b,"client":%b,"own":%b}' % (head[:-1], encode_client(snapshot.state), orjson.dumps(own))
 
-    def decode(self, key: str, body: Mapping[str, Any], now_ms: int) -> Datum:
+    def decode(self, key: str, body: Mapping[str, Any], now_ms: int, version: Version | None = None) -> Datum:
         """Return the client of a JSON object.
 
         Raises:
             CodecError: names the field that is missing or wrong.
         """
-        client_id, version = check_client_id(client_id_of(key)), Version.from_text(body.get("version"))
+        client_id, version = check_client_id(client_id_of(key)), version or Version.from_text(body.get("version"))
         if not version.counter:
             raise CodecError("field 'version' of a client is that of no change")
         if version.epoch > EPOCH or version.counter > VERSION_COUNTER_MAX:

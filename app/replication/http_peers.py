@@ -126,22 +126,25 @@ class NodeReplication:
             raise CodecError("; ".join([*shown, *more]))
         return b"ok"
 
-    def _receive_type(self, resource_type: str, entries: Mapping[str, object], source: "_Source") -> Iterator[Received]:
-        """Take the datums of one type. Yield the receiver's answers, after one with the keys that cannot be read."""
-        now_ms = self.clock.monotonic_ms()
-        if source.sender is not None:
-            known, received = self.receiver.receive_known(resource_type, versions_of(entries), now_ms)
-            yield received
+    def _receive_type(self, resource_type: str, entries: Mapping[str, object], source: "_Source") -> list[Received]:
+        """Take the datums of one type. Return the receiver's answers, and one with the keys that cannot be read."""
+        now_ms, codec, receiver = self.clock.monotonic_ms(), self.components[resource_type].codec, self.receiver
+        if source.sender is None:
+            datums, failed = decode_entries(entries, codec, source.sent_ms)
+            taken = [
+                receiver.receive(resource_type, self._java_sender(datum, source.remote_ip), [datum], now_ms)
+                for datum in datums
+            ]
+            return [Received(failed=failed), *taken]
+        versions = versions_of(entries)
+        known, answer = receiver.receive_known(resource_type, versions, now_ms)
+        if known:
             entries = {key: value for key, value in entries.items() if key not in known}
-        datums, failed = decode_entries(entries, self.components[resource_type].codec, source.sent_ms)
-        yield Received(failed=failed)
-        if source.sender is not None:
-            # A member that left the list is not queried any more: its datums are merged as if they had been fetched.
-            fetched = source.is_parting
-            yield self.receiver.receive(resource_type, source.sender, datums, now_ms, fetched=fetched)
-            return
-        for datum in datums:
-            yield self.receiver.receive(resource_type, self._java_sender(datum, source.remote_ip), [datum], now_ms)
+        datums, failed = decode_entries(entries, codec, source.sent_ms, versions)
+        # A member that left the list is not queried any more: its datums are merged as if they had been fetched.
+        fetched = source.is_parting
+        taken_now = receiver.receive(resource_type, source.sender, datums, now_ms, fetched=fetched)
+        return [answer, Received(failed=failed), taken_now]
 
     def _java_sender(self, datum: Datum, remote_ip: str) -> str:
         """Return the sender of a datum from real Nacos (R8): the key's owner, if it has the caller's address."""

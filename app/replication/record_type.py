@@ -35,13 +35,13 @@ class RecordCodec:
             fields["changedAge"] = max(now_ms - record.changed_ms, 0)
         return orjson.dumps(fields)
 
-    def decode(self, key: str, body: Mapping[str, Any], now_ms: int) -> Datum:
+    def decode(self, key: str, body: Mapping[str, Any], now_ms: int, version: Version | None = None) -> Datum:
         """Return the record of a JSON object.
 
         Raises:
             CodecError: names the field that is missing or wrong.
         """
-        version, changed = Version.from_text(body.get("version")), Version.from_text(body.get("changed"))
+        version, changed = version or Version.from_text(body.get("version")), Version.from_text(body.get("changed"))
         if changed > version:
             raise CodecError(f"field 'changed' of {key[:200]!r} is above its 'version'")
         fields = Fields(body, FROM_MEMBER, " of a record")

@@ -36,8 +36,8 @@ class DatumCodec(Protocol):
         """The datum's JSON object, whole or a delta; without our own fields when not ``versioned``."""
         ...
 
-    def decode(self, key: str, body: Mapping[str, Any], now_ms: int) -> Datum:
-        """The datum of a JSON object.
+    def decode(self, key: str, body: Mapping[str, Any], now_ms: int, version: Version | None = None) -> Datum:
+        """Return the datum of a JSON object. ``version``: that of its field, if the caller has read it.
 
         Raises:
             CodecError: a field is missing or of another type; the text names it.

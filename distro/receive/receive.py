@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from typing import Protocol
 
 from distro.members.mapper import DistroMapper
@@ -15,12 +16,12 @@ from distro.model.errors import CodecError, NotInitialized
 from distro.model.monitor import DistroStats
 from distro.model.observer import DistroObserver
 from distro.model.ports import Component, Components
+from distro.model.stores import DistroStore
 from distro.model.types import NO_VERSION, Datum, DistroKey, Merged, Received, Resolution, Version
 from distro.receive.applied_times import AppliedTimes
-from distro.receive.groups import OnceStored, take_in_groups
 from distro.receive.resolve import DELTA, DELTA_KNOWN, DELTA_OF_ANOTHER, MERGED, KeyVersions, Resolved, resolve
 from distro.receive.version_check import NotGivenError, OthersWordError, VersionCheck
-from distro.timing.paced import paced
+from distro.timing.paced import STEP_STORED, paced, rest
 
 LOG = logging.getLogger(__name__)
 FETCHED_MAX = 50_000
@@ -31,6 +32,8 @@ RESTORE_MS = 15_000
 """A state is restored only if it arrives within this time after it was requested."""
 TRIES_MAX = 20
 """The most tries to store a datum while local changes come in between. Verify rounds repair the rest."""
+OnceStored = list[Callable[[], None]]
+"""Functions to call once a group is stored: they read the store, and would find the former state before that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +135,10 @@ class DistroReceiver:
             self._stats.received_keys += 1
             key = DistroKey(resource_type, datum.key)
             try:
-                self._check_version(key, datum, sender, fetched=fetched, catching_up=catching_up)
+                is_claimed = fetched and self._owns(key)
+                self._check.check(
+                    resource_type, datum, sender, loading=catching_up, fetched=fetched, is_claimed=is_claimed
+                )
                 if datum.base is None:
                     own = self._receive_one(key, sender, datum, now_ms, once_stored, fetched=fetched)
                 elif self._receive_delta(key, sender, datum, now_ms, once_stored):
@@ -154,7 +160,7 @@ class DistroReceiver:
             self._check.accept(datum.version)
             (taken if own is None else had)[datum.key] = datum.version
 
-        for keys, why in take_in_groups(self._components[resource_type].store, datums, take):
+        for keys, why in _take_in_groups(self._components[resource_type].store, datums, take):
             lost = [key for key in keys if key not in refused and key not in failed and key not in wanted]
             self._stats.received_failed += len(lost)
             failed.update(dict.fromkeys(lost, why))
@@ -163,10 +169,6 @@ class DistroReceiver:
                 had.pop(key, None)
         ages_ms = self.applied.ages_ms(resource_type, taken, now_ms)
         return Received(refused, failed, tuple(wanted), dict.fromkeys(had) | ages_ms)
-
-    def _check_version(self, key: DistroKey, datum: Datum, sender: str, *, fetched: bool, catching_up: bool) -> None:
-        is_claimed = fetched and self._owns(key)
-        self._check.check(key.resource_type, datum, sender, loading=catching_up, fetched=fetched, is_claimed=is_claimed)
 
     def _owns(self, key: DistroKey) -> bool:
         mapper, component = self._mapper_of(key.resource_type), self._components[key.resource_type]
@@ -226,6 +228,8 @@ class DistroReceiver:
             stored = store.version(name)
             if stored is not None and stored.has_had(version):
                 known[name] = stored
+        if not known:
+            return frozenset(), Received()
         refused = {name: stored for name, stored in known.items() if stored != versions[name]}
         self._stats.received_keys += len(known)
         self._stats.received_refused += len(refused)
@@ -387,7 +391,7 @@ class DistroReceiver:
                 self._stats.received_failed += 1
                 LOG.warning("%s of a snapshot cannot be taken: %s", datum.key, error)
 
-        for keys, why in take_in_groups(component.store, datums, take):
+        for keys, why in _take_in_groups(component.store, datums, take):
             self._stats.received_failed += len(keys)
             LOG.warning("%s and %d more keys of a snapshot are not stored: %s", keys[0], len(keys) - 1, why)
             taken = max(taken - len(keys), 0)
@@ -535,3 +539,31 @@ class DistroReceiver:
     @staticmethod
     def _checksum_of(component: Component, key: str) -> str | None:
         return next((component.codec.checksum(datum) for datum in component.store.datums([key])), None)
+
+
+def _take_in_groups(
+    store: DistroStore, datums: Iterable[Datum], take: Callable[[Datum, OnceStored], None]
+) -> list[tuple[list[str], str]]:
+    """Let ``take`` store each datum, in groups that become durable together: one wait for the disk for each group.
+
+    There is a pause after each full group. The functions that ``take`` adds are called after its group.
+
+    Returns:
+        The keys of each group that the disk did not take, and the reason: none of the group is stored.
+    """
+    lost = []
+    left = iter(datums)
+    while group := list(islice(left, STEP_STORED)):
+        once_stored: OnceStored = []
+        try:
+            with store.grouped([datum.key for datum in group]):
+                for datum in group:
+                    take(datum, once_stored)
+        except CodecError as error:
+            lost.append(([one.key for one in group], str(error)))
+        else:
+            for tell in once_stored:
+                tell()
+        if len(group) == STEP_STORED:
+            rest()
+    return lost

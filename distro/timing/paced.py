@@ -1,8 +1,7 @@
 """Long work of a thread beside an event loop: in steps, with pauses in which the loop's thread gets the interpreter."""
 
 import time
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sized
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -23,15 +22,12 @@ def rest() -> None:
     time.sleep(REST_S)
 
 
-def parts_of(entries: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Return the entries in lists of ``size``; the last list may be shorter."""
-    rest_of = iter(entries)
-    while part := list(islice(rest_of, size)):
-        yield part
+def paced(entries: Iterable[T], step: int = STEP_ENTRIES) -> Iterable[T]:
+    """Return the entries one by one, with a pause after each ``step`` of them. A shorter collection stays as it is."""
+    return entries if isinstance(entries, Sized) and len(entries) < step else _with_pauses(entries, step)
 
 
-def paced(entries: Iterable[T], step: int = STEP_ENTRIES) -> Iterator[T]:
-    """Return the entries one by one, with a pause after each ``step`` of them."""
+def _with_pauses(entries: Iterable[T], step: int) -> Iterator[T]:
     for number, entry in enumerate(entries, 1):
         yield entry
         if not number % step:

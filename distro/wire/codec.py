@@ -4,6 +4,7 @@ import gzip
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -25,6 +26,8 @@ RATIO_MAX, RATIO_FREE = 200, 1024 * 1024
 """Instance lists shrink to a twenty-fifth, with equal metadata to a hundredth. A thousandth is an attack."""
 AGE_MS_MAX = 1e12
 """An age in ms above all possible ones: no member runs for so long."""
+_NONE_REFUSED = b'{"refused":{},"failed":{}'
+NO_VERSIONS: Mapping[str, Version] = MappingProxyType({})
 GZIP_LEVEL = 1
 """Between members on one network, level 1 costs least for packing and sending together: docs/benchmarks.md."""
 
@@ -39,8 +42,8 @@ def gunzip_if_gzip(body: bytes, size_max: int) -> bytes:
         CodecError: broken gzip, cut short, or longer than that.
     """
     plain, whole = body, True
-    size_max = min(size_max, unpacked_max(body))
     if body.startswith(GZIP_MAGIC):
+        size_max = min(size_max, unpacked_max(body))
         decoder = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
         try:
             plain, whole = decoder.decompress(body, size_max + 1), decoder.eof
@@ -151,15 +154,20 @@ def decode_frame(body: bytes, codec: DatumCodec, now_ms: int) -> tuple[list[Datu
     return decode_entries(json_object(body), codec, now_ms)
 
 
-def decode_entries(entries: Mapping[str, object], codec: DatumCodec, now_ms: int) -> tuple[list[Datum], dict[str, str]]:
-    """The datums of a frame's entries, all of one resource type, and the reason for each that cannot be read."""
+def decode_entries(
+    entries: Mapping[str, object], codec: DatumCodec, now_ms: int, versions: Mapping[str, Version] = NO_VERSIONS
+) -> tuple[list[Datum], dict[str, str]]:
+    """Return the datums of a frame's entries, all of one resource type, and the reason for each that cannot be read.
+
+    ``versions``: those that ``versions_of`` read already.
+    """
     datums: list[Datum] = []
     failed: dict[str, str] = {}
     for key, value in paced(entries.items()):
         try:
             if not isinstance(value, dict):
                 raise CodecError("a datum is not an object")
-            datums.append(codec.decode(key, value, now_ms))
+            datums.append(codec.decode(key, value, now_ms, versions.get(key)))
         except CodecError as error:
             failed[key] = str(error)
     return datums, failed
@@ -181,15 +189,15 @@ def encode_received(received: Received) -> bytes:
     Shape: ``{"refused": {key: version}, "failed": {key: reason}, "wanted": [key ...], "ages": {key: ms or null},
     "pushed": {key: ms}, "fetching": count}``, each but the first two only if there is one.
     """
-    refused = {key: version.to_text() for key, version in received.refused.items()}
-    parts = [b'{"refused":%b,"failed":%b' % (dumps_sliced(refused), dumps_sliced(received.failed))]
+    parts = [_NONE_REFUSED]
+    if received.refused or received.failed:
+        refused = {key: version.to_text() for key, version in received.refused.items()}
+        parts = [b'{"refused":%b,"failed":%b' % (dumps_sliced(refused), dumps_sliced(received.failed))]
     if received.wanted:
         parts.append(b'"wanted":%b' % orjson.dumps(received.wanted))
-    parts += (
-        b'"%b":%b' % (name, dumps_sliced(ages))
-        for name, ages in ((b"ages", received.ages_ms), (b"pushed", received.pushed_ms))
-        if ages
-    )
+    for name, ages in ((b"ages", received.ages_ms), (b"pushed", received.pushed_ms)):
+        if ages:
+            parts.append(b'"%b":%b' % (name, dumps_sliced(ages)))
     if received.fetching is not None:
         parts.append(b'"fetching":%d' % received.fetching)
     return b",".join(parts) + b"}"

@@ -164,7 +164,7 @@ class InstanceListCodec:
             yield b"}"
         yield b"}"
 
-    def decode(self, key: str, body: Mapping[str, Any], now_ms: int) -> Datum:
+    def decode(self, key: str, body: Mapping[str, Any], now_ms: int, version: Version | None = None) -> Datum:
         """Return the datum of a JSON object. Its fields are checked one by one.
 
         Raises:
@@ -180,17 +180,19 @@ class InstanceListCodec:
         if body.get("key", key) != key:
             raise CodecError(f"field 'key' differs from the key it stands under: {key[:200]!r}")
         if "since" in body:
-            return _decode_delta(key, parsed, body, now_ms)
+            return _decode_delta(key, parsed, body, version or Version.from_text(body.get("version")), now_ms)
         if "claimed" in body:
-            return _decode_claim(key, body)
+            return _decode_claim(key, body, version or Version.from_text(body.get("version")))
         value = body.get("value")
         listed = value.get("instanceList") if isinstance(value, dict) else None
         if not isinstance(listed, list):
             raise CodecError(f"field 'value.instanceList' of {key[:200]!r} is not a list")
-        version = Version.from_text(body["version"]) if "version" in body else NO_VERSION
-        stored: dict[str, StoredInstance] = {}
+        version = version or (Version.from_text(body["version"]) if "version" in body else NO_VERSION)
+        text, stored = body.get("version"), dict[str, StoredInstance]()
         for fields in listed:
-            one = decode_stored(fields, *parsed, now_ms)
+            # The last change of a list is that of one of its instances, and nearly every list has a single one.
+            is_last = text is not None and isinstance(fields, dict) and fields.get("version") == text
+            one = _decode_at(fields, *parsed, version, now_ms) if is_last else decode_stored(fields, *parsed, now_ms)
             stored[one.instance.key] = one
         tombstones = _decode_tombstones(body.get("tombstones"), now_ms)
         inner = [one.version for one in stored.values()] + [one.version for one in tombstones.values()]
@@ -301,8 +303,8 @@ def _encode_delta(datum: Datum, base: Version, now_ms: int) -> bytes:
     return orjson.dumps(fields)
 
 
-def _decode_delta(key: str, names: tuple[str, str], body: Mapping[str, Any], now_ms: int) -> Datum:
-    version, since, changed = Version.from_text(body.get("version")), body["since"], body.get("changed")
+def _decode_delta(key: str, names: tuple[str, str], body: Mapping[str, Any], version: Version, now_ms: int) -> Datum:
+    since, changed = body["since"], body.get("changed")
     if type(since) is not int or not 0 <= since < version.counter:
         raise CodecError(f"field 'since' of {key[:200]!r} is no version before that of the delta")
     if not isinstance(changed, list):
@@ -322,8 +324,8 @@ def _decode_delta(key: str, names: tuple[str, str], body: Mapping[str, Any], now
     return Datum(key, version, InstanceList(stored, tombstones), base)
 
 
-def _decode_claim(key: str, body: Mapping[str, Any]) -> Datum:
-    version, base = Version.from_text(body.get("version")), Version.from_text(body["claimed"])
+def _decode_claim(key: str, body: Mapping[str, Any], version: Version) -> Datum:
+    base = Version.from_text(body["claimed"])
     if base == NO_VERSION or base.writer == version.writer or base.next(version.writer) != version:
         raise CodecError(f"field 'claimed' of {key[:200]!r} is no version that this one is the claim of")
     digest = body.get("digest")

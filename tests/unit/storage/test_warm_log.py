@@ -451,11 +451,11 @@ class CountingCodec(InstanceListCodec):
         self.read: list[str] = []
         self.failing = failing
 
-    def decode(self, key: str, body: Mapping[str, Any], now_ms: int) -> Datum:
+    def decode(self, key: str, body: Mapping[str, Any], now_ms: int, version: Version | None = None) -> Datum:
         self.read.append(key)
         if len(self.read) == self.failing:
             raise MemoryError
-        return super().decode(key, body, now_ms)
+        return super().decode(key, body, now_ms, version)
 
 
 def second_run(first: Run, folder: Path, codec: CountingCodec) -> WarmStore:

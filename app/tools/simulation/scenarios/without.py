@@ -21,8 +21,7 @@ from distro.model.types import (
     Version,
 )
 from distro.protocol.protocol_parts import ProtocolRules
-from distro.receive.groups import OnceStored
-from distro.receive.receive import DistroReceiver
+from distro.receive.receive import DistroReceiver, OnceStored
 
 NEVER_MS = 1 << 60
 

@@ -189,7 +189,7 @@ def test_a_packed_part_ends_when_it_is_long_enough() -> None:
 
 def test_a_datum_that_is_none_fails_alone_with_its_reason() -> None:
     class Names:
-        def decode(self, key: str, body: Mapping[str, Any], _now_ms: int) -> Datum:
+        def decode(self, key: str, body: Mapping[str, Any], _now_ms: int, _version: Version | None = None) -> Datum:
             return Datum(key, Version(1, 0, "a"), body)
 
     datums, failed = decode_frame(b'{"a":[],"b":{},"c":1}', Names(), 0)  # type: ignore[arg-type]

@@ -29,7 +29,7 @@ class TextCodec:
     def encode(self, datum: Datum, _now_ms: int, versioned: bool) -> bytes:
         return json.dumps({"v": datum.value} | ({"version": datum.version.to_text()} if versioned else {})).encode()
 
-    def decode(self, key: str, body: Mapping[str, Any], now_ms: int) -> Datum:
+    def decode(self, key: str, body: Mapping[str, Any], now_ms: int, _version: Version | None = None) -> Datum:
         self.decoded_ms.append(now_ms)
         return Datum(key, Version.from_text(body["version"]) if "version" in body else NO_VERSION, body["v"])
 
