@@ -41,15 +41,6 @@ def check_access(access: AccessRule, call: Call, services: Services) -> None:
             text = f"{call.remote_ip} is not the address of a listed member"
         audit_refusal(call, services, text)
         raise NoRight(text)
-    check_certificate(call, services)
-
-
-def check_certificate(call: Call, services: Services) -> None:
-    """Check that a member's call came over mutual TLS, if that is on.
-
-    Raises:
-        NoRight: it did not.
-    """
     tls = services.settings.http_tls
     if tls is not None and tls.mutual and not call.has_member_certificate:
         text = "a member's call needs a client certificate that is trusted here"

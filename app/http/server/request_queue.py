@@ -148,7 +148,9 @@ class RequestQueue:
         if refusal is not None:
             self._answerer.refuse(refusal)
         latest, reader.latest = reader.latest, None
-        if latest is not None and reader.taken == 1 and reader.phase is IDLE and not reader.ended:
+        if latest is None or latest.block.claims_member:  # no two calls of members are the same
+            return
+        if reader.taken == 1 and reader.phase is IDLE and not reader.ended:
             self._repeated.note(data, latest)
 
     @property
