@@ -242,8 +242,8 @@ class DistroReceiver:
     ) -> Version | None:
         """Take one datum. Return the stored version if it was refused, ``NO_VERSION`` if it is to be fetched."""
         component = self._components[key.resource_type]
-        mapper = self._mapper_of(key.resource_type)
         tag = component.store.tag(datum.key)
+        mapper = self._mapper_of(key.resource_type)
         owner = mapper.map_srv(tag)
         # A standalone node has nobody to merge with: it takes every datum that is put, as real Nacos does.
         is_owner = owner == mapper.self_address and not mapper.standalone

@@ -85,7 +85,7 @@ class VersionCheck:
             if stored is None or not stored.has_had(version):
                 raise OthersWordError(f"field 'version' is of a run that is asked itself: {version.to_text()}")
         room = ASKED_HEAD_ROOM if loading or fetched else 2 * HEAD_ROOM if is_of_sender else HEAD_ROOM
-        known = self._known()
+        known = self._highest or self._stored()
         counter_max = ACCEPTED_MAX if is_claimed else min(known.counter + room, ACCEPTED_MAX)
         if version.epoch > min(known.epoch + room, ACCEPTED_MAX) or version.counter > counter_max:
             if fetched or (is_of_sender and component.owned_by_writer):  # nobody fetches the latter
@@ -94,7 +94,7 @@ class VersionCheck:
 
     def is_within(self, version: Version) -> bool:
         """Return whether other members may have taken a version of this epoch."""
-        return version.epoch <= min(self._known().epoch + ASKED_HEAD_ROOM, ACCEPTED_MAX)
+        return version.epoch <= min((self._highest or self._stored()).epoch + ASKED_HEAD_ROOM, ACCEPTED_MAX)
 
     def accept(self, version: Version) -> None:
         """Note a version that was stored: later ones may be above it."""
@@ -104,12 +104,11 @@ class VersionCheck:
 
     def _make_room(self, version: Version, room: int) -> None:
         """Raise the known bound towards a refused version: one that is sent again and again is taken in the end."""
-        known = self._known()
+        known = self._highest or self._stored()
         self.accept(Version(min(version.epoch, known.epoch + room), min(version.counter, known.counter + room), ""))
 
-    def _known(self) -> Version:
-        if self._highest is None:
-            stored = [one for part in self._components.values() for one in part.store.versions().values()]
-            epoch = max([one.epoch for one in stored], default=0)
-            self._highest = Version(epoch, max([one.counter for one in stored], default=0), "")
-        return self._highest
+    def _stored(self) -> Version:
+        stored = [one for part in self._components.values() for one in part.store.versions().values()]
+        epoch = max([one.epoch for one in stored], default=0)
+        highest = self._highest = Version(epoch, max([one.counter for one in stored], default=0), "")
+        return highest

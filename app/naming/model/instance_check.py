@@ -1,8 +1,8 @@
 """The checks of an instance's values, the same for every source: HTTP, gRPC, members' datums, clients and records."""
 
 from app.naming.model.caller_texts import APP_CHARS_MAX, check_ip, check_text
-from app.naming.model.keys import check_names
-from app.naming.model.model import Instance, Metadata
+from app.naming.model.keys import SIMPLE_ID, check_names
+from app.naming.model.model import Instance, Metadata, kept_id
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.value_limits import METADATA_CHARS_MAX, PORT_MAX
 
@@ -25,8 +25,9 @@ def check_instance(one: Instance, namespace: str, full_name: str) -> None:
     check_port(one.port)
     if one.app:
         check_text("app", one.app, APP_CHARS_MAX)
-    if one.instance_id:
-        check_text("instanceId", one.instance_id, STORED_ID_CHARS_MAX)
+    instance_id = kept_id(one)
+    if instance_id and instance_id is not SIMPLE_ID:  # that is made of the parts that were checked
+        check_text("instanceId", instance_id, STORED_ID_CHARS_MAX)
     check_metadata_size(one.metadata)
 
 

@@ -274,10 +274,11 @@ class Service:
         "view",
     )
 
-    def __init__(self, namespace: str, full_name: str, now_ms: int, revision: int = 0) -> None:
+    def __init__(self, namespace: str, full_name: str, now_ms: int, revision: int = 0, key: str = "") -> None:
+        """``key``: its datum key, if the caller has it."""
         self.namespace = namespace
         self.full_name = full_name
-        self.key = datum_key(namespace, full_name)
+        self.key = key or datum_key(namespace, full_name)
         self.stored: dict[str, StoredInstance] = {}
         self.stored_bytes = 0
         """The ``instance_bytes`` of all instances in ``stored``."""

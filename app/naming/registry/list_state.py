@@ -114,7 +114,7 @@ class ListState:
         if parsed is None:
             return False
         clusters = {stored.instance.cluster_name for stored in value.stored.values()}
-        shortest_timeout_ms = min((stored.shortest_timeout_ms for stored in value.stored.values()), default=NOT_DUE_MS)
+        shortest_timeout_ms = min([stored.shortest_timeout_ms for stored in value.stored.values()], default=NOT_DUE_MS)
         size = sum([instance_bytes(stored.instance) for stored in value.stored.values()])
         known = self._table.find(key)
         replaced: list[dict[str, StoredInstance]] = []
@@ -126,7 +126,7 @@ class ListState:
             if found is None and not value.stored and all(one.unknown for one in value.tombstones.values()):
                 service = self._table.open_hidden(*parsed, now_ms)
             else:
-                service = self._table.open(*parsed, now_ms) if value.stored or found is None else found
+                service = self._table.open(*parsed, now_ms, key) if value.stored or found is None else found
             replaced.append(service.stored)
             if version.writer == self.writer:
                 self._highest_own = max(self._highest_own, version)
@@ -154,11 +154,12 @@ class ListState:
                 swapped = swap({})
         else:
             swapped = self._table.with_consistent_copy(known, lambda: vanished(shown(known), value), swap)
-        for key, old in replaced[0].items() if replaced else ():
-            new = value.stored.get(key)
-            if new is not None and new is not old:
-                new.carry_beat(old)
-        free_in_steps(replaced)
+        if any(replaced):
+            for name, old in replaced[0].items():
+                new = value.stored.get(name)
+                if new is not None and new is not old:
+                    new.carry_beat(old)
+            free_in_steps(replaced)
         return swapped
 
     # --- steps: the caller holds the lock ---------------------------------------------------------

@@ -169,13 +169,19 @@ class ServiceTable:
 
     # --- steps: the caller holds the lock ---------------------------------------------------------
 
-    def open(self, namespace: str, full_name: str, now_ms: int) -> Service:
-        """Return the service of this name, made if it is missing, and listed again if it was hidden."""
-        service = self.get(namespace, full_name)
+    def open(self, namespace: str, full_name: str, now_ms: int, key: str = "") -> Service:
+        """Return the service of this name, made if it is missing, and listed again if it was hidden.
+
+        ``key``: its datum key, if the caller has it.
+        """
+        names = self._namespaces.get(namespace)
+        service = names.get(full_name) if names is not None else None
         if service is None:
-            service = Service(namespace, full_name, now_ms, self._first_revision)
-            self._services[service.key] = service
-        if service.dropped or full_name not in self._namespaces.get(namespace, ()):
+            key = key or datum_key(namespace, full_name)
+            service = self._services.get(key)
+            if service is None:
+                service = self._services[key] = Service(namespace, full_name, now_ms, self._first_revision, key)
+        if service.dropped or names is None or full_name not in names:
             service.hidden = service.dropped = False
             self._namespaces.setdefault(namespace, {})[full_name] = service
             self._used.add(namespace)

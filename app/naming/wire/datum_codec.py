@@ -367,8 +367,9 @@ def decode_stored(fields: Any, namespace: str, full_name: str, now_ms: int) -> S
 
 def _decode_at(fields: Any, namespace: str, full_name: str, version: Version, now_ms: int) -> StoredInstance:
     """As ``decode_stored``, for an instance of this version."""
-    read = member_object(fields, "an element of 'instanceList'", " of an instance")
-    instance = _usual_instance(fields) or _read_instance(read, fields)
+    instance = _usual_instance(fields) if type(fields) is dict else None
+    if instance is None:
+        instance = _read_instance(_fields_of(fields), fields)
     if not instance.ephemeral:
         raise CodecError("field 'ephemeral' of an instance is false under the key of an ephemeral list")
     try:
@@ -378,12 +379,22 @@ def _decode_at(fields: Any, namespace: str, full_name: str, version: Version, no
     client_version = Version.from_text(fields["said"]) if "said" in fields else version
     if client_version > version:
         raise CodecError("field 'said' of an instance is above its 'version'")
-    beat_ms = now_ms - min(max(read.integer("beatAge", 0), 0), AGE_MS_MAX)
-    confirmed_ms = beat_ms if read.flag("heard", False) else NEVER_MS
-    changed_ms = now_ms - min(max(read.integer("saidAge", now_ms - beat_ms), 0), AGE_MS_MAX)
+    beat_age_ms, said_age_ms, heard = fields.get("beatAge", 0), fields.get("saidAge", 0), fields.get("heard", False)
+    if not (type(beat_age_ms) is type(said_age_ms) is int and type(heard) is bool):
+        read = _fields_of(fields)  # refuses the one that is of another type
+        read.integer("beatAge", 0)
+        read.flag("heard", False)
+        read.integer("saidAge", 0)
+    beat_ms = now_ms - min(max(beat_age_ms, 0), AGE_MS_MAX)
+    confirmed_ms = beat_ms if heard else NEVER_MS
+    changed_ms = now_ms - min(max(said_age_ms, 0), AGE_MS_MAX) if "saidAge" in fields else beat_ms
     if version == NO_VERSION:
         changed_ms = NEVER_MS  # real Nacos sends no time
     return StoredInstance(instance, version, beat_ms, client_version, confirmed_ms, changed_ms)
+
+
+def _fields_of(fields: object) -> Fields:
+    return member_object(fields, "an element of 'instanceList'", " of an instance")
 
 
 def _usual_instance(fields: Mapping[str, Any]) -> Instance | None:
