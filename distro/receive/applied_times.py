@@ -55,10 +55,14 @@ class AppliedTimes:
         """Return the current time in s, which was ``now_ms`` when the caller read the clock."""
         return now_ms / 1_000 if self._now_s is None else self._now_s()
 
-    def note(self, key: DistroKey, version: Version, sender: str, begun_s: float, at_s: float) -> None:
-        """Note that this node applied the sender's datum at ``at_s``, having begun at ``begun_s``."""
+    def note(self, key: DistroKey, version: Version, sender: str, begun_s: float, now_ms: int) -> None:
+        """Note that this node has just applied the sender's datum, having begun at ``begun_s``.
+
+        ``now_ms``: as for ``time_s``.
+        """
         if version == NO_VERSION:
             return
+        at_s = self.time_s(now_ms)
         is_pushed = self._is_pushed(key)
         with self._lock:
             self._applied.pop(key, None)  # the latest goes to the end

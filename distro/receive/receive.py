@@ -269,9 +269,10 @@ class DistroReceiver:
                     self._tell(key, sender, datum, stored, decision, "refused, as it lacks changes that are stored")
                     return stored
                 case Resolution.APPLY | Resolution.TAKE_OVER:
-                    if component.store.apply(self._dated(datum, stored, sender), stored, now_ms):
+                    dated = datum if datum.version != NO_VERSION else self._dated(datum, stored, sender)
+                    if component.store.apply(dated, stored, now_ms):
                         self._tell(key, sender, datum, stored, decision, "applied")
-                        self.applied.note(key, datum.version, sender, begun_s, self.applied.time_s(now_ms))
+                        self.applied.note(key, datum.version, sender, begun_s, now_ms)
                         if is_owner:
                             once_stored.append(partial(self._events.claim, key, sender if fetched else None))
                         return None
@@ -282,7 +283,7 @@ class DistroReceiver:
                 case Resolution.MERGE:
                     merged = self._merge(component, key, sender, datum, now_ms, once_stored)
                     self._tell(key, sender, datum, stored, decision, MERGED[merged])
-                    self.applied.note(key, datum.version, sender, begun_s, self.applied.time_s(now_ms))
+                    self.applied.note(key, datum.version, sender, begun_s, now_ms)
                     return None
         raise CodecError("the key changes too fast here; the next verify round repairs it")
 
@@ -310,7 +311,7 @@ class DistroReceiver:
             if component.deltas.apply_delta(delta, now_ms):
                 self._tell(key, sender, delta, stored, DELTA, "delta applied")
                 self._stats.received_deltas += 1
-                self.applied.note(key, delta.version, sender, begun_s, self.applied.time_s(now_ms))
+                self.applied.note(key, delta.version, sender, begun_s, now_ms)
                 if is_owner:
                     once_stored.append(partial(self._events.claim, key))
                 return True
@@ -355,9 +356,7 @@ class DistroReceiver:
 
     @staticmethod
     def _dated(datum: Datum, stored: Version | None, sender: str) -> Datum:
-        """Return the datum with a version. One without (R8) gets the next counter, below any later claim."""
-        if datum.version != NO_VERSION:
-            return datum
+        """Return a datum of real Nacos (R8) with a version: it gets the next counter, below any later claim."""
         base = stored or NO_VERSION
         return replace(datum, version=Version(base.epoch, base.counter + 1, sender))
 
@@ -381,7 +380,8 @@ class DistroReceiver:
                 if datum.base is not None:
                     raise CodecError("a snapshot has whole datums")
                 self._check.check(resource_type, datum, sender, loading=True)
-                taken += component.store.apply(self._dated(datum, stored, sender), stored, now_ms)
+                dated = datum if datum.version != NO_VERSION else self._dated(datum, stored, sender)
+                taken += component.store.apply(dated, stored, now_ms)
                 key = DistroKey(resource_type, datum.key)
                 self.observer.decided(
                     key, sender, datum.version, stored, "R7", "the highest one loaded stays", "loaded"

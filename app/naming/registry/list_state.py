@@ -133,7 +133,9 @@ class ListState:
                 if service.version.writer != self.writer:
                     service.claimed_ms = now_ms
             self._table.count_stored(service, len(value.stored) - len(service.stored), size - service.stored_bytes)
-            self.retain(service, lost if service is known else {}, now_ms)
+            missing = lost if service is known else {}
+            if missing or service.retained:
+                self.retain(service, missing, now_ms)
             service.version, service.stored, service.tombstones = version, value.stored, value.tombstones
             service.tombstones_free = 0
             if service.recent is not None:

@@ -80,7 +80,7 @@ class Receiving(Stored):
         self.taken: list[str] = []
         key = DistroKey(INSTANCE_LIST, LISTS[0])
         self.applied = AppliedTimes(is_pushed=lambda one: one == key)
-        self.applied.note(key, VERSION, PEER, 1.0, 1.0)
+        self.applied.note(key, VERSION, PEER, 1.0, 1_000)
         self.applied.pushed(key, 1.02)
 
     def sent_ms(self, _peer: str, _clock: str | None) -> int:

@@ -295,19 +295,19 @@ def test_the_age_of_what_contains_a_version() -> None:
     def ages_ms(now_ms: int, **versions: Version) -> dict[str, float]:
         return times.ages_ms(A.resource_type, versions, now_ms)
 
-    times.note(A, Version(1, 5, OTHER), B, 9.0, 10.0)
+    times.note(A, Version(1, 5, OTHER), B, 9.0, 10_000)
     assert ages_ms(10_250, **{A.key: Version(1, 4, OTHER), Z.key: Version(1, 1, OTHER)}) == {A.key: 250}
     assert ages_ms(10_250, **{A.key: Version(1, 6, OTHER)}) == ages_ms(10_000, **{A.key: Version(1, 5, OTHER)}) == {}
     for number in range(APPLIED_MAX):
-        times.note(DistroKey("t", str(number)), Version(1, 0, OTHER), B, 11.0, 11.0)
+        times.note(DistroKey("t", str(number)), Version(1, 0, OTHER), B, 11.0, 11_000)
     assert ages_ms(12_000, **{A.key: Version(1, 5, OTHER)}) == {}, "the oldest are forgotten"
 
 
 def test_a_member_is_told_once_how_long_a_push_took() -> None:
     times = AppliedTimes(is_pushed=lambda key: key != Z)
     for at_s in (1.0, 1.5):
-        times.note(A, Version(1, 0, OTHER), B, at_s, at_s)
-    times.note(Z, Version(1, 0, OTHER), B, 1.0, 1.0)
+        times.note(A, Version(1, 0, OTHER), B, at_s, int(at_s * 1_000))
+    times.note(Z, Version(1, 0, OTHER), B, 1.0, 1_000)
     for key in (A, Z):
         times.pushed(key, 3.0)
         times.pushed(key, 4.0)
@@ -319,16 +319,16 @@ def test_a_member_is_told_once_how_long_a_push_took() -> None:
 def test_a_push_may_come_before_its_change_is_noted() -> None:
     times = AppliedTimes(is_pushed=lambda _key: True)
     times.pushed(A, 1.5)
-    times.note(A, Version(1, 0, OTHER), B, 1.0, 1.25)
+    times.note(A, Version(1, 0, OTHER), B, 1.0, 1_250)
     assert times.with_pushes(Received(), B, "t").pushed_ms == {"a": 250.0}
-    times.note(A, Version(1, 1, OTHER), B, 2.0, 2.0)
+    times.note(A, Version(1, 1, OTHER), B, 2.0, 2_000)
     assert times.with_pushes(Received(), B, "t").pushed_ms == {}, "that push was before this change"
 
 
 def test_what_is_not_pushed_soon_is_not_waited_for() -> None:
     times = AppliedTimes(is_pushed=lambda _key: True)
-    times.note(A, Version(1, 0, OTHER), B, 1.0, 1.0)
-    times.note(A, Version(1, 1, OTHER), B, 60.0, 60.0)
+    times.note(A, Version(1, 0, OTHER), B, 1.0, 1_000)
+    times.note(A, Version(1, 1, OTHER), B, 60.0, 60_000)
     times.pushed(A, 60.5)
     assert times.with_pushes(Received(), B, "t").pushed_ms == {"a": 500.0}
 
@@ -337,13 +337,13 @@ def test_pushes_that_nobody_asks_for_are_bounded() -> None:
     times = AppliedTimes(is_pushed=lambda _key: True)
     keys = [DistroKey("t", str(number)) for number in range(PUSHES_MAX + 1)]
     for key in keys:
-        times.note(key, Version(1, 0, OTHER), B, 1.0, 1.0)
+        times.note(key, Version(1, 0, OTHER), B, 1.0, 1_000)
     times.pushed(keys[0], 2.0)
     assert times.with_pushes(Received(), B, "t") == Received(), "the oldest was dropped"
     for key in keys[1:]:
-        times.note(key, Version(1, 0, OTHER), B, 1.0, 1.0)
+        times.note(key, Version(1, 0, OTHER), B, 1.0, 1_000)
         times.pushed(key, 2.0)
-    times.note(keys[0], Version(1, 0, OTHER), B, 1.0, 1.0)
+    times.note(keys[0], Version(1, 0, OTHER), B, 1.0, 1_000)
     times.pushed(keys[0], 2.0)
     assert len(times.with_pushes(Received(), B, "t").pushed_ms) == PUSHES_MAX
 
