@@ -19,8 +19,18 @@ from distro.model.ports import Component, Components
 from distro.model.stores import DistroStore
 from distro.model.types import NO_VERSION, Datum, DistroKey, Merged, Received, Resolution, Version
 from distro.receive.applied_times import AppliedTimes
-from distro.receive.resolve import DELTA, DELTA_KNOWN, DELTA_OF_ANOTHER, MERGED, KeyVersions, Resolved, resolve
-from distro.receive.version_check import NotGivenError, OthersWordError, VersionCheck
+from distro.receive.resolve import (
+    DELTA,
+    DELTA_KNOWN,
+    DELTA_OF_ANOTHER,
+    MERGED,
+    KeyVersions,
+    NotGivenError,
+    OthersWordError,
+    Resolved,
+    VersionCheck,
+    resolve,
+)
 from distro.timing.paced import STEP_STORED, paced, rest
 
 LOG = logging.getLogger(__name__)

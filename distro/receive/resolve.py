@@ -1,8 +1,118 @@
-"""The decision on a datum that a peer sends, by the versions alone: the rules R3, R4 and R8."""
+"""The decision on a datum that a peer sends, by versions alone: its acceptance (R10), then the rules R3, R4 and R8.
 
+An accepted version leaves room for the versions that members give after it.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from distro.model.types import NO_VERSION, Merged, Resolution, Version
+from distro.model.errors import CodecError
+from distro.model.ports import Components
+from distro.model.types import ACCEPTED_MAX, NO_VERSION, Datum, Merged, Resolution, Version
+
+HEAD_ROOM = 2**20
+"""How far the epoch and the counter of a peer's version may be above all that are known here.
+
+A claim adds one to an epoch, a change one to a counter. A member's version of its own run may be above by twice as
+much: it may be the claim of a version that was just within this bound at that member.
+"""
+ASKED_HEAD_ROOM = 2**28
+"""The same for versions that this member requested, in a load or a query: it may know few of them, or none."""
+
+
+class NotGivenError(CodecError):
+    """A version names this very run, which never gave it: by now other members may hold that state."""
+
+
+class OthersWordError(CodecError):
+    """A version names a run that answers this member itself, but came from another member."""
+
+
+class VersionCheck:
+    """Checks the version of each datum before it is resolved. Thread-safe."""
+
+    def __init__(
+        self,
+        own_writer: str,
+        components: Components,
+        is_known_writer: Callable[[str], bool],
+        answers_itself: Callable[[str], bool],
+    ) -> None:
+        """``is_known_writer``: returns whether a writer is a run of a member that is listed, or was until lately.
+
+        ``answers_itself``: returns whether a writer is the current run of a peer that answers this member's calls.
+        """
+        self._own_writer = own_writer
+        self._components = components
+        self._is_known_writer = is_known_writer
+        self._answers_itself = answers_itself
+        self._highest: Version | None = None
+        """The highest epoch and the highest counter of all versions stored and accepted; None until the first check."""
+
+    def check(
+        self,
+        resource_type: str,
+        datum: Datum,
+        sender: str,
+        *,
+        loading: bool = False,
+        fetched: bool = False,
+        is_claimed: bool = False,
+    ) -> None:
+        """Check the version of a datum that ``sender`` gave.
+
+        ``loading``: the datum is of a snapshot that this member asked for. ``fetched``: it answers a query of this
+        member. ``is_claimed``: this member owns the key and fetched it to claim what comes, with a new counter.
+
+        Raises:
+            NotGivenError: the writer is this run, which never gave this version.
+            OthersWordError: the writer is a run that answers this member, and is not the sender.
+            CodecError: the writer is no member, and the datum is not claimed; or a number is too high.
+        """
+        version, writer = datum.version, datum.version.writer
+        if version == NO_VERSION:  # from real Nacos, which has none (R8)
+            return
+        component = self._components[resource_type]
+        store, is_of_sender = component.store, writer.partition("~")[0] == sender
+        if writer == self._own_writer:
+            # The store has what this run gave to a key, unless the key was forgotten.
+            stored = store.version(datum.key)
+            if version > (stored if stored is not None else store.highest_own()):
+                raise NotGivenError(f"field 'version' is of this run, which did not give it: {version.to_text()}")
+        elif not (is_claimed or self._is_known_writer(writer)):  # a claimed state belongs to this run from then on
+            raise CodecError(f"field 'version' is of no member: {version.to_text()}")
+        elif not (is_of_sender or loading or is_claimed) and self._answers_itself(writer):
+            stored = store.version(datum.key)
+            if stored is None or not stored.has_had(version):
+                raise OthersWordError(f"field 'version' is of a run that is asked itself: {version.to_text()}")
+        room = ASKED_HEAD_ROOM if loading or fetched else 2 * HEAD_ROOM if is_of_sender else HEAD_ROOM
+        known = self._highest or self._stored()
+        counter_max = ACCEPTED_MAX if is_claimed else min(known.counter + room, ACCEPTED_MAX)
+        if version.epoch > min(known.epoch + room, ACCEPTED_MAX) or version.counter > counter_max:
+            if fetched or (is_of_sender and component.owned_by_writer):  # nobody fetches the latter
+                self._make_room(version, room)
+            raise CodecError(f"field 'version' is too far above those known here: {version.to_text()}")
+
+    def is_within(self, version: Version) -> bool:
+        """Return whether other members may have taken a version of this epoch."""
+        return version.epoch <= min((self._highest or self._stored()).epoch + ASKED_HEAD_ROOM, ACCEPTED_MAX)
+
+    def accept(self, version: Version) -> None:
+        """Note a version that was stored: later ones may be above it."""
+        highest = self._highest
+        if highest is not None and (version.epoch > highest.epoch or version.counter > highest.counter):
+            self._highest = Version(max(highest.epoch, version.epoch), max(highest.counter, version.counter), "")
+
+    def _make_room(self, version: Version, room: int) -> None:
+        """Raise the known bound towards a refused version: one that is sent again and again is taken in the end."""
+        known = self._highest or self._stored()
+        self.accept(Version(min(version.epoch, known.epoch + room), min(version.counter, known.counter + room), ""))
+
+    def _stored(self) -> Version:
+        stored = [one for part in self._components.values() for one in part.store.versions().values()]
+        epoch = max([one.epoch for one in stored], default=0)
+        highest = self._highest = Version(epoch, max([one.counter for one in stored], default=0), "")
+        return highest
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from distro.model.errors import CodecError
 from distro.model.types import NO_VERSION, Datum, Version
-from distro.receive.version_check import ACCEPTED_MAX, ASKED_HEAD_ROOM, VersionCheck
+from distro.receive.resolve import ACCEPTED_MAX, ASKED_HEAD_ROOM, VersionCheck
 from tests.support.named_store import NamedStore, component
 
 WRITERS = st.sampled_from(["10.0.0.1:8848~1", "10.0.0.1:8848~2", "10.0.0.2:8848~1"])

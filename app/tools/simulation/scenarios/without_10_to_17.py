@@ -23,7 +23,7 @@ from distro.model.types import Action, Claim, Datum, HeardOf, LocalAction, Merge
 from distro.protocol.protocol import DistroProtocol
 from distro.protocol.protocol_parts import ProtocolRules
 from distro.receive.receive import DistroReceiver
-from distro.receive.version_check import VersionCheck
+from distro.receive.resolve import VersionCheck
 
 LONG_MS = 1 << 40
 SECOND_MS = 1_000

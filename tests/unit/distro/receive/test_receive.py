@@ -18,7 +18,7 @@ from distro.model.monitor import DistroStats
 from distro.model.ports import Component
 from distro.model.types import NO_VERSION, VERSION_NUMBER_MAX, Datum, DistroKey, Received, Version
 from distro.receive.receive import RESTORE_MS, RESTORES_MAX, DistroReceiver, ReceiverEvents, VerifyScope
-from distro.receive.version_check import ACCEPTED_MAX, ASKED_HEAD_ROOM, HEAD_ROOM
+from distro.receive.resolve import ACCEPTED_MAX, ASKED_HEAD_ROOM, HEAD_ROOM
 from tests.support.registry_parts import store_of
 
 SELF, B, C = "10.0.0.1:8848", "10.0.0.2:8848", "10.0.0.3:8848"

@@ -4,7 +4,7 @@ import pytest
 
 from distro.model.errors import CodecError
 from distro.model.types import ACCEPTED_MAX, Datum, Version
-from distro.receive.version_check import (
+from distro.receive.resolve import (
     ASKED_HEAD_ROOM,
     HEAD_ROOM,
     NotGivenError,

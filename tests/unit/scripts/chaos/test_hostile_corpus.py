@@ -8,7 +8,7 @@ import pytest
 from app.naming.records.record_keys import namespace_key
 from distro.model.errors import CodecError
 from distro.model.types import Version
-from distro.receive.version_check import HEAD_ROOM
+from distro.receive.resolve import HEAD_ROOM
 from distro.wire.http_agent import MEMBER_HEADER
 from scripts.chaos.hostile_corpus import (
     BOMB_BYTES,
