@@ -137,18 +137,15 @@ class DistroReceiver:
         """
         if self.is_loading():
             raise NotInitialized("Distro protocol is not initialized")
-        refused, failed = dict[str, Version](), dict[str, str]()
-        wanted: list[str] = []
+        refused, failed, wanted = dict[str, Version](), dict[str, str](), list[str]()
         taken, had = dict[str, Version](), dict[str, Version]()
 
         def take(datum: Datum, once_stored: OnceStored) -> None:
             self._stats.received_keys += 1
             key = DistroKey(resource_type, datum.key)
             try:
-                is_claimed = fetched and self._owns(key)
-                self._check.check(
-                    resource_type, datum, sender, loading=catching_up, fetched=fetched, is_claimed=is_claimed
-                )
+                owned = fetched and self._owns(key)
+                self._check.check(resource_type, datum, sender, loading=catching_up, fetched=fetched, is_claimed=owned)
                 if datum.base is None:
                     own = self._receive_one(key, sender, datum, now_ms, once_stored, fetched=fetched)
                 elif self._receive_delta(key, sender, datum, now_ms, once_stored):
@@ -177,8 +174,8 @@ class DistroReceiver:
             for key in lost:
                 taken.pop(key, None)
                 had.pop(key, None)
-        ages_ms = self.applied.ages_ms(resource_type, taken, now_ms)
-        return Received(refused, failed, tuple(wanted), dict.fromkeys(had) | ages_ms)
+        ages_ms = dict.fromkeys(had) | self.applied.ages_ms(resource_type, taken, now_ms)
+        return Received(refused, failed, tuple(wanted), ages_ms)
 
     def _owns(self, key: DistroKey) -> bool:
         mapper, component = self._mapper_of(key.resource_type), self._components[key.resource_type]

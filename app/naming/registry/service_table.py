@@ -85,8 +85,7 @@ class ServiceTable:
     # --- reading: no lock -------------------------------------------------------------------------
 
     def get(self, namespace: str, full_name: str) -> Service | None:
-        """Return the service of this name, hidden ones included."""
-        # Nearly always it is one that readers see, found without making its key.
+        """Return the service of this name, hidden ones included. Nearly always it is found without making its key."""
         names = self._namespaces.get(namespace)
         service = names.get(full_name) if names is not None else None
         return self._services.get(datum_key(namespace, full_name)) if service is None else service
@@ -170,18 +169,13 @@ class ServiceTable:
     # --- steps: the caller holds the lock ---------------------------------------------------------
 
     def open(self, namespace: str, full_name: str, now_ms: int, key: str = "") -> Service:
-        """Return the service of this name, made if it is missing, and listed again if it was hidden.
-
-        ``key``: its datum key, if the caller has it.
-        """
-        names = self._namespaces.get(namespace)
-        service = names.get(full_name) if names is not None else None
-        if service is None:
+        """Return the service of this name, made if missing, listed again if hidden. ``key``: its key, if known."""
+        names = self._namespaces.get(namespace, {})
+        if (service := names.get(full_name)) is None:
             key = key or datum_key(namespace, full_name)
-            service = self._services.get(key)
-            if service is None:
-                service = self._services[key] = Service(namespace, full_name, now_ms, self._first_revision, key)
-        if service.dropped or names is None or full_name not in names:
+            service = self._services.get(key) or Service(namespace, full_name, now_ms, self._first_revision, key)
+            self._services[key] = service
+        if service.dropped or full_name not in names:
             service.hidden = service.dropped = False
             self._namespaces.setdefault(namespace, {})[full_name] = service
             self._used.add(namespace)
