@@ -1,5 +1,6 @@
 """Bounds on the cost of a connection beside its calls: a credit for frames without a call, and bytes kept for it."""
 
+from dataclasses import dataclass
 from typing import Protocol
 
 CREDIT_MAX = 1_000.0
@@ -45,25 +46,12 @@ class CountedAnswer(bytes):
         self._budget.give_back(len(self))
 
 
+@dataclass(slots=True)
 class ControlCredit:
     """A credit that time and useful messages refill."""
 
-    __slots__ = ("_at_s", "left")
-
-    def __init__(self, now_s: float) -> None:
-        self.left = CREDIT_MAX
-        """The credit at present: each control frame takes some. Below 0 there were too many."""
-        self._at_s = now_s
-
-    def give(self, count: float) -> None:
-        left = self.left + count
-        self.left = CREDIT_MAX if left > CREDIT_MAX else left
-
-    def passed(self, now_s: float) -> None:
-        """Note the time."""
-        left = self.left + (now_s - self._at_s) * CREDIT_PER_S
-        self.left = CREDIT_MAX if left > CREDIT_MAX else left
-        self._at_s = now_s
+    left: float = CREDIT_MAX
+    """The credit at present: each control frame takes some. Below 0 there were too many."""
 
 
 class KeptBytes:

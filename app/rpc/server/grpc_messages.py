@@ -50,7 +50,7 @@ class MessageSizes(Protocol):
 class MessageReader:
     """Puts the messages of one stream together from its bytes, as they come."""
 
-    __slots__ = ("_bounds", "_bytes_max", "_encoding", "_is_allowed", "_wanted", "kept", "unpaid_bytes")
+    __slots__ = ("_bounds", "_bytes_max", "_encoding", "_is_allowed", "_short_bytes", "_wanted", "kept", "unpaid_bytes")
 
     def __init__(self, encoding: bytes, bytes_max: int, bounds: MessageSizes | None = None) -> None:
         """``encoding``: that of packed messages. ``bytes_max``: the bound of one message, both packed and unpacked.
@@ -60,6 +60,8 @@ class MessageReader:
         self._encoding = encoding
         self._bytes_max = bytes_max
         self._bounds = bounds
+        self._short_bytes = bytes_max if bounds is None else min(bytes_max, ANYBODYS_BYTES_MAX)
+        """The size up to which a message that is not packed needs no further look."""
         self._is_allowed = False
         """True if the message that is coming may have the length that its prefix says."""
         self.kept = bytearray()
@@ -90,7 +92,10 @@ class MessageReader:
                 [length] = U32.unpack_from(data, at + 1)
                 is_packed, here = bool(data[at]), min(end - begin, length)
                 if not self._is_allowed:
-                    self._is_allowed = self._allows(length, data[begin : begin + BEGIN_BYTES], is_packed=is_packed)
+                    is_short = length <= self._short_bytes and not is_packed
+                    self._is_allowed = is_short or self._allows(
+                        length, data[begin : begin + BEGIN_BYTES], is_packed=is_packed
+                    )
                 if here < length:
                     self._wanted = PREFIX_BYTES + (length if self._is_allowed else BEGIN_BYTES)
                     break

@@ -25,10 +25,19 @@ Source: RFC 9113; gRPC over HTTP/2 (grpc/doc/PROTOCOL-HTTP2.md). A request that 
 from array import array
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from app.rpc.server import header_blocks
-from app.rpc.server.control_credit import OF_MESSAGE, OF_RESET, OF_SENT_FRAME, ControlCredit, CountedAnswer, KeptBytes
+from app.rpc.server.control_credit import (
+    CREDIT_MAX,
+    CREDIT_PER_S,
+    OF_MESSAGE,
+    OF_RESET,
+    OF_SENT_FRAME,
+    ControlCredit,
+    CountedAnswer,
+    KeptBytes,
+)
 from app.rpc.server.grpc_messages import (
     INTERNAL,
     RESOURCE_EXHAUSTED,
@@ -95,8 +104,8 @@ SMALL_PIECE_BYTES = 64
 """The size below which DATA that completes no message costs as much as a frame that carries nothing."""
 UNPAID_PER_CREDIT = 4_096
 """The bytes of messages that are packed too well for each credit: 10 KB may unpack to 10 MiB, which take 80 ms."""
-USUAL_BYTES_MAX = 8_192
-"""The most DATA of a call that is taken in one go."""
+CALL_BYTES_MAX = 8_192
+"""The most DATA of a call that is taken together with its HEADERS."""
 CLOSED_KEPT = 64
 """The closed streams, the latest, for which it is remembered which side closed them."""
 CLOSED_AT_ONCE = 16
@@ -151,26 +160,24 @@ class StreamDone(NamedTuple):
 Event = CallReceived | StreamOpened | MessageReceived | StreamDone
 
 
+@dataclass(slots=True, eq=False)
 class _Stream:
     """The state of one stream that is not closed."""
 
-    __slots__ = ("half_closed", "head", "held", "is_bidi", "is_over", "message", "out", "reader", "received", "window")
-
-    def __init__(self, head: RequestHead, is_bidi: bool, reader: MessageReader | None, window: int) -> None:
-        self.head = head
-        self.is_bidi = is_bidi
-        self.reader = reader
-        """The reader of the content; None for a request that is no call of ours, whose content does not count."""
-        self.half_closed = False
-        self.is_over = False
-        """True once its last frame is queued."""
-        self.message: bytes | None = None
-        """The message of a unary call, once it is whole."""
-        self.held = 0
-        """The bytes of that message, while the message is whole and its call is not."""
-        self.received = 0
-        self.window = STREAM_WINDOW
-        self.out = Outgoing(window)
+    head: RequestHead
+    is_bidi: bool
+    reader: MessageReader | None
+    """The reader of the content; None for a request that is no call of ours, and once nothing more of it counts."""
+    out: Outgoing
+    half_closed: bool = False
+    is_over: bool = False
+    """True once its last frame is queued."""
+    message: bytes | None = None
+    """The message of a unary call, once it is whole."""
+    held: int = 0
+    """The bytes of that message, while the message is whole and its call is not."""
+    received: int = 0
+    window: int = STREAM_WINDOW
 
 
 class Http2Server:
@@ -225,7 +232,7 @@ class Http2Server:
         self._buffer = b""
         self._at = 0
         self._out: list[bytes] = []
-        self._credit = ControlCredit(now_s)
+        self._credit = ControlCredit()
         self._reader = HeaderReader(self._credit)
         self._streams: dict[int, _Stream] = {}
         self._closed = array("i")
@@ -264,9 +271,9 @@ class Http2Server:
 
     def receive(self, data: bytes, now_s: float) -> None:
         """Take bytes; ``step`` reads them. ``now_s``: a monotonic time."""
+        self._credit.left = min(CREDIT_MAX, self._credit.left + (now_s - self._now_s) * CREDIT_PER_S)
         self._now_s = now_s
         self.has_more = True
-        self._credit.passed(now_s)
         self._buffer = self._buffer[self._at :] + data if self._at < len(self._buffer) else data
         self._at = 0
 
@@ -278,14 +285,11 @@ class Http2Server:
             left = frames_max
             try:
                 while left > 0 and not self._is_enough and self._at < len(self._buffer):
-                    if self.began and self._block is None:
-                        left -= self._take_usual(events, left)
-                        if left <= 0 or self._at >= len(self._buffer):
-                            break
-                    if not self._take(self, events):
+                    taken = self._take(self, events, left)
+                    if not taken:
                         self.has_more = False
                         return events
-                    left -= 1
+                    left -= taken
             except ConnectionFault as fault:
                 self._end(fault)
         self.has_more = self.ended is None and self._at < len(self._buffer)
@@ -314,95 +318,63 @@ class Http2Server:
         """True while a header block is incomplete."""
         return self._block is not None
 
-    def _take_preface(self, events: list[Event]) -> bool:
+    def _take_preface(self, events: list[Event], most: int) -> int:
         begun = self._buffer[self._at : self._at + len(PREFACE)]
         if not PREFACE.startswith(begun):
             raise ConnectionFault(Code.PROTOCOL_ERROR, "not the preface of HTTP/2")
         if len(begun) < len(PREFACE):
-            return False
+            return 0
         self._at += len(PREFACE)
         self._take = Http2Server._take_first
-        return True
+        return 1
 
-    def _take_first(self, events: list[Event]) -> bool:
+    def _take_first(self, events: list[Event], most: int) -> int:
         head = self._buffer[self._at : self._at + HEAD_BYTES]
         if len(head) >= 5 and (head[3] != SETTINGS or head[4] & ACK):
             raise ConnectionFault(Code.PROTOCOL_ERROR, "the first frame is not SETTINGS")
-        if not self._take_frame(events):
-            return False
+        if not self._take_frames(events, 1):
+            return 0
         self.began = True
-        self._take = Http2Server._take_frame
-        return True
+        self._take = Http2Server._take_frames
+        return 1
 
-    def _take_frame(self, events: list[Event]) -> bool:
-        buffer, at = self._buffer, self._at
-        left = len(buffer) - at
-        if left < HEAD_BYTES:
-            return False
-        high, low, kind, flags, stream_id = HEAD.unpack_from(buffer, at)
-        length = high << 8 | low
-        if length > FRAME_BYTES_MAX:
-            raise ConnectionFault(Code.FRAME_SIZE_ERROR, f"a frame of {length} bytes")
-        if left < HEAD_BYTES + length:
-            return False
-        begin = at + HEAD_BYTES
-        self._at = end = begin + length
-        if self._block is not None and kind != CONTINUATION:
-            raise ConnectionFault(Code.PROTOCOL_ERROR, "a header block is not whole")
-        take = _KINDS.get(kind)
-        if take is None:
-            self._spend()
-            return True
-        try:
-            take(self, stream_id & STREAM_MAX, flags, buffer[begin:end], events)
-        except StreamFault as fault:
-            self._reset(fault.stream_id, fault.code, events)
-        return True
-
-    def _take_usual(self, events: list[Event], most: int) -> int:
-        """Take the frames of usual calls, as ``_take_frame`` would; return how many, before one that is unusual.
-
-        A usual call is one HEADERS, and one DATA that ends it with one whole message. grpc-go sends WINDOW_UPDATE and
-        PING before each.
-        """
+    def _take_frames(self, events: list[Event], most: int) -> int:
+        """Take up to ``most`` frames that came; return how many, 0 while the next one is not whole."""
         buffer, at, taken = self._buffer, self._at, 0
-        end = len(buffer) - HEAD_BYTES
-        while taken < most and at <= end:
+        last = len(buffer) - HEAD_BYTES
+        while taken < most and at <= last and not self._is_enough:
             high, low, kind, flags, stream_id = HEAD.unpack_from(buffer, at)
             length = high << 8 | low
+            if length > FRAME_BYTES_MAX:
+                raise ConnectionFault(Code.FRAME_SIZE_ERROR, f"a frame of {length} bytes")
             begin = at + HEAD_BYTES
-            if begin + length > len(buffer):
+            end = begin + length
+            if end > len(buffer):
                 break
-            if kind == HEADERS:
-                data_at = begin + length
-                if flags != END_HEADERS or data_at > end or taken + 2 > most:
-                    break
-                if not self._take_call(stream_id, begin, data_at, events):
-                    break
+            may_be_call = kind == HEADERS and flags == END_HEADERS and end <= last and taken + 2 <= most
+            if may_be_call and self._take_call(stream_id, begin, end, events):
                 at = self._at
                 taken += 2
                 continue
-            if kind == WINDOW_UPDATE:
-                count = U32.unpack_from(buffer, begin)[0] if length == 4 else 0
-                replies = self.replies
-                if stream_id or not count or replies.bytes or count > WINDOW_MAX - replies.window:
-                    break
-                replies.window += count
-                self._spend()
-            elif kind == PING:
-                if length != 8 or stream_id or flags or self._now_s - self._pinged_s < self._limits.ping_interval_s:
-                    break
-                self._spend()
-                self._pinged_s = self._now_s
-                self._out.append(_PING_ACK + buffer[begin : begin + 8])
-            else:
-                break
-            self._at = at = begin + length
+            self._at = at = end
             taken += 1
+            if self._block is not None and kind != CONTINUATION:
+                raise ConnectionFault(Code.PROTOCOL_ERROR, "a header block is not whole")
+            take = self._TAKES.get(kind)
+            if take is None:
+                self._spend()
+                continue
+            try:
+                take(self, stream_id & STREAM_MAX, flags, buffer[begin:end], events)
+            except StreamFault as fault:
+                self._reset(fault.stream_id, fault.code, events)
         return taken
 
     def _take_call(self, stream_id: int, begin: int, data_at: int, events: list[Event]) -> bool:
-        """Take a usual call, whose block begins at ``begin``; False, and nothing is taken, for another."""
+        """Take a call that came whole, as nearly all do: HEADERS, and one DATA that ends it with one message.
+
+        The block begins at ``begin``, the DATA at ``data_at``. Return False, and take nothing, for any other frames.
+        """
         buffer = self._buffer
         high, low, kind, flags, of_id = HEAD.unpack_from(buffer, data_at)
         length = high << 8 | low
@@ -410,7 +382,7 @@ class Http2Server:
         end = content_at + length
         if kind != DATA or flags != END_STREAM or of_id != stream_id or end > len(buffer):
             return False
-        if not 5 <= length <= USUAL_BYTES_MAX or data_at - begin > FRAME_BYTES_MAX or stream_id in self._streams:
+        if not 5 <= length <= CALL_BYTES_MAX or self._block is not None or stream_id in self._streams:
             return False
         if buffer[content_at] or U32.unpack_from(buffer, content_at + 1)[0] != length - 5:
             return False
@@ -428,12 +400,9 @@ class Http2Server:
         if self._window < CONNECTION_WINDOW // 2:
             self._out.append(window_update(0, CONNECTION_WINDOW - self._window))
             self._window = CONNECTION_WINDOW
-        self._credit.give(OF_MESSAGE)
-        self._pings_too_soon = 0
-        self._pinged_s = -1e9
+        self._refill(OF_MESSAGE)
         self._at = end
-        stream = self._streams[stream_id] = _Stream(head, False, None, self._stream_window)
-        stream.half_closed = True
+        self._streams[stream_id] = _Stream(head, False, None, Outgoing(self._stream_window), half_closed=True)
         events.append(CallReceived(stream_id, buffer[content_at + 5 : end]))
         return True
 
@@ -442,6 +411,12 @@ class Http2Server:
         credit.left -= count
         if credit.left < 0:
             raise ConnectionFault(Code.ENHANCE_YOUR_CALM, "too many frames without a call")
+
+    def _refill(self, count: float) -> None:
+        """Credit a useful message or frame, after which the client may send control frames."""
+        self._credit.left = min(CREDIT_MAX, self._credit.left + count)
+        self._pings_too_soon = 0
+        self._pinged_s = -1e9
 
     # --- header blocks -----------------------------------------------------------------------------
 
@@ -501,7 +476,7 @@ class Http2Server:
         is_bidi = head.path == self._bidi
         is_ours = head.is_grpc and (is_bidi or head.path == self._unary)
         reader = MessageReader(head.encoding, self._limits.message_bytes_max, self._bounds) if is_ours else None
-        stream = self._streams[stream_id] = _Stream(head, is_bidi and is_ours, reader, self._stream_window)
+        stream = self._streams[stream_id] = _Stream(head, is_bidi and is_ours, reader, Outgoing(self._stream_window))
         if is_ours and head.encoding not in (b"", b"identity", b"gzip"):
             stream.reader = None
             self.end(stream_id, UNIMPLEMENTED, "this grpc-encoding is not known", header_blocks.ACCEPTED_ENCODINGS)
@@ -602,9 +577,7 @@ class Http2Server:
                 events.append(StreamDone(stream_id, True))
             return
         for message in messages:
-            self._credit.give(OF_MESSAGE)
-            self._pings_too_soon = 0
-            self._pinged_s = -1e9
+            self._refill(OF_MESSAGE)
             if stream.is_bidi:
                 events.append(MessageReceived(stream_id, message))
                 self._is_enough = True  # it may be the setup, on which the bounds of what follows depend
@@ -642,6 +615,7 @@ class Http2Server:
             message, stream.message = stream.message, None
             if stream.held:
                 self._forget_half(stream)
+            stream.reader = None
             events.append(CallReceived(stream_id, message))
 
     def _forget_half(self, stream: _Stream) -> None:
@@ -749,7 +723,8 @@ class Http2Server:
         if not stream_id:
             if not count:
                 raise ConnectionFault(Code.PROTOCOL_ERROR, "WINDOW_UPDATE of 0")
-            if not self.replies.widen(count):
+            self.replies.window += count
+            if self.replies.window > WINDOW_MAX:
                 raise ConnectionFault(Code.FLOW_CONTROL_ERROR, "a window that is too wide")
         elif (stream := self._streams.get(stream_id)) is not None:
             if not count:
@@ -785,9 +760,7 @@ class Http2Server:
         if self.replies.bytes and self.replies.may_send:
             self._flush()
         if sent := self.replies.frames_sent:
-            self._credit.give(OF_SENT_FRAME * sent)
-            self._pings_too_soon = 0
-            self._pinged_s = -1e9
+            self._refill(OF_SENT_FRAME * sent)
             self.replies.frames_sent = 0
         out = b"".join(self._out)
         self._out.clear()
@@ -903,16 +876,15 @@ class Http2Server:
             self._close(stream_id, by_us=True)
             events.append(StreamDone(stream_id, True))
         elif self._closed_by_us(stream_id) is None:
-            self._note_closed(stream_id, True)
+            self._close(stream_id, by_us=True)
 
     def _close(self, stream_id: int, *, by_us: bool) -> None:
-        stream = self._streams.pop(stream_id)
-        self._forget_half(stream)
+        """Forget a stream, which need not have been open, and remember which side closed it."""
+        stream = self._streams.pop(stream_id, None)
+        if stream is not None and (stream.held or stream.reader is not None):
+            self._forget_half(stream)
         if self.replies.bytes:
             self.replies.drop(stream_id)
-        self._note_closed(stream_id, by_us)
-
-    def _note_closed(self, stream_id: int, by_us: bool) -> None:
         closed = self._closed
         closed.append(-stream_id if by_us else stream_id)
         if len(closed) > CLOSED_KEPT + CLOSED_AT_ONCE:
@@ -932,24 +904,24 @@ class Http2Server:
             self.replies.clear()
             self._kept.clear()
 
+    _TAKES: ClassVar[Mapping[int, Callable[["Http2Server", int, int, bytes, list[Event]], None]]] = {
+        DATA: _on_data,
+        HEADERS: _on_headers,
+        PRIORITY: _on_priority,
+        RST_STREAM: _on_rst_stream,
+        SETTINGS: _on_settings,
+        PUSH_PROMISE: _on_push_promise,
+        PING: _on_ping,
+        GOAWAY: _on_goaway,
+        WINDOW_UPDATE: _on_window_update,
+        CONTINUATION: _on_continuation,
+    }
+    """The methods by the kind of a frame."""
+
 
 def _head(kind: int, flags: int, length: int) -> bytes:
     return HEAD.pack(length >> 8, length & 0xFF, kind, flags, 0)[:5]
 
 
-_PING_ACK = HEAD.pack(0, 8, PING, ACK, 0)
 _HEAD_FRAME = _head(HEADERS, END_HEADERS, len(REPLY_HEAD))
 _OK_FRAME = _head(HEADERS, END_HEADERS | END_STREAM, len(TRAILERS_OK))
-
-_KINDS: Mapping[int, Callable[[Http2Server, int, int, bytes, list[Event]], None]] = {
-    DATA: Http2Server._on_data,
-    HEADERS: Http2Server._on_headers,
-    PRIORITY: Http2Server._on_priority,
-    RST_STREAM: Http2Server._on_rst_stream,
-    SETTINGS: Http2Server._on_settings,
-    PUSH_PROMISE: Http2Server._on_push_promise,
-    PING: Http2Server._on_ping,
-    GOAWAY: Http2Server._on_goaway,
-    WINDOW_UPDATE: Http2Server._on_window_update,
-    CONTINUATION: Http2Server._on_continuation,
-}

@@ -1,5 +1,7 @@
 """The replies that wait on the streams of one connection, and the windows that the other side gives (RFC 9113, 5.2)."""
 
+from dataclasses import dataclass, field
+
 from app.rpc.server.control_credit import CountedAnswer, KeptBytes
 from app.rpc.server.http2_frames import (
     DATA,
@@ -8,7 +10,6 @@ from app.rpc.server.http2_frames import (
     END_STREAM,
     FRAME_BYTES_MAX,
     HEADERS,
-    WINDOW_MAX,
     frame,
 )
 
@@ -19,21 +20,19 @@ SMALL_PART_BYTES = 512
 """The size of a small part: a client that reads makes room for more than this at a time."""
 
 
+@dataclass(slots=True, eq=False)
 class Outgoing:
     """The output of one stream: its window, and the bytes that wait for it."""
 
-    __slots__ = ("at", "begun", "chunks", "last", "window")
-
-    def __init__(self, window: int) -> None:
-        self.window = window
-        self.chunks: list[bytes] = []
-        """The replies of a stream, a message or two: its writer waits until they are written."""
-        self.at = 0
-        """The number of bytes of the first chunk that are sent."""
-        self.begun = False
-        """True once the block of headers is sent."""
-        self.last: bytes | None = None
-        """The block that ends the stream once all chunks are sent; empty: the last DATA frame ends it."""
+    window: int
+    chunks: list[bytes] = field(default_factory=list)
+    """The replies of a stream, a message or two: its writer waits until they are written."""
+    at: int = 0
+    """The number of bytes of the first chunk that are sent."""
+    begun: bool = False
+    """True once the block of headers is sent."""
+    last: bytes | None = None
+    """The block that ends the stream once all chunks are sent; empty: the last DATA frame ends it."""
 
 
 class ReplyQueue:
@@ -106,11 +105,6 @@ class ReplyQueue:
     def may_send(self) -> bool:
         """True if frames may leave now, once those before have been taken."""
         return bool(self._ready) and self.window > 0 and not self.paused
-
-    def widen(self, count: int) -> bool:
-        """Widen the window of the connection; return False if it would become too wide."""
-        self.window += count
-        return self.window <= WINDOW_MAX
 
     def flush(self, out: list[bytes]) -> list[int]:
         """Append the frames that may be sent to ``out``; return the streams that ended."""

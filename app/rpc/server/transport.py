@@ -387,6 +387,8 @@ class RpcTransport(asyncio.Protocol):
             self._transport.write(out)
             if (self._held or self._owes) and not machine.replies.may_send:
                 self._go_on()
+            elif not machine.replies.bytes:
+                break
 
     # --- time ---------------------------------------------------------------------------------------
 
