@@ -31,8 +31,7 @@ from app.rpc.sdk.service_messages import InfoVariant, ServiceInfos
 from app.rpc.sdk.subscriptions import GrpcSubscriptions
 from app.rpc.server.connections import Connection
 from app.rpc.server.grpc_messages import MESSAGE_BYTES_MAX
-from app.rpc.server.grpc_routes import GrpcRequest, GrpcRoute
-from app.rpc.server.known_messages import KnownMessage
+from app.rpc.server.grpc_routes import GrpcRequest, GrpcRoute, KnownMessage
 
 T = TypeVar("T")
 REGISTER, DEREGISTER, BATCH = "registerInstance", "deregisterInstance", "batchRegisterInstance"

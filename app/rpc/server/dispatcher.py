@@ -25,8 +25,7 @@ from app.peers.payload import Payload, PayloadError
 from app.ports.grpc_ports import PeerDirectory
 from app.rpc.server.connections import LABELS_CHARS_MAX, Connection, Connections
 from app.rpc.server.control_credit import CountedAnswer
-from app.rpc.server.grpc_routes import GrpcRequest, GrpcRoute
-from app.rpc.server.known_messages import KnownMessages
+from app.rpc.server.grpc_routes import GrpcRequest, GrpcRoute, KnownMessages
 from app.rpc.server.limits import LimitRule
 from app.rpc.server.message_bounds import TypeBounds
 from app.rpc.server.user_check import check_rights, session_of, token_of

@@ -1,4 +1,7 @@
-"""The requests that a gRPC port answers: the handler of each type, who may call it, and how large it may be."""
+"""The requests that a gRPC port answers: the handler of each type, who may call it, and how large it may be.
+
+SDKs send the same messages again and again: a message that came before is known by its bytes, and is read once.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -7,9 +10,14 @@ from typing import Any, NamedTuple
 from app.auth.access_rules import AccessRule, Action, Scope
 from app.naming.model.json_fields import Fields
 from app.naming.model.value_limits import JSON_VALUES_MAX
+from app.peers.payload import Payload
 from app.rpc.server.connections import Connection
 from app.rpc.server.grpc_messages import ANYBODYS_BYTES_MAX
-from app.rpc.server.known_messages import KnownMessage
+
+KNOWN_BYTES_MAX = 1_024
+"""The most bytes of a kept message; a longer one is parsed each time. A registration has some 500 bytes."""
+KNOWN_MAX = 4_096
+"""The most messages in either half: with their parsed parts 20 MB at the most, some 8 MB for registrations of SDKs."""
 
 
 class GrpcRequest(NamedTuple):
@@ -19,13 +27,13 @@ class GrpcRequest(NamedTuple):
     fields: Fields
     token: str = ""
     """The user's token; empty while authentication is off."""
-    known: KnownMessage | None = None
+    known: "KnownMessage | None" = None
     """The message, on which a handler may note something for the next time that it comes."""
 
 
 Handler = Callable[[GrpcRequest], Awaitable[Mapping[str, Any] | bytes]]
 """Returns the fields of the answer, or its whole message. Raises NacosError for a refusal."""
-Quick = Callable[[Connection, KnownMessage], bytes | None]
+Quick = Callable[[Connection, "KnownMessage"], bytes | None]
 """Returns the kept answer to a message that came before; None if the handler must be called. It has no effects."""
 
 
@@ -60,3 +68,48 @@ class GrpcRoute:
     def structure_max(self, body: bytes) -> int:
         """Return the most commas and brackets that a request with this body may have."""
         return max(JSON_VALUES_MAX, len(body) // self.bytes_per_value if self.bytes_per_value else 0)
+
+
+class KnownMessage:
+    """A parsed message, with the answer's route. Shared by all connections that send its bytes."""
+
+    __slots__ = ("fields", "memo", "message", "route")
+
+    def __init__(self, message: Payload, route: GrpcRoute, fields: Fields) -> None:
+        self.message = message
+        self.route = route
+        self.fields = fields
+        """The fields of its JSON, which no reader may change."""
+        self.memo: Any = None
+        """The results of the route's handler about the message, kept for its next time."""
+
+
+class KnownMessages:
+    """A bounded memo: it drops a message that did not come again while as many others came."""
+
+    def __init__(self, messages_max: int = KNOWN_MAX) -> None:
+        self._messages_max = messages_max
+        self._young: dict[bytes, KnownMessage] = {}
+        self._old: dict[bytes, KnownMessage] = {}
+
+    def __len__(self) -> int:
+        return len(self._young) + len(self._old)
+
+    def get(self, data: bytes) -> KnownMessage | None:
+        """Return the message of these bytes, or None if they did not come before."""
+        found = self._young.get(data)
+        if found is None and (found := self._old.pop(data, None)) is not None:
+            self._put(data, found)
+        return found
+
+    def add(self, data: bytes, message: Payload, route: GrpcRoute, fields: Fields) -> KnownMessage:
+        """Keep the message of these bytes, unless it is longer than ``KNOWN_BYTES_MAX``."""
+        known = KnownMessage(message, route, fields)
+        if len(data) <= KNOWN_BYTES_MAX:
+            self._put(data, known)
+        return known
+
+    def _put(self, data: bytes, known: KnownMessage) -> None:
+        if len(self._young) >= self._messages_max:
+            self._young, self._old = {}, self._young
+        self._young[data] = known

@@ -1,10 +1,9 @@
-"""What came before is known by its bytes, within bounds."""
+"""A message that came before is known by its bytes, within bounds."""
 
 from app.auth.access_rules import PUBLIC
 from app.naming.model.json_fields import Fields
 from app.peers.payload import Payload
-from app.rpc.server.grpc_routes import GrpcRequest, GrpcRoute
-from app.rpc.server.known_messages import MESSAGE_BYTES_MAX, KnownMessages
+from app.rpc.server.grpc_routes import KNOWN_BYTES_MAX, GrpcRequest, GrpcRoute, KnownMessages
 
 
 async def handler(_asked: GrpcRequest) -> bytes:
@@ -39,6 +38,6 @@ def test_what_is_asked_for_stays_and_the_rest_goes() -> None:
 
 def test_long_messages_are_not_kept() -> None:
     known = KnownMessages()
-    add(known, b"a" * MESSAGE_BYTES_MAX)
-    add(known, b"b" * (MESSAGE_BYTES_MAX + 1))
+    add(known, b"a" * KNOWN_BYTES_MAX)
+    add(known, b"b" * (KNOWN_BYTES_MAX + 1))
     assert len(known) == 1
