@@ -13,7 +13,7 @@ BOUNDS = {
     "delete": Figures(calls=136, files=42, returns=39),
     "beat": Figures(calls=51, files=22, returns=11),
     "list": Figures(calls=105, files=32, returns=34),
-    "rpc-register": Figures(calls=196, files=39, returns=73),
+    "rpc-register": Figures(calls=183, files=38, returns=69),
     "rpc-query": Figures(calls=124, files=31, returns=42),
     "rpc-health": Figures(calls=43, files=12, returns=10),
     "from-peer": Figures(calls=167, files=53, returns=68),

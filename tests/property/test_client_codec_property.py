@@ -1,6 +1,7 @@
 """A client's state comes back from its JSON as it was, and whatever else comes is read or refused by a field's name."""
 
 import json
+from itertools import repeat
 from typing import Any
 
 from hypothesis import given, settings
@@ -51,7 +52,7 @@ def states(draw: st.DrawFn) -> ClientState:
         batch = draw(st.booleans())
         size = (0, 4) if batch else (1, 1)
         asked = draw(st.lists(commands, min_size=size[0], max_size=size[1]))
-        made = [instance_of(one._replace(namespace=key[0], service=key[1]), lambda: 7, Shared()) for one in asked]
+        made = [instance_of(one._replace(namespace=key[0], service=key[1]), repeat(7), Shared()) for one in asked]
         at_ms, seen = draw(st.integers(0, (1 << 53) - 1)), draw(versions)
         publications[key] = Publication({one.key: one for one in made}, batch, at_ms, seen)
     revision = draw(st.integers(-(1 << 31), (1 << 31) - 1))

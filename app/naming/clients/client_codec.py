@@ -14,6 +14,7 @@ import orjson
 from app.naming.clients.client_model import (
     RECENT_MAX,
     RESERVED_METADATA,
+    RESERVED_NAMES,
     REVISION_MAX,
     WITHDRAWALS_SENT_MAX,
     ClientBounds,
@@ -40,7 +41,6 @@ from distro.model.errors import CodecError
 from distro.model.types import NO_VERSION, WRITER_CHARS_MAX, Version
 
 CUSTOM_ID, WEIGHT, ENABLED = RESERVED_METADATA
-RESERVED_NAMES = frozenset(RESERVED_METADATA)
 REVISION_MIN = -REVISION_MAX - 1
 BOUNDS = ClientBounds()
 

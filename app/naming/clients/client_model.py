@@ -25,6 +25,7 @@ RESERVED_METADATA = ("customInstanceId", "publishInstanceWeight", "publishInstan
 
 Source: Nacos 2.2.3 Constants. Other values than its own would break the readers of real Nacos.
 """
+RESERVED_NAMES = frozenset(RESERVED_METADATA)
 PERSISTENT_ID_END = "#false"
 WITHDRAWALS_SENT_MS = 30_000
 """For how long a client's state includes its withdrawals. All members have that state long before."""

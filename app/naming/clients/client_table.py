@@ -246,15 +246,20 @@ class ClientTable:
         client_id = client.info.client_id
         if instances > client.instances or size > client.metadata_bytes:
             self.services.admission.check_list(f"client {client_id}", len(key[1]), instances, size)
-        self._check_revision(client)
+        if client.revision >= REVISION_MAX:
+            raise _changed_too_often(client)
         # First, as it may be refused.
         self.services.publish(*key, client_id, publication, now_ms, known)
         self._raise_version(client, key)
-        _keep(client, key, publication)
+        client.instances, client.metadata_bytes = instances, size
+        client.published[key] = publication
 
     def publish(self, client: Client, key: ServiceKey, publication: Publication, now_ms: int) -> None:
         """Set what a client publishes of a service, without another version."""
-        _keep(client, key, publication)
+        old = client.published.get(key)
+        client.instances += len(publication.instances) - (len(old.instances) if old else 0)
+        client.metadata_bytes += publication.metadata_bytes - (old.metadata_bytes if old else 0)
+        client.published[key] = publication
         self.services.publish(*key, client.client_id, publication, now_ms)
 
     def withdraw(self, client: Client, key: ServiceKey, now_ms: int) -> None:
@@ -270,18 +275,14 @@ class ClientTable:
         Raises:
             Unavailable: the client has changed too often.
         """
-        self._check_revision(client)
+        if client.revision >= REVISION_MAX:
+            raise _changed_too_often(client)
         self._raise_version(client, key)
 
     def set_version(self, client: Client, version: Version) -> None:
         """Give a copy a version."""
         client.version = version
         self._changed.note(client.client_id)
-
-    @staticmethod
-    def _check_revision(client: Client) -> None:
-        if client.revision >= REVISION_MAX:
-            raise Unavailable(f"client {client.client_id} has changed too often: please connect again")
 
     def _raise_version(self, client: Client, key: ServiceKey | None) -> None:
         client.revision += 1
@@ -301,8 +302,5 @@ class ClientTable:
         }
 
 
-def _keep(client: Client, key: ServiceKey, publication: Publication) -> None:
-    old = client.published.get(key)
-    client.instances += len(publication.instances) - (len(old.instances) if old else 0)
-    client.metadata_bytes += publication.metadata_bytes - (old.metadata_bytes if old else 0)
-    client.published[key] = publication
+def _changed_too_often(client: Client) -> Unavailable:
+    return Unavailable(f"client {client.client_id} has changed too often: please connect again")

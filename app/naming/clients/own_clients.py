@@ -3,12 +3,12 @@
 The member that holds the connection is the only one that changes the client.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
 from app.naming.clients.client_model import (
-    RESERVED_METADATA,
+    RESERVED_NAMES,
     REVISION_MAX,
     Client,
     ClientInfo,
@@ -23,7 +23,7 @@ from app.naming.clients.hand_over import NO_SOURCES, HandOver, ReturnSources
 from app.naming.clients.withdrawals import Withdrawals
 from app.naming.model.events import ClientChanged, ClientDisconnect, ClientWithdrawn, Event, ServiceChanged
 from app.naming.model.instance_check import check_instance
-from app.naming.model.keys import CLUSTER_NAME, DEFAULT_NAMESPACE, check_service_format
+from app.naming.model.keys import CLUSTER_NAME, DEFAULT_NAMESPACE, SIMPLE_ID, check_service_format, instance_key
 from app.naming.model.model import (
     NO_METADATA,
     PRESERVED_BEAT_INTERVAL,
@@ -34,6 +34,7 @@ from app.naming.model.model import (
     Publication,
     Service,
     instance_bytes,
+    kept_id,
 )
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.value_limits import CLIENT_TEXTS_CHARS_MAX, INSTANCE_ID_CHARS_MAX
@@ -45,9 +46,8 @@ from distro.model.types import NO_VERSION, Version
 
 _SEQUENCE_BITS = 12
 _MEMBER_BITS = 10
-
-Number = Callable[[], int]
-"""Returns a new number with each call."""
+_TIME_OUTS = frozenset((PRESERVED_BEAT_INTERVAL, PRESERVED_BEAT_TIMEOUT, PRESERVED_DELETE_TIMEOUT))
+_NOTHING_KNOWN = Known(0, 0)
 
 
 class OwnClients:
@@ -196,8 +196,10 @@ class OwnClients:
         with table.lock:
             client = table.native(client_id)  # it may have disconnected meanwhile
             service = table.services.get(*key)
-            _check_kind(key[1], service)
-            seen = service.version if service is not None else NO_VERSION
+            seen = NO_VERSION
+            if service is not None:
+                seen = service.version
+                _check_kind(service)
             publication = Publication(instances, batch, wall_ms, seen)
             old = client.published.get(key)
             if old is not None and old.says_the_same(publication):
@@ -205,7 +207,7 @@ class OwnClients:
             # Without copies of other members' clients nobody comes from elsewhere.
             sources = hand_over.sources(key) if table.copy_writers or hand_over.ended else NO_SOURCES
             now_ms = self._now_ms()
-            known = _known_of(client, key, publication, service, sources)
+            known = _NOTHING_KNOWN if service is None else _known_of(client, key, publication, service, sources)
             table.publish_own(client, key, publication, now_ms, known)
             events: list[Event] = []
             if sources.clients:
@@ -274,24 +276,23 @@ def _says_the_same(published: Mapping[ServiceKey, Publication], others: Mapping[
 
 
 def _known_of(
-    client: Client, key: ServiceKey, publication: Publication, service: Service | None, sources: ReturnSources
+    client: Client, key: ServiceKey, publication: Publication, service: Service, sources: ReturnSources
 ) -> Known:
     """Return the existing parts of a publication: the client's own, listed ones, those of clients it came from."""
     instances, former = publication.instances, client.published.get(key)
     found = dict(former.instances) if former is not None else {}
-    if service is not None:
-        for one in instances.keys() - found.keys():
-            stored = service.stored.get(one)
-            listed = stored.instance if stored is not None else service.persistent.get(one)
-            if listed is not None:
-                found[one] = listed
+    for one in instances.keys() - found.keys():
+        stored = service.stored.get(one)
+        listed = stored.instance if stored is not None else service.persistent.get(one)
+        if listed is not None:
+            found[one] = listed
     for other in sources.clients:
         theirs = other.published[key].instances
         found.update({one: theirs[one] for one in instances.keys() & theirs.keys()})
     return Known(len(found), sum(map(instance_bytes, found.values())))
 
 
-def _check_kind(full_name: str, service: Service | None) -> None:
+def _check_kind(service: Service) -> None:
     """Refuse a client's instance in a service with only persistent instances. Over HTTP a service may have both kinds.
 
     That is as in Nacos 1.4.
@@ -299,21 +300,22 @@ def _check_kind(full_name: str, service: Service | None) -> None:
     Raises:
         InvalidParam: with the text of Nacos 2.2.3 EphemeralClientOperationServiceImpl.
     """
-    if service is not None and service.persistent and not service.stored and not service.published:
-        raise InvalidParam(f"Current service {full_name} is persistent service, can't register ephemeral instance.")
+    if service.persistent and not service.stored and not service.published:
+        raise InvalidParam(
+            f"Current service {service.full_name} is persistent service, can't register ephemeral instance."
+        )
 
 
 # --- the instances of a call -------------------------------------------------------------------------
 
 
-def instance_numbers(client_id: str, revision: int, wall_ms: int) -> Number:
-    """Return numbers for instance ids: they rise with the wall clock, and differ by client and revision."""
+def instance_numbers(client_id: str, revision: int, wall_ms: int) -> Iterator[int]:
+    """Yield numbers for instance ids: they rise with the wall clock, and differ by client and revision."""
     seed = wall_ms << _MEMBER_BITS + _SEQUENCE_BITS | (sum(client_id.encode()) % (1 << _MEMBER_BITS)) << _SEQUENCE_BITS
-    numbers = count(seed + revision % (1 << _SEQUENCE_BITS))
-    return lambda: next(numbers)
+    yield from count(seed + revision % (1 << _SEQUENCE_BITS))
 
 
-def instance_of(command: RegisterInstance, number: Number, shared: Shared) -> Instance:
+def instance_of(command: RegisterInstance, numbers: Iterator[int], shared: Shared) -> Instance:
     """Return the instance of a client's registration, with the id that the client requests, or a generated one.
 
     Source: Nacos 2.3 InstanceIdGeneratorManager: address, cluster and service, or a number in place of the address.
@@ -332,19 +334,19 @@ def instance_of(command: RegisterInstance, number: Number, shared: Shared) -> In
     check_instance(made, command.namespace, command.service)
     if command.instance_id:
         return replace(made, instance_id=command.instance_id)
-    if operations.is_numbered(made.metadata):
-        return replace(made, instance_id=f"{number()}#{command.cluster}#{command.service}")
+    if kept_id(made) is not SIMPLE_ID:
+        return replace(made, instance_id=f"{next(numbers)}#{command.cluster}#{command.service}")
     return made
 
 
-def instances_of(commands: Iterable[RegisterInstance], number: Number, shared: Shared) -> dict[str, Instance]:
+def instances_of(commands: Iterable[RegisterInstance], numbers: Iterator[int], shared: Shared) -> dict[str, Instance]:
     """Return the instances of a batch by instance key. Of several with one key the last counts.
 
     Raises:
         InvalidParam: as ``instance_of``.
     """
-    made = [instance_of(command, number, shared) for command in commands]
-    return {one.key: one for one in made}
+    made = [instance_of(command, numbers, shared) for command in commands]
+    return {instance_key(one.ip, one.port, one.cluster_name): one for one in made}
 
 
 def check_legal(command: RegisterInstance) -> None:
@@ -354,7 +356,7 @@ def check_legal(command: RegisterInstance) -> None:
         InvalidParam: Source: Nacos 2.2.3 NamingUtils.checkInstanceIsLegal.
     """
     metadata = command.metadata or {}
-    if any(name in metadata for name in (PRESERVED_BEAT_INTERVAL, PRESERVED_BEAT_TIMEOUT, PRESERVED_DELETE_TIMEOUT)):
+    if not _TIME_OUTS.isdisjoint(metadata):
         one = Instance(command.ip, command.port, metadata=metadata)
         if one.beat_interval_ms > min(one.beat_timeout_ms, one.delete_timeout_ms):
             raise InvalidParam(
@@ -367,8 +369,8 @@ def check_legal(command: RegisterInstance) -> None:
 
 
 def plain_metadata(metadata: Metadata | None) -> Metadata:
-    """Return metadata without null values, which no SDK of 2.x sends on purpose, and without ``RESERVED_METADATA``."""
+    """Return metadata without null values, which no SDK of 2.x sends on purpose, and without ``RESERVED_NAMES``."""
     metadata = metadata or NO_METADATA
-    if None not in metadata.values() and not any(name in metadata for name in RESERVED_METADATA):
+    if None not in metadata.values() and RESERVED_NAMES.isdisjoint(metadata):
         return metadata
-    return {key: text for key, text in metadata.items() if text is not None and key not in RESERVED_METADATA}
+    return {key: text for key, text in metadata.items() if text is not None and key not in RESERVED_NAMES}

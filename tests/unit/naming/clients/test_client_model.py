@@ -1,5 +1,7 @@
 """What a client's registration becomes, and which ids and metadata clients may have."""
 
+from itertools import repeat
+
 import pytest
 
 from app.naming.clients.client_model import (
@@ -40,19 +42,19 @@ def test_numbers_differ_by_time_then_client_then_revision(
     client_id: str, by_client: int, revision: int, kept: int
 ) -> None:
     """Their lower bits are 10 of the client's and 12 of the revision's."""
-    number = instance_numbers(client_id, revision, 1_700_000_000_000)
-    first = number()
+    numbers = instance_numbers(client_id, revision, 1_700_000_000_000)
+    first = next(numbers)
     assert first >> 22 == 1_700_000_000_000
     assert (first >> 12) % 1_024 == by_client
     assert first % 4_096 == kept
-    assert [number(), number()] == [first + 1, first + 2]
+    assert [next(numbers), next(numbers)] == [first + 1, first + 2]
 
 
 def test_an_id_that_a_client_asks_for_has_a_length() -> None:
     longest = "i" * INSTANCE_ID_CHARS_MAX
-    assert instance_of(ONE._replace(instance_id=longest), lambda: 0, Shared()).instance_id == longest
+    assert instance_of(ONE._replace(instance_id=longest), repeat(0), Shared()).instance_id == longest
     with pytest.raises(InvalidParam, match="'instanceId'"):
-        instance_of(ONE._replace(instance_id=longest + "i"), lambda: 0, Shared())
+        instance_of(ONE._replace(instance_id=longest + "i"), repeat(0), Shared())
 
 
 @pytest.mark.parametrize(("interval", "legal"), [("1000", True), ("1001", False)])

@@ -1,6 +1,7 @@
 """Copies of clients that are connected to peers: brought in line with what comes, confirmed, expired, removed."""
 
 from collections.abc import Callable, Collection, Sequence
+from itertools import repeat
 
 import pytest
 
@@ -80,7 +81,7 @@ class Bed:
 
 def published(key: tuple[str, str], *ports: int, at_ms: int = 7) -> Publication:
     commands = [RegisterInstance(key[1], "10.1.2.3", port, namespace=key[0]) for port in ports]
-    made = [instance_of(command, lambda: 0, Shared()) for command in commands]
+    made = [instance_of(command, repeat(0), Shared()) for command in commands]
     return Publication({one.key: one for one in made}, False, at_ms, NO_VERSION)
 
 
