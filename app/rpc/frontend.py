@@ -77,6 +77,10 @@ class GrpcFrontend:
         self._pusher = GrpcPusher(
             subscriptions, self._infos, self.connections, now_ms, lambda: services.cluster.is_behind, on_pushed
         )
+        self.changed: Callable[[str, str], None] = self._pusher.changed
+        """Push a changed service, by namespace and full name, to its subscribers. Callable from any thread."""
+        self.subscribed: Callable[[ServiceKey, str], None] = self._pusher.subscribed
+        """Push a service to a client, by its id, that subscribed to it just now. Callable from any thread."""
         self.dispatcher = self._make_dispatcher(services)
         self._stream_rights = StreamRights(
             services.access, self.connections, services.clients.table, self._end, self.dispatcher.reset
@@ -106,7 +110,7 @@ class GrpcFrontend:
             self.connections,
             services.cluster,
             services.clients.own,
-            lambda: self.limits.rule,
+            self.limits,
             self._now_ms,
             access=services.access,
             callers=services.callers,
@@ -138,16 +142,6 @@ class GrpcFrontend:
                 (settings.cluster, True, services.room.members),
             )
         ]
-
-    @property
-    def changed(self) -> Callable[[str, str], None]:
-        """Push a changed service, by namespace and full name, to its subscribers. Callable from any thread."""
-        return self._pusher.changed
-
-    @property
-    def subscribed(self) -> Callable[[ServiceKey, str], None]:
-        """Push a service to a client, by its id, that subscribed to it just now. Callable from any thread."""
-        return self._pusher.subscribed
 
     def push_states(self, namespace: str, service: str) -> list[PushState]:
         """Return how far each subscriber of a service has followed its changes. Callable from any thread."""

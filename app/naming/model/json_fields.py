@@ -72,28 +72,28 @@ class Fields:
     def text(self, name: str, default: str = "", chars_max: int = 0) -> str:
         """Return a text; the default if it is absent, null or empty."""
         value = self._values.get(name)
-        return default if value is None else self._text(name, value, chars_max) or default
-
-    def text_or_none(self, name: str, chars_max: int = 0) -> str | None:
-        """Return a text, which may be empty; None if it is absent or null."""
-        value = self._values.get(name)
-        return None if value is None else self._text(name, value, chars_max)
-
-    def required(self, name: str, chars_max: int = 0) -> str:
-        """Return a text that must be there; from a client it must not be empty either."""
-        value = self._values.get(name)
-        if self._style.lenient and (value is None or value == ""):
-            raise InvalidParam(f"field '{name}' is required")
-        return self._text(name, value, chars_max)
-
-    def _text(self, name: str, value: object, chars_max: int) -> str:
+        if value is None:
+            return default
         if not isinstance(value, str):
             raise self._refusal(name, TEXT)
         if len(value) > (chars_max or self._style.chars_max):
             raise self._refusal(name, _too_long(chars_max or self._style.chars_max))
         if self._style.lenient and UNPRINTABLE.search(value):
             raise InvalidParam(f"illegal characters should not appear in field '{name}'")
-        return value
+        return value or default
+
+    def text_or_none(self, name: str, chars_max: int = 0) -> str | None:
+        """Return a text, which may be empty; None if it is absent or null."""
+        return None if self._values.get(name) is None else self.text(name, "", chars_max)
+
+    def required(self, name: str, chars_max: int = 0) -> str:
+        """Return a text that must be there; from a client it must not be empty either."""
+        value = self._values.get(name)
+        if self._style.lenient and (value is None or value == ""):
+            raise InvalidParam(f"field '{name}' is required")
+        if value is None:
+            raise self._refusal(name, TEXT)
+        return self.text(name, "", chars_max)
 
     def whole(self, name: str, default: int | None, lowest: int, highest: int) -> int:
         """Return a whole number within bounds. Without a default it must be there."""

@@ -36,6 +36,7 @@ from app.rpc.server.grpc_routes import GrpcRequest, GrpcRoute, KnownMessage
 T = TypeVar("T")
 REGISTER, DEREGISTER, BATCH = "registerInstance", "deregisterInstance", "batchRegisterInstance"
 REGISTERED = wire.encode_json("InstanceResponse", success(type=REGISTER))
+DEREGISTERED = wire.encode_json("InstanceResponse", success(type=DEREGISTER))
 QUERY_ANSWER = "QueryServiceResponse"
 QUERY_HEAD = b'{"resultCode":200,"errorCode":0,"success":true,"serviceInfo":'
 SUBSCRIBE_ANSWER = "SubscribeServiceResponse"
@@ -92,7 +93,7 @@ class NamingHandlers:
 
     # --- instances -------------------------------------------------------------------------------
 
-    async def instance(self, request: GrpcRequest) -> Mapping[str, Any]:
+    async def instance(self, request: GrpcRequest) -> bytes:
         """Publish one instance of a service, or withdraw all that the connection published of it."""
         kind = request.fields.text("type")
         namespace, service = key_of(request.fields)
@@ -104,13 +105,13 @@ class NamingHandlers:
                 self._audit("register", request, (namespace, service), command)
             elif request.known is not None:
                 request.known.memo = (client_id, (command.namespace, service), unchanged)
-        elif kind == DEREGISTER:
+            return REGISTERED
+        if kind == DEREGISTER:
             # Its instance is not looked at: some SDKs send half of one.
             clients.deregister(client_id, namespace, service)
             self._audit("remove", request, (namespace, service), None)
-        else:
-            raise InvalidParam(f"Unsupported request type {kind}")
-        return success(type=kind)
+            return DEREGISTERED
+        raise InvalidParam(f"Unsupported request type {kind}")
 
     def instance_again(self, connection: Connection, known: KnownMessage) -> bytes | None:
         """The answer to a registration that changes nothing, as the same message before changed nothing, or None."""
@@ -199,7 +200,7 @@ class NamingHandlers:
     async def list(self, request: GrpcRequest) -> Mapping[str, Any]:
         """A page of the sorted service names of a group; the first page is 1, and lower numbers mean it too."""
         fields = request.fields
-        namespace, group = _namespace_of(fields), fields.text("groupName", DEFAULT_GROUP)
+        namespace, group = fields.text("namespace", DEFAULT_NAMESPACE), fields.text("groupName", DEFAULT_GROUP)
         page = max(fields.whole("pageNo", 1, -INT_MAX, INT_MAX), 1)
         asked = max(fields.whole("pageSize", 10, -INT_MAX, INT_MAX), 0)
         size = self._services.addresses.stats.cut_page(asked, self._services.settings.limits.page_size)
@@ -237,11 +238,7 @@ def key_of(fields: Fields) -> ServiceKey:
     full_name = compose_service_name(name, group)
     if full_name.startswith(GROUP_SPLITTER) or full_name.endswith(GROUP_SPLITTER):
         raise InvalidParam("field 'serviceName' should name a group and a service")
-    return _namespace_of(fields), full_name
-
-
-def _namespace_of(fields: Fields) -> str:
-    return fields.text("namespace", DEFAULT_NAMESPACE)
+    return fields.text("namespace", DEFAULT_NAMESPACE), full_name
 
 
 def command_of(

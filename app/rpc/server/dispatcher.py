@@ -26,7 +26,7 @@ from app.ports.grpc_ports import PeerDirectory
 from app.rpc.server.connections import LABELS_CHARS_MAX, Connection, Connections
 from app.rpc.server.control_credit import CountedAnswer
 from app.rpc.server.grpc_routes import GrpcRequest, GrpcRoute, KnownMessages
-from app.rpc.server.limits import LimitRule
+from app.rpc.server.limits import LimitWatch
 from app.rpc.server.message_bounds import TypeBounds
 from app.rpc.server.user_check import check_rights, session_of, token_of
 from distro.model.types import MemberState
@@ -43,7 +43,7 @@ class Dispatcher:
     """Answers clients' calls, and takes the messages of their streams. Used on the loop's thread."""
 
     def __init__(
-        self, connections: Connections, cluster: PeerDirectory, clients: OwnClients, rule: Callable[[], LimitRule],
+        self, connections: Connections, cluster: PeerDirectory, clients: OwnClients, limits: LimitWatch,
         now_ms: Callable[[], int], connections_max: int = CONNECTIONS_MAX, access: AccessControl | None = None,
         callers: Callers | None = None, answers: AnswerBudget | None = None, requests: RequestStats | None = None,
         on_answer: Callable[[str, str, bool], None] = lambda _client_id, _request_id, _went_well: None,
@@ -67,7 +67,7 @@ class Dispatcher:
         self._connections = connections
         self._cluster = cluster
         self._clients = clients
-        self._rule = rule
+        self._limits = limits
         self._now_ms = now_ms
         self._access = access if access is not None and access.enabled else None
         self._on_answer, self._on_gone = on_answer, on_gone
@@ -104,7 +104,7 @@ class Dispatcher:
             return None
         if not connection.registered or self._access is not None or cluster.state() is not _UP or cluster.is_behind:
             return None
-        if self._rule().traced_ips:
+        if self._limits.rule.traced_ips:
             return None
         begun_s = perf_counter()
         answer = quick(connection, known)
@@ -162,12 +162,12 @@ class Dispatcher:
             return refusal
         if known is None:
             try:
-                fields = Fields(message.json(route.structure_max(message.body)))
+                known = self._known.read(data, message, route)
             except PayloadError as error:
                 return wire.error_response(wire.UNREADABLE, str(error))
-            known = self._known.add(data, message, route, fields)
         fields = known.fields
-        self._trace(connection, message)
+        if self._limits.rule.traced_ips:
+            self._trace(connection, message)
         if self._access is None:
             return await self._run(route, kind, GrpcRequest(connection, fields, "", known))
         if session is None:
@@ -246,8 +246,7 @@ class Dispatcher:
         return CountedAnswer.of(message, self.answers)
 
     def _trace(self, connection: Connection, message: Payload) -> None:
-        traced = self._rule().traced_ips
-        if traced and connection.remote_ip in traced:
+        if connection.remote_ip in self._limits.rule.traced_ips:
             LOG.info("%s of %s: %a", message.type, connection.id, message.body[:TRACED_BYTES_MAX])
 
     # --- streams ---------------------------------------------------------------------------------
@@ -273,7 +272,8 @@ class Dispatcher:
             return
         fields = Fields(message.json())
         connection.active_ms = self._now_ms()
-        self._trace(connection, message)
+        if self._limits.rule.traced_ips:
+            self._trace(connection, message)
         # The result code alone: an SDK acknowledges pushes with ``success`` false beside it.
         went_well = fields.whole("resultCode", wire.FAILED, -(2**31), 2**31) == wire.SUCCESS
         self._on_answer(connection.id, fields.text("requestId"), went_well)
@@ -322,7 +322,7 @@ class Dispatcher:
     def _is_too_many(self, connection: Connection) -> bool:
         known = self._connections
         of_ip = known.count_of_ip(connection.remote_ip)
-        fits = len(known) < self._connections_max and not self._rule().refuses(connection, of_ip, known.sdk_count)
+        fits = len(known) < self._connections_max and not self._limits.rule.refuses(connection, of_ip, known.sdk_count)
         if fits and known.take_address(connection):
             return False
         LOG.info("connection %s of %s is refused: there are too many", connection.id, connection.remote_ip)

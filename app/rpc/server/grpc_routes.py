@@ -65,23 +65,17 @@ class GrpcRoute:
         is_write = action is Action.WRITE and scope in (Scope.NAMING, Scope.ADMIN)
         object.__setattr__(self, "is_client_write", is_write)
 
-    def structure_max(self, body: bytes) -> int:
-        """Return the most commas and brackets that a request with this body may have."""
-        return max(JSON_VALUES_MAX, len(body) // self.bytes_per_value if self.bytes_per_value else 0)
 
-
+@dataclass(slots=True, eq=False)
 class KnownMessage:
     """A parsed message, with the answer's route. Shared by all connections that send its bytes."""
 
-    __slots__ = ("fields", "memo", "message", "route")
-
-    def __init__(self, message: Payload, route: GrpcRoute, fields: Fields) -> None:
-        self.message = message
-        self.route = route
-        self.fields = fields
-        """The fields of its JSON, which no reader may change."""
-        self.memo: Any = None
-        """The results of the route's handler about the message, kept for its next time."""
+    message: Payload
+    route: GrpcRoute
+    fields: Fields
+    """The fields of its JSON, which no reader may change."""
+    memo: Any = None
+    """The results of the route's handler about the message, kept for its next time."""
 
 
 class KnownMessages:
@@ -102,9 +96,14 @@ class KnownMessages:
             self._put(data, found)
         return found
 
-    def add(self, data: bytes, message: Payload, route: GrpcRoute, fields: Fields) -> KnownMessage:
-        """Keep the message of these bytes, unless it is longer than ``KNOWN_BYTES_MAX``."""
-        known = KnownMessage(message, route, fields)
+    def read(self, data: bytes, message: Payload, route: GrpcRoute) -> KnownMessage:
+        """Parse the message of these bytes, and keep it unless it is longer than ``KNOWN_BYTES_MAX``.
+
+        Raises:
+            PayloadError: its body is no JSON object, or has too many values.
+        """
+        values_max = len(message.body) // route.bytes_per_value if route.bytes_per_value else 0
+        known = KnownMessage(message, route, Fields(message.json(max(JSON_VALUES_MAX, values_max))))
         if len(data) <= KNOWN_BYTES_MAX:
             self._put(data, known)
         return known

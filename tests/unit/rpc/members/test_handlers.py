@@ -4,6 +4,7 @@ import asyncio
 import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -16,7 +17,7 @@ from app.replication.client_type import CLIENTS
 from app.rpc.members.handlers import SMALL_BYTES, MemberHandlers
 from app.rpc.server.connections import Connection, Connections
 from app.rpc.server.dispatcher import Dispatcher
-from app.rpc.server.limits import LimitRule
+from app.rpc.server.limits import LimitWatch
 from distro.model.errors import CodecError, NotInitialized
 from distro.model.types import CAPABILITY_VERSIONS, Member, MemberState
 from tests.support.fake_node import StubCluster
@@ -76,7 +77,7 @@ class Host:
         self.receiver: Any = FakeReceiver()
         self.connections = Connections(lambda: 5_000, lambda: 1_000)
         nobody: Any = None
-        self.dispatcher = Dispatcher(self.connections, self.cluster, nobody, LimitRule, lambda: 1_000)
+        self.dispatcher = Dispatcher(self.connections, self.cluster, nobody, LimitWatch(Path()), lambda: 1_000)
         self.handlers = MemberHandlers(self.receiver, self.cluster)
         self.dispatcher.add(self.handlers.routes())
 

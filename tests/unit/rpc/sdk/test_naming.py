@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -16,7 +17,7 @@ from app.rpc.sdk.service_messages import ServiceInfos
 from app.rpc.sdk.subscriptions import GrpcSubscriptions
 from app.rpc.server.connections import Connection, Connections
 from app.rpc.server.dispatcher import Dispatcher
-from app.rpc.server.limits import LimitRule
+from app.rpc.server.limits import LimitRule, LimitWatch
 from distro.model.types import MemberState
 from tests.support.fake_node import FakeNode, make_settings
 
@@ -30,7 +31,7 @@ class Asked:
     def __init__(self, node: FakeNode | None = None) -> None:
         self.node: Any = node or FakeNode()
         self.node.persistent_writes = None
-        self.rule = LimitRule()
+        self.limits = LimitWatch(Path())
         self.connections = Connections(self.node.wall_ms, self.node.monotonic_ms, self.node.addresses)
         ids = itertools.count(1)
         self.infos = ServiceInfos(self.node.naming, lambda: 1, self.node.wall_ms, lambda: str(next(ids)), 1 << 20)
@@ -39,7 +40,7 @@ class Asked:
             self.connections,
             self.node.cluster,
             self.node.clients.own,
-            lambda: self.rule,
+            self.limits,
             self.node.monotonic_ms,
             access=self.node.access,
             requests=self.requests,
@@ -188,7 +189,7 @@ def test_nothing_is_answered_at_once_while_it_is_to_be_traced_or_the_node_does_n
     asked.node.cluster.own_state = MemberState.STARTING
     assert asked.ask(client, register())["errorCode"] == wire.STARTING
     asked.node.cluster.own_state = MemberState.UP
-    asked.rule = LimitRule(traced_ips=frozenset({"10.1.2.3"}))
+    asked.limits.rule = LimitRule(traced_ips=frozenset({"10.1.2.3"}))
     asked.ask(client, register())
     assert asked.ask(stranger, register())["errorCode"] == wire.UNREGISTERED
     assert asked.at_once == known

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -15,7 +16,7 @@ from app.rpc.sdk.balance import MemberLoad, Move, count_to_keep, moves, parse_lo
 from app.rpc.sdk.rebalancer import Rebalancer
 from app.rpc.server.connections import Connection, Connections
 from app.rpc.server.dispatcher import Dispatcher
-from app.rpc.server.limits import LimitRule
+from app.rpc.server.limits import LimitWatch
 from distro.model.types import Member, MemberState
 from tests.support.fake_node import SELF, StubCluster
 
@@ -152,7 +153,7 @@ class OwnMember:
             self.connections, 9848, around, lambda: 1_000, lambda one: self.sent.append((one.id, one.redirect))
         )
         nobody: Any = None
-        self.dispatcher = Dispatcher(self.connections, self.cluster, nobody, LimitRule, lambda: 1_000)
+        self.dispatcher = Dispatcher(self.connections, self.cluster, nobody, LimitWatch(Path()), lambda: 1_000)
         self.dispatcher.add(self.loader.routes())
 
     def add_clients(self, count: int) -> None:

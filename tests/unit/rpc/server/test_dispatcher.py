@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -16,7 +17,7 @@ from app.peers import payload as wire
 from app.rpc.server.connections import LABELS_CHARS_MAX, Connection, Connections
 from app.rpc.server.dispatcher import HEALTHY, Dispatcher
 from app.rpc.server.grpc_routes import GrpcRequest, GrpcRoute
-from app.rpc.server.limits import LimitRule
+from app.rpc.server.limits import LimitRule, LimitWatch
 from distro.model.types import MemberState
 from tests.support.fake_node import StubCluster
 
@@ -49,14 +50,14 @@ class Host:
         self.now_ms = 1_000
         self.cluster = StubCluster(listed={"10.1.2.3"})
         self.clients: Any = Known()
-        self.rule = LimitRule()
+        self.limits = LimitWatch(Path())
         self.connections = Connections(lambda: 5_000, lambda: self.now_ms)
         self.answered: list[tuple[str, str, bool]] = []
         self.dispatcher = Dispatcher(
             self.connections,
             self.cluster,
             self.clients,
-            lambda: self.rule,
+            self.limits,
             lambda: self.now_ms,
             on_answer=lambda *answer: self.answered.append(answer),
         )
@@ -186,10 +187,10 @@ class TestCalls:
         host.set_up(connection, "10.9.9.9")
         host.ask(connection, "HealthCheckRequest", b'{"a":1}')
         assert "HealthCheckRequest" not in caplog.text
-        host.rule = LimitRule(traced_ips=frozenset({"10.9.9.9"}))
+        host.limits.rule = LimitRule(traced_ips=frozenset({"10.9.9.9"}))
         host.ask(connection, "HealthCheckRequest", b'{"a":1}')
         assert "HealthCheckRequest" not in caplog.text, "the client only says that it is there"
-        host.rule = LimitRule(traced_ips=frozenset({connection.remote_ip}))
+        host.limits.rule = LimitRule(traced_ips=frozenset({connection.remote_ip}))
         host.ask(connection, "HealthCheckRequest", b'{"a":1}')
         assert '{"a":1}' in caplog.text
 
@@ -247,7 +248,7 @@ class TestSetup:
         if why == "starting":
             host.cluster.own_state = MemberState.STARTING
         elif why == "limit":
-            host.rule = LimitRule(per_ip={"10.1.2.3": 0})
+            host.limits.rule = LimitRule(per_ip={"10.1.2.3": 0})
         else:
             host.clients.failure = Unavailable("full")
         assert not host.set_up(connection)
@@ -256,7 +257,7 @@ class TestSetup:
 
     def test_only_who_comes_from_a_member_through_its_port_is_one(self) -> None:
         host = Host()
-        host.rule = LimitRule(per_ip={"10.1.2.3": 0, "10.4.4.4": 0})
+        host.limits.rule = LimitRule(per_ip={"10.1.2.3": 0, "10.4.4.4": 0})
         member = host.connect(on_cluster_port=True)
         assert host.set_up(member, labels={"source": "cluster"})
         assert member.is_member
@@ -323,9 +324,7 @@ class TestLimits:
         host = Host()
         addresses = AddressTable(**limits, now_s=lambda: host.now_ms / 1_000)
         host.connections = Connections(lambda: 5_000, lambda: host.now_ms, addresses)
-        host.dispatcher = Dispatcher(
-            host.connections, host.cluster, host.clients, lambda: host.rule, lambda: host.now_ms
-        )
+        host.dispatcher = Dispatcher(host.connections, host.cluster, host.clients, host.limits, lambda: host.now_ms)
         return host
 
     def test_connections_of_one_address(self) -> None:

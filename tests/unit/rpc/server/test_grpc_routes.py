@@ -1,7 +1,6 @@
 """A message that came before is known by its bytes, within bounds."""
 
 from app.auth.access_rules import PUBLIC
-from app.naming.model.json_fields import Fields
 from app.peers.payload import Payload
 from app.rpc.server.grpc_routes import KNOWN_BYTES_MAX, GrpcRequest, GrpcRoute, KnownMessages
 
@@ -14,7 +13,7 @@ ROUTE = GrpcRoute(handler, "XResponse", PUBLIC)
 
 
 def add(known: KnownMessages, data: bytes) -> None:
-    known.add(data, Payload(data.decode(), "", b""), ROUTE, Fields({}))
+    known.read(data, Payload(data.decode(), "", b""), ROUTE)
 
 
 def test_what_came_before_is_found_by_its_bytes() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -16,7 +17,7 @@ from app.rpc.server import message_bounds
 from app.rpc.server.dispatcher import Dispatcher
 from app.rpc.server.grpc_messages import ANYBODYS_BYTES_MAX, PACKED_BYTES_MAX
 from app.rpc.server.grpc_routes import GrpcRequest, GrpcRoute
-from app.rpc.server.limits import LimitRule
+from app.rpc.server.limits import LimitWatch
 from app.rpc.server.message_bounds import UNPAID_BYTES_MAX, WINDOW_S, UnpackedBytes
 from tests.support.auth import node_with_users
 from tests.support.fake_node import StubCluster
@@ -218,7 +219,7 @@ def test_nothing_is_read_of_a_call_without_a_user_or_with_the_wrong_one() -> Non
 
     host = Served()
     dispatcher = Dispatcher(
-        host.connections, StubCluster(), node.clients.own, LimitRule, node.monotonic_ms, access=node.access
+        host.connections, StubCluster(), node.clients.own, LimitWatch(Path()), node.monotonic_ms, access=node.access
     )
     dispatcher.add({BATCH: GrpcRoute(handler, "BatchInstanceResponse", naming(WRITE), bytes_max=LARGE)})
     connection = host.connect()

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -13,7 +14,7 @@ from app.peers import payload as wire
 from app.rpc.server.connections import Connection, Connections
 from app.rpc.server.dispatcher import Dispatcher
 from app.rpc.server.grpc_routes import GrpcRequest, GrpcRoute
-from app.rpc.server.limits import LimitRule
+from app.rpc.server.limits import LimitWatch
 from scripts.docs.access import rpc_routes
 from tests.support.auth import ADMIN, add_user, node_with_users, token_of
 from tests.support.fake_node import FakeNode, StubCluster
@@ -35,7 +36,7 @@ class Host:
             connections,
             self.cluster,
             node.clients.own,
-            LimitRule,
+            LimitWatch(Path()),
             node.monotonic_ms,
             access=node.access,
             on_refused=lambda *told: self.refused.append(told),
