@@ -25,7 +25,7 @@ from app.peers.payload import Payload, PayloadError
 from app.ports.grpc_ports import PeerDirectory
 from app.rpc.server.connections import LABELS_CHARS_MAX, Connection, Connections
 from app.rpc.server.control_credit import CountedAnswer
-from app.rpc.server.grpc_routes import GrpcRequest, GrpcRoute, KnownMessages
+from app.rpc.server.grpc_routes import GrpcRequest, GrpcRoute, KnownMessage, KnownMessages
 from app.rpc.server.limits import LimitWatch
 from app.rpc.server.message_bounds import TypeBounds
 from app.rpc.server.user_check import check_rights, session_of, token_of
@@ -82,7 +82,8 @@ class Dispatcher:
         self._routes: dict[str, GrpcRoute] = {
             HEALTH_CHECK: GrpcRoute(_healthy, "HealthCheckResponse", PUBLIC, lambda *_: HEALTHY)
         }
-        self._known = KnownMessages()
+        self.known = KnownMessages()
+        """The messages that came before: for ``answer_at_once``."""
         self.bounds = TypeBounds(self._routes, self._callers, self._access)
 
     def add(self, routes: Mapping[str, GrpcRoute]) -> None:
@@ -91,7 +92,7 @@ class Dispatcher:
 
     # --- calls -----------------------------------------------------------------------------------
 
-    def answer_at_once(self, connection: Connection, data: bytes) -> bytes | None:
+    def answer_at_once(self, connection: Connection, known: KnownMessage) -> bytes | None:
         """Return the answer to a plain call whose bytes came before; None when ``answer`` is to be called.
 
         The checks of ``answer`` that are left out here let every message pass, or would have kept this message from
@@ -99,10 +100,9 @@ class Dispatcher:
         """
         cluster = self._cluster
         cluster.check_pause()
-        known = self._known.get(data)
-        if known is None or (quick := known.route.quick) is None:
+        if (quick := known.route.quick) is None or not connection.registered or self._access is not None:
             return None
-        if not connection.registered or self._access is not None or cluster.state() is not _UP or cluster.is_behind:
+        if cluster.state() is not _UP or cluster.is_behind:
             return None
         if self._limits.rule.traced_ips:
             return None
@@ -119,12 +119,15 @@ class Dispatcher:
         self._requests.of_loop("", known.message.type).add(OK, perf_counter() - begun_s)
         return answer
 
-    async def answer(self, connection: Connection, data: bytes) -> bytes:
+    async def answer(self, connection: Connection, data: bytes, known: KnownMessage | None = None) -> bytes:
         """Return the answer to one call, an error if it is refused or fails.
+
+        ``known``: the message, if it came before and ``answer_at_once`` has no answer to it.
 
         Source of the order of checks: Nacos 2.2.3 GrpcRequestAcceptor.
         """
-        known = self._known.get(data)
+        if known is None:
+            self._cluster.check_pause()
         try:
             message = wire.decode(data) if known is None else known.message
         except PayloadError as error:
@@ -162,7 +165,7 @@ class Dispatcher:
             return refusal
         if known is None:
             try:
-                known = self._known.read(data, message, route)
+                known = self.known.read(data, message, route)
             except PayloadError as error:
                 return wire.error_response(wire.UNREADABLE, str(error))
         fields = known.fields

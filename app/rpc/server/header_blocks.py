@@ -196,10 +196,10 @@ class HeaderReader:
         Raises:
             ConnectionFault, MalformedBlock: as ``request``.
         """
-        for name, value in self._fields(block):
-            if name[:1] == b":":
-                raise MalformedBlock("a pseudo field in trailers")
-            _check_field(name, value)
+        fields = self._fields(block)
+        if any(name[:1] == b":" for name, _ in fields):
+            raise MalformedBlock("a pseudo field in trailers")
+        _check_fields(fields)
 
     def skip(self, block: bytes) -> None:
         """Read a block whose fields do not matter, to keep the table right.
@@ -241,7 +241,6 @@ def read_head(fields: list[tuple[bytes, bytes]]) -> RequestHead:
             pseudo[name] = value
             continue
         past_pseudo = True
-        _check_field(name, value)
         if name == b"content-type":
             content_type = value
         elif name == b"grpc-encoding":
@@ -250,17 +249,20 @@ def read_head(fields: list[tuple[bytes, bytes]]) -> RequestHead:
             if not value.isdigit() or len(value) > 18 or (length not in (-1, int(value))):
                 raise MalformedBlock("content-length")
             length = int(value)
+    _check_fields(fields)
     if not pseudo.keys() >= REQUIRED or not pseudo[b":path"]:
         raise MalformedBlock("a pseudo field is missing")
     of_grpc = content_type.startswith(b"application/grpc") and content_type[16:17] in (b"", b"+", b";")
     return RequestHead(pseudo[b":path"], of_grpc and pseudo[b":method"] == b"POST", encoding, length)
 
 
-def _check_field(name: bytes, value: bytes) -> None:
-    if not name or name != name.lower() or name in CONNECTION_FIELDS:
-        raise MalformedBlock(f"the field {name[:40]!a}")
-    if name == b"te" and value != b"trailers":
-        raise MalformedBlock("te is not trailers")
+def _check_fields(fields: list[tuple[bytes, bytes]]) -> None:
+    """Refuse fields that break a rule. The pseudo fields of a request break none."""
+    for name, value in fields:
+        if not name or name != name.lower() or name in CONNECTION_FIELDS:
+            raise MalformedBlock(f"the field {name[:40]!a}")
+        if name == b"te" and value != b"trailers":
+            raise MalformedBlock("te is not trailers")
 
 
 # --- replies --------------------------------------------------------------------------------------

@@ -351,8 +351,8 @@ class Http2Server:
             end = begin + length
             if end > len(buffer):
                 break
-            may_be_call = kind == HEADERS and flags == END_HEADERS and end <= last and taken + 2 <= most
-            if may_be_call and self._take_call(stream_id, begin, end, events):
+            may_be_call = kind == HEADERS and flags == END_HEADERS and end <= last and buffer[end + 3] == DATA
+            if may_be_call and taken + 2 <= most and self._take_call(stream_id, begin, end, events):
                 at = self._at
                 taken += 2
                 continue
@@ -376,11 +376,11 @@ class Http2Server:
         The block begins at ``begin``, the DATA at ``data_at``. Return False, and take nothing, for any other frames.
         """
         buffer = self._buffer
-        high, low, kind, flags, of_id = HEAD.unpack_from(buffer, data_at)
+        high, low, _, flags, of_id = HEAD.unpack_from(buffer, data_at)
         length = high << 8 | low
         content_at = data_at + HEAD_BYTES
         end = content_at + length
-        if kind != DATA or flags != END_STREAM or of_id != stream_id or end > len(buffer):
+        if flags != END_STREAM or of_id != stream_id or end > len(buffer):
             return False
         if not 5 <= length <= CALL_BYTES_MAX or self._block is not None or stream_id in self._streams:
             return False

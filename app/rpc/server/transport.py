@@ -11,6 +11,7 @@ from app.rpc.server.client_stream import ClientStream
 from app.rpc.server.connections import Connection
 from app.rpc.server.control_credit import KeptBytes
 from app.rpc.server.grpc_messages import RESOURCE_EXHAUSTED, UNKNOWN
+from app.rpc.server.grpc_routes import KnownMessage
 from app.rpc.server.http2 import (
     CallReceived,
     Event,
@@ -273,9 +274,11 @@ class RpcTransport(asyncio.Protocol):
         if client is None or client.is_gone:
             client = self._client_of()
         try:
-            reply = self._port.dispatcher.answer_at_once(client, call.message)
+            dispatcher = self._port.dispatcher
+            known = dispatcher.known.get(call.message)
+            reply = None if known is None else dispatcher.answer_at_once(client, known)
             if reply is None:
-                reply = self._call_handler(client, call)
+                reply = self._call_handler(client, call, known)
         except Exception:
             LOG.exception("a call of %s failed in an unforeseen way", self._peer)
             self._machine.end(call.stream_id, UNKNOWN, "internal error, see the server's log")
@@ -283,7 +286,7 @@ class RpcTransport(asyncio.Protocol):
         if reply is not None:
             self._machine.reply(call.stream_id, reply)
 
-    def _call_handler(self, client: Connection, call: CallReceived) -> bytes | None:
+    def _call_handler(self, client: Connection, call: CallReceived, known: KnownMessage | None) -> bytes | None:
         """Return the answer of a handler; None while it waits for something."""
         stream_id, kept = call.stream_id, 0
 
@@ -291,7 +294,7 @@ class RpcTransport(asyncio.Protocol):
             self._calls[stream_id] = task
             task.add_done_callback(lambda done: self._on_called(stream_id, kept, done))
 
-        reply = begin(self._port.dispatcher.answer(client, call.message), wait_for)
+        reply = begin(self._port.dispatcher.answer(client, call.message, known), wait_for)
         if reply is not None:
             return reply
         fits = self._kept.add(len(call.message))

@@ -67,8 +67,9 @@ class Host:
 
     def ask(self, connection: Connection, kind: str, body: bytes = b"{}") -> dict[str, Any]:
         message = wire.encode(kind, body)
-        data = self.dispatcher.answer_at_once(connection, message)
-        answer = wire.decode(data or asyncio.run(self.dispatcher.answer(connection, message)))
+        known = self.dispatcher.known.get(message)
+        data = None if known is None else self.dispatcher.answer_at_once(connection, known)
+        answer = wire.decode(data or asyncio.run(self.dispatcher.answer(connection, message, known)))
         return answer.json() | {"@type": answer.type}
 
     def set_up(self, connection: Connection, client_ip: str = "", **fields: Any) -> bool:

@@ -16,7 +16,7 @@ from app.peers import payload as wire
 from app.rpc.server import message_bounds
 from app.rpc.server.dispatcher import Dispatcher
 from app.rpc.server.grpc_messages import ANYBODYS_BYTES_MAX, PACKED_BYTES_MAX
-from app.rpc.server.grpc_routes import GrpcRequest, GrpcRoute
+from app.rpc.server.grpc_routes import GrpcRequest, GrpcRoute, KnownMessage
 from app.rpc.server.limits import LimitWatch
 from app.rpc.server.message_bounds import UNPAID_BYTES_MAX, WINDOW_S, UnpackedBytes
 from tests.support.auth import node_with_users
@@ -52,9 +52,9 @@ class Port(Served):
         self.dispatcher.add(routes)
         answer, take = self.dispatcher.answer, self.dispatcher.take
 
-        async def noted(connection: Any, data: bytes) -> bytes:
+        async def noted(connection: Any, data: bytes, known: KnownMessage | None = None) -> bytes:
             self.taken.append(len(data))
-            return await answer(connection, data)
+            return await answer(connection, data, known)
 
         def noted_too(connection: Any, data: bytes) -> bool:
             self.taken.append(len(data))

@@ -25,7 +25,7 @@ from app.machine.tls.watched import WatchedFiles
 from app.peers import payload as wire
 from app.rpc.server import grpc_server, transport
 from app.rpc.server.connections import Connection
-from app.rpc.server.grpc_routes import GrpcRequest, GrpcRoute
+from app.rpc.server.grpc_routes import GrpcRequest, GrpcRoute, KnownMessage
 from app.rpc.server.grpc_server import KEPT_MESSAGES_MAX, RpcServer
 from app.rpc.server.http2_frames import Code
 from tests.support.certificates import Authority, needs_openssl
@@ -472,14 +472,14 @@ def test_too_many_calls_that_wait_are_refused(monkeypatch: pytest.MonkeyPatch) -
 def test_what_fails_in_the_transport_itself_is_said_to_its_client_alone(caplog: pytest.LogCaptureFixture) -> None:
     """The dispatcher answers what its handlers raise; this is of the dispatcher."""
 
-    async def fail(connection: Connection, message: bytes) -> bytes:
+    async def fail(connection: Connection, message: bytes, known: KnownMessage | None) -> bytes:
         if b"later" in message:
             await asyncio.sleep(0)
         if b"fail" in message:
             raise ValueError("unforeseen")
-        return await served_answer(connection, message)
+        return await served_answer(connection, message, known)
 
-    served_answer: Callable[[Connection, bytes], Awaitable[bytes]]
+    served_answer: Callable[[Connection, bytes, KnownMessage | None], Awaitable[bytes]]
 
     async def main() -> None:
         nonlocal served_answer
