@@ -13,9 +13,9 @@ BOUNDS = {
     "delete": Figures(calls=136, files=42, returns=39),
     "beat": Figures(calls=51, files=22, returns=11),
     "list": Figures(calls=105, files=32, returns=34),
-    "rpc-register": Figures(calls=156, files=36, returns=62),
-    "rpc-query": Figures(calls=113, files=30, returns=37),
-    "rpc-health": Figures(calls=41, files=11, returns=10),
+    "rpc-register": Figures(calls=155, files=36, returns=62),
+    "rpc-query": Figures(calls=112, files=30, returns=37),
+    "rpc-health": Figures(calls=40, files=11, returns=10),
     "from-peer": Figures(calls=167, files=53, returns=68),
     "forwarded": Figures(calls=202, files=51, returns=75),
 }

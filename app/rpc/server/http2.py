@@ -793,7 +793,7 @@ class Http2Server:
             replies.window -= size
             replies.room -= size
             replies.frames_sent += 1
-            self._finish(stream_id)
+            self._close(stream_id, by_us=False)  # the call is whole: its client closed the stream
         else:
             self.send(stream_id, message)
             self.end(stream_id)
