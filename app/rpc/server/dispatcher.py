@@ -123,7 +123,6 @@ class Dispatcher:
         """Return the answer to one call, an error if it is refused or fails.
 
         ``known``: the message, if it came before and ``answer_at_once`` has no answer to it.
-
         Source of the order of checks: Nacos 2.2.3 GrpcRequestAcceptor.
         """
         if known is None:
@@ -141,8 +140,7 @@ class Dispatcher:
             connection.active_ms = self._now_ms()  # refused by this node's will, the client is alive all the same
             return wire.error_response(wire.STARTING, "Server is starting,please try later.")
         if kind == "ServerCheckRequest":
-            answer = wire.success(connectionId=connection.id, supportAbilityNegotiation=True)
-            return wire.encode("ServerCheckResponse", orjson.dumps(answer), headers=self._clock(connection, message))
+            return self._server_check(connection, message)
         if route is None:
             LOG.debug("no handler for %a of %s", kind[:TYPE_CHARS_MAX], connection.id)
             self._on_no_handler(kind[:TYPE_CHARS_MAX], connection.remote_ip)
@@ -168,20 +166,19 @@ class Dispatcher:
                 known = self.known.read(data, message, route)
             except PayloadError as error:
                 return wire.error_response(wire.UNREADABLE, str(error))
-        fields = known.fields
         if self._limits.rule.traced_ips:
             self._trace(connection, message)
         if self._access is None:
-            return await self._run(route, kind, GrpcRequest(connection, fields, "", known))
+            return await self._run(route, kind, GrpcRequest(connection, known.fields, "", known))
         if session is None:
-            return await self._run(route, kind, GrpcRequest(connection, fields))
+            return await self._run(route, kind, GrpcRequest(connection, known.fields))
         try:
-            check_rights(self._access, session, route.access, kind, fields)
+            check_rights(self._access, session, route.access, kind, known.fields)
         except NacosError as error:
             self._on_refused("access.refused", kind, connection.remote_ip, error.text)
             return wire.encode_json(route.answer_type, wire.failure(error.status, error.text))
         connection.take_session(session)
-        return await self._run(route, kind, GrpcRequest(connection, fields, token_of(message.headers)))
+        return await self._run(route, kind, GrpcRequest(connection, known.fields, token_of(message.headers)))
 
     def _refusal_for_now(self, connection: Connection, route: GrpcRoute) -> bytes | None:
         """Return the refusal of a read after a pause, or of a write beyond the address's rate; None for other calls."""
@@ -211,12 +208,17 @@ class Dispatcher:
             message.type, message.headers, message.body, connection.remote_ip, connection.named
         )
 
-    def _clock(self, connection: Connection, message: Payload) -> Mapping[str, str]:
-        """Return the headers with this node's clock; a member needs it before its setup, which cannot be repeated."""
-        if not connection.on_cluster_port or not message.headers:
-            return {}
-        caller = self._caller_of(connection, message)
-        return caller.headers if isinstance(caller, Unidentified) else {}
+    def _server_check(self, connection: Connection, message: Payload) -> bytes:
+        """Return the answer to a client's first call.
+
+        It has this node's clock for a member, which needs it before its setup, as that cannot be repeated.
+        """
+        headers: Mapping[str, str] = {}
+        if connection.on_cluster_port and message.headers:
+            caller = self._caller_of(connection, message)
+            headers = caller.headers if isinstance(caller, Unidentified) else {}
+        answer = wire.success(connectionId=connection.id, supportAbilityNegotiation=True)
+        return wire.encode("ServerCheckResponse", orjson.dumps(answer), headers=headers)
 
     async def _run(self, route: GrpcRoute, kind: str, request: GrpcRequest) -> bytes:
         begun_s, code = perf_counter(), OK

@@ -271,7 +271,8 @@ class Http2Server:
 
     def receive(self, data: bytes, now_s: float) -> None:
         """Take bytes; ``step`` reads them. ``now_s``: a monotonic time."""
-        self._credit.left = min(CREDIT_MAX, self._credit.left + (now_s - self._now_s) * CREDIT_PER_S)
+        left = self._credit.left + (now_s - self._now_s) * CREDIT_PER_S
+        self._credit.left = CREDIT_MAX if left > CREDIT_MAX else left
         self._now_s = now_s
         self.has_more = True
         self._buffer = self._buffer[self._at :] + data if self._at < len(self._buffer) else data
@@ -340,16 +341,17 @@ class Http2Server:
 
     def _take_frames(self, events: list[Event], most: int) -> int:
         """Take up to ``most`` frames that came; return how many, 0 while the next one is not whole."""
-        buffer, at, taken = self._buffer, self._at, 0
-        last = len(buffer) - HEAD_BYTES
-        while taken < most and at <= last and not self._is_enough:
+        buffer, at, taken, takes = self._buffer, self._at, 0, self._TAKES
+        size = len(buffer)
+        last = size - HEAD_BYTES
+        while at <= last and taken < most and not self._is_enough:
             high, low, kind, flags, stream_id = HEAD.unpack_from(buffer, at)
             length = high << 8 | low
             if length > FRAME_BYTES_MAX:
                 raise ConnectionFault(Code.FRAME_SIZE_ERROR, f"a frame of {length} bytes")
             begin = at + HEAD_BYTES
             end = begin + length
-            if end > len(buffer):
+            if end > size:
                 break
             may_be_call = kind == HEADERS and flags == END_HEADERS and end <= last and buffer[end + 3] == DATA
             if may_be_call and taken + 2 <= most and self._take_call(stream_id, begin, end, events):
@@ -360,7 +362,7 @@ class Http2Server:
             taken += 1
             if self._block is not None and kind != CONTINUATION:
                 raise ConnectionFault(Code.PROTOCOL_ERROR, "a header block is not whole")
-            take = self._TAKES.get(kind)
+            take = takes.get(kind)
             if take is None:
                 self._spend()
                 continue
@@ -414,7 +416,8 @@ class Http2Server:
 
     def _refill(self, count: float) -> None:
         """Credit a useful message or frame, after which the client may send control frames."""
-        self._credit.left = min(CREDIT_MAX, self._credit.left + count)
+        left = self._credit.left + count
+        self._credit.left = CREDIT_MAX if left > CREDIT_MAX else left
         self._pings_too_soon = 0
         self._pinged_s = -1e9
 
@@ -706,7 +709,7 @@ class Http2Server:
             if self._pings_too_soon > PINGS_TOO_SOON_MAX:
                 raise ConnectionFault(Code.ENHANCE_YOUR_CALM, "too_many_pings")
         self._pinged_s = self._now_s
-        self._out.append(frame(PING, ACK, 0, content))
+        self._out.append(_PING_ACK + content)
 
     def _on_goaway(self, stream_id: int, flags: int, content: bytes, events: list[Event]) -> None:
         self._spend()
@@ -923,5 +926,6 @@ def _head(kind: int, flags: int, length: int) -> bytes:
     return HEAD.pack(length >> 8, length & 0xFF, kind, flags, 0)[:5]
 
 
+_PING_ACK = HEAD.pack(0, 8, PING, ACK, 0)
 _HEAD_FRAME = _head(HEADERS, END_HEADERS, len(REPLY_HEAD))
 _OK_FRAME = _head(HEADERS, END_HEADERS | END_STREAM, len(TRAILERS_OK))
