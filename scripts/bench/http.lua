@@ -1,17 +1,20 @@
 -- What wrk sends for http.py: one mode a run, one line of JSON at its end.
---   wrk -t1 -c32 -d3s -s http.lua http://127.0.0.1:8848 -- MODE THREADS SERVICES HOSTS [gzip] [java] [check] [token=TOKEN]
+--   wrk -t1 -c32 -d3s -s http.lua http://127.0.0.1:8848 -- MODE THREADS SERVICES HOSTS [gzip] [java] [check] [first=N] [token=TOKEN]
+--   churn       rolling deploys: each request registers a new instance, or removes the oldest of those that came so
+--   update      the instances that are there get another weight and other metadata, both drawn at random
 --   register    the same instances again and again
 --   change      as above, each time with other metadata
---   update      the same by PUT, patch by PATCH, batch by the call that changes several instances, here one
+--   patch       one key of the metadata by PATCH, batch by the call that changes several instances, here one
 --   beat        light beats
 --   full        full beats, the JSON in a form body, as the Java library sends its first one
 --   full-query  full beats, the JSON in the query, as the Python and Node libraries send theirs
 --   list        one service after the other
---   mixed       80 % light beats, 15 % lists, 5 % registers
+--   mixed       80 % light beats, 15 % lists, 5 % churn
 --   gzip        say that answers may be compressed
 --   java        all headers of the Java library, the number that it gives every request among them
 --   token       sent with every request, as the parameter that the Java library gives it
 --   check       look at every answer and count those that are not what they should be
+--   first       the number of the first new instance of churn: another one in each run, so that all are new
 -- Each thread works on instances of its own: the k-th instance of all belongs to thread k modulo THREADS.
 
 local API = "/nacos/v1/ns/instance"
@@ -19,9 +22,10 @@ local AGENT = "Nacos-Java-Client:v1.4.1"
 local FORM = "application/x-www-form-urlencoded;charset=UTF-8"
 local METADATA = '{"zone":"a"}'
 local CHANGING = { change = true, update = true, patch = true, batch = true }
--- Stands where a number comes that is another one in every request.
-local COUNT = "COUNTED"
-local token = nil
+-- Stand where a number comes that is another one in every request, and where one is drawn.
+local COUNT, DRAWN = "COUNTED", "DRAWN"
+local VERSIONS = { "blue", "green", "canary", "v1.2.3", "v1.2.4", "gray", "zone-a", "zone-bb" }
+local token, first_new = nil, 0
 
 local threads_seen = 0
 local threads = {}
@@ -67,11 +71,52 @@ local function query_of(...)
   return table.concat(parts, "&")
 end
 
-local function register(name, ip, options, metadata, method)
+-- Of new instances: apart from those of `ip_of`, and enough for every request of every run.
+local function new_ip_of(number)
+  return 11 + math.floor(number / 4000000) % 200 .. "." .. math.floor(number / 62500) % 64 .. "."
+    .. math.floor(number / 250) % 250 .. "." .. number % 250 + 1
+end
+
+local function register(name, ip, options, metadata)
   local query = query_of("app", "unknown", "serviceName", name, "groupName", "DEFAULT_GROUP", "namespaceId", "public",
     "clusterName", "DEFAULT", "ip", ip, "port", "8080", "weight", "1.0", "enable", "true", "healthy", "true",
     "ephemeral", "true", "metadata", metadata or METADATA)
-  return wrk.format(method or "POST", API .. "?" .. query, headers_of(options))
+  return wrk.format("POST", API .. "?" .. query, headers_of(options))
+end
+
+local function remove(name, ip, options)
+  local query = query_of("app", "unknown", "serviceName", name, "namespaceId", "public", "clusterName", "DEFAULT", "ip", ip,
+    "port", "8080", "ephemeral", "true")
+  return wrk.format("DELETE", API .. "?" .. query, headers_of(options))
+end
+
+local function update(name, ip, options)
+  local query = query_of("app", "unknown", "serviceName", name, "namespaceId", "public", "clusterName", "DEFAULT", "ip", ip,
+    "port", "8080", "weight", DRAWN, "enabled", "true", "healthy", "true", "ephemeral", "true", "metadata",
+    '{"zone":"a","' .. VERSIONS[math.random(#VERSIONS)] .. '":"' .. COUNT .. '"}')
+  return wrk.format("PUT", API .. "?" .. query, headers_of(options))
+end
+
+-- Returns what makes the next request of a rolling deploy: registers until each service has its instances, and then in
+-- turn a new instance and the removal of the oldest one that this thread brought.
+local function churn(services, hosts, thread, thread_count, options)
+  -- wrk asks its first thread for a request that it never sends.
+  local live, come, gone, is_removal = math.ceil(services * hosts / thread_count), thread == 0 and -1 or 0, 0, false
+  local function of(number)
+    local k = first_new + number * thread_count + thread
+    return "DEFAULT_GROUP@@churned-" .. hosts .. "-" .. k % services, new_ip_of(k), k
+  end
+  return function()
+    is_removal = not is_removal and come >= live
+    if is_removal then
+      gone = gone + 1
+      local name, ip = of(gone - 1)
+      return remove(name, ip, options)
+    end
+    come = come + 1
+    local name, ip, k = of(come - 1)
+    return register(name, ip, options, '{"version":"' .. VERSIONS[k % #VERSIONS + 1] .. '","start":"' .. k .. '"}')
+  end
 end
 
 local OTHER_METADATA = '{"zone":"a","change":"' .. COUNT .. '"}'
@@ -114,7 +159,7 @@ end
 local MADE = {
   register = register,
   change = function(name, ip, options) return register(name, ip, options, OTHER_METADATA) end,
-  update = function(name, ip, options) return register(name, ip, options, OTHER_METADATA, "PUT") end,
+  update = update,
   patch = patch,
   batch = batch,
   beat = beat,
@@ -166,25 +211,27 @@ function init(args)
   for i = 5, #args do
     options[args[i]] = true
     token = args[i]:match("^token=(.+)$") or token
+    first_new = tonumber(args[i]:match("^first=(%d+)$") or first_new)
   end
-  local kinds = mode == "mixed" and { "beat", "list", "register" } or { mode }
+  math.randomseed(id + 7)
+  local kinds = mode == "mixed" and { "beat", "list", "churn" } or { mode }
   local turns = {}
   for _, kind in ipairs(kinds) do
-    turns[kind] = turn_of(requests_of(kind, mode, services, hosts, id, thread_count, options))
+    turns[kind] = kind == "churn" and churn(services, hosts, id, thread_count, options)
+      or turn_of(requests_of(kind, mode, services, hosts, id, thread_count, options))
   end
   local next_request = turns[mode]
   if mode == "mixed" then
-    math.randomseed(id + 7)
     next_request = function()
       local drawn = math.random(100)
-      return turns[drawn <= 80 and "beat" or drawn <= 95 and "list" or "register"]()
+      return turns[drawn <= 80 and "beat" or drawn <= 95 and "list" or "churn"]()
     end
   end
   if CHANGING[mode] or options.java then
     local plain, sent = next_request, 0
     next_request = function()
       sent = sent + 1
-      return (plain():gsub(COUNT, string.format("%03x%09x", id, sent)))
+      return (plain():gsub(COUNT, string.format("%03x%09x", id, sent)):gsub(DRAWN, math.random(100)))
     end
   end
   request = next_request

@@ -1,10 +1,11 @@
 """How fast is the HTTP API, and what does a request cost, beside real Nacos 1.4 and r-nacos?
 
-Starts a node, the other servers, and then three members; all run idle but the one that wrk loads. For every load and
-number of connections they take turns: instances are put there, a run whose answers are all looked at warms the server
-up, and a second run is measured. Prints tables of medians: requests a second, p50 and p99 as wrk sees them, CPU time of
-a request (user and system of all processes and threads, of a cluster of all members) and its ratios, bytes of an
-answer, and how many answers were bad. Exit code 1 when one of ours was, 2 when nothing could be measured.
+For every load it starts a node and the other servers anew, as what one load leaves behind slows the next; then three
+members, and three of r-nacos. All run idle but the one that wrk loads. For each number of connections they take turns:
+instances are put there, a run whose answers are all looked at warms the server up, and a second run is measured. Prints
+tables of medians: requests a second, p50 and p99 as wrk sees them, CPU time of a request (user and system of all
+processes and threads, of a cluster of all members) and its ratios, bytes of an answer, and how many answers were bad.
+Exit code 1 when one of ours was, 2 when nothing could be measured.
 
     python -m scripts.bench.http --rnacos PATH --out http.json --plot docs/http.svg
     python -m scripts.bench.http --other ../before/.venv/bin/rollcall --peers none --connections 32
@@ -28,7 +29,17 @@ from pathlib import Path
 
 from scripts.bench.idle import cpu_s
 from scripts.bench.load import MODES, LoadError, Mode, Wrk, fill, find_wrk
-from scripts.bench.peers import OTHER, OURS, CannotStart, Target, nacos, our_cluster, our_node, rnacos
+from scripts.bench.peers import (
+    OTHER,
+    OURS,
+    CannotStart,
+    Target,
+    nacos,
+    our_cluster,
+    our_node,
+    rnacos,
+    rnacos_cluster,
+)
 from scripts.bench.report import (
     ALONE,
     CLUSTER,
@@ -85,32 +96,32 @@ def measure(target: Target, row: Row, wrk: Wrk, options: argparse.Namespace) -> 
     )
 
 
-def break_in(target: Target, wrk: Wrk, options: argparse.Namespace) -> None:
-    """Put every load on a server for a while: a Java virtual machine gets several times faster by it."""
+def break_in(target: Target, mode: Mode, wrk: Wrk, options: argparse.Namespace) -> None:
+    """Put a load on a server for a while: a Java virtual machine gets several times faster by it."""
     if not options.break_in_s:
         return
     try:
-        for mode in options.modes:
-            fill(target.addresses, mode, target.token)
-            wrk.run(target.addresses[0], mode, options.connections[0], options.break_in_s, token=target.token)
+        fill(target.addresses, mode, target.token)
+        wrk.run(target.addresses[0], mode, options.connections[0], options.break_in_s, token=target.token)
     except FAILURES as error:
         say(f"{target.name} fails before it is measured: {error!r}")
 
 
-def measure_all(place: str, targets: Sequence[Target], results: Results, wrk: Wrk, options: argparse.Namespace) -> None:
-    """Every load at every server; each turn another one comes first."""
-    say(f"== {PLACES[place]}: {', '.join(target.name for target in targets)}")
+def measure_all(
+    place: str, mode: Mode, targets: Sequence[Target], results: Results, wrk: Wrk, options: argparse.Namespace
+) -> None:
+    """One load at every server; each turn another one comes first."""
+    say(f"== {PLACES[place]}, {mode.title}: {', '.join(target.name for target in targets)}")
     for target in targets:
-        break_in(target, wrk, options)
-    for mode in options.modes:
-        for connections in options.connections:
-            # All have their row before the first is measured, so that tables keep their order.
-            rows = [results.row(place, mode, connections, target.name) for target in targets]
-            for turn in range(options.turns):
-                first = turn % len(targets)
-                ordered = list(zip(targets, rows, strict=True))
-                for target, row in ordered[first:] + ordered[:first]:
-                    measure(target, row, wrk, options)
+        break_in(target, mode, wrk, options)
+    for connections in options.connections:
+        # All have their row before the first is measured, so that tables keep their order.
+        rows = [results.row(place, mode, connections, target.name) for target in targets]
+        for turn in range(options.turns):
+            first = turn % len(targets)
+            ordered = list(zip(targets, rows, strict=True))
+            for target, row in ordered[first:] + ordered[:first]:
+                measure(target, row, wrk, options)
 
 
 @contextlib.contextmanager
@@ -126,35 +137,53 @@ def lone_servers(options: argparse.Namespace, folder: Path) -> Iterator[list[Tar
             node = our_node(port, folder, name=variant.name, settings=variant.settings)
             targets.append(stack.enter_context(node))
         starts = []
-        if "rnacos" in options.peers and options.rnacos is not None:
+        if _is_wanted("rnacos", options):
             starts.append(("r-nacos", rnacos(options.rnacos, options.port + PORTS_APART, folder)))
-        elif "rnacos" in options.peers:
-            say("r-nacos is left out: --rnacos says where its program is")
         if "nacos" in options.peers:
             starts.append(("Nacos 1.4", nacos(options.port + 2 * PORTS_APART, folder)))
-        for name, start in starts:
-            try:
-                targets.append(stack.enter_context(start))
-            except CannotStart as error:
-                say(f"{name} is left out: {error}")
-        yield targets
+        yield targets + _started(starts, stack)
+
+
+@contextlib.contextmanager
+def clusters(options: argparse.Namespace, folder: Path) -> Iterator[list[Target]]:
+    """Three members of ours, and those of the others that can be started."""
+    port = options.port + 3 * PORTS_APART
+    with contextlib.ExitStack() as stack:
+        targets = [stack.enter_context(our_cluster(port, folder))]
+        if options.other is not None:
+            targets.append(stack.enter_context(our_cluster(port + CLUSTERS_APART, folder, options.other, OTHER)))
+        starts = []
+        if _is_wanted("rnacos", options):
+            starts.append(("r-nacos", rnacos_cluster(options.rnacos, port + 2 * CLUSTERS_APART, folder)))
+        yield targets + _started(starts, stack)
+
+
+def _is_wanted(peer: str, options: argparse.Namespace) -> bool:
+    return peer in options.peers and options.rnacos is not None
+
+
+def _started(
+    starts: Sequence[tuple[str, contextlib.AbstractContextManager[Target]]], stack: contextlib.ExitStack
+) -> list[Target]:
+    """Start other servers; of one that cannot be started, say why."""
+    targets = []
+    for name, start in starts:
+        try:
+            targets.append(stack.enter_context(start))
+        except CannotStart as error:
+            say(f"{name} is left out: {error}")
+    return targets
 
 
 def run(wrk: Wrk, options: argparse.Namespace) -> Results:
-    """Start what is asked for, one place after the other, and measure it."""
+    """Start what is asked for, anew for each load, and measure it; one place after the other."""
+    if "rnacos" in options.peers and options.rnacos is None:
+        say("r-nacos is left out: --rnacos says where its program is")
     results = Results(OURS)
-    with tempfile.TemporaryDirectory(prefix="rollcall-bench-") as name:
-        if ALONE in options.places:
-            with lone_servers(options, Path(name)) as targets:
-                measure_all(ALONE, targets, results, wrk, options)
-        if CLUSTER in options.places:
-            port = options.port + 3 * PORTS_APART
-            with contextlib.ExitStack() as stack:
-                targets = [stack.enter_context(our_cluster(port, Path(name)))]
-                if options.other is not None:
-                    cluster = our_cluster(port + CLUSTERS_APART, Path(name), options.other, OTHER)
-                    targets.append(stack.enter_context(cluster))
-                measure_all(CLUSTER, targets, results, wrk, options)
+    for place, servers in ((ALONE, lone_servers), (CLUSTER, clusters)):
+        for mode in options.modes if place in options.places else ():
+            with tempfile.TemporaryDirectory(prefix="rollcall-bench-") as name, servers(options, Path(name)) as targets:
+                measure_all(place, mode, targets, results, wrk, options)
     return results
 
 
@@ -175,7 +204,7 @@ def _options() -> argparse.Namespace:
     )  # fmt: skip
     parser.add_argument("--seconds", type=int, default=6, help=f"of each measured run (6), at most {RUN_S_MAX}")
     parser.add_argument("--warm-s", type=int, default=2, help="of the run before each of them (2)")
-    parser.add_argument("--break-in-s", type=int, default=3, help="of each load before the first run of all (3)")
+    parser.add_argument("--break-in-s", type=int, default=3, help="of a load before its first run (3)")
     parser.add_argument("--turns", type=int, default=3, help="of which the medians are taken (3)")
     parser.add_argument("--threads", type=int, default=1, help="of wrk (1)")
     parser.add_argument("--java", action="store_true", help="send all headers of the Java library, not a few")

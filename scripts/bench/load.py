@@ -2,13 +2,15 @@
 
 import http.client
 import json
+import math
 import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlencode
 
 SCRIPT = Path(__file__).with_name("http.lua")
@@ -23,6 +25,13 @@ ANSWER_TIMEOUT_S = 5
 """After which wrk counts an error."""
 WRK_SLACK_S = 60.0
 SHOWN_TIMEOUT_S = 30.0
+NEW_OF_A_RUN = 1_000_000
+"""From the first new instance of one run to that of the next."""
+FILLED_ONE_BY_ONE = 10_000
+"""With more instances the first would expire before the last is there: wrk registers them."""
+FILLED_PER_S = 3_000
+"""The registrations a second that every server takes."""
+FILL_CONNECTIONS = 16
 POLL_S = 0.05
 
 
@@ -41,6 +50,11 @@ class Mode:
     hosts: int = 10
     gzip: bool = False
 
+    @property
+    def is_filled(self) -> bool:
+        """True if its instances must be there before it begins."""
+        return self.sent != "churn"
+
     def service(self, number: int) -> str:
         """The name of one of its services, without the group; the same as in the script of wrk."""
         return f"{'changed' if self.sent in CHANGING else 'bench'}-{self.hosts}-{number}"
@@ -51,18 +65,20 @@ class Mode:
 
 
 _ALL = (
-    Mode("register", "register", "register"),
+    Mode("churn", "churn: new instances and removals", "churn"),
+    Mode("update", "update of weight and metadata", "update"),
     Mode("change", "register with other metadata", "change"),
-    Mode("update", "update with other metadata", "update"),
     Mode("patch", "patch of the metadata", "patch"),
     Mode("batch", "metadata of one in a batch", "batch"),
     Mode("beat", "light beat", "beat"),
+    Mode("beat100000", "light beat of 100,000", "beat", hosts=1_000),
     Mode("full", "full beat", "full"),
     Mode("full-query", "full beat in the query", "full-query"),
     Mode("list10", "list of 10", "list"),
     Mode("list1000", "list of 1,000", "list", services=2, hosts=1_000),
     Mode("list1000-gzip", "list of 1,000, gzip", "list", services=2, hosts=1_000, gzip=True),
     Mode("mixed", "mixed 80/15/5", "mixed"),
+    Mode("register", "the same registrations again", "register"),
 )
 MODES = {mode.name: mode for mode in _ALL}
 
@@ -129,10 +145,18 @@ def fill(addresses: Sequence[str], mode: Mode, token: str = "") -> None:
         LoadError: an answer is not what it should be, or they are not listed in time.
         OSError or http.client.HTTPException: no whole answer came.
     """
+    if not mode.is_filled:
+        return
     callers = [Registrar(address, token) for address in addresses]
     try:
-        for number in range(mode.services):
-            callers[0].keep(mode, number)
+        instances = mode.services * mode.hosts
+        if instances > FILLED_ONE_BY_ONE:
+            registering = replace(mode, sent="register")
+            seconds = math.ceil(instances / FILLED_PER_S)
+            Wrk(find_wrk()).run(addresses[0], registering, FILL_CONNECTIONS, seconds, token=token)
+        else:
+            for number in range(mode.services):
+                callers[0].keep(mode, number)
         deadline_s = time.monotonic() + SHOWN_TIMEOUT_S
         for address, caller in zip(addresses, callers, strict=True):
             for number in range(mode.services):
@@ -171,11 +195,20 @@ class Wrk:
     program: str
     threads: int = 1
     java: bool = False
+    runs: ClassVar[Iterator[int]] = count()
+    """Numbers of the runs: the new instances of each are its own."""
 
     def command(
         self, address: str, mode: Mode, connections: int, seconds: int, check: bool = False, token: str = ""
     ) -> list[str]:
-        words = {"gzip": mode.gzip, "java": self.java, "check": check, f"token={token}": bool(token)}
+        first = f"first={next(self.runs) * NEW_OF_A_RUN}"
+        words = {
+            "gzip": mode.gzip,
+            "java": self.java,
+            "check": check,
+            first: mode.sent in ("churn", "mixed"),
+            f"token={token}": bool(token),
+        }
         return [
             self.program,
             f"-t{self.threads}",

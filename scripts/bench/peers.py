@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,6 +28,8 @@ NACOS_TIMEOUT_S = 400.0
 """The first start fetches the jars."""
 NACOS_HEAP = "512m"
 RNACOS_WORKERS = "2"
+RNACOS_GRPC_ABOVE = 1_000
+"""From its HTTP port to that of gRPC, which raft uses too, and from there to that of its console."""
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 10.0
 POLL_S = 0.05
@@ -114,6 +116,44 @@ def rnacos(program: Path, port: int, folder: Path) -> Iterator[Target]:
     Raises:
         CannotStart: the program is not there, or ends, or does not serve in time.
     """
+    with _rnacos_process(program, port, folder) as process:
+        _await(partial(_takes_instances, process), f"r-nacos at {process.address} takes no instances")
+        yield Target(f"r-nacos {_release_of(program)}".strip(), (process.address,), lambda: [process.pid])
+
+
+@contextlib.contextmanager
+def rnacos_cluster(program: Path, port: int, folder: Path) -> Iterator[Target]:
+    """Three members of r-nacos, which agree by raft; each takes the ports 1,000 and 2,000 above its own too.
+
+    Raises:
+        CannotStart: as ``rnacos``, or one does not list in time what another one took.
+    """
+    raft = [f"127.0.0.1:{port + number + RNACOS_GRPC_ABOVE}" for number in range(MEMBERS)]
+    with contextlib.ExitStack() as stack:
+        members = []
+        for number, address in enumerate(raft):
+            joins = {"RNACOS_RAFT_JOIN_ADDR": raft[0]} if number else {"RNACOS_RAFT_AUTO_INIT": "true"}
+            settings = {"RNACOS_RAFT_NODE_ID": str(number + 1), "RNACOS_RAFT_NODE_ADDR": address, **joins}
+            member = stack.enter_context(_rnacos_process(program, port + number, folder, settings))
+            members.append(member)
+            _await(partial(_takes_instances, member), f"r-nacos at {member.address} takes no instances")
+        addresses = tuple(member.address for member in members)
+        _await(partial(_list_each_others, addresses), "members of r-nacos do not list what the others take")
+        yield Target(f"r-nacos {_release_of(program)}".strip(), addresses, lambda: [member.pid for member in members])
+
+
+@dataclass(frozen=True, slots=True)
+class _RNacosProcess:
+    address: str
+    pid: int
+    check: Callable[[], None]
+    """Raises ``CannotStart`` if it ended."""
+
+
+@contextlib.contextmanager
+def _rnacos_process(
+    program: Path, port: int, folder: Path, settings: Mapping[str, str] | None = None
+) -> Iterator[_RNacosProcess]:
     if not os.access(program, os.X_OK):
         raise CannotStart(f"{program} is no program")
     environ = {
@@ -121,28 +161,25 @@ def rnacos(program: Path, port: int, folder: Path) -> Iterator[Target]:
         "RNACOS_SDK_HOST": "127.0.0.1",
         "RNACOS_CONSOLE_HOST": "127.0.0.1",
         "RNACOS_HTTP_PORT": str(port),
-        "RNACOS_GRPC_PORT": str(port + 1_000),
-        "RNACOS_HTTP_CONSOLE_PORT": str(port + 2_000),
+        "RNACOS_GRPC_PORT": str(port + RNACOS_GRPC_ABOVE),
+        "RNACOS_HTTP_CONSOLE_PORT": str(port + 2 * RNACOS_GRPC_ABOVE),
         "RNACOS_HTTP_WORKERS": RNACOS_WORKERS,
-        "RNACOS_DATA_DIR": str(folder / "rnacos"),
+        "RNACOS_DATA_DIR": str(folder / f"rnacos-{port}"),
         "RUST_LOG": "warn",
+        **(settings or {}),
     }
-    version = subprocess.run([program, "--version"], env=environ, capture_output=True, text=True, check=False)
-    log_path = folder / "rnacos.log"
+    log_path = folder / f"rnacos-{port}.log"
     with log_path.open("wb") as log:
         process = subprocess.Popen(
             [program], env=environ, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0
         )
-    address = f"127.0.0.1:{port}"
+
+    def check() -> None:
+        if process.poll() is not None:
+            raise CannotStart(f"r-nacos ended: {log_path.read_text(errors='replace')[-500:]}")
+
     try:
-
-        def serves() -> bool:
-            if process.poll() is not None:
-                raise CannotStart(f"r-nacos ended: {log_path.read_text(errors='replace')[-500:]}")
-            return _takes_instances(address)
-
-        _await(serves, "r-nacos takes no instances")
-        yield Target(f"r-nacos {_number_in(version.stdout)}".strip(), (address,), lambda: [process.pid])
+        yield _RNacosProcess(f"127.0.0.1:{port}", process.pid, check)
     finally:
         process.terminate()
         try:
@@ -150,6 +187,11 @@ def rnacos(program: Path, port: int, folder: Path) -> Iterator[Target]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def _release_of(program: Path) -> str:
+    said = subprocess.run([program, "--version"], env=clean_environ(), capture_output=True, text=True, check=False)
+    return _number_in(said.stdout)
 
 
 @contextlib.contextmanager
@@ -199,9 +241,20 @@ def _number_in(said: str) -> str:
     return found[0] if found else ""
 
 
-def _takes_instances(address: str) -> bool:
+def _takes_instances(process: _RNacosProcess) -> bool:
+    process.check()
     instance = "/v1/ns/instance?serviceName=start-probe&ip=10.9.9.9&port=80"
-    return _call(address, "POST", instance) == (200, b"ok") and _call(address, "DELETE", instance)[0] == 200
+    taken = _call(process.address, "POST", instance) == (200, b"ok")
+    return taken and _call(process.address, "DELETE", instance)[0] == 200
+
+
+def _list_each_others(addresses: Sequence[str]) -> bool:
+    """Return whether each of these members lists an instance that was registered at each."""
+    service = "serviceName=start-probe-of-all"
+    for number, address in enumerate(addresses):
+        _call(address, "POST", f"/v1/ns/instance?{service}&ip=10.9.8.{number + 1}&port=80")
+    lists = [_call(address, "GET", f"/v1/ns/instance/list?{service}") for address in addresses]
+    return all(status == 200 and len(json.loads(body)["hosts"]) == len(addresses) for status, body in lists)
 
 
 def _call(address: str, method: str, path: str) -> tuple[int, bytes]:

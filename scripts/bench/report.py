@@ -78,7 +78,7 @@ class Row:
         """Answers of all turns together, and turns that failed."""
         return self.wrong + self.failed + sum(one.bad for one in self.samples)
 
-    def as_dict(self, times_ours: float | None, times_alone: float | None) -> dict[str, Any]:
+    def as_dict(self, times_ours: float | None) -> dict[str, Any]:
         """The medians, and every turn. Shape: see the keys."""
         return {
             "place": self.place,
@@ -93,7 +93,6 @@ class Row:
             "bytes": round(self.median(lambda one: one.bytes)),
             "bad": self.bad,
             "cpu_times_ours": times_ours,
-            "cpu_times_alone": times_alone,
             "turns": [{**asdict(one.run), "cpu_s": round(one.cpu_s, 3)} for one in self.samples],
         }
 
@@ -121,22 +120,13 @@ class Results:
 
     def times_ours(self, row: Row) -> float | None:
         """How many times our CPU time a server needs for the same load."""
-        return self._times(row, self._rows.get((row.place, row.mode.name, row.connections, self._ours)))
-
-    def times_alone(self, row: Row) -> float | None:
-        """How many times the CPU time of a node by itself a cluster needs for the same load."""
-        if row.place == ALONE:
+        ours = self._rows.get((row.place, row.mode.name, row.connections, self._ours))
+        if ours is None or not ours.samples or not ours.cpu_us:
             return None
-        return self._times(row, self._rows.get((ALONE, row.mode.name, row.connections, row.server)))
-
-    @staticmethod
-    def _times(row: Row, other: Row | None) -> float | None:
-        if other is None or not other.samples or not other.cpu_us:
-            return None
-        return round(row.cpu_us / other.cpu_us, 2)
+        return round(row.cpu_us / ours.cpu_us, 2)
 
     def as_list(self) -> list[dict[str, Any]]:
-        return [row.as_dict(self.times_ours(row), self.times_alone(row)) for row in self.rows]
+        return [row.as_dict(self.times_ours(row)) for row in self.rows]
 
 
 # --- tables ------------------------------------------------------------------------------------------
@@ -147,9 +137,8 @@ def tables(results: Results) -> str:
     parts = []
     for place, title in PLACES.items():
         if rows := [row for row in results.rows if row.place == place]:
-            ratio = "CPU, times ours" if place == ALONE else "CPU, times standalone"
-            times = results.times_ours if place == ALONE else results.times_alone
-            parts.append(f"{title}:\n\n" + table([*FIGURES[:7], ratio, *FIGURES[7:]], _cells(rows, times)))
+            cells = _cells(rows, results.times_ours)
+            parts.append(f"{title}:\n\n" + table([*FIGURES[:7], "CPU, times ours", *FIGURES[7:]], cells))
     return "\n\n".join(parts) + "\n"
 
 

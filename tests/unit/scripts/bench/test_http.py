@@ -103,12 +103,53 @@ def test_no_two_changes_and_no_two_requests_of_the_java_library_are_the_same() -
     assert received[-1].headers["request-module"] == "Naming"
 
 
+def kinds(received: list[Received]) -> Counter[tuple[str, str]]:
+    return Counter((request.method, urlsplit(request.target).path.rpartition("/")[2]) for request in received)
+
+
 def test_a_mixed_load_is_mostly_beats() -> None:
     received, found = sent(Mode("", "", "mixed", services=2, hosts=2))
-    counts = Counter((request.method, urlsplit(request.target).path.rpartition("/")[2]) for request in received)
-    assert set(counts) == {("PUT", "beat"), ("GET", "list"), ("POST", "instance")}
+    counts = kinds(received)
+    assert set(counts) == {("PUT", "beat"), ("GET", "list"), ("POST", "instance"), ("DELETE", "instance")}
     assert counts["PUT", "beat"] > counts["GET", "list"] > counts["POST", "instance"]
+    assert 0 <= counts["POST", "instance"] - counts["DELETE", "instance"] <= 5
     assert found.wrong == 0
+
+
+def test_churn_brings_new_instances_and_removes_the_oldest() -> None:
+    """Each thread keeps its share of the instances; no run and no thread brings one that another has brought."""
+    mode = Mode("", "", "churn", services=3, hosts=4)
+    seen = set[tuple[str, str]]()
+    for _ in range(2):
+        received, found = sent(mode, threads=2)
+        assert (found.refused, found.errors, found.wrong) == (0, 0, 0)
+        live: dict[int, list[tuple[str, str]]] = {}
+        for request in received:
+            named = fields(request)["serviceName"], fields(request)["ip"]
+            of_thread = live.setdefault(request.connection, [])
+            if request.method == "POST":
+                assert named not in seen, "new"
+                seen.add(named)
+                of_thread.append(named)
+                assert set(json.loads(fields(request)["metadata"])) == {"version", "start"}
+            else:
+                assert request.method == "DELETE"
+                assert named == of_thread.pop(0), "the oldest"
+            assert len(of_thread) <= 7
+        assert sum(count > 0 for count in map(len, live.values())) == 2
+    assert {name for name, _ in seen} == {f"{GROUP}churned-4-{number}" for number in range(3)}
+
+
+def test_updates_draw_weight_and_metadata() -> None:
+    mode = Mode("", "", "update", services=2, hosts=2)
+    received, _ = sent(mode)
+    assert set(kinds(received)) == {("PUT", "instance")}
+    made = [fields(request) for request in received]
+    assert {one["ip"] for one in made} == {ip for number in range(2) for ip in mode.ips(number)}
+    weights = {int(one["weight"]) for one in made}
+    assert len(weights) > 9
+    assert weights <= set(range(1, 101))
+    assert len({one["metadata"] for one in made}) == len(made)
 
 
 @pytest.mark.parametrize("right", [True, False])
@@ -262,7 +303,7 @@ def test_a_row_gives_the_medians_of_its_turns() -> None:
         Sample(run(4_000, p99_ms=9), 0.400),
         Sample(run(2_000, p99_ms=2), 0.040),
     ]
-    found = row.as_dict(None, None)
+    found = row.as_dict(None)
     assert (found["req_s"], found["p99_ms"], found["cpu_us"], found["bytes"]) == (1_000, 2, 20.0, 100)
     assert [turn["cpu_s"] for turn in found["turns"]] == [0.01, 0.4, 0.04]
 
@@ -292,14 +333,15 @@ def test_ratios_are_between_rows_of_the_same_load() -> None:
         (CLUSTER, BEAT, 32, OURS, 30.0),
     )
     assert list(map(made.times_ours, made.rows)) == [1.0, 2.5, None, 1.0]
-    assert list(map(made.times_alone, made.rows)) == [None, None, None, 3.0]
+    cluster = results((CLUSTER, BEAT, 32, OURS, 30.0), (CLUSTER, BEAT, 32, THEIRS, 45.0))
+    assert list(map(cluster.times_ours, cluster.rows)) == [1.0, 1.5]
 
 
 def test_tables_are_of_one_place_each() -> None:
     made = results((ALONE, BEAT, 32, OURS, 10.0), (ALONE, BEAT, 32, THEIRS, 25.0), (CLUSTER, MIXED, 500, OURS, 30.0))
     alone, cluster = tables(made).split("Through one member")
     assert "| light beat | 32 | Other 1.0 | 500 | 1.00 | 3.00 | 25.0 | 2.50 | 100 | 0 |" in alone
-    assert "| mixed 80/15/5 | 500 | Rollcall | 500 | 1.00 | 3.00 | 30.0 |  | 100 | 0 |" in cluster
+    assert "| mixed 80/15/5 | 500 | Rollcall | 500 | 1.00 | 3.00 | 30.0 | 1.00 | 100 | 0 |" in cluster
     widths = {line.count("|") for line in itertools.chain(alone.splitlines(), cluster.splitlines()) if line[:1] == "|"}
     assert len(widths) == 1
 
