@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -147,12 +148,28 @@ var answers = map[string]string{
 	"ConnectResetRequest":     "ConnectResetResponse",
 }
 
-func instanceRequest(service string, ip string, mark string) []byte {
-	body := fmt.Sprintf(`{"headers":{},"requestId":"","namespace":"public","serviceName":"%s","groupName":"DEFAULT_GROUP",`+
-		`"module":"naming","type":"registerInstance","instance":{"instanceId":"","ip":"%s","port":8080,"weight":1,`+
-		`"healthy":true,"enabled":true,"ephemeral":true,"clusterName":"DEFAULT","serviceName":"","metadata":{"n":"%s"},`+
-		`"instanceHeartBeatInterval":0,"ipDeleteTimeout":0,"instanceHeartBeatTimeOut":0}}`, service, ip, mark)
-	return encode("InstanceRequest", body)
+func instanceOf(ip string, port int, mark string) string {
+	return fmt.Sprintf(`{"instanceId":"","ip":"%s","port":%d,"weight":1,"healthy":true,"enabled":true,"ephemeral":true,`+
+		`"clusterName":"DEFAULT","serviceName":"","metadata":{"n":"%s"},"instanceHeartBeatInterval":0,"ipDeleteTimeout":0,`+
+		`"instanceHeartBeatTimeOut":0}`, ip, port, mark)
+}
+
+func namingRequest(kind string, service string, rest string) []byte {
+	return encode(kind, fmt.Sprintf(`{"headers":{},"requestId":"","namespace":"public","serviceName":"%s",`+
+		`"groupName":"DEFAULT_GROUP","module":"naming",%s}`, service, rest))
+}
+
+func instanceRequest(verb string, service string, ip string, mark string) []byte {
+	return namingRequest("InstanceRequest", service, `"type":"`+verb+`","instance":`+instanceOf(ip, 8080, mark))
+}
+
+func batchRequest(service string, client int, mark string) []byte {
+	instances := make([]string, batchSize)
+	for number := range instances {
+		instances[number] = instanceOf(fmt.Sprintf("10.%d.%d.%d", 100+client/250, client%250, number+1), 8080, mark)
+	}
+	return namingRequest("BatchInstanceRequest", service,
+		`"type":"batchRegisterInstance","instances":[`+strings.Join(instances, ",")+`]`)
 }
 
 func queryRequest(service string) []byte {

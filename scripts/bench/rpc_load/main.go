@@ -2,8 +2,9 @@
 //
 // It opens all, and prints a line of JSON. Then it takes a command a line, and prints a line of JSON for each:
 //
-//	calls KIND COUNT changing|none   COUNT calls over all connections, one at a time on each. KIND: health, register, query;
-//	                                 with another grpc-timeout each, or none
+//	calls KIND COUNT changing|none   COUNT calls over all connections, one at a time on each, with another grpc-timeout each,
+//	                                 or none. KIND: health; register, the same instance again; query; churn, in turn a new
+//	                                 instance and its removal; batch, batchSize instances with other metadata
 //	health SECONDS                   begin to ask for the health of each connection so often; 0 ends it
 //	change MARK                      the first client changes its instance; all that subscribe are told, and answer
 //	changes COUNT                    the same again and again: times until the other clients of each address are told
@@ -28,6 +29,10 @@ import (
 const (
 	changeTimeout = 60 * time.Second
 	betweenPushes = 60 * time.Millisecond // some servers push a service at most each 50 ms
+
+	batchSize       = 100
+	churnedServices = 100
+	newOfARun       = 100_000 // new instances of one connection in one run
 )
 
 // load is all clients, and what is counted of them.
@@ -39,6 +44,7 @@ type load struct {
 	failed       atomic.Int64
 	streamsEnded atomic.Int64
 	checks       atomic.Int64
+	come         atomic.Int64 // new instances so far: none comes twice
 	stopChecks   context.CancelFunc
 	checking     sync.WaitGroup
 }
@@ -140,6 +146,34 @@ func (l *load) openOne(number int, source string, isBare bool, subscribes bool) 
 	return nil
 }
 
+// messages returns what makes the messages of one kind, in order, for the connection with a number.
+func (l *load) messages(kind string, at int) (func() []byte, error) {
+	own := fmt.Sprintf("%s-%d", l.service, at)
+	same := func(message []byte) (func() []byte, error) { return func() []byte { return message }, nil }
+	switch kind {
+	case "health":
+		return same(healthCheck)
+	case "register":
+		return same(instanceRequest("registerInstance", own, fmt.Sprintf("10.0.%d.%d", at/250, at%250+1), "0"))
+	case "query":
+		return same(queryRequest(own))
+	case "churn":
+		first, sent := l.come.Add(newOfARun)-newOfARun, int64(-1)
+		return func() []byte {
+			sent++
+			number := first + sent/2
+			verb := []string{"registerInstance", "deregisterInstance"}[sent%2]
+			ip := fmt.Sprintf("%d.%d.%d.%d", 11+number/4_000_000%200, number/62_500%64, number/250%250, number%250+1)
+			return instanceRequest(verb, fmt.Sprintf("churned-%d", number%churnedServices), ip, strconv.FormatInt(number, 10))
+		}, nil
+	case "batch":
+		return func() []byte {
+			return batchRequest(own+"-batch", at, strconv.FormatInt(l.come.Add(1), 10))
+		}, nil
+	}
+	return nil, fmt.Errorf("no kind of call: %s", kind)
+}
+
 // calls makes calls of one kind over all connections.
 func (l *load) calls(kind string, count int, changesTimeout bool, isBare bool) (result, error) {
 	each := max(count/len(l.clients), 1)
@@ -148,15 +182,9 @@ func (l *load) calls(kind string, count int, changesTimeout bool, isBare bool) (
 	times := make([][]int64, len(l.clients))
 	begun := time.Now()
 	for at, one := range l.clients {
-		message := healthCheck
-		switch kind {
-		case "health":
-		case "register":
-			message = instanceRequest(fmt.Sprintf("%s-%d", l.service, at), fmt.Sprintf("10.0.%d.%d", at/250, at%250+1), "0")
-		case "query":
-			message = queryRequest(fmt.Sprintf("%s-%d", l.service, at))
-		default:
-			return nil, fmt.Errorf("no kind of call: %s", kind)
+		next, err := l.messages(kind, at)
+		if err != nil {
+			return nil, err
 		}
 		working.Add(1)
 		go func() {
@@ -167,6 +195,7 @@ func (l *load) calls(kind string, count int, changesTimeout bool, isBare bool) (
 				if changesTimeout {
 					ctx, cancel = context.WithTimeout(ctx, callTimeout)
 				}
+				message := next()
 				at := time.Now()
 				_, body, err := one.call(ctx, message)
 				took = append(took, int64(time.Since(at)))
@@ -238,7 +267,7 @@ func (l *load) tell(mark string) (*change, error) {
 		mark: []byte(`"n":"` + mark + `"`), text: mark, wanted: int64(len(l.clients)), done: make(chan struct{}), begun: time.Now(),
 	}
 	l.change.Store(told)
-	if err := l.clients[0].mustCall(context.Background(), instanceRequest(l.service, "10.9.0.1", mark)); err != nil {
+	if err := l.clients[0].mustCall(context.Background(), instanceRequest("registerInstance", l.service, "10.9.0.1", mark)); err != nil {
 		return nil, err
 	}
 	select {
