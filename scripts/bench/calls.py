@@ -5,7 +5,8 @@ run to run. Here a node's process feeds itself the bytes of calls, one window at
 two runs of one checkout differ by about 1 %. The checkouts take turns, each in its own processes with its own
 ``.venv``; both need this layout. Prints the CPU-us of the loop's thread per call and the ratio to the other checkout.
 
-HTTP: ``register`` (unchanged), ``change`` (new metadata), ``beat`` (light), ``full`` (a beat with the instance),
+HTTP: ``churn`` (in turn a new instance and the removal of an old one), ``update`` (PUT of another weight and other
+metadata), ``register`` (unchanged), ``change`` (new metadata), ``beat`` (light), ``full`` (a beat with the instance),
 ``full-query`` (the same in the query), ``list10``, ``list1000``, and ``gzip`` (``list1000`` compressed). gRPC, from the
 bytes of the message to those of the answer, without the transport: ``rpc-health``, ``rpc-register``, ``rpc-query``.
 
@@ -32,7 +33,7 @@ from typing import Any
 from urllib.parse import quote
 
 HERE = Path(__file__).resolve().parents[2]
-HTTP_KINDS = ("register", "change", "beat", "full", "full-query", "list10", "list1000", "gzip")
+HTTP_KINDS = ("churn", "update", "register", "change", "beat", "full", "full-query", "list10", "list1000", "gzip")
 RPC_KINDS = ("rpc-health", "rpc-register", "rpc-query")
 SERVICES, INSTANCES, LONG = 20, 200, 1_000
 """Services of ten instances, and one service of a thousand."""
@@ -47,6 +48,12 @@ def service_of(number: int) -> str:
     return f"bench-{number % SERVICES}"
 
 
+def _churned(number: int) -> str:
+    """Name the instance of churn with this number; the even ones are new, and removed some windows later."""
+    name = quote(f"DEFAULT_GROUP@@{service_of(number // 2)}")
+    return f"serviceName={name}&namespaceId=public&ip=11.{number >> 16}.{number >> 8 & 255}.{number & 255}&port=8080"
+
+
 def http_call(kind: str, number: int, round_: int) -> bytes:
     """The bytes of a request; ``round_`` and ``number`` make each change another one."""
     ip, name = f"10.1.0.{number}", quote(f"DEFAULT_GROUP@@{service_of(number)}")
@@ -55,6 +62,19 @@ def http_call(kind: str, number: int, round_: int) -> bytes:
     attributes = {"ip": ip, "port": 8080, "weight": 1.0, "cluster": "DEFAULT", "metadata": {}, "period": 5_000}
     full = f"{service}&beat=" + quote(json.dumps({**attributes, "serviceName": f"DEFAULT_GROUP@@{service_of(number)}"}))
     match kind:
+        case "churn":
+            came = round_ * INSTANCES + number
+            if number % 2 and came > INSTANCES:
+                came -= INSTANCES + 1
+                line = f"DELETE /nacos/v1/ns/instance?{_churned(came)}&ephemeral=true"
+            else:
+                started = quote(f'{{"version":"v{round_}","start":"{came}"}}')
+                line = f"POST /nacos/v1/ns/instance?{_churned(came)}&weight=1.0&enable=true&healthy=true&ephemeral=true"
+                line += f"&metadata={started}"
+        case "update":
+            changed = quote(f'{{"zone":"a","change":"{round_}-{number}"}}')
+            line = f"PUT /nacos/v1/ns/instance?{where}&weight={(round_ + number) % 100 + 1}&enabled=true&healthy=true"
+            line += f"&ephemeral=true&metadata={changed}"
         case "register":
             line = f"POST /nacos/v1/ns/instance?{where}&weight=1.0&enable=true&healthy=true&ephemeral=true"
         case "change":
