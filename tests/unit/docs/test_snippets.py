@@ -27,6 +27,9 @@ NAMED = r"(curl|dig|docker|kubectl|pip|python3?|rollcall|systemctl) |(scripts|de
 INDENTED, COMMAND = re.compile(rf" {{4,}}({NAMED}|\$ )"), re.compile(NAMED)
 COPIED = ("app", "distro", "scripts", "tests", "docs", "deploy", "setup.cfg", "pyproject.toml", "README.md")
 RUN_S = 300
+RECIPES = "docs/recipes.md"
+FILES_MAX = {"operator.py": 3, "limit_settings.py": 2, "lease_type.py": 5}
+"""The most files, outside of tests and docs, that a recipe changes, by the module that its diff begins with."""
 
 
 def named(one: Snippet) -> str:
@@ -83,7 +86,8 @@ def test_a_change_that_is_shown_works(one: Snippet, tmp_path: Path) -> None:
     tests = []
     for name, hunks in hunks_of(one.text):
         file = tmp_path / name
-        file.write_text(changed_by(file.read_text(encoding="utf-8"), hunks), encoding="utf-8")
+        before = file.read_text(encoding="utf-8") if file.exists() else ""
+        file.write_text(changed_by(before, hunks), encoding="utf-8")
         tests += [name] if "/test_" in name else []
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests],
@@ -95,3 +99,11 @@ def test_a_change_that_is_shown_works(one: Snippet, tmp_path: Path) -> None:
         timeout=RUN_S,
     )
     assert done.returncode == 0, done.stdout[-3_000:] + done.stderr[-2_000:]
+
+
+def test_a_recipe_changes_few_files() -> None:
+    diffs = [one.text for one in ALL if one.page == RECIPES and one.language == "diff"]
+    changed = [[name for name, _ in hunks_of(one) if not name.startswith(("tests/", "docs/"))] for one in diffs]
+    assert [Path(names[0]).name for names in changed] == list(FILES_MAX)
+    for names in changed:
+        assert len(names) <= FILES_MAX[Path(names[0]).name], names
