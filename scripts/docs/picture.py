@@ -1,10 +1,11 @@
 """Draw the rooms of the code and the way of a registration through them: docs/architecture.svg.
 
 Rooms and their floors are the layers of the import contracts in setup.cfg, captions the docstrings of the packages,
-counts the files. The way is a list of functions (``WAY``); each must exist, and must name what leads to the next one,
-or nothing is drawn.
+counts the files. The way at both members is recorded on nodes that run (``registration_way.py``); the steps of the
+engine between them are a list (``ENGINE``). Each function must exist, and a step of the engine must name what leads to
+the next one, or nothing is drawn.
 
-    python -m scripts.docs.picture            # write docs/architecture.svg
+    python -m scripts.docs.picture            # record the way, and write docs/architecture.svg
     python -m scripts.docs.picture --check    # exit code 1 when the file shows something else than the code
 """
 
@@ -17,8 +18,10 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+
+from scripts.docs.registration_way import ENDS, Passed, read_recorded, record
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = ROOT / "docs" / "architecture.svg"
@@ -27,12 +30,14 @@ WITH_INNER_LAYERS = {"app.http": "http", "app.rpc": "rpc", "app.naming": "naming
 """Rooms that are drawn with what is in them, and the contract that names its layers."""
 WIDTH, MARGIN, GAP, CHIP_HEIGHT, HEADER_HEIGHT, LEGEND_WIDTH = 100.0, 1.2, 1.0, 2.5, 4.4, 46.0
 CAPTION_CHARS_PER_UNIT, CAPTION_CHARS_MIN, NARROW = 1.75, 20, 14.0
+LEGEND_CHARS_MAX = 88
+DOCUMENTED = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)
 INK, PALE, ROOM, CHIP, PATH = "#1f2933", "#6b7885", "#f4f6f8", "#ffffff", "#c2410c"
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One function on the way. ``leads_by``: the name in it by which the way goes on; empty for the last."""
+    """One function on the way. ``leads_by``: the name in it by which the way goes on; empty for a recorded step."""
 
     function: str
     """``module:Class.method`` or ``module:function``."""
@@ -40,32 +45,18 @@ class Step:
     says: str
 
 
-WAY = (
-    Step("app.http.server.connection:HttpConnection.data_received", "take", "bytes of a POST, on the event loop"),
-    Step("app.http.server.server:HttpServer.answer", "run_hot", "its route is hot: answered here, or forwarded"),
-    Step("app.http.v1.instance:register", "execute", "parameters become a command"),
-    Step("app.commands.writes:Writes._register", "register", "the owner executes it, in the one order there is"),
-    Step("app.naming.service:NamingService.register", "register", "the command is checked"),
-    Step("app.naming.registry.local_writes:LocalWrites.register", "put", "under the lock: instance in, version up"),
-    Step("app.background.notify:NotifyCenter.publish", "_subscribers", "InstancesChanged, to all handlers"),
-    Step("app.node.wiring:on_instances", "sync", "handlers only enqueue; the client has its ok"),
+ENGINE = (
     Step("distro.engine.mailbox:Mailbox.sync", "_sync", "the key waits for the engine's thread"),
     Step("distro.engine.runtime:DistroRuntime._turn", "tick", "that thread wakes"),
     Step("distro.protocol.protocol:DistroProtocol._next_calls", "_next_call", "one action for each idle peer"),
     Step(
         "distro.engine.peer_call_runner:PeerCallRunner.sync_at_once",
         "start_small_sync",
-        "it reads what changed for the peer; what is much, the peer's worker",
+        "reads what changed for the peer; the peer's worker sends what is large",
     ),
     Step("app.peers.small_datums:SmallSends._started", "send_next", "encoded; the event loop sends what is small"),
-    Step("app.http.v1.distro:put_datum", "receive", "at the peer: PUT /distro/datum"),
-    Step("app.replication.http_peers:NodeReplication.receive", "_receive_frame", "decoded key by key"),
-    Step("distro.receive.receive:DistroReceiver._receive_delta", "apply_delta", "the version decides"),
-    Step("app.replication.instance_list_type:InstanceListStore.apply_delta", "apply_delta", "to the lists there"),
-    Step(
-        "app.naming.registry.list_replication:ListReplication.apply_delta", "", "the change is in the list, and pushed"
-    ),
 )
+"""The steps between the two members. The engine's thread does other work too, so no walk of it is recorded."""
 
 
 @dataclass(slots=True)
@@ -121,26 +112,45 @@ def read_floors() -> list[list[Room]]:
     return [[read_room(module, setup_cfg) for module in floor] for floor in [*floors, ["distro"]]]
 
 
+def read_way() -> list[Step]:
+    """Return the way of a registration: at the owner, through its engine, at another member.
+
+    Raises:
+        LookupError: a function of the way is not in the code.
+    """
+    at_owner, at_peer = [[_recorded(one) for one in read_recorded() if one.walk == walk] for walk in ENDS]
+    check_way(ENGINE)
+    first, *others = at_peer
+    return [*at_owner, *ENGINE, replace(first, says=f"at another member: {first.says}"), *others]
+
+
+def _recorded(one: Passed) -> Step:
+    """Return the step of a recorded function, with the first sentence of the nearest docstring around its code."""
+    texts = [ast.get_docstring(node) for node in _nodes(one.function) if isinstance(node, DOCUMENTED)]
+    line = next(text for text in reversed(texts) if text).split("\n")[0].replace("``", "")
+    return Step(one.function, "", line.split(". ")[0].rstrip("."))
+
+
 def check_way(way: tuple[Step, ...]) -> None:
     """Raises LookupError when a step's function is not in the code, or does not name what leads to the next."""
     for step in way:
-        names = {name for node in ast.walk(_function(step.function)) for name in _names(node)}
+        names = {name for node in ast.walk(_nodes(step.function)[-1]) for name in _names(node)}
         if step.leads_by and step.leads_by not in names:
-            raise LookupError(
-                f"{step.function} does not name {step.leads_by!r} any more: mend WAY in {Path(__file__).name}"
-            )
+            raise LookupError(f"{step.function} names no {step.leads_by!r}: mend ENGINE in {Path(__file__).name}")
 
 
-def _function(function: str) -> ast.AST:
+def _nodes(function: str) -> list[ast.AST]:
+    """Return the syntax of a function, behind that of its module and of the classes and functions around it."""
     module, _, qualified = function.partition(":")
-    node: ast.AST = ast.parse((ROOT.joinpath(*module.split(".")).with_suffix(".py")).read_text())
-    for name in qualified.split("."):
-        body = getattr(node, "body", [])
+    file = ROOT.joinpath(*module.split(".")).with_suffix(".py")
+    nodes: list[ast.AST] = [ast.parse(file.read_text() if file.exists() else "")]
+    for name in qualified.replace("<locals>.", "").split("."):
+        body = getattr(nodes[-1], "body", [])
         found = next((one for one in body if getattr(one, "name", None) == name), None)
         if found is None:
-            raise LookupError(f"{function} is not in the code any more: mend WAY in {Path(__file__).name}")
-        node = found
-    return node
+            raise LookupError(f"no function {function}: record the way again (python -m scripts.docs.picture)")
+        nodes.append(found)
+    return nodes
 
 
 def _names(node: ast.AST) -> Iterator[str]:
@@ -156,7 +166,7 @@ def draw() -> str:
     Raises:
         LookupError: the way is not that of the code.
     """
-    check_way(WAY)
+    way = read_way()
     import matplotlib
 
     matplotlib.use("svg")
@@ -164,24 +174,24 @@ def draw() -> str:
     with matplotlib.rc_context(
         {"svg.hashsalt": "rooms", "svg.fonttype": "none", "font.family": "sans-serif", "font.size": 8}
     ):
-        return _Drawing(floors).svg() + f"<!-- {digest(floors)} -->\n"
+        return _Drawing(floors, way).svg() + f"<!-- {digest(floors, way)} -->\n"
 
 
-def digest(floors: list[list[Room]]) -> str:
+def digest(floors: list[list[Room]], way: list[Step]) -> str:
     """A name for all that the picture shows: the same for the same rooms and way, whatever matplotlib makes of them."""
-    shown = repr([[asdict(room) for room in floor] for floor in floors]) + repr(WAY)
+    shown = repr([[asdict(room) for room in floor] for floor in floors]) + repr(way)
     return f"shows {hashlib.sha256(shown.encode()).hexdigest()}"
 
 
 def is_current() -> bool:
     """Return whether the file shows the rooms and the way as they are in the code."""
-    return TARGET.exists() and digest(read_floors()) in TARGET.read_text()
+    return TARGET.exists() and digest(read_floors(), read_way()) in TARGET.read_text()
 
 
 class _Drawing:
     """Floors from top to bottom, the way over them, and its steps in words beside them."""
 
-    def __init__(self, floors: list[list[Room]]) -> None:
+    def __init__(self, floors: list[list[Room]], way: list[Step]) -> None:
         from matplotlib.figure import Figure
 
         heights = [max(room.height for room in floor) for floor in floors]
@@ -196,7 +206,7 @@ class _Drawing:
         for floor, height in zip(floors, heights, strict=True):
             self._floor(floor, top, height)
             top += height + GAP
-        self._way()
+        self._draw_way(way)
 
     def svg(self) -> str:
         drawn = io.StringIO()
@@ -244,13 +254,13 @@ class _Drawing:
         style = "round,pad=0,rounding_size=0.5"
         self._axes.add_patch(FancyBboxPatch((left, top), width, height, boxstyle=style, fc=fill, ec=edge, lw=0.8))
 
-    def _way(self) -> None:
+    def _draw_way(self, way: list[Step]) -> None:
         steps_at: dict[tuple[float, float], int] = {}
         before: tuple[float, float] | None = None
         legend_top = 4.0
         left = WIDTH + 1.5
         self._axes.text(left, 2.0, "The way of a registration", color=INK, weight="bold", va="center", size=9)
-        for number, step in enumerate(WAY, 1):
+        for number, step in enumerate(way, 1):
             x, y = self._place_of(step)
             same = steps_at.get((x, y), 0)
             steps_at[x, y] = same + 1
@@ -269,8 +279,10 @@ class _Drawing:
             before = at
             module, _, name = step.function.partition(":")
             self._axes.text(left, legend_top, f"{number}", color=PATH, weight="bold", va="center", size=7)
+            name = name.replace("<locals>.", "")
+            says = textwrap.shorten(step.says, LEGEND_CHARS_MAX - len(module), placeholder=" …")
             self._axes.text(left + 2.4, legend_top, name, color=INK, va="center", size=7)
-            self._axes.text(left + 2.4, legend_top + 1.3, f"{step.says}  ({module})", color=PALE, va="center", size=6)
+            self._axes.text(left + 2.4, legend_top + 1.3, f"{says}  ({module})", color=PALE, va="center", size=6)
             legend_top += 3.4
 
     def _place_of(self, step: Step) -> tuple[float, float]:
@@ -288,6 +300,7 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 when the file is out of date")
     if parser.parse_args().check:
         return int(not is_current())
+    record()
     TARGET.write_text(draw())
     return 0
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from scripts.docs.registration_way import read_recorded, way_of
 from scripts.walk import KINDS, shortest_walks
 from tests.support.walk import Figures, Walk
 
@@ -42,3 +43,7 @@ def test_a_walk_is_no_longer_than_its_bound(walks: Mapping[str, Walk], kind: str
         f"{kind} ({KINDS[kind].says}) has too many {' and '.join(over)}. Found {figures}; allowed {bound}. "
         f"To see each call: python -m scripts.walk {kind}"
     )
+
+
+def test_the_picture_shows_the_way_of_these_walks(walks: Mapping[str, Walk]) -> None:
+    assert way_of(walks) == list(read_recorded()), "record the way again: python -m scripts.docs.picture"

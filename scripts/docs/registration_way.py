@@ -1,0 +1,86 @@
+"""The way of a registration through the folders of the code: recorded on a node that runs, and read for the picture.
+
+A way is made of the calls that are under way when the owner has stored the instance and published the change, and when
+the other member stores the list. Of calls in the same folder, one after the other, only the first is on the way.
+``tests/cluster/test_walks.py`` compares the recorded way with the walks of each test run.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+RECORDED = Path(__file__).with_name("registration_way.txt")
+ENDS = {"register": ("LocalWrites.register", "on_instances.<locals>.handle"), "from-peer": ("ListReplication.apply",)}
+"""The functions to which the way leads, in order, by kind of walk."""
+
+
+class Call(Protocol):
+    """One call of a walk, as ``tests.support.walk`` records it."""
+
+    @property
+    def depth(self) -> int: ...
+    @property
+    def file(self) -> str: ...
+    @property
+    def function(self) -> str: ...
+
+
+class Walk(Protocol):
+    """The calls of one thread, in their order."""
+
+    @property
+    def steps(self) -> Sequence[Call]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A function on the way. ``function``: ``module:Class.method`` or ``module:function``."""
+
+    walk: str
+    function: str
+
+
+def way_of(walks: Mapping[str, Walk]) -> list[Passed]:
+    """Return the way through these walks, each function once.
+
+    Raises:
+        LookupError: a walk does not reach one of its ends.
+    """
+    found: dict[str, Passed] = {}
+    for walk, ends in ENDS.items():
+        for end in ends:
+            folder = ""
+            for call in _calls_around(walks[walk].steps, end):
+                if (here := call.file.rpartition("/")[0]) != folder:
+                    function = f"{call.file.removesuffix('.py').replace('/', '.')}:{call.function}"
+                    found.setdefault(function, Passed(walk, function))
+                folder = here
+    return list(found.values())
+
+
+def _calls_around(steps: Sequence[Call], function: str) -> list[Call]:
+    """Return the calls under way at the first call of a function, the outermost first, with that call."""
+    at = next((number for number, step in enumerate(steps) if step.function == function), None)
+    if at is None:
+        raise LookupError(f"no call of {function} in the walk: mend ENDS in {Path(__file__).name}")
+    around = [steps[at]]
+    for step in reversed(steps[:at]):
+        if step.depth < around[-1].depth:
+            around.append(step)
+    return around[::-1]
+
+
+def record() -> None:
+    """Start nodes, make a registration, and write its way."""
+    from scripts.walk import shortest_walks
+
+    way = way_of(dict(shortest_walks(list(ENDS))))
+    RECORDED.write_text("".join(f"{one.walk} {one.function}\n" for one in way))
+
+
+def read_recorded() -> Iterator[Passed]:
+    """Yield the functions of the recorded way."""
+    for line in RECORDED.read_text().splitlines():
+        walk, _, function = line.partition(" ")
+        yield Passed(walk, function)
