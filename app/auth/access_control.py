@@ -236,7 +236,7 @@ class AccessControl:
 
     def token_of(self, session: Session) -> str:
         """Return a new token of a session's user."""
-        assert self.tokens is not None, "there are sessions only while users are asked for"
+        assert self.tokens is not None, "sessions exist only while users are on"
         return self.tokens.make(session.user, session.generation)
 
     def hop_token(self, session: Session) -> str:

@@ -8,7 +8,7 @@ _ABOUT = {
     Target.KEY: "the service in `key`",
     Target.GROUP: "all services of the group",
     Target.NAMESPACE: "all services of the namespace",
-    Target.NAMESPACES: "all services of the namespace, without one those of all",
+    Target.NAMESPACES: "all services of the namespace, or of all namespaces if none is given",
 }
 
 
@@ -24,11 +24,11 @@ def words(rule: AccessRule) -> str:
         case Scope.ADMIN:
             who = "administrators" if rule.action is Action.READ else "administrators, to change"
         case Scope.METRICS:
-            who = "who brings the scrape token; without one anybody, and with users administrators"
+            who = "anyone with the scrape token; if none is set, anyone, or administrators if users are on"
         case Scope.MEMBERS:
-            who = "members alone"
+            who = "members only"
         case Scope.RECENT_MEMBERS:
-            who = "members alone, also those listed until lately"
+            who = "members only, and those removed from the list recently"
     if rule.by_cookie:
         who += ", by the console's cookie"
     return f"{who}; members" if rule.members_too else who

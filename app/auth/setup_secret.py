@@ -18,7 +18,7 @@ CHECK_MS, RETRY_MS = 1_000, 30_000
 WINDOW_MS, WRONG_MAX = 60_000, 10
 """The most wrong tries in a window that get the reason. Further ones are told to wait. The right secret never waits."""
 NEEDED = (
-    f"the first administrator is made with the secret in the file {FIRST_ADMIN_FILE} of a member's data folder, "
+    f"create the first administrator with the secret in the file {FIRST_ADMIN_FILE} of a member's data folder, "
     "as the parameter secret; rollcall admin on the machine of a member reads it by itself"
 )
 
@@ -67,7 +67,7 @@ class SetupSecret:
         if not self._is_told and self._is_serving():
             self._is_told = True
             log.warning(
-                "there is no administrator yet: make the first one with rollcall admin, or at the console with the "
+                "there is no administrator yet: create the first one with rollcall admin, or in the console with the "
                 "secret in %s",
                 self.path,
             )
@@ -94,7 +94,7 @@ class SetupSecret:
             self._window_ms, self._wrong = now_ms, 0
         self._wrong += 1
         if self._wrong == 1:
-            log.warning("%s tried to make the first administrator without the secret", remote_ip)
+            log.warning("%s tried to create the first administrator without the secret", remote_ip)
         if self._wrong > WRONG_MAX:
             wait_ms = self._window_ms + WINDOW_MS - now_ms
             raise TooManyLogins("too many wrong secrets, please try again later", wait_ms // 1_000 + 1)

@@ -77,7 +77,7 @@ class Users:
 
         def change(_old: Value | None) -> Value:
             if self._table.has_admin():
-                raise AdminExists("there is an administrator already, who makes the other users")
+                raise AdminExists("an administrator exists already, who can create the other users")
             return made
 
         self._put({user_key(name): change, role_key(ADMIN_ROLE, name): lambda _old: {}})

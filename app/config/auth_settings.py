@@ -24,7 +24,7 @@ TOKEN_TTL = Key(
     ("nacos.core.auth.plugin.nacos.token.expire.seconds", "nacos.core.auth.default.token.expire.seconds"),
     whole(60, 31_536_000),
     "18000",
-    "How long a token is good for (s); client libraries log in again before it ends.",
+    "How long a token is valid (s); client libraries log in again before it ends.",
 )
 AUTH_KEYS = (AUTH_ENABLED, TOKEN_KEY, TOKEN_TTL)
 
@@ -69,13 +69,13 @@ def parse_token_key(text: str, origin: str) -> bytes:
             f"{KEY_BYTES_MIN} random bytes; {HOW_TO_MAKE}"
         )
     if text in PUBLISHED_KEYS or text.startswith(_PUBLISHED_BEGIN):
-        raise refused("it is a published default, with which everybody can make tokens")
+        raise refused("it is a published default, with which anyone can make tokens")
     try:
         key = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except (binascii.Error, ValueError):
         raise refused("it should be base64") from None
     if key.startswith((_PUBLISHED_BEGIN.encode(), b"ThisIsMyCustomSecretKey")):
-        raise refused("it is a published default, with which everybody can make tokens")
+        raise refused("it is a published default, with which anyone can make tokens")
     if len(key) < KEY_BYTES_MIN:
         raise refused(f"it has {len(key)} bytes, and should have {KEY_BYTES_MIN} or more")
     if len(set(key)) < DISTINCT_BYTES_MIN:

@@ -3,7 +3,7 @@
 from app.config.addresses import join_address, spelling, split_address
 from app.config.settings_keys import SettingError
 
-_ALLOWED = "ip, ip:port, host:port or [ipv6]:port, one a line or several with commas between; # begins a comment"
+_ALLOWED = "ip, ip:port, host:port or [ipv6]:port, one per line, or several separated by commas; # starts a comment"
 
 
 def parse_members(text: str, origin: str = "the member list") -> tuple[str, ...]:
@@ -23,7 +23,9 @@ def parse_members(text: str, origin: str = "the member list") -> tuple[str, ...]
                 host, port = split_address(entry.split("?", 1)[0])
             except ValueError as error:
                 where = f"{origin}, line {number}" if len(lines) > 1 else origin
-                raise SettingError(f"{where}: {entry!r} is no member address ({error}); allowed: {_ALLOWED}") from None
+                raise SettingError(
+                    f"{where}: {entry!r} is not a member address ({error}); allowed: {_ALLOWED}"
+                ) from None
             member = join_address(host, port)
             members.setdefault(spelling(member), member)
     return tuple(members.values())

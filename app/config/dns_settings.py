@@ -30,19 +30,19 @@ DNS_ENABLED = Key(
     ("rollcall.dns.enabled",),
     FLAG,
     "false",
-    "Answer DNS queries for healthy instances. DNS has no users: whoever reaches the port can look up every name.",
+    "Answer DNS queries for healthy instances. DNS has no users: anyone who can reach the port can look up every name.",
 )
 DNS_HOST = Key(
     ("rollcall.dns.host",),
     HOST_OR_NONE,
     "",
-    "The address that the DNS server listens on, over UDP and TCP. Without this setting: server.address.",
+    "The address that the DNS server listens on, over UDP and TCP. Default: server.address.",
 )
 DNS_PORT = Key(
     ("rollcall.dns.port",),
     PORT_OR_NONE,
     "",
-    f"The port of the DNS server. Without this setting: the HTTP port and {PORT_OFFSET}, 8853 above 8848.",
+    f"The port of the DNS server. Default: the HTTP port and {PORT_OFFSET}, 8853 above 8848.",
 )
 DNS_DOMAIN = Key(("rollcall.dns.domain",), DOMAIN, "rollcall", "The domain that all names end with.")
 DNS_TTL = Key(
@@ -55,13 +55,13 @@ DNS_MAX_ANSWERS = Key(
     ("rollcall.dns.max.answers",),
     whole(1, 256),
     "16",
-    "Addresses of one answer. A service with more gives each query others, in turn.",
+    "Addresses of one answer. If a service has more, each query gets the next ones in turn.",
 )
 DNS_RATE = Key(
     ("rollcall.dns.rate.perSecondPerAddress",),
     whole(0, 10_000_000),
     "1000",
-    "Queries of one client address per second over UDP, and as many over TCP (IPv6: of one /64); 0 is no limit.",
+    "Queries from one client address per second over UDP, and as many over TCP (IPv6: from one /64); 0 is no limit.",
 )
 DNS_KEYS: tuple[Key[Any], ...] = (
     DNS_ENABLED,
@@ -113,6 +113,6 @@ def dns_warnings(get: Callable[[Key[Any]], Any], *, has_users: bool) -> Iterator
     """Yield a warning if users are on but names are public nevertheless."""
     if has_users and get(DNS_ENABLED):
         yield (
-            f"{DNS_ENABLED.name} is true while users are on: DNS knows no users, and whoever reaches its port can look "
-            "up the healthy instances of every service in every namespace"
+            f"{DNS_ENABLED.name} is true while users are on: DNS has no users, so anyone who can reach its port can "
+            "look up the healthy instances of every service in every namespace"
         )

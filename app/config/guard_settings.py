@@ -16,31 +16,32 @@ def _parse_names(text: str) -> tuple[str, ...]:
     return tuple(name if name == "*" else check_host(name) for name in names)
 
 
-NAMES = Kind("host names with commas between, or *", _parse_names)
+NAMES = Kind("host names separated by commas, or *", _parse_names)
 NETWORKS = Kind(
-    "networks such as 10.0.0.0/8 or fd00::/8 with commas between",
+    "networks such as 10.0.0.0/8 or fd00::/8, separated by commas",
     lambda text: tuple(ip_network(name) for part in text.split(",") if (name := part.strip())),
 )
 HTTP_HOSTS = Key(
     ("rollcall.http.hosts",),
     NAMES,
     "",
-    "Names, with commas between, under which browsers may call this node beside IP addresses, localhost and members' "
-    "names: that of a load balancer, for example. * is every name. Other clients may use any name.",
+    "Host names, separated by commas, by which browsers may call this node in addition to IP addresses, localhost "
+    "and the members' names: the name of a load balancer, for example. * allows every name. Other clients may use "
+    "any name.",
 )
 PUSH_TRUST_NAT = Key(
     ("rollcall.push.udp.trustNat",),
     FLAG,
     "false",
-    "Push over UDP to the address that a client states, and not only to the one that its query came from. Needed by "
-    "clients behind an address translation; but then whoever may query can have pushes sent to anybody.",
+    "Push over UDP to the address that a client names, even if its query came from another one. Clients behind NAT "
+    "need this; but then anyone who may query can have pushes sent to any address.",
 )
 CHECK_ALLOW = Key(
     ("rollcall.healthCheck.allow",),
     NETWORKS,
     "",
-    "Networks with commas between, such as 127.0.0.0/8, among loopback, link-local and the metadata services of clouds "
-    "that health checks of persistent instances may connect to; other networks need not be listed.",
+    "Loopback networks, link-local networks and those of cloud metadata services, separated by commas, that health "
+    "checks of persistent instances may connect to, such as 127.0.0.0/8; other networks need not be listed.",
 )
 GUARD_KEYS: tuple[Key[Any], ...] = (HTTP_HOSTS, PUSH_TRUST_NAT, CHECK_ALLOW)
 

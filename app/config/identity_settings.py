@@ -14,19 +14,20 @@ IDENTITY_KEY = Key(
     ("nacos.core.auth.server.identity.key",),
     TEXT,
     "",
-    "The header by which members and real Nacos know each other's requests; a cluster needs it, but on loopback.",
+    "The header by which members and real Nacos recognize each other's requests; a cluster beyond loopback needs it.",
 )
 IDENTITY_VALUE = Key(
     ("nacos.core.auth.server.identity.value",),
     TEXT,
     "",
-    "The members' secret, which signs their requests; the header holds it to real Nacos alone; 16 characters or more.",
+    "The members' secret, which signs their requests; only requests to real Nacos have it in the header; 16 "
+    "characters or more.",
 )
 IDENTITY_PREVIOUS = Key(
     ("rollcall.identity.previousValue",),
     TEXT,
     "",
-    "The former value of the secret while you change it: accepted as well, and used for members that know only it.",
+    "The former secret while you change it: also accepted, and used for members that do not have the new one yet.",
 )
 IDENTITY_NACOS_MEMBERS = Key(
     ("rollcall.identity.nacosMembers",),
@@ -44,7 +45,8 @@ WITHOUT_IDENTITY = Key(
     ("rollcall.cluster.withoutIdentity",),
     FLAG,
     "false",
-    "Start a cluster beyond loopback without a secret: everyone at a member's address, or with it, is a member then.",
+    "Start a cluster beyond loopback without a secret: anyone who calls from a member's address, or forges it, then "
+    "counts as a member.",
 )
 IDENTITY_KEYS: tuple[Key[Any], ...] = (
     IDENTITY_KEY,
@@ -152,11 +154,12 @@ class IdentitySettings:
 
 
 UNIDENTIFIED = (
-    "THIS CLUSTER HAS NO IDENTITY: everyone who calls from a member's address, or can pretend to, writes the registry "
+    "THIS CLUSTER HAS NO IDENTITY: anyone who calls from a member's address, or can forge it, can write to the "
+    "registry "
     f"of all members. Set {IDENTITY_KEY.name} and {IDENTITY_VALUE.name} at every member."
 )
 NEEDED = (
-    "a cluster whose members are not all on loopback needs a secret by which they know each other: set "
+    "a cluster whose members are not all on loopback needs a secret by which they recognize each other: set "
     f"{IDENTITY_KEY.name} and {IDENTITY_VALUE.name}, the same at every member, or, where nobody else can "
     f"reach any member, {WITHOUT_IDENTITY.name}=true"
 )
@@ -176,8 +179,8 @@ def check_header(name: str) -> None:
     folded = name.lower()
     if not _TOKEN.fullmatch(name) or folded in _TAKEN_HEADERS or folded.startswith("rollcall-"):
         raise SettingError(
-            f"{IDENTITY_KEY.name}={name} is not allowed: the name of a header of letters, digits and hyphens, "
-            "which means nothing else, such as Cluster-Identity"
+            f"{IDENTITY_KEY.name}={name} is not allowed: use a header name of letters, digits and hyphens that has "
+            "no other meaning, such as Cluster-Identity"
         )
 
 
@@ -188,13 +191,13 @@ def check_secret(key: Key[str], text: str, header: str) -> None:
         SettingError: it cannot be sent, is too short, or is published.
     """
     if not text.isascii() or not text.isprintable() or " " in text:
-        problem = "it must have printable ASCII characters alone, without spaces"
+        problem = "it must consist of printable ASCII characters without spaces"
     elif text.lower() in _PUBLISHED or text.lower() == header.lower():
-        problem = "this value is published, and the first that is tried"
+        problem = "this value is published, so attackers try it first"
     elif not SECRET_CHARS_MIN <= len(text) <= SECRET_CHARS_MAX:
         problem = f"it must have {SECRET_CHARS_MIN} to {SECRET_CHARS_MAX} characters"
     elif len(set(text)) < DIFFERENT_CHARS_MIN:
-        problem = f"it must have {DIFFERENT_CHARS_MIN} different characters at least"
+        problem = f"it must have at least {DIFFERENT_CHARS_MIN} different characters"
     else:
         return
     raise SettingError(f"{key.name} is not allowed: {problem}; openssl rand -hex 24 makes a good one")
@@ -240,7 +243,7 @@ def named_nacos(text: str, exempt: Iterable[str] = ()) -> NamedNacos:
             has_port = bare.rpartition("]")[2].startswith(":") if bare.startswith("[") else ":" in bare
         except ValueError as error:
             raise SettingError(
-                f"{IDENTITY_NACOS_MEMBERS.name}: {entry!r} is no host:port, host or network: {error}"
+                f"{IDENTITY_NACOS_MEMBERS.name}: {entry!r} is not a host:port, host or network: {error}"
             ) from None
         if has_port:
             addresses.add(join_address(host, port))
@@ -266,8 +269,8 @@ def identity_warnings(
     if identity is not None:
         if len(identity.value) < SECRET_CHARS_GOOD:
             yield (
-                f"{IDENTITY_VALUE.name} has fewer than {SECRET_CHARS_GOOD} characters: whoever saw one signed call can "
-                "find it by trying; openssl rand -hex 24 makes a good one"
+                f"{IDENTITY_VALUE.name} has fewer than {SECRET_CHARS_GOOD} characters: anyone who sees one signed "
+                "call can guess it by trying; openssl rand -hex 24 makes a good one"
             )
         for one in sorted(identity.grpc_exempt.difference(members)):
-            yield f"{IDENTITY_GRPC_EXEMPT.name} names {one}, which is no member of the list"
+            yield f"{IDENTITY_GRPC_EXEMPT.name} names {one}, which is not in the member list"

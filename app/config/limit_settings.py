@@ -44,63 +44,72 @@ RECORD_BYTES_MAX = 900_000
 """A body of less than 1 MiB is read by every member, whatever its compression ratio."""
 ROWS: dict[str, LimitRow] = {
     "namespaces": LimitRow(
-        0, COUNT_MAX, 10_000, "Namespaces with a service in it, and as many created by name; a new one more is refused."
+        0,
+        COUNT_MAX,
+        10_000,
+        "Namespaces that contain a service, and as many created by name; a write that would add another is refused.",
     ),
     "services_per_namespace": LimitRow(
-        0, COUNT_MAX, 1_000_000, "Services of one namespace; a new one more is refused."
+        0, COUNT_MAX, 1_000_000, "Services in one namespace; a write that would add another is refused."
     ),
     "instances_per_namespace": LimitRow(
-        0, COUNT_MAX, 2_000_000, "Instances of one namespace, of all its services; a new one more is refused."
+        0,
+        COUNT_MAX,
+        2_000_000,
+        "Instances in one namespace, over all its services; a write that would add another is refused.",
     ),
-    "instances_per_service": LimitRow(0, COUNT_MAX, 200_000, "Instances of one service; a new one more is refused."),
+    "instances_per_service": LimitRow(
+        0, COUNT_MAX, 200_000, "Instances of one service; a write that would add another is refused."
+    ),
     "persistent_instances": LimitRow(
-        0, COUNT_MAX, 200_000, "Persistent instances in all, each a record on every member's disk."
+        0, COUNT_MAX, 200_000, "Persistent instances in total; each is a record on every member's disk."
     ),
     "metadata_bytes": LimitRow(
-        0, 1 << 50, 1 << 30, "Bytes of metadata in all, of instances and services; what would add to it is refused."
+        0,
+        1 << 50,
+        1 << 30,
+        "Bytes of metadata in total, of instances and services; a write that would add to them is refused.",
     ),
     "clusters_per_service": LimitRow(
-        0, COUNT_MAX, 128, "Clusters of one service with settings of their own; a new one more is refused."
+        0, COUNT_MAX, 128, "Clusters of one service with their own settings; a write that would add another is refused."
     ),
     "record_bytes": LimitRow(
         1_024,
         RECORD_BYTES_MAX,
         256 * 1_024,
-        "Bytes of one durable record, such as a service's description with all its clusters; one that would be larger "
-        "is refused.",
+        "Bytes of one durable record, such as a service's description with all its clusters; a larger record is "
+        "refused.",
     ),
-    "subscribers": LimitRow(0, COUNT_MAX, 1_000_000, "Subscriptions at this node in all, over UDP and gRPC."),
+    "subscribers": LimitRow(0, COUNT_MAX, 1_000_000, "Subscriptions at this node in total, over UDP and gRPC."),
     "subscriptions_per_connection": LimitRow(1, 10_000, 10_000, "Subscriptions of one gRPC connection."),
     "connections_per_address": LimitRow(
         0,
         COUNT_MAX,
         0,
-        "Connections of one client address over HTTP, and as many over gRPC (IPv6: of one /64); 0 is nine tenths of "
-        "what the node takes, of each and in all.",
+        "Connections from one client address over HTTP, and as many over gRPC (IPv6: from one /64); 0 is nine tenths "
+        "of what the node accepts, for each protocol and in total.",
     ),
     "writes_per_second_per_address": LimitRow(
         0,
         COUNT_MAX,
         0,
-        "Writes of one client address per second, five seconds' worth at once (IPv6: of one /64); beats are none. "
-        "0 is no limit.",
+        "Writes from one client address per second, in bursts of up to five seconds' worth (IPv6: from one /64); "
+        "beats do not count. 0 is no limit.",
     ),
-    "page_size": LimitRow(
-        1, 1_000_000, 10_000, "Entries of one page of a list; a larger page that is asked for is cut to it."
-    ),
+    "page_size": LimitRow(1, 1_000_000, 10_000, "Entries of one page of a list; a larger page is cut to this size."),
     "memory_mb": LimitRow(
         0,
         1 << 30,
         0,
-        "The bound of this process's memory (MiB), near which new services and then new instances are refused; 0 takes "
-        "that of the cgroup, and is no bound without one.",
+        "The memory limit of this process (MiB); near it, new services are refused, and then new instances. 0 is the "
+        "limit of the cgroup, or no limit without one.",
     ),
     "answers_mb": LimitRow(
         0,
         1 << 20,
         0,
-        "Answers that are being made, wait, or are not read yet (MiB), over HTTP and gRPC together; a large one more "
-        "is refused. 0 is an eighth of the bound of memory, and at most 48.",
+        "Answers that are being made, are queued or are not read yet (MiB), over HTTP and gRPC together; another "
+        "large one is refused. 0 is an eighth of the memory limit, and at most 48.",
     ),
 }
 """The rows by field of ``LimitSettings``. Zero is no limit, unless the purpose says otherwise."""

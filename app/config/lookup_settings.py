@@ -39,7 +39,7 @@ LOOKUP_TYPE = Key(
     ("nacos.core.member.lookup.type",),
     LOOKUP_OR_NONE,
     "",
-    "Where the member list comes from. Without this setting: cluster.conf if there is one, else nacos.member.list, "
+    "Where the member list comes from. Default: cluster.conf if there is one, else nacos.member.list, "
     "else rollcall.member.dns, else address.server.domain, whichever is set; without all of them the node is alone.",
 )
 SERVER_DOMAIN = Key(
@@ -55,7 +55,7 @@ SERVER_URL = Key(
     ("address.server.url", "address_server_url"),
     Kind("a path that begins with /", _parse_path),
     "",
-    "The path at the address server. Without this setting: /serverlist below the context path.",
+    "The path at the address server. Default: /serverlist below the context path.",
 )
 MEMBER_DNS = Key(
     ("rollcall.member.dns",),
@@ -68,7 +68,8 @@ LEAVE_GRACE = Key(
     ("rollcall.leave.graceMs",),
     whole(0, 600_000),
     "0",
-    "How long a node goes on serving after SIGTERM, not ready, until whoever sends clients here chooses other members.",
+    "How long a node serves after SIGTERM, while it reports that it is not ready and load balancers choose other "
+    "members.",
 )
 LOOKUP_KEYS: tuple[Key[Any], ...] = (
     MEMBER_LIST,

@@ -16,7 +16,10 @@ METRICS_TOKEN = Key(
     "while users are off, and for administrators when they are on.",
 )
 METRICS_OPEN = Key(
-    ("rollcall.metrics.open",), FLAG, "false", "Answer /metrics and discovery to anybody, also when users are on."
+    ("rollcall.metrics.open",),
+    FLAG,
+    "false",
+    "Answer /metrics and discovery requests from anyone, even when users are on.",
 )
 DISCOVERY = Key(
     ("nacos.prometheus.metrics.enabled",),
@@ -34,13 +37,13 @@ AUDIT_FILE = Key(
     ("rollcall.audit.file",),
     FILE_OR_NONE,
     "",
-    "The audit log. Without it: logs/audit.log in the data folder.",
+    "The audit log. Default: logs/audit.log in the data folder.",
 )
 SECURITY_FILE = Key(
     ("rollcall.audit.securityFile",),
     FILE_OR_NONE,
     "",
-    "The security log. Without it: security.log beside the audit log.",
+    "The security log. Default: security.log beside the audit log.",
 )
 SECURITY_FILE_MB = Key(
     ("rollcall.audit.securityFileMb",),

@@ -126,13 +126,13 @@ CONF_DIR = Key(
 )
 DATA_DIR = Key(("rollcall.data.dir",), FOLDER, "./data", "The folder for this node's data; for one node only.")
 LOG_LEVEL = Key(
-    ("rollcall.log.level",), one_of("DEBUG", "INFO", "WARNING", "ERROR"), "INFO", "The least level that is logged."
+    ("rollcall.log.level",), one_of("DEBUG", "INFO", "WARNING", "ERROR"), "INFO", "The lowest level that is logged."
 )
 HTTP_THREADS = Key(
     ("rollcall.http.threads",),
     whole(4, 512),
     "48",
-    "How many HTTP calls that may block are worked on at once; beats, lists and registrations are not among them.",
+    "How many HTTP calls that may block run at once; beats, lists and registrations do not count.",
 )
 CLEAN_EMPTY = Key(
     ("nacos.naming.empty-service.auto-clean",),

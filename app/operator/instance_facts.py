@@ -130,7 +130,9 @@ class InstanceFacts:
                 rule = f"no beat for {silent_ms} ms, and its time-out is {instance.beat_timeout_ms} ms"
             else:
                 rule = (
-                    "it beats in time: an operator set it so, or it was registered so; its next beat makes it healthy"
+                    "its beats arrive in time: an operator or its registration made it unhealthy; its next beat "
+                    "makes it "
+                    "healthy"
                 )
         return {
             "version": stored.version.to_text(),
@@ -290,9 +292,9 @@ def _why_unhealthy(healthy: bool, checker: str, last: LastCheck | None, now_ms: 
     if healthy:
         return ""
     if checker == "NONE":
-        return "its cluster has no checks: an operator set it so, or it was registered so"
+        return "its cluster has no health checks: an operator or its registration made it unhealthy"
     if last is None:
-        return f"the checks ({checker}) are made by another member, or none was made yet"
+        return f"the checks ({checker}) are made by another member, or have not begun"
     return (
         f"the last check ({checker}) was {last.result.value}, {now_ms - last.at_ms} ms ago, "
         f"the {abs(last.in_a_row)}. in a row"

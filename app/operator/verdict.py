@@ -19,7 +19,7 @@ def compare(told: Told, silent: Iterable[str]) -> tuple[list[str], list[str]]:
     verdict.extend(_shown(told))
     verdict.extend(_subscribers(told))
     if absent:
-        verdict.append(f"Not answered by {', '.join(absent)}: what it knows is not part of this.")
+        verdict.append(f"No answer from {', '.join(absent)}: this report leaves out what is known there.")
     return verdict, _differences(told)
 
 
@@ -38,7 +38,7 @@ def _owners(told: Told) -> list[str]:
     [owner] = owners
     why = next(iter(told.values()))["responsible"]
     if why["hash"] is None:
-        return [f"{owner} is responsible for the service: it is alone."]
+        return [f"{owner} is responsible for the service: it is the only member."]
     count = len(why["candidates"])
     is_there = "" if owner in told else ", which did not answer"
     how = f"hash {why['hash']} modulo {count} members is {why['index']}"
@@ -62,20 +62,23 @@ def _listed(told: Told) -> list[str]:
         at = min(listed, key=lambda address: listed[address]["beatAgeMs"])
         said.append(
             f"Its last beat is {_span(age_ms)} old at {at}, and {_span(listed[source]['beatAgeMs'])} old at {source}: "
-            "beats come in, and are not passed on."
+            "beats arrive there, and are not forwarded."
         )
     elif len(listed) > 1:
         # Of the others only the member that takes its beats has them as new: copies keep the beat that they came with.
         others = sorted(listed.keys() - {source})
         near = [each for each in others if listed[each]["beatAgeMs"] <= age_ms + BEAT_NEAR_MS]
-        way = ", by way of " + near[0] if len(near) == 1 and len(others) > 1 else ""
+        way = ", received through " + near[0] if len(near) == 1 and len(others) > 1 else ""
         said.append(f"Its last beat at {source} is {_span(one['beatAgeMs'])} old{way}.")
     else:
         said.append(f"Its last beat is {_span(one['beatAgeMs'])} old.")
     if not one["checkedHere"] and source in told:
-        said.append(f"{source} checks no beats of it now: it does not write the list, or its view is not steady yet.")
+        said.append(
+            f"{source} does not check its beats now: another member writes the list, or this member's view is not "
+            "steady yet."
+        )
     for address, held in _by(told, "heldBack").items():
-        said.append(f"{address} still shows it, for {_span(held['leftMs'])}: it vanished without a removal.")
+        said.append(f"{address} still shows it, for {_span(held['leftMs'])}: it vanished without being deregistered.")
     return said
 
 
@@ -99,12 +102,16 @@ def _published(told: Told) -> list[str]:
     for name, each in clients.items():
         where = each["member"] or "an unknown member"
         if each["connectedHere"]:
-            said.append(f"Published by the gRPC client {name}, connected to {where}: it lives as long as that does.")
+            said.append(
+                f"Published by the gRPC client {name}, connected to {where}: it stays registered as long as that "
+                "connection."
+            )
         elif each["connectionGone"]:
-            said.append(f"The connection of its client {name} is gone; it is expected to publish at another member.")
+            said.append(f"Its client {name} lost the connection, and is expected to publish at another member.")
         elif where in told:
             said.append(
-                f"Copied from the gRPC client {name} of {where}, where it is not connected any more: the copies go."
+                f"Copied from the gRPC client {name} of {where}, where it is no longer connected: the copies will be "
+                "removed."
             )
         else:
             said.append(f"Copied from the gRPC client {name} of {where}, which did not answer.")
@@ -136,8 +143,8 @@ def _gone(told: Told) -> list[str]:
         newest = min(removed.values(), key=lambda one: one["ageMs"])
         # A tombstone of an expiry counts from the last beat, one of a deregistration from the call.
         said.append(
-            f"Nobody has it. {newest['by'] or 'A member'} removed it (version {newest['version']}); it was last known "
-            f"to live {_span(newest['ageMs'])} ago. {_names(removed)} remember that."
+            f"No member has it. {newest['by'] or 'A member'} removed it (version {newest['version']}); it was last "
+            f"known to be alive {_span(newest['ageMs'])} ago. The removal is recorded at {_names(removed)}."
         )
     persistent = _by(told, "persistentRemoved")
     if persistent:
@@ -145,8 +152,8 @@ def _gone(told: Told) -> list[str]:
         said.append(f"A persistent instance of this address was removed, by a call taken at {newest['by']}.")
     if not said:
         known = any(one["serviceKnown"] for one in told.values())
-        service = "the service is known" if known else "nor of the service"
-        said.append(f"Nobody knows of it, {service}: it was never heard of, or its removal is forgotten by now.")
+        unknown = "instance, only its service" if known else "instance or its service"
+        said.append(f"No member knows this {unknown}: it was never registered, or its removal has been forgotten.")
     return said
 
 
@@ -160,7 +167,7 @@ def _shown(told: Told) -> list[str]:
     if rewritten:
         one = shown[rewritten[0]]
         said.append(
-            f"Clients see it as healthy all the same: {one['healthyInService']} of {one['instancesInService']} are "
+            f"Clients still see it as healthy: {one['healthyInService']} of {one['instancesInService']} are "
             f"healthy, and the protect threshold is {one['protectThreshold']}."
         )
     return said
@@ -199,7 +206,7 @@ def _differences(told: Told) -> list[str]:
         )
     removed, listed = _by(told, "removed"), _by(told, "listed")
     if removed and listed:
-        found.append(f"removed at {_names(removed)}, and there at {_names(listed)}")
+        found.append(f"removed at {_names(removed)}, but present at {_names(listed)}")
     return found
 
 

@@ -278,7 +278,7 @@ class TestFullDisk:
             answers = {name: put_namespace(node.client, name, BIG) for name in tries}
             refused = [name for name, answer in answers.items() if answer.status == 507]
             assert refused, "the disk was full at some point"
-            assert all(b"the data folder does not take the change" in answers[name].body for name in refused)
+            assert all(b"the data folder does not accept the change" in answers[name].body for name in refused)
             assert {answer.status for answer in answers.values()} <= {200, 507}
             assert not set(refused) & set(namespaces(node.client)), "what was refused is not there"
             persistent = node.client.register("full", "10.5.3.1", ephemeral="false", metadata=json.dumps({"k": BIG}))

@@ -97,9 +97,9 @@ class TestDisk:
         refusals = [persist(alone, f"10.0.1.{number}") for number in range(60)]
         refused = [body for status, body in refusals if status != 200]
         assert refused, "pages that the log had already took sixty changes"
-        assert b"data folder does not take the change" in refused[-1]
+        assert b"data folder does not accept the change" in refused[-1]
         assert_serves(alone, "live", "10.0.2.1")
-        assert said(alone, "does not take durable changes, which are refused")
+        assert said(alone, "does not accept durable changes; they are refused")
         eventually(lambda: said(alone, "is on a disk that is nearly full"))
         found = alone.client.metrics()
         assert found["recordWritesFailed"] >= len(refused)
@@ -108,7 +108,7 @@ class TestDisk:
         filler.unlink()
         eventually(lambda: persist(alone, "10.0.3.1") == (200, OK))
         eventually(lambda: said(alone, "has room again") and alone.client.metrics()["diskLow"] == 0)
-        assert said(alone, "takes durable changes again")
+        assert said(alone, "accepts durable changes again")
         assert alone.worker == worker, "it was not restarted"
         taken = {f"10.0.1.{number}:8080" for number, (status, _) in enumerate(refusals) if status == 200}
         assert set(alone.client.hosts("durable")) == {"10.0.0.1:8080", "10.0.3.1:8080", *taken}
@@ -124,18 +124,18 @@ class TestDisk:
         disk.fail(fault)
         status, body = persist(alone, "10.0.0.2")
         assert status == 507, body
-        assert b"data folder does not take the change" in body
+        assert b"data folder does not accept the change" in body
         assert set(alone.client.hosts("durable")) == {"10.0.0.1:8080"}
         assert_serves(alone, "live", "10.0.2.1")
         assert alone.client.register("warm", "10.0.2.2").body == OK
         eventually(lambda: alone.client.metrics()["warmWritesFailed"] > 0)
         assert alone.client.metrics()["recordWritesFailed"] == 1
-        assert said(alone, "does not take durable changes")
+        assert said(alone, "does not accept durable changes")
         assert said(alone, "instance lists:")
 
         disk.fail(0)
         eventually(lambda: persist(alone, "10.0.0.2") == (200, OK))
-        eventually(lambda: said(alone, "takes durable changes again") and said(alone, "takes instance lists again"))
+        eventually(lambda: said(alone, "accepts durable changes again") and said(alone, "accepts instance lists again"))
         assert alone.worker == worker
         alone.kill_all()
         alone.restart()
@@ -308,7 +308,7 @@ def test_descriptors_used_up(alone: Member) -> None:
                 assert refused.recv(1) == b"", "closed at once, and not left waiting"
         assert b"10.0.0.1" in ask(), "kept connections go on"
         worker.rlimit(resource.RLIMIT_NOFILE, before)
-        eventually(lambda: said(alone, "there are free descriptors again"))
+        eventually(lambda: said(alone, "file descriptors are free again"))
         assert alone.client.metrics()["descriptorsUsedUp"] > 0
         assert_serves(alone, "kept", "10.0.0.2")
         assert b"10.0.0.1" in ask()

@@ -99,7 +99,7 @@ class TestExplain:
         owner.client.deregister(service, IP)
         told = explained_once(owner, service, lambda one: all_have(one, "removed"))
         assert says(told, f"{owner.address} removed it", f"at {owner.address}: deregistered by a call")
-        assert says(explained(owner, service, "10.7.0.99"), "never heard of")
+        assert says(explained(owner, service, "10.7.0.99"), "it was never registered")
 
     def test_a_persistent_instance(self, cluster: ClusterProcesses) -> None:
         service = "DEFAULT_GROUP@@kept"
@@ -230,7 +230,7 @@ def test_a_paused_member_is_named_and_holds_nothing_up(make_cluster: StartCluste
     try:
         told = explained(other, service)
         assert told["notAnswered"] == [silent.address]
-        assert says(told, f"Not answered by {silent.address}", "is responsible")
+        assert says(told, f"No answer from {silent.address}", "is responsible")
         gone = drained(other, service, minMs=0, timeoutMs=5_000)
         assert gone["state"] == "drained"
         assert gone["notAnswered"] == [silent.address]

@@ -76,11 +76,11 @@ class MachineWatch:
             self.stats.descriptors_used_up += 1
             if not self._without_descriptor:
                 whose = "this process" if error.errno == errno.EMFILE else "the machine"
-                LOG.warning("all descriptors of %s are used up: new connections are closed, kept ones go on", whose)
+                LOG.warning("all descriptors of %s are used up: new connections are closed, existing ones go on", whose)
             self._without_descriptor = True
             return
         if self._without_descriptor:
-            LOG.warning("there are free descriptors again")
+            LOG.warning("file descriptors are free again")
         self._without_descriptor = False
 
     def _look_at_disk(self) -> None:
@@ -89,7 +89,7 @@ class MachineWatch:
             found = os.statvfs(self._data_dir)
         except OSError as error:
             stats.disk_free_bytes = -1
-            self._note_disk(f"cannot be looked at: {error.strerror}")
+            self._note_disk(f"cannot be inspected: {error.strerror}")
             return
         stats.disk_free_bytes = found.f_bavail * found.f_frsize
         low_bytes = min(DISK_LOW_BYTES, int(found.f_blocks * found.f_frsize * DISK_LOW_PART))

@@ -3,8 +3,8 @@
 import os
 
 ROOT_WARNING = (
-    "RUNNING AS ROOT: a node needs no right of root's; whoever finds a fault in it would have all of them. Run it as a "
-    "user of its own, to whom the data folder belongs"
+    "RUNNING AS ROOT: a node does not need root, and anyone who exploits a flaw in it would become root. "
+    "Run it as its own user, who owns the data folder"
 )
 
 

@@ -216,11 +216,11 @@ class RecordFile:
             except sqlite3.Error as error:
                 self.writes_failed += 1
                 if not self._failing:  # logged once, not with each change
-                    LOG.warning("%s does not take durable changes, which are refused: %s", self._path, error)
+                    LOG.warning("%s does not accept durable changes; they are refused: %s", self._path, error)
                 self._failing = True
-                raise StorageError(f"the data folder does not take the change: {error}") from error
+                raise StorageError(f"the data folder does not accept the change: {error}") from error
             if self._failing:
-                LOG.warning("%s takes durable changes again", self._path)
+                LOG.warning("%s accepts durable changes again", self._path)
             self._failing = False
 
     def _open_connection(self) -> sqlite3.Connection:

@@ -316,13 +316,13 @@ class WarmStore:
         except sqlite3.Error as error:
             self.writes_failed += 1
             if not self._failing:  # logged once, not twice a second
-                LOG.warning("%s does not take %d instance lists: %s", self._path, len(rows), error)
+                LOG.warning("%s does not accept %d instance lists: %s", self._path, len(rows), error)
             self._failing = True
             with self._lock:
                 self._dirty.update(dict.fromkeys(due))
             return
         if self._failing:
-            LOG.warning("%s takes instance lists again", self._path)
+            LOG.warning("%s accepts instance lists again", self._path)
         self._failing = False
 
 

@@ -90,4 +90,4 @@ def parse_certificates(pem: bytes, file: Path) -> "Sequence[x509.Certificate]":
     try:
         return x509.load_pem_x509_certificates(pem)
     except ValueError:
-        raise CertificateError(f"{file} has no chain of certificates in PEM, or not the whole of it") from None
+        raise CertificateError(f"{file} has no complete chain of certificates in PEM") from None

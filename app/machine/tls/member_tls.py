@@ -60,7 +60,7 @@ class MemberTls:
             self._make_room(self._plain_until_ms)
             self._plain_until_ms[(host, port)] = self._now_ms() + PLAIN_MS
             self._stats.tls_plain_calls += 1
-        LOG.debug("%s speaks no TLS and is called without it: %s", join_address(host, port), error)
+        LOG.debug("%s does not speak TLS and is called without it: %s", join_address(host, port), error)
         return True
 
     def _note_refused(self, member: tuple[str, int], error: ssl.SSLCertVerificationError) -> None:

@@ -59,7 +59,7 @@ class WatchedFiles(Generic[T]):
         try:
             made = self._make()
             if not made.certificate.is_valid() and self.current.certificate.is_valid():
-                raise CertificateError(f"the certificate in {self._files[0]} is not valid today, the one before it is")
+                raise CertificateError(f"the certificate in {self._files[0]} is not valid today, but the one in use is")
         except CertificateError as error:
             self._note_failure(stamp, error)
             return
@@ -68,7 +68,7 @@ class WatchedFiles(Generic[T]):
         self._stamp, self._failed, self._warned_s = stamp, None, 0.0
         self.current = made
         self.stats.tls_reloads += 1
-        LOG.info("%s: a new certificate is in use, until %s", self._files[0], _date(made.certificate.ends_s))
+        LOG.info("%s: a new certificate is in use, valid until %s", self._files[0], _date(made.certificate.ends_s))
 
     def _note_failure(self, stamp: object, error: CertificateError) -> None:
         """Log and count a failure once, from the second look on: the two files are written one after the other."""
@@ -77,7 +77,7 @@ class WatchedFiles(Generic[T]):
         elif not self._failed[1]:
             self._failed = (stamp, True)
             self.stats.tls_reloads_failed += 1
-            LOG.error("changed certificate files are not used, those before stay in use: %s", error)
+            LOG.error("the changed certificate files cannot be used; the former ones stay in use: %s", error)
 
     def _warn_of_end(self) -> None:
         now_s = time.time()

@@ -84,7 +84,7 @@ def test_what_is_no_address_is_named_with_its_line(entry: str) -> None:
 
 
 def test_one_line_needs_no_number() -> None:
-    with pytest.raises(SettingError, match=r"^nacos\.member\.list: 'x y' is no member address"):
+    with pytest.raises(SettingError, match=r"^nacos\.member\.list: 'x y' is not a member address"):
         parse_members("x y", "nacos.member.list")
 
 

@@ -49,5 +49,5 @@ def test_what_is_not_allowed(name: str, value: str) -> None:
 def test_a_warning_where_users_are_on() -> None:
     key = "VGhpc0lzQVNlY3JldEtleU9mVGhpcnR5VHdvQnl0ZXNPck1vcmU="
     secured = {"nacos_core_auth_enabled": "true", "nacos_core_auth_plugin_nacos_token_secret_key": key}
-    assert any("DNS knows no users" in one for one in make_settings(**ON, **secured).warnings)
+    assert any("DNS has no users" in one for one in make_settings(**ON, **secured).warnings)
     assert not any("DNS" in one for one in make_settings(**secured).warnings)

@@ -57,13 +57,16 @@ def test_a_healthy_instance_and_a_member_that_is_silent() -> None:
     text, differences = verdict_of(bed, silent=(PEER,))
     assert "is responsible for the service: hash" in text
     assert f"held by {SELF}; it is healthy" in text
-    assert f"Not answered by {PEER}" in text
+    assert f"No answer from {PEER}" in text
     assert differences == []
 
 
 @pytest.mark.parametrize(
     ("silent_ms", "because"),
-    [(20_000, "no beat for 20000 ms, and its time-out is 15000 ms"), (0, "an operator set it")],
+    [
+        (20_000, "no beat for 20000 ms, and its time-out is 15000 ms"),
+        (0, "an operator or its registration made it unhealthy"),
+    ],
 )
 def test_why_it_is_unhealthy(silent_ms: int, because: str) -> None:
     bed = Bed()
@@ -95,7 +98,7 @@ def test_members_that_differ() -> None:
 
 def test_how_one_went() -> None:
     bed = Bed()
-    assert "never heard of" in verdict_of(bed)[0]
+    assert "it was never registered" in verdict_of(bed)[0]
     # Beside a peer, of which it may be known, a removal is remembered.
     bed.node.registry.lists.alone = False
     bed.node.naming.register(MINE)

@@ -93,7 +93,7 @@ def test_descriptors_that_are_used_up(
     assert f"all descriptors of {whose} are used up" in line
     assert look(1_000) == [], "said once"
     machine.open_error = 0
-    assert look(1_000) == ["there are free descriptors again"]
+    assert look(1_000) == ["file descriptors are free again"]
     assert look(1_000) == []
     assert look.stats.descriptors_used_up == 2  # type: ignore[attr-defined]
 
@@ -134,6 +134,6 @@ def test_a_small_disk_is_not_low_for_being_small(machine: Machine, look: Callabl
 def test_a_disk_that_cannot_be_looked_at(machine: Machine, look: Callable[[int], list[str]]) -> None:
     machine.disk_error = errno.EIO
     [line] = look(0)
-    assert "cannot be looked at: Input/output error" in line
+    assert "cannot be inspected: Input/output error" in line
     assert look.stats.disk_free_bytes == -1  # type: ignore[attr-defined]
     assert look(1_000) == []

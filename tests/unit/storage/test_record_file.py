@@ -90,7 +90,10 @@ class TestFull:
     def test_all_or_none_of_a_change(self, file: RecordFile) -> None:
         file.write([record("a", 1, named("1"))], 0)
         big = [record("a", 2, named("2")), record("b", 2, named("x" * 60_000))]
-        with full_disk(file), pytest.raises(StorageError, match=r"does not take the change: database or disk is full"):
+        with (
+            full_disk(file),
+            pytest.raises(StorageError, match=r"does not accept the change: database or disk is full"),
+        ):
             file.write(big, 0)
         assert list(file.read_all(0)) == [record("a", 1, named("1"))]
         file.write(big, 0)
@@ -112,7 +115,7 @@ class TestFull:
         soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (max(p.stat().st_size for p in tmp_path.iterdir()), hard))
         try:
-            with pytest.raises(StorageError, match="does not take the change"):
+            with pytest.raises(StorageError, match="does not accept the change"):
                 file.write([record("b", 1, named("x" * 1_000_000))], 0)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -358,7 +358,7 @@ def test_a_folder_that_takes_files_later_gets_what_changed_meanwhile(
     run.tick(REOPEN_MS)
     run.tick()
     assert run.store.writes_failed == failed
-    assert "takes instance lists again" in caplog.text
+    assert "accepts instance lists again" in caplog.text
     run.store.close(run.now_ms)
     assert len(Run(tmp_path / "missing", run.wall_ms).load()) == 3
 

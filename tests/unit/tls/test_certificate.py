@@ -42,8 +42,8 @@ def _encrypted(_: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("which", "broken", "text"),
     [
-        (0, lambda pem: pem[: len(pem) // 2], "{chain} has no chain of certificates in PEM, or not the whole of it"),
-        (0, lambda pem: b"", "{chain} has no chain of certificates in PEM, or not the whole of it"),
+        (0, lambda pem: pem[: len(pem) // 2], "{chain} has no complete chain of certificates in PEM"),
+        (0, lambda pem: b"", "{chain} has no complete chain of certificates in PEM"),
         (0, lambda pem: b"x" * (FILE_BYTES_MAX + 1), "{chain} is over 1048576 bytes"),
         (0, None, "{chain} cannot be read: No such file or directory"),
         (1, lambda pem: pem[: len(pem) // 2], "{key} has no private key in PEM"),

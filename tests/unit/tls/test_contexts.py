@@ -114,5 +114,5 @@ def test_ciphers_without_forward_secrecy_or_authentication_are_refused(
 def test_trusted_certificates_that_cannot_be_read_are_named(authority: Authority, tmp_path: Path) -> None:
     authority.issue(tmp_path / "chain.pem", tmp_path / "key.pem")
     authority.file.write_bytes(b"nothing")
-    with pytest.raises(CertificateError, match=r"authority\.pem has no chain of certificates"):
+    with pytest.raises(CertificateError, match=r"authority\.pem has no complete chain of certificates"):
         make_contexts(settings(tmp_path, authority.file))

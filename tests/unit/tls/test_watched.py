@@ -93,7 +93,7 @@ def test_a_change_that_stays_broken_is_said_and_counted_once(
         watching.look()
     assert watching.files.current is current
     assert watching.stats.tls_reloads_failed == 1
-    assert caplog.text.count("changed certificate files are not used, those before stay in use") == 1
+    assert caplog.text.count("the changed certificate files cannot be used; the former ones stay in use") == 1
     watching.chain.unlink()
     for _ in range(3):
         watching.look()
@@ -110,7 +110,7 @@ def test_one_that_has_expired_does_not_take_the_place_of_one_that_has_not(
     watching.look()
     watching.look()
     assert not watching.is_newest
-    assert "is not valid today, the one before it is" in caplog.text
+    assert "is not valid today, but the one in use is" in caplog.text
 
 
 def test_one_that_has_expired_may_follow_another_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

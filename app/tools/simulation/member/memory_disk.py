@@ -20,12 +20,12 @@ class MemoryDisk:
 
     def write(self, records: list[Record], offset_ms: int) -> None:
         if self.full:
-            raise StorageError("the data folder does not take the change: database or disk is full")
+            raise StorageError("the data folder does not accept the change: database or disk is full")
         self.records.update({record.key: _moved(record, offset_ms) for record in records})
 
     def delete(self, keys: list[str]) -> None:
         if self.full:
-            raise StorageError("the data folder does not take the change: database or disk is full")
+            raise StorageError("the data folder does not accept the change: database or disk is full")
         for key in keys:
             del self.records[key]
 

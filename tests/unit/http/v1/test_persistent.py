@@ -63,7 +63,7 @@ def test_a_full_disk_refuses_and_changes_nothing(node: FakeNode, client: FlaskCl
     node.disk.full = True
     answer = client.post(INSTANCE, query_string=query())
     assert answer.status_code == 507
-    assert b"the data folder does not take the change" in answer.data
+    assert b"the data folder does not accept the change" in answer.data
     assert hosts(client) == []
 
 

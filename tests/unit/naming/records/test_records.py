@@ -288,7 +288,7 @@ def test_a_removal_that_the_disk_does_not_forget_is_forgotten_later(monkeypatch:
 
     def refuse(keys: list[str]) -> None:
         refused.extend(keys)
-        raise StorageError("the data folder does not take the change")
+        raise StorageError("the data folder does not accept the change")
 
     kept.records.put_all({"a": lambda _: None}, said=["a"])
     monkeypatch.setattr(kept.disk, "delete", refuse)
