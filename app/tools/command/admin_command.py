@@ -33,7 +33,7 @@ def add_to(commands: Any) -> None:
     """Add the command to the parser's commands."""
     parser = commands.add_parser(
         "admin",
-        help="make the first administrator of a member, or set an administrator's password",
+        help="create the first administrator of a member, or set an administrator's password",
         description="While the member runs, make the first administrator of its cluster, with the secret in its data "
         "folder, which is there while there is no administrator. While "
         "it does not run, write an administrator into its data folder, or a new password for one: the other members "
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
         return 1
     print(f"{options.user} is an administrator, by {where}")
     if settings.auth is None:
-        print(f"rollcall: warning: {AUTH_ENABLED.name} is false: no call asks for users yet", file=sys.stderr)
+        print(f"rollcall: warning: {AUTH_ENABLED.name} is false: calls do not need a user yet", file=sys.stderr)
     return 0
 
 
@@ -76,7 +76,7 @@ def _password(file: Path | None) -> str:
     if (given := os.environ.get(PASSWORD_VARIABLE)) is not None:
         return given
     if not sys.stdin.isatty():
-        raise AdminError(f"a password is needed: --password-file, or the environment's {PASSWORD_VARIABLE}")
+        raise AdminError(f"no password: give --password-file, or set {PASSWORD_VARIABLE}")
     password = getpass.getpass("Password: ")
     if getpass.getpass("Again: ") != password:
         raise AdminError("the two passwords differ")

@@ -119,7 +119,7 @@ def _ports(settings: Settings, is_running: bool) -> Iterator[CheckFinding]:
         if is_free and not is_running:
             yield ok("port", f"{port} is free")
         elif is_free:
-            yield failure("port", f"the node that runs does not listen on {port}", "look into its log for the reason")
+            yield failure("port", f"the node that runs does not listen on {port}", "its log has the reason")
         elif is_running:
             yield ok("port", f"{port} is in use, by the node that runs")
         else:
@@ -188,7 +188,7 @@ def _udp() -> CheckFinding:
             receiver.recv(16)
     except OSError as error:
         return warning("UDP", f"a datagram to this machine itself did not arrive: {error}", "allow UDP in its firewall")
-    return ok("UDP", "datagrams reach this machine itself; those to clients need the way back to them open, too")
+    return ok("UDP", "datagrams reach this machine itself; firewalls must also let those to clients pass")
 
 
 def _times(settings: Settings) -> Iterator[CheckFinding]:
@@ -197,9 +197,10 @@ def _times(settings: Settings) -> Iterator[CheckFinding]:
         yield warning(
             "time-outs",
             f"one report may take {distro.report_timeout_ms} ms, and a member is DOWN after {distro.silent_down_ms} ms",
-            f"let {keys.DISTRO['silent_down_ms'].name} be twice {keys.DISTRO['report_timeout_ms'].name} at least",
+            f"set {keys.DISTRO['silent_down_ms'].name} to at least twice {keys.DISTRO['report_timeout_ms'].name}",
         )
     else:
         yield ok(
-            "time-outs", f"a node that stops takes {settings.stop_timeout_s} s at most: let its manager wait longer"
+            "time-outs",
+            f"a stopping node takes {settings.stop_timeout_s} s at most: let its service manager wait longer",
         )

@@ -158,14 +158,18 @@ def _of_member(one: SeenMember, settings: Settings, *, is_own: bool) -> Iterator
     what = f"member {one.address}"
     if one.error:
         text = "this node itself does not answer" if is_own else "it does not answer"
-        advice = "start it" if is_own else "start it, or open the way to its port; take it off the list if it is gone"
+        advice = (
+            "start it"
+            if is_own
+            else "start it, or open its port in the firewall; remove it from the list if it is gone"
+        )
         (make, shown) = (warning, text) if is_own else (failure, text)
         yield make(what, f"{shown} ({one.error})", advice)
         return
     if one.skew_s is None:
         yield warning(
             what,
-            "it does not tell its time",
+            "it does not report its time",
             "it is of an older release or of another kind: compare the clocks by hand",
         )
     elif abs(one.skew_s) > SKEW_S:
@@ -176,7 +180,7 @@ def _of_member(one: SeenMember, settings: Settings, *, is_own: bool) -> Iterator
     if one.takes_anybody:
         yield warning(
             what,
-            "it takes a call from this machine for a member's without an identity",
+            "it accepts a call from this machine as a member's, without an identity",
             f"set {IDENTITY_KEY.name} and {IDENTITY_VALUE.name} at all members, and keep others off the port",
         )
     elif settings.identity is not None:
@@ -191,7 +195,7 @@ def _together(members: list[SeenMember], settings: Settings) -> Iterator[CheckFi
         yield failure(
             "member lists",
             f"another list than the one here: {', '.join(unlike)}",
-            "give all members one cluster.conf, with each member as the others write it",
+            "give all members the same cluster.conf, with each address written the same way",
         )
     elif lists:
         yield ok("member lists", f"{len(lists)} of {len(own)} members answered, with the list that is here")

@@ -25,15 +25,23 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         "rollcall simulate --without versions --seed 0 --key svc1; rollcall simulate --runs 100 --quiet",
     )
     run = parser.add_argument_group("what is run")
-    run.add_argument("--seed", type=int, default=0, metavar="N", help="the seed of all chance (0)")
-    run.add_argument("--runs", type=int, default=1, metavar="K", help="run seeds N to N+K-1, up to one that breaks")
+    run.add_argument("--seed", type=int, default=0, metavar="N", help="the seed of all random choices (0)")
+    run.add_argument(
+        "--runs",
+        type=int,
+        default=1,
+        metavar="K",
+        help="run seeds N to N+K-1, up to the first that breaks an invariant",
+    )
     run.add_argument("--scenario", metavar="NAME", help="the scenario of the run; --list names all (course)")
     run.add_argument("--without", metavar="RULE", help="switch a rule off, in the scenario that needs it")
     run.add_argument("--list", action="store_true", help="print scenarios, rules, faults and invariants, and end")
     course = parser.add_argument_group("the scenario `course`")
     course.add_argument("--members", type=int, metavar="M", help="2 to 9 members, named A, B, C and so on (3)")
     course.add_argument("--seconds", type=int, metavar="S", help="virtual seconds in which faults happen (60)")
-    course.add_argument("--faults", metavar="NAMES", help="kinds that may happen, with commas; all, or none (all)")
+    course.add_argument(
+        "--faults", metavar="NAMES", help="kinds that may happen, separated by commas; all, or none (all)"
+    )
     course.add_argument("--services", type=int, metavar="S", help="services (4)")
     course.add_argument("--instances", type=int, metavar="I", help="clients that keep an instance registered (12)")
     course.add_argument("--records", type=int, metavar="R", help="persistent instances (2)")

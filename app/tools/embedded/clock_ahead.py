@@ -58,7 +58,7 @@ class ClockAhead:
             UseError: the seconds are negative, or a node does not follow.
         """
         if not seconds >= 0:
-            raise UseError(f"advance({seconds}): time goes forward only; give the seconds that shall pass")
+            raise UseError(f"advance({seconds}): time only moves forward; give the seconds that are to pass")
         left_ms = round(seconds * 1_000)
         with self._lock:
             while left_ms > 0:

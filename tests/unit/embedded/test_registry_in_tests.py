@@ -126,7 +126,9 @@ def test_a_wait_ends_with_the_change_that_another_thread_makes() -> None:
 def test_a_wait_that_is_over_says_what_there_was() -> None:
     with Registry() as registry:
         registry.register("orders", "10.0.0.1", 80)
-        with pytest.raises(WaitOver, match=r"2 instances of orders at 127.0.0.1:\d+ was waited for 0 s.*10\.0\.0\.1"):
+        with pytest.raises(
+            WaitOver, match=r"waited 0 s in vain for 2 instances of orders at 127.0.0.1:\d+.*10\.0\.0\.1"
+        ):
             registry.wait_for_instances("orders", 2, timeout_s=0)
 
 

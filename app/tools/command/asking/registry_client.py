@@ -168,12 +168,12 @@ class RegistryClient:
                 raise CommandError(
                     ExitCode.NO_SERVER, f"{self.server} does not serve now: {said}. Try another server, or again later"
                 )
-        raise CommandError(ExitCode.FAILED, f"{self.server} refuses it with status {status}: {said}")
+        raise CommandError(ExitCode.FAILED, f"{self.server} refused the request with status {status}: {said}")
 
     def _refusal(self, said: str) -> str:
         if said == NOT_PERMITTED:
             who = f"user {printable(self._access.user)}" if self._access.user else "the user of this token"
-            return f"{who} has no right to this at {self.server}; an administrator gives it: rollcall user permit"
+            return f"permission denied for {who} at {self.server}; an administrator grants it: rollcall user permit"
         if self._access.user:
             return f"{self.server} refuses user {printable(self._access.user)}: {said}"
         if self._access.token:
@@ -188,7 +188,9 @@ class RegistryClient:
 
     def unusable(self, path: str) -> CommandError:
         """Return the error of an answer that lacks an expected part."""
-        text = f"{self.server}{path} answers what no Rollcall member does: is it one, and is --context-path right?"
+        text = (
+            f"{self.server}{path} gave an answer that no Rollcall member gives: is it one, and is --context-path right?"
+        )
         return CommandError(ExitCode.FAILED, text)
 
     # --- what several commands ask ---------------------------------------------------------------

@@ -209,15 +209,15 @@ def _why(error: Exception, timeout_s: float) -> str:
         case ssl.SSLCertVerificationError():
             return f"its certificate is not trusted ({error.verify_message})"
         case ssl.SSLError():
-            return "it does not speak TLS as it should; is it an http:// address?"
+            return "the TLS handshake failed; is it an http:// address?"
         case TimeoutError():
             return f"no answer within {timeout_s:g} s"
         case http.client.RemoteDisconnected() | ConnectionResetError() | BrokenPipeError():
             return "the connection was closed"
         case http.client.IncompleteRead():
-            return "the answer broke off"
+            return "the connection ended in the middle of the answer"
         case http.client.BadStatusLine() | http.client.LineTooLong() | http.client.UnknownProtocol():
-            return "what it answers is not HTTP; is it the HTTP port, or an https:// address?"
+            return "its answer is not HTTP; is it the HTTP port, or an https:// address?"
         case OSError():
             return (error.strerror or str(error) or type(error).__name__).lower()
         case http.client.HTTPException():

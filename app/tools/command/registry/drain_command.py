@@ -96,7 +96,7 @@ def _code(options: argparse.Namespace, answer: Row) -> int:
     for address in late if isinstance(late, list) else ():
         say(options, f"{address} did not answer: its subscribers may not know yet")
     if not answer["isOver"]:
-        say(options, "it is not over yet; the same command joins it")
+        say(options, "it is still under way; the same command follows it")
         return ExitCode.NOT_ALL
     return ExitCode.NOT_ALL if late or answer.get("behind") else ExitCode.DONE
 
@@ -123,5 +123,5 @@ def _node(options: argparse.Namespace, client: RegistryClient) -> int:
         )
     )
     if is_draining and answer.get("handedOver") is not True:
-        say(options, "`rollcall drain --node --status` tells when all is handed over")
+        say(options, "`rollcall drain --node --status` shows when everything is handed over")
     return ExitCode.DONE

@@ -39,8 +39,8 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     made.add_argument("name", metavar="NAME")
     made.add_argument("--role", metavar="ROLE", action="append", default=[], help="give it at once; several times")
     _add_new_password(made)
-    _add(commands, "remove", "remove a user, whose tokens end", _remove).add_argument("name", metavar="NAME")
-    changed = _add(commands, "password", "set a password: one's own, or as an administrator any", _set_password)
+    _add(commands, "remove", "remove a user and revoke the tokens", _remove).add_argument("name", metavar="NAME")
+    changed = _add(commands, "password", "set your own password, or any user's as an administrator", _set_password)
     changed.add_argument("name", metavar="NAME")
     _add_new_password(changed)
     for name, text, run in (
@@ -50,9 +50,9 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         one = _add(commands, name, text, run)
         one.add_argument("name", metavar="NAME")
         one.add_argument("role", metavar="ROLE")
-    _add(commands, "permissions", "list what roles are permitted", _list_permissions)
+    _add(commands, "permissions", "list the permissions of roles", _list_permissions)
     for name, text, run in (
-        ("permit", "permit a role something", _permit),
+        ("permit", "give a role a permission", _permit),
         ("forbid", "take a permission from a role", _forbid),
     ):
         one = _add(commands, name, text, run)
@@ -60,7 +60,7 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         one.add_argument("resource", metavar="RESOURCE", help="such as dev:*:* or :DEFAULT_GROUP:orders")
         one.add_argument("actions", metavar="ACTIONS", choices=ACTIONS, help="r, w or rw")
     _add(commands, "login", "print a token, for ROLLCALL_TOKEN or --token-file", _log_in)
-    _add(commands, "logout", "end all tokens of a user", _end_tokens).add_argument("name", metavar="NAME")
+    _add(commands, "logout", "revoke all tokens of a user", _end_tokens).add_argument("name", metavar="NAME")
 
 
 def _add(
@@ -79,7 +79,7 @@ def _add_new_password(parser: argparse.ArgumentParser) -> None:
         "--new-password-file",
         metavar="FILE",
         type=Path,
-        help=f"its first line is the password; else {NEW_PASSWORD_VARIABLE}, or it is asked for",
+        help=f"file with the password as its first line; without it {NEW_PASSWORD_VARIABLE}, or a prompt",
     )
 
 
@@ -144,7 +144,7 @@ def _remove(options: argparse.Namespace, client: RegistryClient) -> int:
 
 def _set_password(options: argparse.Namespace, client: RegistryClient) -> int:
     _change(client, "PUT", USERS, {"username": options.name, "newPassword": _new_password(options)})
-    return _done(options, f"{options.name} has a new password; the tokens of before are over")
+    return _done(options, f"{options.name} has a new password; the former tokens are no longer valid")
 
 
 def _grant(options: argparse.Namespace, client: RegistryClient) -> int:
@@ -157,12 +157,12 @@ def _revoke(options: argparse.Namespace, client: RegistryClient) -> int:
     if all((text_of(one, "username"), text_of(one, "role")) != has for one in _items(client, ROLES)):
         raise CommandError(ExitCode.NOT_FOUND, f"{options.name} has no role {options.role}; see `rollcall user list`")
     _change(client, "DELETE", ROLES, {"username": options.name, "role": options.role})
-    return _done(options, f"{options.name} has the role {options.role} no more")
+    return _done(options, f"{options.name} no longer has the role {options.role}")
 
 
 def _permit(options: argparse.Namespace, client: RegistryClient) -> int:
     _change(client, "POST", PERMISSIONS, _permission(options))
-    return _done(options, f"{options.role} may {options.actions} {options.resource}")
+    return _done(options, f"{options.role} has the permission {options.actions} for {options.resource}")
 
 
 def _forbid(options: argparse.Namespace, client: RegistryClient) -> int:
@@ -170,7 +170,7 @@ def _forbid(options: argparse.Namespace, client: RegistryClient) -> int:
     if all(any(one.get(name) != value for name, value in wanted.items()) for one in _items(client, PERMISSIONS)):
         raise CommandError(ExitCode.NOT_FOUND, "there is no such permission; see `rollcall user permissions`")
     _change(client, "DELETE", PERMISSIONS, wanted)
-    return _done(options, f"{options.role} may {options.actions} {options.resource} no more")
+    return _done(options, f"{options.role} no longer has the permission {options.actions} for {options.resource}")
 
 
 def _permission(options: argparse.Namespace) -> Parameters:
@@ -206,7 +206,7 @@ def _new_password(options: argparse.Namespace) -> str:
     if (given := os.environ.get(NEW_PASSWORD_VARIABLE)) is not None:
         return given
     if not sys.stdin.isatty():
-        text = f"a new password is needed: --new-password-file, or the environment's {NEW_PASSWORD_VARIABLE}"
+        text = f"no new password: give --new-password-file, or set {NEW_PASSWORD_VARIABLE}"
         raise CommandError(ExitCode.WRONG_OPTIONS, text)
     from getpass import getpass
 
@@ -229,10 +229,10 @@ def _log_in(options: argparse.Namespace, client: RegistryClient) -> int:
         sys.stdout.write(json_text(dict(answer)) + "\n")
         return ExitCode.DONE
     sys.stdout.write(f"{answer['accessToken']}\n")
-    say(options, f"a token of {client.user} for {text_of(answer, 'tokenTtl')} s; keep it as you keep a password")
+    say(options, f"a token of {client.user} for {text_of(answer, 'tokenTtl')} s; keep it as safe as a password")
     return ExitCode.DONE
 
 
 def _end_tokens(options: argparse.Namespace, client: RegistryClient) -> int:
     _change(client, "DELETE", TOKENS, {"username": options.name})
-    return _done(options, f"all tokens of {options.name} are over")
+    return _done(options, f"all tokens of {options.name} are revoked")

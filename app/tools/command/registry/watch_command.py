@@ -42,13 +42,14 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     """Add the command to those of ``rollcall``."""
     parser = subparsers.add_parser(
         "watch",
-        help="show live which instances or services appear, go and change",
-        description="Show what appears (+), goes (-) and changes (~): the instances of services, or without SERVICE "
-        "the services of the namespace with their counts. It goes on while the server does not answer, until Ctrl-C.",
+        help="show live which instances or services appear, disappear and change",
+        description="Show what appears (+), disappears (-) and changes (~): the instances of services, or without "
+        "SERVICE the services of the namespace with their counts. It keeps trying while the server does not answer; Ctrl-C "
+        "ends it.",
     )
     parser.add_argument("services", metavar="SERVICE", nargs="*", help="group@@name, or a name in DEFAULT_GROUP")
     parser.add_argument(
-        "--every", metavar="TIME", type=positive_duration_s, default=EVERY_S, help="shortest time between looks (1s)"
+        "--every", metavar="TIME", type=positive_duration_s, default=EVERY_S, help="shortest time between requests (1s)"
     )
     parser.add_argument("--for", metavar="TIME", type=positive_duration_s, dest="for_s", help="stop after this time")
     parser.add_argument("--changes", metavar="N", type=count_argument, help="stop after N changes")
@@ -126,7 +127,7 @@ class Watcher:
             if error.code is not ExitCode.NO_SERVER:
                 raise
             if not self._is_lost:
-                say(self._options, f"{error} -- trying on")
+                say(self._options, f"{error} -- retrying")
             self._is_lost = True
             return None
         if self._is_lost:
@@ -150,7 +151,7 @@ class Watcher:
     def _tell_first(self, seen: Looked) -> None:
         options = self._options
         what = "instances" if options.services else "services"
-        how = "which tells of changes" if self._events.is_open else f"asked every {options.every:g} s"
+        how = "which reports changes" if self._events.is_open else f"asked every {options.every:g} s"
         say(options, f"{len(seen)} {what} at {self._client.server}, {how}; Ctrl-C ends")
         if len(seen) <= FIRST_ROWS_MAX:
             for name, facts in sorted(seen.items()):

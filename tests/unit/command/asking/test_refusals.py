@@ -131,7 +131,7 @@ class TestUsers:
         monkeypatch.setenv("ROLLCALL_PASSWORD", "correct horse")
         assert guarded("services", "--user", "ann", "--json").code == 0
         ran = guarded("user", "list", "--user", "ann")
-        assert_one_line(ran, 4, "user ann has no right to this", "rollcall user permit")
+        assert_one_line(ran, 4, "permission denied for user ann", "rollcall user permit")
 
     def test_a_token_of_a_login_serves_the_next_command(
         self, guarded: Commands, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

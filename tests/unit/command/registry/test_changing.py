@@ -37,7 +37,7 @@ class TestRegister:
     def test_values_that_the_server_refuses(self, command: Commands) -> None:
         ran = command("register", "not a name!", "10.0.0.1:80")
         assert (ran.code, ran.out, ran.err.count("\n")) == (6, "", 1)
-        assert "refuses it with status 400" in ran.err
+        assert "refused the request with status 400" in ran.err
         assert command("register", "orders", "10.0.0.1:80", "--metadata", "novalue").code == 2
 
     def test_it_beats_until_the_keyboard_ends_it(
@@ -162,7 +162,7 @@ class TestUser:
     def test_a_new_password_has_to_come_from_somewhere(self, boss: Commands, tmp_path: Path) -> None:
         ran = boss("user", "add", "ann")
         assert (ran.code, ran.err.count("\n")) == (2, 1)
-        assert "--new-password-file, or the environment's ROLLCALL_NEW_PASSWORD" in ran.err
+        assert "give --new-password-file, or set ROLLCALL_NEW_PASSWORD" in ran.err
         assert boss("user", "add", "ann", "--new-password-file", str(tmp_path / "absent")).code == 2
         (tmp_path / "password").write_text("correct horse\n")
         assert boss("user", "add", "ann", "--new-password-file", str(tmp_path / "password")).code == 0

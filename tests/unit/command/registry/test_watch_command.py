@@ -110,8 +110,8 @@ def test_it_goes_on_while_the_server_does_not_answer(command: Commands, steps: l
         ran = command("watch", "--server", server.address)
     assert ran.code == 0
     assert signs(ran.out) == ["+ a  "]
-    assert [text in ran.err for text in ("-- trying on", "the server answers again")] == [True, True]
-    assert ran.err.count("trying on") == 1
+    assert [text in ran.err for text in ("-- retrying", "the server answers again")] == [True, True]
+    assert ran.err.count("retrying") == 1
 
 
 def test_a_service_that_never_was_and_one_that_goes(command: Commands, steps: list[Callable[[], object]]) -> None:
