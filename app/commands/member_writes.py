@@ -9,8 +9,7 @@ from app.commands.nacos_calls import NacosCall, nacos_call
 from app.commands.ownership import Forward
 from app.commands.writes import Writes
 from app.metrics.audit_trail import Actor, acting
-from app.naming.model.caller_texts import APP_CHARS_MAX, TRIMMED, check_ip, check_text
-from app.naming.model.keys import DEFAULT_NAMESPACE, check_service_format
+from app.naming.model.keys import APP_CHARS_MAX, DEFAULT_NAMESPACE, TRIMMED, check_ip, check_service_format, check_text
 from app.naming.model.nacos_errors import NacosError
 from app.naming.registry.operations import DeregisterInstance, RegisterInstance
 

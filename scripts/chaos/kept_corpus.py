@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from app.naming.model.caller_texts import TRIMMED
 from app.naming.model.flags import lenient_bool
 from app.naming.model.keys import (
     DEFAULT_CLUSTER,
@@ -18,6 +17,7 @@ from app.naming.model.keys import (
     DEFAULT_NAMESPACE,
     EPHEMERAL_PREFIX,
     NAMESPACE_SPLITTER,
+    TRIMMED,
     compose_service_name,
     instance_key,
 )

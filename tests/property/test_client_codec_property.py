@@ -12,8 +12,7 @@ from app.naming.clients.client_model import RESERVED_METADATA, ClientState
 from app.naming.clients.own_clients import instance_of
 from app.naming.model.contents import client_content
 from app.naming.model.model import Publication
-from app.naming.registry.operations import RegisterInstance
-from app.naming.registry.shared import Shared
+from app.naming.registry.operations import RegisterInstance, Shared
 from distro.model.errors import CodecError
 from distro.model.types import NO_VERSION, Version
 

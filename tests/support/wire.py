@@ -11,7 +11,7 @@ import httptools
 from app.http.api.call import Reply
 from app.http.server.connection import HttpConnection
 from app.http.server.header_block import HeaderBlock
-from app.http.server.request_memo import RequestMemo
+from app.http.server.request_queue import RequestMemo
 from app.http.server.request_reader import Request
 from app.machine.limits.answer_budget import AnswerBudget
 from app.machine.process.turn_sends import TurnSends

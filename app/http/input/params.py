@@ -8,14 +8,18 @@ from app.http.input.forms import find_charset, is_form, parse_plain, parse_value
 from app.http.input.hot_params import quick_beat, quick_register
 from app.http.input.metadata import parse_metadata
 from app.http.input.values import java_double, java_int
-from app.naming.model.caller_texts import APP_CHARS_MAX, TRIMMED, check_ip, check_printable, check_text
 from app.naming.model.flags import lenient_bool, strict_bool
 from app.naming.model.instance_check import check_metadata_size, check_port
 from app.naming.model.keys import (
+    APP_CHARS_MAX,
     DEFAULT_CLUSTER,
     DEFAULT_GROUP,
     DEFAULT_NAMESPACE,
+    TRIMMED,
+    check_ip,
+    check_printable,
     check_service_format,
+    check_text,
     compose_service_name,
 )
 from app.naming.model.nacos_errors import InvalidParam

@@ -2,7 +2,7 @@
 
 import re
 
-from app.naming.model.caller_texts import TRIMMED
+from app.naming.model.keys import TRIMMED
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.value_limits import INT_MAX
 

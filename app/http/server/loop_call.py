@@ -9,7 +9,7 @@ from app.http.api.parse_memo import ParseMemo
 from app.http.input.forms import is_form
 from app.http.input.params import Parameters, parse_beat, parse_list
 from app.http.server.header_block import HeaderBlock
-from app.http.server.request_memo import RequestFacts
+from app.http.server.request import RequestFacts
 
 C = TypeVar("C")
 

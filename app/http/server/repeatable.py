@@ -7,8 +7,7 @@ from app.http.api.call import Route
 from app.http.api.parse_memo import PASSWORD
 from app.http.input.forms import MULTIPART
 from app.http.server.pool_choice import LOOP_FORM_BYTES_MAX
-from app.http.server.request import Request
-from app.http.server.request_memo import RequestFacts
+from app.http.server.request import Request, RequestFacts
 from app.metrics.request_stats import RouteStats
 
 

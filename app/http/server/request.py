@@ -1,9 +1,22 @@
-"""One whole request of a connection, and the last answer to bytes that are none."""
+"""One whole request of a connection, the known facts about it, and the last answer to bytes that are none."""
 
 from typing import NamedTuple
 
+from app.http.api.call import Route
+from app.http.api.call_memo import CallMemo
 from app.http.server.header_block import HeaderBlock
-from app.http.server.request_memo import RequestFacts
+from app.metrics.request_stats import RouteStats
+
+
+class RequestFacts(CallMemo):
+    """The known facts about a request that came before: its route with its statistics, and its query."""
+
+    __slots__ = ("query", "route")
+
+    def __init__(self, route: tuple[Route, RouteStats], query: bytes) -> None:
+        super().__init__()
+        self.route = route
+        self.query = query
 
 
 class Request(NamedTuple):

@@ -37,7 +37,7 @@ from app.http.server.open_connections import OpenConnections, waiting_connection
 from app.http.server.pool_calls import REFUSED, PoolCalls, log_access
 from app.http.server.repeatable import is_slow, repeatable
 from app.http.server.reply_head import date_line
-from app.http.server.request_memo import RequestMemo
+from app.http.server.request_queue import RequestMemo
 from app.http.server.request_reader import CLIENT_BODY_BYTES_MAX, Request, path_of
 from app.http.server.wsgi_bridge import WsgiApp
 from app.machine.process.turn_sends import TurnSends

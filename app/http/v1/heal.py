@@ -8,8 +8,7 @@ from app.http.api.call import Answer, Call, Reply, Services, route
 from app.http.input.schemas import HealSchema, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.operator_shapes import HEAL
-from app.naming.model.caller_texts import check_printable
-from app.naming.model.keys import check_namespace, check_service_chars, check_service_format
+from app.naming.model.keys import check_namespace, check_printable, check_service_chars, check_service_format
 
 _HEAL = HealSchema()
 

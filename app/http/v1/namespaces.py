@@ -19,8 +19,7 @@ from app.http.input.schemas import (
 )
 from app.http.shapes.described import Described
 from app.http.shapes.operator_shapes import DONE, NAMESPACE_QUERY
-from app.naming.model.caller_texts import TRIMMED
-from app.naming.model.keys import DEFAULT_NAMESPACE
+from app.naming.model.keys import DEFAULT_NAMESPACE, TRIMMED
 from app.naming.model.nacos_errors import InvalidParam, NoRight, Unavailable
 from app.naming.records.durable_service import Namespace
 from app.naming.records.record_keys import namespace_key

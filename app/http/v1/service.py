@@ -22,8 +22,7 @@ from app.http.input.schemas import (
 )
 from app.http.shapes.described import Described
 from app.http.shapes.service_shapes import CHECKSUM, NAMES_BY_NAMESPACE, SERVICE, SERVICE_NAMES
-from app.naming.model.caller_texts import check_printable
-from app.naming.model.keys import check_service_format, group_of, short_name_of
+from app.naming.model.keys import check_printable, check_service_format, group_of, short_name_of
 from app.naming.model.meta import DEFAULT_CLUSTER_CONFIG, ServiceMeta
 from app.naming.model.model import ServiceView
 from app.naming.model.nacos_errors import InvalidParam, NotFound

@@ -39,9 +39,8 @@ from app.naming.model.model import (
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.value_limits import CLIENT_TEXTS_CHARS_MAX, INSTANCE_ID_CHARS_MAX
 from app.naming.registry import operations
-from app.naming.registry.operations import RegisterInstance
+from app.naming.registry.operations import RegisterInstance, Shared
 from app.naming.registry.service_table import Known
-from app.naming.registry.shared import Shared
 from distro.model.types import NO_VERSION, Version
 
 _SEQUENCE_BITS = 12

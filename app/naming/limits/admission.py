@@ -1,7 +1,8 @@
 """Admission: the decision whether a client's write may add to the data of this member.
 
-Only additions by clients are checked. Data from members counts, and is never refused: otherwise members would differ
-for ever. A write that adds nothing, and a removal, is never refused either.
+The counts of that data are kept here, so that reading them needs no search. Only additions by clients are checked. Data
+from members counts, and is never refused: otherwise members would differ for ever. A write that adds nothing, and a
+removal, is never refused either.
 """
 
 from collections.abc import Mapping
@@ -12,7 +13,6 @@ from typing import Any, NamedTuple, NoReturn
 import orjson
 
 from app.naming.limits.limit_stats import LimitStats
-from app.naming.limits.naming_counts import NamingCounts
 from app.naming.model.model import Service
 from app.naming.model.nacos_errors import LimitReached, TooManyRequests
 
@@ -69,6 +69,40 @@ class Occupancy(NamedTuple):
     instances: int
     is_new_namespace: bool
     is_new_service: bool
+
+
+class NamingCounts:
+    """Instances by namespace, persistent instances, bytes of metadata; an address counts once for each of its sources.
+
+    Changed by the holder of the lock of ``ServiceTable``. A reader without it may see one change less.
+    """
+
+    __slots__ = ("_instances", "metadata_bytes", "persistent")
+
+    def __init__(self) -> None:
+        self._instances: dict[str, int] = {}
+        """Instances by namespace. Namespaces without instances are not in it."""
+        self.persistent = 0
+        self.metadata_bytes = 0
+        """The bytes of all instances and descriptions, as if none of them shared metadata."""
+
+    def add(self, namespace: str, instances: int, metadata_bytes: int) -> None:
+        """Count added instances of a namespace and bytes of metadata; negative numbers are removals."""
+        self.metadata_bytes += metadata_bytes
+        if instances:
+            left = self._instances.get(namespace, 0) + instances
+            if left:
+                self._instances[namespace] = left
+            else:
+                del self._instances[namespace]
+
+    def instances(self) -> int:
+        """Return the number of instances of all namespaces."""
+        return sum(self._instances.copy().values())
+
+    def instances_of(self, namespace: str) -> int:
+        """Return the number of instances of a namespace."""
+        return self._instances.get(namespace, 0)
 
 
 class Admission:

@@ -1,7 +1,6 @@
 """The checks of an instance's values, the same for every source: HTTP, gRPC, members' datums, clients and records."""
 
-from app.naming.model.caller_texts import APP_CHARS_MAX, check_ip, check_text
-from app.naming.model.keys import SIMPLE_ID, check_names
+from app.naming.model.keys import APP_CHARS_MAX, SIMPLE_ID, check_ip, check_names, check_text
 from app.naming.model.model import Instance, Metadata, kept_id
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.value_limits import METADATA_CHARS_MAX, PORT_MAX

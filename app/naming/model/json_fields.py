@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from app.naming.model.caller_texts import UNPRINTABLE
 from app.naming.model.flags import flag_text
+from app.naming.model.keys import UNPRINTABLE
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.value_limits import INT_MAX, METADATA_CHARS_MAX
 from distro.model.errors import CodecError

@@ -26,8 +26,8 @@ from app.naming.records.record_values import instance_of, value_of
 from app.naming.records.records import Records
 from app.naming.registry import operations
 from app.naming.registry.local_writes import LocalWrites
+from app.naming.registry.operations import Shared
 from app.naming.registry.service_table import ServiceTable
-from app.naming.registry.shared import Shared
 from app.naming.registry.union import view_of
 from distro.model.types import Version
 

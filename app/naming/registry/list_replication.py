@@ -9,9 +9,9 @@ from app.naming.model.model import NEVER_MS, Change, Service, StoredInstance
 from app.naming.model.value_limits import WORD_MARGIN_MS
 from app.naming.registry.list_state import ListState, bound_tombstones, free_in_steps
 from app.naming.registry.merge import NO_INSTANCES, InstanceList, covers, is_alike, merge, unknown_to
+from app.naming.registry.operations import Shared
 from app.naming.registry.recent_changes import RecentChanges
 from app.naming.registry.service_table import COPIED_UNDER_LOCK_MAX, ServiceTable
-from app.naming.registry.shared import Shared
 from distro.model.types import NO_VERSION, Datum, Merged, Version
 
 SWAP_TRIES_MAX = 20

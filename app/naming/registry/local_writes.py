@@ -12,8 +12,8 @@ from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.value_limits import WORD_MARGIN_MS
 from app.naming.registry import operations
 from app.naming.registry.list_state import ListState, free_in_steps
+from app.naming.registry.operations import Shared
 from app.naming.registry.service_table import COPIED_UNDER_LOCK_MAX, ServiceTable
-from app.naming.registry.shared import Shared
 from distro.model.types import NO_VERSION
 
 REMOVED_AGAIN_MS = WORD_MARGIN_MS

@@ -8,8 +8,8 @@ from app.naming.registry.list_replication import ListReplication
 from app.naming.registry.list_state import TOMBSTONE_SLACK_MS, ListState
 from app.naming.registry.list_upkeep import ListUpkeep
 from app.naming.registry.local_writes import LocalWrites
+from app.naming.registry.operations import Shared
 from app.naming.registry.service_table import ServiceTable
-from app.naming.registry.shared import Shared
 from distro.model.digest import ChangedKeys
 
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import NamedTuple, TypeVar
 
-from app.naming.limits.admission import Admission, Occupancy
-from app.naming.limits.naming_counts import NamingCounts
+from app.naming.limits.admission import Admission, NamingCounts, Occupancy
 from app.naming.model.keys import datum_key
 from app.naming.model.meta import ServiceMeta, description_bytes, metadata_bytes
 from app.naming.model.model import NOT_DUE_MS, Instance, Publication, Service, ServiceSnapshot, StoredInstance

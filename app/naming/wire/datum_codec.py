@@ -22,13 +22,14 @@ from typing import Any
 
 import orjson
 
-from app.naming.model.caller_texts import APP_CHARS_MAX, is_four_numbers
 from app.naming.model.instance_check import check_instance, check_instance_key
 from app.naming.model.json_fields import Fields, member_object
 from app.naming.model.keys import (
+    APP_CHARS_MAX,
     DEFAULT_CLUSTER,
     SIMPLE_ID,
     check_names,
+    is_four_numbers,
     parse_datum_key,
     simple_instance_id,
 )

@@ -6,9 +6,8 @@ from app.auth.access_control import AccessControl, Session
 from app.auth.access_rules import AccessRule, Scope, Target
 from app.auth.refusals import AccessDenied
 from app.auth.user_rights import Resource, rule_namespace
-from app.naming.model.caller_texts import TRIMMED
 from app.naming.model.json_fields import Fields
-from app.naming.model.keys import DEFAULT_GROUP, DEFAULT_NAMESPACE, compose_service_name
+from app.naming.model.keys import DEFAULT_GROUP, DEFAULT_NAMESPACE, TRIMMED, compose_service_name
 
 TOKEN, AUTHORIZATION, BEARER = "accessToken", "Authorization", "Bearer "
 PERSISTENT = "PersistentInstanceRequest"

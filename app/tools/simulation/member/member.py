@@ -40,9 +40,9 @@ from app.naming.registry.list_replication import ListReplication
 from app.naming.registry.list_state import ListState
 from app.naming.registry.list_upkeep import ListUpkeep
 from app.naming.registry.local_writes import LocalWrites
+from app.naming.registry.operations import Shared
 from app.naming.registry.registry import Registry
 from app.naming.registry.service_table import ServiceTable
-from app.naming.registry.shared import Shared
 from app.naming.service import NamingService
 from app.naming.wire.datum_codec import InstanceListCodec
 from app.peers.beats import BeatCollector

@@ -22,8 +22,7 @@ from app.naming.model.keys import datum_key
 from app.naming.model.model import Instance, StoredInstance
 from app.naming.registry import operations
 from app.naming.registry.merge import InstanceList
-from app.naming.registry.operations import register
-from app.naming.registry.shared import Shared
+from app.naming.registry.operations import Shared, register
 from app.naming.wire.datum_codec import InstanceListCodec
 from app.tools.simulation.member.engine_calls import CHECKSUM, DATUM, DATUMS, REPORT
 from app.tools.simulation.world import network

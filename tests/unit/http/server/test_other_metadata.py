@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import pytest
 
-from app.http.server.request_memo import RequestMemo
+from app.http.server.request_queue import RequestMemo
 from tests.support.auth import add_user, node_with_users
 from tests.support.fake_node import FakeNode, StubCluster
 from tests.support.loops import SkippingLoop, run_loop

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from app.http.server.request_memo import BYTES_MAX, ENTRIES_MAX, FULL_S, MARKS_MAX, RequestMemo
+from app.http.server.request_queue import FULL_S, MARKS_MAX, REPEATED_BYTES_MAX, REPEATED_MAX, RequestMemo
 from tests.support.auth import add_user, node_with_users
 from tests.support.fake_node import FakeNode
 from tests.support.loops import SkippingLoop, run_loop
@@ -45,8 +45,8 @@ def test_what_came_twice_is_kept() -> None:
 
 
 def test_long_ones_and_those_that_may_not_be_are_not_kept() -> None:
-    assert Noted().note(b"x" * BYTES_MAX) is not None
-    assert Noted().note(b"x" * (BYTES_MAX + 1)) is None
+    assert Noted().note(b"x" * REPEATED_BYTES_MAX) is not None
+    assert Noted().note(b"x" * (REPEATED_BYTES_MAX + 1)) is None
     assert Noted(lambda _text: None).note(b"one", 5) is None
 
 
@@ -61,7 +61,7 @@ def test_what_comes_once_takes_no_room() -> None:
 
 def test_a_full_memo_takes_no_more_for_a_while_and_then_begins_anew() -> None:
     noted = Noted()
-    for number in range(ENTRIES_MAX):
+    for number in range(REPEATED_MAX):
         noted.note(b"%d" % number)
     assert noted.note(b"more") is None
     noted.now_s = FULL_S - 0.1
@@ -138,7 +138,7 @@ def test_what_more_than_the_bytes_decides_is_not_kept(line: str) -> None:
     [
         request("/nacos/v1/ns/operator/metrics"),
         request(f"{LIST}&username=a&password=b"),
-        request(f"{INSTANCE}&a={'x' * BYTES_MAX}", "POST"),
+        request(f"{INSTANCE}&a={'x' * REPEATED_BYTES_MAX}", "POST"),
         request(LIST) * 2,
         request(LIST) + b"GET",
     ],

@@ -15,8 +15,7 @@ from app.naming.clients.client_model import (
 from app.naming.clients.own_clients import check_legal, instance_numbers, instance_of, plain_metadata
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.value_limits import INSTANCE_ID_CHARS_MAX
-from app.naming.registry.operations import RegisterInstance
-from app.naming.registry.shared import Shared
+from app.naming.registry.operations import RegisterInstance, Shared
 from distro.model.types import Version
 
 ONE = RegisterInstance("G@@orders", "10.0.0.1", 80)

@@ -24,9 +24,8 @@ from app.naming.model.events import (
 )
 from app.naming.model.model import Publication
 from app.naming.model.nacos_errors import ClientGone, InvalidParam, Unavailable
-from app.naming.registry.operations import RegisterInstance
+from app.naming.registry.operations import RegisterInstance, Shared
 from app.naming.registry.registry import Registry
-from app.naming.registry.shared import Shared
 from distro.model.types import NO_VERSION, Version
 from tests.support.registry_parts import naming_of
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.naming.model.caller_texts import check_ip, check_text
+from app.naming.model.keys import check_ip, check_text
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.value_limits import IP_CHARS_MAX
 

@@ -11,8 +11,7 @@ from app.naming.model.keys import SIMPLE_ID
 from app.naming.model.model import PRESERVED_ID_GENERATOR, WEIGHT_MAX, WEIGHT_POSITIVE_MIN, Instance
 from app.naming.model.nacos_errors import InstanceMissing, WeightRefused
 from app.naming.registry import operations
-from app.naming.registry.operations import Beat, ChangeMetadata, PatchInstance, RegisterInstance
-from app.naming.registry.shared import Shared
+from app.naming.registry.operations import Beat, ChangeMetadata, PatchInstance, RegisterInstance, Shared
 
 NAME, IP = "G@@orders", "10.0.0.1"
 NUMBERED = {PRESERVED_ID_GENERATOR: "SnowFlake"}

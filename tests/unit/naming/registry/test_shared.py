@@ -4,10 +4,9 @@ import orjson
 import pytest
 
 from app.naming.model.model import Instance, StoredInstance
-from app.naming.registry import shared
-from app.naming.registry.operations import Beat, RegisterInstance
+from app.naming.registry import operations
+from app.naming.registry.operations import Beat, RegisterInstance, Shared
 from app.naming.registry.registry import Registry
-from app.naming.registry.shared import Shared
 from app.naming.wire.datum_codec import InstanceListCodec
 from distro.model.types import Version
 from tests.support.registry_parts import naming_of
@@ -89,7 +88,7 @@ def replace_free(one: Instance) -> tuple[object, ...]:
 
 @pytest.mark.parametrize("bound", ["TRAITS_MAX", "PORTS_MAX", "MAPS_MET_ONCE_MAX", "WRITERS_MAX"])
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch, bound: str) -> None:
-    monkeypatch.setattr(shared, bound, 10)
+    monkeypatch.setattr(operations, bound, 10)
     kept = Shared()
     for number in range(100):
         one = Instance("10.0.0.1", number, metadata={"n": str(number)}, app=str(number))
@@ -105,8 +104,8 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch, bound: str) ->
 
 
 def test_metadata_that_is_met_again_stays_beside_what_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared, "MAPS_MET_ONCE_MAX", 10)
-    monkeypatch.setattr(shared, "MAPS_MAX", 5)
+    monkeypatch.setattr(operations, "MAPS_MET_ONCE_MAX", 10)
+    monkeypatch.setattr(operations, "MAPS_MAX", 5)
     kept = Shared()
     first = kept.metadata({"zone": "a"})
     assert kept.metadata({"zone": "a"}) is first
@@ -131,12 +130,12 @@ def test_long_metadata_is_not_kept() -> None:
 def test_what_is_as_long_as_allowed_is_kept() -> None:
     kept = Shared()
     for fields in (
-        {"k" * 12: "x" * (shared.MAP_BYTES_MAX - 12)},
-        {str(number): None for number in range(shared.MAP_ENTRIES_MAX)},
+        {"k" * 12: "x" * (operations.MAP_BYTES_MAX - 12)},
+        {str(number): None for number in range(operations.MAP_ENTRIES_MAX)},
     ):
         assert kept.metadata(fields) is fields
         assert kept.metadata(dict(fields)) is fields
-    longer = {"k" * 12: "x" * (shared.MAP_BYTES_MAX - 11)}
+    longer = {"k" * 12: "x" * (operations.MAP_BYTES_MAX - 11)}
     kept.metadata(longer)
     assert kept.metadata(dict(longer)) is not longer
 
@@ -146,7 +145,7 @@ def test_names_are_kept_up_to_their_length_together(longest: int) -> None:
     """Whichever of service, cluster and application it is that is long."""
     for more, is_kept in ((0, True), (1, False)):
         kept, names = Shared(), ["s", "c", "a"]
-        names[longest] *= shared.TRAITS_CHARS_MAX - 2 + more
+        names[longest] *= operations.TRAITS_CHARS_MAX - 2 + more
         first, second = ((names[0], names[1], names[2], 1.0 * number / number) for number in (2, 3))
         assert kept.traits(first) is first
         assert (kept.traits(second) is first) is is_kept
