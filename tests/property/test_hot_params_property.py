@@ -10,8 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.http.input.forms import parse_values
-from app.http.input.hot_params import quick_beat, quick_register
-from app.http.input.params import Parameters, parse_beat, parse_deregister, parse_list, parse_register
+from app.http.input.params import (
+    Parameters,
+    parse_beat,
+    parse_deregister,
+    parse_list,
+    parse_register,
+    quick_beat,
+    quick_register,
+)
 from app.naming.model.nacos_errors import InvalidParam
 from tests.support import hot_schemas
 

@@ -11,16 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.http.factory import create_app
+from app.http.input.forms import Parameters
 from app.http.input.metadata import parse_metadata
-from app.http.input.params import (
-    Parameters,
-    parse_beat,
-    parse_deregister,
-    parse_detail,
-    parse_list,
-    parse_patch,
-    parse_register,
-)
+from app.http.input.params import parse_beat, parse_deregister, parse_detail, parse_list, parse_patch, parse_register
 from app.naming.model.meta import ServiceMeta
 from app.naming.model.model import Instance, ServiceView
 from app.naming.model.nacos_errors import NacosError

@@ -23,7 +23,7 @@ from app.http.api.call_memo import CallMemo
 from app.http.api.dump_lines import Dumps
 from app.http.api.parse_memo import ParseMemo
 from app.http.api.stats import HttpStats
-from app.http.input.params import Parameters
+from app.http.input.forms import Parameters
 from app.http.shapes.described import Described
 from app.machine.limits.answer_budget import AnswerBudget
 from app.machine.limits.client_addresses import AddressTable, ClientAddress

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from app.auth.access_control import Session
-from app.http.input.params import Parameters
+from app.http.input.forms import Parameters
 
 
 class ParsedCall(Protocol):

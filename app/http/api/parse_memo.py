@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from app.http.input.params import Parameters
+from app.http.input.forms import Parameters
 
 C = TypeVar("C")
 

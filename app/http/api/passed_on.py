@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from app.http.api.call import CLIENT_ADDRESS, DEADLINE, SHORT_CHANGE, WANTS_CHANGE, Call, Route
 from app.http.api.parse_memo import ParseMemo
-from app.http.input.params import Parameters
+from app.http.input.forms import Parameters
 from app.peers.write_batches import BatchedCall
 
 C = TypeVar("C")

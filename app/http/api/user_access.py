@@ -9,7 +9,7 @@ from app.http.api.answers import PreparedRefusal, filter_error, text_reply
 from app.http.api.audited import audit_refusal
 from app.http.api.call import AUTHORIZATION, BEARER, TOKEN_HEADER, Call, Reply, Services
 from app.http.api.console_cookie import is_page_wanted, log_in_first, no_right, token_in_cookie
-from app.http.input.params import Parameters
+from app.http.input.forms import Parameters
 from app.naming.model.keys import DEFAULT_GROUP, DEFAULT_NAMESPACE, GROUP_SPLITTER, NAMESPACE_SPLITTER
 
 TOKEN_PARAMETER = "accessToken"

@@ -1,15 +1,24 @@
-"""The bytes of a query or form as names and values. The first value of a name counts; query comes before form."""
+"""The parameters of a call: the names and values in the bytes of its query and its form."""
 
 import codecs
 import io
 import re
 from binascii import a2b_qp
+from collections.abc import Mapping
 from functools import lru_cache
 
 from werkzeug.exceptions import RequestEntityTooLarge
 from werkzeug.formparser import FormDataParser
 from werkzeug.http import parse_options_header
 
+from app.naming.model.keys import (
+    DEFAULT_GROUP,
+    DEFAULT_NAMESPACE,
+    TRIMMED,
+    check_printable,
+    check_service_format,
+    compose_service_name,
+)
 from app.naming.model.nacos_errors import InvalidParam
 
 PARAMETERS_MAX = 1_000
@@ -40,6 +49,95 @@ PIECE_BYTES = 32_768
 _BLANK_LINE = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _STRAY = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 """A per cent sign that begins no escape, and so stands for itself."""
+
+
+class Parameters:
+    """Query and form of one call; the query's values come first, and of several values the first counts."""
+
+    __slots__ = ("_charset", "_values", "plain")
+
+    def __init__(self, values: Mapping[str, str], *, plain: bool = False) -> None:
+        self._values = values
+        self._charset = find_charset(values.get("encoding"))
+        self.plain = values if plain and self._charset is None else None
+        """The values, if they are printable ASCII without blanks; else None."""
+
+    @classmethod
+    def of(cls, raw_query: bytes, content_type: str, body: bytes, method: str) -> "Parameters":
+        values = parse_plain(raw_query) if raw_query else {}
+        if body and values is not None:
+            form = parse_plain(body.removesuffix(b"&")) if is_form(method, content_type) else None
+            values = None if form is None else {**form, **values}
+        if values:
+            return cls(values, plain=True)
+        return cls(parse_values(raw_query, content_type, body, method))
+
+    def get(self, name: str) -> str | None:
+        """The value as it was sent, read in the charset that ``encoding`` names; None when absent."""
+        value = self._values.get(name)
+        return value if value is None or self._charset is None else recode(value, self._charset)
+
+    def required(self, name: str) -> str:
+        """The trimmed value; blanks count as a value, which is then empty.
+
+        Raises:
+            InvalidParam: it is absent or empty.
+        """
+        value = self.get(name)
+        if not value:
+            raise InvalidParam(f"Param '{name}' is required.")
+        return value.strip(TRIMMED)
+
+    def optional(self, name: str, default: str = "") -> str:
+        """The trimmed value; the default when it is absent or blank."""
+        return (self.get(name) or "").strip(TRIMMED) or default
+
+    def items(self) -> list[tuple[str, str]]:
+        """All names with their values in UTF-8, for a schema or for the member that the call is forwarded to."""
+        return [(name, self.get(name) or "") for name in self._values]
+
+    def without(self, *names: str) -> "Parameters":
+        """These parameters but for some."""
+        return Parameters({name: value for name, value in self._values.items() if name not in names})
+
+    def service_name(self) -> str | None:
+        """The full service name, of ``serviceName`` or its old name ``dom``, and ``groupName``; None when absent.
+
+        Source: Nacos 1.4.1 DistroFilter.
+        """
+        name = self.get("serviceName")
+        if not (name and name.strip()):
+            # An empty name is still a name, to be refused in other words than a missing one.
+            legacy = self.get("dom")
+            name = legacy if legacy and legacy.strip() else name
+        if not (name and name.strip()):
+            return name
+        group = self.get("groupName")
+        return compose_service_name(name.strip(TRIMMED), group if group and group.strip() else DEFAULT_GROUP)
+
+
+def namespace_of(parameters: Parameters) -> str:
+    """The namespace that a call names, by default the public one. Its length and ``#`` are checked by the domain.
+
+    Raises:
+        InvalidParam: a character is not printable, and would break a log line.
+    """
+    namespace = parameters.optional("namespaceId", DEFAULT_NAMESPACE)
+    check_printable("namespaceId", namespace)
+    return namespace
+
+
+def service_of(parameters: Parameters) -> str:
+    """The full name of the service that a call names.
+
+    Raises:
+        InvalidParam: it is missing, or not ``group@@name``.
+    """
+    name = parameters.service_name()
+    if not name:
+        raise InvalidParam("Param 'serviceName' is required.")
+    check_service_format(name)
+    return name
 
 
 def unescape(raw: bytes) -> bytes:

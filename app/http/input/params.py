@@ -1,11 +1,21 @@
-"""The parameters of a call, and the hand-written parsers of the hot calls."""
+"""The hand-written parsers of the hot calls.
 
-from collections.abc import Mapping
+The functions ``quick_…`` read registrations and full beats as SDKs and curl send them. Each takes plain values (see
+``Parameters.plain``) and returns the command that the general parser makes of them. It returns None for values out of
+the ordinary: those go to the general parser, which alone words the refusals.
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import orjson
 
 from app.http.input import json_text
-from app.http.input.forms import find_charset, is_form, parse_plain, parse_values, recode
-from app.http.input.hot_params import quick_beat, quick_register
+from app.http.input.forms import Parameters, namespace_of, service_of
 from app.http.input.metadata import parse_metadata
 from app.http.input.values import java_double, java_int
 from app.naming.model.flags import lenient_bool, strict_bool
@@ -15,80 +25,24 @@ from app.naming.model.keys import (
     DEFAULT_CLUSTER,
     DEFAULT_GROUP,
     DEFAULT_NAMESPACE,
-    TRIMMED,
     check_ip,
-    check_printable,
     check_service_format,
     check_text,
     compose_service_name,
 )
+from app.naming.model.model import Metadata
 from app.naming.model.nacos_errors import InvalidParam
+from app.naming.model.value_limits import PORT_MAX
 from app.naming.registry.operations import Beat, DeregisterInstance, PatchInstance, RegisterInstance
 
-
-class Parameters:
-    """Query and form of one call; the query's values come first, and of several values the first counts."""
-
-    __slots__ = ("_charset", "_values", "plain")
-
-    def __init__(self, values: Mapping[str, str], *, plain: bool = False) -> None:
-        self._values = values
-        self._charset = find_charset(values.get("encoding"))
-        self.plain = values if plain and self._charset is None else None
-        """The values, if they are printable ASCII without blanks; else None."""
-
-    @classmethod
-    def of(cls, raw_query: bytes, content_type: str, body: bytes, method: str) -> "Parameters":
-        values = parse_plain(raw_query) if raw_query else {}
-        if body and values is not None:
-            form = parse_plain(body.removesuffix(b"&")) if is_form(method, content_type) else None
-            values = None if form is None else {**form, **values}
-        if values:
-            return cls(values, plain=True)
-        return cls(parse_values(raw_query, content_type, body, method))
-
-    def get(self, name: str) -> str | None:
-        """The value as it was sent, read in the charset that ``encoding`` names; None when absent."""
-        value = self._values.get(name)
-        return value if value is None or self._charset is None else recode(value, self._charset)
-
-    def required(self, name: str) -> str:
-        """The trimmed value; blanks count as a value, which is then empty.
-
-        Raises:
-            InvalidParam: it is absent or empty.
-        """
-        value = self.get(name)
-        if not value:
-            raise InvalidParam(f"Param '{name}' is required.")
-        return value.strip(TRIMMED)
-
-    def optional(self, name: str, default: str = "") -> str:
-        """The trimmed value; the default when it is absent or blank."""
-        return (self.get(name) or "").strip(TRIMMED) or default
-
-    def items(self) -> list[tuple[str, str]]:
-        """All names with their values in UTF-8, for a schema or for the member that the call is forwarded to."""
-        return [(name, self.get(name) or "") for name in self._values]
-
-    def without(self, *names: str) -> "Parameters":
-        """These parameters but for some."""
-        return Parameters({name: value for name, value in self._values.items() if name not in names})
-
-    def service_name(self) -> str | None:
-        """The full service name, of ``serviceName`` or its old name ``dom``, and ``groupName``; None when absent.
-
-        Source: Nacos 1.4.1 DistroFilter.
-        """
-        name = self.get("serviceName")
-        if not (name and name.strip()):
-            # An empty name is still a name, to be refused in other words than a missing one.
-            legacy = self.get("dom")
-            name = legacy if legacy and legacy.strip() else name
-        if not (name and name.strip()):
-            return name
-        group = self.get("groupName")
-        return compose_service_name(name.strip(TRIMMED), group if group and group.strip() else DEFAULT_GROUP)
+KEPT_CHARS_MAX = 512
+"""Longer texts are not cached, as any client may send them."""
+_OCTET = r"(?:25[0-5]|2[0-4][0-9]|1?[0-9]{1,2})"
+_IPV4 = re.compile(rf"(?:{_OCTET}\.){{3}}{_OCTET}")
+PORT_DIGITS_MAX = 5
+_TEXTS = frozenset({str})
+_LONG_EXPONENT = "0000000"
+"""Zeros in front of an exponent: the general parser refuses one of over nine digits, orjson reads it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,30 +71,6 @@ class ListQuery:
     udp_port: int
     """The port for pushes; 0 or less for no pushes."""
     app: str
-
-
-def namespace_of(parameters: Parameters) -> str:
-    """The namespace that a call names, by default the public one. Its length and ``#`` are checked by the domain.
-
-    Raises:
-        InvalidParam: a character is not printable, and would break a log line.
-    """
-    namespace = parameters.optional("namespaceId", DEFAULT_NAMESPACE)
-    check_printable("namespaceId", namespace)
-    return namespace
-
-
-def service_of(parameters: Parameters) -> str:
-    """The full name of the service that a call names.
-
-    Raises:
-        InvalidParam: it is missing, or not ``group@@name``.
-    """
-    name = parameters.service_name()
-    if not name:
-        raise InvalidParam("Param 'serviceName' is required.")
-    check_service_format(name)
-    return name
 
 
 def check_numbers(parameters: Parameters) -> None:
@@ -316,3 +246,132 @@ def parse_beat(parameters: Parameters, service: str | None = None) -> Beat:
     check_port(beat.port)
     check_metadata_size(beat.metadata)
     return beat
+
+
+# --- plain values ----------------------------------------------------------------------------------
+
+
+def _quick_port(text: str | None) -> int | None:
+    if text and text.isdecimal() and len(text) <= PORT_DIGITS_MAX and (port := int(text)) <= PORT_MAX:
+        return port
+    return None
+
+
+def quick_service(get: Callable[[str], str | None]) -> str | None:
+    name, group = get("serviceName"), get("groupName") or DEFAULT_GROUP
+    return _full_name(name, group) if name and len(name) + len(group) <= KEPT_CHARS_MAX else None
+
+
+@lru_cache(65_536)
+def _full_name(name: str, group: str) -> str | None:
+    full = compose_service_name(name, group)
+    try:
+        check_service_format(full)
+    except InvalidParam:
+        return None
+    return full
+
+
+@lru_cache(1_024)
+def _weight(text: str) -> float | None:
+    try:
+        return java_double(text)
+    except InvalidParam:
+        return None
+
+
+@lru_cache(8_192)
+def quick_metadata(text: str) -> Metadata | None:
+    """The metadata in a text, one map for all equal texts; None when the text is no metadata."""
+    try:
+        # Python's own decoder, which ``parse_metadata`` needs for numbers, takes four times as long.
+        fields: Metadata = orjson.loads(text)
+        if _is_of_texts(fields):
+            return fields
+    except orjson.JSONDecodeError:
+        pass
+    try:
+        return parse_metadata(text)
+    except InvalidParam:
+        return None
+
+
+def quick_register(values: Mapping[str, str], ephemeral: bool) -> RegisterInstance | None:
+    """The command of a registration; None for values that the general parser must read.
+
+    ``ephemeral``: the kind of instance when the call names none.
+    """
+    get = values.get
+    ip, port, service = get("ip"), _quick_port(get("port")), quick_service(get)
+    if not ip or port is None or service is None or not _IPV4.fullmatch(ip):
+        return None
+    weight_text, text, app = get("weight") or "1", get("metadata") or "", get("app") or "DEFAULT"
+    if len(text) > KEPT_CHARS_MAX or len(app) > KEPT_CHARS_MAX or len(weight_text) > KEPT_CHARS_MAX:
+        return None
+    weight, metadata = _weight(weight_text), quick_metadata(text)
+    if weight is None or metadata is None:
+        return None
+    return RegisterInstance(
+        service,
+        ip,
+        port,
+        get("namespaceId") or DEFAULT_NAMESPACE,
+        get("clusterName") or get("cluster") or DEFAULT_CLUSTER,
+        weight,
+        _flag(get("healthy") or "true"),
+        _flag(get("enabled") or get("enable") or "true"),
+        _flag(get("ephemeral") or ("true" if ephemeral else "false")),
+        metadata,
+        app,
+    )
+
+
+def _flag(text: str) -> bool:
+    return True if text == "true" else lenient_bool(text)
+
+
+def _is_of_texts(fields: Any) -> bool:
+    return type(fields) is dict and {*map(type, fields.values())} <= _TEXTS
+
+
+def quick_beat(values: Mapping[str, str]) -> Beat | None:
+    """The command of a full beat; None for values that the general parser must read.
+
+    The fields of its JSON must have the types that SDKs give them.
+    """
+    get = values.get
+    text, service = get("beat"), quick_service(get)
+    if not text or len(text) > KEPT_CHARS_MAX or service is None or _quick_port(get("port") or "0") is None:
+        return None
+    try:
+        fields: Any = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    if type(fields) is not dict:
+        return None
+    found = fields.get
+    ip, port, cluster, weight = found("ip"), found("port"), found("cluster"), found("weight")
+    metadata, ephemeral = found("metadata"), found("ephemeral", True)
+    if type(ip) is not str or not _IPV4.fullmatch(ip) or type(port) is not int or not 0 <= port <= PORT_MAX:
+        return None
+    if type(weight) is not float and type(weight) is not int:
+        return None
+    if not 0 < weight < math.inf or _LONG_EXPONENT in text:
+        return None
+    if type(cluster) is not str or not cluster or type(ephemeral) is not bool:
+        return None
+    if metadata is not None and not _is_of_texts(metadata):
+        return None
+    if not cluster.isalnum():
+        return None  # it may have blanks around it
+    return Beat(
+        service,
+        ip,
+        port,
+        get("namespaceId") or DEFAULT_NAMESPACE,
+        cluster,
+        True,
+        float(weight),
+        metadata,
+        ephemeral,
+    )

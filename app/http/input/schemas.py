@@ -29,8 +29,8 @@ from app.http.input.fields import (
     filled,
     present,
 )
+from app.http.input.forms import Parameters
 from app.http.input.name_pattern import NamePattern
-from app.http.input.params import Parameters
 from app.naming.model.keys import DEFAULT_CLUSTER, DEFAULT_GROUP, DEFAULT_NAMESPACE
 from app.naming.model.meta import NO_SELECTOR
 from app.naming.model.nacos_errors import InvalidParam

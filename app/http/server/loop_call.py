@@ -6,8 +6,8 @@ from typing import TypeVar
 from app.auth.member_calls import CLIENT, Caller
 from app.http.api.call import AUTHORIZATION, BEARER, Call
 from app.http.api.parse_memo import ParseMemo
-from app.http.input.forms import is_form
-from app.http.input.params import Parameters, parse_beat, parse_list
+from app.http.input.forms import Parameters, is_form
+from app.http.input.params import parse_beat, parse_list
 from app.http.server.header_block import HeaderBlock
 from app.http.server.request import RequestFacts
 

@@ -6,7 +6,7 @@ from typing import Any
 from app.auth.access_rules import MEMBERS, READ, WRITE, admin, naming
 from app.http.api.answers import json_reply, text_reply
 from app.http.api.call import JSON, Answer, Call, Reply, Services, route
-from app.http.input.params import Parameters
+from app.http.input.forms import Parameters
 from app.http.input.read_schemas import TIMEOUT_MS, TIMEOUT_MS_MAX, DetailRead, DrainRead, DrainStepRead, NodeDrainRead
 from app.http.shapes.described import Described
 from app.http.shapes.instance_shapes import DRAIN_JOB, DRAIN_STEP

@@ -3,7 +3,8 @@
 from app.auth.access_rules import READ, naming
 from app.http.api.answers import json_reply
 from app.http.api.call import Answer, Call, Services, route
-from app.http.input.params import DetailQuery, Parameters, check_numbers, parse_detail
+from app.http.input.forms import Parameters
+from app.http.input.params import DetailQuery, check_numbers, parse_detail
 from app.http.input.read_schemas import DetailRead, LocalRead
 from app.http.shapes.described import Described
 from app.http.shapes.instance_shapes import EXPLAINED

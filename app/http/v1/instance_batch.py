@@ -1,6 +1,7 @@
 """Metadata of many instances of one service in one call."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from app.auth.access_rules import WRITE, naming
 from app.commands.metadata_batch import EPHEMERAL, LOOP_TARGETS_MAX, PERSIST
@@ -9,20 +10,45 @@ from app.commands.writes import Changed
 from app.http.api.answers import json_reply
 from app.http.api.call import DECLINE, Answer, Call, Services, rendered, route
 from app.http.input import json_text
-from app.http.input.hot_params import MetadataBatch, quick_batch
-from app.http.input.params import Parameters
+from app.http.input.forms import Parameters
+from app.http.input.params import KEPT_CHARS_MAX, quick_metadata, quick_service
 from app.http.input.schemas import MetadataBatchSchema, load_parameters
 from app.http.input.values import java_int
 from app.http.shapes.described import Described
 from app.http.shapes.instance_shapes import UPDATED
 from app.naming.model.flags import lenient_bool
-from app.naming.model.keys import DEFAULT_CLUSTER
+from app.naming.model.keys import DEFAULT_CLUSTER, DEFAULT_NAMESPACE
+from app.naming.model.meta import Metadata
 from app.naming.model.nacos_errors import InvalidParam
 
 _BATCH = MetadataBatchSchema()
 LOOP_CHARS_MAX = 8_192
 """The most characters of the array that names the instances, for a call on the event loop."""
 PATHS = ("/v1/ns/instance/metadata/batch", "/v1/ns/api/metadata/batch")
+
+
+class MetadataBatch(NamedTuple):
+    """Keys of the metadata of several instances of a service, to be set or removed."""
+
+    namespace: str
+    service: str
+    kind: str
+    """``ephemeral`` or ``persist``: all instances of a kind; empty for those that ``instances`` names."""
+    instances: str
+    metadata: Metadata | None
+
+
+def quick_batch(values: Mapping[str, str]) -> MetadataBatch | None:
+    """The command of a change of metadata; None for values that the general parser must read."""
+    get = values.get
+    service, text = quick_service(get), get("metadata") or ""
+    if service is None or not text or len(text) > KEPT_CHARS_MAX:
+        return None
+    metadata = quick_metadata(text)
+    if metadata is None:
+        return None
+    namespace = get("namespaceId") or DEFAULT_NAMESPACE
+    return MetadataBatch(namespace, service, get("consistencyType") or "", get("instances") or "", metadata)
 
 
 @route("PUT", *PATHS, access=naming(WRITE), hot=True, described=Described(UPDATED, takes=(MetadataBatchSchema,)))

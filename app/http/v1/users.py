@@ -25,7 +25,7 @@ from app.http.api.answers import json_reply, rest_refusal
 from app.http.api.audited import audit_refusal
 from app.http.api.call import Answer, Call, Reply, Services, rendered, route
 from app.http.api.user_access import token_of
-from app.http.input.params import Parameters
+from app.http.input.forms import Parameters
 from app.http.input.schemas import load_parameters
 from app.http.input.user_schemas import (
     ChangePasswordSchema,

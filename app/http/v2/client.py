@@ -8,7 +8,7 @@ from typing import Any
 
 from app.auth.access_rules import READ, admin, naming
 from app.http.api.call import Answer, Call, Services
-from app.http.input.params import namespace_of, service_of
+from app.http.input.forms import namespace_of, service_of
 from app.http.input.read_schemas import ClientAddressRead, ClientIdRead, ServiceRead
 from app.http.input.schemas import ClientSearchSchema, load_parameters
 from app.http.shapes.described import Described

@@ -3,7 +3,7 @@
 from app.auth.access_rules import READ, WRITE, Target, naming
 from app.commands.record_commands import ServiceExists, UpdateService
 from app.http.api.call import Answer, Call, Services, rendered
-from app.http.input.params import namespace_of, service_of
+from app.http.input.forms import namespace_of, service_of
 from app.http.input.read_schemas import ServiceRead
 from app.http.input.schemas import ServiceCreateSchema, ServiceListV2Schema, load_parameters
 from app.http.shapes.described import Described

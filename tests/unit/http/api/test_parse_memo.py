@@ -3,7 +3,8 @@
 import pytest
 
 from app.http.api.parse_memo import MEMO_FULL_S, MEMO_QUERY_BYTES_MAX, ParseMemo
-from app.http.input.params import Parameters, parse_register
+from app.http.input.forms import Parameters
+from app.http.input.params import parse_register
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.registry.operations import RegisterInstance
 

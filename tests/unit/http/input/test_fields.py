@@ -28,7 +28,7 @@ from app.http.input.fields import (
     filled,
     present,
 )
-from app.http.input.params import Parameters
+from app.http.input.forms import Parameters
 from app.http.input.schemas import ServiceSchema, load, load_parameters
 from app.naming.model.meta import NO_SELECTOR
 from app.naming.model.nacos_errors import InvalidParam

@@ -4,10 +4,9 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
-from app.http.input.forms import PARAMETERS_MAX, PARTS_MAX
+from app.http.input.forms import PARAMETERS_MAX, PARTS_MAX, Parameters
 from app.http.input.metadata import parse_metadata
 from app.http.input.params import (
-    Parameters,
     parse_beat,
     parse_deregister,
     parse_detail,
