@@ -240,7 +240,7 @@ class Writes:
 
     def _replaced(self, verb: str, command: RegisterInstance, done: Replaced | None, caller: WriteCaller) -> Done:
         if done is not None:
-            self._tell(verb, command, done.before, command, caller)
+            self._tell(verb, command, done.instance_key, done.before, command, caller)
         return self._done(command, caller, is_new=done is not None)
 
     def _deregister(self, command: DeregisterInstance, caller: WriteCaller) -> Outcome:
@@ -249,11 +249,10 @@ class Writes:
             return self._write_durably(caller, (key,), lambda: self._durable.deregister(command))
         if self._other_owner(command.service, caller) is not None:
             return Forward(command.service)
-        before = self._quick_detail(command) if self._audit.covers_instances else None
-        is_new = self._naming.deregister(command)
-        if is_new:
-            self._tell("remove", command, before, None, caller)
-        return self._done(command, caller, is_new=is_new)
+        done = self._naming.deregister(command)
+        if done is not None:
+            self._tell("remove", command, done.instance_key, done.before, None, caller)
+        return self._done(command, caller, is_new=done is not None)
 
     def _patch(self, command: PatchInstance, caller: WriteCaller) -> Outcome:
         found = self._quick_detail(command)
@@ -265,7 +264,7 @@ class Writes:
                 return Forward(command.service)
             is_new = self._naming.patch(command)
             if is_new:
-                self._tell("update", command, found, command, caller)
+                self._tell("update", command, operations.key_of(command), found, command, caller)
             return self._done(command, caller, is_new=is_new)
         key = persistent_key(command.namespace, command.service, operations.key_of(command))
         return self._write_durably(caller, (key,), lambda: self._durable.patch(command))
@@ -290,7 +289,7 @@ class Writes:
             return _new_tuple(Beaten, (found_ms or interval_ms, True, light, DONE))
         answer = naming.beat(command, interval_ms, self._tell_writer)
         if answer.is_new:
-            self._tell("beat", command, None, command, caller)
+            self._tell("beat", command, operations.key_of(command), None, command, caller)
         done = self._done(command, caller, is_new=answer.is_new) if command.full else DONE
         return _new_tuple(Beaten, (answer.interval_ms, answer.known, light, done))
 
@@ -360,10 +359,13 @@ class Writes:
 
     # --- what comes after --------------------------------------------------------------------------
 
-    def _tell(self, verb: str, command: Addressed, before: Instance | None, after: object, caller: WriteCaller) -> None:
+    def _tell(
+        self, verb: str, command: Addressed, key: str, before: Instance | None, after: object, caller: WriteCaller
+    ) -> None:
+        """Write the change of the instance with this key to the audit trail."""
         if self._audit.covers_instances:
-            key = f"{command.namespace}/{command.service}/{operations.key_of(command)}"
-            self._audit.write_instance(f"instance.{verb}", key, before, after, caller.actor)
+            shown = f"{command.namespace}/{command.service}/{key}"
+            self._audit.write_instance(f"instance.{verb}", shown, before, after, caller.actor)
 
     def _done(self, command: Addressed, caller: WriteCaller, *, is_new: bool) -> Done:
         """Return the end of a write; for a member that passed it on with the instance, as the write left it.

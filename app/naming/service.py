@@ -8,7 +8,6 @@ from app.naming.changes import Changes
 from app.naming.drained import DrainedInstances
 from app.naming.model import keys
 from app.naming.model.events import Event, InstancesChanged, Origin
-from app.naming.model.instance_check import check_address
 from app.naming.model.model import (
     BEAT_INTERVAL_MS,
     PRESERVED_BEAT_INTERVAL,
@@ -119,21 +118,21 @@ class NamingService:
         stored = service.stored.get(operations.key_of(command))
         return [one.instance for one in ([stored] if stored else list(service.stored.values()))]
 
-    def deregister(self, command: operations.DeregisterInstance) -> bool:
-        """Remove an instance. Return whether that changed anything.
+    def deregister(self, command: operations.DeregisterInstance) -> Replaced | None:
+        """Remove an instance. Return the change, None for none.
 
         One that is unknown here leaves a tombstone (R15).
 
         Raises:
             InvalidParam: no member can have such an instance, nor a tombstone of it (R18).
         """
-        check_address(command.namespace, command.service, command.cluster, command.ip, command.port)
-        key = operations.key_of(command)
+        keys.check_address(command.namespace, command.service, command.cluster, command.ip, command.port)
+        key = keys.instance_key(command.ip, command.port, command.cluster)
         removed = self._writes.remove(command.namespace, command.service, key, self._now_ms())
         if removed is not None:
-            self._on_deregistered(removed, key)
-        self._changed(removed)
-        return removed is not None
+            self._on_deregistered(removed.key, key)
+            self._changed(removed.key)
+        return removed
 
     def patch(self, command: operations.PatchInstance) -> bool:
         """Change single attributes. Return whether that changed anything.

@@ -1,8 +1,8 @@
 """The hand-written parsers of the hot calls.
 
-The functions ``quick_…`` read registrations and full beats as SDKs and curl send them. Each takes plain values (see
-``Parameters.plain``) and returns the command that the general parser makes of them. It returns None for values out of
-the ordinary: those go to the general parser, which alone words the refusals.
+The functions ``quick_…`` read registrations, deregistrations and full beats as SDKs and curl send them. Each takes
+plain values (see ``Parameters.plain``) and returns the command that the general parser makes of them. It returns None
+for values out of the ordinary: those go to the general parser, which alone words the refusals.
 """
 
 import math
@@ -19,13 +19,14 @@ from app.http.input.forms import Parameters, namespace_of, service_of
 from app.http.input.metadata import parse_metadata
 from app.http.input.values import java_double, java_int
 from app.naming.model.flags import lenient_bool, strict_bool
-from app.naming.model.instance_check import check_metadata_size, check_port
+from app.naming.model.instance_check import check_metadata_size
 from app.naming.model.keys import (
     APP_CHARS_MAX,
     DEFAULT_CLUSTER,
     DEFAULT_GROUP,
     DEFAULT_NAMESPACE,
     check_ip,
+    check_port,
     check_service_format,
     check_text,
     compose_service_name,
@@ -138,6 +139,8 @@ def parse_deregister(parameters: Parameters, ephemeral: bool = True) -> Deregist
     Raises:
         InvalidParam: the text names the parameter.
     """
+    if parameters.plain is not None and (quick := quick_deregister(parameters.plain, ephemeral)) is not None:
+        return quick
     ip, port = parameters.required("ip"), java_int(parameters.required("port"))
     java_double(parameters.optional("weight", "1"))
     return DeregisterInstance(
@@ -323,6 +326,26 @@ def quick_register(values: Mapping[str, str], ephemeral: bool) -> RegisterInstan
         _flag(get("ephemeral") or ("true" if ephemeral else "false")),
         metadata,
         app,
+    )
+
+
+def quick_deregister(values: Mapping[str, str], ephemeral: bool) -> DeregisterInstance | None:
+    """The command of a deregistration; None for values that the general parser must read.
+
+    ``ephemeral``: the kind of instance when the call names none.
+    """
+    get = values.get
+    ip, port, service = get("ip"), _quick_port(get("port")), quick_service(get)
+    # Nobody needs the weight, but one that is no number is refused.
+    if not ip or port is None or service is None or get("weight"):
+        return None
+    return DeregisterInstance(
+        service,
+        ip,
+        port,
+        get("namespaceId") or DEFAULT_NAMESPACE,
+        get("clusterName") or get("cluster") or DEFAULT_CLUSTER,
+        _flag(get("ephemeral") or ("true" if ephemeral else "false")),
     )
 
 

@@ -54,7 +54,7 @@ def register(call: Call, services: Services) -> Answer:
 
 
 def _registration(call: Call, services: Services) -> RegisterInstance:
-    is_ephemeral = services.durable.switches.default_instance_ephemeral
+    is_ephemeral = services.durable.projection.switches.default_instance_ephemeral
     return call.parse(parse_register if is_ephemeral else parse_register_persistent)
 
 
@@ -68,7 +68,7 @@ def _registration(call: Call, services: Services) -> RegisterInstance:
 )
 def deregister(call: Call, services: Services) -> Answer:
     """Remove an instance of the call's kind; an unknown one is no error, and an instance of the other kind stays."""
-    command = parse_deregister(call.parameters, services.durable.switches.default_instance_ephemeral)
+    command = parse_deregister(call.parameters, services.durable.projection.switches.default_instance_ephemeral)
     return rendered(services.writes.execute(command, call))
 
 

@@ -1,9 +1,9 @@
 """The checks of an instance's values, the same for every source: HTTP, gRPC, members' datums, clients and records."""
 
-from app.naming.model.keys import APP_CHARS_MAX, SIMPLE_ID, check_ip, check_names, check_text
+from app.naming.model.keys import APP_CHARS_MAX, SIMPLE_ID, check_ip, check_names, check_port, check_text
 from app.naming.model.model import Instance, Metadata, kept_id
 from app.naming.model.nacos_errors import InvalidParam
-from app.naming.model.value_limits import METADATA_CHARS_MAX, PORT_MAX
+from app.naming.model.value_limits import METADATA_CHARS_MAX
 
 STORED_ID_CHARS_MAX = 2_048
 """The longest stored instance id: one made from the longest address and names exceeds the bound for clients."""
@@ -30,17 +30,6 @@ def check_instance(one: Instance, namespace: str, full_name: str) -> None:
     check_metadata_size(one.metadata)
 
 
-def check_address(namespace: str, full_name: str, cluster: str, ip: str, port: int) -> None:
-    """Refuse an address at which no instance of that service can be registered, and so none can be removed.
-
-    Raises:
-        InvalidParam: names the field.
-    """
-    check_names(full_name, cluster, namespace)
-    check_ip(ip)
-    check_port(port)
-
-
 def check_instance_key(key: str) -> None:
     """Refuse a text that is no instance's key. The key of every legal address passes.
 
@@ -48,16 +37,6 @@ def check_instance_key(key: str) -> None:
         InvalidParam: it is too long, or not printable.
     """
     check_text("instance", key, INSTANCE_KEY_CHARS_MAX)
-
-
-def check_port(port: int) -> None:
-    """Check the number of a port: real Nacos would store any Java int.
-
-    Raises:
-        InvalidParam: the number is no port.
-    """
-    if not 0 <= port <= PORT_MAX:
-        raise InvalidParam(f"Param 'port' is illegal, it should be a number from 0 to {PORT_MAX}.")
 
 
 def check_metadata_size(metadata: Metadata | None) -> None:

@@ -4,7 +4,7 @@ import re
 from functools import lru_cache
 
 from app.naming.model.nacos_errors import InvalidParam
-from app.naming.model.value_limits import IP_CHARS_MAX
+from app.naming.model.value_limits import IP_CHARS_MAX, PORT_MAX
 
 DEFAULT_NAMESPACE = "public"
 DEFAULT_GROUP = "DEFAULT_GROUP"
@@ -134,6 +134,16 @@ def _is_java_ipv4(text: str) -> bool:
     return all(head <= 0xFF for head in heads) and last < 1 << 8 * (5 - len(parts))
 
 
+def check_port(port: int) -> None:
+    """Check the number of a port: real Nacos would store any Java int.
+
+    Raises:
+        InvalidParam: the number is no port.
+    """
+    if not 0 <= port <= PORT_MAX:
+        raise InvalidParam(f"Param 'port' is illegal, it should be a number from 0 to {PORT_MAX}.")
+
+
 def check_text(name: str, text: str, chars_max: int) -> None:
     """Refuse a text that is too long, or that would break a log line.
 
@@ -153,6 +163,17 @@ def check_printable(name: str, text: str) -> None:
     """
     if UNPRINTABLE.search(text):
         raise InvalidParam(f"Param '{name}' is illegal, illegal characters should not appear in the param.")
+
+
+def check_address(namespace: str, full_name: str, cluster: str, ip: str, port: int) -> None:
+    """Refuse an address at which no instance of that service can be registered, and so none can be removed.
+
+    Raises:
+        InvalidParam: names the field.
+    """
+    check_names(full_name, cluster, namespace)
+    check_ip(ip)
+    check_port(port)
 
 
 def group_of(full_name: str) -> str:

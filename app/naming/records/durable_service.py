@@ -6,7 +6,7 @@ from functools import partial
 
 from app.naming.model import keys
 from app.naming.model.events import Event, InstancesChanged, Origin, RecordChanged
-from app.naming.model.instance_check import check_address
+from app.naming.model.keys import check_address
 from app.naming.model.meta import NO_META, ClusterConfig, Metadata, Selector, ServiceMeta, service_meta
 from app.naming.model.model import Instance
 from app.naming.model.nacos_errors import InvalidParam, NotFound

@@ -7,9 +7,9 @@ reads. A record that one of them accepts, all of them accept (R18).
 from collections.abc import Mapping
 from typing import Any
 
-from app.naming.model.instance_check import check_instance, check_instance_key, check_metadata_size, check_port
+from app.naming.model.instance_check import check_instance, check_instance_key, check_metadata_size
 from app.naming.model.json_fields import FROM_RECORD, Fields
-from app.naming.model.keys import check_namespace, check_service_chars, is_namespace_id
+from app.naming.model.keys import check_namespace, check_port, check_service_chars, is_namespace_id
 from app.naming.model.meta import metadata_of, service_meta
 from app.naming.model.model import Instance
 from app.naming.model.nacos_errors import InvalidParam

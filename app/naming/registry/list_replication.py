@@ -186,7 +186,7 @@ class ListReplication:
                     # Not the first change of the list: others are missing here. If real Nacos gave the list before, its
                     # first version has more in it than this change.
                     return False
-                service = self._table.open(*parsed, now_ms)
+                service = self._table.open(*parsed, service, now_ms)
             elif known.counter + 1 != version.counter or known.writer != version.writer or known.epoch != version.epoch:
                 return False
             assert service is not None
@@ -194,7 +194,7 @@ class ListReplication:
                 service.dropped = True
             service.retained.pop(change.instance_key, None)
             if stored is not None:
-                self._table.open(*parsed, now_ms)  # lists the service again after its removal
+                self._table.open(*parsed, service, now_ms)  # lists the service again after its removal
                 old = service.stored.get(change.instance_key)
                 stored.last_confirmed_ms = old.last_confirmed_ms if old else NEVER_MS
                 self._lists.take_stored(service, change.instance_key, stored)
@@ -284,7 +284,7 @@ class ListReplication:
             if not _is_between(base, service.version, datum.version):
                 return False
             if value.stored:
-                self._table.open(*parsed, now_ms)
+                self._table.open(*parsed, service, now_ms)
             for key, tombstone in value.tombstones.items():
                 self._lists.take_tombstone(service, key, tombstone)
             for key, one in value.stored.items():

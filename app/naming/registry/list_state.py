@@ -126,7 +126,7 @@ class ListState:
             if found is None and not value.stored and all(one.unknown for one in value.tombstones.values()):
                 service = self._table.open_hidden(*parsed, now_ms)
             else:
-                service = self._table.open(*parsed, now_ms, key) if value.stored or found is None else found
+                service = self._table.open(*parsed, found, now_ms, key) if value.stored or found is None else found
             replaced.append(service.stored)
             if version.writer == self.writer:
                 self._highest_own = max(self._highest_own, version)
@@ -191,6 +191,10 @@ class ListState:
         if not service.stored:
             service.shortest_timeout_ms = NOT_DUE_MS
         service.stored[key] = stored
+        shortest_timeout_ms = stored.shortest_timeout_ms
+        if shortest_timeout_ms < service.shortest_timeout_ms:
+            service.shortest_timeout_ms = shortest_timeout_ms
+        service.expect(now_ms + shortest_timeout_ms + 1)
         if grown is None:
             self._count(service, old, stored)
         elif grown or old is None:
@@ -201,10 +205,6 @@ class ListState:
         if service.id_allocator is not None:
             service.id_allocator.give(old.instance.instance_id if old else None)
             service.id_allocator.take(instance.instance_id)
-        shortest_timeout_ms = stored.shortest_timeout_ms
-        if shortest_timeout_ms < service.shortest_timeout_ms:
-            service.shortest_timeout_ms = shortest_timeout_ms
-        service.expect(now_ms + shortest_timeout_ms + 1)
         return service.key
 
     def replace_by_tombstone(

@@ -26,12 +26,12 @@ _new_tuple = tuple.__new__
 
 
 class Replaced(NamedTuple):
-    """The changes by a registration."""
+    """The change of one instance by its registration or removal."""
 
     key: str
     """The datum key of the list."""
     before: Instance | None
-    """The former instance; None for a new one."""
+    """The former instance; None for an unknown one."""
     instance_key: str
 
 
@@ -53,7 +53,8 @@ class LocalWrites:
         Raises:
             LimitReached, TooManyRequests: as ``ServiceTable.admit``; a repeated registration is never refused.
         """
-        if operations.is_numbered(command.metadata):
+        is_numbered = operations.is_numbered(command.metadata)
+        if is_numbered:
             self._make_id_allocator(command.namespace, command.service)
         with self._table.lock:
             key = operations.key_of(command)
@@ -82,8 +83,8 @@ class LocalWrites:
                 if grown > 0:
                     self._table.admission.check_growth(command.service, service, 0, grown)
             if service is None or not is_listed:
-                service = self._table.open(command.namespace, command.service, now_ms)
-            ids = (service.id_allocator or service.ids()) if known is None else ()
+                service = self._table.open(command.namespace, command.service, service, now_ms)
+            ids = (service.id_allocator or service.ids()) if is_numbered and known is None else ()
             instance = operations.register(known, command, ids, self._shared, size)
             changed = self._lists.put(service, key, instance, now_ms, grown, differs=is_listed)
             return None if changed is None else _new_tuple(Replaced, (changed, known, key))
@@ -116,7 +117,7 @@ class LocalWrites:
             size = metadata_bytes(command.metadata)
             size += surplus_bytes(size, command.metadata, command.ip, command.cluster, None)
             self._admit(command, key, found, size)
-            service = self._table.open(command.namespace, command.service, now_ms)
+            service = self._table.open(command.namespace, command.service, found, now_ms)
             instance = operations.instance_from_beat(command, service.id_allocator or service.ids(), self._shared)
             return self._lists.put(service, key, instance, now_ms)
 
@@ -203,8 +204,10 @@ class LocalWrites:
                     service.due_ms = 0
         return changed
 
-    def remove(self, namespace: str, full_name: str, key: str, now_ms: int, beat_ms: int | None = None) -> str | None:
-        """Replace an instance by a tombstone. Return the datum key, None if nothing changed.
+    def remove(
+        self, namespace: str, full_name: str, key: str, now_ms: int, beat_ms: int | None = None
+    ) -> Replaced | None:
+        """Replace an instance by a tombstone. Return the change, None if nothing changed.
 
         ``beat_ms``: its last beat as the health check saw it; remove it only if no other has come since. Without it a
         client requests the removal, and an instance that is unknown here leaves a tombstone, too: a peer may have it
@@ -212,16 +215,18 @@ class LocalWrites:
         """
         with self._table.lock:
             if beat_ms is None and not self._lists.alone and not self._has(namespace, full_name, key):
-                return self._remember_removal(namespace, full_name, key, now_ms)
+                remembered = self._remember_removal(namespace, full_name, key, now_ms)
+                return None if remembered is None else Replaced(remembered, None, key)
             service = self._table.get(namespace, full_name)
             stored = service.stored.get(key) if service else None
+            before = stored.instance if stored is not None else None
             if service is not None and stored is None and beat_ms is None and key in service.retained:
                 # Its loss had no cause so far. This removal is one.
                 stored = StoredInstance(service.retained[key], NO_VERSION, now_ms)
             if service is None or stored is None or (beat_ms is not None and stored.beat_ms != beat_ms):
                 return None
             self._lists.replace_by_tombstone(service, key, stored, now_ms, beat_ms)
-            return service.key
+            return _new_tuple(Replaced, (service.key, before, key))
 
     def _has(self, namespace: str, full_name: str, key: str) -> bool:
         service = self._table.get(namespace, full_name)

@@ -167,14 +167,15 @@ class ServiceTable:
 
     # --- steps: the caller holds the lock ---------------------------------------------------------
 
-    def open(self, namespace: str, full_name: str, now_ms: int, key: str = "") -> Service:
-        """Return the service of this name, made if missing, listed again if hidden. ``key``: its key, if known."""
-        names = self._namespaces.get(namespace, {})
-        if (service := names.get(full_name)) is None:
-            key = key or datum_key(namespace, full_name)
-            service = self._services.get(key) or Service(namespace, full_name, now_ms, self._first_revision, key)
-            self._services[key] = service
-        if service.dropped or full_name not in names:
+    def open(self, namespace: str, full_name: str, service: Service | None, now_ms: int, key: str = "") -> Service:
+        """Return ``service``, listed again if it was hidden; if None, as none has this name, a new one.
+
+        ``key``: the datum key of the name, if it is known.
+        """
+        if service is None:
+            service = Service(namespace, full_name, now_ms, self._first_revision, key)
+            self._services[service.key] = service
+        if service.dropped or full_name not in self._namespaces.get(namespace, ()):
             service.hidden = service.dropped = False
             self._namespaces.setdefault(namespace, {})[full_name] = service
             self._used.add(namespace)
@@ -287,7 +288,7 @@ class ServiceTable:
         """Set a service's description; None if the service was removed by its own call."""
         with self.lock:
             if meta is not None:
-                service = self.open(namespace, full_name, now_ms)
+                service = self.open(namespace, full_name, self.get(namespace, full_name), now_ms)
                 service.clusters = service.clusters | meta.clusters.keys()
             else:
                 found = self.get(namespace, full_name)
@@ -305,7 +306,7 @@ class ServiceTable:
         """Set the persistent instance of an instance key; None if it was removed."""
         with self.lock:
             if instance is not None:
-                service = self.open(namespace, full_name, now_ms)
+                service = self.open(namespace, full_name, self.get(namespace, full_name), now_ms)
                 self._count_persistent(service, service.persistent.get(key), instance)
                 service.persistent[key] = instance
                 self._durable[service] = None
@@ -354,7 +355,7 @@ class ServiceTable:
             if known is not None:
                 more = len(publication.instances) - known.instances
                 self.admit(namespace, full_name, found, more, publication.metadata_bytes - known.metadata_bytes)
-            service = self.open(namespace, full_name, now_ms)
+            service = self.open(namespace, full_name, found, now_ms)
             if service.published is None:
                 service.published = {}
             service.published[client_id] = publication

@@ -8,9 +8,10 @@ from app.commands.ownership import Forward
 from app.commands.write_caller import Misdirected, NotExecuted, PassedOn
 from app.commands.writes import DONE, WAITS, Beaten, Command, Done
 from app.metrics.audit_trail import Actor
+from app.naming.model.model import Publication
 from app.naming.model.nacos_errors import InvalidParam, TooManyRequests
 from app.naming.registry.operations import Beat, DeregisterInstance, PatchInstance, RegisterInstance, UpdateInstance
-from distro.model.types import CAPABILITY_WRITES, Member, MemberState
+from distro.model.types import CAPABILITY_WRITES, NO_VERSION, Member, MemberState
 from tests.support.fake_node import PEER, FakeNode, StubCluster
 
 SERVICE = "DEFAULT_GROUP@@a"
@@ -102,6 +103,17 @@ def test_each_change_is_told_to_the_audit_trail_once(node: FakeNode) -> None:
         (what, key) for what in ("instance.update", "instance.update", "instance.remove")
     ]
     assert set(node.instruments.audit.actors) == {ALICE}  # type: ignore[attr-defined]
+
+
+def test_the_audit_trail_has_the_removed_instance_beside_one_of_a_grpc_client(node: FakeNode) -> None:
+    removed = node.naming.quick_detail("public", SERVICE, "10.0.0.1", 80, "DEFAULT")
+    assert removed is not None
+    other = replace(removed, ip="10.0.0.2")
+    publication = Publication({other.key: other}, batch=False, at_ms=0, seen=NO_VERSION)
+    node.registry.table.publish("public", SERVICE, "client", publication, 0)
+    assert node.writes.execute(REMOVE, Asker()) is DONE
+    key = f"public/{SERVICE}/10.0.0.1:80:unknown:DEFAULT"
+    assert node.audited == [("instance.remove", key, removed, None)]
 
 
 def test_who_passed_a_write_on_gets_the_change_and_the_time_of_its_ages(node: FakeNode) -> None:

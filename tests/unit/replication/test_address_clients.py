@@ -108,9 +108,9 @@ class Bed:
             self.index.mark(replaced.key)
 
     def deregister(self, service: str, ip: str = "10.9.0.1", cluster: str = "DEFAULT") -> None:
-        key = self.registry.writes.remove("public", service, instance_key(ip, 80, cluster), self.now_ms)
-        if key is not None:
-            self.index.mark(key)
+        removed = self.registry.writes.remove("public", service, instance_key(ip, 80, cluster), self.now_ms)
+        if removed is not None:
+            self.index.mark(removed.key)
 
     def services(self, client_id: str = ONE) -> list[str]:
         state = self.index.state(client_id)

@@ -142,7 +142,7 @@ class TestRegistry:
     def test_a_deregistration_of_what_is_held_back_passes_at_once(self) -> None:
         node = Node()
         node.take(listed(0), now_ms=1_000)
-        assert node.registry.writes.remove("public", SERVICE, instance(0).key, 2_000) == KEY
+        assert node.registry.writes.remove("public", SERVICE, instance(0).key, 2_000) == (KEY, None, instance(0).key)
         assert node.shown() == 5
         [datum] = node.registry.lists.datums([KEY])
         assert instance(0).key in datum.value.tombstones, "the others are told too"

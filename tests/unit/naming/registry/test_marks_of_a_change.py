@@ -162,9 +162,9 @@ def test_health_that_real_nacos_reports_is_taken_for_each_instance() -> None:
 
 def test_a_repeated_removal_of_an_unknown_instance_is_a_change_after_a_while(bed: Bed) -> None:
     unknown = key_of(99)
-    assert bed.registry.writes.remove("public", NAME, unknown, 100) == KEY
+    assert bed.registry.writes.remove("public", NAME, unknown, 100) == (KEY, None, unknown)
     assert bed.registry.writes.remove("public", NAME, unknown, 100 + REMOVED_AGAIN_MS - 1) is None
-    assert bed.registry.writes.remove("public", NAME, unknown, 100 + REMOVED_AGAIN_MS) == KEY
+    assert bed.registry.writes.remove("public", NAME, unknown, 100 + REMOVED_AGAIN_MS) == (KEY, None, unknown)
     tombstone = bed.service.tombstones[unknown]
     assert (tombstone.at_ms, tombstone.unknown) == (100 + REMOVED_AGAIN_MS, True)
 
@@ -334,7 +334,8 @@ def test_each_time_that_instances_are_retained_is_counted() -> None:
 def test_the_removal_of_an_expired_instance_is_kept_from_now_on(bed: Bed) -> None:
     bed.service.stored[key_of(80)].beat_ms = 1_000
     assert bed.registry.writes.remove("public", NAME, key_of(80), 31_001, 7) is None
-    assert bed.registry.writes.remove("public", NAME, key_of(80), 31_001, 1_000) == KEY
+    before = bed.service.stored[key_of(80)].instance
+    assert bed.registry.writes.remove("public", NAME, key_of(80), 31_001, 1_000) == (KEY, before, key_of(80))
     tombstone = bed.service.tombstones[key_of(80)]
     assert (tombstone.at_ms, tombstone.keep_ms) == (1_000, DELETE_TIMEOUT_MS + TOMBSTONE_SLACK_MS + 30_001)
 

@@ -306,7 +306,7 @@ def test_a_deregistration_of_an_unknown_instance_removes_it_where_it_is_known(re
     """Registered on one side of a cut, deregistered on the other: after the heal it is gone."""
     other = Registry.of(OTHER)
     key = register(other, 1, 1_000)
-    assert registry.writes.remove("public", NAME, key, 10_000) == KEY
+    assert registry.writes.remove("public", NAME, key, 10_000) == (KEY, None, key)
     [removal], [there] = list(registry.lists.datums([KEY])), list(other.lists.datums([KEY]))
     assert removal.value.tombstones[key].unknown
     assert registry.replication.merge(there, 20_000) is not Merged.NOTHING
@@ -356,7 +356,7 @@ def test_an_instance_that_beat_after_such_a_deregistration_stays(registry: Regis
 def test_a_deregistration_after_an_expiry_counts_from_its_own_time(registry: Registry) -> None:
     key = register(registry, 1, 1_000)
     registry.writes.remove("public", NAME, key, 32_000, beat_ms=1_000)
-    assert registry.writes.remove("public", NAME, key, 50_000) == KEY
+    assert registry.writes.remove("public", NAME, key, 50_000) == (KEY, None, key)
     tombstone = service_of(registry).tombstones[key]
     assert (tombstone.at_ms, tombstone.unknown, tombstone.version) == (50_000, False, registry.lists.version(KEY))
     assert registry.writes.remove("public", NAME, key, 50_000 + WORD_MARGIN_MS - 1) is None, "it was just said"
