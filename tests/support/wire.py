@@ -9,8 +9,8 @@ from typing import Any
 import httptools
 
 from app.http.api.call import Reply
+from app.http.api.loop_call import HeaderBlock
 from app.http.server.connection import HttpConnection
-from app.http.server.header_block import HeaderBlock
 from app.http.server.request_queue import RequestMemo
 from app.http.server.request_reader import Request
 from app.machine.limits.answer_budget import AnswerBudget

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from app.http.api.call import Route
 from app.http.api.call_memo import CallMemo
-from app.http.server.header_block import HeaderBlock
+from app.http.api.loop_call import HeaderBlock
 from app.metrics.request_stats import RouteStats
 
 

@@ -6,7 +6,7 @@ from typing import NoReturn, Protocol
 
 import httptools
 
-from app.http.server.header_block import HeaderBlock, RawHeaders
+from app.http.api.loop_call import HeaderBlock, RawHeaders
 from app.http.server.request import Refusal as Refusal
 from app.http.server.request import Request as Request
 

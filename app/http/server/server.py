@@ -23,16 +23,14 @@ from app.http.api.call import (
     Route,
     Services,
 )
-from app.http.api.hot_run import run_hot
+from app.http.api.loop_call import HeaderBlock, LoopCall, run_hot
 from app.http.api.parse_memo import ParseMemo
 from app.http.api.rights import unidentified_reply
 from app.http.api.stats import HttpStats, LagMeter
 from app.http.input.forms import unescape
 from app.http.server.connection import HttpConnection
-from app.http.server.header_block import HeaderBlock
 from app.http.server.held_replies import HeldReplies
 from app.http.server.live_streams import LiveStreams
-from app.http.server.loop_call import LoopCall
 from app.http.server.open_connections import OpenConnections, waiting_connections
 from app.http.server.pool_calls import REFUSED, PoolCalls, log_access
 from app.http.server.repeatable import is_slow, repeatable

@@ -8,7 +8,7 @@ import orjson
 
 from app.auth.access_rules import MEMBERS, Action, Scope
 from app.http.api.call import JSON, ROUTES, Answer, Call, Reply, Route, Services, route
-from app.http.api.hot_run import run_hot
+from app.http.api.loop_call import run_hot
 from app.http.api.passed_on import PassedOnCall
 from app.http.shapes.described import Described
 from app.http.shapes.operator_shapes import WRITES_ANSWERED, WRITES_BODY

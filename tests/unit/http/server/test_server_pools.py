@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from app.auth.member_calls import ALL_MEMBERS, CLIENT
+from app.http.api.loop_call import HeaderBlock
 from app.http.factory import create_app
 from app.http.server.call_pool import BUSY_INTERVAL_S, CallPool
 from app.http.server.connection import HttpConnection
-from app.http.server.header_block import HeaderBlock
 from app.http.server.pool_calls import READ_THREADS
 from app.http.server.pool_choice import LOOP_FORM_BYTES_MAX, PoolChoice, PoolKind
 from app.http.server.request import Request

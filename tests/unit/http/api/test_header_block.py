@@ -3,7 +3,7 @@
 import pytest
 
 from app.http.api.call import DEADLINE
-from app.http.server.header_block import HeaderBlock, RawHeaders
+from app.http.api.loop_call import HeaderBlock, RawHeaders
 
 NAME = DEADLINE.encode()
 
