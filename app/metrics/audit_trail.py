@@ -51,6 +51,8 @@ _INSTANCE_FIELDS = {
 _SHOWN = tuple(dict.fromkeys(_INSTANCE_FIELDS.values()))
 _METADATA = _SHOWN[-1]
 """The name of the metadata's field. Nearly all changes are of metadata alone."""
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+"""The types of values that hold no names."""
 
 
 class Actor(NamedTuple):
@@ -121,14 +123,8 @@ class AuditTrail:
             self._security.add(partial(self._line, self._wall_ms(), who, what, key[:KEY_CHARS_MAX], None, why))
 
     def write_instance(self, what: str, key: str, before: object, after: object, actor: Actor) -> None:
-        """Write one change of one instance, as ``write`` does, at half the cost if nothing is to be hidden or cut.
-
-        The line is made here: its values are at hand now, and would be out of the processor's caches by the thread's
-        turn.
-        """
-        at_ms = self._wall_ms()
-        line = self._quick_line(at_ms, actor, what, key, before, after)
-        self._file.add(line or partial(self._line, at_ms, actor, what, key, before, after))
+        """Write one change of one instance, as ``write`` does: the event loop hands over values, and makes no line."""
+        self._file.add(partial(self._line, self._wall_ms(), actor, what, key, before, after))
 
     def on_members(self, members: tuple[str, ...]) -> None:
         """Write which members joined and left the member list since the last call; nothing for the first list."""
@@ -348,7 +344,8 @@ def _may_have_secret(value: object) -> bool:
     """Return whether a value has a field with the name of a secret, or is nested too deeply to tell."""
     if type(value) is not dict:
         return value is not None and not isinstance(value, str | int | float)
-    return _has_secret_name(tuple(value)) or any(map(_may_have_secret, value.values()))
+    nested = [one for one in value.values() if type(one) not in _SCALARS]
+    return _has_secret_name(tuple(value)) or any(map(_may_have_secret, nested))
 
 
 def hide_secrets(value: object) -> object:
