@@ -104,7 +104,8 @@ class NamingService:
         if strict:
             operations.check_weight(command.weight)
             service = self._table.get(command.namespace, command.service)
-            stored = service.stored.get(operations.key_of(command)) if service is not None else None
+            key = keys.instance_key(command.ip, command.port, command.cluster)
+            stored = service.stored.get(key) if service is not None else None
             if stored is None or stored.instance.ephemeral is not command.ephemeral:
                 operations.check_known(self._known(command), command)
         return self.register(command)

@@ -9,11 +9,11 @@ from scripts.walk import KINDS, shortest_walks
 from tests.support.walk import Figures, Walk
 
 BOUNDS = {
-    "register": Figures(calls=148, files=42, returns=43),
-    "put": Figures(calls=121, files=39, returns=45),
-    "delete": Figures(calls=136, files=42, returns=39),
-    "beat": Figures(calls=51, files=22, returns=11),
-    "list": Figures(calls=105, files=32, returns=34),
+    "register": Figures(calls=121, files=34, returns=32),
+    "put": Figures(calls=105, files=33, returns=33),
+    "delete": Figures(calls=86, files=33, returns=22),
+    "beat": Figures(calls=50, files=20, returns=11),
+    "list": Figures(calls=105, files=28, returns=34),
     "rpc-register": Figures(calls=155, files=36, returns=62),
     "rpc-query": Figures(calls=112, files=30, returns=37),
     "rpc-health": Figures(calls=40, files=11, returns=10),

@@ -5,6 +5,7 @@ import logging
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from time import perf_counter
 
@@ -130,13 +131,13 @@ class HttpServer:
         self._bodies_bytes = 0
         self._bodies_bytes_max = max(BODIES_BYTES_MAX, 2 * services.settings.distro.body_bytes_max)
         self._parsed = ParseMemo()
-        self.repeated = RequestMemo(lambda request: repeatable(request, self._hot))
         self.resting = 0
         self._limits_writes = bool(services.addresses.writes_per_s)
         settings = services.settings
         self._context_path = settings.context_path
         self._counted = services.instruments.http
         self._hot = count_routes(hot_routes(settings.context_path), self._counted) if hot else {}
+        self.repeated: RequestMemo[Request] = RequestMemo(partial(repeatable, hot=self._hot))
         self._counts = services.instruments.counts_requests
         self._access_log = services.instruments.access_log
         self._distro_path = (settings.context_path + DISTRO_PATH).encode()

@@ -15,6 +15,7 @@ from app.naming.model.model import (
     Instance,
     Metadata,
     StoredInstance,
+    kept_id,
 )
 from app.naming.model.nacos_errors import InstanceMissing, WeightRefused
 from distro.model.types import Version
@@ -260,7 +261,7 @@ def register(
         command.ephemeral,
         metadata=metadata,
         app=app,
-        instance_id=make_instance_id(command, metadata, ids) if old is None else old.instance_id,
+        instance_id=make_instance_id(command, metadata, ids) if old is None else _id_of(old, service),
     )
 
 
@@ -291,6 +292,11 @@ def make_instance_id(command: RegisterInstance | Beat, metadata: Metadata, ids: 
     if is_numbered(metadata):
         return str((ids if isinstance(ids, IdAllocator) else IdAllocator(ids)).lowest_free())
     return SIMPLE_ID
+
+
+def _id_of(old: Instance, service: str) -> str | None:
+    """Return the id of an instance for its successor in ``service``, without making a text that follows from both."""
+    return kept_id(old) if old.service_name == service else old.instance_id
 
 
 def patch(old: Instance, command: PatchInstance) -> Instance:
