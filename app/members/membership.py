@@ -82,8 +82,6 @@ class Membership:
         self.draining = False
         self.is_behind = False
         """This process stood still, and has not compared its data with a peer's since (R9). Each read asks."""
-        self.check_pause: Callable[[], None] = lambda: None
-        """Notices that this process stood still, before what came meanwhile is answered. On the loop's thread."""
         self.waiting_beats: Callable[[str], Mapping[str, Mapping[str, int]]] = lambda _peer: {}
         """The beats that could not be sent to a peer so far, as ages in ms by datum and instance key (R12)."""
         self.beats_wait_ms: Callable[[str], int] = lambda _peer: 0

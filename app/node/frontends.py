@@ -20,6 +20,7 @@ from app.http.api.parse_memo import WRITES_KEPT_MAX, ParseMemo
 from app.http.api.stats import HttpStats
 from app.machine.process.config_call_log import ConfigCallLog
 from app.machine.process.counters import Counters
+from app.machine.process.loop_pauses import LoopPauses
 from app.machine.process.process_load import ProcessLoad
 from app.members.member_lookup import LookupStats
 from app.members.membership import Membership
@@ -56,25 +57,21 @@ def count_engine(domain: Domain, engine: Engine) -> Counters:
 
 
 def build_frontends(
-    settings: Settings,
-    clock: Clock,
-    domain: Domain,
-    engine: Engine,
-    push: UdpPusher,
-    counters: Counters,
-    instruments: Instruments,
-    checker: Checker,
-    over_grpc: GrpcSubscriptions,
-    dns: DnsFrontend | None,
-) -> tuple[Services, GrpcFrontend | None]:
+    settings: Settings, clock: Clock, domain: Domain, engine: Engine, push: UdpPusher, counters: Counters,
+    instruments: Instruments, checker: Checker, over_grpc: GrpcSubscriptions,
+) -> tuple[Services, GrpcFrontend | None]:  # fmt: skip
     """Make all that HTTP uses, and the gRPC frontend, None for none. ``counters`` gets those of all parts."""
-    forwarder = build_forwarder(settings, engine)
     http, config_calls, limits = HttpStats(), ConfigCallLog(), domain.limits
+    pauses = LoopPauses(http, settings.distro.pause_ms, engine.cluster.stood_still)
+    dns = build_dns(settings, clock, domain, engine.cluster, counters, pauses)
+    forwarder = build_forwarder(settings, engine)
     access = build_access(settings, clock, domain, counters, instruments.audit, lambda: engine.reader.view.serving)
     counters.add(lambda: asdict(forwarder.stats) | asdict(http) | asdict(config_calls.stats))
     writes, beats = build_writes(clock, domain, engine, access, instruments, http)
     durable = MemberWrites(writes, forwarder, settings.context_path)
-    grpc = build_grpc(settings, clock, domain, engine, counters, config_calls, durable, access, instruments, over_grpc)
+    grpc = build_grpc(
+        settings, clock, domain, engine, counters, config_calls, durable, access, instruments, over_grpc, pauses
+    )
     operator = build_operator(domain, engine, clock, push, grpc, checker)
     return Services(
         settings=settings,
@@ -96,6 +93,7 @@ def build_frontends(
         users=domain.users,
         written=ParseMemo(WRITES_KEPT_MAX),
         http=http,
+        pauses=pauses,
         clients=domain.clients,
         loop_frontends=tuple(one for one in (grpc, dns) if one is not None),
         loader=grpc.loader if grpc else None,
@@ -151,6 +149,7 @@ def build_grpc(
     access: AccessControl,
     instruments: Instruments,
     subscriptions: GrpcSubscriptions,
+    pauses: LoopPauses,
 ) -> GrpcFrontend | None:
     """Make the gRPC frontend; None when there is to be none."""
     if settings.rpc is None:
@@ -161,6 +160,7 @@ def build_grpc(
         durable=domain.durable,
         clients=domain.clients,
         cluster=engine.cluster,
+        check_pause=pauses.check,
         client_receiver=engine.client_receiver,
         links=engine.links,
         access=access,
@@ -180,7 +180,7 @@ def build_grpc(
 
 
 def build_dns(
-    settings: Settings, clock: Clock, domain: Domain, cluster: Membership, counters: Counters
+    settings: Settings, clock: Clock, domain: Domain, cluster: Membership, counters: Counters, pauses: LoopPauses
 ) -> DnsFrontend | None:
     """Make the DNS frontend; None when there is to be none."""
     if settings.dns is None or domain.names is None:
@@ -188,7 +188,7 @@ def build_dns(
 
     def serves() -> bool:
         # As HTTP answers lists: an operator's status may allow reads, or nothing.
-        cluster.check_pause()
+        pauses.check()
         if cluster.is_behind:
             return False
         return cluster.state() is UP and is_served(domain.durable.overridden_status or UP_TEXT, is_read=True)

@@ -14,7 +14,7 @@ from app.metrics.instruments import Instruments
 from app.naming.model.keys import parse_datum_key
 from app.node.background import build_background, build_checker, build_push
 from app.node.domain import build_domain, build_registry
-from app.node.frontends import build_dns, build_frontends, count_engine
+from app.node.frontends import build_frontends, count_engine
 from app.node.node_engine import build_engine, make_engine
 from app.node.wiring import subscribe
 from app.replication.instance_list_type import INSTANCE_LIST
@@ -57,9 +57,8 @@ class Node:
         checker = build_checker(settings, domain, engine, clock)
         counters = count_engine(domain, engine)
         counters.add(instruments.counters)
-        dns = build_dns(settings, clock, domain, engine.cluster, counters)
         self.services, grpc = build_frontends(
-            settings, clock, domain, engine, push, counters, instruments, checker, over_grpc, dns
+            settings, clock, domain, engine, push, counters, instruments, checker, over_grpc
         )
         setup = self.services.access.setup
         self.background = build_background(settings, clock, domain, engine, push, grpc, setup, checker)

@@ -66,6 +66,8 @@ class RpcServices:
     durable: DurableService
     clients: Clients
     cluster: PeerDirectory
+    check_pause: Callable[[], None]
+    """Notices that this process stood still. Call it on the loop's thread before a call is answered."""
     client_receiver: ClientReceiver
     links: PeerLinks | None
     """The connections to other members; None without any."""

@@ -15,12 +15,6 @@ class MemberDirectory(Protocol):
     self_address: str
     is_behind: bool
     """This process stood still, and has not compared its data with a peer's since: no read is to be answered (R9)."""
-    check_pause: Callable[[], None]
-    """Notices that this process stood still. To be called on the loop's thread before what was read is answered."""
-
-    def stood_still(self) -> None:
-        """Compare with a peer before reads are answered, as this process stood still. Returns at once."""
-        ...
 
     def members(self) -> list[Member]:
         """All members with this node among them, by address."""

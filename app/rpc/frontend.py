@@ -116,6 +116,7 @@ class GrpcFrontend:
             callers=services.callers,
             answers=services.answers,
             requests=services.instruments.grpc,
+            check_pause=services.check_pause,
             on_answer=self._pusher.answered,
             on_gone=self.subscriptions.forget,
             on_no_handler=on_no_handler,

@@ -25,6 +25,7 @@ from app.machine.limits.client_addresses import AddressTable
 from app.machine.limits.connection_room import ConnectionRoom
 from app.machine.limits.node_limits import naming_limits
 from app.machine.process.config_call_log import ConfigCallLog
+from app.machine.process.loop_pauses import LoopPauses
 from app.machine.tls.node_tls import NodeTls, build_tls
 from app.members.member_sources import NoListError
 from app.metrics.audit_trail import Actor, AuditTrail, acting
@@ -91,7 +92,6 @@ class StubCluster:
     """Whether it stood still, and has not compared with a peer since."""
     pauses: int = 0
     """How often it stood still."""
-    check_pause: Callable[[], None] = lambda: None
     on_look_up: Callable[[], None] = lambda: None
     """Called each time that the owner of a key is looked up, before it is returned."""
 
@@ -409,6 +409,8 @@ class FakeNode:
     push: StubPush = field(default_factory=StubPush)
     dumps: Dumps = field(default_factory=Dumps)
     http: HttpStats = field(default_factory=HttpStats)
+    pauses: LoopPauses = field(init=False)
+    """The loop's watch for pauses; made with the server."""
     beats: BeatCollector = field(default_factory=BeatCollector)
     refusals: BeatRefusals = field(init=False)
     loop_frontends: tuple[LoopFrontend, ...] = ()

@@ -8,6 +8,7 @@ from typing import Any
 from app.http.blueprints import MODULES
 from app.http.factory import create_app
 from app.http.server.server import HttpServer
+from app.machine.process.loop_pauses import LoopPauses
 from tests.support.fake_node import FakeNode
 from tests.support.loops import until
 from tests.support.wire import Received, Wire, replies_of
@@ -21,7 +22,15 @@ class Served:
     def __init__(self, node: FakeNode, app: Any = None, *, hot: bool = True, connections_max: int = 100) -> None:
         self.node = node
         loop = asyncio.get_running_loop()
-        self.server = HttpServer(app or create_app(node), node, loop, connections_max, hot=hot, awake_s=loop.time)
+        self.slept_s = 0.0
+        """How long the machine slept, which the loop's clock does not count."""
+        node.pauses = LoopPauses(
+            node.http,
+            node.settings.distro.pause_ms,
+            node.cluster.stood_still,
+            lambda: loop.time() + self.slept_s,
+        )
+        self.server = HttpServer(app or create_app(node), node, loop, connections_max, hot=hot)
 
     def connect(self, client_ip: str = "127.0.0.1") -> Wire:
         return Wire(self.server, client_ip=client_ip)

@@ -98,6 +98,7 @@ class FakeServer:
     date: bytes = DATE
     draining: bool = False
     answers: AnswerBudget = field(default_factory=AnswerBudget)
+    check_pause: Callable[[], None] = lambda: None
     room_bytes: int = 1 << 20
     body_max: int = 100_000
     full: bool = False
@@ -150,9 +151,6 @@ class FakeServer:
 
     def reply_to(self, request: Request) -> Reply:
         return Reply(200, self.bodies.get(request.target, request.target))
-
-    def check_pause(self) -> None:
-        """This process never stands still."""
 
     def log_refused(self, remote_ip: str, status: int, text: str) -> None:
         self.refused.append(status)

@@ -53,6 +53,8 @@ class Server(Turns, Protocol):
     draining: bool
     sends: TurnSends
     answers: AnswerBudget
+    check_pause: Callable[[], None]
+    """Notices that this process stood still, and that what is read now may have waited."""
 
     def opened(self, connection: "HttpConnection") -> bytes | None:
         """Count a new connection; None if it may stay, else the answer with which it is closed, perhaps empty."""
@@ -64,10 +66,6 @@ class Server(Turns, Protocol):
 
     def answer(self, connection: "HttpConnection", request: Request) -> Reply | None:
         """Return the reply, or None: then ``connection.reply`` or ``connection.stream_head`` is called later."""
-        ...
-
-    def check_pause(self) -> None:
-        """Notice that this process stood still, and that what is read now may have waited."""
         ...
 
     def log_refused(self, remote_ip: str, status: int, text: str) -> None:

@@ -46,7 +46,6 @@ from app.naming.model.nacos_errors import TooManyRequests
 from app.peers.beats import BeatSender
 from app.peers.passed_writes import LoopForwarder
 from app.peers.small_datums import DatumSender
-from distro.timing.clock import boot_s
 
 DISTRO_PATH = "/v1/ns/distro/"
 MEMBER_BODY_BYTES_MAX = 8 * 1024 * 1024
@@ -60,10 +59,6 @@ BODIES_BYTES_MAX = 128 * 1024 * 1024
 SWEEP_S = 1.0
 CHECKED_PER_TURN = 1_000
 """Connections whose times are checked in a row, in a third of a millisecond."""
-WAITED_S = 1.0
-"""After this process stood still, what is read for so long may have waited in its sockets."""
-WAITED_S_MAX = 15.0
-"""The same while connections wait to be accepted, as the loop accepts a few in a turn."""
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +69,6 @@ class HttpServer:
     # Without these, Python 3.11 looks each method up anew: it does so for objects with over 29 attributes.
     __slots__ = (
         "_access_log",
-        "_awake_s",
         "_beat_sender",
         "_bodies_bytes",
         "_bodies_bytes_max",
@@ -92,13 +86,11 @@ class HttpServer:
         "_loop",
         "_own_hosts",
         "_parsed",
-        "_pause_s",
+        "_pauses",
         "_pools",
-        "_ran_s",
         "_services",
-        "_waited_until_max_s",
-        "_waited_until_s",
         "answers",
+        "check_pause",
         "connections",
         "date",
         "draining",
@@ -119,12 +111,8 @@ class HttpServer:
         connections_max: int,
         *,
         hot: bool = True,
-        awake_s: Callable[[], float] = boot_s,
     ) -> None:
-        """``app``: answers the calls of the pools; with ``hot`` False it answers all calls.
-
-        ``awake_s``: a clock that shows a pause of the process, a sleep of the machine too (the loop's does not).
-        """
+        """``app``: answers the calls of the pools; with ``hot`` False it answers all calls."""
         self._services = services
         self._loop = loop
         self.connections = OpenConnections(services, connections_max)
@@ -158,11 +146,9 @@ class HttpServer:
         """The sockets of which connections are accepted."""
         self.draining = False
         self.now_s = loop.time()
-        self._awake_s = awake_s
-        self._ran_s = awake_s()
-        self._waited_until_s = self._waited_until_max_s = 0.0
-        self._pause_s = settings.distro.pause_ms / 1_000
-        services.cluster.check_pause = self.check_pause
+        self._pauses = services.pauses
+        self.check_pause: Callable[[], None] = services.pauses.check
+        """Notices that this process stood still, before anything that came meanwhile is executed (R13)."""
         self.date = b""
         self._sweep()
         self._measure_lag(self.now_s)
@@ -356,33 +342,13 @@ class HttpServer:
             connection.check_time(now_s)
 
     def _measure_lag(self, expected_s: float) -> None:
-        self.check_pause()
-        self._ran_s = self._awake_s()
-        if self.stats.stood_still:
-            self._wait_for_sockets()
+        self._pauses.ran(self._is_waiting)
         due_s = self._lag.next_s(expected_s, self._loop.time())
         self._loop.call_at(due_s, self._measure_lag, due_s)
 
-    def _wait_for_sockets(self) -> None:
-        """Let writes be executed again once what waited in the sockets is worked off."""
-        now_s = self._ran_s
-        if any(map(waiting_connections, self.listening)):
-            self._waited_until_s = min(now_s + WAITED_S, self._waited_until_max_s)
-        if now_s >= self._waited_until_s:
-            self.stats.stood_still = False
-
-    def check_pause(self) -> None:
-        """R13: notice that this process stood still, before anything that came meanwhile is executed."""
-        now_s = self._awake_s()
-        if now_s - self._ran_s <= self._pause_s:
-            return
-        self._ran_s = now_s
-        if not self.stats.stood_still:
-            log.warning("this process stood still; calls that waited are refused")
-        self.stats.stood_still = True
-        self._waited_until_s = now_s + WAITED_S
-        self._waited_until_max_s = now_s + WAITED_S_MAX
-        self._services.cluster.stood_still()
+    def _is_waiting(self) -> bool:
+        """Return whether connections wait to be accepted."""
+        return any(map(waiting_connections, self.listening))
 
 
 def count_routes(

@@ -50,6 +50,7 @@ class Dispatcher:
         on_gone: Callable[[str], None] = lambda _client_id: None,
         on_no_handler: Callable[[str, str], None] = lambda _kind, _remote_ip: None,
         on_refused: Callable[[str, str, str, str], None] = lambda _what, _kind, _remote_ip, _why: None,
+        check_pause: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
         """``connections_max``: registered connections of all kinds; the rule file limits those of SDKs further.
 
@@ -59,7 +60,7 @@ class Dispatcher:
         ``on_answer``: called with client id, request id and success for each answer of a client to a request of this
         node; ``on_gone`` with the client id of each registered connection that ended; ``on_no_handler`` with the type
         and the address of each call whose type has no handler here; ``on_refused`` for each refusal with its event
-        (``access.refused``, ``member.refused``), type, address and reason.
+        (``access.refused``, ``member.refused``), type, address and reason; ``check_pause`` before each call.
         """
         self.answers = answers or AnswerBudget()
         self._callers = callers or Callers(None, "", now_ms, cluster)
@@ -69,6 +70,7 @@ class Dispatcher:
         self._clients = clients
         self._limits = limits
         self._now_ms = now_ms
+        self._check_pause = check_pause
         self._access = access if access is not None and access.enabled else None
         self._on_answer, self._on_gone = on_answer, on_gone
         self._on_no_handler, self._on_refused = on_no_handler, on_refused
@@ -99,7 +101,7 @@ class Dispatcher:
         being known.
         """
         cluster = self._cluster
-        cluster.check_pause()
+        self._check_pause()
         if (quick := known.route.quick) is None or not connection.registered or self._access is not None:
             return None
         if cluster.state() is not _UP or cluster.is_behind:

@@ -418,6 +418,7 @@ class SimMember:
             users=nothing,
             written=ParseMemo(WRITES_KEPT_MAX),
             http=http,
+            pauses=nothing,
             clients=nothing,
             loop_frontends=(),
             loader=None,
@@ -494,7 +495,7 @@ class SimMember:
                 self.post(work)
 
     def _notice_pause(self) -> None:
-        """As ``HttpServer.check_pause`` does before it reads anything."""
+        """As ``LoopPauses.check`` does before anything is read."""
         if self.world.now_ms - self._paused_ms <= self.config.pause_ms or not self.notices_pauses:
             return
         self.world.marks["pause noticed by the frontend"] += 1

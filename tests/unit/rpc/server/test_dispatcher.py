@@ -53,6 +53,8 @@ class Host:
         self.limits = LimitWatch(Path())
         self.connections = Connections(lambda: 5_000, lambda: self.now_ms)
         self.answered: list[tuple[str, str, bool]] = []
+        self.pauses: list[int] = []
+        """One for each time that a pause of the process was asked for."""
         self.dispatcher = Dispatcher(
             self.connections,
             self.cluster,
@@ -60,6 +62,7 @@ class Host:
             self.limits,
             lambda: self.now_ms,
             on_answer=lambda *answer: self.answered.append(answer),
+            check_pause=lambda: self.pauses.append(1),
         )
 
     def connect(self, peer: str = PEER, *, on_cluster_port: bool = False) -> Connection:
@@ -119,19 +122,19 @@ class TestCalls:
         assert host.ask(connection, "XRequest")["@type"] == "XResponse"
 
     def test_no_read_is_answered_before_this_node_has_caught_up(self) -> None:
-        host, pauses = Host(), list[int]()
-        host.cluster.check_pause = lambda: pauses.append(1)
+        host = Host()
         writes = GrpcRoute(route({}).handler, "XResponse", naming(WRITE))
         reads = replace(writes, access=naming(READ), quick=lambda *_: HEALTHY)
         host.dispatcher.add({"ReadRequest": reads, "WriteRequest": writes})
         connection = host.connect()
         host.set_up(connection)
+        host.pauses.clear()
         for is_behind, expected in ((False, "XResponse"), (True, "ErrorResponse"), (False, "HealthCheckResponse")):
             host.cluster.is_behind = is_behind
             assert host.ask(connection, "ReadRequest")["@type"] == expected
             assert host.ask(connection, "WriteRequest")["@type"] == "XResponse"
             assert host.ask(connection, "HealthCheckRequest")["@type"] == "HealthCheckResponse"
-        assert len(pauses) == 9, "each call may be the first one after a pause"
+        assert len(host.pauses) == 9, "each call may be the first one after a pause"
 
     def test_a_health_check_of_an_unknown_connection_fails_in_a_way_that_sdks_take_for_a_failure(self) -> None:
         host = Host()
