@@ -1,6 +1,6 @@
 """The interfaces of the node that the HTTP frontend uses."""
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import Any, Protocol
 
 from app.naming.push.udp_subscribers import Subscriber, UdpPushStats
@@ -9,6 +9,18 @@ from app.peers.peer_parts import PeerCluster
 from app.peers.small_datums import LoopCalls
 from app.ports.shared_ports import MemberDirectory
 from distro.model.types import Member
+
+
+class PauseChecks(Protocol):
+    """The event loop's watch for pauses of its process (R13). For the loop's thread."""
+
+    def check(self) -> None:
+        """Notice a pause; call it before anything that came meanwhile is executed."""
+        ...
+
+    def ran(self, is_waiting: Callable[[], bool]) -> None:
+        """Note that the loop runs. ``is_waiting``: returns whether connections wait to be accepted."""
+        ...
 
 
 class Cluster(MemberDirectory, PeerCluster, Protocol):

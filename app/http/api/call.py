@@ -29,7 +29,6 @@ from app.machine.limits.answer_budget import AnswerBudget
 from app.machine.limits.client_addresses import AddressTable, ClientAddress
 from app.machine.limits.connection_room import ConnectionRoom
 from app.machine.process.config_call_log import ConfigCallLog
-from app.machine.process.loop_pauses import LoopPauses
 from app.machine.tls.node_tls import NodeTls
 from app.metrics.audit_trail import Actor
 from app.metrics.instruments import Instruments
@@ -61,6 +60,7 @@ from app.ports.http_ports import (
     Healer,
     ListLookup,
     LoopFrontend,
+    PauseChecks,
     Pushing,
     Replication,
     SmallSending,
@@ -308,8 +308,7 @@ class Services:
     """Parsed forms of writes that members forwarded to the event loop."""
     http: HttpStats
     """The counters of the HTTP frontend."""
-    pauses: LoopPauses
-    """The loop's watch for pauses of this process, for all frontends."""
+    pauses: PauseChecks
     clients: Clients
     """The clients that keep a gRPC connection, to this node or to another member."""
     loop_frontends: Sequence[LoopFrontend]

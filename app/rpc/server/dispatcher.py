@@ -128,7 +128,7 @@ class Dispatcher:
         Source of the order of checks: Nacos 2.2.3 GrpcRequestAcceptor.
         """
         if known is None:
-            self._cluster.check_pause()
+            self._check_pause()
         try:
             message = wire.decode(data) if known is None else known.message
         except PayloadError as error:
