@@ -50,6 +50,18 @@ class NacosMembers(Protocol):
     def call(self, peer: str, type_name: str, fields: Mapping[str, Any], timeout_ms: int) -> dict[str, Any]: ...
 
 
+class WaitingBeats(Protocol):
+    """The beats that could not be sent so far, by the peer that owns their instances (R12)."""
+
+    def told_to(self, owner: str, now_ms: int) -> dict[str, dict[str, int]]:
+        """Return those for a peer that fetches them, as ages in ms by datum and instance key."""
+        ...
+
+    def wait_ms(self, owner: str, now_ms: int) -> int:
+        """Return for how long the oldest beat waits that a peer does not have; 0 without any."""
+        ...
+
+
 class Membership:
     """The cluster as the frontends see it, and the engine's MemberAgent. Thread-safe."""
 
@@ -62,9 +74,19 @@ class Membership:
         signer: CallSigner | None = None,
         calls: NacosMembers | None = None,
         tls: PeerTls | None = None,
+        *,
+        beats: WaitingBeats,
+        take_beats: Callable[[str, Mapping[str, int]], object],
+        refusal_by_switch: Callable[[], str],
     ) -> None:
-        """``signer`` signs every call over HTTP, ``tls`` if that is HTTPS; without ``calls`` there are no others."""
+        """``signer`` signs every call over HTTP, ``tls`` if that is HTTPS; without ``calls`` there are no others.
+
+        ``take_beats``: takes the beats of one datum that a peer could not send to this member, as ages in ms.
+        ``refusal_by_switch``: returns why an operator's switches have this node refuse calls; empty while they do not.
+        """
         self._calls = calls
+        self._beats, self._take_beats = beats, take_beats
+        self._refusal_by_switch = refusal_by_switch
         self.self_address = settings.self_address
         self.standalone = settings.standalone
         self._settings = settings
@@ -82,15 +104,7 @@ class Membership:
         self.draining = False
         self.is_behind = False
         """This process stood still, and has not compared its data with a peer's since (R9). Each read asks."""
-        self.waiting_beats: Callable[[str], Mapping[str, Mapping[str, int]]] = lambda _peer: {}
-        """The beats that could not be sent to a peer so far, as ages in ms by datum and instance key (R12)."""
-        self.beats_wait_ms: Callable[[str], int] = lambda _peer: 0
-        """For how long the oldest beat waits that a peer does not have."""
-        self.take_beats: Callable[[str, Mapping[str, int]], object] = lambda _key, _ages_ms: None
-        """Takes the beats of one datum that a peer could not send to this member."""
         self.refusals = BeatRefusals(clock.monotonic_ms)
-        self.overridden_status: Callable[[], str | None] = lambda: None
-        """The status that an operator set in place of this node's own."""
         self._own_capabilities = (*CAPABILITIES, CAPABILITY_SIGNED) if settings.identity else CAPABILITIES
         self._listed = frozenset[str]()
         self._ips = MemberIps()
@@ -228,10 +242,7 @@ class Membership:
             return "no list of members was found yet"
         if not self._reader.view.serving:
             return "the data of the other members is being loaded"
-        status = self.overridden_status() or _UP.value
-        if status != _UP.value:
-            return f"an operator set the status {status}; set the switch overriddenServerStatus to null to serve again"
-        return "the switch limitedUrlMap refuses beats" if self.refusals.refuses_all() else ""
+        return self._refusal_by_switch()
 
     def _own_state(self) -> MemberState:
         if self._leaving:
@@ -312,7 +323,7 @@ class Membership:
         }
         return Member(self.self_address, self._own_state(), frozenset(self._own_capabilities), info)
 
-    def _own_report(self, receiver: str, beats: Mapping[str, Mapping[str, int]] | None = None) -> dict[str, Any]:
+    def own_report(self, receiver: str, beats: Mapping[str, Mapping[str, int]] | None = None) -> dict[str, Any]:
         """This member's report to ``receiver``; an answer to one tells the ``beats`` that could not be sent."""
         members, now_ms = self._reader.view.members, self._clock.monotonic_ms()
         member = self._own_member()
@@ -334,7 +345,7 @@ class Membership:
         }
         if self.draining and not self._leaving:
             own["draining"] = True
-        own["beatsWaitMs"] = self.beats_wait_ms(receiver) if beats is None else 0
+        own["beatsWaitMs"] = self._beats.wait_ms(receiver, now_ms) if beats is None else 0
         if (refused_ms := self.refusals.age_ms()) is not None:
             own["beatsRefusedMs"] = refused_ms
         if beats:
@@ -356,7 +367,7 @@ class Membership:
         if self._calls is not None and self._calls.is_nacos(peer):
             return self._report_to_nacos(self._calls, peer, timeout_ms)
         url = f"{self._settings.scheme}://{peer}{self._settings.context_path}/v1/core/cluster/report"
-        body = orjson.dumps(self._own_report(peer))
+        body = orjson.dumps(self.own_report(peer))
         status, answer, _ = call_peer(
             self._session, "POST", url, timeout_ms, body=body, body_bytes_max=REPORT_BYTES_MAX
         )
@@ -396,7 +407,7 @@ class Membership:
         # An answer that waited while this process stood still is old, and so are the beats in it (R9).
         late_ms = self._age_ms(report)
         for key, ages_ms in report.beats.items():
-            self.take_beats(key, {instance: age_ms + late_ms for instance, age_ms in ages_ms.items()})
+            self._take_beats(key, {instance: age_ms + late_ms for instance, age_ms in ages_ms.items()})
         self._note_refused(report)
         return report
 
@@ -437,7 +448,8 @@ class Membership:
         answer: dict[str, Any] = {"code": 200, "message": None, "data": "true"}
         if CAPABILITY_VERSIONS in report.capabilities:
             is_told = self._leaving  # before the answer is made
-            answer[OWN_FIELD] = self._own_report(report.address, self.waiting_beats(report.address))
+            waiting = self._beats.told_to(report.address, self._clock.monotonic_ms())
+            answer[OWN_FIELD] = self.own_report(report.address, waiting)
             if is_told:
                 self._knowing.add(report.address)
         return answer

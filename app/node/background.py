@@ -103,8 +103,6 @@ def build_checker(settings: Settings, domain: Domain, engine: Engine, clock: Clo
 def beat_checks(settings: Settings, clock: Clock, domain: Domain, engine: Engine) -> Tick:
     """Return the tick that checks beats, with leave to check asked for in each round (R9)."""
     reader, cluster = engine.reader, engine.cluster
-    cluster.refusals.refuses_all = lambda: refuses_beats(cluster, domain.durable, settings.context_path)
-    cluster.overridden_status = lambda: domain.durable.overridden_status
     registry = domain.registry
     check = BeatCheck(
         registry.table,
@@ -129,7 +127,7 @@ def beat_checks(settings: Settings, clock: Clock, domain: Domain, engine: Engine
             members.returned_ms,
             settings.standalone,
             members.beats_known_ms(now_ms),
-            cluster.refusals.last_ms(),
+            cluster.refusals.last_ms(refuses_all=refuses_beats(cluster, domain.durable, settings.context_path)),
         )
 
     return lambda now_ms: check.tick(now_ms, gate)

@@ -32,7 +32,6 @@ from app.naming.model.switches import is_served
 from app.node.domain import disk_counters
 from app.node.node_parts import Domain, Engine
 from app.node.operator import build_operator
-from app.peers.beats import BeatCollector
 from app.peers.owner_forwarder import OwnerForwarder
 from app.ports.grpc_ports import RpcServices
 from app.rpc.frontend import GrpcFrontend
@@ -67,7 +66,7 @@ def build_frontends(
     forwarder = build_forwarder(settings, engine)
     access = build_access(settings, clock, domain, counters, instruments.audit, lambda: engine.reader.view.serving)
     counters.add(lambda: asdict(forwarder.stats) | asdict(http) | asdict(config_calls.stats))
-    writes, beats = build_writes(clock, domain, engine, access, instruments, http)
+    writes = build_writes(clock, domain, engine, access, instruments, http)
     durable = MemberWrites(writes, forwarder, settings.context_path)
     grpc = build_grpc(
         settings, clock, domain, engine, counters, config_calls, durable, access, instruments, over_grpc, pauses
@@ -87,7 +86,7 @@ def build_frontends(
         small_sends=engine.small_sends,
         healer=engine.healer,
         forwarder=forwarder,
-        beats=beats,
+        beats=engine.beats,
         refusals=engine.cluster.refusals,
         access=access,
         users=domain.users,
@@ -122,20 +121,12 @@ def build_forwarder(settings: Settings, engine: Engine) -> OwnerForwarder[Reply]
 
 def build_writes(
     clock: Clock, domain: Domain, engine: Engine, access: AccessControl, instruments: Instruments, http: HttpStats
-) -> tuple[Writes, BeatCollector]:
-    """Make what executes writes of any frontend, and what collects beats for other members."""
-    beats, audit = build_beats(clock, engine), instruments.audit
+) -> Writes:
+    """Make what executes writes of any frontend."""
+    audit = instruments.audit
     naming, durable = domain.naming, domain.durable
     records = RecordWrites(naming, durable, domain.users, access, audit)
-    return Writes(engine.cluster, naming, durable, audit, http, beats.collect, clock.wall_ms, records), beats
-
-
-def build_beats(clock: Clock, engine: Engine) -> BeatCollector:
-    """Make the collector of beats for other members, which their reports are told of."""
-    beats = BeatCollector()
-    engine.cluster.waiting_beats = lambda peer: beats.told_to(peer, clock.monotonic_ms())
-    engine.cluster.beats_wait_ms = lambda peer: beats.wait_ms(peer, clock.monotonic_ms())
-    return beats
+    return Writes(engine.cluster, naming, durable, audit, http, engine.beats.collect, clock.wall_ms, records)
 
 
 def build_grpc(

@@ -9,6 +9,7 @@ from app.auth.member_calls import Callers
 from app.auth.member_signer import MemberSigner
 from app.config.settings import Settings
 from app.config.version import MEMBER_AGENT, NACOS_VERSION
+from app.http.api.answers import refusal_by_switch
 from app.machine.tls.node_tls import NodeTls
 from app.members.last_list import LastList
 from app.members.member_lookup import MemberLookup
@@ -18,7 +19,9 @@ from app.members.own_entry import OwnEntry
 from app.metrics.audit_trail import NODE, AuditTrail
 from app.naming.clients.client_expiry import ClientExpiry
 from app.naming.model.keys import parse_datum_key
+from app.naming.service import NamingService
 from app.node.node_parts import Domain, Engine
+from app.peers.beats import BeatCollector
 from app.peers.grpc_clients import ClientAgent
 from app.peers.grpc_links import GrpcLinks
 from app.peers.small_datums import SmallSends
@@ -48,9 +51,8 @@ def build_engine(
 ) -> Engine:
     """Give the engine all its resource types, and make the calls to members; no thread runs yet."""
     config, reader, mailbox, components = settings.distro, made.reader, made.mailbox, made.components
-    cluster, callers, signer, links = build_membership(settings, clock, domain, reader, tls)
-
-    connect_members(domain, cluster)
+    beats = BeatCollector()
+    cluster, callers, signer, links = build_membership(settings, clock, domain, reader, tls, beats)
     sync = None if settings.standalone else mailbox.sync
     address_clients = HttpClients(
         lambda: reader.view,
@@ -71,6 +73,7 @@ def build_engine(
         remember=mailbox.remember,
         components=components,
         cluster=cluster,
+        beats=beats,
         lookup=build_lookup(settings),
         callers=callers,
         signer=signer,
@@ -131,7 +134,7 @@ def audit_claims(audit: AuditTrail, keys: list[DistroKey]) -> None:
 
 
 def build_membership(
-    settings: Settings, clock: Clock, domain: Domain, reader: EngineReader, tls: NodeTls
+    settings: Settings, clock: Clock, domain: Domain, reader: EngineReader, tls: NodeTls, beats: BeatCollector
 ) -> tuple[Membership, Callers, MemberSigner, GrpcLinks | None]:
     """Make the cluster as this node sees it, what tells who calls it, and what signs its own calls."""
     deadlines = CallDeadlines(domain.writer, clock)
@@ -139,7 +142,18 @@ def build_membership(
     signer = MemberSigner(settings.self_address, identity, deadlines)
     rpc = None if settings.standalone else settings.rpc
     links = GrpcLinks(settings.self_address, rpc.cluster, signer) if rpc else None
-    cluster = Membership(settings, reader, clock, deadlines, signer, links, tls.members)
+    cluster = Membership(
+        settings,
+        reader,
+        clock,
+        deadlines,
+        signer,
+        links,
+        tls.members,
+        beats=beats,
+        take_beats=beat_taker(domain.naming, reader),
+        refusal_by_switch=partial(refusal_by_switch, domain.durable, settings.context_path),
+    )
     return cluster, Callers(identity, domain.writer, deadlines.clock_ms, cluster), signer, links
 
 
@@ -161,15 +175,15 @@ def build_lookup(settings: Settings) -> MemberLookup | None:
     )
 
 
-def connect_members(domain: Domain, cluster: Membership) -> None:
-    """Have the domain take the beats that other members could not send."""
+def beat_taker(naming: NamingService, reader: EngineReader) -> Callable[[str, Mapping[str, int]], None]:
+    """Return what takes the beats of one datum that other members could not send, if this one owns it."""
 
     def take_beats(key: str, ages_ms: Mapping[str, int]) -> None:
         parsed = parse_datum_key(key)
-        if parsed is not None and cluster.responsible(parsed[1]):
-            domain.naming.take_beats(key, ages_ms)
+        if parsed is not None and reader.view.mapper.responsible(parsed[1]):
+            naming.take_beats(key, ages_ms)
 
-    cluster.take_beats = take_beats
+    return take_beats
 
 
 def build_components(

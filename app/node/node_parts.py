@@ -33,6 +33,7 @@ from app.operator.engine_page import EnginePage
 from app.operator.instance_drain import InstanceDrains
 from app.operator.instance_facts import InstanceFacts
 from app.operator.instance_history import InstanceHistory
+from app.peers.beats import BeatCollector
 from app.peers.grpc_links import GrpcLinks
 from app.peers.small_datums import SmallSends
 from app.replication.address_clients import HttpClients
@@ -88,6 +89,8 @@ class Engine:
     """Has the engine know the members that wrote what this one has on its disk."""
     components: dict[str, Component]
     cluster: Membership
+    beats: BeatCollector
+    """The beats that wait for other members."""
     lookup: MemberLookup | None
     """Where the member list comes from; None for a node alone."""
     callers: Callers

@@ -190,6 +190,18 @@ def refuses_beats(cluster: Cluster, durable: DurableService, context_path: str) 
     """Return whether this node refuses beats of clients now: by its state, an operator's status, or a limited path."""
     if cluster.state() is not _UP or not is_served(durable.overridden_status or _UP.value, is_read=False):
         return True
+    return _limits_beats(durable, context_path)
+
+
+def refusal_by_switch(durable: DurableService, context_path: str) -> str:
+    """Return why an operator's switches have a node refuse calls, for an operator to read; empty while they do not."""
+    status = durable.overridden_status or _UP.value
+    if status != _UP.value:
+        return f"an operator set the status {status}; set the switch overriddenServerStatus to null to serve again"
+    return "the switch limitedUrlMap refuses beats" if _limits_beats(durable, context_path) else ""
+
+
+def _limits_beats(durable: DurableService, context_path: str) -> bool:
     targets = [context_path + path for path in BEAT_PATHS]
     limits = durable.switches.limited_url_map
     return any(target.startswith(url) or url.startswith(target) for url in limits for target in targets)

@@ -38,8 +38,6 @@ class BeatRefusals:
 
     def __init__(self, monotonic_ms: Callable[[], int]) -> None:
         self._now_ms = monotonic_ms
-        self.refuses_all: Callable[[], bool] = lambda: False
-        """Returns whether this node refuses every beat now: by an operator's switch, or because it is not ready."""
         self._own = RefusalSpan()
         self._all_ms = NEVER_MS
         self._peers: dict[str, RefusalSpan] = {}
@@ -61,12 +59,13 @@ class BeatRefusals:
         age_ms = self._now_ms() - self._own.last_ms
         return age_ms if age_ms <= GAP_MS else None
 
-    def last_ms(self) -> int:
+    def last_ms(self, *, refuses_all: bool = False) -> int:
         """Return when any member last refused a beat, if that counts; now while this node refuses all.
 
-        Each instance has its whole beat time-out from then on.
+        Each instance has its whole beat time-out from then on. ``refuses_all``: whether this node refuses every beat
+        now, by an operator's switch or because it is not ready.
         """
-        if self.refuses_all():
+        if refuses_all:
             self._all_ms = self._now_ms()
         spans = [self._own, *list(self._peers.values())]
         return max(self._all_ms, *(one.counted_ms for one in spans))

@@ -2,13 +2,17 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import orjson
 import pytest
 
+from app.http.api.answers import refusal_by_switch
 from app.members.membership import Membership
 from app.members.reports import OWN_FIELD, parse_report
+from app.naming.model.switches import SwitchDomain
+from app.peers.beats import TOLD_MS_MIN, BeatCollector
 from distro.members.members import MemberList
 from distro.model.config import DistroConfig
 from distro.model.errors import RejectedError, TransportError
@@ -43,6 +47,17 @@ class MembershipOf(Membership):
     """A membership with the protocol that a test moves."""
 
     protocol: DistroProtocol
+    beats: BeatCollector
+    durable: "Switched"
+    taken: list[tuple[str, dict[str, int]]]
+
+
+class Switched:
+    """The switches of an operator."""
+
+    def __init__(self) -> None:
+        self.overridden_status: str | None = None
+        self.switches = SwitchDomain()
 
 
 @pytest.fixture
@@ -53,8 +68,17 @@ def membership(clock: Clock) -> Iterator[Membership]:
     protocol = DistroProtocol(members, f"{SELF}~1", config, {}, DistroStats(), 0)
     protocol.replace_members([SELF, LISTED], 0)
     settings = replace(make_settings(), standalone=False, self_address=SELF, members=(SELF, LISTED))
-    made = MembershipOf(settings, protocol.reader, clock)
-    made.protocol = protocol
+    beats, taken = BeatCollector(), list[tuple[str, dict[str, int]]]()
+    durable: Any = Switched()
+    made = MembershipOf(
+        settings,
+        protocol.reader,
+        clock,
+        beats=beats,
+        take_beats=lambda key, ages_ms: taken.append((key, dict(ages_ms))),
+        refusal_by_switch=partial(refusal_by_switch, durable, "/nacos"),
+    )
+    made.protocol, made.beats, made.taken, made.durable = protocol, beats, taken, durable
     made.take_list((SELF, LISTED))
     yield made
     made.close()
@@ -94,7 +118,7 @@ def test_a_member_that_is_not_listed_there_learns_of_it(
 
 
 def test_beats_that_wait_for_a_peer_go_with_the_answer_to_it_and_with_no_report(
-    membership: MembershipOf, monkeypatch: pytest.MonkeyPatch
+    membership: MembershipOf, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """R12. A report to a member that cannot be called is lost."""
     sent: list[dict[str, Any]] = []
@@ -104,11 +128,12 @@ def test_beats_that_wait_for_a_peer_go_with_the_answer_to_it_and_with_no_report(
         raise TransportError("refused", refused=True)
 
     monkeypatch.setattr("app.members.membership.call_peer", refuse)
-    membership.waiting_beats = lambda peer: {"key": {"one": 5}} if peer == LISTED else {}
+    membership.beats.collect(LISTED, "key", "one", clock.now_ms - TOLD_MS_MIN)
+    membership.beats.collect(UNLISTED, "key", "two", clock.now_ms - TOLD_MS_MIN)
     answered = membership.receive_report(report_of(LISTED, CAPABILITY_VERSIONS), "10.0.0.2")
     told = parse_report(answered[OWN_FIELD])
     assert told is not None
-    assert told.beats == {"key": {"one": 5}}
+    assert told.beats == {"key": {"one": TOLD_MS_MIN}}
     with pytest.raises(TransportError):
         membership.report(LISTED, 100)
     assert "beats" not in sent[0]["extendInfo"][OWN_FIELD]
@@ -182,8 +207,6 @@ def test_beats_in_an_answer_that_came_late_are_as_old_as_it_says_and_it_is(
     membership: MembershipOf, clock: Clock
 ) -> None:
     """R9. If the answer waited while this process stood still, they may not make a deregistered instance look alive."""
-    taken: list[tuple[str, dict[str, int]]] = []
-    membership.take_beats = lambda key, ages_ms: taken.append((key, dict(ages_ms)))
     answer = report_of(LISTED, CAPABILITY_VERSIONS)
     own = answer["extendInfo"][OWN_FIELD]
     own |= {"writer": f"{LISTED}~1", "clockMs": 5_000}
@@ -191,7 +214,7 @@ def test_beats_in_an_answer_that_came_late_are_as_old_as_it_says_and_it_is(
     clock.now_ms += 1_000 + 800  # the second answer was made 1 s after the first report, and read 0.8 s later
     own |= {"clockMs": 6_000, "beats": {"key": {"one": 5}}}
     membership.read_answer(LISTED, "url", orjson.dumps({"code": 200, OWN_FIELD: answer}))
-    assert taken == [("key", {"one": 805 - 1})], "less what two clocks may drift apart in 1.8 s"
+    assert membership.taken == [("key", {"one": 805 - 1})], "less what two clocks may drift apart in 1.8 s"
 
 
 def test_a_member_that_left_the_list_may_send_what_it_has_and_reports_nothing(membership: MembershipOf) -> None:
@@ -269,7 +292,7 @@ def test_a_member_that_refuses_reads_or_beats_by_a_switch_is_not_ready(
     membership.protocol.loads.load = None
     membership.protocol.members.serving = True
     membership.protocol.publish(0)
-    membership.standalone, membership.overridden_status = True, lambda: status
+    membership.standalone, membership.durable.overridden_status = True, status
     assert (membership.unready_reason() == "") is is_ready
     assert is_ready or status in membership.unready_reason()  # type: ignore[operator]
 
@@ -279,7 +302,7 @@ def test_a_member_of_which_a_limited_path_refuses_beats_is_not_ready(membership:
     membership.protocol.members.serving = membership.standalone = True
     membership.protocol.publish(0)
     assert membership.unready_reason() == ""
-    membership.refusals.refuses_all = lambda: True
+    membership.durable.switches = replace(SwitchDomain(), limited_url_map={"/nacos/v1/ns/instance/beat": 503})
     assert membership.unready_reason() == "the switch limitedUrlMap refuses beats"
 
 

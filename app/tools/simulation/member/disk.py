@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from app.naming.records.record import Record, Value
 from app.naming.records.records import Records
@@ -104,7 +104,9 @@ class DiskQueue:
 class WatchedRecords(Records):
     """Records that report each client's write."""
 
-    on_word: Callable[[Record], None]
+    def __init__(self, on_word: Callable[[Record], None], *parts: Any) -> None:
+        super().__init__(*parts)
+        self._on_word = on_word
 
     def put_all(
         self,
@@ -116,5 +118,5 @@ class WatchedRecords(Records):
     ) -> list[str]:
         changed = super().put_all(changes, said=said, force=force, by_check=by_check)
         for key in changed if not by_check else ():
-            self.on_word(self._records[key])
+            self._on_word(self._records[key])
         return changed

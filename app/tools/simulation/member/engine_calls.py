@@ -148,7 +148,7 @@ class CallAgent:
 
     def report(self, action: Report, done: Done) -> None:
         membership = self._member.membership
-        body = orjson.dumps(membership._own_report(action.peer))
+        body = orjson.dumps(membership.own_report(action.peer))
 
         def end(outcome: Outcome, answer: bytes, _made_ms: int) -> None:
             outcome = Outcome.FAILED if outcome is Outcome.REJECTED else outcome

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -18,7 +19,7 @@ from app.commands.call_deadline import check_call_deadline
 from app.commands.record_writes import RecordWrites
 from app.commands.writes import Writes
 from app.config.settings import read_settings
-from app.http.api.answers import refuses_beats
+from app.http.api.answers import refusal_by_switch, refuses_beats
 from app.http.api.call import Services
 from app.http.api.parse_memo import WRITES_KEPT_MAX, ParseMemo
 from app.http.api.stats import HttpStats
@@ -32,7 +33,7 @@ from app.metrics.instruments import Instruments
 from app.naming.changes import Changes
 from app.naming.health.beat_check import BeatCheck, HealthCheckGate
 from app.naming.model.events import Event, HealthChanged, InstancesChanged, Origin, RecordChanged
-from app.naming.model.keys import EPHEMERAL_PREFIX, parse_datum_key
+from app.naming.model.keys import EPHEMERAL_PREFIX
 from app.naming.model.model import Service, StoredInstance
 from app.naming.records.durable_service import DurableService
 from app.naming.records.projection import Projection
@@ -45,6 +46,7 @@ from app.naming.registry.registry import Registry
 from app.naming.registry.service_table import ServiceTable
 from app.naming.service import NamingService
 from app.naming.wire.datum_codec import InstanceListCodec
+from app.node.node_engine import beat_taker
 from app.peers.beats import BeatCollector
 from app.replication.http_peers import NodeReplication
 from app.replication.instance_list_type import INSTANCE_LIST, InstanceListStore
@@ -88,11 +90,13 @@ from distro.model.types import (
     Report,
 )
 from distro.protocol.claims import Claimer
+from distro.protocol.engine_reader import EngineReader
 from distro.protocol.protocol import DistroProtocol
 from distro.protocol.protocol_parts import ALL_RULES, ProtocolRules
 from distro.receive.receive import DistroReceiver, ReceiverEvents
 from distro.verify.checksums import OwnChecksums
 from distro.verify.digest_answers import DigestAnswers
+from distro.wire.deadlines import CallDeadlines
 
 if TYPE_CHECKING:
     from app.tools.simulation.world.sim_clients import SimClient
@@ -304,9 +308,14 @@ class SimMember:
         self.naming = NamingService(registry.table, registry.writes, changes, clock.monotonic_ms, self._publish)
         projection = Projection(registry.table, clock.monotonic_ms, self._publish)
         self.records = self.records_class(
-            self.writer, self.record_disk, clock.wall_ms, clock.monotonic_ms, projection.on_record, self._check_write
+            self.world.checker.word,
+            self.writer,
+            self.record_disk,
+            clock.wall_ms,
+            clock.monotonic_ms,
+            projection.on_record,
+            self._check_write,
         )
-        self.records.on_word = self.world.checker.word
         self.durable = DurableService(
             self.records, projection, registry.table, registry.writes, clock.monotonic_ms, self._publish
         )
@@ -314,8 +323,8 @@ class SimMember:
         observer = Decisions(self.world, self.address) if self.world.tracing else NO_OBSERVER
         self.protocol = self._build_protocol(observer)
         reader = self.reader = self.protocol.reader
-        settings = replace(SETTINGS, standalone=False, self_address=self.address, members=self.listed, distro=config)
-        self.membership = self.membership_class(settings, reader, clock)
+        self.beats, self.deadlines = BeatCollector(), CallDeadlines(self.writer, clock)
+        self.membership = self._build_membership(reader)
         self.membership.member = self
         self.mailbox = SimMailbox(self._wake)
         self.runtime = SimRuntime(self)
@@ -346,6 +355,20 @@ class SimMember:
         self.meter = self._build_meter()
         self._build_frontend()
         self.receiver.observer = observer
+
+    def _build_membership(self, reader: EngineReader) -> SimMembership:
+        self.settings = replace(
+            SETTINGS, standalone=False, self_address=self.address, members=self.listed, distro=self.config
+        )
+        return self.membership_class(
+            self.settings,
+            reader,
+            self.clock,
+            self.deadlines,
+            beats=self.beats,
+            take_beats=beat_taker(self.naming, reader),
+            refusal_by_switch=partial(refusal_by_switch, self.durable, ""),
+        )
 
     def _build_protocol(self, observer: DistroObserver) -> DistroProtocol:
         now_ms = self.clock.monotonic_ms()
@@ -387,10 +410,10 @@ class SimMember:
         self.disk = DiskQueue(self)
         nothing: Any = None
         forwarder: Any = SimOwnerForwarder()
-        beats, http, instruments = BeatCollector(), HttpStats(), Instruments.of(QUIET, clock.wall_ms)
+        beats, http, instruments = self.beats, HttpStats(), Instruments.of(QUIET, clock.wall_ms)
         access = AccessControl(None, UserTable(), clock.wall_ms, clock.monotonic_ms)
         services = Services(
-            settings=self.membership._settings,
+            settings=self.settings,
             naming=self.naming,
             durable=self.durable,
             writes=self._build_writes(access, beats, http, instruments),
@@ -398,7 +421,7 @@ class SimMember:
             cluster=self.membership,
             lookup=None,
             callers=Callers(None, self.writer, clock.boot_ms, self.membership),
-            signer=MemberSigner(self.address, None, self.membership._deadlines),
+            signer=MemberSigner(self.address, None, self.deadlines),
             small_sends=nothing,
             replication=NodeReplication(self.receiver, self.components, self.membership, clock, bodies, digests),
             healer=ServiceHealer(
@@ -429,7 +452,7 @@ class SimMember:
             drain_steps=nothing,
             engine_facts=nothing,
             count_history=nothing,
-            tls=build_tls(self.membership._settings, clock.monotonic_ms),
+            tls=build_tls(self.settings, clock.monotonic_ms),
             addresses=AddressTable(),
             room=ConnectionRoom(),
             answers=AnswerBudget(),
@@ -438,20 +461,7 @@ class SimMember:
             wall_ms=clock.wall_ms,
             monotonic_ms=clock.monotonic_ms,
         )
-        self._report_beats(services.beats)
-        self.membership.refusals.refuses_all = lambda: refuses_beats(self.membership, self.durable, "")
         self.http_stats, self.http = services.http, HttpFrontend(self, services, SimLoop(self))
-
-    def _report_beats(self, beats: BeatCollector) -> None:
-        """Have reports tell peers of the beats that wait for them, and take those that peers tell of."""
-        self.membership.waiting_beats = lambda peer: beats.told_to(peer, self.clock.monotonic_ms())
-        self.membership.beats_wait_ms = lambda peer: beats.wait_ms(peer, self.clock.monotonic_ms())
-        self.membership.take_beats = self._take_beats
-
-    def _take_beats(self, key: str, ages_ms: Mapping[str, int]) -> None:
-        parsed = parse_datum_key(key)
-        if parsed is not None and self.membership.responsible(parsed[1]):
-            self.naming.take_beats(key, ages_ms)
 
     def _check_write(self) -> None:
         if self.waits_for_disk:
@@ -615,7 +625,7 @@ class SimMember:
             cut_off_since_ms,
             members.returned_ms,
             beats_known_ms=members.beats_known_ms(now_ms),
-            refused_ms=self.membership.refusals.last_ms(),
+            refused_ms=self.membership.refusals.last_ms(refuses_all=refuses_beats(self.membership, self.durable, "")),
         )
 
     # --- what checks ask -------------------------------------------------------------------------

@@ -48,8 +48,8 @@ class WholeListsMembership(SimMembership):
     def _is_earlier(self) -> bool:
         return True
 
-    def _own_report(self, *asked: Any) -> dict[str, Any]:
-        report = super()._own_report(*asked)
+    def own_report(self, *asked: Any) -> dict[str, Any]:
+        report = super().own_report(*asked)
         if self._is_earlier():
             del report["extendInfo"][OWN_FIELD]["wire"]
         return report
