@@ -3,8 +3,9 @@
 import hmac
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from threading import BoundedSemaphore, Lock
@@ -107,7 +108,9 @@ class Passwords:
         with self._place(), ThreadPoolExecutor(1, "password") as one:
             return one.submit(work).result()
 
-    def _place(self) -> "_Place":
+    @contextmanager
+    def _place(self) -> Iterator[None]:
+        """Wait for one of the places for a computation, and leave it when the block ends."""
         with self._lock:
             if self._waiting >= AT_ONCE + WAITING_MAX:
                 self.stats.hashes_refused += 1
@@ -116,25 +119,16 @@ class Passwords:
         if not self._places.acquire(timeout=WAIT_S):
             self._leave()
             raise TooManyLogins("too many logins are under way, please try again", 1)
-        return _Place(self)
+        try:
+            self.stats.hashes_computed += 1
+            yield
+        finally:
+            self._places.release()
+            self._leave()
 
     def _leave(self) -> None:
         with self._lock:
             self._waiting -= 1
-
-
-class _Place:
-    """One of the places for a computation, left when the block ends."""
-
-    def __init__(self, passwords: Passwords) -> None:
-        self._passwords = passwords
-
-    def __enter__(self) -> None:
-        self._passwords.stats.hashes_computed += 1
-
-    def __exit__(self, *_error: object) -> None:
-        self._passwords._places.release()
-        self._passwords._leave()
 
 
 def check_password(password: str) -> None:

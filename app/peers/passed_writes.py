@@ -61,7 +61,7 @@ class LoopForwarder(Generic[A]):
         """``replies``: makes answers in the frontend's form."""
         self._services = services
         self.replies = replies
-        self._cluster = services.cluster
+        self.cluster, self.naming = services.cluster, services.naming
         self.loop = loop
         self.stats = services.forwarder.stats
         self._signer = services.signer
@@ -71,7 +71,8 @@ class LoopForwarder(Generic[A]):
         self._pipelined: dict[str, MemberLinks] = {}
         self._in_turn: dict[str, MemberLinks] = {}
         """Apart: a pipelined call would wait behind one that the owner writes to its disk."""
-        self._held = 0
+        self.held = 0
+        """Calls that wait before their owner is asked again."""
         self._fetching: set[tuple[str, str]] = set()
         """Members with the keys of datums that are fetched from them."""
         self.fetchers = ThreadPoolExecutor(FETCH_THREADS, thread_name_prefix="http-datums")
@@ -83,19 +84,19 @@ class LoopForwarder(Generic[A]):
 
         ``run`` executes the call here, should this node become its owner meanwhile; a Forward from it means: not yet.
         """
-        if self._held >= HELD_MAX:
-            self._busy(done)
+        if self.held >= HELD_MAX:
+            self.refuse_busy(done)
             return
 
         def request_to(member: str, more: Mapping[str, str]) -> tuple[bytes, bool]:
-            if CAPABILITY_WRITES in self._cluster.capabilities(member):
+            if CAPABILITY_WRITES in self.cluster.capabilities(member):
                 return self.requests.bytes_for_own(member, call, more), True
             return self.request_maker(call)(member, more), False
 
-        find_owner = partial(self._cluster.map_srv, to.tag)
+        find_owner = partial(self.cluster.map_srv, to.tag)
         left_s = FORWARD_S_MAX
         if (deadline := call.deadline) is not None:
-            left_s = min(left_s, self._cluster.left_ms(deadline) / 1_000)
+            left_s = min(left_s, self.cluster.left_ms(deadline) / 1_000)
         is_relayed = call.header(RELAY) is not None
         one = ForwardedCall(self, find_owner, request_to, run, done, self.loop.time() + left_s, is_relayed=is_relayed)
         one.go(call if deadline is None and not is_relayed else None)
@@ -113,12 +114,12 @@ class LoopForwarder(Generic[A]):
         def request_to(member: str, more: Mapping[str, str]) -> tuple[bytes, bool]:
             waiting.hop = member
             # As for a call of the loop: the client sees its own write here at once.
-            if waiting.wants_change and CAPABILITY_WRITES in self._cluster.capabilities(member):
+            if waiting.wants_change and CAPABILITY_WRITES in self.cluster.capabilities(member):
                 more = {**more, WANTS_CHANGE: SHORT_CHANGE}
             return waiting.request_to(member, more), False
 
-        if self._held >= HELD_MAX:
-            self._busy(waiting.answer)
+        if self.held >= HELD_MAX:
+            self.refuse_busy(waiting.answer)
             return
         deadline_s = self.loop.time() + left_s
         call = ForwardedCall(
@@ -131,8 +132,7 @@ class LoopForwarder(Generic[A]):
             is_relayed=waiting.is_relayed,
         )
         if hold_first:
-            call._member = waiting.find_owner()
-            call.hold()
+            call.hold_first()
         else:
             call.go()
 
@@ -149,7 +149,7 @@ class LoopForwarder(Generic[A]):
         if links is None:
             self._forget_removed()
             links = links_of[member] = MemberLinks(
-                self.loop, member, self._services.tls.members, self._cluster.ips_of, self._signer.question
+                self.loop, member, self._services.tls.members, self.cluster.ips_of, self._signer.question
             )
         return links.ask(request, deadline_s, done, pipelined=own_kind)
 
@@ -181,7 +181,7 @@ class LoopForwarder(Generic[A]):
         self.loop.run_in_executor(self.fetchers, fetch).add_done_callback(fetched)
 
     def _forget_removed(self) -> None:
-        known = {one.address for one in self._cluster.members()}
+        known = {one.address for one in self.cluster.members()}
         for links_of in (self._pipelined, self._in_turn):
             for address in links_of.keys() - known:
                 links_of.pop(address).close()
@@ -192,7 +192,8 @@ class LoopForwarder(Generic[A]):
             links.expire(now_s)
         self._expiring = self.loop.call_later(EXPIRE_S, self._expire)
 
-    def _busy(self, done: Callable[[A], None]) -> None:
+    def refuse_busy(self, done: Callable[[A], None]) -> None:
+        """Answer a call that may not wait here, as too many do."""
         self.stats.forward_busy += 1
         done(self.replies.refuse(503, BUSY))
 
@@ -267,12 +268,12 @@ class ForwardedCall(Generic[A, R]):
         forwarder = self._forwarder
         if self._is_held:
             self._is_held = False
-            forwarder._held -= 1
+            forwarder.held -= 1
         member = self._member = self._find_owner()
-        if member == forwarder._cluster.self_address:
+        if member == forwarder.cluster.self_address:
             self._run_here()
             return
-        hop = forwarder._cluster.next_hop(member)
+        hop = forwarder.cluster.next_hop(member)
         self._hop = hop or ""
         if hop is None or (hop != member and self._is_relayed):
             self.hold()
@@ -288,7 +289,7 @@ class ForwardedCall(Generic[A, R]):
         left_ms = int((self._deadline_s - forwarder.loop.time()) * 1_000)
         request, own_kind = self._request_to(hop, forwarder.requests.hop_headers(hop, left_ms, relay=relay))
         if not forwarder.ask(hop, request, self._deadline_s, self._on_result, own_kind=own_kind):
-            forwarder._busy(self._done)
+            forwarder.refuse_busy(self._done)
 
     def _on_batched(self, result: LinkResult | DoneAnswer | Alone | None) -> None:
         if isinstance(result, DoneAnswer):
@@ -348,9 +349,9 @@ class ForwardedCall(Generic[A, R]):
         """Give the client the reply once the change that its write made is known here."""
         forwarder = self._forwarder
         # It may have waited in a socket of this process. A clock is told with the run, which begins with the address.
-        sent_ms = forwarder._cluster.sent_ms(clock.partition("~")[0], clock)
+        sent_ms = forwarder.cluster.sent_ms(clock.partition("~")[0], clock)
         try:
-            taken = forwarder._services.naming.take_change(change, sent_ms)
+            taken = forwarder.naming.take_change(change, sent_ms)
         except CodecError as error:
             log.warning("the change in an answer of %s cannot be read: %s", self._member, error)
             self._done(reply)
@@ -375,6 +376,11 @@ class ForwardedCall(Generic[A, R]):
             self._forwarder.fetch_datum(self._hop, taken.key, self._deadline_s)
         loop.call_later(min(wait_s, self._deadline_s - now_s), self._wait, taken, reply, ask_s, wait_s * 1.5)
 
+    def hold_first(self) -> None:
+        """Look for the owner after a pause, as the thread asked one that did not execute the call."""
+        self._member = self._find_owner()
+        self.hold()
+
     def hold(self) -> None:
         """Look for the owner again after ``HOLD_S``, as nobody executed the call; give up after the deadline."""
         forwarder = self._forwarder
@@ -383,7 +389,7 @@ class ForwardedCall(Generic[A, R]):
             self._give_up()
             return
         forwarder.stats.forward_held += 1
-        forwarder._held += 1
+        forwarder.held += 1
         self._is_held = True
         forwarder.loop.call_later(min(left_s, HOLD_S), self.go)
 

@@ -18,12 +18,16 @@ class LocalActions:
         reader: EngineReader,
         components: Components,
         before_serving: Callable[[int], None] = lambda _now_ms: None,
+        claimer: Claimer | None = None,
     ) -> None:
-        """``before_serving`` is called when a load is over, with the monotonic ms: data on disk may be added then."""
+        """``before_serving`` is called when a load is over, with the monotonic ms: data on disk may be added then.
+
+        ``claimer``: takes the keys over; None for one of its own.
+        """
         self._reader = reader
         self._components = components
         self._before_serving = before_serving
-        self._claimer = Claimer(components, reader.own_writer)
+        self._claimer = claimer or Claimer(components, reader.own_writer)
         self._stopped = False
 
     def stop(self) -> None:

@@ -77,6 +77,9 @@ class HealthCheckGate:
 class BeatCheck:
     """Health checks of the services that this node writes and is responsible for. One thread calls ``tick``."""
 
+    _responsible: Callable[[str], bool]
+    """Returns whether this node owns a service; each ``tick`` asks its gate for it before it checks."""
+
     def __init__(
         self,
         table: ServiceTable,
@@ -110,7 +113,6 @@ class BeatCheck:
         self._units_left = 0
         self._spread_units = 0
         self._may_check = False
-        self._responsible: Callable[[str], bool] = lambda _name: False
 
     def tick(self, now_ms: int, ask_gate: Callable[[], HealthCheckGate]) -> int:
         """Do a slice of a round. Return when to call again (monotonic ms): at once while the round is not over.

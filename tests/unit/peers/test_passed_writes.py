@@ -392,7 +392,7 @@ def test_no_more_than_so_many_calls_are_held(monkeypatch: pytest.MonkeyPatch) ->
             entry.owned_by(refusing_address())
             for count in (1, 2, 3):
                 entry.forward()
-                await until(lambda count=count: entry.forwarder._held == count)
+                await until(lambda count=count: entry.forwarder.held == count)
             busy = Reply(503, b"too many calls wait for other members, please try another server")
             assert await entry.answered() == busy
             entry.owned_by(server)
@@ -472,7 +472,7 @@ def test_closing_leaves_nobody_waiting() -> None:
             await server.wait_for(5)
             entry.owned_by(refusing_address())
             entry.forward()
-            await until(lambda: entry.forwarder._held)
+            await until(lambda: entry.forwarder.held)
             entry.forwarder.close()
             loop.skip(FORWARD_S_MAX)
             await until(lambda: len(entry.told) == 6)

@@ -196,7 +196,8 @@ def _submitted(shuffle_partitions: int) -> "SparkSession":
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-    SparkContext._ensure_initialized()  # a SparkConf of before knows nothing of what was submitted
+    # A SparkConf of before knows nothing of what was submitted.
+    SparkContext._ensure_initialized()  # noqa: SLF001  # PySpark has no public call that starts the JVM alone
     conf = SparkConf()
     for name, value in (("spark.remote", None), ("spark.api.mode", "connect")):
         said = conf.get(name)

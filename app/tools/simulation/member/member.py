@@ -338,9 +338,9 @@ class SimMember:
             reader.is_known_writer,
             reader.answers_itself,
         )
-        self.local_actions = LocalActions(reader, self.components, self._fill)
+        self.claimer = CountingClaimer(self.components, self.writer)
+        self.local_actions = LocalActions(reader, self.components, self._fill, self.claimer)
         self.checksums = OwnChecksums(self.components, reader)
-        self.claimer = self.local_actions._claimer = CountingClaimer(self.components, self.writer)
         self.agent = CallAgent(self)
         agent: Any = self.agent  # it answers by call-back; only this module calls it
         self.codec = InstanceListCodec(clock.wall_ms)
