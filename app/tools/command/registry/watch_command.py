@@ -44,8 +44,8 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         "watch",
         help="show live which instances or services appear, disappear and change",
         description="Show what appears (+), disappears (-) and changes (~): the instances of services, or without "
-        "SERVICE the services of the namespace with their counts. It keeps trying while the server does not answer; Ctrl-C "
-        "ends it.",
+        "SERVICE the services of the namespace with their counts. It keeps trying while the server does not answer; "
+        "Ctrl-C ends it.",
     )
     parser.add_argument("services", metavar="SERVICE", nargs="*", help="group@@name, or a name in DEFAULT_GROUP")
     parser.add_argument(
