@@ -14,9 +14,9 @@ BOUNDS = {
     "delete": Figures(calls=86, files=33, returns=22),
     "beat": Figures(calls=50, files=20, returns=11),
     "list": Figures(calls=105, files=28, returns=34),
-    "rpc-register": Figures(calls=155, files=36, returns=62),
-    "rpc-query": Figures(calls=112, files=30, returns=37),
-    "rpc-health": Figures(calls=40, files=11, returns=10),
+    "rpc-register": Figures(calls=154, files=36, returns=62),
+    "rpc-query": Figures(calls=111, files=30, returns=37),
+    "rpc-health": Figures(calls=39, files=11, returns=10),
     "from-peer": Figures(calls=167, files=53, returns=68),
     "forwarded": Figures(calls=202, files=51, returns=75),
 }

@@ -341,7 +341,7 @@ class Http2Server:
 
     def _take_frames(self, events: list[Event], most: int) -> int:
         """Take up to ``most`` frames that came; return how many, 0 while the next one is not whole."""
-        buffer, at, taken, takes = self._buffer, self._at, 0, self._TAKES
+        buffer, at, taken, replies = self._buffer, self._at, 0, self.replies
         size = len(buffer)
         last = size - HEAD_BYTES
         while at <= last and taken < most and not self._is_enough:
@@ -360,9 +360,21 @@ class Http2Server:
                 continue
             self._at = at = end
             taken += 1
+            if not stream_id and self._block is None:  # grpc-go sends two such frames before each call
+                count = U32.unpack_from(buffer, begin)[0] if kind == WINDOW_UPDATE and length == 4 else 0
+                if 0 < count <= WINDOW_MAX - replies.window and not replies.bytes:
+                    replies.window += count
+                    self._spend()
+                    continue
+                since_s = self._now_s - self._pinged_s
+                if kind == PING and length == 8 and not flags and since_s >= self._limits.ping_interval_s:
+                    self._spend()
+                    self._pinged_s = self._now_s
+                    self._out.append(_PING_ACK + buffer[begin:end])
+                    continue
             if self._block is not None and kind != CONTINUATION:
                 raise ConnectionFault(Code.PROTOCOL_ERROR, "a header block is not whole")
-            take = takes.get(kind)
+            take = self._TAKES.get(kind)
             if take is None:
                 self._spend()
                 continue
