@@ -113,6 +113,124 @@ def test_a_docstring_that_begins_wrongly_is_found_wherever_it_stands(code: str) 
     assert [text for _, text in docstrings(ast.parse(code)) if begins_wrongly(text)]
 
 
+NO_CALLBACKS = {"on_loop", "on_cluster_port", "text_factory"}
+"""Attributes that say where a call came, and a function that sqlite3 takes in no other way."""
+
+
+def late_callbacks(tree: ast.Module) -> Iterator[str]:
+    """Yield each assignment that sets a callback of an object after its construction, or a default that waits for one.
+
+    A callback of another object is an attribute named ``on_*``, or one that gets a lambda or a function of this module.
+    """
+    methods = {
+        one.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        for one in node.body
+        if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign(targets=targets, value=value):
+                annotation = ""
+            case ast.AnnAssign(target=target, annotation=typed, value=value):
+                targets, annotation = [target], ast.unparse(typed)
+            case _:
+                continue
+        for target in targets:
+            match target:
+                case ast.Attribute(value=ast.Name(id="self" | "cls")):
+                    found = "Callable" in annotation and isinstance(value, ast.Lambda)
+                case ast.Attribute(attr=attribute):
+                    is_callback = attribute.startswith("on_") or is_function(value, functions - methods, methods)
+                    found = is_callback and attribute not in NO_CALLBACKS
+                case _:
+                    continue
+            if found:
+                yield f"line {node.lineno}: {ast.unparse(node)}"
+
+
+def is_function(value: ast.expr | None, functions: set[str], methods: set[str]) -> bool:
+    """Return whether a value is a lambda, one of these functions, or one of these methods of ``self``."""
+    match value:
+        case ast.Lambda():
+            return True
+        case ast.Name(id=called):
+            return called in functions
+        case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=called):
+            return called in methods
+        case _:
+            return False
+
+
+@pytest.mark.parametrize("path", [path for path in WRITTEN if name(path).startswith(("app/", "distro/"))], ids=name)
+def test_no_callback_is_set_after_construction(path: Path) -> None:
+    found = list(late_callbacks(ast.parse(path.read_text())))
+    assert not found, "\n".join(["hand it to the constructor, and build the part that it calls first:", *found])
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "server.on_end = end",
+        "self.records.on_write: Callable[[], None] = note",
+        "cluster.refuses = lambda: True",
+        "def take(key): ...\ncluster.take = take",
+        "class A:\n    def check(self): ...\n    def f(self): self.cluster.check = self.check",
+        "class A:\n    def __init__(self):\n        self.take: Callable[[str], None] = lambda _key: None",
+    ],
+)
+def test_a_callback_that_is_set_late_is_found(code: str) -> None:
+    assert list(late_callbacks(ast.parse(code)))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "self._on_end = on_end",
+        "class A:\n    def __init__(self, end: Callable[[], None] = lambda: None):\n        self._end = end",
+        "call.user = session.user",
+        "call.on_loop = True",
+    ],
+)
+def test_a_callback_of_a_constructor_and_a_value_are_fine(code: str) -> None:
+    assert not list(late_callbacks(ast.parse(code)))
+
+
+def unexplained(text: str) -> Iterator[str]:
+    """Yield each line that leaves the types without a reason in the line, or in a comment right above it."""
+    above = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        left = re.search(r"# type: ignore(\[[\w-]+(, ?[\w-]+)*\])?(?P<ignored>.*)|(?<![.\w])cast\((?P<cast>.*)", line)
+        if left and not above.startswith("#"):
+            reason = left["ignored"] if left["ignored"] is not None else left["cast"]
+            if not re.search(r"# +(?!type: ignore)\S+ \S+", reason):
+                yield f"line {number}: {line.strip()}"
+        above = line.strip()
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=name)
+def test_whoever_leaves_the_types_says_why(path: Path) -> None:
+    assert not list(unexplained(path.read_text()))
+
+
+@pytest.mark.parametrize(
+    ("code", "is_explained"),
+    [
+        ("x = f()  # type: ignore", False),
+        ("x = f()  # type: ignore[misc, arg-type]", False),
+        ("x = cast(int, y)", False),
+        ("x = typed.cast(int)", True),
+        ("x = cast(int, y)  # the library has no types", True),
+        ("x = f()  # type: ignore[misc]  # the library has no types", True),
+        ("# The library has no types.\nx = f()  # type: ignore[misc]", True),
+    ],
+)
+def test_a_reason_stands_beside_what_leaves_the_types_or_above_it(code: str, is_explained: bool) -> None:
+    assert (not list(unexplained(code))) is is_explained
+
+
 @pytest.mark.parametrize("path", [path for path in WRITTEN if path.name == "__init__.py"], ids=name)
 def test_a_package_runs_nothing_when_imported(path: Path) -> None:
     module = ast.parse(path.read_text())

@@ -1,6 +1,7 @@
 """Passwords are hashed, compared a few at a time, and remembered while they are right."""
 
 import threading
+from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
@@ -66,7 +67,9 @@ def test_a_new_password_has_bounds_and_is_not_repeated_in_the_refusal(password: 
 def test_too_many_at_once_are_refused(shared: tuple[Passwords, User], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.auth.passwords.WAIT_S", HANG_S)
     passwords, user = shared
-    places = [passwords._place() for _ in range(AT_ONCE)]
+    places = ExitStack()
+    for _ in range(AT_ONCE):
+        places.enter_context(passwords._place())
     waiting = [threading.Thread(target=passwords.is_right, args=(user, f"wrong {one}")) for one in range(WAITING_MAX)]
     for thread in waiting:
         thread.start()
@@ -77,8 +80,7 @@ def test_too_many_at_once_are_refused(shared: tuple[Passwords, User], monkeypatc
         with pytest.raises(TooManyLogins):
             passwords.is_right(user, "one more wrong")
     finally:
-        for place in places:
-            place.__exit__()
+        places.close()
         for thread in waiting:
             thread.join()
     assert passwords.stats.hashes_refused == refused + 1
