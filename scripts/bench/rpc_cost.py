@@ -3,10 +3,10 @@
 The servers take turns: one is measured while the others idle. One load program, in Go on grpc-go, talks to them as
 SDKs do. CPU is the user and system time of all processes of a server.
 
-calls: 32 connections, one call at a time on each: health checks, churn (in turn a new instance and its removal), batches
-of 100 instances with other metadata, registrations that repeat what is there, and queries; with another grpc-timeout
-each time, as the SDK for Go sends it, and without any, as that for Java. Medians of the turns: CPU-us of a call, p50 and
-p99 as the load sees them.
+calls: 32 connections, one call at a time on each. Health checks, churn (in turn a new instance and its removal),
+batches of 100 instances with other metadata, registrations that repeat what is there, and queries. Each with another
+grpc-timeout each time, as the SDK for Go sends it, and without any, as that for Java. Medians of the turns: CPU-us of
+a call, p50 and p99 as the load sees them.
 crowd: many connections that subscribe to one service, each with a health check every 5 s, at a server that was just
 started: kB of memory (PSS) a connection as they are made and after a while, percent of a core while all are idle, and
 one change: until the last was told, until the last answer was sent, and CPU. Medians of the changes.
