@@ -16,13 +16,13 @@ from app.node.background import build_background, build_checker, build_push
 from app.node.domain import build_domain, build_registry
 from app.node.frontends import build_frontends, count_engine
 from app.node.node_engine import build_engine, make_engine
+from app.node.node_parts import NodeClock
 from app.node.wiring import subscribe
 from app.replication.instance_list_type import INSTANCE_LIST
 from app.replication.warm_start import WarmStart
 from app.rpc.sdk.subscriptions import GrpcSubscriptions
-from distro.model.ports import Clock
 from distro.model.types import DistroKey
-from distro.timing.clock import SystemClock, boot_s
+from distro.timing.clock import SystemClock
 
 LOG = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ LOG = logging.getLogger(__name__)
 class Node:
     """One member of a cluster, or a node alone. ``start`` and ``stop`` once each."""
 
-    def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
+    def __init__(self, settings: Settings, clock: NodeClock | None = None) -> None:
         """``clock``: of registry, replication and users; sockets and those who subscribe at them have the machine's."""
         clock = SystemClock() if clock is None else clock
         self.settings = settings
@@ -42,18 +42,15 @@ class Node:
         self._warm_start = WarmStart(registry.lists, registry.replication, claims=settings.standalone)
         over_grpc = GrpcSubscriptions()
 
-        # The time since the boot; that of the machine is asked with each change, in one call.
-        now_s = boot_s if isinstance(clock, SystemClock) else lambda: clock.boot_ms() / 1_000
-
         def is_pushed(key: DistroKey) -> bool:  # asked by threads, of which none runs before the start
             parsed = parse_datum_key(key.key) if key.resource_type == INSTANCE_LIST else None
             return parsed is not None and (self.background.push.has(*parsed) or over_grpc.has(parsed))
 
-        made = make_engine(settings, clock, now_s, registry.lists.writer, self._warm_start.fill, audit, is_pushed)
+        made = make_engine(settings, clock, registry.lists.writer, self._warm_start.fill, audit, is_pushed)
         self.domain = domain = build_domain(settings, clock, limits, registry, names, made.reader, audit)
         push = build_push(domain, clock)
         tls = build_tls(settings, clock.monotonic_ms)
-        self.engine = engine = build_engine(settings, clock, now_s, domain, made, tls)
+        self.engine = engine = build_engine(settings, clock, domain, made, tls)
         checker = build_checker(settings, domain, engine, clock)
         counters = count_engine(domain, engine)
         counters.add(instruments.counters)

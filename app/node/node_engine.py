@@ -20,7 +20,7 @@ from app.metrics.audit_trail import NODE, AuditTrail
 from app.naming.clients.client_expiry import ClientExpiry
 from app.naming.model.keys import parse_datum_key
 from app.naming.service import NamingService
-from app.node.node_parts import Domain, Engine
+from app.node.node_parts import Domain, Engine, NodeClock
 from app.peers.beats import BeatCollector
 from app.peers.grpc_clients import ClientAgent
 from app.peers.grpc_links import GrpcLinks
@@ -46,9 +46,7 @@ CLAIMED_SHOWN_MAX = 20
 """Keys that stand in the audit trail, of those that this member took over at once."""
 
 
-def build_engine(
-    settings: Settings, clock: Clock, now_s: Callable[[], float], domain: Domain, made: DistroEngine, tls: NodeTls
-) -> Engine:
+def build_engine(settings: Settings, clock: NodeClock, domain: Domain, made: DistroEngine, tls: NodeTls) -> Engine:
     """Give the engine all its resource types, and make the calls to members; no thread runs yet."""
     config, reader, mailbox, components = settings.distro, made.reader, made.mailbox, made.components
     beats = BeatCollector()
@@ -96,15 +94,14 @@ def build_engine(
         address_clients=address_clients,
         tls=tls,
         sync=sync,
-        now_s=now_s,
+        now_s=clock.boot_s,
         came_back=mailbox.came_back,
     )
 
 
 def make_engine(
     settings: Settings,
-    clock: Clock,
-    now_s: Callable[[], float],
+    clock: NodeClock,
     writer: str,
     before_serving: Callable[[int], None],
     audit: AuditTrail,
@@ -112,7 +109,7 @@ def make_engine(
 ) -> DistroEngine:
     """Make the engine without its resource types; claims are written to the audit trail.
 
-    ``writer``: this run of this node. ``now_s``, ``before_serving``, ``is_pushed``: as of ``DistroEngine``.
+    ``writer``: this run of this node. ``before_serving``, ``is_pushed``: as of ``DistroEngine``.
     """
     return DistroEngine(
         settings.self_address,
@@ -120,7 +117,7 @@ def make_engine(
         settings.distro,
         clock,
         standalone=settings.standalone,
-        now_s=now_s,
+        now_s=clock.boot_s,
         before_serving=before_serving,
         on_claimed=partial(audit_claims, audit),
         is_pushed=is_pushed,

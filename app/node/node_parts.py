@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 from app.auth.member_calls import Callers
 from app.auth.member_signer import MemberSigner
@@ -42,9 +43,18 @@ from app.replication.http_peers import NodeReplication
 from app.replication.service_heal import ServiceHealer
 from distro.engine.runtime import DistroRuntime
 from distro.model.monitor import DistroStats, EngineTimes
-from distro.model.ports import Component
+from distro.model.ports import Clock, Component
 from distro.model.types import DistroKey
 from distro.protocol.engine_reader import EngineReader
+
+
+class NodeClock(Clock, Protocol):
+    """The time of a node, by which it also measures how long changes take."""
+
+    @property
+    def boot_s(self) -> Callable[[], float]:
+        """Returns the time of ``boot_ms`` in seconds, as finely as the clock has it."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

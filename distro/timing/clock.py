@@ -25,6 +25,8 @@ def process_ran_s() -> float:
 class SystemClock:
     """The machine's clocks, in whole milliseconds."""
 
+    boot_s = staticmethod(boot_s)
+
     def __init__(self) -> None:
         self._monotonic_ms = 0
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from itertools import chain
+from operator import methodcaller
 from typing import Any
 
 import orjson
@@ -39,6 +40,7 @@ from distro.wire.codec import GZIP_MAGIC, gunzip_if_gzip
 _SOURCE, _KEYS = SourceSchema(), KeysSchema()
 SMALL_SERVICES = 500
 ON_LOOP = (EPHEMERAL_PREFIX, CLIENT_KEY_PREFIX)
+_is_on_loop = methodcaller("startswith", ON_LOOP)
 _EMPTY_MAP = re.compile(rb"\s*\{\s*\}\s*")
 PASSED_MS_MAX = 1_000
 """A beat of this age that came to another member than its owner is not passed on; a later one is."""
@@ -53,7 +55,7 @@ def put_datum(call: Call, services: Services) -> Answer:
             raise InvalidParam("receive empty entity!")
         return OK
     frame = _small_frame(call.body) if call.on_loop else call.read
-    if call.on_loop and not (frame and all(key.startswith(ON_LOOP) for key in frame)):
+    if call.on_loop and not (frame and all(map(_is_on_loop, frame))):
         return Decline(frame)  # a durable record is written to the disk
     services.writes.check_late(call)
     return _received(services.replication.receive(call.body, call.headers, call.remote_ip, frame))

@@ -37,6 +37,10 @@ class ClockAhead:
         """Return the same time, as the members of a cluster send it to each other."""
         return self._machine.boot_ms() + self._ahead_ms
 
+    def boot_s(self) -> float:
+        """Return the same time in seconds."""
+        return self._machine.boot_s() + self._ahead_ms / 1_000
+
     def wall_ms(self) -> int:
         """Return the ms since 1970."""
         return self._machine.wall_ms() + self._ahead_ms
