@@ -64,8 +64,8 @@ class RequestStats:
 
         Called before the loop answers, or by its thread.
         """
-        key = (_known(method), route)
-        return self._on_loop.get(key) or self._on_loop.setdefault(key, RouteStats())
+        found = self._on_loop.get((method, route))
+        return found or self._on_loop.setdefault((_known(method), route), RouteStats())
 
     def count(self, method: str, route: str, status: int, taken_s: float) -> None:
         """Count an answer by a thread. ``route``: the path of a row, never of a request."""

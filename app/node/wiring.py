@@ -38,14 +38,13 @@ def subscribe(domain: Domain, engine: Engine, push: UdpPusher, grpc: GrpcFronten
     """Connect the events of the domain with all that hear of them. Handlers only enqueue."""
     on = domain.notify.subscribe
     on(InstancesChanged, on_instances(domain, engine, push, grpc))
-    on(ServiceChanged, lambda event: push.changed(event.namespace, event.service))
+    on(ServiceChanged, on_service(push, grpc))
     if (sync := engine.sync) is not None:
         on(RecordChanged, lambda event: sync(DistroKey(RECORDS, event.key)))
         on(ClientChanged, lambda event: sync(DistroKey(CLIENTS, client_key(event.client_id))))
         on(ClientDisconnect, on_client_gone(sync))
         on(ServicePushed, on_pushed(engine))
     if grpc is not None:
-        on(ServiceChanged, lambda event: grpc.changed(event.namespace, event.service))
         on(ServiceSubscribed, lambda event: grpc.subscribed(event.key, event.client_id))
     on(ClientReturned, lambda event: engine.came_back(event.writer, event.at_ms))
     on(ClientWithdrawn, note_withdrawn(domain.history))
@@ -80,6 +79,18 @@ def on_instances(
                 pushed_over_grpc(*parsed)
         if event.origin is local and sync is not None:
             sync(DistroKey(INSTANCE_LIST, key))
+
+    return handle
+
+
+def on_service(push: UdpPusher, grpc: GrpcFrontend | None) -> Callable[[ServiceChanged], None]:
+    """Return the handler of a changed service, whose subscribers are told."""
+    pushed, pushed_over_grpc = push.changed, grpc.changed if grpc is not None else None
+
+    def handle(event: ServiceChanged) -> None:
+        pushed(event.namespace, event.service)
+        if pushed_over_grpc is not None:
+            pushed_over_grpc(event.namespace, event.service)
 
     return handle
 

@@ -35,8 +35,8 @@ class ChangedKeys:
     def __init__(self, *, kept: bool = True) -> None:
         """``kept``: False for a node without peers, where nobody takes the keys out."""
         self._keys: dict[str, None] = {}
-        # The mapping's own method: one step for other threads, and each write of a client calls it.
-        self.note: Callable[[str], None] = self._keys.setdefault if kept else _ignore
+        # A method of the mapping itself: one step for other threads, and each write of a client calls it.
+        self.note: Callable[[str], None] = self._keys.setdefault if kept else self._keys.get
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -47,10 +47,6 @@ class ChangedKeys:
             return self._keys.popitem()[0]
         except KeyError:
             return None
-
-
-def _ignore(_key: str) -> None:
-    """Ignore the key."""
 
 
 class DigestedStore(Protocol):

@@ -215,7 +215,8 @@ class OwnClients:
             if old is not None:
                 events += self._withdrawals.withdraw(client, {key: old}, now_ms)
         events.append(ServiceChanged(*key))
-        self._publish_all(events)
+        for event in events:
+            self._publish(event)
         return None
 
     def deregister(self, client_id: str, namespace: str, service: str) -> None:
@@ -309,9 +310,9 @@ def _check_kind(service: Service) -> None:
 
 
 def instance_numbers(client_id: str, revision: int, wall_ms: int) -> Iterator[int]:
-    """Yield numbers for instance ids: they rise with the wall clock, and differ by client and revision."""
+    """Return numbers for instance ids: they rise with the wall clock, and differ by client and revision."""
     seed = wall_ms << _MEMBER_BITS + _SEQUENCE_BITS | (sum(client_id.encode()) % (1 << _MEMBER_BITS)) << _SEQUENCE_BITS
-    yield from count(seed + revision % (1 << _SEQUENCE_BITS))
+    return count(seed + revision % (1 << _SEQUENCE_BITS))
 
 
 def instance_of(command: RegisterInstance, numbers: Iterator[int], shared: Shared) -> Instance:
