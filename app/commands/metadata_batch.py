@@ -18,9 +18,9 @@ def takes_long(naming: NamingService, asked: UpdateMetadata) -> bool:
 
 def instances_of(naming: NamingService, asked: UpdateMetadata) -> list[Instance]:
     """Return the known instances of a kind, or without a kind those that are named; none for an unknown kind."""
-    quick = [_quick_instance(naming, asked, name) for name in asked.names]
-    if quick and None not in quick:
-        return [one for one in quick if one is not None]
+    hot = [_hot_instance(naming, asked, name) for name in asked.names]
+    if hot and None not in hot:
+        return [one for one in hot if one is not None]
     view = naming.service_view(asked.namespace, asked.service)
     if view is None:
         return []
@@ -32,9 +32,9 @@ def instances_of(naming: NamingService, asked: UpdateMetadata) -> list[Instance]
     return [one for one in found if one is not None]
 
 
-def _quick_instance(naming: NamingService, asked: UpdateMetadata, name: InstanceName) -> Instance | None:
+def _hot_instance(naming: NamingService, asked: UpdateMetadata, name: InstanceName) -> Instance | None:
     """Return a named instance without a view of all, which each change would make anew; None where that must tell."""
-    find = naming.quick_detail
+    find = naming.hot_detail
     if find(asked.namespace, asked.service, name.ip, 0, name.cluster) is not None:
         return None  # it answers to the name, too
     found = find(asked.namespace, asked.service, name.ip, name.port, name.cluster)

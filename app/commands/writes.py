@@ -255,7 +255,7 @@ class Writes:
         return self._done(command, caller, is_new=done is not None)
 
     def _patch(self, command: PatchInstance, caller: WriteCaller) -> Outcome:
-        found = self._quick_detail(command)
+        found = self._hot_detail(command)
         if found is None and caller.on_loop and self._is_large(command):
             return WAITS
         found = found or self._find(command)
@@ -383,8 +383,8 @@ class Writes:
 
     # --- what is asked of the domain ---------------------------------------------------------------
 
-    def _quick_detail(self, command: Addressed) -> Instance | None:
-        return self._naming.quick_detail(command.namespace, command.service, command.ip, command.port, command.cluster)
+    def _hot_detail(self, command: Addressed) -> Instance | None:
+        return self._naming.hot_detail(command.namespace, command.service, command.ip, command.port, command.cluster)
 
     def _find(self, command: Addressed) -> Instance | None:
         return self._naming.find(command.namespace, command.service, command.cluster, command.ip, command.port)

@@ -153,7 +153,7 @@ class AuditTrail:
         ended = self._security.stop(timeout_s)
         return self._file.stop(timeout_s) and ended
 
-    def _quick_line(self, at_ms: int, who: Actor, what: str, key: str, before: object, after: object) -> str | None:
+    def _hot_line(self, at_ms: int, who: Actor, what: str, key: str, before: object, after: object) -> str | None:
         """Return the line of a change that is plain and has no field with the name of a secret; else None."""
         metadata = _changed_metadata(before, after)
         if metadata is not None:
@@ -187,7 +187,7 @@ class AuditTrail:
         return fields
 
     def _line(self, at_ms: int, who: Actor, what: str, key: str, before: object, after: object) -> str:
-        if (line := self._quick_line(at_ms, who, what, key, before, after)) is not None:
+        if (line := self._hot_line(at_ms, who, what, key, before, after)) is not None:
             return line
         fields = self._fields(at_ms, who, what, key, *_differing(before, after))
         sides = [side for side in ("before", "after") if side in fields]

@@ -290,7 +290,7 @@ class NamingService:
                 return one
         raise NotFound("no matched ip found!")
 
-    def quick_detail(self, namespace: str, service: str, ip: str, port: int, cluster: str) -> Instance | None:
+    def hot_detail(self, namespace: str, service: str, ip: str, port: int, cluster: str) -> Instance | None:
         """As ``detail``, at a cost that does not grow with the service; None for cases that need ``detail``."""
         found = self._table.get(namespace, service)
         if found is None or found.hidden or found.published:
@@ -332,7 +332,7 @@ class NamingService:
         view = self.service_view(namespace, service)
         return None if view is None else self._answers.get(view, variant)
 
-    def quick_list_answer(self, namespace: str, service: str, variant: Variant) -> ListAnswer | None:
+    def hot_list_answer(self, namespace: str, service: str, variant: Variant) -> ListAnswer | None:
         """As ``list_answer``, but None also for a large service whose list is not in the cache."""
         view = self.service_view(namespace, service)
         if view is None:

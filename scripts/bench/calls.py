@@ -217,7 +217,7 @@ async def measure_rpc(node: Any, kind: str) -> float:
     async def run() -> None:
         for _ in range(INSTANCES):
             found = call if known is None else known.get(call)
-            if found is None or dispatcher.answer_at_once(connection, found) is None:
+            if found is None or dispatcher.answer_hot(connection, found) is None:
                 await dispatcher.answer(connection, call)
 
     return await best_window(lambda _round: (run, INSTANCES))

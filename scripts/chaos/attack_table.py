@@ -292,7 +292,7 @@ def floods(victim: Victim) -> None:
     """Garbage, halves of requests, endless ones, clients that read nothing, and hundreds of silent connections."""
     # TLS has no half-open state: who ends his side there ends the connection.
     kinds = [one for one in QUICK if not (victim.has_tls and one is half_close)]
-    asyncio.run(_all_quick(victim.target, kinds))
+    asyncio.run(_all_hot(victim.target, kinds))
     host, _, port = victim.address.rpartition(":")
     with ExitStack() as stack:
         for number in range(500):
@@ -302,7 +302,7 @@ def floods(victim: Victim) -> None:
             raise Wrong("a list is not answered beside idle connections")
 
 
-async def _all_quick(target: Target, kinds: Iterable[SocketAttack]) -> None:
+async def _all_hot(target: Target, kinds: Iterable[SocketAttack]) -> None:
     await asyncio.gather(*(at_most(one, target, random.Random(number)) for number in range(8) for one in kinds))
 
 

@@ -36,7 +36,7 @@ class EchoDispatcher:
         """Return a message that is known, as it came before."""
         return None if message[:1] == b"w" or len(message) % 3 != 1 else message
 
-    def answer_at_once(self, _client: Connection, message: bytes) -> bytes | None:
+    def answer_hot(self, _client: Connection, message: bytes) -> bytes | None:
         try:
             return reply_to(message) or b""
         except Ends:

@@ -288,7 +288,7 @@ odd = (
         },
     )
 )
-def test_the_quick_way_of_reading_reads_what_the_other_one_does(fields: dict[str, Any]) -> None:
+def test_the_hot_parser_reads_what_the_other_one_does(fields: dict[str, Any]) -> None:
     """A field with its usual value, that is mostly left out, has each field read by itself."""
 
     def read(told: dict[str, Any]) -> tuple[object, ...] | str:

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from app.http.input.forms import parse_values
 from app.http.input.params import (
     Parameters,
+    hot_beat,
+    hot_register,
     parse_beat,
     parse_deregister,
     parse_list,
     parse_register,
-    quick_beat,
-    quick_register,
 )
 from app.naming.model.nacos_errors import InvalidParam
 from tests.support import hot_schemas
@@ -248,7 +248,7 @@ def test_parser_and_schema_agree(name: str, call: tuple[bytes, bytes], ephemeral
 
 @pytest.mark.parametrize("name", HOT)
 @given(call=calls(), ephemeral=st.booleans())
-def test_the_quick_way_and_the_general_way_agree(name: str, call: tuple[bytes, bytes], ephemeral: bool) -> None:
+def test_the_hot_path_and_the_general_one_agree(name: str, call: tuple[bytes, bytes], ephemeral: bool) -> None:
     query, form = call
     parse, _ = HOT[name]
     quick = Parameters.of(query, FORM, form, "POST")
@@ -316,7 +316,7 @@ def test_a_beat_without_a_field(field: str) -> None:
         assert_agreement("beat", b"&".join(raw({"serviceName": "a", "beat": beat} | values, quote)), b"", True)
 
 
-# --- the quick way is taken ---------------------------------------------------------------------------
+# --- the hot parser is used ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("encode", [quote, quote_plus, quote_usual, quote_lower])
@@ -324,7 +324,7 @@ def test_a_beat_without_a_field(field: str) -> None:
 @pytest.mark.parametrize(
     "beat", [BEAT, BEAT | {"weight": 10}, BEAT | {"metadata": {"version": "1.0"}, "ephemeral": True}], ids=str
 )
-def test_what_sdks_send_is_read_the_quick_way(
+def test_what_sdks_send_is_read_by_the_hot_parser(
     encode: Callable[[str], str], as_form: bool, beat: dict[str, Any]
 ) -> None:
     def read(values: dict[str, str]) -> Mapping[str, str]:
@@ -345,14 +345,14 @@ def test_what_sdks_send_is_read_the_quick_way(
         "metadata": '{"preserved.register.source":"SPRING_CLOUD","version":"1.0"}',
         "app": "unknown",
     }
-    assert quick_register(read(registration), True) is not None
-    assert quick_beat(read(names | {"beat": json.dumps(beat, separators=COMPACT)})) is not None
+    assert hot_register(read(registration), True) is not None
+    assert hot_beat(read(names | {"beat": json.dumps(beat, separators=COMPACT)})) is not None
 
 
 def test_long_texts_are_not_kept() -> None:
     """What anybody may send would else stay in memory."""
     for name in ("serviceName", "groupName", "weight", "metadata", "app"):
         values = {"serviceName": "a", "ip": "10.0.0.1", "port": "80"} | {name: "1" * 600}
-        assert quick_register(values, True) is None
-    assert quick_beat({"serviceName": "a" * 600, "beat": json.dumps(BEAT)}) is None
-    assert quick_beat({"serviceName": "a", "beat": json.dumps(BEAT | {"metadata": {"x": "y" * 600}})}) is None
+        assert hot_register(values, True) is None
+    assert hot_beat({"serviceName": "a" * 600, "beat": json.dumps(BEAT)}) is None
+    assert hot_beat({"serviceName": "a", "beat": json.dumps(BEAT | {"metadata": {"x": "y" * 600}})}) is None

@@ -13,7 +13,7 @@ READERS = {"get", "optional", "required"}
 NAME_READER = "service_name"
 OF_SERVICE = frozenset({"serviceName", "groupName", "dom"})
 OURS = ("app.http.v1", "app.http.v2", "app.http.input.params", "app.http.input.forms")
-NOT_OF_CALLS = {"quick_register", "quick_deregister", "quick_beat", "quick_batch"}
+NOT_OF_CALLS = {"hot_register", "hot_deregister", "hot_beat", "hot_batch"}
 """They read what the general parsers read, as a test of their own shows, by another way."""
 
 

@@ -1,6 +1,6 @@
 """The hand-written parsers of the hot calls.
 
-The functions ``quick_…`` read registrations, deregistrations and full beats as SDKs and curl send them. Each takes
+The functions ``hot_…`` read registrations, deregistrations and full beats as SDKs and curl send them. Each takes
 plain values (see ``Parameters.plain``) and returns the command that the general parser makes of them. It returns None
 for values out of the ordinary: those go to the general parser, which alone words the refusals.
 """
@@ -98,8 +98,8 @@ def parse_register(parameters: Parameters, ephemeral: bool = True) -> RegisterIn
     Raises:
         InvalidParam: the text names the parameter.
     """
-    if parameters.plain is not None and (quick := quick_register(parameters.plain, ephemeral)) is not None:
-        return quick
+    if parameters.plain is not None and (hot := hot_register(parameters.plain, ephemeral)) is not None:
+        return hot
     service = service_of(parameters)
     ip, port = parameters.required("ip"), java_int(parameters.required("port"))
     weight = java_double(parameters.optional("weight", "1"))
@@ -139,8 +139,8 @@ def parse_deregister(parameters: Parameters, ephemeral: bool = True) -> Deregist
     Raises:
         InvalidParam: the text names the parameter.
     """
-    if parameters.plain is not None and (quick := quick_deregister(parameters.plain, ephemeral)) is not None:
-        return quick
+    if parameters.plain is not None and (hot := hot_deregister(parameters.plain, ephemeral)) is not None:
+        return hot
     ip, port = parameters.required("ip"), java_int(parameters.required("port"))
     java_double(parameters.optional("weight", "1"))
     return DeregisterInstance(
@@ -224,8 +224,8 @@ def parse_beat(parameters: Parameters, service: str | None = None) -> Beat:
         InvalidParam: the text names the parameter, or the field of the object.
     """
     if service is None:
-        if parameters.plain is not None and (quick := quick_beat(parameters.plain)) is not None:
-            return quick
+        if parameters.plain is not None and (hot := hot_beat(parameters.plain)) is not None:
+            return hot
         service = service_of(parameters)
     namespace = namespace_of(parameters)
     cluster = parameters.optional("clusterName", DEFAULT_CLUSTER)
@@ -254,13 +254,13 @@ def parse_beat(parameters: Parameters, service: str | None = None) -> Beat:
 # --- plain values ----------------------------------------------------------------------------------
 
 
-def _quick_port(text: str | None) -> int | None:
+def _hot_port(text: str | None) -> int | None:
     if text and text.isdecimal() and len(text) <= PORT_DIGITS_MAX and (port := int(text)) <= PORT_MAX:
         return port
     return None
 
 
-def quick_service(get: Callable[[str], str | None]) -> str | None:
+def hot_service(get: Callable[[str], str | None]) -> str | None:
     name, group = get("serviceName"), get("groupName") or DEFAULT_GROUP
     return _full_name(name, group) if name and len(name) + len(group) <= KEPT_CHARS_MAX else None
 
@@ -284,7 +284,7 @@ def _weight(text: str) -> float | None:
 
 
 @lru_cache(8_192)
-def quick_metadata(text: str) -> Metadata | None:
+def hot_metadata(text: str) -> Metadata | None:
     """The metadata in a text, one map for all equal texts; None when the text is no metadata."""
     try:
         # Python's own decoder, which ``parse_metadata`` needs for numbers, takes four times as long.
@@ -299,19 +299,19 @@ def quick_metadata(text: str) -> Metadata | None:
         return None
 
 
-def quick_register(values: Mapping[str, str], ephemeral: bool) -> RegisterInstance | None:
+def hot_register(values: Mapping[str, str], ephemeral: bool) -> RegisterInstance | None:
     """The command of a registration; None for values that the general parser must read.
 
     ``ephemeral``: the kind of instance when the call names none.
     """
     get = values.get
-    ip, port, service = get("ip"), _quick_port(get("port")), quick_service(get)
+    ip, port, service = get("ip"), _hot_port(get("port")), hot_service(get)
     if not ip or port is None or service is None or not _IPV4.fullmatch(ip):
         return None
     weight_text, text, app = get("weight") or "1", get("metadata") or "", get("app") or "DEFAULT"
     if len(text) > KEPT_CHARS_MAX or len(app) > KEPT_CHARS_MAX or len(weight_text) > KEPT_CHARS_MAX:
         return None
-    weight, metadata = _weight(weight_text), quick_metadata(text)
+    weight, metadata = _weight(weight_text), hot_metadata(text)
     if weight is None or metadata is None:
         return None
     return RegisterInstance(
@@ -329,13 +329,13 @@ def quick_register(values: Mapping[str, str], ephemeral: bool) -> RegisterInstan
     )
 
 
-def quick_deregister(values: Mapping[str, str], ephemeral: bool) -> DeregisterInstance | None:
+def hot_deregister(values: Mapping[str, str], ephemeral: bool) -> DeregisterInstance | None:
     """The command of a deregistration; None for values that the general parser must read.
 
     ``ephemeral``: the kind of instance when the call names none.
     """
     get = values.get
-    ip, port, service = get("ip"), _quick_port(get("port")), quick_service(get)
+    ip, port, service = get("ip"), _hot_port(get("port")), hot_service(get)
     # Nobody needs the weight, but one that is no number is refused.
     if not ip or port is None or service is None or get("weight"):
         return None
@@ -357,14 +357,14 @@ def _is_of_texts(fields: Any) -> bool:
     return type(fields) is dict and {*map(type, fields.values())} <= _TEXTS
 
 
-def quick_beat(values: Mapping[str, str]) -> Beat | None:
+def hot_beat(values: Mapping[str, str]) -> Beat | None:
     """The command of a full beat; None for values that the general parser must read.
 
     The fields of its JSON must have the types that SDKs give them.
     """
     get = values.get
-    text, service = get("beat"), quick_service(get)
-    if not text or len(text) > KEPT_CHARS_MAX or service is None or _quick_port(get("port") or "0") is None:
+    text, service = get("beat"), hot_service(get)
+    if not text or len(text) > KEPT_CHARS_MAX or service is None or _hot_port(get("port") or "0") is None:
         return None
     try:
         fields: Any = orjson.loads(text)

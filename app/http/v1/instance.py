@@ -140,7 +140,7 @@ def detail(call: Call, services: Services) -> Answer:
     """One instance with its true health, which no threshold covers."""
     query = parse_detail(call.parameters)
     asked = (query.namespace, query.service, query.ip, query.port, query.cluster)
-    instance = services.naming.quick_detail(*asked)
+    instance = services.naming.hot_detail(*asked)
     if instance is None:
         if call.on_loop and _is_large(services, query):
             return DECLINE
@@ -181,7 +181,7 @@ def answer_list(call: Call, services: Services, query: ListQuery) -> Answer:
     cache_ms = switches.default_push_cache_millis if pushed else switches.default_cache_millis
     variant = Variant(query.clusters, query.healthy_only, query.is_check, agent.java_since_1_0, cache_ms)
     naming, now_ms = services.naming, services.wall_ms()
-    answer = naming.quick_list_answer(query.namespace, query.service, variant)
+    answer = naming.hot_list_answer(query.namespace, query.service, variant)
     if answer is None:
         if call.on_loop and naming.service_view(query.namespace, query.service) is not None:
             return DECLINE

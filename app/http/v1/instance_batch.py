@@ -11,7 +11,7 @@ from app.http.api.answers import json_reply
 from app.http.api.call import DECLINE, Answer, Call, Services, rendered, route
 from app.http.input import json_text
 from app.http.input.forms import Parameters
-from app.http.input.params import KEPT_CHARS_MAX, quick_metadata, quick_service
+from app.http.input.params import KEPT_CHARS_MAX, hot_metadata, hot_service
 from app.http.input.schemas import MetadataBatchSchema, load_parameters
 from app.http.input.values import java_int
 from app.http.shapes.described import Described
@@ -38,13 +38,13 @@ class MetadataBatch(NamedTuple):
     metadata: Metadata | None
 
 
-def quick_batch(values: Mapping[str, str]) -> MetadataBatch | None:
+def hot_batch(values: Mapping[str, str]) -> MetadataBatch | None:
     """The command of a change of metadata; None for values that the general parser must read."""
     get = values.get
-    service, text = quick_service(get), get("metadata") or ""
+    service, text = hot_service(get), get("metadata") or ""
     if service is None or not text or len(text) > KEPT_CHARS_MAX:
         return None
-    metadata = quick_metadata(text)
+    metadata = hot_metadata(text)
     if metadata is None:
         return None
     namespace = get("namespaceId") or DEFAULT_NAMESPACE
@@ -87,8 +87,8 @@ def parse_batch(parameters: Parameters) -> MetadataBatch:
     Raises:
         InvalidParam: the text names the parameter.
     """
-    if parameters.plain is not None and (quick := quick_batch(parameters.plain)) is not None:
-        return quick
+    if parameters.plain is not None and (hot := hot_batch(parameters.plain)) is not None:
+        return hot
     return MetadataBatch(**load_parameters(_BATCH, parameters))
 
 

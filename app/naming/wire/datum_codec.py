@@ -368,7 +368,7 @@ def decode_stored(fields: Any, namespace: str, full_name: str, now_ms: int) -> S
 
 def _decode_at(fields: Any, namespace: str, full_name: str, version: Version, now_ms: int) -> StoredInstance:
     """As ``decode_stored``, for an instance of this version."""
-    instance = _usual_instance(fields) if type(fields) is dict else None
+    instance = _hot_instance(fields) if type(fields) is dict else None
     if instance is None:
         instance = _read_instance(_fields_of(fields), fields)
     if not instance.ephemeral:
@@ -398,7 +398,7 @@ def _fields_of(fields: object) -> Fields:
     return member_object(fields, "an element of 'instanceList'", " of an instance")
 
 
-def _usual_instance(fields: Mapping[str, Any]) -> Instance | None:
+def _hot_instance(fields: Mapping[str, Any]) -> Instance | None:
     """Return the instance in fields that all have the expected types, as nearly all have: at a third of the cost.
 
     None for all others, which ``_read_instance`` reads, or refuses by name.

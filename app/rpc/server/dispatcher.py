@@ -85,7 +85,7 @@ class Dispatcher:
             HEALTH_CHECK: GrpcRoute(_healthy, "HealthCheckResponse", PUBLIC, lambda *_: HEALTHY)
         }
         self.known = KnownMessages()
-        """The messages that came before: for ``answer_at_once``."""
+        """The messages that came before: for ``answer_hot``."""
         self.bounds = TypeBounds(self._routes, self._callers, self._access)
 
     def add(self, routes: Mapping[str, GrpcRoute]) -> None:
@@ -94,7 +94,7 @@ class Dispatcher:
 
     # --- calls -----------------------------------------------------------------------------------
 
-    def answer_at_once(self, connection: Connection, known: KnownMessage) -> bytes | None:
+    def answer_hot(self, connection: Connection, known: KnownMessage) -> bytes | None:
         """Return the answer to a plain call whose bytes came before; None when ``answer`` is to be called.
 
         The checks of ``answer`` that are left out here let every message pass, or would have kept this message from
@@ -102,14 +102,14 @@ class Dispatcher:
         """
         cluster = self._cluster
         self._check_pause()
-        if (quick := known.route.quick) is None or not connection.registered or self._access is not None:
+        if (hot := known.route.hot) is None or not connection.registered or self._access is not None:
             return None
         if cluster.state() is not _UP or cluster.is_behind:
             return None
         if self._limits.rule.traced_ips:
             return None
         begun_s = perf_counter()
-        answer = quick(connection, known)
+        answer = hot(connection, known)
         if answer is None:
             return None
         connection.active_ms = self._now_ms()
@@ -124,7 +124,7 @@ class Dispatcher:
     async def answer(self, connection: Connection, data: bytes, known: KnownMessage | None = None) -> bytes:
         """Return the answer to one call, an error if it is refused or fails.
 
-        ``known``: the message, if it came before and ``answer_at_once`` has no answer to it.
+        ``known``: the message, if it came before and ``answer_hot`` has no answer to it.
         Source of the order of checks: Nacos 2.2.3 GrpcRequestAcceptor.
         """
         if known is None:

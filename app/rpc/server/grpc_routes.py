@@ -33,7 +33,7 @@ class GrpcRequest(NamedTuple):
 
 Handler = Callable[[GrpcRequest], Awaitable[Mapping[str, Any] | bytes]]
 """Returns the fields of the answer, or its whole message. Raises NacosError for a refusal."""
-Quick = Callable[[Connection, "KnownMessage"], bytes | None]
+HotHandler = Callable[[Connection, "KnownMessage"], bytes | None]
 """Returns the kept answer to a message that came before; None if the handler must be called. It has no effects."""
 
 
@@ -44,7 +44,7 @@ class GrpcRoute:
     handler: Handler
     answer_type: str
     access: AccessRule
-    quick: Quick | None = None
+    hot: HotHandler | None = None
     bytes_max: int = ANYBODYS_BYTES_MAX
     """The size of the longest request; the port may take less."""
     bytes_per_value: int = 0

@@ -276,7 +276,7 @@ class RpcTransport(asyncio.Protocol):
         try:
             dispatcher = self._port.dispatcher
             known = dispatcher.known.get(call.message)
-            reply = None if known is None else dispatcher.answer_at_once(client, known)
+            reply = None if known is None else dispatcher.answer_hot(client, known)
             if reply is None:
                 reply = self._call_handler(client, call, known)
         except Exception:

@@ -56,7 +56,7 @@ def node() -> FakeNode:
 
 
 def stored(node: FakeNode) -> tuple[float, bool] | None:
-    found = node.naming.quick_detail("public", SERVICE, "10.0.0.1", 80, "DEFAULT")
+    found = node.naming.hot_detail("public", SERVICE, "10.0.0.1", 80, "DEFAULT")
     return found and (found.weight, found.healthy)
 
 
@@ -106,7 +106,7 @@ def test_each_change_is_told_to_the_audit_trail_once(node: FakeNode) -> None:
 
 
 def test_the_audit_trail_has_the_removed_instance_beside_one_of_a_grpc_client(node: FakeNode) -> None:
-    removed = node.naming.quick_detail("public", SERVICE, "10.0.0.1", 80, "DEFAULT")
+    removed = node.naming.hot_detail("public", SERVICE, "10.0.0.1", 80, "DEFAULT")
     assert removed is not None
     other = replace(removed, ip="10.0.0.2")
     publication = Publication({other.key: other}, batch=False, at_ms=0, seen=NO_VERSION)
@@ -152,7 +152,7 @@ def test_a_full_beat_that_registers_counts_as_a_write(node: FakeNode) -> None:
     assert limited.counted == 1
     with pytest.raises(TooManyRequests):
         node.writes.execute(new._replace(port=81), Asker(address="10.9.9.9", refuses=True))
-    assert node.naming.quick_detail("public", SERVICE, "10.0.0.9", 81, "DEFAULT") is None
+    assert node.naming.hot_detail("public", SERVICE, "10.0.0.9", 81, "DEFAULT") is None
 
 
 @pytest.mark.parametrize(

@@ -58,19 +58,19 @@ def test_an_instance_that_a_beat_brings_gets_the_id_that_its_metadata_asks_for(n
     assert [one.instance_id for one in view.instances] == ["0", "1", f"10.0.0.1#8082#DEFAULT#{SERVICE}"]
 
 
-def test_a_quick_detail_is_the_detail() -> None:
+def test_a_hot_detail_is_the_detail() -> None:
     node = FakeNode()
     node.naming.register(register(8080))
     node.durable.register(register(8081)._replace(ephemeral=False))
     node.naming.register(register(8081))
     for port, ephemeral in ((8080, True), (8081, False)):
         asked = ("public", SERVICE, "10.0.0.1", port, "DEFAULT")
-        quick = node.naming.quick_detail(*asked)
+        quick = node.naming.hot_detail(*asked)
         assert quick is not None
         assert quick is node.naming.detail(*asked)
         assert quick.ephemeral is ephemeral
-    assert node.naming.quick_detail("public", SERVICE, "10.0.0.1", 8080, "other") is None
-    assert node.naming.quick_detail("other", SERVICE, "10.0.0.1", 8080, "DEFAULT") is None
+    assert node.naming.hot_detail("public", SERVICE, "10.0.0.1", 8080, "other") is None
+    assert node.naming.hot_detail("other", SERVICE, "10.0.0.1", 8080, "DEFAULT") is None
 
 
 def test_a_beat_makes_an_unhealthy_instance_healthy(naming: NamingService) -> None:

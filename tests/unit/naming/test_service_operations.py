@@ -270,19 +270,19 @@ class TestReading:
         registered.registry.table.publish(NAMESPACE, NAME, "c", publication, 0)
         assert registered.naming.instance_count(NAMESPACE, NAME) == 4
 
-    def test_a_quick_list_is_kept_or_small(self, bed: Bed) -> None:
-        assert bed.naming.quick_list_answer(NAMESPACE, NAME, VARIANT) is None
+    def test_a_hot_list_is_kept_or_small(self, bed: Bed) -> None:
+        assert bed.naming.hot_list_answer(NAMESPACE, NAME, VARIANT) is None
         for port in range(1, QUICK_HOSTS_MAX + 1):
             bed.naming.register(ONE._replace(port=port))
-        quick = bed.naming.quick_list_answer(NAMESPACE, NAME, VARIANT)
+        quick = bed.naming.hot_list_answer(NAMESPACE, NAME, VARIANT)
         assert quick is not None
         assert quick is bed.naming.list_answer(NAMESPACE, NAME, VARIANT)
         bed.naming.register(ONE._replace(port=QUICK_HOSTS_MAX + 1))
-        assert bed.naming.quick_list_answer(NAMESPACE, NAME, VARIANT) is None
+        assert bed.naming.hot_list_answer(NAMESPACE, NAME, VARIANT) is None
         whole = bed.naming.list_answer(NAMESPACE, NAME, VARIANT)
         assert whole is not None
-        assert bed.naming.quick_list_answer(NAMESPACE, NAME, VARIANT) is whole
-        assert bed.naming.quick_list_answer(NAMESPACE, NAME, VARIANT._replace(healthy_only=True)) is None
+        assert bed.naming.hot_list_answer(NAMESPACE, NAME, VARIANT) is whole
+        assert bed.naming.hot_list_answer(NAMESPACE, NAME, VARIANT._replace(healthy_only=True)) is None
 
     def test_services_by_namespace_and_group(self, bed: Bed) -> None:
         for namespace, name in (("public", "G@@b"), ("public", "G@@a"), ("public", "H@@a"), ("dev", "G@@a")):

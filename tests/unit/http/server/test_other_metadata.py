@@ -22,7 +22,7 @@ def register(metadata: str, after: str = "", before: str = BEFORE, method: str =
 
 
 def metadata_of(node: FakeNode) -> Any:
-    found = node.naming.quick_detail("public", "DEFAULT_GROUP@@a", "10.0.0.1", 80, "DEFAULT")
+    found = node.naming.hot_detail("public", "DEFAULT_GROUP@@a", "10.0.0.1", 80, "DEFAULT")
     return found and (found.weight, found.metadata)
 
 

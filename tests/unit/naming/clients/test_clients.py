@@ -390,7 +390,7 @@ def test_both_sides_see_one_service(bed: Bed) -> None:
     assert b'"ip":"10.0.0.2"' in answer.plain(1)
     assert bed.naming.instance_count(*KEY) == 2
     assert bed.naming.detail(*KEY, "10.0.0.2", 80, "DEFAULT").ip == "10.0.0.2"
-    assert bed.naming.quick_detail(*KEY, "10.0.0.1", 80, "DEFAULT") is None, "it asks the whole service"
+    assert bed.naming.hot_detail(*KEY, "10.0.0.1", 80, "DEFAULT") is None, "it asks the whole service"
     datum = next(bed.registry.lists.datums([datum_key(*KEY)]))
     assert list(datum.value.stored) == ["10.0.0.1:80:unknown:DEFAULT"], "the list of HTTP clients is theirs alone"
     assert bed.naming.counts(lambda _name: True).instances == 2

@@ -60,7 +60,7 @@ class Asked:
     def ask(self, connection: Connection, message: bytes) -> dict[str, Any]:
         """The answer, as a transport asks for it."""
         known = self.dispatcher.known.get(message)
-        answer = None if known is None else self.dispatcher.answer_at_once(connection, known)
+        answer = None if known is None else self.dispatcher.answer_hot(connection, known)
         self.at_once += answer is not None
         if answer is None:
             answer = asyncio.run(self.dispatcher.answer(connection, message, known))
@@ -172,7 +172,7 @@ def test_answers_at_once_are_those_of_the_handlers(asked: Asked) -> None:
             slow = asyncio.run(asked.dispatcher.answer(client, one, asked.dispatcher.known.get(one)))
         known = asked.dispatcher.known.get(one)
         assert known is not None
-        assert asked.dispatcher.answer_at_once(client, known) == slow
+        assert asked.dispatcher.answer_hot(client, known) == slow
 
 
 def test_a_registration_that_comes_again_counts_as_a_write() -> None:

@@ -71,7 +71,7 @@ class Host:
     def ask(self, connection: Connection, kind: str, body: bytes = b"{}") -> dict[str, Any]:
         message = wire.encode(kind, body)
         known = self.dispatcher.known.get(message)
-        data = None if known is None else self.dispatcher.answer_at_once(connection, known)
+        data = None if known is None else self.dispatcher.answer_hot(connection, known)
         answer = wire.decode(data or asyncio.run(self.dispatcher.answer(connection, message, known)))
         return answer.json() | {"@type": answer.type}
 
@@ -124,7 +124,7 @@ class TestCalls:
     def test_no_read_is_answered_before_this_node_has_caught_up(self) -> None:
         host = Host()
         writes = GrpcRoute(route({}).handler, "XResponse", naming(WRITE))
-        reads = replace(writes, access=naming(READ), quick=lambda *_: HEALTHY)
+        reads = replace(writes, access=naming(READ), hot=lambda *_: HEALTHY)
         host.dispatcher.add({"ReadRequest": reads, "WriteRequest": writes})
         connection = host.connect()
         host.set_up(connection)
