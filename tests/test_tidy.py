@@ -25,7 +25,6 @@ WHOLE = {
     "app/http/server/connection.py": "one connection's socket: replies in order, what is not read, and the end",
     "app/rpc/server/transport.py": "one connection's socket: what comes, what is sent, what takes too long",
     "app/rpc/server/http2.py": "the states of one connection: each frame, and what it makes of a stream or of all",
-    "app/members/membership.py": "one view of the others: the list, who calls by it, and the reports that feed it",
 }
 """Longer modules that tell one story, and which."""
 FUNCTION_LINES_MAX = 60

@@ -105,13 +105,15 @@ class Node:
 
     def _take_members(self, members: tuple[str, ...]) -> None:
         """Take a member list; with the first one this node begins to load from the others."""
-        cluster, runtime = self.engine.cluster, self.engine.runtime
+        cluster, reports, runtime = self.engine.cluster, self.engine.reports, self.engine.runtime
         self._instruments.audit.on_members(members)
         if self._has_members:
             cluster.take_list(members)
+            reports.take_list(members)
             return
         self._has_members = True
         cluster.attach(runtime, members)
+        reports.take_list(members)
         runtime.start()
 
     def retire(self) -> None:
@@ -138,6 +140,7 @@ class Node:
         background.checker.stop()
         ended = background.push.stop(timeout_s) and ended
         self.services.forwarder.detach()
+        engine.reports.close()
         engine.cluster.close()
         self.domain.warm_store.close(self._clock.monotonic_ms())
         self.domain.record_file.close()

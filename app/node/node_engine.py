@@ -13,6 +13,7 @@ from app.http.api.answers import refusal_by_switch
 from app.machine.tls.node_tls import NodeTls
 from app.members.last_list import LastList
 from app.members.member_lookup import MemberLookup
+from app.members.member_reports import MemberReports
 from app.members.member_sources import source_maker
 from app.members.membership import Membership
 from app.members.own_entry import OwnEntry
@@ -50,7 +51,7 @@ def build_engine(settings: Settings, clock: NodeClock, domain: Domain, made: Dis
     """Give the engine all its resource types, and make the calls to members; no thread runs yet."""
     config, reader, mailbox, components = settings.distro, made.reader, made.mailbox, made.components
     beats = BeatCollector()
-    cluster, callers, signer, links = build_membership(settings, clock, domain, reader, tls, beats)
+    cluster, reports, callers, signer, links = build_membership(settings, clock, domain, made, tls, beats)
     sync = None if settings.standalone else mailbox.sync
     address_clients = HttpClients(
         lambda: reader.view,
@@ -62,7 +63,7 @@ def build_engine(settings: Settings, clock: NodeClock, domain: Domain, made: Dis
     components.update(built)
     components[HTTP_CLIENTS] = http_client_component(address_clients, domain.writer, components[CLIENTS])
     receiver, bodies = made.receiver, LargeBodies(config.body_bytes_max)
-    runtime = made.runtime(cluster, cluster.note_behind)
+    runtime = made.runtime(reports, cluster.note_behind)
     return Engine(
         stats=made.stats,
         times=made.times,
@@ -71,6 +72,7 @@ def build_engine(settings: Settings, clock: NodeClock, domain: Domain, made: Dis
         remember=mailbox.remember,
         components=components,
         cluster=cluster,
+        reports=reports,
         beats=beats,
         lookup=build_lookup(settings),
         callers=callers,
@@ -131,16 +133,19 @@ def audit_claims(audit: AuditTrail, keys: list[DistroKey]) -> None:
 
 
 def build_membership(
-    settings: Settings, clock: Clock, domain: Domain, reader: EngineReader, tls: NodeTls, beats: BeatCollector
-) -> tuple[Membership, Callers, MemberSigner, GrpcLinks | None]:
-    """Make the cluster as this node sees it, what tells who calls it, and what signs its own calls."""
-    deadlines = CallDeadlines(domain.writer, clock)
+    settings: Settings, clock: Clock, domain: Domain, made: DistroEngine, tls: NodeTls, beats: BeatCollector
+) -> tuple[Membership, MemberReports, Callers, MemberSigner, GrpcLinks | None]:
+    """Make the cluster as this node sees it, its reports, what tells who calls it, and what signs its own calls."""
+    reader, deadlines = made.reader, CallDeadlines(domain.writer, clock)
     identity = identity_of(settings.identity)
     signer = MemberSigner(settings.self_address, identity, deadlines)
     rpc = None if settings.standalone else settings.rpc
     links = GrpcLinks(settings.self_address, rpc.cluster, signer) if rpc else None
-    cluster = Membership(
+    refusal = partial(refusal_by_switch, domain.durable, settings.context_path)
+    cluster = Membership(settings, reader, clock, deadlines, refusal)
+    reports = MemberReports(
         settings,
+        cluster,
         reader,
         clock,
         deadlines,
@@ -149,9 +154,9 @@ def build_membership(
         tls.members,
         beats=beats,
         take_beats=beat_taker(domain.naming, reader),
-        refusal_by_switch=partial(refusal_by_switch, domain.durable, settings.context_path),
+        on_report=made.mailbox.on_report,
     )
-    return cluster, Callers(identity, domain.writer, deadlines.clock_ms, cluster), signer, links
+    return cluster, reports, Callers(identity, domain.writer, deadlines.clock_ms, cluster), signer, links
 
 
 def build_lookup(settings: Settings) -> MemberLookup | None:

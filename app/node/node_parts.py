@@ -19,6 +19,7 @@ from app.machine.storage.record_file import RecordFile
 from app.machine.storage.warm_log import WarmStore
 from app.machine.tls.node_tls import NodeTls
 from app.members.member_lookup import MemberLookup
+from app.members.member_reports import MemberReports
 from app.members.membership import Membership
 from app.naming.clients.client_expiry import ClientExpiry
 from app.naming.clients.clients import Clients
@@ -99,6 +100,8 @@ class Engine:
     """Has the engine know the members that wrote what this one has on its disk."""
     components: dict[str, Component]
     cluster: Membership
+    reports: MemberReports
+    """The reports to and from the other members."""
     beats: BeatCollector
     """The beats that wait for other members."""
     lookup: MemberLookup | None

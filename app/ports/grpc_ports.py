@@ -21,18 +21,22 @@ from app.replication.client_receiver import ClientReceiver
 
 
 class PeerDirectory(MemberDirectory, MemberAddresses, Protocol):
-    """The member list, with what peers tell over gRPC."""
+    """The member list, with the senders of calls over gRPC."""
 
     def sender_of(self, named: str | None, remote_ip: str) -> str | None:
         """The listed peer of our kind that a call names, if it comes from that peer's address; else None."""
         ...
 
-    def receive_rpc_report(self, node: Mapping[str, Any], remote_ip: str) -> tuple[str, dict[str, Any]] | None:
-        """Take real Nacos's report: its address (empty if unlisted) and this member's own node; None if malformed."""
-        ...
-
     def nacos_at(self, remote_ip: str) -> str:
         """The address of the listed real Nacos at ``remote_ip``; empty for none."""
+        ...
+
+
+class RpcReports(Protocol):
+    """The reports of members that are real Nacos since 2.0."""
+
+    def receive_rpc_report(self, node: Mapping[str, Any], remote_ip: str) -> tuple[str, dict[str, Any]] | None:
+        """Take real Nacos's report: its address (empty if unlisted) and this member's own node; None if malformed."""
         ...
 
 
@@ -66,6 +70,7 @@ class RpcServices:
     durable: DurableService
     clients: Clients
     cluster: PeerDirectory
+    reports: RpcReports
     check_pause: Callable[[], None]
     """Notices that this process stood still. Call it on the loop's thread before a call is answered."""
     client_receiver: ClientReceiver

@@ -35,14 +35,6 @@ class Cluster(MemberDirectory, PeerCluster, Protocol):
         """Take no calls of clients from now on, and tell the other members that this one ends. Returns at once."""
         ...
 
-    def is_leave_known(self) -> bool:
-        """Return whether this node has told every reachable Rollcall member that it leaves."""
-        ...
-
-    def is_handed_over(self) -> bool:
-        """Return whether all changes have reached the reachable members, and none of these sends this node writes."""
-        ...
-
     def unsent_keys(self) -> int:
         """Return the number of changed keys that have not reached a member yet, counted for each member."""
         ...
@@ -61,6 +53,18 @@ class Cluster(MemberDirectory, PeerCluster, Protocol):
 
     def java_peers_at(self, remote_ip: str) -> list[str]:
         """Return the addresses of listed members at ``remote_ip`` that are not known to run Rollcall."""
+        ...
+
+
+class Reports(Protocol):
+    """The reports between the members."""
+
+    def is_leave_known(self) -> bool:
+        """Return whether this node has told every reachable Rollcall member that it leaves."""
+        ...
+
+    def is_handed_over(self) -> bool:
+        """Return whether all changes have reached the reachable members, and none of these sends this node writes."""
         ...
 
     def receive_report(self, body: Mapping[str, Any], remote_ip: str) -> dict[str, Any]:

@@ -86,7 +86,7 @@ class GrpcFrontend:
             services.access, self.connections, services.clients.table, self._end, self.dispatcher.reset
         )
         self._naming = NamingHandlers(services, self.subscriptions, self._infos)
-        self._members = MemberHandlers(services.client_receiver, services.cluster)
+        self._members = MemberHandlers(services.client_receiver, services.cluster, services.reports)
         self._links = services.links
         for routes in (self._naming.routes(), self._members.routes(), self.loader.routes()):
             self.dispatcher.add(routes)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
 from distro.model.monitor import DistroStats
-from distro.model.types import DistroKey
+from distro.model.types import DistroKey, PeerReport
 from distro.protocol.protocol import DistroProtocol, Event
 from distro.timing.clock import boot_s, monotonic_s
 
@@ -103,6 +103,10 @@ class Mailbox:
             if len(self._events) >= self._events_max:
                 return
             self._events.append(lambda protocol, _now_ms: protocol.on_served(peer, resource_type, keys, served_s))
+
+    def on_report(self, report: PeerReport) -> None:
+        """Take a peer's report."""
+        self.put(lambda protocol, now_ms: protocol.on_report(report, now_ms))
 
     def remember(self, writers: Iterable[str]) -> None:
         """Have the engine know the members that wrote what this one has on its disk."""

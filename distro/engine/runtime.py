@@ -17,7 +17,6 @@ from distro.model.types import (
     DistroKey,
     LocalAction,
     MemberKind,
-    PeerReport,
     Report,
     SyncData,
 )
@@ -78,10 +77,6 @@ class DistroRuntime:
             self._calls.forget_others(frozenset(addresses))
 
         self._mailbox.put(replace, urgent=True)
-
-    def on_report(self, report: PeerReport) -> None:
-        """Take a peer's report. Returns at once."""
-        self._mailbox.put(lambda protocol, now_ms: protocol.on_report(report, now_ms))
 
     def leave(self) -> None:
         """Claim no more keys, and report to all peers that this node is going. Returns at once; signal-safe."""

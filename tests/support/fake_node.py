@@ -456,6 +456,11 @@ class FakeNode:
 
     _writes: tuple[tuple[Any, ...], Writes] | None = None
 
+    @property
+    def reports(self) -> StubCluster:
+        """The part of the cluster that takes reports."""
+        return self.cluster
+
     def __post_init__(self) -> None:
         self.refusals = BeatRefusals(self._monotonic_ms)
         self.tls = build_tls(self.settings, self._monotonic_ms)

@@ -63,6 +63,7 @@ from app.ports.http_ports import (
     PauseChecks,
     Pushing,
     Replication,
+    Reports,
     SmallSending,
 )
 from app.ports.shared_ports import ReadCounters
@@ -288,6 +289,8 @@ class Services:
     writes: Writes
     push: Pushing
     cluster: Cluster
+    reports: Reports
+    """The reports of the members to one another."""
     lookup: ListLookup | None
     """The source of the member list; None for a standalone node."""
     callers: Callers

@@ -127,7 +127,7 @@ class LoopWorker(Worker):  # type: ignore[misc]  # gunicorn has no types
         begun_s = self.loop.time()
         await asyncio.sleep(CLOSE_NOTICE_S)
         while self.loop.time() < begun_s + LEAVE_S and not (
-            services.cluster.is_leave_known() and services.beats.is_empty
+            services.reports.is_leave_known() and services.beats.is_empty
         ):
             self.notify()
             await asyncio.sleep(DRAIN_POLL_S)

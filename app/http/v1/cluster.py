@@ -41,7 +41,7 @@ def report(call: Call, services: Services) -> Answer:
         load(_MEMBER, body if isinstance(body, dict) else {})
     except InvalidParam:
         return rest_refusal(400, "Node information is illegal")
-    return json_reply(services.cluster.receive_report(body, call.remote_ip))
+    return json_reply(services.reports.receive_report(body, call.remote_ip))
 
 
 @route(

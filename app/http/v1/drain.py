@@ -139,6 +139,6 @@ def node_drain(call: Call, services: Services) -> Answer:
             "state": cluster.state().value,
             "sdkConnections": counters.get("rpcSdkConnections", 0),
             "unsentKeys": cluster.unsent_keys(),
-            "handedOver": cluster.draining and cluster.is_handed_over(),
+            "handedOver": cluster.draining and services.reports.is_handed_over(),
         }
     )

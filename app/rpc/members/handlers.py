@@ -21,7 +21,7 @@ from app.peers.distro_payload import (
     packed,
     success,
 )
-from app.ports.grpc_ports import PeerDirectory
+from app.ports.grpc_ports import PeerDirectory, RpcReports
 from app.replication.client_receiver import ClientReceiver
 from app.replication.client_type import CLIENTS
 from app.rpc.server.grpc_messages import MESSAGE_BYTES_MAX
@@ -41,9 +41,10 @@ T = TypeVar("T")
 class MemberHandlers:
     """``routes`` once; ``stop`` at the end. The handlers run on the loop, long decoding in threads."""
 
-    def __init__(self, receiver: ClientReceiver, cluster: PeerDirectory) -> None:
+    def __init__(self, receiver: ClientReceiver, cluster: PeerDirectory, reports: RpcReports) -> None:
         self._receiver = receiver
         self._cluster = cluster
+        self._reports = reports
         self._pool = ThreadPoolExecutor(THREADS, "rpc-received")
 
     def routes(self) -> dict[str, GrpcRoute]:
@@ -65,7 +66,7 @@ class MemberHandlers:
     async def _report(self, request: GrpcRequest) -> Answer:
         """Source: Nacos 2.2.3 MemberReportHandler."""
         node = request.fields.whole_object("node")
-        answer = self._cluster.receive_rpc_report(node, request.connection.remote_ip)
+        answer = self._reports.receive_rpc_report(node, request.connection.remote_ip)
         if answer is None:
             raise InvalidParam("Node information is illegal")
         request.connection.reporter, own = answer

@@ -124,7 +124,7 @@ class ServedNode:
         server.drain(idle=False)
         if not self.node.settings.standalone:
             await asyncio.sleep(NOTICE_S)
-            await _until(lambda: services.cluster.is_leave_known() and services.beats.is_empty)
+            await _until(lambda: services.reports.is_leave_known() and services.beats.is_empty)
         self._listening.close()
         await _until(lambda: not server.drain())
 

@@ -9,6 +9,7 @@ import orjson
 import pytest
 
 from app.http.api.answers import refusal_by_switch
+from app.members.member_reports import MemberReports
 from app.members.membership import Membership
 from app.members.reports import OWN_FIELD, parse_report
 from app.naming.model.switches import SwitchDomain
@@ -20,6 +21,7 @@ from distro.model.monitor import DistroStats
 from distro.model.types import CAPABILITY_VERSIONS, MemberState, PeerReport
 from distro.protocol.protocol import DistroProtocol
 from distro.timing.clock import SystemClock
+from distro.wire.deadlines import CallDeadlines
 from distro.wire.peer_calls import PeerAnswer
 from tests.support.fake_node import make_settings
 
@@ -47,6 +49,9 @@ class MembershipOf(Membership):
     """A membership with the protocol that a test moves."""
 
     protocol: DistroProtocol
+    reports: MemberReports
+    believed: list[PeerReport]
+    """The reports that the engine is given."""
     beats: BeatCollector
     durable: "Switched"
     taken: list[tuple[str, dict[str, int]]]
@@ -70,17 +75,24 @@ def membership(clock: Clock) -> Iterator[Membership]:
     settings = replace(make_settings(), standalone=False, self_address=SELF, members=(SELF, LISTED))
     beats, taken = BeatCollector(), list[tuple[str, dict[str, int]]]()
     durable: Any = Switched()
-    made = MembershipOf(
+    deadlines = CallDeadlines(protocol.reader.own_writer, clock)
+    made = MembershipOf(settings, protocol.reader, clock, deadlines, partial(refusal_by_switch, durable, "/nacos"))
+    made.believed = []
+    made.reports = MemberReports(
         settings,
+        made,
         protocol.reader,
         clock,
+        deadlines,
         beats=beats,
         take_beats=lambda key, ages_ms: taken.append((key, dict(ages_ms))),
-        refusal_by_switch=partial(refusal_by_switch, durable, "/nacos"),
+        on_report=made.believed.append,
     )
     made.protocol, made.beats, made.taken, made.durable = protocol, beats, taken, durable
     made.take_list((SELF, LISTED))
+    made.reports.take_list((SELF, LISTED))
     yield made
+    made.reports.close()
     made.close()
 
 
@@ -91,30 +103,30 @@ def report_of(address: str, *capabilities: str) -> dict[str, Any]:
 
 
 def test_a_listed_member_of_our_kind_gets_our_own_report(membership: MembershipOf) -> None:
-    answer = membership.receive_report(report_of(LISTED, CAPABILITY_VERSIONS), "10.0.0.2")
+    answer = membership.reports.receive_report(report_of(LISTED, CAPABILITY_VERSIONS), "10.0.0.2")
     assert (answer["code"], answer["data"]) == (200, "true")
     assert OWN_FIELD in answer
 
 
 def test_one_that_is_not_listed_does_not_take_this_member_for_real_nacos(membership: MembershipOf) -> None:
     """Another member at its IP is listed, so the call itself is allowed."""
-    answer = membership.receive_report(report_of(UNLISTED, CAPABILITY_VERSIONS), "10.0.0.2")
+    answer = membership.reports.receive_report(report_of(UNLISTED, CAPABILITY_VERSIONS), "10.0.0.2")
     assert answer["code"] == 403, "a success without our own field is what real Nacos answers"
 
 
 def test_real_nacos_that_is_not_listed_is_answered_as_by_nacos(membership: MembershipOf) -> None:
-    answer = membership.receive_report(report_of(UNLISTED), "10.0.0.2")
+    answer = membership.reports.receive_report(report_of(UNLISTED), "10.0.0.2")
     assert answer == {"code": 200, "message": None, "data": "false"}
 
 
 def test_a_member_that_is_not_listed_there_learns_of_it(
     membership: MembershipOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answered = membership.receive_report(report_of(UNLISTED, CAPABILITY_VERSIONS), "10.0.0.2")
+    answered = membership.reports.receive_report(report_of(UNLISTED, CAPABILITY_VERSIONS), "10.0.0.2")
     answer = PeerAnswer(200, orjson.dumps(answered), {})
-    monkeypatch.setattr("app.members.membership.call_peer", lambda *_arguments, **_options: answer)
+    monkeypatch.setattr("app.members.member_reports.call_peer", lambda *_arguments, **_options: answer)
     with pytest.raises(RejectedError):
-        membership.report(LISTED, 100)
+        membership.reports.report(LISTED, 100)
 
 
 def test_beats_that_wait_for_a_peer_go_with_the_answer_to_it_and_with_no_report(
@@ -127,23 +139,16 @@ def test_beats_that_wait_for_a_peer_go_with_the_answer_to_it_and_with_no_report(
         sent.append(orjson.loads(body))
         raise TransportError("refused", refused=True)
 
-    monkeypatch.setattr("app.members.membership.call_peer", refuse)
+    monkeypatch.setattr("app.members.member_reports.call_peer", refuse)
     membership.beats.collect(LISTED, "key", "one", clock.now_ms - TOLD_MS_MIN)
     membership.beats.collect(UNLISTED, "key", "two", clock.now_ms - TOLD_MS_MIN)
-    answered = membership.receive_report(report_of(LISTED, CAPABILITY_VERSIONS), "10.0.0.2")
+    answered = membership.reports.receive_report(report_of(LISTED, CAPABILITY_VERSIONS), "10.0.0.2")
     told = parse_report(answered[OWN_FIELD])
     assert told is not None
     assert told.beats == {"key": {"one": TOLD_MS_MIN}}
     with pytest.raises(TransportError):
-        membership.report(LISTED, 100)
+        membership.reports.report(LISTED, 100)
     assert "beats" not in sent[0]["extendInfo"][OWN_FIELD]
-
-
-class Reports(list[PeerReport]):
-    """In place of the runtime: the reports that are believed."""
-
-    def on_report(self, report: PeerReport) -> None:
-        self.append(report)
 
 
 def versioned(writer: str, clock_ms: int) -> dict[str, Any]:
@@ -157,23 +162,21 @@ def test_a_report_that_its_sender_has_given_up_is_not_believed(
     membership: MembershipOf, clock: Clock, late_ms: int, is_believed: bool
 ) -> None:
     """R13. A kernel or a paused process may keep it for a minute: its view and its rejoin delays are of before."""
-    membership._runtime = believed = Reports()  # type: ignore[assignment]
-    membership.receive_report(versioned(f"{LISTED}~1", 5_000), "10.0.0.2")
+    membership.reports.receive_report(versioned(f"{LISTED}~1", 5_000), "10.0.0.2")
     clock.now_ms += 2_000 + late_ms
-    answer = membership.receive_report(versioned(f"{LISTED}~1", 7_000), "10.0.0.2")
+    answer = membership.reports.receive_report(versioned(f"{LISTED}~1", 7_000), "10.0.0.2")
     assert answer["code"] == 200
-    assert [one.clock_ms for one in believed] == [5_000, 7_000][: 1 + is_believed]
+    assert [one.clock_ms for one in membership.believed] == [5_000, 7_000][: 1 + is_believed]
 
 
 def test_a_report_of_a_run_that_another_one_followed_is_not_believed(membership: MembershipOf, clock: Clock) -> None:
-    membership._runtime = believed = Reports()  # type: ignore[assignment]
     runs = membership.protocol.members.runs
     for writer in (f"{LISTED}~1", f"{LISTED}~2"):
         runs.follow(LISTED, writer, clock.now_ms)
     membership.protocol.publish(clock.now_ms)
     for writer in (f"{LISTED}~1", f"{LISTED}~2"):
-        membership.receive_report(versioned(writer, 5_000), "10.0.0.2")
-    assert [one.writer for one in believed] == [f"{LISTED}~2"]
+        membership.reports.receive_report(versioned(writer, 5_000), "10.0.0.2")
+    assert [one.writer for one in membership.believed] == [f"{LISTED}~2"]
     assert (membership.deadline(LISTED, 1_000) or "").startswith(f"{LISTED}~2 ")
 
 
@@ -188,19 +191,18 @@ def test_a_member_of_which_only_others_told_is_not_called(membership: Membership
     assert membership.deadline(LISTED, 1_000) is None
     assert membership.next_hop(LISTED) is None
     made = versioned(f"{LISTED}~1", 5_000) if names_clock else report_of(LISTED, CAPABILITY_VERSIONS)
-    membership.receive_report(made, "10.0.0.2")
+    membership.reports.receive_report(made, "10.0.0.2")
     assert bool(membership.deadline(LISTED, 1_000)) is names_clock
     assert membership.next_hop(LISTED) == LISTED
 
 
 def test_a_run_that_only_seemed_to_be_over_is_believed(membership: MembershipOf, clock: Clock) -> None:
-    membership._runtime = believed = Reports()  # type: ignore[assignment]
     runs = membership.protocol.members.runs
     runs.follow(LISTED, f"{LISTED}~1", clock.now_ms)
     runs.end(LISTED, clock.now_ms)
     membership.protocol.publish(clock.now_ms)
-    membership.receive_report(versioned(f"{LISTED}~1", 5_000), "10.0.0.2")
-    assert [one.writer for one in believed] == [f"{LISTED}~1"]
+    membership.reports.receive_report(versioned(f"{LISTED}~1", 5_000), "10.0.0.2")
+    assert [one.writer for one in membership.believed] == [f"{LISTED}~1"]
 
 
 def test_beats_in_an_answer_that_came_late_are_as_old_as_it_says_and_it_is(
@@ -210,10 +212,10 @@ def test_beats_in_an_answer_that_came_late_are_as_old_as_it_says_and_it_is(
     answer = report_of(LISTED, CAPABILITY_VERSIONS)
     own = answer["extendInfo"][OWN_FIELD]
     own |= {"writer": f"{LISTED}~1", "clockMs": 5_000}
-    membership.receive_report(answer, "10.0.0.2")
+    membership.reports.receive_report(answer, "10.0.0.2")
     clock.now_ms += 1_000 + 800  # the second answer was made 1 s after the first report, and read 0.8 s later
     own |= {"clockMs": 6_000, "beats": {"key": {"one": 5}}}
-    membership.read_answer(LISTED, "url", orjson.dumps({"code": 200, OWN_FIELD: answer}))
+    membership.reports.read_answer(LISTED, "url", orjson.dumps({"code": 200, OWN_FIELD: answer}))
     assert membership.taken == [("key", {"one": 805 - 1})], "less what two clocks may drift apart in 1.8 s"
 
 
@@ -221,8 +223,9 @@ def test_a_member_that_left_the_list_may_send_what_it_has_and_reports_nothing(me
     """Not one that restarted since: what that one has nobody heard of while it was listed."""
     reported = report_of(LISTED, CAPABILITY_VERSIONS)
     reported["extendInfo"][OWN_FIELD] |= {"writer": f"{LISTED}~1", "clockMs": 5}
-    membership.receive_report(reported, "10.0.0.2")
+    membership.reports.receive_report(reported, "10.0.0.2")
     membership.take_list((SELF,))
+    membership.reports.take_list((SELF,))
     membership.protocol.replace_members([SELF], 0)
     assert not membership.is_listed("10.0.0.2")
     assert membership.is_heard("10.0.0.2")
@@ -233,7 +236,7 @@ def test_a_member_that_left_the_list_may_send_what_it_has_and_reports_nothing(me
     assert membership.parting_sender_of(UNLISTED, "10.0.0.2", f"{LISTED}~1 7") is None
     assert membership.parting_sender_of(LISTED, "10.0.0.2", f"{LISTED}~2 7") is None
     assert membership.parting_sender_of(None, "10.0.0.2", f"{LISTED}~1 7") is None
-    answer = membership.receive_report(reported, "10.0.0.2")
+    answer = membership.reports.receive_report(reported, "10.0.0.2")
     assert (answer["code"], answer[OWN_FIELD]) == (403, {"listed": False})
 
 
@@ -241,7 +244,7 @@ def test_a_member_that_left_the_list_may_send_what_it_has_and_reports_nothing(me
 
 
 def hear(membership: MembershipOf) -> dict[str, Any]:
-    answer = membership.receive_report(report_of(LISTED, CAPABILITY_VERSIONS), "10.0.0.2")
+    answer = membership.reports.receive_report(report_of(LISTED, CAPABILITY_VERSIONS), "10.0.0.2")
     membership.protocol.on_report(PeerReport(LISTED, MemberState.UP, frozenset({CAPABILITY_VERSIONS})), 100_000)
     return answer
 
@@ -249,14 +252,14 @@ def hear(membership: MembershipOf) -> dict[str, Any]:
 def test_a_leave_is_known_when_all_that_can_be_reached_were_answered_so(membership: MembershipOf) -> None:
     hear(membership)
     membership.leave()
-    assert not membership.is_leave_known(), "it was answered before"
+    assert not membership.reports.is_leave_known(), "it was answered before"
     assert hear(membership)[OWN_FIELD]["state"] == "DOWN"
-    assert membership.is_leave_known()
+    assert membership.reports.is_leave_known()
 
 
 def test_a_leave_waits_for_nobody_who_cannot_be_reached(membership: MembershipOf) -> None:
     membership.leave()
-    assert membership.is_leave_known()
+    assert membership.reports.is_leave_known()
 
 
 def test_a_drained_member_says_so_to_our_kind_alone_until_it_leaves(membership: MembershipOf) -> None:
@@ -278,7 +281,7 @@ def test_refused_beats_are_told_and_count_from_their_time(membership: Membership
     for age_ms, expected_ms in (("x", refused_ms), (-1, refused_ms), (300, refused_ms + 400)):
         mine = {"capabilities": [CAPABILITY_VERSIONS], "beatsRefusedMs": age_ms}
         body = {**report_of(LISTED, CAPABILITY_VERSIONS), "extendInfo": {OWN_FIELD: mine}}
-        membership.read_answer(LISTED, "url", orjson.dumps({"code": 200, OWN_FIELD: body}))
+        membership.reports.read_answer(LISTED, "url", orjson.dumps({"code": 200, OWN_FIELD: body}))
         assert membership.refusals.last_ms() == expected_ms
 
 
@@ -313,8 +316,8 @@ def test_all_is_handed_over_when_no_view_has_this_member(membership: MembershipO
     def told(*view: str) -> bool:
         mine = {"capabilities": [CAPABILITY_VERSIONS], "view": list(view)}
         body = {**report_of(LISTED, CAPABILITY_VERSIONS), "extendInfo": {OWN_FIELD: mine}}
-        membership.read_answer(LISTED, "url", orjson.dumps({"code": 200, OWN_FIELD: body}))
-        return membership.is_handed_over()
+        membership.reports.read_answer(LISTED, "url", orjson.dumps({"code": 200, OWN_FIELD: body}))
+        return membership.reports.is_handed_over()
 
     assert not told(SELF, LISTED)
     assert told(LISTED)

@@ -147,15 +147,15 @@ class CallAgent:
     # --- reports ---------------------------------------------------------------------------------
 
     def report(self, action: Report, done: Done) -> None:
-        membership = self._member.membership
-        body = orjson.dumps(membership.own_report(action.peer))
+        reports = self._member.reports
+        body = orjson.dumps(reports.own_report(action.peer))
 
         def end(outcome: Outcome, answer: bytes, _made_ms: int) -> None:
             outcome = Outcome.FAILED if outcome is Outcome.REJECTED else outcome
             report = None
             if outcome is Outcome.DELIVERED:
                 try:
-                    report = membership.read_answer(action.peer, REPORT, answer) or nacos_report(action.peer)
+                    report = reports.read_answer(action.peer, REPORT, answer) or nacos_report(action.peer)
                 except RejectedError:
                     outcome = Outcome.REJECTED
                 except TransportError:
@@ -356,5 +356,5 @@ def _received(outcome: Outcome, answer: bytes) -> Received:
 
 
 def nacos_report(peer: str) -> PeerReport:
-    """Return the report that ``Membership.report`` makes of the answer of real Nacos 1.4."""
+    """Return the report that ``MemberReports.report`` makes of the answer of real Nacos 1.4."""
     return PeerReport(peer, MemberState.UP, frozenset(), {"version": "1.4.1"})

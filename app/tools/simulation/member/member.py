@@ -28,6 +28,7 @@ from app.machine.limits.client_addresses import AddressTable
 from app.machine.limits.connection_room import ConnectionRoom
 from app.machine.storage.warm_log import decode_aged
 from app.machine.tls.node_tls import build_tls
+from app.members.member_reports import MemberReports
 from app.members.membership import Membership
 from app.metrics.instruments import Instruments
 from app.naming.changes import Changes
@@ -176,6 +177,9 @@ class SimMailbox(ReceiverEvents):
     def fetch(self, peer: str, keys: list[DistroKey]) -> None:
         self.put(lambda protocol, _now_ms: protocol.fetch(peer, keys))
 
+    def on_report(self, report: PeerReport) -> None:
+        self.put(lambda protocol, now_ms: protocol.on_report(report, now_ms))
+
     def came_back(self, writer: str, now_ms: int) -> None:
         """Note that a client came back, which wakes nobody."""
         self._events.append(lambda protocol, _now_ms: protocol.came_back({writer: now_ms}))
@@ -282,10 +286,14 @@ class SimMember:
         self._read_warm()
         runtime: Any = self.runtime  # the part of it that is used
         self.membership.attach(runtime, self.listed)
+        self.reports.take_list(self.listed)
         self.in_run(1, self._check_beats)
 
     def protocol_rules(self) -> ProtocolRules:
         return self.rules
+
+    def reports_class(self) -> type[MemberReports]:
+        return MemberReports
 
     def _build_registry(self) -> Registry:
         slack_ms, shared = self.config.tombstone_slack_ms, Shared()
@@ -324,10 +332,10 @@ class SimMember:
         self.protocol = self._build_protocol(observer)
         reader = self.reader = self.protocol.reader
         self.beats, self.deadlines = BeatCollector(), CallDeadlines(self.writer, clock)
-        self.membership = self._build_membership(reader)
-        self.membership.member = self
         self.mailbox = SimMailbox(self._wake)
-        self.runtime = SimRuntime(self)
+        self._build_membership(reader)
+        self.membership.member = self
+        self.runtime: SimRuntime = SimRuntime(self)
         self.receiver = self.receiver_class(
             self.writer,
             self.components,
@@ -356,18 +364,22 @@ class SimMember:
         self._build_frontend()
         self.receiver.observer = observer
 
-    def _build_membership(self, reader: EngineReader) -> SimMembership:
+    def _build_membership(self, reader: EngineReader) -> None:
         self.settings = replace(
             SETTINGS, standalone=False, self_address=self.address, members=self.listed, distro=self.config
         )
-        return self.membership_class(
-            self.settings,
+        settings, clock, deadlines = self.settings, self.clock, self.deadlines
+        refusal = partial(refusal_by_switch, self.durable, "")
+        self.membership = self.membership_class(settings, reader, clock, deadlines, refusal)
+        self.reports = self.reports_class()(
+            settings,
+            self.membership,
             reader,
-            self.clock,
-            self.deadlines,
+            clock,
+            deadlines,
             beats=self.beats,
             take_beats=beat_taker(self.naming, reader),
-            refusal_by_switch=partial(refusal_by_switch, self.durable, ""),
+            on_report=self.mailbox.on_report,
         )
 
     def _build_protocol(self, observer: DistroObserver) -> DistroProtocol:
@@ -419,6 +431,7 @@ class SimMember:
             writes=self._build_writes(access, beats, http, instruments),
             push=nothing,
             cluster=self.membership,
+            reports=self.reports,
             lookup=None,
             callers=Callers(None, self.writer, clock.boot_ms, self.membership),
             signer=MemberSigner(self.address, None, self.deadlines),
@@ -592,7 +605,11 @@ class SimMember:
         """Take a new file of members; this member itself is always listed."""
         self.listed = tuple(sorted({*addresses, self.address}))
         if self._alive:
-            self.post(lambda: self.membership.take_list(self.listed))
+            self.post(self._take_list)
+
+    def _take_list(self) -> None:
+        self.membership.take_list(self.listed)
+        self.reports.take_list(self.listed)
 
     def set_wall(self, jump_ms: int) -> None:
         """Set the clock on the wall."""
@@ -805,9 +822,6 @@ class SimRuntime:
     def replace_members(self, addresses: tuple[str, ...]) -> None:
         self._member.mailbox.put(lambda protocol, now_ms: protocol.replace_members(addresses, now_ms))
         self._member.drop_calls(addresses)
-
-    def on_report(self, report: PeerReport) -> None:
-        self._member.mailbox.put(lambda protocol, now_ms: protocol.on_report(report, now_ms))
 
     def leave(self) -> None:
         self._member.mailbox.put(lambda protocol, now_ms: protocol.leave(now_ms))

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from app.members.member_reports import MemberReports
 from app.members.reports import OWN_FIELD
 from app.naming.health.beat_check import BeatCheck
 from app.naming.model.model import Service, StoredInstance
@@ -44,28 +45,18 @@ class NothingSent(NoVerify):
     rules = ProtocolRules(verifies=False, sends_changes=False)
 
 
-class WholeListsMembership(SimMembership):
-    def _is_earlier(self) -> bool:
-        return True
-
+class WholeListsReports(MemberReports):
     def own_report(self, *asked: Any) -> dict[str, Any]:
         report = super().own_report(*asked)
-        if self._is_earlier():
-            del report["extendInfo"][OWN_FIELD]["wire"]
+        del report["extendInfo"][OWN_FIELD]["wire"]
         return report
-
-
-class EarlierMembership(WholeListsMembership):
-    member: "Earlier"
-
-    def _is_earlier(self) -> bool:
-        return self.member.is_earlier(self.member.address)
 
 
 class Earlier(SimMember):
     """A member of the release before: it does not know digests, and names all its keys in verify rounds."""
 
-    membership_class = EarlierMembership
+    def reports_class(self) -> type[MemberReports]:
+        return WholeListsReports if self.is_earlier(self.address) else MemberReports
 
     def protocol_rules(self) -> ProtocolRules:
         return ProtocolRules(compares_digests=not self.is_earlier(self.address))
@@ -115,8 +106,10 @@ class NoVersions(NoVerify):
     """
 
     receiver_class = LastArrivalReceiver
-    membership_class = WholeListsMembership
     forwarder_class = NoFetchForwarder
+
+    def reports_class(self) -> type[MemberReports]:
+        return WholeListsReports
 
 
 class BoldSends(PeerSends):

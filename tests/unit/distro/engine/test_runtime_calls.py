@@ -483,7 +483,7 @@ def test_a_turn_sends_small_changes_itself_and_wakes_no_thread_for_them() -> Non
 
 def test_reports_and_farewells_reach_the_protocol(bed: Bed) -> None:
     report = PeerReport(B, MemberState.UP)
-    bed.runtime.on_report(report)
+    bed.mailbox.on_report(report)
     bed.runtime.leave()
     assert bed.ends() == [("on_report", report, 5), ("leave", 5)]
 

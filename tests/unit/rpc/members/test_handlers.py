@@ -78,7 +78,7 @@ class Host:
         self.connections = Connections(lambda: 5_000, lambda: 1_000)
         nobody: Any = None
         self.dispatcher = Dispatcher(self.connections, self.cluster, nobody, LimitWatch(Path()), lambda: 1_000)
-        self.handlers = MemberHandlers(self.receiver, self.cluster)
+        self.handlers = MemberHandlers(self.receiver, self.cluster, self.cluster)
         self.dispatcher.add(self.handlers.routes())
 
     def list_member(self, *, own_kind: bool) -> None:
