@@ -94,10 +94,6 @@ class WriteOwners(Owners, Protocol):
         """The capabilities in a member's last report."""
         ...
 
-    def java_peers_at(self, remote_ip: str) -> list[str]:
-        """The listed members at an address that are not known to be of our kind."""
-        ...
-
 
 class Pauses(Protocol):
     """The frontend's knowledge of pauses of this process."""

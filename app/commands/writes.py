@@ -31,7 +31,7 @@ from app.naming.registry.operations import (
 )
 from app.naming.service import NamingService
 from app.naming.wire.service_info import QUICK_HOSTS_MAX
-from distro.model.types import CAPABILITY_CLIENTS_ONLY, CAPABILITY_WRITES, MemberState
+from distro.model.types import CAPABILITY_WRITES, MemberState
 
 SHORT_CHANGE = "2"
 """The form of a change for who reads the short one; any other asks for the form of all releases."""
@@ -107,6 +107,7 @@ class Writes:
     def __init__(
         self,
         cluster: WriteOwners,
+        is_nacos_2_at: Callable[[str], bool],
         naming: NamingService,
         durable: DurableService,
         audit: AuditTrail,
@@ -115,7 +116,8 @@ class Writes:
         wall_ms: Callable[[], int],
         records: RecordWrites,
     ) -> None:
-        self._cluster = cluster
+        """``is_nacos_2_at``: returns whether a listed member at an IP address is real Nacos since 2.0."""
+        self._cluster, self._is_nacos_2_at = cluster, is_nacos_2_at
         self._naming = naming
         self._durable = durable
         self._audit = audit
@@ -213,10 +215,7 @@ class Writes:
         passed_on = caller.passed_on
         if passed_on is None:
             return
-        capabilities, peers = self._cluster.capabilities, self._cluster.java_peers_at
-        if passed_on.by_own_kind or not any(
-            CAPABILITY_CLIENTS_ONLY in capabilities(one) for one in peers(passed_on.remote_ip)
-        ):
+        if passed_on.by_own_kind or not self._is_nacos_2_at(passed_on.remote_ip):
             raise Misdirected(passed_on, self._wall_ms())
 
     # --- the steps ---------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The IP addresses that the calls of listed members come from; host names are resolved in the background."""
+"""The IP addresses that the calls of members come from, and their senders; names are resolved in the background."""
 
 import ipaddress
 import logging
@@ -8,7 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from app.config.addresses import split_address
+from distro.model.types import CAPABILITY_CLIENTS_ONLY, CAPABILITY_VERSIONS
+from distro.protocol.engine_reader import EngineReader
 from distro.timing.clock import monotonic_s
+from distro.wire.deadlines import CallDeadlines
 
 LOG = logging.getLogger(__name__)
 RESOLVE_INTERVAL_S = 30.0
@@ -140,6 +143,63 @@ class MemberIps:
         self.stats.name_addresses_changed += bool(known and found and found != known)
         self._unresolved -= {host}
         return found or known
+
+
+class MemberSenders:
+    """The members that calls come from. Thread-safe; a look-up never waits for a name."""
+
+    def __init__(self, reader: EngineReader, deadlines: CallDeadlines) -> None:
+        """``deadlines``: knows the runs of members that left the list."""
+        self._reader = reader
+        self._deadlines = deadlines
+        ips = self._ips = MemberIps()
+        self.name_stats = ips.stats
+        self.take_list = ips.replace
+        """Takes a new member list, before the membership takes it."""
+        self.close = ips.close
+        self.is_listed = ips.is_of_any
+        """Returns whether an IP address is one of a listed member."""
+        self.ips_of = ips.of
+        """Returns the IP addresses that a listed member has, or had before its name could not be looked up any more."""
+
+    def is_heard(self, remote_ip: str) -> bool:
+        return self.is_listed(remote_ip) or self._ips.is_of_parting(remote_ip)
+
+    def has_any_of(self, remote_ip: str, is_one: Callable[[str], bool]) -> bool:
+        """Return whether a member is listed at the address for which ``is_one`` is true."""
+        ip, peers = remote_ip.removeprefix(MAPPED), self._reader.view.members.listed
+        return any(ip in self._ips.of(one.address) and is_one(one.address) for one in peers)
+
+    def sender_of(self, named: str | None, remote_ip: str) -> str | None:
+        """The listed peer that a call or a report names as its sender, if it comes from its address; else None."""
+        if named is None or named not in self._reader.view.members.contacts:
+            return None
+        return named if self._ips.is_of(named, remote_ip) else None
+
+    def parting_sender_of(self, named: str | None, remote_ip: str, clock: str | None) -> str | None:
+        """The same for a member that left the list lately, and has not restarted since; ``clock``: of the call."""
+        if named is None or not self._ips.is_of_parting(remote_ip, named):
+            return None
+        return named if self._deadlines.is_known_run(named, clock) else None
+
+    def java_peers_at(self, remote_ip: str) -> list[str]:
+        """The listed members at an address that are not known to be of our kind."""
+        ip, peers = remote_ip.removeprefix(MAPPED), self._reader.view.members.listed
+        return [
+            one.address
+            for one in peers
+            if CAPABILITY_VERSIONS not in one.capabilities and ip in self._ips.of(one.address)
+        ]
+
+    def nacos_at(self, remote_ip: str) -> str:
+        """A listed member of another kind at an address, empty when there is none."""
+        return next(iter(self.java_peers_at(remote_ip)), "")
+
+    def is_nacos_2_at(self, remote_ip: str) -> bool:
+        """Return whether a listed member at an address is of another kind and exchanges clients, as Nacos since 2.0."""
+        named = self.java_peers_at(remote_ip)
+        peers = self._reader.view.members.listed
+        return any(CAPABILITY_CLIENTS_ONLY in one.capabilities for one in peers if one.address in named)
 
 
 def literal(member: str) -> frozenset[str] | None:

@@ -7,6 +7,7 @@ import orjson
 
 from app.config.settings import Settings
 from app.config.version import MEMBER_AGENT, NACOS_VERSION
+from app.members.member_ips import MemberSenders
 from app.members.membership import Membership
 from app.members.reports import OWN_FIELD, is_nacos_2, nacos_2_member, parse_report
 from distro.model.errors import RejectedError, TransportError
@@ -59,6 +60,7 @@ class MemberReports:
         self,
         settings: Settings,
         cluster: Membership,
+        senders: MemberSenders,
         reader: EngineReader,
         clock: Clock,
         deadlines: CallDeadlines,
@@ -80,6 +82,7 @@ class MemberReports:
         self._on_report = on_report
         self._settings = settings
         self._cluster = cluster
+        self._senders = senders
         self._reader = reader
         self._clock = clock
         self._deadlines = deadlines
@@ -258,7 +261,7 @@ class MemberReports:
         return report.address if self._take_report(report, remote_ip) else "", self._nacos_2_member()
 
     def _take_report(self, report: PeerReport, remote_ip: str) -> bool:
-        if self._cluster.sender_of(report.address, remote_ip) is None:
+        if self._senders.sender_of(report.address, remote_ip) is None:
             return False
         if not self._is_late(report):
             self._note_refused(report)

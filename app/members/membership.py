@@ -6,7 +6,6 @@ from typing import Any
 from app.config.addresses import split_address
 from app.config.settings import Settings
 from app.config.version import NACOS_VERSION
-from app.members.member_ips import MAPPED, MemberIps
 from app.members.reports import OWN_FIELD, RAFT_PORT_OFFSET
 from app.naming.health.beat_refusals import BeatRefusals
 from distro.engine.runtime import DistroRuntime
@@ -55,8 +54,6 @@ class Membership:
         self.own_capabilities = (*CAPABILITIES, CAPABILITY_SIGNED) if settings.identity else CAPABILITIES
         self.listed = frozenset[str]()
         """The addresses in the member list."""
-        self._ips = MemberIps()
-        self.name_stats = self._ips.stats
 
     def attach(self, runtime: DistroRuntime, members: tuple[str, ...]) -> None:
         """Join the runtime, which is made with this object, with a first list. Called once, by the node."""
@@ -74,7 +71,6 @@ class Membership:
     def take_list(self, addresses: tuple[str, ...]) -> None:
         """Take a new member list."""
         self.listed = frozenset(addresses)
-        self._ips.replace(addresses)
         self.refusals.keep(self.listed)
         if self._runtime is not None and not self.standalone:
             self._runtime.replace_members(addresses)
@@ -98,9 +94,6 @@ class Membership:
     def unsent_keys(self) -> int:
         """Changed keys that have not reached a member yet, counted for each member."""
         return sum(self._reader.view.pending_keys().values())
-
-    def close(self) -> None:
-        self._ips.close()
 
     # --- what frontends ask ----------------------------------------------------------------------
 
@@ -188,46 +181,6 @@ class Membership:
             "address": member.address,
             "failAccessCnt": member.fail_access_count,
         }
-
-    def is_listed(self, remote_ip: str) -> bool:
-        return self._ips.is_of_any(remote_ip)
-
-    def ips_of(self, member: str) -> frozenset[str]:
-        """The IP addresses that a listed member has, or had before its name could not be looked up any more."""
-        return self._ips.of(member)
-
-    def is_heard(self, remote_ip: str) -> bool:
-        return self.is_listed(remote_ip) or self._ips.is_of_parting(remote_ip)
-
-    def has_any_of(self, remote_ip: str, is_one: Callable[[str], bool]) -> bool:
-        """Return whether a member is listed at the address for which ``is_one`` is true."""
-        ip, peers = remote_ip.removeprefix(MAPPED), self._reader.view.members.listed
-        return any(ip in self._ips.of(one.address) and is_one(one.address) for one in peers)
-
-    def sender_of(self, named: str | None, remote_ip: str) -> str | None:
-        """The listed peer that a call or a report names as its sender, if it comes from its address; else None."""
-        if named is None or named not in self._reader.view.members.contacts:
-            return None
-        return named if self._ips.is_of(named, remote_ip) else None
-
-    def parting_sender_of(self, named: str | None, remote_ip: str, clock: str | None) -> str | None:
-        """The same for a member that left the list lately, and has not restarted since; ``clock``: of the call."""
-        if named is None or not self._ips.is_of_parting(remote_ip, named):
-            return None
-        return named if self._deadlines.is_known_run(named, clock) else None
-
-    def java_peers_at(self, remote_ip: str) -> list[str]:
-        """The listed members at an address that are not known to be of our kind."""
-        ip, peers = remote_ip.removeprefix(MAPPED), self._reader.view.members.listed
-        return [
-            one.address
-            for one in peers
-            if CAPABILITY_VERSIONS not in one.capabilities and ip in self._ips.of(one.address)
-        ]
-
-    def nacos_at(self, remote_ip: str) -> str:
-        """A listed member of another kind at an address, empty when there is none."""
-        return next(iter(self.java_peers_at(remote_ip)), "")
 
     def release(self, address: str) -> object:
         """The release that a member reported; None before its first report."""

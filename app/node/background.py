@@ -95,7 +95,7 @@ def build_checker(settings: Settings, domain: Domain, engine: Engine, clock: Clo
 
     board = CheckBoard(random.randrange)
     targets = CheckTargets(
-        settings.guards.check_allowed, MemberPorts(engine.cluster.members, engine.cluster.is_listed).has
+        settings.guards.check_allowed, MemberPorts(engine.cluster.members, engine.senders.is_listed).has
     )
     return Checker(board, clusters, is_healthy, on_flip, lambda: domain.durable.switches, clock, targets)
 

@@ -51,7 +51,7 @@ def count_engine(domain: Domain, engine: Engine) -> Counters:
     counters.add(lambda: disk_counters(domain))
     counters.add(lambda: {"draining": int(engine.cluster.draining), "unsent_keys": engine.cluster.unsent_keys()})
     counters.add(partial(asdict, engine.lookup.stats if engine.lookup is not None else LookupStats()))
-    counters.add(lambda: asdict(engine.cluster.name_stats))
+    counters.add(lambda: asdict(engine.senders.name_stats))
     return counters
 
 
@@ -79,6 +79,7 @@ def build_frontends(
         writes=writes,
         push=push,
         cluster=engine.cluster,
+        senders=engine.senders,
         reports=engine.reports,
         lookup=engine.lookup,
         callers=engine.callers,
@@ -127,7 +128,8 @@ def build_writes(
     audit = instruments.audit
     naming, durable = domain.naming, domain.durable
     records = RecordWrites(naming, durable, domain.users, access, audit)
-    return Writes(engine.cluster, naming, durable, audit, http, engine.beats.collect, clock.wall_ms, records)
+    cluster, is_nacos_2_at, collect_beat = engine.cluster, engine.senders.is_nacos_2_at, engine.beats.collect
+    return Writes(cluster, is_nacos_2_at, naming, durable, audit, http, collect_beat, clock.wall_ms, records)
 
 
 def build_grpc(
@@ -152,6 +154,7 @@ def build_grpc(
         durable=domain.durable,
         clients=domain.clients,
         cluster=engine.cluster,
+        senders=engine.senders,
         reports=engine.reports,
         check_pause=pauses.check,
         client_receiver=engine.client_receiver,

@@ -105,16 +105,17 @@ class Node:
 
     def _take_members(self, members: tuple[str, ...]) -> None:
         """Take a member list; with the first one this node begins to load from the others."""
-        cluster, reports, runtime = self.engine.cluster, self.engine.reports, self.engine.runtime
+        engine, is_first = self.engine, not self._has_members
         self._instruments.audit.on_members(members)
-        if self._has_members:
-            cluster.take_list(members)
-            reports.take_list(members)
-            return
         self._has_members = True
-        cluster.attach(runtime, members)
-        reports.take_list(members)
-        runtime.start()
+        engine.senders.take_list(members)
+        if is_first:
+            engine.cluster.attach(engine.runtime, members)
+        else:
+            engine.cluster.take_list(members)
+        engine.reports.take_list(members)
+        if is_first:
+            engine.runtime.start()
 
     def retire(self) -> None:
         """Begin the end: not ready, and if there is no time of grace, leave. For a signal's handler."""
@@ -141,7 +142,7 @@ class Node:
         ended = background.push.stop(timeout_s) and ended
         self.services.forwarder.detach()
         engine.reports.close()
-        engine.cluster.close()
+        engine.senders.close()
         self.domain.warm_store.close(self._clock.monotonic_ms())
         self.domain.record_file.close()
         ended = self._instruments.stop(timeout_s) and ended

@@ -12,6 +12,7 @@ from app.config.version import MEMBER_AGENT, NACOS_VERSION
 from app.http.api.answers import refusal_by_switch
 from app.machine.tls.node_tls import NodeTls
 from app.members.last_list import LastList
+from app.members.member_ips import MemberSenders
 from app.members.member_lookup import MemberLookup
 from app.members.member_reports import MemberReports
 from app.members.member_sources import source_maker
@@ -51,7 +52,11 @@ def build_engine(settings: Settings, clock: NodeClock, domain: Domain, made: Dis
     """Give the engine all its resource types, and make the calls to members; no thread runs yet."""
     config, reader, mailbox, components = settings.distro, made.reader, made.mailbox, made.components
     beats = BeatCollector()
-    cluster, reports, callers, signer, links = build_membership(settings, clock, domain, made, tls, beats)
+    deadlines = CallDeadlines(domain.writer, clock)
+    senders = MemberSenders(reader, deadlines)
+    cluster, reports, callers, signer, links = build_membership(
+        settings, clock, domain, made, senders, deadlines, tls, beats
+    )
     sync = None if settings.standalone else mailbox.sync
     address_clients = HttpClients(
         lambda: reader.view,
@@ -72,6 +77,7 @@ def build_engine(settings: Settings, clock: NodeClock, domain: Domain, made: Dis
         remember=mailbox.remember,
         components=components,
         cluster=cluster,
+        senders=senders,
         reports=reports,
         beats=beats,
         lookup=build_lookup(settings),
@@ -79,7 +85,7 @@ def build_engine(settings: Settings, clock: NodeClock, domain: Domain, made: Dis
         signer=signer,
         links=links,
         small_sends=small_sends,
-        replication=NodeReplication(receiver, components, cluster, clock, bodies, made.digests),
+        replication=NodeReplication(receiver, components, cluster, senders, clock, bodies, made.digests),
         healer=ServiceHealer(
             cluster, reader.mapper_of, components, receiver, mailbox, domain.durable, domain.clients.table, clock
         ),
@@ -133,10 +139,17 @@ def audit_claims(audit: AuditTrail, keys: list[DistroKey]) -> None:
 
 
 def build_membership(
-    settings: Settings, clock: Clock, domain: Domain, made: DistroEngine, tls: NodeTls, beats: BeatCollector
+    settings: Settings,
+    clock: Clock,
+    domain: Domain,
+    made: DistroEngine,
+    senders: MemberSenders,
+    deadlines: CallDeadlines,
+    tls: NodeTls,
+    beats: BeatCollector,
 ) -> tuple[Membership, MemberReports, Callers, MemberSigner, GrpcLinks | None]:
     """Make the cluster as this node sees it, its reports, what tells who calls it, and what signs its own calls."""
-    reader, deadlines = made.reader, CallDeadlines(domain.writer, clock)
+    reader = made.reader
     identity = identity_of(settings.identity)
     signer = MemberSigner(settings.self_address, identity, deadlines)
     rpc = None if settings.standalone else settings.rpc
@@ -146,6 +159,7 @@ def build_membership(
     reports = MemberReports(
         settings,
         cluster,
+        senders,
         reader,
         clock,
         deadlines,
@@ -156,7 +170,7 @@ def build_membership(
         take_beats=beat_taker(domain.naming, reader),
         on_report=made.mailbox.on_report,
     )
-    return cluster, reports, Callers(identity, domain.writer, deadlines.clock_ms, cluster), signer, links
+    return cluster, reports, Callers(identity, domain.writer, deadlines.clock_ms, senders), signer, links
 
 
 def build_lookup(settings: Settings) -> MemberLookup | None:

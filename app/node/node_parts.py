@@ -18,6 +18,7 @@ from app.machine.process.machine_watch import MachineWatch
 from app.machine.storage.record_file import RecordFile
 from app.machine.storage.warm_log import WarmStore
 from app.machine.tls.node_tls import NodeTls
+from app.members.member_ips import MemberSenders
 from app.members.member_lookup import MemberLookup
 from app.members.member_reports import MemberReports
 from app.members.membership import Membership
@@ -100,6 +101,8 @@ class Engine:
     """Has the engine know the members that wrote what this one has on its disk."""
     components: dict[str, Component]
     cluster: Membership
+    senders: MemberSenders
+    """Tells which members calls come from."""
     reports: MemberReports
     """The reports to and from the other members."""
     beats: BeatCollector

@@ -149,7 +149,7 @@ class LoopForwarder(Generic[A]):
         if links is None:
             self._forget_removed()
             links = links_of[member] = MemberLinks(
-                self.loop, member, self._services.tls.members, self.cluster.ips_of, self._signer.question
+                self.loop, member, self._services.tls.members, self._services.senders.ips_of, self._signer.question
             )
         return links.ask(request, deadline_s, done, pipelined=own_kind)
 

@@ -23,10 +23,6 @@ class PeerCluster(Owners, Protocol):
         """All members with this node among them, by address."""
         ...
 
-    def ips_of(self, member: str) -> frozenset[str]:
-        """The IP addresses of a listed member, as they were when its name could be looked up last; none for others."""
-        ...
-
     def capabilities(self, address: str) -> frozenset[str]:
         """The capabilities in a member's last report; none for an unknown member, or one of another kind."""
         ...
@@ -44,6 +40,14 @@ class PeerCluster(Owners, Protocol):
 
     def sent_ms(self, member: str, clock: str | None) -> int:
         """When a call of ``member`` was sent, by our monotonic clock; ``clock``: its header ``Rollcall-Clock``."""
+        ...
+
+
+class PeerAddresses(Protocol):
+    """The IP addresses of the other members."""
+
+    def ips_of(self, member: str) -> frozenset[str]:
+        """The IP addresses of a listed member, as they were when its name could be looked up last; none for others."""
         ...
 
 
@@ -83,6 +87,9 @@ class PeerParts(Protocol):
 
     @property
     def cluster(self) -> PeerCluster: ...
+
+    @property
+    def senders(self) -> PeerAddresses: ...
 
     @property
     def signer(self) -> MemberSigner: ...

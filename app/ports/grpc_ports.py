@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from app.auth.access_control import AccessControl
-from app.auth.member_calls import Callers, MemberAddresses
+from app.auth.member_calls import Callers
 from app.commands.member_writes import MemberWrites
 from app.config.settings import Settings
 from app.machine.limits.answer_budget import AnswerBudget
@@ -20,8 +20,8 @@ from app.ports.shared_ports import MemberDirectory, ReadCounters
 from app.replication.client_receiver import ClientReceiver
 
 
-class PeerDirectory(MemberDirectory, MemberAddresses, Protocol):
-    """The member list, with the senders of calls over gRPC."""
+class RpcSenders(Protocol):
+    """The members that calls over gRPC come from."""
 
     def sender_of(self, named: str | None, remote_ip: str) -> str | None:
         """The listed peer of our kind that a call names, if it comes from that peer's address; else None."""
@@ -69,7 +69,8 @@ class RpcServices:
     naming: NamingService
     durable: DurableService
     clients: Clients
-    cluster: PeerDirectory
+    cluster: MemberDirectory
+    senders: RpcSenders
     reports: RpcReports
     check_pause: Callable[[], None]
     """Notices that this process stood still. Call it on the loop's thread before a call is answered."""

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from app.naming.push.udp_subscribers import Subscriber, UdpPushStats
 from app.operator.instance_facts import AskedInstance
-from app.peers.peer_parts import PeerCluster
+from app.peers.peer_parts import PeerAddresses, PeerCluster
 from app.peers.small_datums import LoopCalls
 from app.ports.shared_ports import MemberDirectory
 from distro.model.types import Member
@@ -51,8 +51,12 @@ class Cluster(MemberDirectory, PeerCluster, Protocol):
         """Return a member in its wire form. Source: Nacos 1.4 Member."""
         ...
 
-    def java_peers_at(self, remote_ip: str) -> list[str]:
-        """Return the addresses of listed members at ``remote_ip`` that are not known to run Rollcall."""
+
+class Senders(PeerAddresses, Protocol):
+    """The members that calls come from."""
+
+    def is_listed(self, remote_ip: str) -> bool:
+        """Return whether ``remote_ip`` is the address of a listed member; a standalone node has none."""
         ...
 
 

@@ -28,14 +28,6 @@ class MemberDirectory(Protocol):
         """Return why this node does not serve, for an operator to read; empty while it serves."""
         ...
 
-    def is_listed(self, remote_ip: str) -> bool:
-        """Return whether ``remote_ip`` is the address of a listed member; a standalone node has none."""
-        ...
-
-    def is_heard(self, remote_ip: str) -> bool:
-        """Return whether ``remote_ip`` may send datums: it is a member's that is listed, or was until lately."""
-        ...
-
     def is_over(self, deadline: str) -> bool:
         """Return whether it is too late to execute a member's call with this deadline (R13)."""
         ...

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TypeVar
 
+from app.members.member_ips import MemberSenders
 from app.members.membership import Membership
 from app.naming.model.keys import CLIENT_KEY_PREFIX, EPHEMERAL_PREFIX, parse_datum_key
 from app.naming.model.nacos_errors import NoRight
@@ -67,6 +68,7 @@ class NodeReplication:
     receiver: DistroReceiver
     components: Components
     membership: Membership
+    senders: MemberSenders
     clock: Clock
     bodies: LargeBodies
     digests: DigestAnswers
@@ -84,11 +86,11 @@ class NodeReplication:
             NoRight: the caller is not listed, and its present run was not listed until recently either.
         """
         named, clock = headers.get(MEMBER_HEADER.lower()), headers.get(CLOCK_HEADER.lower())
-        sender, is_parting = self.membership.sender_of(named, remote_ip), False
+        sender, is_parting = self.senders.sender_of(named, remote_ip), False
         if sender is None:
-            sender = self.membership.parting_sender_of(named, remote_ip, clock)
+            sender = self.senders.parting_sender_of(named, remote_ip, clock)
             is_parting = sender is not None
-        if sender is None and not self.membership.is_listed(remote_ip):
+        if sender is None and not self.senders.is_listed(remote_ip):
             raise NoRight(f"{remote_ip} is not the address of a listed member")
         # The ages in the body count from when it was sent: it may have waited in a socket of this process.
         source = _Source(sender, remote_ip, self.membership.sent_ms(sender or "", clock), is_parting)
@@ -115,7 +117,7 @@ class NodeReplication:
             answer = Received(refused, told, tuple(wanted), ages_ms)
             return encode_received(self.receiver.applied.with_pushes(answer, source.sender, next(iter(types), "")))
         if not frame:
-            if self.membership.java_peers_at(source.remote_ip):
+            if self.senders.java_peers_at(source.remote_ip):
                 return b"ok"  # real Nacos sends an empty map when its keys vanished, and repeats it until it is taken
             raise CodecError("receive empty entity!")
         if failed:
@@ -148,7 +150,7 @@ class NodeReplication:
 
     def _java_sender(self, datum: Datum, remote_ip: str) -> str:
         """Return the sender of a datum from real Nacos (R8): the key's owner, if it has the caller's address."""
-        peers = self.membership.java_peers_at(remote_ip)
+        peers = self.senders.java_peers_at(remote_ip)
         parsed = parse_datum_key(datum.key)
         owner = self.membership.map_srv(parsed[1]) if parsed else ""
         return owner if owner in peers else (peers[0] if peers else remote_ip)
@@ -168,14 +170,14 @@ class NodeReplication:
     def _verify_plain(
         self, plain: bytes, source: str, headers: Mapping[str, str], remote_ip: str, resource_type: str
     ) -> bytes:
-        sender = self.membership.sender_of(headers.get(MEMBER_HEADER.lower()), remote_ip)
+        sender = self.senders.sender_of(headers.get(MEMBER_HEADER.lower()), remote_ip)
         now_ms = self.clock.monotonic_ms()
         if sender is not None and sender == source:
             versions = decode_versions(json_object(plain))
             name = self._type(resource_type)
             received = self.receiver.verify(name, sender, versions, now_ms)
             return encode_received(self.receiver.applied.with_pushes(received, sender, name))
-        if source in self.membership.java_peers_at(remote_ip):
+        if source in self.senders.java_peers_at(remote_ip):
             checksums = {key: text for key, text in json_object(plain).items() if isinstance(text, str)}
             self.receiver.verify_checksums(INSTANCE_LIST, source, checksums, now_ms)
         else:
@@ -190,7 +192,7 @@ class NodeReplication:
             NotInitialized: this member has not loaded yet.
             NoRight: the caller is no listed member of our own kind.
         """
-        sender = self.membership.sender_of(headers.get(MEMBER_HEADER.lower()), remote_ip)
+        sender = self.senders.sender_of(headers.get(MEMBER_HEADER.lower()), remote_ip)
         if sender is None:
             raise NoRight(f"{remote_ip} is not the address of a listed member of this kind")
         with self.bodies.unpacked(body) as plain:
@@ -208,7 +210,7 @@ class NodeReplication:
             CodecError: the type is unknown.
             NotInitialized: everything was requested, and this member has nothing because it has not loaded yet.
         """
-        sender = self.membership.sender_of(headers.get(MEMBER_HEADER.lower()), remote_ip)
+        sender = self.senders.sender_of(headers.get(MEMBER_HEADER.lower()), remote_ip)
         now_ms = self.clock.monotonic_ms()
         answered = {} if sender is None else {CLOCK_HEADER: self.membership.stamp()}
         entries: list[Iterator[bytes]] = []
@@ -233,7 +235,7 @@ class NodeReplication:
         Raises:
             CodecError, NotInitialized: as ``datums``.
         """
-        sender = self.membership.sender_of(headers.get(MEMBER_HEADER.lower()), remote_ip)
+        sender = self.senders.sender_of(headers.get(MEMBER_HEADER.lower()), remote_ip)
         if sender is None:
             return self.datums(keys, headers, remote_ip, resource_type)
         now_ms = self.clock.monotonic_ms()

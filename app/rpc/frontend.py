@@ -86,7 +86,7 @@ class GrpcFrontend:
             services.access, self.connections, services.clients.table, self._end, self.dispatcher.reset
         )
         self._naming = NamingHandlers(services, self.subscriptions, self._infos)
-        self._members = MemberHandlers(services.client_receiver, services.cluster, services.reports)
+        self._members = MemberHandlers(services.client_receiver, services.cluster, services.senders, services.reports)
         self._links = services.links
         for routes in (self._naming.routes(), self._members.routes(), self.loader.routes()):
             self.dispatcher.add(routes)
@@ -109,11 +109,11 @@ class GrpcFrontend:
         return Dispatcher(
             self.connections,
             services.cluster,
+            services.callers,
             services.clients.own,
             self.limits,
             self._now_ms,
             access=services.access,
-            callers=services.callers,
             answers=services.answers,
             requests=services.instruments.grpc,
             check_pause=services.check_pause,

@@ -30,7 +30,7 @@ Made by `python -m scripts.docs.access`.
 def rpc_routes() -> dict[str, GrpcRoute]:
     """The gRPC requests that need a registered connection, but for the health check."""
     none: Any = None
-    naming, members = NamingHandlers(none, none, none), MemberHandlers(none, none, none)
+    naming, members = NamingHandlers(none, none, none), MemberHandlers(none, none, none, none)
     rebalancer = Rebalancer(Connections(int, int), 0, none, int, none)
     naming.stop()
     members.stop()

@@ -53,7 +53,7 @@ from app.peers.small_datums import LoopCalls
 from app.ports.http_ports import ConnectionLoader, LoopFrontend
 from app.tools.simulation.member.memory_disk import MemoryDisk
 from distro.members.mapper import DistroMapper
-from distro.model.types import CAPABILITY_VERSIONS, DistroKey, Member, MemberState
+from distro.model.types import CAPABILITY_CLIENTS_ONLY, CAPABILITY_VERSIONS, DistroKey, Member, MemberState
 from tests.support.registry_parts import naming_of
 
 SELF = "127.0.0.1:8848"
@@ -158,6 +158,9 @@ class StubCluster:
     def java_peers_at(self, remote_ip: str) -> list[str]:
         others = [one for one in self.others if CAPABILITY_VERSIONS not in one.capabilities]
         return [one.address for one in others if one.ip == remote_ip]
+
+    def is_nacos_2_at(self, remote_ip: str) -> bool:
+        return any(CAPABILITY_CLIENTS_ONLY in self.capabilities(one) for one in self.java_peers_at(remote_ip))
 
     def nacos_at(self, remote_ip: str) -> str:
         return next((one.address for one in self.others if one.ip == remote_ip and not one.capabilities), "")
@@ -457,6 +460,11 @@ class FakeNode:
     _writes: tuple[tuple[Any, ...], Writes] | None = None
 
     @property
+    def senders(self) -> StubCluster:
+        """The part of the cluster that knows addresses."""
+        return self.cluster
+
+    @property
     def reports(self) -> StubCluster:
         """The part of the cluster that takes reports."""
         return self.cluster
@@ -534,7 +542,8 @@ class FakeNode:
     @property
     def writes(self) -> Writes:
         """Of the parts as they are now: tests put others in their place."""
-        parts = (self.cluster, self.naming, self.durable, self.instruments.audit, self.http, self.beats.collect)
+        owners = (self.cluster, self.senders.is_nacos_2_at)
+        parts = (*owners, self.naming, self.durable, self.instruments.audit, self.http, self.beats.collect)
         of_records = (self.naming, self.durable, self.users, self.access, self.instruments.audit)
         if self._writes is None or self._writes[0] != parts + of_records:
             self._writes = parts + of_records, Writes(*parts, self.wall_ms, RecordWrites(*of_records))

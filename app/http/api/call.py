@@ -64,6 +64,7 @@ from app.ports.http_ports import (
     Pushing,
     Replication,
     Reports,
+    Senders,
     SmallSending,
 )
 from app.ports.shared_ports import ReadCounters
@@ -289,6 +290,7 @@ class Services:
     writes: Writes
     push: Pushing
     cluster: Cluster
+    senders: Senders
     reports: Reports
     """The reports of the members to one another."""
     lookup: ListLookup | None

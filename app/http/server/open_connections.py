@@ -83,4 +83,4 @@ class OpenConnections:
         self._stats.connections = len(self._open)
 
     def _is_member(self, ip: str) -> bool:
-        return not self._services.settings.standalone and self._services.cluster.is_listed(ip)
+        return not self._services.settings.standalone and self._services.senders.is_listed(ip)

@@ -21,7 +21,8 @@ from app.peers.distro_payload import (
     packed,
     success,
 )
-from app.ports.grpc_ports import PeerDirectory, RpcReports
+from app.ports.grpc_ports import RpcReports, RpcSenders
+from app.ports.shared_ports import MemberDirectory
 from app.replication.client_receiver import ClientReceiver
 from app.replication.client_type import CLIENTS
 from app.rpc.server.grpc_messages import MESSAGE_BYTES_MAX
@@ -41,9 +42,12 @@ T = TypeVar("T")
 class MemberHandlers:
     """``routes`` once; ``stop`` at the end. The handlers run on the loop, long decoding in threads."""
 
-    def __init__(self, receiver: ClientReceiver, cluster: PeerDirectory, reports: RpcReports) -> None:
+    def __init__(
+        self, receiver: ClientReceiver, cluster: MemberDirectory, senders: RpcSenders, reports: RpcReports
+    ) -> None:
         self._receiver = receiver
         self._cluster = cluster
+        self._senders = senders
         self._reports = reports
         self._pool = ThreadPoolExecutor(THREADS, "rpc-received")
 
@@ -81,11 +85,11 @@ class MemberHandlers:
         connection = request.connection
         try:
             if connection.named:
-                member = self._cluster.sender_of(connection.named, connection.remote_ip)
+                member = self._senders.sender_of(connection.named, connection.remote_ip)
                 if member is None:
                     raise NoRight(f"{connection.named} is not listed, or not at {connection.remote_ip}")
                 return await self._of_own_kind(member, call)
-            sent_by = connection.reporter or self._cluster.nacos_at(connection.remote_ip)
+            sent_by = connection.reporter or self._senders.nacos_at(connection.remote_ip)
             return await self._of_nacos(sent_by, call)
         except (CodecError, NotInitialized) as error:
             return failure(str(error))

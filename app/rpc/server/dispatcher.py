@@ -22,7 +22,7 @@ from app.peers import payload as wire
 from app.peers.grpc_link import OWN_KIND_ABILITY
 from app.peers.grpc_links import MEMBER_LABEL
 from app.peers.payload import Payload, PayloadError
-from app.ports.grpc_ports import PeerDirectory
+from app.ports.shared_ports import MemberDirectory
 from app.rpc.server.connections import LABELS_CHARS_MAX, Connection, Connections
 from app.rpc.server.control_credit import CountedAnswer
 from app.rpc.server.grpc_routes import GrpcRequest, GrpcRoute, KnownMessage, KnownMessages
@@ -43,9 +43,10 @@ class Dispatcher:
     """Answers clients' calls, and takes the messages of their streams. Used on the loop's thread."""
 
     def __init__(
-        self, connections: Connections, cluster: PeerDirectory, clients: OwnClients, limits: LimitWatch,
-        now_ms: Callable[[], int], connections_max: int = CONNECTIONS_MAX, access: AccessControl | None = None,
-        callers: Callers | None = None, answers: AnswerBudget | None = None, requests: RequestStats | None = None,
+        self, connections: Connections, cluster: MemberDirectory, callers: Callers, clients: OwnClients,
+        limits: LimitWatch, now_ms: Callable[[], int], connections_max: int = CONNECTIONS_MAX,
+        access: AccessControl | None = None,
+        answers: AnswerBudget | None = None, requests: RequestStats | None = None,
         on_answer: Callable[[str, str, bool], None] = lambda _client_id, _request_id, _went_well: None,
         on_gone: Callable[[str], None] = lambda _client_id: None,
         on_no_handler: Callable[[str, str], None] = lambda _kind, _remote_ip: None,
@@ -54,8 +55,8 @@ class Dispatcher:
     ) -> None:  # fmt: skip
         """``connections_max``: registered connections of all kinds; the rule file limits those of SDKs further.
 
-        ``callers``: identifies members; without it their addresses do. ``answers``: counts large answers;
-        ``requests``: the handlers' answers by type of request and code.
+        ``callers``: identifies members. ``answers``: counts large answers; ``requests``: the handlers' answers by type
+        of request and code.
 
         ``on_answer``: called with client id, request id and success for each answer of a client to a request of this
         node; ``on_gone`` with the client id of each registered connection that ended; ``on_no_handler`` with the type
@@ -63,7 +64,7 @@ class Dispatcher:
         (``access.refused``, ``member.refused``), type, address and reason; ``check_pause`` before each call.
         """
         self.answers = answers or AnswerBudget()
-        self._callers = callers or Callers(None, "", now_ms, cluster)
+        self._callers = callers
         self._connections_max = connections_max
         self._connections = connections
         self._cluster = cluster

@@ -9,6 +9,7 @@ import orjson
 import pytest
 
 from app.http.api.answers import refusal_by_switch
+from app.members.member_ips import MemberSenders
 from app.members.member_reports import MemberReports
 from app.members.membership import Membership
 from app.members.reports import OWN_FIELD, parse_report
@@ -18,7 +19,7 @@ from distro.members.members import MemberList
 from distro.model.config import DistroConfig
 from distro.model.errors import RejectedError, TransportError
 from distro.model.monitor import DistroStats
-from distro.model.types import CAPABILITY_VERSIONS, MemberState, PeerReport
+from distro.model.types import CAPABILITY_CLIENTS_ONLY, CAPABILITY_VERSIONS, MemberState, PeerReport
 from distro.protocol.protocol import DistroProtocol
 from distro.timing.clock import SystemClock
 from distro.wire.deadlines import CallDeadlines
@@ -49,6 +50,7 @@ class MembershipOf(Membership):
     """A membership with the protocol that a test moves."""
 
     protocol: DistroProtocol
+    senders: MemberSenders
     reports: MemberReports
     believed: list[PeerReport]
     """The reports that the engine is given."""
@@ -78,9 +80,11 @@ def membership(clock: Clock) -> Iterator[Membership]:
     deadlines = CallDeadlines(protocol.reader.own_writer, clock)
     made = MembershipOf(settings, protocol.reader, clock, deadlines, partial(refusal_by_switch, durable, "/nacos"))
     made.believed = []
+    made.senders = MemberSenders(protocol.reader, deadlines)
     made.reports = MemberReports(
         settings,
         made,
+        made.senders,
         protocol.reader,
         clock,
         deadlines,
@@ -89,11 +93,12 @@ def membership(clock: Clock) -> Iterator[Membership]:
         on_report=made.believed.append,
     )
     made.protocol, made.beats, made.taken, made.durable = protocol, beats, taken, durable
+    made.senders.take_list((SELF, LISTED))
     made.take_list((SELF, LISTED))
     made.reports.take_list((SELF, LISTED))
     yield made
     made.reports.close()
-    made.close()
+    made.senders.close()
 
 
 def report_of(address: str, *capabilities: str) -> dict[str, Any]:
@@ -224,23 +229,40 @@ def test_a_member_that_left_the_list_may_send_what_it_has_and_reports_nothing(me
     reported = report_of(LISTED, CAPABILITY_VERSIONS)
     reported["extendInfo"][OWN_FIELD] |= {"writer": f"{LISTED}~1", "clockMs": 5}
     membership.reports.receive_report(reported, "10.0.0.2")
+    membership.senders.take_list((SELF,))
     membership.take_list((SELF,))
     membership.reports.take_list((SELF,))
     membership.protocol.replace_members([SELF], 0)
-    assert not membership.is_listed("10.0.0.2")
-    assert membership.is_heard("10.0.0.2")
-    assert not membership.is_heard("10.0.0.3")
-    assert membership.sender_of(LISTED, "10.0.0.2") is None
-    assert membership.parting_sender_of(LISTED, "10.0.0.2", f"{LISTED}~1 7") == LISTED
-    assert membership.parting_sender_of(LISTED, "10.0.0.3", f"{LISTED}~1 7") is None
-    assert membership.parting_sender_of(UNLISTED, "10.0.0.2", f"{LISTED}~1 7") is None
-    assert membership.parting_sender_of(LISTED, "10.0.0.2", f"{LISTED}~2 7") is None
-    assert membership.parting_sender_of(None, "10.0.0.2", f"{LISTED}~1 7") is None
+    assert not membership.senders.is_listed("10.0.0.2")
+    assert membership.senders.is_heard("10.0.0.2")
+    assert not membership.senders.is_heard("10.0.0.3")
+    assert membership.senders.sender_of(LISTED, "10.0.0.2") is None
+    assert membership.senders.parting_sender_of(LISTED, "10.0.0.2", f"{LISTED}~1 7") == LISTED
+    assert membership.senders.parting_sender_of(LISTED, "10.0.0.3", f"{LISTED}~1 7") is None
+    assert membership.senders.parting_sender_of(UNLISTED, "10.0.0.2", f"{LISTED}~1 7") is None
+    assert membership.senders.parting_sender_of(LISTED, "10.0.0.2", f"{LISTED}~2 7") is None
+    assert membership.senders.parting_sender_of(None, "10.0.0.2", f"{LISTED}~1 7") is None
     answer = membership.reports.receive_report(reported, "10.0.0.2")
     assert (answer["code"], answer[OWN_FIELD]) == (403, {"listed": False})
 
 
 # --- leaving --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "others", "is_nacos_2"),
+    [({CAPABILITY_VERSIONS}, [], False), (set(), [LISTED], False), ({CAPABILITY_CLIENTS_ONLY}, [LISTED], True)],
+)
+def test_members_of_another_kind_are_found_by_their_address(
+    membership: MembershipOf, capabilities: set[str], others: list[str], is_nacos_2: bool
+) -> None:
+    membership.protocol.on_report(PeerReport(LISTED, MemberState.UP, frozenset(capabilities)), 100_000)
+    membership.protocol.publish(100_000)
+    senders = membership.senders
+    assert senders.java_peers_at("::ffff:10.0.0.2") == others
+    assert senders.nacos_at("10.0.0.2") == "".join(others)
+    assert senders.is_nacos_2_at("10.0.0.2") is is_nacos_2
+    assert not senders.is_nacos_2_at("10.0.0.3")
 
 
 def hear(membership: MembershipOf) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from app.machine.limits.client_addresses import AddressTable
 from app.machine.limits.connection_room import ConnectionRoom
 from app.machine.storage.warm_log import decode_aged
 from app.machine.tls.node_tls import build_tls
+from app.members.member_ips import MemberSenders
 from app.members.member_reports import MemberReports
 from app.members.membership import Membership
 from app.metrics.instruments import Instruments
@@ -285,6 +286,7 @@ class SimMember:
         self.records.read_disk()
         self._read_warm()
         runtime: Any = self.runtime  # the part of it that is used
+        self.senders.take_list(self.listed)
         self.membership.attach(runtime, self.listed)
         self.reports.take_list(self.listed)
         self.in_run(1, self._check_beats)
@@ -371,9 +373,11 @@ class SimMember:
         settings, clock, deadlines = self.settings, self.clock, self.deadlines
         refusal = partial(refusal_by_switch, self.durable, "")
         self.membership = self.membership_class(settings, reader, clock, deadlines, refusal)
+        self.senders = MemberSenders(reader, deadlines)
         self.reports = self.reports_class()(
             settings,
             self.membership,
+            self.senders,
             reader,
             clock,
             deadlines,
@@ -414,11 +418,13 @@ class SimMember:
         naming, durable, audit, wall_ms = self.naming, self.durable, instruments.audit, self.clock.wall_ms
         users = Users(self.records, access.table, wall_ms, self._publish)
         records = RecordWrites(naming, durable, users, access, audit)
-        return Writes(self.membership, naming, durable, audit, http, beats.collect, wall_ms, records)
+        is_nacos_2_at, collect_beat = self.senders.is_nacos_2_at, beats.collect
+        return Writes(self.membership, is_nacos_2_at, naming, durable, audit, http, collect_beat, wall_ms, records)
 
     def _build_frontend(self) -> None:
         clock, bodies = self.clock, LargeBodies(self.config.body_bytes_max)
-        digests = DigestAnswers(self.components, self.receiver, self.reader, self.stats)
+        components, receiver, cluster = self.components, self.receiver, self.membership
+        digests = DigestAnswers(components, receiver, self.reader, self.stats)
         self.disk = DiskQueue(self)
         nothing: Any = None
         forwarder: Any = SimOwnerForwarder()
@@ -430,26 +436,20 @@ class SimMember:
             durable=self.durable,
             writes=self._build_writes(access, beats, http, instruments),
             push=nothing,
-            cluster=self.membership,
+            cluster=cluster,
+            senders=self.senders,
             reports=self.reports,
             lookup=None,
-            callers=Callers(None, self.writer, clock.boot_ms, self.membership),
+            callers=Callers(None, self.writer, clock.boot_ms, self.senders),
             signer=MemberSigner(self.address, None, self.deadlines),
             small_sends=nothing,
-            replication=NodeReplication(self.receiver, self.components, self.membership, clock, bodies, digests),
+            replication=NodeReplication(receiver, components, cluster, self.senders, clock, bodies, digests),
             healer=ServiceHealer(
-                self.membership,
-                self.reader.mapper_of,
-                self.components,
-                self.receiver,
-                self.mailbox,
-                self.durable,
-                None,
-                clock,
+                cluster, self.reader.mapper_of, components, receiver, self.mailbox, self.durable, None, clock
             ),
             forwarder=forwarder,
             beats=beats,
-            refusals=self.membership.refusals,
+            refusals=cluster.refusals,
             access=access,
             users=nothing,
             written=ParseMemo(WRITES_KEPT_MAX),
@@ -608,6 +608,7 @@ class SimMember:
             self.post(self._take_list)
 
     def _take_list(self) -> None:
+        self.senders.take_list(self.listed)
         self.membership.take_list(self.listed)
         self.reports.take_list(self.listed)
 

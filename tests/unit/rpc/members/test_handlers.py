@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
+from app.auth.member_calls import Callers
 from app.peers import payload as wire
 from app.peers.grpc_link import OWN_KIND_ABILITY
 from app.peers.grpc_links import MEMBER_LABEL
@@ -77,8 +78,9 @@ class Host:
         self.receiver: Any = FakeReceiver()
         self.connections = Connections(lambda: 5_000, lambda: 1_000)
         nobody: Any = None
-        self.dispatcher = Dispatcher(self.connections, self.cluster, nobody, LimitWatch(Path()), lambda: 1_000)
-        self.handlers = MemberHandlers(self.receiver, self.cluster, self.cluster)
+        callers = Callers(None, "", lambda: 1_000, self.cluster)
+        self.dispatcher = Dispatcher(self.connections, self.cluster, callers, nobody, LimitWatch(Path()), lambda: 1_000)
+        self.handlers = MemberHandlers(self.receiver, self.cluster, self.cluster, self.cluster)
         self.dispatcher.add(self.handlers.routes())
 
     def list_member(self, *, own_kind: bool) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
+from app.auth.member_calls import Callers
 from app.metrics.request_stats import RequestStats
 from app.naming.clients.client_model import ClientInfo
 from app.naming.registry.operations import RegisterInstance
@@ -39,6 +40,7 @@ class Asked:
         self.dispatcher = Dispatcher(
             self.connections,
             self.node.cluster,
+            Callers(None, "", self.node.monotonic_ms, self.node.cluster),
             self.node.clients.own,
             self.limits,
             self.node.monotonic_ms,

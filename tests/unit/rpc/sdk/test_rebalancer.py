@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
+from app.auth.member_calls import Callers
 from app.naming.model.nacos_errors import InvalidParam
 from app.peers import payload as wire
 from app.rpc.sdk.balance import MemberLoad, Move, count_to_keep, moves, parse_load, summary
@@ -153,7 +154,8 @@ class OwnMember:
             self.connections, 9848, around, lambda: 1_000, lambda one: self.sent.append((one.id, one.redirect))
         )
         nobody: Any = None
-        self.dispatcher = Dispatcher(self.connections, self.cluster, nobody, LimitWatch(Path()), lambda: 1_000)
+        callers = Callers(None, "", lambda: 1_000, self.cluster)
+        self.dispatcher = Dispatcher(self.connections, self.cluster, callers, nobody, LimitWatch(Path()), lambda: 1_000)
         self.dispatcher.add(self.loader.routes())
 
     def add_clients(self, count: int) -> None:

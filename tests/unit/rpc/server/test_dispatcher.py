@@ -10,6 +10,7 @@ import orjson
 import pytest
 
 from app.auth.access_rules import MEMBERS, PUBLIC, READ, WRITE, naming
+from app.auth.member_calls import Callers
 from app.machine.limits.client_addresses import AddressTable
 from app.naming.clients.client_model import ClientInfo
 from app.naming.model.nacos_errors import ClientGone, InvalidParam, Unavailable
@@ -58,6 +59,7 @@ class Host:
         self.dispatcher = Dispatcher(
             self.connections,
             self.cluster,
+            Callers(None, "", lambda: self.now_ms, self.cluster),
             self.clients,
             self.limits,
             lambda: self.now_ms,
@@ -328,7 +330,10 @@ class TestLimits:
         host = Host()
         addresses = AddressTable(**limits, now_s=lambda: host.now_ms / 1_000)
         host.connections = Connections(lambda: 5_000, lambda: host.now_ms, addresses)
-        host.dispatcher = Dispatcher(host.connections, host.cluster, host.clients, host.limits, lambda: host.now_ms)
+        callers = Callers(None, "", lambda: host.now_ms, host.cluster)
+        host.dispatcher = Dispatcher(
+            host.connections, host.cluster, callers, host.clients, host.limits, lambda: host.now_ms
+        )
         return host
 
     def test_connections_of_one_address(self) -> None:

@@ -11,6 +11,7 @@ import pytest
 from grpc import aio
 
 from app.auth.access_rules import MEMBERS, READ, WRITE, naming
+from app.auth.member_calls import Callers
 from app.naming.model.value_limits import JSON_VALUES_MAX
 from app.peers import payload as wire
 from app.rpc.server import message_bounds
@@ -218,8 +219,10 @@ def test_nothing_is_read_of_a_call_without_a_user_or_with_the_wrong_one() -> Non
         return wire.success()
 
     host = Served()
+    cluster, now_ms = StubCluster(), node.monotonic_ms
+    callers = Callers(None, "", now_ms, cluster)
     dispatcher = Dispatcher(
-        host.connections, StubCluster(), node.clients.own, LimitWatch(Path()), node.monotonic_ms, access=node.access
+        host.connections, cluster, callers, node.clients.own, LimitWatch(Path()), now_ms, access=node.access
     )
     dispatcher.add({BATCH: GrpcRoute(handler, "BatchInstanceResponse", naming(WRITE), bytes_max=LARGE)})
     connection = host.connect()

@@ -9,6 +9,7 @@ import orjson
 import pytest
 
 from app.auth.access_rules import Action, Scope, Target
+from app.auth.member_calls import Callers
 from app.auth.refusals import NOT_PERMITTED, TOKEN_INVALID, UNKNOWN_USER
 from app.peers import payload as wire
 from app.rpc.server.connections import Connection, Connections
@@ -35,6 +36,7 @@ class Host:
         self.dispatcher = Dispatcher(
             connections,
             self.cluster,
+            Callers(None, "", node.monotonic_ms, self.cluster),
             node.clients.own,
             LimitWatch(Path()),
             node.monotonic_ms,
