@@ -6,7 +6,7 @@ from pathlib import Path
 
 CANNOT_JUDGE = 2
 
-# spark-submit starts this file with nothing but its own folder on the path.
+# spark-submit starts this file with only its own folder on the path.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 try:

@@ -1,7 +1,7 @@
-"""Print the Python calls that a node makes for one request: its walk through the code.
+"""Print the Python calls that a node makes for one request, called its walk.
 
-Starts nodes in this process, makes a request of the kind at least five times, each time with a service of its own, and
-prints the shortest walk: in the others a timer ran, or the bytes came in other pieces. The walk has the calls of
+Starts nodes in this process, makes a request of the kind at least five times, each time with a new service, and prints
+the shortest walk: in the others a timer ran, or the bytes arrived in other pieces. The walk has the calls of
 functions in app and distro, by the thread of the event loop. That thread does all the work of these kinds until the
 client has its answer; the walk ends there. ``tests/cluster/test_walks.py`` bounds the figures.
 
@@ -55,7 +55,7 @@ ALIVE = f"GET /nacos/v1/console/health/liveness HTTP/1.1\r\n{HEADERS}\r\n".encod
 GRPC_INSTANCE = {"ip": "10.0.0.1", "port": 8080, "weight": 1.0, "healthy": True, "enabled": True, "ephemeral": True}
 IDENTITY = {IDENTITY_KEY.name: "Walk", IDENTITY_VALUE.name: "as-long-as-a-real-identity"}
 SENDS_LATE = {"nacos.core.protocol.distro.data.sync.delayMs": "60000"}
-"""The owner's list would else come to the member that forwarded the write, at about the same time as its answer."""
+"""Keeps the owner's list from reaching the member that forwarded the write at about the same time as the answer."""
 
 
 def group_name(service: str) -> str:
@@ -69,11 +69,11 @@ def request(service: str, method: str, path: str = "", more: str = "") -> bytes:
 
 
 async def _nothing() -> None:
-    """Run on a loop, behind what it was given before."""
+    """Run on a loop, after the earlier callbacks."""
 
 
 class WalkedNode:
-    """A node with an event loop of its own, the calls of whose threads can be recorded."""
+    """A node with its own event loop, whose threads' calls can be recorded."""
 
     def __init__(self, life: NodeLife, loop: LoopThread, recorder: WalkRecorder) -> None:
         self._life = life
@@ -90,20 +90,20 @@ class WalkedNode:
         return self._life.settings.rpc.sdk.port
 
     def knows(self, members: frozenset[str]) -> bool:
-        """Return whether the node serves, and counts just these members as alive."""
+        """Return whether the node serves, and considers exactly these members alive."""
         return self._life.served.knows(members)
 
     def owns(self, service: str) -> bool:
         return self._life.served.node.services.cluster.responsible(group_name(service))
 
     def has(self, service: str) -> bool:
-        """Return whether the node stores instances of the service, without a call that the loop would answer."""
+        """Return whether the node stores instances of the service, without a call to the loop."""
         return (
             self._life.served.node.domain.registry.lists.version(datum_key("public", group_name(service))) is not None
         )
 
     def walk(self, work: Callable[[], object]) -> Walk:
-        """Return the calls of the loop's thread while ``work`` runs, to the end of the loop's turn."""
+        """Return the calls of the loop's thread while ``work`` runs, up to the end of the loop's turn."""
 
         def whole() -> None:
             work()
@@ -115,10 +115,10 @@ class WalkedNode:
 
 @contextmanager
 def running(count: int, settings: Mapping[str, str]) -> Iterator[list[WalkedNode]]:
-    """Start a node alone, or members that know each other."""
+    """Start a standalone node, or members that know each other."""
     clock = ClockAhead()
     with ExitStack() as stack:
-        # The thread of grpcio ends with the last of its objects, some of which are in circles.
+        # The thread of grpcio ends with the last of its objects, some of which are in reference cycles.
         stack.callback(gc.collect)
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="rollcall-walk-")))
         opened = [stack.enter_context(bind_free()) for _ in range(count)]
@@ -149,7 +149,7 @@ def call(connection: RawConnection, sent: bytes) -> None:
 # --- the kinds ------------------------------------------------------------------------------------
 
 Walks = Callable[[Sequence[WalkedNode], str], Walk]
-"""Makes one request for a service that nobody has used before; returns the walk."""
+"""Makes one request for an unused service; returns the walk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class Kind:
 
 @contextmanager
 def connected(node: WalkedNode) -> Iterator[RawConnection]:
-    """Open a connection which the node has accepted, as it has answered on it."""
+    """Open a connection, and make one call so that the node has accepted it."""
     with RawConnection(node.address) as connection:
         call(connection, ALIVE)
         yield connection
@@ -187,7 +187,7 @@ GrpcCall = Callable[[SdkClient, str], Awaitable[dict[str, Any]]]
 
 
 def over_grpc(*calls: GrpcCall) -> Walks:
-    """Return the walk of the last of these calls, on a connection that made those before it."""
+    """Return the walk of the last of these calls, after the earlier ones on the same connection."""
 
     def walk(nodes: Sequence[WalkedNode], service: str) -> Walk:
         client = SdkClient(nodes[0].grpc_port)
@@ -269,11 +269,11 @@ KINDS: dict[str, Kind] = {
         "a registration at a member that forwards it to the owner", forwarded, 2, {**IDENTITY, **SENDS_LATE}
     ),
 }
-"""By the name on the command line."""
+"""Kinds by their name on the command line."""
 
 
 def shortest_walks(names: Sequence[str]) -> Iterator[tuple[str, Walk]]:
-    """Yield each of these kinds with its shortest walk; kinds beside each other share their nodes."""
+    """Yield each of these kinds with its shortest walk; consecutive kinds share their nodes."""
     for (members, settings), kinds in groupby(names, lambda name: (KINDS[name].members, KINDS[name].settings)):
         with running(members, settings) as nodes:
             for name in kinds:

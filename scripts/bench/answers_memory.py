@@ -1,9 +1,9 @@
-"""How much memory do answers take that nobody reads? A service of 20,000 instances, and clients that ask and wait.
+"""Measure the memory of answers that clients never read: they query a service of 20,000 instances and wait.
 
-For each attack of ``scripts/chaos/unread_answers.py`` a standalone node of its own: its RSS above that before the
-attack, at the most while the clients wait, as the kernel counts it, and a while after they have gone. The list itself
-is made for the first time during the attack. Beside it a client that reads asks for a short list, which must be
-answered, and for the large one, which may be refused while there is no room.
+Each attack of ``scripts/chaos/unread_answers.py`` gets a new standalone node. The figures are RSS above that
+before the attack: the peak while the clients wait, as the kernel counts it, and some time after they have left. The
+list is encoded for the first time during the attack. Meanwhile a client that does read asks for a short list, which
+must be answered, and for the large one, which may be refused while there is no room.
 
     python -m scripts.bench.answers_memory
     python -m scripts.bench.answers_memory --rollcall ../before/.venv/bin/rollcall --attacks "closed windows"
@@ -44,7 +44,7 @@ class Beside:
 
 
 def measure(name: str, member: MemberProcess, options: argparse.Namespace) -> dict[str, object]:
-    """Attack a node that runs; return its memory above the start."""
+    """Attack a running node; return its memory above the value before the attack."""
     attack, connections = ATTACKS[name]
     large = ClusteredFleet(1, options.instances)
     register_all(SHORT, lambda _: member.address, 1)
@@ -73,10 +73,12 @@ def measure(name: str, member: MemberProcess, options: argparse.Namespace) -> di
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--attacks", type=names_of(ATTACKS), default=list(ATTACKS), help="with commas between")
+    parser.add_argument("--attacks", type=names_of(ATTACKS), default=list(ATTACKS), help="comma-separated")
     parser.add_argument("--instances", type=int, default=20_000, help="of the large service")
-    parser.add_argument("--seconds", type=float, default=15.0, help="for which the clients wait")
-    parser.add_argument("--after", type=float, default=60.0, help="seconds from their end to the last look")
+    parser.add_argument("--seconds", type=float, default=15.0, help="that the clients wait")
+    parser.add_argument(
+        "--after", type=float, default=60.0, help="seconds from the end of the clients to the last measurement"
+    )
     add_port(parser)
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of the node")
     add_rollcall(parser)

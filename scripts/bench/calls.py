@@ -1,11 +1,11 @@
 """Measure what one HTTP or gRPC call costs the event loop's thread, without sockets, beside another checkout.
 
-Sockets, the load's own process and the speed of a shared machine move the figures of whole servers by a tenth from
+Sockets, the load generator and the speed of a shared machine change the figures of whole servers by a tenth from
 run to run. Here a node's process feeds itself the bytes of calls, one window at a time, and the best window counts:
 two runs of one checkout differ by about 1 %. The checkouts take turns, each in its own processes with its own
 ``.venv``; both need this layout. Prints the CPU-us of the loop's thread per call and the ratio to the other checkout.
 
-HTTP: ``churn`` (in turn a new instance and the removal of an old one), ``update`` (PUT of another weight and other
+HTTP: ``churn`` (alternately a new instance and the removal of an old one), ``update`` (PUT of another weight and other
 metadata), ``register`` (unchanged), ``change`` (new metadata), ``beat`` (light), ``full`` (a beat with the instance),
 ``full-query`` (the same in the query), ``list10``, ``list1000``, and ``gzip`` (``list1000`` compressed). gRPC, from the
 bytes of the message to those of the answer, without the transport: ``rpc-health``, ``rpc-register``, ``rpc-query``.
@@ -41,7 +41,7 @@ WINDOWS = 200
 CLIENT_IP = "10.9.0.9"
 HEADERS = "Host: 127.0.0.1:8848\r\nUser-Agent: Nacos-Java-Client:v1.4.1\r\n"
 AS_WORKER = "import runpy, sys; runpy.run_path(sys.argv.pop(1), run_name='__main__')"
-"""Run by path with ``python -P``, so that modules come from the checkout that is measured."""
+"""Run by path with ``python -P``, so that modules come from the measured checkout."""
 
 
 def service_of(number: int) -> str:
@@ -49,13 +49,13 @@ def service_of(number: int) -> str:
 
 
 def _churned(number: int) -> str:
-    """Name the instance of churn with this number; the even ones are new, and removed some windows later."""
+    """Name the churned instance with this number; even ones are new, and are removed some windows later."""
     name = quote(f"DEFAULT_GROUP@@{service_of(number // 2)}")
     return f"serviceName={name}&namespaceId=public&ip=11.{number >> 16}.{number >> 8 & 255}.{number & 255}&port=8080"
 
 
 def http_call(kind: str, number: int, round_: int) -> bytes:
-    """The bytes of a request; ``round_`` and ``number`` make each change another one."""
+    """The bytes of a request; ``round_`` and ``number`` make each change different."""
     ip, name = f"10.1.0.{number}", quote(f"DEFAULT_GROUP@@{service_of(number)}")
     service, accept, body = f"serviceName={name}&namespaceId=public", "", ""
     where = f"{service}&ip={ip}&port=8080"
@@ -97,7 +97,7 @@ def http_call(kind: str, number: int, round_: int) -> bytes:
 
 
 class NoSocket(asyncio.Transport):
-    """A transport without a socket, which counts the answers with status 200."""
+    """A transport without a socket that counts the answers with status 200."""
 
     answers = 0
 
@@ -127,7 +127,7 @@ class NoSocket(asyncio.Transport):
 
 
 async def best_window(window: Callable[[int], tuple[Callable[[], Coroutine[Any, Any, None]], int]]) -> float:
-    """CPU-us of a call in the best of all windows; ``window`` prepares one, and says how many calls are in it."""
+    """CPU-us of a call in the best of all windows; ``window`` prepares one and returns its number of calls."""
     best_us = float("inf")
     gc.disable()
     for round_ in range(WINDOWS):
@@ -142,7 +142,7 @@ async def best_window(window: Callable[[int], tuple[Callable[[], Coroutine[Any, 
 
 
 async def measure_http(node: Any, kind: str) -> float:
-    """CPU-us of a request of this kind, from its bytes to its answer's."""
+    """CPU-us of a request of this kind, from its bytes to the bytes of its answer."""
     from app.http.factory import create_app
     from app.http.server.connection import HttpConnection
     from app.http.server.server import HttpServer
@@ -157,7 +157,7 @@ async def measure_http(node: Any, kind: str) -> float:
         connection.data_received(http_call("register", number, 0))
     before = socket.answers
     connection.data_received(http_call(kind, 0, 0))
-    while socket.answers == before:  # a long list is made in a pool, and kept
+    while socket.answers == before:  # a long list is encoded in a thread pool, and cached
         await asyncio.sleep(0.01)
 
     def window(round_: int) -> tuple[Callable[[], Coroutine[Any, Any, None]], int]:
@@ -167,7 +167,7 @@ async def measure_http(node: Any, kind: str) -> float:
         async def run() -> None:
             for call in calls:
                 connection.data_received(call)
-            await asyncio.sleep(0)  # the answers of a turn leave at its end
+            await asyncio.sleep(0)  # answers are written at the end of a turn of the loop
             if socket.answers - before != len(calls):
                 raise SystemExit(f"{kind}: {socket.answers - before} of {len(calls)} were answered with 200")
 
@@ -177,7 +177,7 @@ async def measure_http(node: Any, kind: str) -> float:
 
 
 class NoStream:
-    """The stream of a client that is sent nothing."""
+    """The stream of a client that receives nothing."""
 
     def wake(self) -> None:
         pass
@@ -187,7 +187,7 @@ class NoStream:
 
 
 async def measure_rpc(node: Any, kind: str) -> float:
-    """CPU-us of a call of this kind, from the message's bytes to its answer's."""
+    """CPU-us of a call of this kind, from the bytes of the message to those of its answer."""
     from app.peers import payload as wire
 
     [frontend] = node.services.loop_frontends
@@ -209,7 +209,7 @@ async def measure_rpc(node: Any, kind: str) -> float:
         "rpc-query": message("ServiceQueryRequest", cluster="", healthyOnly=False, udpPort=0, **service),
     }[kind]
     dispatcher = frontend.dispatcher
-    known = getattr(dispatcher, "known", None)  # the other checkout may be older, and know messages by their bytes
+    known = getattr(dispatcher, "known", None)  # an older checkout may take messages as bytes
     for one in (register, call):
         if b'"resultCode":200' not in await dispatcher.answer(connection, one):
             raise SystemExit(f"{kind} was refused")
@@ -224,7 +224,7 @@ async def measure_rpc(node: Any, kind: str) -> float:
 
 
 def work(kind: str, folder: str, port: int, settings: dict[str, str]) -> None:
-    """Measure in this process, print the figure, and end."""
+    """Measure in this process, print the figure, and exit."""
     from app.config.settings import read_settings
     from app.node.node import Node
 
@@ -233,7 +233,7 @@ def work(kind: str, folder: str, port: int, settings: dict[str, str]) -> None:
 
     async def measure() -> float:
         node.start()
-        node.services.durable.update_switch("check", "false", here_only=True)  # who sends no beats stays
+        node.services.durable.update_switch("check", "false", here_only=True)  # instances without beats stay
         return await (measure_rpc if kind in RPC_KINDS else measure_http)(node, kind)
 
     try:
@@ -241,7 +241,7 @@ def work(kind: str, folder: str, port: int, settings: dict[str, str]) -> None:
     except (Exception, SystemExit):
         traceback.print_exc()
         os._exit(1)
-    os._exit(0)  # threads that serve nobody need no orderly end
+    os._exit(0)  # idle threads need no orderly shutdown
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +255,7 @@ class Measured:
 
 
 def figure_of(one: Measured, kind: str, port: int) -> float:
-    """The figure of a checkout, by a process of its own."""
+    """The figure of a checkout, measured in a process of its own."""
     checkout = one.checkout
     python = str(checkout / ".venv/bin/python")
     with tempfile.TemporaryDirectory() as folder:
@@ -270,9 +270,9 @@ def figure_of(one: Measured, kind: str, port: int) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--other", type=Path, help="another checkout, installed as scripts/serve does it")
+    parser.add_argument("--other", type=Path, help="another checkout, installed as scripts/serve installs it")
     parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="measure beside it this one with a setting"
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="also measure this checkout with a setting"
     )
     parser.add_argument("--kinds", default=",".join(HTTP_KINDS + RPC_KINDS))
     parser.add_argument("--turns", type=int, default=5)
@@ -282,16 +282,16 @@ def main() -> None:
     options = parser.parse_args()
     if options.work:
         work(options.work, options.folder, options.port, dict(one.split("=", 1) for one in options.set))
-    # Not by names_of: each worker runs this file among the modules of the checkout that it measures, which may lack it.
+    # Not names_of: each worker runs this file with the modules of the measured checkout, which may lack it.
     kinds = options.kinds.split(",")
     if unknown := set(kinds) - {*HTTP_KINDS, *RPC_KINDS}:
-        parser.error(f"argument --kinds: there is no {', '.join(sorted(unknown))}")
+        parser.error(f"argument --kinds: unknown kind {', '.join(sorted(unknown))}")
     checkouts = [Measured(HERE.name, HERE)]
     if options.other:
         checkouts.append(Measured(options.other.name, options.other.resolve()))
     if options.set:
         checkouts.append(Measured("as set", HERE, tuple(options.set)))
-    from scripts.support.tables import head, row  # not in a worker, whose checkout may lack it
+    from scripts.support.tables import head, row  # not in a worker: its checkout may lack it
 
     print(head(["CPU-us per call", *(one.name for one in checkouts), "ratio"]))
     for kind in kinds:

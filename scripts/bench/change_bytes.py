@@ -1,7 +1,7 @@
 """Count the bytes that a change of one instance sends to each peer, headers included, for services of several sizes.
 
-Captures the traffic between members on the loopback interface, which needs root. The members can run any software:
-``--members`` names running ones (``http://127.0.0.1:8848/nacos``); without it the script starts three of ours. Counts
+Captures the traffic between members on the loopback interface, which needs root. The members can run any software.
+``--members`` names running ones (``http://127.0.0.1:8848/nacos``); without it the script starts three. Counts
 the HTTP bytes, without TCP, of the calls ``PUT /v1/ns/distro/datum`` and their answers. Prints one JSON line.
 """
 
@@ -28,17 +28,17 @@ ETH_IP = 0x0800
 HEADER_BYTES = 14
 CALL_TIMEOUT_S = 10.0
 NO_BEATS = {"preserved.heart.beat.timeout": "3600000", "preserved.ip.delete.timeout": "3600000"}
-"""Nothing expires while it is measured."""
+"""Nothing expires during a measurement."""
 QUIET_S, QUIET_S_MAX = 1.5, 120.0
 
 
 class Wire(threading.Thread):
-    """Counts the bytes of members' calls of ``PATH``, until it is stopped. ``ports``: those that members listen on."""
+    """Counts the bytes of members' calls to ``PATH`` until it is stopped. ``ports``: where the members listen."""
 
     def __init__(self, ports: Sequence[int]) -> None:
         super().__init__(name="bench-wire")
         self.bytes: dict[int, int] = {}
-        """By the port of the member that was called."""
+        """Keyed by the port of the called member."""
         self.calls = 0
         self.seen_s = time.monotonic()
         self._ports = frozenset(ports)
@@ -53,7 +53,7 @@ class Wire(threading.Thread):
         while not self._stopped:
             with contextlib.suppress(TimeoutError):
                 packet, (_, _, kind, *_) = self._socket.recvfrom(1 << 17)
-                if kind != socket.PACKET_OUTGOING:  # each packet on this interface is seen twice
+                if kind != socket.PACKET_OUTGOING:  # this interface shows each packet twice
                     self._take(packet[HEADER_BYTES:])
         self._socket.close()
 
@@ -87,7 +87,7 @@ class Wire(threading.Thread):
             self.seen_s = time.monotonic()
 
     def wait_quiet(self) -> None:
-        """Return when no datum was sent for a while."""
+        """Return once no datum has been sent for a while."""
         end_s = time.monotonic() + QUIET_S_MAX
         self.seen_s = time.monotonic()
         while time.monotonic() - self.seen_s < QUIET_S and time.monotonic() < end_s:
@@ -95,7 +95,7 @@ class Wire(threading.Thread):
 
 
 class Client:
-    """One kept connection to a member."""
+    """One keep-alive connection to a member."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -118,7 +118,7 @@ class Client:
 
 
 def measure(urls: Sequence[str], options: argparse.Namespace) -> dict[str, object]:
-    """Make the changes of each size, and return what is printed."""
+    """Make the changes of each size, and return the printed figures."""
     wire = Wire([urlsplit(url).port or 80 for url in urls])
     wire.start()
     found: dict[str, object] = {}
@@ -128,7 +128,7 @@ def measure(urls: Sequence[str], options: argparse.Namespace) -> dict[str, objec
             service = f"change-bytes-{size}"
             for number in range(size):
                 client.register(service, number, "first")
-            for word in ("second", "third"):  # now each peer has acknowledged it whole
+            for word in ("second", "third"):  # now each peer has acknowledged the whole list
                 wire.wait_quiet()
                 client.register(service, 0, word)
             wire.wait_quiet()
@@ -147,7 +147,7 @@ def measure(urls: Sequence[str], options: argparse.Namespace) -> dict[str, objec
 
 @contextlib.contextmanager
 def members_of(options: argparse.Namespace) -> Iterator[Sequence[str]]:
-    """The members to measure: running ones, or three of ours."""
+    """The members to measure: running ones, or three started here."""
     if options.members:
         yield options.members
         return
@@ -159,12 +159,16 @@ def members_of(options: argparse.Namespace) -> Iterator[Sequence[str]]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--members", nargs="+", help="running members; the first is told the changes")
-    parser.add_argument("--signed", action="store_true", help="start members with an identity, which sign their calls")
+    parser.add_argument("--members", nargs="+", help="running members; the first receives the changes")
+    parser.add_argument(
+        "--signed", action="store_true", help="start members with an identity, so that they sign their calls"
+    )
     add_port(parser)
     parser.add_argument("--sizes", nargs="+", type=int, default=SIZES)
     parser.add_argument("--changes", type=int, default=50)
-    parser.add_argument("--pause-s", type=float, default=0.1, help="between two changes, so that each is sent alone")
+    parser.add_argument(
+        "--pause-s", type=float, default=0.1, help="seconds between two changes, so that each is sent alone"
+    )
     parser.add_argument("--settle-s", type=float, default=15.0, help="after the start")
     options = parser.parse_args()
     with members_of(options) as urls:

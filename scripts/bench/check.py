@@ -1,9 +1,9 @@
-"""How fast is the nightly check, beside the least that Spark could do with the same files?
+"""Measure the speed of the nightly check against the least work that Spark could do with the same files.
 
-For each size: makes a dump (three members, two rounds, some planted faults), then in one session, by turns, a bare
-group-by over all its files (explicit schema, hash of the values, least and most of it by key), the whole check and the
-same group-by in DuckDB. The check is all of it: manifests, footers, comparison, explanation, history, Parquet, JSON and
-report. Prints rows a second of each, the peak memory of the processes, and each stage's CPU time and shuffled bytes.
+For each size it makes a dump (three members, two rounds, some planted faults). Then it runs by turns, in one session, a
+bare group-by over all files (explicit schema, hash of the values, minimum and maximum by key), the whole check and the
+same group-by in DuckDB. The check includes manifests, footers, comparison, explanation, history, Parquet, JSON and
+report. Prints rows a second of each, the peak memory of the processes, and the CPU time and shuffled bytes of stages.
 
     python -m scripts.bench.check --instances 100000,1000000 --master 'local[2]'
     python -m scripts.bench.check --instances 100000 --workers 2      # a standalone Spark cluster on this machine
@@ -68,7 +68,7 @@ def main() -> int:
                 f"made in {time.monotonic() - started:.0f} s",
                 flush=True,
             )
-            # A process each, so that peaks of memory are this size's own.
+            # One process for each size, so that memory peaks belong to one size.
             subprocess.run(
                 [
                     sys.executable,
@@ -134,7 +134,7 @@ def _bare(spark: SparkSession, paths: list[str]) -> None:
 
 
 def _duckdb(paths: list[str]) -> None:
-    """The bare group-by once more, by DuckDB with two threads."""
+    """Run the bare group-by in DuckDB with two threads."""
     key = ", ".join(KEY)
     rows = f"SELECT {key}, hash(healthy, enabled, weight, metadata) AS value FROM read_parquet($paths)"
     groups = f"SELECT min(value) AS least, max(value) AS most, count(*) FROM ({rows}) GROUP BY {key}"
@@ -159,7 +159,7 @@ def _timed(work: Callable[[], object]) -> float:
 
 
 def _peaks() -> Iterator[tuple[str, int]]:
-    """Peak resident memory, in KiB, of this process and of all that it started."""
+    """Peak resident memory, in KiB, of this process and of all its children."""
     children = {os.getpid(): "this process"}
     for entry in sorted(Path("/proc").iterdir(), key=lambda path: int(path.name) if path.name.isdecimal() else 0):
         if not entry.name.isdecimal():
@@ -179,7 +179,7 @@ def _peaks() -> Iterator[tuple[str, int]]:
 
 
 def _stages(events: Path) -> Iterator[str]:
-    """The CPU time of each stage over a tenth of a second, with the bytes and rows that it shuffled and spilled."""
+    """List each stage that took over 0.1 s of CPU time, with the bytes and rows that it shuffled and spilled."""
     stages: dict[int, str] = {}
     totals: dict[int, list[int]] = {}
     for log in events.rglob("*"):
@@ -211,7 +211,7 @@ def _stages(events: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _cluster(workers: int, folder: Path) -> Iterator[str]:
-    """A standalone Spark cluster of workers with one core each, ended by process id."""
+    """A standalone Spark cluster of workers with one core each, stopped by process id."""
     import pyspark
 
     from app.tools.audit.check.java import prepare
@@ -258,9 +258,13 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--faults", type=int, default=5, help="of each class (5); 0 for none")
     parser.add_argument("--turns", type=int, default=2)
     parser.add_argument("--master", default="local[2]")
-    parser.add_argument("--workers", type=int, help="instead of --master: a standalone cluster of so many workers")
+    parser.add_argument(
+        "--workers", type=int, help="instead of --master: a standalone cluster with this number of workers"
+    )
     parser.add_argument("--driver-memory", default="2g")
-    parser.add_argument("--folder", help="for the dumps, the results and Spark's files (the system's temporary one)")
+    parser.add_argument(
+        "--folder", help="folder for the dumps, the results and Spark's files (the system's temporary folder)"
+    )
     parser.add_argument("--size", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--dumps", help=argparse.SUPPRESS)
     return parser.parse_args()

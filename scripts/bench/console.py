@@ -31,7 +31,7 @@ from scripts.support.member_processes import CONTEXT_PATH, MemberProcess, runnin
 
 TIMEOUT_S = 30.0
 REFRESH_S = 5.0
-"""As in the script of the pages: none is fetched again sooner."""
+"""The shortest time between two fetches of a page, as in the script of the pages."""
 BEAT_S = 0.02
 CHANGE_S = 0.5
 """Time between two changes of the service that the pages follow, while wrk runs."""
@@ -71,7 +71,7 @@ def connect(member: MemberProcess) -> http.client.HTTPConnection:
 
 
 def fetch(connection: http.client.HTTPConnection, path: str, method: str = "GET") -> bytes:
-    """One answer, which must be a success."""
+    """Return one answer, which must be a success."""
     connection.request(method, CONTEXT_PATH + path)
     answer = connection.getresponse()
     body = answer.read()
@@ -99,7 +99,7 @@ def page_times(member: MemberProcess, fleet: Fleet, times: int) -> dict[str, dic
 
 
 class OpenConsole(threading.Thread):
-    """One open page: it follows the events, and fetches itself when they tell of something new."""
+    """One open page: it follows the events, and fetches itself when they announce a change."""
 
     def __init__(self, member: MemberProcess, path: str, events: str, ended: threading.Event) -> None:
         super().__init__(name="open-console")
@@ -123,7 +123,7 @@ class OpenConsole(threading.Thread):
 
 
 def load(member: MemberProcess, fleet: Fleet, span_s: float) -> list[float]:
-    """Beats, one after the other, and a change of a service now and then; the times of the beats in ms."""
+    """Send beats one after the other, with a change of a service now and then; return the times of beats in ms."""
     connection, taken_ms, end_s = connect(member), [], time.monotonic() + span_s
     number = 0
     while time.monotonic() < end_s:
@@ -141,7 +141,7 @@ def load(member: MemberProcess, fleet: Fleet, span_s: float) -> list[float]:
 
 @contextmanager
 def open_consoles(member: MemberProcess, fleet: Fleet, count: int) -> Iterator[list[OpenConsole]]:
-    """So many open pages, by turns of the overview and of one service."""
+    """This many open pages, alternately of the overview and of one service."""
     ended = threading.Event()
     query = urlencode({"serviceName": fleet.name(0)})
     ways = (("/", "/console/events"), (f"/console/service?{query}", f"/console/events/service?{query}"))
@@ -157,19 +157,19 @@ def open_consoles(member: MemberProcess, fleet: Fleet, count: int) -> Iterator[l
 
 
 def loop_lag_ms(member: MemberProcess) -> float:
-    """The longest that the loop of a member was held up lately."""
+    """The longest recent delay of a member's event loop."""
     lag_ms: float = json.loads(fetch(connect(member), "/v1/ns/operator/metrics"))["loopLagMaxMs"]
     return lag_ms
 
 
 def loop_lags(member: MemberProcess) -> Counter[float]:
-    """How often the loop was late with a timer by so many seconds at most, since the start."""
+    """Cumulative counts of late timers since the start, by the upper bound of their delay in seconds."""
     page = fetch(connect(member), "/metrics").decode()
     return Counter({float(bound): int(float(count)) for bound, count in LAG_BUCKET.findall(page)})
 
 
 def lag_ms_of(before: Counter[float], after: Counter[float], part: float) -> float:
-    """By how much the loop was late at most, in this part of the times between two looks; by the histogram's steps."""
+    """The upper bound of the loop's delay for this share of timers between two readings, by the histogram's buckets."""
     counts = {bound: after[bound] - before[bound] for bound in sorted(after)}
     wanted = part * counts[math.inf]
     return next(bound for bound, count in counts.items() if count >= wanted) * 1_000
@@ -225,7 +225,7 @@ def change(member: MemberProcess, fleet: Fleet, ended: threading.Event) -> None:
 
 
 def busy_turn(member: MemberProcess, fleet: Fleet, wrk: Wrk, mode: Mode, consoles: int, seconds: int) -> BusyTurn:
-    """Put the mixed load on a member while pages follow a service that changes; those of no page change as well."""
+    """Put the mixed load on a member while pages follow a service that changes; without pages it changes as well."""
     ended = threading.Event()
     with open_consoles(member, fleet, consoles) as opened, ThreadPoolExecutor(1) as pool:
         changing = pool.submit(change, member, fleet, ended)
@@ -244,7 +244,7 @@ def busy_turn(member: MemberProcess, fleet: Fleet, wrk: Wrk, mode: Mode, console
 
 
 def beside_wrk(members: list[MemberProcess], fleet: Fleet, wrk: Wrk, consoles: int, turns: int, seconds: int) -> object:
-    """Medians without pages and with them, and what the pages took of a core beyond what the requests did."""
+    """Medians without and with pages, and the share of a core that the pages used in addition to the requests."""
     mode, found = MODES["mixed"], dict[int, list[BusyTurn]]()
     for number in range(turns):
         for count in (0, consoles) if number % 2 == 0 else (consoles, 0):
@@ -274,12 +274,12 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--services", type=int, default=10_000)
     parser.add_argument("--hosts", type=int, default=2, help="instances of each service")
-    parser.add_argument("--times", type=int, default=20, help="how often each page is asked for")
+    parser.add_argument("--times", type=int, default=20, help="how often each page is requested")
     parser.add_argument("--consoles", type=int, default=10)
-    parser.add_argument("--span-s", type=float, default=60.0, help="for which each cost is measured")
+    parser.add_argument("--span-s", type=float, default=60.0, help="seconds that each measurement takes")
     parser.add_argument("--parts", type=names_of(PARTS), default=list(PARTS), help=f"of {','.join(PARTS)} (all)")
     parser.add_argument("--turns", type=int, default=5, help="of wrk without pages, and as many with them (5)")
-    parser.add_argument("--seconds", type=int, default=8, help="of each run of wrk (8); beats are sent for no longer")
+    parser.add_argument("--seconds", type=int, default=8, help="seconds of each run of wrk (8), and of its beats")
     add_port(parser)
     return parser.parse_args()
 

@@ -1,10 +1,10 @@
-"""How long a change takes to be visible on the other members.
+"""Measure how long a change takes to become visible on the other members.
 
 Registers one new instance after the other through the members in turn, and polls the lists of all others every 2 ms
-until it shows; all from one thread, and of short lists, as what polls takes cores from the members. ``--services 1``
-lets one list grow with all changes. Prints one JSON line: percentiles in ms over all pairs of a change and another
-member, counted from the registering call; beside them those of the members' own histograms meanwhile, from the write to
-its being applied. With ``--rate`` other instances change all the time, through all members, from a process of its own.
+until they show it. One thread polls short lists, because polling takes CPU time from the members. With ``--services 1``
+one list grows with all changes. Prints one JSON line: percentiles in ms over all pairs of a change and another member,
+counted from the registering call, and those of the members' own histograms, from the write until it was applied. With
+``--rate`` a second process changes other instances all the time, through all members.
 """
 
 import argparse
@@ -30,12 +30,12 @@ CALL_TIMEOUT_S = 10.0
 STEADY_SERVICES = 100
 """Services over which the changes of ``--rate`` are spread, each with one instance for each member."""
 SPARE_S = 5.0
-"""Before and after: until the steady changes run, and until what is under way has come."""
+"""Time before and after: until the steady changes run, and until changes under way have arrived."""
 HISTOGRAM = "rollcall_peer_convergence_seconds_bucket{"
 
 
 class Member:
-    """One kept connection to a member. Not thread-safe."""
+    """One keep-alive connection to a member. Not thread-safe."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -52,7 +52,7 @@ class Member:
         return self.call("POST", "/v1/ns/instance", serviceName=service, ip=ip, port=8080, ephemeral="true", **named)[0]
 
     def ask_list(self, service: str) -> None:
-        """Ask for a list; ``lists`` reads the answer, and other members may be asked meanwhile."""
+        """Request a list; ``lists`` reads the answer, so several members can be asked at the same time."""
         self._connection.request("GET", f"{self._path}/v1/ns/instance/list?{urlencode({'serviceName': service})}")
 
     def lists(self, ip: str) -> bool:
@@ -73,7 +73,7 @@ class Member:
 def seconds_until(
     members: Sequence[Member], service: str, ip: str, since_s: float, timeout_s: float
 ) -> list[float | None]:
-    """How long after ``since_s`` each member lists the instance; None of one that does not in time."""
+    """Return how long after ``since_s`` each member lists the instance; None for a member that does not in time."""
     found: dict[Member, float] = {}
     left = list(members)
     while left and time.perf_counter() - since_s < timeout_s:
@@ -104,7 +104,7 @@ def change_steadily(urls: Sequence[str], rate: float, over: Event) -> None:
 
 @contextlib.contextmanager
 def steady_changes(urls: Sequence[str], rate: float) -> Iterator[None]:
-    """Changes beside those that are timed; none for rate 0."""
+    """Changes besides the timed ones; none for rate 0."""
     if not rate:
         yield
         return
@@ -121,7 +121,7 @@ def steady_changes(urls: Sequence[str], rate: float) -> Iterator[None]:
 
 
 def measure(urls: Sequence[str], options: argparse.Namespace) -> dict[str, object]:
-    """Make the changes, and return what is printed."""
+    """Make the changes, and return the printed figures."""
     name = f"convergence-{random.randrange(10**9)}"
     services = [f"{name}-{number}" for number in range(options.services)]
     writers, readers = [Member(url) for url in urls], [Member(url) for url in urls]
@@ -146,7 +146,7 @@ def measure(urls: Sequence[str], options: argparse.Namespace) -> dict[str, objec
                 else:
                     times_s.append(took_s)
             time.sleep(options.gap_s)
-        threading.Event().wait(1.1)  # a page of metrics is shown again for a second
+        threading.Event().wait(1.1)  # the page of metrics is cached for a second
         came = all_buckets(urls) - before
     return {
         "members": len(urls),
@@ -179,7 +179,7 @@ def percentiles_ms(times_s: list[float]) -> dict[str, float | None]:
 
 
 def histogram_percentiles_ms(buckets: Mapping[float, int]) -> dict[str, float | int | None]:
-    """Percentiles of cumulative buckets, by a straight line within one; of the last the lower bound."""
+    """Percentiles of cumulative buckets, interpolated linearly; the lower bound for the last bucket."""
     total = buckets.get(float("inf"), 0)
     found: dict[str, float | int | None] = {"changes": total}
     for name, part in {"p50_ms": 0.5, "p90_ms": 0.9, "p99_ms": 0.99}.items():
@@ -206,14 +206,14 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("urls", nargs="*", metavar="URL", help="http://host:port/nacos of each member")
     parser.add_argument("--start", action="store_true", help="start members of its own")
-    parser.add_argument("--members", type=int, default=3, help="how many of these")
+    parser.add_argument("--members", type=int, default=3, help="how many members to start")
     add_port(parser)
     parser.add_argument("--changes", type=int, default=300)
-    parser.add_argument("--rate", type=float, default=0, help="other changes a second meanwhile")
-    parser.add_argument("--services", type=int, default=32, help="in which the changes are made, in turn")
-    parser.add_argument("--hosts", type=int, default=0, help="instances in each service before it begins")
-    parser.add_argument("--gap-s", type=float, default=0.05, help="between two changes")
-    parser.add_argument("--timeout-s", type=float, default=15.0, help="after which a change counts as lost")
+    parser.add_argument("--rate", type=float, default=0, help="other changes a second in the background")
+    parser.add_argument("--services", type=int, default=32, help="services in which the changes are made, in turn")
+    parser.add_argument("--hosts", type=int, default=0, help="instances in each service at the beginning")
+    parser.add_argument("--gap-s", type=float, default=0.05, help="seconds between two changes")
+    parser.add_argument("--timeout-s", type=float, default=15.0, help="seconds after which a change counts as lost")
     options = parser.parse_args()
     if options.start == bool(options.urls) or len(options.urls) == 1:
         parser.error("give the URLs of two members or more, or --start")

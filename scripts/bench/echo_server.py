@@ -1,4 +1,4 @@
-"""The bare server of grpc.aio that calls are compared with: it answers each message with itself. Takes its port."""
+"""A bare grpc.aio server as the baseline for calls: it echoes each message. Takes its port as an argument."""
 
 import asyncio
 import sys

@@ -1,18 +1,18 @@
-"""Does a request cost more when more is held? CPU time without sockets, and what a million instances take.
+"""Measure whether a request costs more on a fuller node: CPU time without sockets, and the cost of a million instances.
 
-Each bed is a process of its own with a node that runs as ever (timers, warm store) and the HTTP server on a loop; the
-requests' bytes are given to a connection that has no socket. Beds take turns in short runs, and the best run of each
-counts. Prints a table: CPU-us per request and its ratio to the first bed of the group.
+Each test bed is a process with a complete node (timers, warm store) and the HTTP server on a loop. It feeds the bytes
+of requests to a connection without a socket. The beds take turns in short runs, and the best run of each counts.
+Prints a table: CPU-us per request and its ratio to the first bed of the group.
 
-held N: ``register`` puts in an instance that is not there, ``beat`` is a light one, ``list`` is of ten hosts, all of
-    random ones among N in services of ten; "same 100": a hundred of them, five times. What others cost more is the
-    machine's: their memory is not in its caches.
+held N: ``register`` adds a new instance, ``beat`` is a light one, ``list`` returns ten hosts; each picks random ones of
+    N instances in services of ten. "same 100" uses the same hundred instances five times. The rest cost more because
+    their memory is not in the CPU caches.
 one of N: the same in one service of N instances; no list, which is longer there.
-million: memory after registering them over HTTP in 10,000 and in 100 services, and of that one full collection of
-    garbage; then the health check in virtual time, CPU per 5 s with every instance beating each 5 s, and longest slice.
+million: memory after registering them over HTTP in 10,000 and in 100 services, and the time of one full garbage
+    collection; then the health check in virtual time: CPU per 5 s while every instance beats each 5 s, longest slice.
 
 sockets: ``register`` of the same instances, ``beat`` and ``list`` from wrk, one instance after the other, at nodes that
-    hold so many; CPU of the node's processes, the kernel's part of it included.
+    hold this many; CPU of the node's processes, the kernel's part of it included.
 
     python -m scripts.bench.growth --turns 7
     python -m scripts.bench.growth --parts sockets --seconds 4
@@ -61,10 +61,10 @@ HELD = (100, 10_000, 100_000)
 HOSTS = 10
 ONE_OF = (10, 10_000)
 CHUNK = 500
-"""Requests in a run: so few that their bytes stay in the cache, where they would be when they come from a socket."""
+"""Requests in a run: few enough that their bytes stay in the CPU cache, as bytes from a socket would."""
 NEAR = ", same 100"
 KINDS = ("beat", "list", f"beat{NEAR}", f"list{NEAR}", "register")
-"""The last one changes services, whose lists are then made anew."""
+"""The last kind changes services, so their lists are encoded again."""
 RUNS_PER_TURN = 8
 BEAT_MS = 5_000
 WARM_UP_S, MEASURED_S = 20, 40
@@ -93,7 +93,7 @@ class Bed:
         self.node.start()
         self.node.services.durable.update_switch(
             "check", "false", here_only=True
-        )  # or who sends no beats is gone in 30 s
+        )  # otherwise instances without beats expire after 30 s
         app = create_app(self.node.services)
         gc.collect()
         gc.freeze()
@@ -138,12 +138,12 @@ class Bed:
         return took_s / len(requests) * 1e6
 
     def fill(self, kind: str = "register") -> None:
-        """Send a request for each instance: clients have been there for a while when something is measured."""
+        """Send a request for each instance, so that all clients are known before the measurement."""
         for start in range(0, self.stored, CHUNK):
             self.cpu_us(kind, list(range(start, min(start + CHUNK, self.stored))))
 
     def run(self, kind: str) -> float:
-        """One run among random instances; what it registers is not there before, nor afterwards."""
+        """One run among random instances; an instance that it registers is new, and removed afterwards."""
         kind, _, near = kind.partition(", ")
         if kind != "register":
             numbers = [self.random.randrange(self.stored) for _ in range(HELD[0] if near else CHUNK)]
@@ -157,7 +157,7 @@ class Bed:
 
 
 def serve_bed(pipe: Connection, folder: str, stored: int, services: int) -> None:
-    """A bed's process: runs what it is told, until it is told None."""
+    """A bed's process: runs each command it receives, until it receives None."""
 
     async def serve() -> None:
         bed = Bed(folder, stored, services)
@@ -275,10 +275,10 @@ class Virtual:
         pass
 
     def complain(self, event: object) -> None:
-        raise SystemExit(f"nobody fell silent, but: {event}")
+        raise SystemExit(f"no instance should expire, but: {event}")
 
     def second(self) -> tuple[float, float]:
-        """Let a second pass, then check; return the check's CPU time and its longest slice, in ms."""
+        """Advance by a second, then check; return the check's CPU time and its longest slice, in ms."""
         for _ in range(1_000):
             self.now_ms += 1
             now_ms = self.now_ms
@@ -333,7 +333,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--parts", type=names_of(PARTS), default=PARTS, help=f"of {','.join(PARTS)} (all)")
-    parser.add_argument("--seconds", type=int, default=3, help="of each run of the part sockets")
+    parser.add_argument("--seconds", type=int, default=3, help="seconds of each run of the part sockets")
     parser.add_argument("--instances", type=int, default=1_000_000)
     parser.add_argument("--out", type=Path, help="where to write the figures as JSON")
     options = parser.parse_args()

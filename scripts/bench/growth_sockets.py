@@ -1,4 +1,4 @@
-"""The part ``sockets`` of ``growth.py``: what a request costs a node that holds more, under the load of wrk."""
+"""The part ``sockets`` of ``growth.py``: the cost of a request on a fuller node, under a load from wrk."""
 
 import contextlib
 import http.client
@@ -19,7 +19,7 @@ HOSTS = 10
 KINDS = ("register", "beat", "list")
 CONNECTIONS = 32
 FILL_S = 10
-"""A run of registrations this long puts 100,000 instances there; it is repeated until all are."""
+"""Length of a run that registers 100,000 instances; it is repeated until all are registered."""
 FILLS_MAX = 12
 TAIL_S = 0.3
 CALL_TIMEOUT_S = 10.0
@@ -49,7 +49,7 @@ def _mode(kind: str, stored: int) -> Mode:
 
 
 def _fill(target: Target, wrk: Wrk, stored: int) -> None:
-    """Register all of them. Nobody is removed for its silence: only some loads beat."""
+    """Register all instances. None expires without beats, because only some loads send beats."""
     _call(target, "PUT", "/operator/switches?entry=check&value=false")
     for _ in range(FILLS_MAX):
         wrk.run(target.addresses[0], _mode("register", stored), CONNECTIONS, max(FILL_S * stored // 100_000, 1))
@@ -66,10 +66,10 @@ def _nodes(count: int) -> Iterator[list[Target]]:
 
 
 def measure_sockets(stored_instances: Sequence[int], seconds: int, turns: int) -> list[SocketRow]:
-    """Nodes of their own take turns.
+    """Measure separate nodes in turns.
 
     Raises:
-        LoadError: wrk is missing, or an answer was not as it should be.
+        LoadError: wrk is missing, or an answer was wrong.
     """
     wrk = Wrk(find_wrk())
     rows = [SocketRow(stored) for stored in stored_instances]
@@ -85,7 +85,7 @@ def measure_sockets(stored_instances: Sequence[int], seconds: int, turns: int) -
                     took_us = (sum(map(cpu_s, node.pids())) - before_s) / run.requests * 1e6
                     if run.refused or run.errors:
                         raise LoadError(f"{run.refused + run.errors} calls of {kind} failed")
-                    if turn:  # the first warms up: lists are made in it
+                    if turn:  # the first run is a warm-up: it encodes the lists
                         row.best_us[kind] = min(took_us, row.best_us.get(kind, took_us))
     return rows
 

@@ -1,7 +1,7 @@
-"""Measure the cost of hostile messages: time of a node's event loop, the longest stop that others see, and memory.
+"""Measure the cost of hostile messages: CPU time of a node's event loop, the longest stall for other clients, memory.
 
-Each input is sent to a node of its own, on so many connections at once, while another client beats. The CPU time is
-that of the loop's thread, less what it spends at rest. The longest stop is the longest wait of the other client.
+Each input is sent to a new node, on many connections at once, while another client sends beats. The CPU time is
+that of the loop's thread, less its CPU time at rest. The longest stall is the longest wait of the other client.
 Prints a table; ``--rollcall`` measures another release.
 
     python -m scripts.bench.hostile_cost
@@ -47,7 +47,7 @@ SETUP = wire.encode_json("ConnectionSetupRequest", {"labels": {"module": "naming
 
 
 def grpc_call(kind: str, body: bytes, *, packed: bool, has_setup: bool = False, on_stream: bool = False) -> bytes:
-    """All bytes of a connection that sends one message."""
+    """The bytes of a connection that sends one message."""
     says = ByHand(begun=False)
     message = wire.encode(kind, body)
     data = prefixed(gzip.compress(message) if packed else message, packed=packed)
@@ -66,7 +66,7 @@ def http_call(method: str, path: str, body: bytes, content_type: str = FORM) -> 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One kind of message: its bytes, of a whole connection."""
+    """One kind of message: all bytes of its connection."""
 
     make: Callable[[], bytes]
     is_grpc: bool = False
@@ -110,7 +110,7 @@ INPUTS: dict[str, Input] = {
 
 
 class Beats:
-    """A client that beats all the time in a process of its own, and the longest time that it waited for an answer."""
+    """A client that sends beats from its own process, and the longest time that it waited for an answer."""
 
     def __init__(self, port: int, token: str) -> None:
         self._port = port
@@ -150,11 +150,11 @@ def loop_cpu_s(pid: int) -> float:
 
 
 def send_at_once(port: int, data: bytes, count: int) -> None:
-    """Send the bytes on so many connections, and read what comes until each is answered and silent, or closed."""
+    """Send the bytes on this many connections, and read until each is answered and idle, or closed."""
 
     def one() -> None:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), ANSWER_TIMEOUT_S) as opened:
-            with contextlib.suppress(OSError):  # refused before all was sent: the answer is there
+            with contextlib.suppress(OSError):  # refused before everything was sent: the answer can be read
                 opened.sendall(data)
             wait_s = ANSWER_TIMEOUT_S
             while select.select([opened], [], [], wait_s)[0] and opened.recv(1 << 16):
@@ -190,7 +190,7 @@ def send_wrong_logins(port: int) -> int:
 
 @contextlib.contextmanager
 def node(options: argparse.Namespace, settings: Mapping[str, str]) -> Iterator[tuple[int, str]]:
-    """A node; its worker's pid, and a token of its administrator, empty where nobody has to log in."""
+    """A node, its worker's pid, and a token of its administrator, which is empty if no login is required."""
     with running_members(1, options.port, settings, options.rollcall.absolute()) as [member]:
         token = make_first_administrator(member.address, member.data, None) if settings else ""
         yield member.pids()[-1], token
@@ -223,11 +223,11 @@ def measure(options: argparse.Namespace, name: str, given: Input) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", type=names_of(INPUTS), default=list(INPUTS), help=f"of {','.join(INPUTS)}")
-    parser.add_argument("--rest", type=float, default=60.0, help="seconds until the memory is looked at again (60)")
+    parser.add_argument("--rest", type=float, default=60.0, help="seconds until the memory is measured again (60)")
     add_port(parser)
     add_rollcall(parser)
     options = parser.parse_args()
-    titles = ("input", "bytes", "messages", "loop's CPU, ms each", "longest stop, ms", "RSS, MB")
+    titles = ("input", "bytes", "messages", "loop's CPU, ms each", "longest stall, ms", "RSS, MB")
     print(head([*titles, f"{options.rest:.0f} s later"]), flush=True)
     for name in options.only:
         print(measure(options, name, INPUTS[name]), flush=True)

@@ -1,11 +1,11 @@
-"""How fast is the HTTP API, and what does a request cost, beside real Nacos 1.4 and r-nacos?
+"""Measure the speed of the HTTP API and the cost of a request, beside real Nacos 1.4 and r-nacos.
 
-For every load it starts a node and the other servers anew, as what one load leaves behind slows the next; then three
-members, and three of r-nacos. All run idle but the one that wrk loads. For each number of connections they take turns:
-instances are put there, a run whose answers are all looked at warms the server up, and a second run is measured. Prints
+For every load it starts a node and the other servers again, because leftovers of one load slow the next; then three
+members, and three of r-nacos. All are idle but the one under load. For each number of connections they take turns:
+instances are registered, a run whose answers are all checked warms the server up, and a second run is measured. Prints
 tables of medians: requests a second, p50 and p99 as wrk sees them, CPU time of a request (user and system of all
-processes and threads, of a cluster of all members) and its ratios, bytes of an answer, and how many answers were bad.
-Exit code 1 when one of ours was, 2 when nothing could be measured.
+processes and threads; of all members of a cluster) and its ratios, bytes of an answer, and how many answers were bad.
+Exit code 1 when Rollcall gave a bad answer, 2 when nothing could be measured.
 
     python -m scripts.bench.http --rnacos PATH --out http.json --plot docs/http.svg
     python -m scripts.bench.http --other ../before/.venv/bin/rollcall --peers none --connections 32
@@ -57,9 +57,9 @@ from scripts.support.arguments import add_port, names_of
 
 PEERS = ("nacos", "rnacos")
 TAIL_S = 0.5
-"""Time for work that a load leaves behind, such as replication: it belongs to the cost of the load."""
+"""Time for work that a load causes later, such as replication: it belongs to the cost of the load."""
 RUN_S_MAX = 10
-"""The load of lists sends no beats, and an instance becomes unhealthy after 15 s without one."""
+"""A load of lists sends no beats, and an instance becomes unhealthy after 15 s without one."""
 PORTS_APART = 200
 CLUSTERS_APART = 50
 VARIANTS_APART = 10
@@ -76,7 +76,7 @@ def say(text: str) -> None:
 
 
 def measure(target: Target, row: Row, wrk: Wrk, options: argparse.Namespace) -> None:
-    """One turn of a server, added to its row; of one that fails there is nothing to add."""
+    """Measure one turn of a server, and add it to its row; a failed turn adds no figures."""
     try:
         fill(target.addresses, row.mode, target.token)
         row.wrong += wrk.run(target.addresses[0], row.mode, row.connections, options.warm_s, True, target.token).wrong
@@ -97,7 +97,7 @@ def measure(target: Target, row: Row, wrk: Wrk, options: argparse.Namespace) -> 
 
 
 def break_in(target: Target, mode: Mode, wrk: Wrk, options: argparse.Namespace) -> None:
-    """Put a load on a server for a while: a Java virtual machine gets several times faster by it."""
+    """Load a server for a while: this makes a Java virtual machine several times faster."""
     if not options.break_in_s:
         return
     try:
@@ -110,12 +110,12 @@ def break_in(target: Target, mode: Mode, wrk: Wrk, options: argparse.Namespace) 
 def measure_all(
     place: str, mode: Mode, targets: Sequence[Target], results: Results, wrk: Wrk, options: argparse.Namespace
 ) -> None:
-    """One load at every server; each turn another one comes first."""
+    """Put one load on every server; each turn begins with another server."""
     say(f"== {PLACES[place]}, {mode.title}: {', '.join(target.name for target in targets)}")
     for target in targets:
         break_in(target, mode, wrk, options)
     for connections in options.connections:
-        # All have their row before the first is measured, so that tables keep their order.
+        # Every server gets its row before the first measurement, so that tables keep their order.
         rows = [results.row(place, mode, connections, target.name) for target in targets]
         for turn in range(options.turns):
             first = turn % len(targets)
@@ -126,7 +126,7 @@ def measure_all(
 
 @contextlib.contextmanager
 def lone_servers(options: argparse.Namespace, folder: Path) -> Iterator[list[Target]]:
-    """Our node, and those of the others that can be started; of one that cannot, say why."""
+    """Start our node and the other servers; say why a server cannot be started."""
     with contextlib.ExitStack() as stack:
         targets = [stack.enter_context(our_node(options.port, folder))]
         if options.other is not None:
@@ -146,7 +146,7 @@ def lone_servers(options: argparse.Namespace, folder: Path) -> Iterator[list[Tar
 
 @contextlib.contextmanager
 def clusters(options: argparse.Namespace, folder: Path) -> Iterator[list[Target]]:
-    """Three members of ours, and those of the others that can be started."""
+    """Start three members of ours, and of the other servers that can be started."""
     port = options.port + 3 * PORTS_APART
     with contextlib.ExitStack() as stack:
         targets = [stack.enter_context(our_cluster(port, folder))]
@@ -165,7 +165,7 @@ def _is_wanted(peer: str, options: argparse.Namespace) -> bool:
 def _started(
     starts: Sequence[tuple[str, contextlib.AbstractContextManager[Target]]], stack: contextlib.ExitStack
 ) -> list[Target]:
-    """Start other servers; of one that cannot be started, say why."""
+    """Start the other servers; say why a server cannot be started."""
     targets = []
     for name, start in starts:
         try:
@@ -176,9 +176,9 @@ def _started(
 
 
 def run(wrk: Wrk, options: argparse.Namespace) -> Results:
-    """Start what is asked for, anew for each load, and measure it; one place after the other."""
+    """Start the requested servers again for each load, and measure them, one place after the other."""
     if "rnacos" in options.peers and options.rnacos is None:
-        say("r-nacos is left out: --rnacos says where its program is")
+        say("r-nacos is left out: --rnacos must name its program")
     results = Results(OURS)
     for place, servers in ((ALONE, lone_servers), (CLUSTER, clusters)):
         for mode in options.modes if place in options.places else ():
@@ -193,24 +193,24 @@ def run(wrk: Wrk, options: argparse.Namespace) -> Results:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--modes", type=_modes, default=list(MODES.values()), help=f"of {','.join(MODES)} (all)")
-    parser.add_argument("--connections", type=_counts, default=[32, 500], help="32,500 unless said")
+    parser.add_argument("--connections", type=_counts, default=[32, 500], help="default 32,500")
     parser.add_argument("--places", type=names_of(PLACES), default=list(PLACES), help=f"of {','.join(PLACES)} (all)")
     parser.add_argument("--peers", type=names_of((*PEERS, "none")), default=list(PEERS), help="of nacos,rnacos or none")
     parser.add_argument("--rnacos", type=lambda text: Path(text).absolute(), metavar="PATH", help="r-nacos's program")
     parser.add_argument("--other", type=lambda text: Path(text).absolute(), metavar="PATH", help=OTHER_HELP)
     parser.add_argument(
         "--variant", type=_variant, action="append", default=[], metavar="NAME:KEY=VALUE,...",
-        help="a further node of ours with these settings, alone; where it wants users, one logs in; may be repeated",
+        help="one more standalone node with these settings; if it requires a login, the load logs in; repeatable",
     )  # fmt: skip
     parser.add_argument("--seconds", type=int, default=6, help=f"of each measured run (6), at most {RUN_S_MAX}")
     parser.add_argument("--warm-s", type=int, default=2, help="of the run before each of them (2)")
-    parser.add_argument("--break-in-s", type=int, default=3, help="of a load before its first run (3)")
-    parser.add_argument("--turns", type=int, default=3, help="of which the medians are taken (3)")
+    parser.add_argument("--break-in-s", type=int, default=3, help="seconds of a load before its first run (3)")
+    parser.add_argument("--turns", type=int, default=3, help="turns from which the medians are taken (3)")
     parser.add_argument("--threads", type=int, default=1, help="of wrk (1)")
-    parser.add_argument("--java", action="store_true", help="send all headers of the Java library, not a few")
+    parser.add_argument("--java", action="store_true", help="send all headers of the Java library")
     add_port(parser, 76)
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write all figures there as JSON")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw CPU times there, as .svg or .png")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write all figures to this file as JSON")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the CPU times to this file, .svg or .png")
     options = parser.parse_args()
     if min(options.seconds, options.warm_s, options.turns, options.threads) < 1:
         parser.error("seconds, turns and threads are 1 or more")
@@ -221,9 +221,9 @@ def _options() -> argparse.Namespace:
     if options.plot is not None and options.plot.suffix not in (".svg", ".png"):
         parser.error("a plot is an .svg or a .png")
     if options.plot is not None and importlib.util.find_spec("matplotlib") is None:
-        parser.error("a plot needs matplotlib, which the extra `test` brings")
+        parser.error("a plot needs matplotlib: install the extra `test`")
     if lost := [path for path in (options.out, options.plot) if path is not None and not path.parent.is_dir()]:
-        parser.error(f"there is no folder for {lost[0]}")
+        parser.error(f"the folder for {lost[0]} does not exist")
     return options
 
 
@@ -239,7 +239,7 @@ def _variant(text: str) -> Variant:
     name, _, pairs = text.partition(":")
     settings = dict(pair.split("=", 1) for pair in pairs.split(",") if "=" in pair)
     if not name or not settings:
-        raise argparse.ArgumentTypeError("a name, a colon, and settings as KEY=VALUE with commas between")
+        raise argparse.ArgumentTypeError("a name, a colon, and comma-separated settings KEY=VALUE")
     return Variant(name, settings)
 
 
@@ -249,14 +249,14 @@ def _modes(text: str) -> list[Mode]:
 
 def _counts(text: str) -> list[int]:
     if not all(word.isdecimal() and int(word) for word in text.split(",")):
-        raise argparse.ArgumentTypeError("numbers with commas between")
+        raise argparse.ArgumentTypeError("comma-separated numbers")
     return [int(word) for word in text.split(",")]
 
 
 def main() -> int:
     """Measure and print."""
     options = _options()
-    # What was started is stopped also when this is told to end.
+    # Started servers are stopped on SIGTERM, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         results = run(Wrk(find_wrk(), options.threads, options.java), options)

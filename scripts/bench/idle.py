@@ -28,13 +28,13 @@ def pss_mb(pid: int) -> float:
 
 def cpu_s(pid: int) -> float:
     """The CPU time of one process since its start."""
-    # After the name, which stands in brackets and may hold anything.
+    # After the name, which is in brackets and may contain anything.
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS
 
 
 def start_times_s(members: list[MemberProcess], starts: int) -> list[float]:
-    """How long each start of all members together took, until the last one served; they run after the last start."""
+    """Start all members several times; return how long each start took until the last member served."""
     times_s = []
     for start in range(starts):
         begun_s = time.perf_counter()
@@ -47,7 +47,7 @@ def start_times_s(members: list[MemberProcess], starts: int) -> list[float]:
 
 
 def join_time_s(members: list[MemberProcess]) -> float:
-    """How long the last member takes to come back to the others, which run."""
+    """Return how long the last member takes to rejoin the running ones."""
     members[-1].kill_all()
     begun_s = time.perf_counter()
     members[-1].start()
@@ -56,7 +56,7 @@ def join_time_s(members: list[MemberProcess]) -> float:
 
 
 def measure(members: list[MemberProcess], options: argparse.Namespace) -> dict[str, object]:
-    """Start the members some times, let them idle, and return what one of them costs."""
+    """Start the members some times, let them idle, and return the cost of one member."""
     times_s = start_times_s(members, options.starts)
     joined_s = [join_time_s(members) for _ in range(options.starts)] if len(members) > 1 else []
     time.sleep(options.settle_s)
@@ -79,14 +79,14 @@ def measure(members: list[MemberProcess], options: argparse.Namespace) -> dict[s
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--starts", type=int, default=5)
-    parser.add_argument("--settle-s", type=float, default=15.0, help="from the last start to the first reading")
-    parser.add_argument("--idle-s", type=float, default=60.0, help="for which the CPU time is counted")
+    parser.add_argument("--settle-s", type=float, default=15.0, help="seconds from the last start to the first reading")
+    parser.add_argument("--idle-s", type=float, default=60.0, help="seconds for which the CPU time is counted")
     add_port(parser)
     return parser.parse_args()
 
 
 def main() -> int:
-    """Measure a node by itself, then a member of three."""
+    """Measure a standalone node, then a member of three."""
     options = _options()
     for count in (1, 3):
         with (

@@ -26,9 +26,9 @@ ANSWER_TIMEOUT_S = 5
 WRK_SLACK_S = 60.0
 SHOWN_TIMEOUT_S = 30.0
 NEW_OF_A_RUN = 1_000_000
-"""From the first new instance of one run to that of the next."""
+"""The number of instances that one run may add."""
 FILLED_ONE_BY_ONE = 10_000
-"""With more instances the first would expire before the last is there: wrk registers them."""
+"""With more instances the first would expire before the last is registered: wrk registers them."""
 FILLED_PER_S = 3_000
 """The registrations a second that every server takes."""
 FILL_CONNECTIONS = 16
@@ -36,12 +36,12 @@ POLL_S = 0.05
 
 
 class LoadError(Exception):
-    """A load could not be put on a server; the text is meant for the operator."""
+    """A server could not be loaded; the text is for the operator."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """One kind of load: ``sent`` is its name in the script of wrk."""
+    """One kind of load; ``sent`` is its name in the script of wrk."""
 
     name: str
     title: str
@@ -52,11 +52,11 @@ class Mode:
 
     @property
     def is_filled(self) -> bool:
-        """True if its instances must be there before it begins."""
+        """True if its instances must be registered before it begins."""
         return self.sent != "churn"
 
     def service(self, number: int) -> str:
-        """The name of one of its services, without the group; the same as in the script of wrk."""
+        """The name of a service without its group, as in the script of wrk."""
         return f"{'changed' if self.sent in CHANGING else 'bench'}-{self.hosts}-{number}"
 
     def ips(self, service: int) -> Iterator[str]:
@@ -83,11 +83,11 @@ _ALL = (
 MODES = {mode.name: mode for mode in _ALL}
 
 
-# --- what must be there before it begins -------------------------------------------------------------
+# --- instances registered before the load -------------------------------------------------------------
 
 
 class Registrar:
-    """One kept connection to a server. Not thread-safe."""
+    """One keep-alive connection to a server. Not thread-safe."""
 
     def __init__(self, address: str, token: str = "") -> None:
         host, _, port = address.rpartition(":")
@@ -110,10 +110,10 @@ class Registrar:
         return body
 
     def keep(self, mode: Mode, number: int) -> None:
-        """Have all instances of one service, fresh ones.
+        """Register all instances of one service again.
 
-        What beats alone would make lacks its metadata at some servers; and Nacos leaves an instance unhealthy that is
-        registered again without beats.
+        At some servers an instance that is created by a beat lacks its metadata, and Nacos leaves an instance
+        unhealthy that is registered again without beats.
         """
         name = f"DEFAULT_GROUP@@{mode.service(number)}"
         common = {"serviceName": name, "port": 8080, "clusterName": "DEFAULT"}
@@ -123,7 +123,7 @@ class Registrar:
                 self.call("POST", "", **common, ip=ip, metadata=METADATA, app="unknown")
         for ip in mode.ips(number):
             if json.loads(self.call("PUT", "/beat", **common, ip=ip))["code"] != CODE_OK:
-                # It was removed meanwhile.
+                # It has been removed in the meantime.
                 self.call("POST", "", **common, ip=ip, metadata=METADATA, app="unknown")
 
     def listed(self, service: str) -> list[dict[str, Any]]:
@@ -137,13 +137,13 @@ class Registrar:
 
 
 def fill(addresses: Sequence[str], mode: Mode, token: str = "") -> None:
-    """Have every instance of a mode at the first of these servers, and wait until all of them list it.
+    """Register every instance of a mode at the first of these servers, and wait until all servers list them.
 
-    ``token``: of a user who may do that; empty for none.
+    ``token``: of a user with the right to do so; empty for none.
 
     Raises:
         LoadError: an answer is not what it should be, or they are not listed in time.
-        OSError or http.client.HTTPException: no whole answer came.
+        OSError or http.client.HTTPException: no complete answer came.
     """
     if not mode.is_filled:
         return
@@ -190,13 +190,13 @@ class WrkRun:
 
 @dataclass(frozen=True, slots=True)
 class Wrk:
-    """How wrk is run. ``java``: with all headers of the Java library."""
+    """Runs wrk. ``java``: with all headers of the Java library."""
 
     program: str
     threads: int = 1
     java: bool = False
     runs: ClassVar[Iterator[int]] = count()
-    """Numbers of the runs: the new instances of each are its own."""
+    """Numbers of the runs, so that no two runs add the same instances."""
 
     def command(
         self, address: str, mode: Mode, connections: int, seconds: int, check: bool = False, token: str = ""
@@ -228,10 +228,10 @@ class Wrk:
     def run(
         self, address: str, mode: Mode, connections: int, seconds: int, check: bool = False, token: str = ""
     ) -> WrkRun:
-        """Put the load on a server, and return what came of it.
+        """Put the load on a server, and return its figures.
 
         Raises:
-            LoadError: wrk failed, or nothing was answered.
+            LoadError: wrk failed, or the server answered nothing.
         """
         command = self.command(address, mode, connections, seconds, check, token)
         try:

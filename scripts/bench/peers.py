@@ -29,7 +29,7 @@ NACOS_TIMEOUT_S = 400.0
 NACOS_HEAP = "512m"
 RNACOS_WORKERS = "2"
 RNACOS_GRPC_ABOVE = 1_000
-"""From its HTTP port to that of gRPC, which raft uses too, and from there to that of its console."""
+"""Offset from the HTTP port to that of gRPC, which raft uses too, and from there to that of the console."""
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 10.0
 POLL_S = 0.05
@@ -37,7 +37,7 @@ MEMBERS = 3
 OURS = "Rollcall"
 AUTH_ENABLED = "nacos.core.auth.enabled"
 OTHER = "other release"
-"""Name of another release of Rollcall, measured beside this one to see what a change costs."""
+"""Name of another release of Rollcall, measured beside this one to see the cost of a change."""
 
 
 class CannotStart(Exception):
@@ -70,7 +70,7 @@ def _start(members: list[MemberProcess]) -> None:
 def our_node(
     port: int, folder: Path, command: Path = COMMAND, name: str = OURS, settings: Mapping[str, str] | None = None
 ) -> Iterator[Target]:
-    """A node by itself; ``command`` is the ``rollcall`` to run. Where users must log in, one has.
+    """A standalone node; ``command`` is the ``rollcall`` to run. If a login is required, a user has logged in.
 
     Raises:
         CannotStart: it ends, or does not serve in time.
@@ -83,7 +83,7 @@ def our_node(
 
 
 def _token_of_admin(address: str, data: Path) -> str:
-    """Make the first administrator of a node, who logs in."""
+    """Create the first administrator of a node, and log in."""
     try:
         return make_first_administrator(address, data, None)
     except RuntimeError as error:
@@ -111,10 +111,10 @@ def _sees_all(address: str) -> bool:
 
 @contextlib.contextmanager
 def rnacos(program: Path, port: int, folder: Path) -> Iterator[Target]:
-    """r-nacos by itself; it takes the ports 1,000 and 2,000 above too.
+    """A standalone r-nacos; it also takes the ports 1,000 and 2,000 above its own.
 
     Raises:
-        CannotStart: the program is not there, or ends, or does not serve in time.
+        CannotStart: the program is missing, exits, or does not serve in time.
     """
     with _rnacos_process(program, port, folder) as process:
         _await(partial(_takes_instances, process), f"r-nacos at {process.address} takes no instances")
@@ -123,10 +123,10 @@ def rnacos(program: Path, port: int, folder: Path) -> Iterator[Target]:
 
 @contextlib.contextmanager
 def rnacos_cluster(program: Path, port: int, folder: Path) -> Iterator[Target]:
-    """Three members of r-nacos, which agree by raft; each takes the ports 1,000 and 2,000 above its own too.
+    """Three members of r-nacos, which agree by raft; each also takes the ports 1,000 and 2,000 above its own.
 
     Raises:
-        CannotStart: as ``rnacos``, or one does not list in time what another one took.
+        CannotStart: as for ``rnacos``, or a member does not list in time an instance of another one.
     """
     raft = [f"127.0.0.1:{port + number + RNACOS_GRPC_ABOVE}" for number in range(MEMBERS)]
     with contextlib.ExitStack() as stack:
@@ -138,7 +138,7 @@ def rnacos_cluster(program: Path, port: int, folder: Path) -> Iterator[Target]:
             members.append(member)
             _await(partial(_takes_instances, member), f"r-nacos at {member.address} takes no instances")
         addresses = tuple(member.address for member in members)
-        _await(partial(_list_each_others, addresses), "members of r-nacos do not list what the others take")
+        _await(partial(_list_each_others, addresses), "members of r-nacos do not list each other's instances")
         yield Target(f"r-nacos {_release_of(program)}".strip(), addresses, lambda: [member.pid for member in members])
 
 
@@ -196,14 +196,14 @@ def _release_of(program: Path) -> str:
 
 @contextlib.contextmanager
 def nacos(port: int, folder: Path, release: str = "1.4") -> Iterator[Target]:
-    """A real Nacos by itself, of a line of releases; it takes the port 1,000 below too, and 2.x those above.
+    """A standalone real Nacos of a line of releases; it also takes the port 1,000 below, and 2.x those above.
 
     Raises:
-        CannotStart: something that it needs is not installed, or it does not serve in time.
+        CannotStart: a tool that it needs is not installed, or it does not serve in time.
     """
     if lacking := lacking_tools():
         raise CannotStart(f"{lacking} must be installed")
-    # Servers run for long: with the second compiler, unlike in tests.
+    # Servers run for a long time, so they get the optimizing compiler, unlike in tests.
     environ = {**os.environ, "NACOS_XMX": NACOS_HEAP, "NACOS_TIER": "4"}
     work = folder / "nacos"
     try:
@@ -228,7 +228,7 @@ def nacos(port: int, folder: Path, release: str = "1.4") -> Iterator[Target]:
 
 
 def pid_of_nacos(said: str) -> int:
-    """The process that the starter of Nacos speaks of; Shape: ``node http=8848 raft=7848 pid=4711``."""
+    """The process that the starter of Nacos names. Shape: ``node http=8848 raft=7848 pid=4711``."""
     found = re.search(r"^node .*\bpid=(\d+)$", said, re.MULTILINE)
     if found is None:
         raise CannotStart(f"no process in {said!r}")
@@ -236,7 +236,7 @@ def pid_of_nacos(said: str) -> int:
 
 
 def _number_in(said: str) -> str:
-    """The first release number in a text, or nothing."""
+    """The first release number in a text; empty if there is none."""
     found = re.search(r"\d+\.\d+\.\d+", said)
     return found[0] if found else ""
 
@@ -249,7 +249,7 @@ def _takes_instances(process: _RNacosProcess) -> bool:
 
 
 def _list_each_others(addresses: Sequence[str]) -> bool:
-    """Return whether each of these members lists an instance that was registered at each."""
+    """Return whether each of these members lists the instances registered at all of them."""
     service = "serviceName=start-probe-of-all"
     for number, address in enumerate(addresses):
         _call(address, "POST", f"/v1/ns/instance?{service}&ip=10.9.8.{number + 1}&port=80")

@@ -1,12 +1,13 @@
-"""How long a change takes to reach subscribers over UDP, and what a crowd of them costs.
+"""Measure how long a change takes to reach subscribers over UDP, and the cost of many subscribers.
 
-Three members, subscribers at the first, which all changes are sent to, and at the second. Prints one JSON line a kind:
+Starts three members, with subscribers at the first, which gets all changes, and at the second. Prints one JSON line
+a kind:
 
-latency: raw sockets that speak as the Java library does. In ms from the begin of the HTTP call to the datagram, on the
-    writing member and on another; half of the services belong to neither.
-crowd: ``--subscribers`` of one service at the first member, ``--dead`` of them closed. In ms from the begin of the HTTP
+latency: raw sockets that behave as the Java library. In ms from the start of the HTTP call to the datagram, on the
+    written member and on another; half of the services belong to neither.
+crowd: ``--subscribers`` of one service at the first member, ``--dead`` of them closed. In ms from the start of the HTTP
     call to the acknowledgement of the last living one; memory and CPU of the member's processes.
-sdk: the libraries of tests/sdk that can be installed. In ms from the begin of the HTTP call to the listener's line.
+sdk: the libraries of tests/sdk that can be installed. In ms from the start of the HTTP call to the listener's line.
 """
 
 import argparse
@@ -37,17 +38,17 @@ GROUP = "DEFAULT_GROUP@@"
 MEMBERS = 3
 CALL_TIMEOUT_S = 10.0
 TELL_TIMEOUT_S = 5.0
-"""After which a change counts as lost for a subscriber."""
+"""Seconds after which a change counts as lost for a subscriber."""
 SETTLE_S = 1.0
 FIRST_POLL_S = 3.0
-"""A library polls once more after its first query; what is measured comes later."""
+"""A library polls once more after its first query; the measurement begins later."""
 SERVICES = 12
 LIBRARIES = ("java", "go", "node")
 DATAGRAM_BYTES = 65_536
 
 
 class Http:
-    """One kept connection to a member."""
+    """One keep-alive connection to a member."""
 
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
@@ -63,7 +64,7 @@ class Http:
         return json.loads(body) if body.startswith(b"{") else body
 
     def register(self, service: str, ip: str, weight: float = 1.0) -> None:
-        """Put an instance, or change it; it needs no beats for the length of a measurement."""
+        """Register an instance, or change it; it needs no beats during a measurement."""
         metadata = '{"preserved.heart.beat.timeout":"3600000","preserved.ip.delete.timeout":"3600000"}'
         self.call("POST", "/instance", serviceName=service, ip=ip, port=8080, weight=weight, metadata=metadata)
 
@@ -89,17 +90,17 @@ class Listener:
             raise RuntimeError(f"no pushes are promised: {answer}")
 
     def take(self) -> bytes:
-        """Take one datagram that is there, acknowledge it, and return its plain bytes."""
+        """Read one waiting datagram, acknowledge it, and return its plain bytes."""
         datagram, member = self.socket.recvfrom(DATAGRAM_BYTES)
         plain = gzip.decompress(datagram) if datagram.startswith(b"\x1f\x8b") else datagram
-        # The last value; the list inside has one of that name too.
+        # The last value, because the list inside has a field of the same name.
         reference = plain.rpartition(b":")[2].rstrip(b"}")
         self.socket.sendto(b'{"type": "push-ack", "lastRefTime":"%s", "data":""}' % reference, member)
         return plain
 
 
 def seconds_until_told(listeners: Sequence[Listener], mark: bytes, since_s: float) -> list[float | None]:
-    """How long after ``since_s`` each got, and acknowledged, a push with the mark; None when it did not in time."""
+    """Return how long after ``since_s`` each subscriber acknowledged a push with the mark; None if not in time."""
     told: list[float | None] = [None] * len(listeners)
     waiting = {one.socket.fileno(): index for index, one in enumerate(listeners)}
     poll = select.poll()
@@ -130,7 +131,7 @@ def percentiles_ms(times_s: Sequence[float | None]) -> dict[str, float | int | N
 
 
 def measure_latency(members: list[MemberProcess], options: argparse.Namespace) -> dict[str, object]:
-    """Change services in turn, each heard by one subscriber at the first member and one at the second."""
+    """Change services in turn, each with one subscriber at the first member and one at the second."""
     one, two = (Http(member.address) for member in members[:2])
     services = [f"push-{random.randrange(10**9)}" for _ in range(SERVICES)]
     pairs = []
@@ -143,7 +144,7 @@ def measure_latency(members: list[MemberProcess], options: argparse.Namespace) -
     time.sleep(SETTLE_S)
     times_s: list[list[float | None]] = [[], []]
     for number in range(options.changes):
-        weight = 2 + number / 64  # is written the same by both sides
+        weight = 2 + number / 64  # both sides write it the same way
         service, pair = services[number % SERVICES], pairs[number % SERVICES]
         begun_s = time.perf_counter()
         one.register(service, "10.8.0.1", weight)
@@ -167,7 +168,7 @@ def costs(member: MemberProcess) -> dict[str, float]:
 
 
 def measure_crowd(members: list[MemberProcess], options: argparse.Namespace) -> dict[str, object]:
-    """Change one service again and again in front of the whole crowd."""
+    """Change one service repeatedly while all subscribers listen."""
     service = f"crowd-{random.randrange(10**9)}"
     one = Http(members[0].address)
     one.fill(service, max(options.hosts, 1))
@@ -220,7 +221,7 @@ def measure_crowd(members: list[MemberProcess], options: argparse.Namespace) -> 
 def measure_library(
     name: str, environment: Any, members: list[MemberProcess], options: argparse.Namespace, folder: Path
 ) -> dict[str, object]:
-    """Change services in turn, each heard by a library's listener at the first member and one at the second."""
+    """Change services in turn, each with a library's listener at the first member and one at the second."""
     from tests.sdk.program import Program
 
     one = Http(members[0].address)
@@ -258,7 +259,7 @@ def _seconds_until_event(program: Any, since_s: float) -> float | None:
 def library_results(
     members: list[MemberProcess], options: argparse.Namespace, folder: Path
 ) -> Iterator[dict[str, object]]:
-    """One result a library; of one that cannot be installed, why."""
+    """One result for each library, or the reason why it cannot be installed."""
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
     from tests.sdk.environments import INSTALLERS, NotInstallable
 
@@ -277,12 +278,14 @@ def library_results(
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("kind", choices=["latency", "crowd", "sdk"])
-    parser.add_argument("--changes", type=int, help="by default 300, of a crowd 30, of a library 100")
-    parser.add_argument("--gap-s", type=float, default=0.1, help="between two changes")
+    parser.add_argument(
+        "--changes", type=int, help="number of changes: by default 300, of a crowd 30, of a library 100"
+    )
+    parser.add_argument("--gap-s", type=float, default=0.1, help="seconds between two changes")
     parser.add_argument("--hosts", type=int, default=10, help="instances of a service")
     parser.add_argument("--subscribers", type=int, default=1_000)
     parser.add_argument("--dead", type=int, default=100)
-    parser.add_argument("--client-ip", default="127.0.0.1", help="what raw subscribers announce")
+    parser.add_argument("--client-ip", default="127.0.0.1", help="address that the raw subscribers announce")
     parser.add_argument("--libraries", nargs="+", default=list(LIBRARIES), choices=LIBRARIES)
     add_port(parser)
     options = parser.parse_args()
@@ -291,7 +294,7 @@ def _options() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Start members of its own and measure."""
+    """Start the members and measure."""
     options = _options()
     with (
         tempfile.TemporaryDirectory(prefix="rollcall-bench-") as name,

@@ -23,7 +23,7 @@ Key = tuple[str, str, int, str]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One turn: what wrk saw, and what the server's processes used meanwhile."""
+    """One turn: the figures of wrk, and the CPU time of the server's processes."""
 
     run: WrkRun
     cpu_s: float
@@ -34,12 +34,12 @@ class Sample:
 
     @property
     def cpu_us(self) -> float:
-        """For each request."""
+        """CPU time for each request."""
         return self.cpu_s * 1e6 / self.run.requests
 
     @property
     def bytes(self) -> float:
-        """Bytes of each answer, with its head."""
+        """Bytes of each answer, including its head."""
         return self.run.bytes / self.run.requests
 
     @property
@@ -50,7 +50,7 @@ class Sample:
 
 @dataclass(slots=True)
 class Row:
-    """One server under one load: the turns that were measured."""
+    """One server under one load, with its measured turns."""
 
     place: str
     mode: Mode
@@ -58,9 +58,9 @@ class Row:
     server: str
     samples: list[Sample] = field(default_factory=list)
     wrong: int = 0
-    """Answers that were not what they should be, among those looked at before the measured runs."""
+    """Wrong answers among those checked before the measured runs."""
     failed: int = 0
-    """Turns of which there are no figures."""
+    """Turns without figures."""
 
     @property
     def key(self) -> Key:
@@ -105,7 +105,7 @@ class Results:
         self._rows: dict[Key, Row] = {}
 
     def row(self, place: str, mode: Mode, connections: int, server: str) -> Row:
-        """The row of that load, which may be new."""
+        """Return the row of this load, adding it if it is new."""
         made = Row(place, mode, connections, server)
         return self._rows.setdefault(made.key, made)
 
@@ -119,7 +119,7 @@ class Results:
         return sum(row.bad for row in self._rows.values() if row.server == self._ours)
 
     def times_ours(self, row: Row) -> float | None:
-        """How many times our CPU time a server needs for the same load."""
+        """The CPU time of a server for a load, as a multiple of ours."""
         ours = self._rows.get((row.place, row.mode.name, row.connections, self._ours))
         if ours is None or not ours.samples or not ours.cpu_us:
             return None
@@ -143,7 +143,7 @@ def tables(results: Results) -> str:
 
 
 def overview(results: Results) -> str:
-    """A Markdown table for each number of connections, a line a load and a column a server, short enough for a page."""
+    """A Markdown table for each number of connections, with a line per load and a column per server."""
     parts = []
     for connections in dict.fromkeys(row.connections for row in results.rows):
         rows = [row for row in results.rows if row.connections == connections]
@@ -186,7 +186,7 @@ def _cells(rows: Iterable[Row], times: Callable[[Row], float | None]) -> Iterato
 
 
 def machine() -> dict[str, str | int]:
-    """Where this runs."""
+    """Describe this machine."""
     return {
         "cores": len(os.sched_getaffinity(0)),
         "model": cpu_model(Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")),
@@ -197,7 +197,7 @@ def machine() -> dict[str, str | int]:
 
 
 def cpu_model(cpuinfo: str) -> str:
-    """The processor's name in ``/proc/cpuinfo``; the architecture where it has none there."""
+    """The processor's name in ``/proc/cpuinfo``, or else the architecture."""
     found = re.search(r"^model name\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
     return found[1].strip() if found else platform.machine()
 
@@ -234,7 +234,7 @@ def series(results: Results) -> tuple[int, list[str], list[Series]]:
 
 
 def plot(results: Results, path: Path) -> None:
-    """Draw the CPU time of a request, a group of bars a load; the suffix says the format.
+    """Draw the CPU time of a request, one group of bars per load; the suffix selects the format.
 
     Raises:
         ImportError: matplotlib, of the extra ``test``, is not installed.
@@ -253,7 +253,7 @@ def plot(results: Results, path: Path) -> None:
     axes.set_xticks(range(len(loads)), [textwrap.fill(load, LABEL_WIDTH) for load in loads])
     axes.margins(y=0.12)
     axes.legend(ncols=len(drawn), loc="upper left", fontsize="small")
-    # Without the day, so that a file changes only with its figures.
+    # Without the date, so that the file changes only with its figures.
     figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, dpi=120)
 
 

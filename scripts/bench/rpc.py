@@ -1,9 +1,9 @@
-"""How soon does a gRPC client hear of a change, and how soon is a dead one gone? ``rpc_cost`` says what they cost.
+"""Measure how soon a gRPC client learns of a change, and how soon a dead client is removed. See also ``rpc_cost``.
 
-Three members on loopback. latency: a client at the first member changes its instance, again and again; listeners at the
-first and at the second note when they are told. cut: a publisher's connection is closed without a word; the time until
-no member lists it over HTTP, looked at every 2 ms. frozen: publishers, each a process of its own with a health check
-each 5 s, are stopped by SIGSTOP, one after another; the time of each until no member lists it.
+Runs three members on loopback. latency: a client at the first member changes its instance repeatedly; listeners at the
+first and the second note the time of each push. cut: a publisher's connection is closed abruptly; the figure is the
+time until no member lists its instance over HTTP, polled every 2 ms. frozen: publishers, each in its own process with a
+health check every 5 s, are stopped by SIGSTOP in turn; the figure is the time until no member lists the instance.
 
     python -m scripts.bench.rpc --changes 300 --cuts 30
     python -m scripts.bench.rpc --parts frozen --publishers 9
@@ -32,7 +32,7 @@ SDK_OFFSET = 1_000
 TIMEOUT_S = 10.0
 POLL_S = 0.002
 HEALTH_S = 5.0
-"""After which SDKs ask whether they are still known."""
+"""Period of the health checks of SDKs."""
 FROZEN_POLL_S = 0.02
 FROZEN_TIMEOUT_S = 60.0
 PARTS = ["latency", "cut", "frozen"]
@@ -94,7 +94,7 @@ async def latency(members: Sequence[MemberProcess], changes: int) -> dict[str, A
 
 
 async def cut(members: Sequence[MemberProcess], cuts: int) -> dict[str, Any]:
-    """From the end of a publisher's transport to no list having it."""
+    """Measure from the end of a publisher's transport until no list has its instance."""
     times = []
     for number in range(cuts):
         service, place = "cut", members[number % len(members)]
@@ -111,7 +111,7 @@ async def cut(members: Sequence[MemberProcess], cuts: int) -> dict[str, Any]:
 
 
 def publish(port: int, service: str, ip: str) -> None:
-    """Publish an instance and ask for its health, until killed."""
+    """Publish an instance and send health checks, until killed."""
 
     async def live() -> None:
         async with SdkClient(port) as client:
@@ -125,9 +125,9 @@ def publish(port: int, service: str, ip: str) -> None:
 
 
 async def frozen(members: Sequence[MemberProcess], publishers: int) -> dict[str, Any]:
-    """From SIGSTOP of a publisher, whose connection stays open, to no list having it."""
+    """Measure from SIGSTOP of a publisher, whose connection stays open, until no list has its instance."""
     service, found = "frozen", list[float]()
-    # What grpc holds does not survive a fork.
+    # The state of grpc does not survive a fork.
     spawn = multiprocessing.get_context("spawn")
     processes = {
         f"10.0.1.{number}": spawn.Process(
@@ -140,14 +140,14 @@ async def frozen(members: Sequence[MemberProcess], publishers: int) -> dict[str,
             process.start()
         deadline_s = time.perf_counter() + FROZEN_TIMEOUT_S
         while not all(hosts(one, service) == processes.keys() for one in members):
-            assert time.perf_counter() < deadline_s, "not all publishers have come"
+            assert time.perf_counter() < deadline_s, "not all publishers are listed"
             await asyncio.sleep(FROZEN_POLL_S)
         stopped_s = {}
         for ip, process in processes.items():
             assert process.pid is not None
             os.kill(process.pid, signal.SIGSTOP)
             stopped_s[ip] = time.perf_counter()
-            # So that their last health checks, and the node's next look, are spread.
+            # Spreads the last health checks, and the node's next checks.
             await asyncio.sleep(HEALTH_S / publishers)
         deadline_s = time.perf_counter() + FROZEN_TIMEOUT_S
         while stopped_s:

@@ -1,17 +1,17 @@
-"""Measure what gRPC calls and connections cost, beside r-nacos, real Nacos 2.3.1, and a bare server of grpc.aio.
+"""Measure the cost of gRPC calls and connections, beside r-nacos, real Nacos 2.3.1, and a bare grpc.aio server.
 
-The servers take turns: one is measured while the others idle. One load program, in Go on grpc-go, talks to them as
-SDKs do. CPU is the user and system time of all processes of a server.
+The servers take turns: one is measured while the others idle. One load program, in Go on grpc-go, behaves like the
+SDKs. CPU is the user and system time of all processes of a server.
 
-calls: 32 connections, one call at a time on each. Health checks, churn (in turn a new instance and its removal),
-batches of 100 instances with other metadata, registrations that repeat what is there, and queries. Each with another
-grpc-timeout each time, as the SDK for Go sends it, and without any, as that for Java. Medians of the turns: CPU-us of
+calls: 32 connections, one call at a time on each. Health checks, churn (alternately a new instance and its removal),
+batches of 100 instances with other metadata, unchanged registrations, and queries. Each runs with a different
+grpc-timeout per call, as the SDK for Go sends it, and without any, as that for Java. Medians of the turns: CPU-us of
 a call, p50 and p99 as the load sees them.
-crowd: many connections that subscribe to one service, each with a health check every 5 s, at a server that was just
-started: kB of memory (PSS) a connection as they are made and after a while, percent of a core while all are idle, and
-one change: until the last was told, until the last answer was sent, and CPU. Medians of the changes.
-hold: so many connections for some minutes; what failed. Node and load need a descriptor for each: with a hard limit of
-20,000 that is 17,200 of them.
+crowd: many connections that subscribe to one service, each with a health check every 5 s, at a newly started server:
+kB of memory (PSS) a connection at first and after a while, percent of a core while all are idle, and for one change
+the time until the last push, the time until the last answer was sent, and CPU. Medians of the changes.
+hold: the failures of many connections that stay open for some minutes. Node and load need a descriptor for each: a
+hard limit of 20,000 allows 17,200 connections.
 
     python -m scripts.bench.rpc_cost --rnacos PATH
     python -m scripts.bench.rpc_cost --parts crowd --connections 5000 --peers none
@@ -47,7 +47,7 @@ CALLERS = 32
 SDK_OFFSET = 1_000
 PORTS_APART = 30
 WARM_CALLS = 60_000
-"""Calls of each kind that warm up Java's compilers."""
+"""Number of calls of each kind that warm up Java's compilers."""
 HEALTH_S = 5
 IDLE_S = 20.0
 CHANGES = 3
@@ -63,12 +63,12 @@ def say(text: str) -> None:
 
 @contextlib.contextmanager
 def echo(port: int, folder: Path) -> Iterator[Target]:
-    """A bare server whose gRPC port is where that of the others would be."""
+    """A bare server with the same offset to its gRPC port as the others."""
     command = [sys.executable, "-m", "scripts.bench.echo_server", str(port + SDK_OFFSET)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         if process.stdout is None or process.stdout.readline() != "ready\n":
-            raise CannotStart("the server of echoes does not start")
+            raise CannotStart("the echo server does not start")
         yield Target(ECHO, (f"127.0.0.1:{port}",), lambda: [process.pid])
     finally:
         process.kill()
@@ -103,7 +103,7 @@ def medians(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def once(target: Target, load: RpcLoad, kind: str, count: int, limit: str) -> dict[str, float]:
-    """Make calls; what each cost."""
+    """Make calls; return the cost of each."""
     before_s = cpu_of(target)
     done = load.do("calls", kind, count, limit)
     used_s = cpu_of(target) - before_s
@@ -137,7 +137,7 @@ def calls(targets: Sequence[Target], program: Path, options: argparse.Namespace)
 
 
 def crowd(target: Target, program: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """Measure what many connections cost a server that was just started."""
+    """Measure the cost of many connections at a newly started server."""
     time.sleep(SETTLE_S)
     before_mb = sum(map(pss_mb, target.pids()))
     count: int = options.connections
@@ -159,7 +159,7 @@ def crowd(target: Target, program: Path, options: argparse.Namespace) -> dict[st
         for number in range(CHANGES):
             used_s = cpu_of(target)
             told = load.do("change", f"c{number}")
-            time.sleep(SETTLE_S / 2)  # the last answers are read
+            time.sleep(SETTLE_S / 2)  # until the last answers are read
             rows.append(
                 {
                     "last_told_ms": told["max_ms"],
@@ -173,7 +173,7 @@ def crowd(target: Target, program: Path, options: argparse.Namespace) -> dict[st
 
 
 def hold(target: Target, program: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """Measure CPU and failures while many connections live for a while, each with its health checks."""
+    """Measure CPU and failures while many connections stay open, each with its health checks."""
     load = RpcLoad(program, [port_of(target)], options.connections, "-subscribe", wide=True)
     try:
         load.do("health", HEALTH_S)
@@ -225,13 +225,15 @@ def main() -> None:
     parser.add_argument("--rnacos", type=Path, help="the program of r-nacos; without it, it is left out")
     parser.add_argument("--other", type=Path, help="another release's rollcall command, measured beside ours in turns")
     parser.add_argument("--connections", type=int, default=5_000, help="of a crowd (5000)")
-    parser.add_argument("--calls", type=int, default=16_000, help="of each kind and turn, over all connections (16000)")
-    parser.add_argument("--warm-calls", type=int, default=WARM_CALLS, help=f"of each kind, before ({WARM_CALLS})")
+    parser.add_argument(
+        "--calls", type=int, default=16_000, help="calls of each kind and turn, over all connections (16000)"
+    )
+    parser.add_argument("--warm-calls", type=int, default=WARM_CALLS, help=f"warm-up calls of each kind ({WARM_CALLS})")
     parser.add_argument("--turns", type=int, default=5)
-    parser.add_argument("--minutes", type=float, default=10.0, help="for which a crowd is held (10)")
+    parser.add_argument("--minutes", type=float, default=10.0, help="minutes for which connections stay open (10)")
     add_port(parser, 15)
     options = parser.parse_args()
-    # Inherited by the servers and the load.
+    # The servers and the load inherit this limit.
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(3 * options.connections + FILES_SPARE, hard), hard))
     try:

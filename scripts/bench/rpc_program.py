@@ -1,4 +1,4 @@
-"""The load program of gRPC (``rpc_load/``, in Go), compiled when it is missing, and as the benchmarks use it."""
+"""The gRPC load program (``rpc_load/``, in Go): compiles it when it is missing, and runs it for the benchmarks."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ SOURCES = Path(__file__).with_name("rpc_load")
 KEPT = Path(__file__).resolve().parents[2] / "build" / "rpc_load"
 """Folder of compiled programs, named by the digest of their sources; not in the repository."""
 BUILD_TIMEOUT_S = 600
-"""Enough for a cold cache and a slow network."""
+"""Enough time for a cold cache and a slow network."""
 ANSWER_TIMEOUT_S = 300.0
 OPEN_TIMEOUT_S = 600.0
 ADDRESSES = ",".join(f"127.0.0.{last}" for last in range(2, 10))
@@ -24,10 +24,10 @@ ADDRESSES = ",".join(f"127.0.0.{last}" for last in range(2, 10))
 
 
 def build() -> Path:
-    """The program.
+    """Return the path of the program.
 
     Raises:
-        CannotStart: there is no go, or it cannot compile.
+        CannotStart: go is missing, or cannot compile the program.
     """
     files = sorted(one for one in SOURCES.iterdir() if one.suffix in (".go", ".mod", ".sum"))
     text = hashlib.sha256(b"\0".join(one.read_bytes() for one in files)).hexdigest()[:16]
@@ -51,7 +51,7 @@ class RpcLoad:
     def __init__(
         self, program: Path, addresses: Sequence[str], connections: int, *more: str, wide: bool = False
     ) -> None:
-        """``more``: further words for the program. ``wide``: they come from some addresses of loopback in turn.
+        """``more``: further arguments of the program. ``wide``: connect from several loopback addresses in turn.
 
         Raises:
             CannotStart: not all connections could be made.
@@ -65,10 +65,10 @@ class RpcLoad:
         self.opened = self._read(OPEN_TIMEOUT_S)
 
     def do(self, *words: object) -> dict[str, Any]:
-        """Give a command; return what came of it.
+        """Give a command; return its result.
 
         Raises:
-            CannotStart: it failed, with the program's words.
+            CannotStart: it failed, with the program's message.
         """
         assert self._process.stdin is not None, "a pipe"
         self._process.stdin.write(" ".join(map(str, words)) + "\n")
@@ -89,6 +89,6 @@ class RpcLoad:
             line = self._process.stdout.readline()
         if not line:
             self.close()
-            raise CannotStart("the load program says nothing, see its errors above")
+            raise CannotStart("the load program prints nothing, see its errors above")
         found: dict[str, Any] = json.loads(line)
         return found

@@ -3,14 +3,14 @@
 Starts its own members on this machine, registers ``--instances`` in ``--services`` at their owners, and runs the parts
 in this order. Prints each figure as a line of JSON as soon as it is measured:
 
-register: instances a second, CPU-us of all members for each, until all members have all and nothing waits to be sent.
-    With ``--alone``, which is faster, at the first member before the others start, which then load.
+register: instances a second and CPU-us of all members for each, until all members have all instances and no send is
+    pending. ``--alone`` is faster: it registers at the first member before the others start and load the data.
 memory: resident bytes of each member for each instance, beyond those of the same member when it was empty.
-rest: nothing changes: CPU of a member and bytes sent to a peer, for each verify round.
-kill: the last member is killed: seconds until the others own all keys; light beats at the first meanwhile, lists that
-    lacked an instance or had an unhealthy one.
-load: it starts again with an empty data folder: seconds until it serves and until it owns its third; CPU of it and of
-    the others, peaks of memory, beats at the first meanwhile.
+rest: without changes: CPU of a member and bytes sent to a peer, for each verify round.
+kill: the last member is killed: seconds until the others own all keys; meanwhile light beats at the first, and the
+    lists that lacked an instance or had an unhealthy one.
+load: it starts again with an empty data folder: seconds until it serves and until it owns its third; CPU of all
+    members, peaks of memory, and meanwhile beats at the first.
 warm: all members stop in order and start again from their disks: seconds until the first serves all.
 changes: single registrations in the services, one after the other: convergence, and bytes sent for each and peer.
 
@@ -45,7 +45,7 @@ PARTS = ["register", "memory", "rest", "kill", "load", "warm", "changes"]
 POLL_S = 0.1
 CALL_TIMEOUT_S = 30.0
 WAIT_S = 900.0
-"""For anything; what takes longer ends the run."""
+"""Time limit of each wait; a longer wait ends the run."""
 REST_S = 20.0
 BEAT_LIMIT_MS = 50.0
 BEATING = InstanceLoad(services=30, hosts=10)
@@ -53,7 +53,7 @@ CHANGES = 100
 
 
 class Cluster:
-    """The members, and what each says of itself."""
+    """The members, and the figures that each reports."""
 
     def __init__(self, members: list[MemberProcess], fleet: Fleet) -> None:
         self.members = members
@@ -70,7 +70,7 @@ class Cluster:
         return cpu_s(self.worker(member))
 
     def memory(self, member: MemberProcess, name: str = "VmRSS") -> int:
-        """Bytes; ``VmHWM`` is the peak."""
+        """Return the value in bytes; ``VmHWM`` is the peak."""
         lines = Path(f"/proc/{self.worker(member)}/status").read_text(encoding="ascii").splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))
 
@@ -102,7 +102,7 @@ def _get(member: MemberProcess, path: str) -> bytes:
 
 
 def until(check: Callable[[], bool]) -> float:
-    """Return after how many seconds the check was true."""
+    """Wait until the check is true; return the seconds that this took."""
     begun_s = time.monotonic()
     while time.monotonic() - begun_s < WAIT_S:
         try:
@@ -111,7 +111,7 @@ def until(check: Callable[[], bool]) -> float:
         except OSError:
             pass
         time.sleep(POLL_S)
-    raise SystemExit("it takes too long")
+    raise SystemExit("the wait took too long")
 
 
 def say(part: str, **found: object) -> None:
@@ -138,7 +138,7 @@ def beats(beaten: Beaten, begin_s: float = 0.0, end_s: float = float("inf")) -> 
 
 @contextmanager
 def watching_lists(cluster: Cluster, members: list[MemberProcess]) -> Iterator[dict[str, int]]:
-    """Look at random lists all the time; what was wrong with them, counted."""
+    """Read random lists all the time; count their faults."""
     seen = {"lists": 0, "lacking": 0, "unhealthy": 0, "unanswered": 0}
     ended = threading.Event()
 
@@ -197,7 +197,7 @@ def register(cluster: Cluster, processes: int, *, alone: bool) -> None:
 
 
 class _BeatingFleet(Fleet):
-    """The instances for which ``BeatLoad`` beats."""
+    """The instances for which ``BeatLoad`` sends beats."""
 
     __slots__ = ()
 
@@ -209,7 +209,7 @@ class _BeatingFleet(Fleet):
 
 
 def engine(cluster: Cluster, members: list[MemberProcess] | None = None) -> dict[str, object]:
-    """The longest lag of the loops in the last minute, and the longest turn of the engines since their start."""
+    """Return the longest lag of the loops in the last minute, and the longest turn of the engines since their start."""
     asked = members or cluster.members
     lags = [cluster.counters(member)["loopLagMaxMs"] for member in asked]
     turns_s = [cluster.sum_of(member, "rollcall_engine_turn_max_seconds") for member in asked]
@@ -276,7 +276,7 @@ def kill(cluster: Cluster) -> None:
 
 
 def _claimed(cluster: Cluster, others: list[MemberProcess], before: list[int]) -> bool:
-    """Return whether the others claimed as many keys as change their owner."""
+    """Return whether the others claimed as many keys as had to change their owner."""
     left = tuple(sorted(member.address for member in others))
     all_of = tuple(sorted(member.address for member in cluster.members))
     moved = 0

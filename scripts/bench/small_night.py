@@ -1,4 +1,4 @@
-"""Measure the audit of a small night as a whole process, in turns with another checkout.
+"""Measure the audit of a small night as a separate process, in turns with another checkout.
 
 Makes a dump with each checkout's own generator (three members, 2,000 instances, one fault of each class), checks it
 with that checkout's command in a process of its own, and prints wall time, CPU time of all its processes, and the peak
@@ -27,7 +27,7 @@ def main() -> int:
     parser.add_argument("--instances", default="2000")
     parser.add_argument("--turns", type=int, default=3)
     options = parser.parse_args()
-    # Spark's Java is no child of ours: it comes to us when Python has ended, and is waited for here.
+    # Spark's Java process is a grandchild: this process adopts it when Python has exited, and waits for it here.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
     checkouts = {"this": Path.cwd(), **({"other": options.other.resolve()} if options.other else {})}
     with tempfile.TemporaryDirectory(prefix="small-night-") as folder:

@@ -16,7 +16,7 @@ CONTEXT = "/nacos"
 INSTANCE = f"{CONTEXT}/v1/ns/instance"
 TIMEOUT_S = 30.0
 STRANGER = "127.0.0.77"
-"""An address of this machine that is no member's."""
+"""A loopback address that belongs to no member."""
 VOLATILE = ("beat_age_ms", "taken_ms", "set_age_ms", "age_ms")
 
 
@@ -32,7 +32,7 @@ class Answered:
 
 
 class Victim:
-    """The member under attack, and its neighbours."""
+    """The member under attack, and the other members."""
 
     def __init__(
         self,
@@ -44,10 +44,10 @@ class Victim:
         plain_address: str = "",
         token: str = "",
     ) -> None:
-        """``service``: a known one, with an instance at 10.1.1.1:80, that ``others[0]`` owns if there is one.
+        """``service``: an existing one with an instance at 10.1.1.1:80, owned by ``others[0]`` if there are others.
 
         ``settings`` of the members say whether they speak TLS; ``plain_address`` is then that of a tunnel to the first.
-        ``token``: of an administrator, whose rights an attack has unless it is to have none.
+        ``token``: of an administrator, whose rights an attack has unless it must have none.
         """
         self.address = address
         self.others = others
@@ -68,7 +68,7 @@ class Victim:
 
     @property
     def target(self) -> Target:
-        """The first member for clients that write their bytes one by one."""
+        """The first member, for clients that write raw bytes."""
         return Target.at(self._plain_address, self.token)
 
     def call(
@@ -98,7 +98,7 @@ class Victim:
         return http.client.HTTPSConnection(host, port, timeout=TIMEOUT_S, source_address=(source, 0), context=self._tls)
 
     def raw(self, data: bytes, source: str = STRANGER) -> bytes:
-        """Send bytes and an end, and return all that comes back."""
+        """Send bytes, end the connection's sending side, and return everything received."""
         host, _, port = self._plain_address.rpartition(":")
         data = with_token(data, self.token)
         answer = bytearray()
@@ -116,24 +116,24 @@ class Victim:
         """Make a call that must be refused.
 
         Raises:
-            Wrong: it was not.
+            Wrong: it was accepted.
         """
         answer = self.call(method, target, *args, **options)
         if not is_refusal(answer.status):
             raise Wrong(f"{method} {target[:200]} is answered {answer.status} {answer.body[:200]!r}")
 
     def refused_raw(self, data: bytes, before: int = 0) -> None:
-        """Send bytes of which ``before`` requests are answered and the rest is refused, and ends the connection.
+        """Send bytes; ``before`` requests must be answered, and the rest must be refused and end the connection.
 
         Raises:
-            Wrong: it was not so.
+            Wrong: the node behaved differently.
         """
         found = statuses(self.raw(data))
         if len(found) != before + 1 or found[:before] != [200] * before or not is_refusal(found[-1]):
             raise Wrong(f"{data[:200]!r} is answered {found}")
 
     def held(self) -> list[str]:
-        """All that every member holds, as lines, without what changes with time."""
+        """The data of every member, as lines, without fields that change with time."""
         lines = []
         for address in (self.address, *self.others):
             dump = self.call("GET", f"{CONTEXT}/v1/ns/operator/dump", address=address, source="127.0.0.1")

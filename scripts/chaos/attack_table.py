@@ -22,26 +22,26 @@ from scripts.support.raw_sockets import HOST, Target, Wrong, is_answer
 
 REGISTER = f"{INSTANCE}?serviceName=attacked&ip=10.66.6.6&port=80"
 HIDDEN = f"POST {REGISTER} HTTP/1.1\r\n".encode() + HOST + b"Content-Length: 0\r\n\r\n"
-"""The request that smuggling hides in another one."""
+"""The request that smuggling hides inside another one."""
 DATUM = f"{CONTEXT}/v1/ns/distro/datum"
 LIST_KEY = "com.alibaba.nacos.naming.iplist.ephemeral.public##DEFAULT_GROUP@@attacked"
 JAVA = "Nacos-Java-Client:v1.4.8"
 BROWSER = {"User-Agent": "Mozilla/5.0 (X11; Linux x86_64)", "Accept-Language": "de"}
 FORGED_LINE = "2026-01-01 00:00:00,000 INFO 8848 app.node: all is well"
 ELSEWHERE = "192.0.2.66"
-"""An address of documentation (RFC 5737): nobody's."""
+"""An address reserved for documentation (RFC 5737)."""
 Attack = Callable[[Victim], None]
 TABLE: dict[str, Attack] = {}
 """The attacks by name, in the order of docs/security.md."""
 OF_USERS: set[str] = set()
 """Attacks that only members with required login can refuse."""
 PUBLISHED_KEY = "SecretKey012345678901234567890123456789012345678901234567890123456789"
-"""Source: Nacos 1.4.1 application.properties; every Nacos that was not given another one takes what it signs."""
+"""Source: Nacos 1.4.1 application.properties; every Nacos with the default key accepts tokens signed with it."""
 FORGED_S = 3_600
 
 
 def attack(name: str, *, of_users: bool = False) -> Callable[[Attack], Attack]:
-    """Return a decorator that puts an attack into the table."""
+    """Return a decorator that adds an attack to the table."""
 
     def add(function: Attack) -> Attack:
         TABLE[name] = function
@@ -57,7 +57,7 @@ def attack(name: str, *, of_users: bool = False) -> Callable[[Attack], Attack]:
 
 @attack("smuggling")
 def smuggling(victim: Victim) -> None:
-    """Bodies whose length a proxy in front may read in another way, with a registration behind or within them."""
+    """Bodies whose length a proxy may read differently, with a registration behind or inside them."""
     start = f"GET {INSTANCE}/list?serviceName=nothing HTTP/1.1\r\n".encode() + HOST
     chunked, length = b"Transfer-Encoding: chunked\r\n", b"Content-Length: %d\r\n" % len(b"0\r\n\r\n" + HIDDEN)
     encodings = (
@@ -75,7 +75,7 @@ def smuggling(victim: Victim) -> None:
         victim.refused_raw(start + chunked + b"\r\n" + chunk + b"\r\n\r\n" + HIDDEN)
 
 
-@attack("HTTP that is read in two ways")
+@attack("HTTP that can be read in two ways")
 def ambiguous(victim: Victim) -> None:
     start = f"POST {REGISTER}".encode()
     forms = (
@@ -90,7 +90,7 @@ def ambiguous(victim: Victim) -> None:
 
 @attack("odd forms of a path and a method")
 def odd_paths(victim: Victim) -> None:
-    """None of them may be another route than the one whose rule was looked at; reads with a word for a write read."""
+    """No form may reach a route other than the one whose access rule was checked; a read stays a read."""
     paths = (
         *("/nacos//v1/ns/instance", "/nacos/v1/ns/instance;a=b", "/nacos/v1/ns/./instance", "/nacos/v1/ns/instance/"),
         *("/nacos/v1/ns/x/../instance", "/nacos/v1/ns%2Finstance", "/ns/api/v1/ns/instance"),
@@ -105,12 +105,12 @@ def odd_paths(victim: Victim) -> None:
             raise Wrong(f"{method} of a known instance is answered {answer.status}")
 
 
-# --- who calls -------------------------------------------------------------------------------------
+# --- callers -------------------------------------------------------------------------------------
 
 
 @attack("calls of members by strangers")
 def forged_members(victim: Victim) -> None:
-    """Under a member's agent, name and headers, from an address that is no member's."""
+    """Calls with a member's agent, name and headers, from an address that belongs to no member."""
     words = {
         "User-Agent": "Nacos-Server:v1.4.8",
         "Rollcall-Member": (*victim.others, victim.address)[0],
@@ -155,7 +155,7 @@ GUARDED = (
 
 @attack("calls without a user", of_users=True)
 def without_user(victim: Victim) -> None:
-    """Nothing that a client says of itself is worth a right: no agent, no forwarded address, no odd form of a path."""
+    """No agent, forwarded address or odd form of a path may give a client a right."""
     for words in (
         {},
         {"User-Agent": "Nacos-Server:v1.4.8"},
@@ -170,7 +170,7 @@ def without_user(victim: Victim) -> None:
 
 @attack("forged tokens", of_users=True)
 def forged_tokens(victim: Victim) -> None:
-    """Other keys, the published one, no algorithm, an ended one, another user's name in a good one's place."""
+    """Tokens with other keys, the published key or no algorithm, expired ones, and ones with another user's name."""
     now_s = int(time.time())
     claims = {"sub": "nacos", "exp": now_s + FORGED_S}
     head, payload, signature = victim.token.split(".")
@@ -191,7 +191,7 @@ def forged_tokens(victim: Victim) -> None:
 
 @attack("UDP pushes to a victim")
 def reflected(victim: Victim) -> None:
-    """A query that states another address, a privileged port, many addresses: nothing is subscribed."""
+    """Queries that name another address, a privileged port or many addresses must not subscribe anything."""
     for ip, port in (
         (ELSEWHERE, 50_000),
         ("255.255.255.255", 50_000),
@@ -210,11 +210,11 @@ def reflected(victim: Victim) -> None:
 
 @attack("pages in a browser")
 def pages(victim: Victim) -> None:
-    """A page whose name points to the node, and a page of somebody else's."""
+    """A page whose host name points to the node, and a page of another site."""
     rebound = BROWSER | {"Host": "rebound.example:8848"}
     victim.refused("POST", REGISTER, headers=rebound)
     victim.refused("GET", f"{INSTANCE}/list?serviceName={victim.service}", headers=rebound)
-    # What the script of a page may change.
+    # Writes that the script of a page may try.
     victim.refused("POST", REGISTER, headers=rebound | {"User-Agent": "curl/8", "Accept-Language": ""})
     for site in ("cross-site", "same-site"):
         victim.refused("GET", f"{INSTANCE}/list?serviceName=a", headers=BROWSER | {"Sec-Fetch-Site": site})
@@ -245,7 +245,7 @@ def check_headers(victim: Victim) -> None:
 
 @attack("guessed passwords")
 def guessing(victim: Victim) -> None:
-    """Whatever the answer is, none of them gives a right, and none holds up the loop."""
+    """No answer may give a right, and no check may delay the event loop."""
     for number in range(25):
         body = f"username=nacos&password=guess{number}".encode()
         form = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -254,12 +254,12 @@ def guessing(victim: Victim) -> None:
             raise Wrong(f"a login is answered {answer.status} {answer.body[:100]!r}")
 
 
-# --- too much --------------------------------------------------------------------------------------
+# --- excessive load --------------------------------------------------------------------------------------
 
 
 @attack("bombs")
 def bombs(victim: Victim) -> None:
-    """Bodies that unpack to much, are deep or too large, from a stranger's address and from a member's."""
+    """Bodies that decompress to large data, are deeply nested or too large, from a stranger and from a member."""
     packed = gzip.compress(b'{"a": "' + b"a" * (60 << 20) + b'"}', 9)
     deep = b"[" * 200_000
     for source in ("127.0.0.1", "127.0.0.77"):
@@ -278,7 +278,7 @@ def bombs(victim: Victim) -> None:
 
 @attack("slow clients")
 def slow(victim: Victim) -> None:
-    """Heads and bodies that come byte by byte; each is ended in its time."""
+    """Heads and bodies that arrive byte by byte; each connection is ended in time."""
     asyncio.run(_all_slow(victim.target))
 
 
@@ -289,8 +289,8 @@ async def _all_slow(target: Target) -> None:
 
 @attack("floods")
 def floods(victim: Victim) -> None:
-    """Garbage, halves of requests, endless ones, clients that read nothing, and hundreds of silent connections."""
-    # TLS has no half-open state: who ends his side there ends the connection.
+    """Garbage, incomplete and endless requests, clients that read nothing, and hundreds of silent connections."""
+    # TLS has no half-open state: ending one side ends the connection.
     kinds = [one for one in QUICK if not (victim.has_tls and one is half_close)]
     asyncio.run(_all_hot(victim.target, kinds))
     host, _, port = victim.address.rpartition(":")
@@ -308,7 +308,7 @@ async def _all_hot(target: Target, kinds: Iterable[SocketAttack]) -> None:
 
 @attack("costly reads at once")
 def costly(victim: Victim) -> None:
-    """Pages of everything, dumps and patterns, from many clients."""
+    """Large pages, dumps and patterns, from many clients."""
     paths = (
         "/v1/ns/service/list?pageNo=1&pageSize=1000000000",
         "/v1/ns/catalog/services?withInstances=true&pageNo=0&pageSize=1000000000&hasIpCount=false",
@@ -327,7 +327,7 @@ def costly(victim: Victim) -> None:
 
 @attack("hostile names")
 def names(victim: Victim) -> None:
-    """Names that would be a line of the log, a metric's label, a path or a command somewhere; see also the log."""
+    """Names that could forge a log line, a metric's label, a path or a command; the log is checked, too."""
     unprintable = (
         *(f"x\n{FORGED_LINE}", f"x\r\n{FORGED_LINE}", "x\x1b[2J", "x\0y", "x\u2028y", "x\x7f", "x\x85"),
         'x"} 1\nforged_total{a="',
@@ -340,7 +340,7 @@ def names(victim: Victim) -> None:
         victim.refused("POST", INSTANCE, serviceName="attacked", groupName=name, ip="10.66.6.6", port=80)
         victim.refused("POST", INSTANCE, serviceName="attacked", clusterName=name, ip="10.66.6.6", port=80)
         victim.refused("PUT", f"{CONTEXT}/v1/ns/operator/log", logName=name, logLevel=name)
-        # These may be answered; they must make up no line.
+        # These may be answered, but must not forge a line.
         victim.call("GET", f"{CONTEXT}/v1/ns/operator/heal", serviceName=name)
         victim.call("PUT", f"{CONTEXT}/v1/ns/operator/switches", entry=name, value=name)
         victim.call("GET", f"{INSTANCE}/list", serviceName="nothing", clusters=name, app=name, tid=name, env=name)
@@ -361,7 +361,7 @@ def log_complaints(text: str) -> list[str]:
 
 
 def settled(victim: Victim, before: list[str], patience_s: float = 10.0) -> list[str]:
-    """Return what is other than before, once nothing is or ``patience_s`` are over: lines with + or -."""
+    """Return the differences to the earlier data as lines with + or -, waiting up to ``patience_s`` for none."""
     end_s = time.monotonic() + patience_s
     while True:
         now = victim.held()

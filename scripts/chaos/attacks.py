@@ -1,7 +1,7 @@
-"""Are all attacks of the table refused, does nothing change, and do beats beside them notice?
+"""Check that all attacks of the table are refused and change nothing, and that beats stay fast meanwhile.
 
-Three members with instances that beat at a steady rate; each attack of ``attack_table.py`` is repeated for some seconds
-against the first of them. Prints a table: how often it was tried, what it changed, and how long beats took beside it.
+Runs three members with instances that beat at a steady rate; repeats each attack of ``attack_table.py`` for some
+seconds against the first member. Prints a table: the number of attempts, the changes, and the latency of beats.
 Exit code 1 when an attack was not refused, anything changed, a beat failed or their p99 was 50 ms or more.
 
     python -m scripts.chaos.attacks --seconds 10
@@ -38,7 +38,7 @@ TITLES = ("attack", "tried", "refused", "changed", "beats", "p50 ms", "p99 ms", 
 
 
 def fill(victim: Victim, load: InstanceLoad) -> None:
-    """Register what must stay as it is, and wait until every member has it."""
+    """Register the data that must not change, and wait until every member has it."""
     registered = [(victim.service, "10.1.1.1", 80), *((service, ip, 8_080) for service, ip in load.instances())]
     for service, ip, port in registered:
         answer = victim.call("POST", INSTANCE, serviceName=service, ip=ip, port=port, metadata=PATIENT)
@@ -48,12 +48,12 @@ def fill(victim: Victim, load: InstanceLoad) -> None:
     wanted = len(registered) * (1 + len(victim.others))
     while sum('"kind": "instance"' in line for line in victim.held()) < wanted:
         if time.monotonic() > end_s:
-            raise Wrong("the members have not got all instances of each other")
+            raise Wrong("the members do not have all of each other's instances")
         time.sleep(0.5)
 
 
 def tried(name: str, victim: Victim, seconds: float) -> tuple[int, str]:
-    """Repeat an attack for so long; return how often, and what was wrong."""
+    """Repeat an attack for this time; return the number of attempts, and the faults."""
     end_s, count = time.monotonic() + seconds, 0
     while not count or time.monotonic() < end_s:
         try:
@@ -65,7 +65,7 @@ def tried(name: str, victim: Victim, seconds: float) -> tuple[int, str]:
 
 
 def row(name: str, victim: Victim, beaten_at: str, seconds: float) -> tuple[str, bool]:
-    """Attack, and return the line of the table and whether all was well."""
+    """Attack; return the row of the table, and whether the attack failed as it should."""
     before = victim.held()
     with beating(beaten_at, LOAD, BEATS_RATE, token=victim.token) as load:
         time.sleep(1.0)
@@ -89,7 +89,7 @@ def _times(found: Figures) -> tuple[str, ...]:
 
 
 def calm(victim: Victim, beaten_at: str) -> None:
-    """Print how long beats take while nobody attacks."""
+    """Print how long beats take without an attack."""
     with beating(beaten_at, LOAD, BEATS_RATE, token=victim.token) as load:
         time.sleep(CALM_S)
         found = figures([ms for _, ms in _ended(load)], LIMIT_MS)
@@ -101,21 +101,21 @@ def _ended(load: BeatLoad) -> list[tuple[float, float]]:
 
 
 def drill(members: list[MemberProcess], seconds: float, names: list[str], settings: dict[str, str]) -> bool:
-    """Start the members and attack the first; whether all was well."""
+    """Start the members and attack the first; return whether all attacks failed."""
     start_all(members)
     first, *others = (member.address for member in members)
     ca = settings.get("rollcall.http.tls.trustCollectionChainPath", "")
     token = ""
     if "nacos.core.auth.enabled" in settings:
         token = make_first_administrator(first, members[0].data, members[0].tls)
-    # Attacks and beats go through a tunnel each: where one of them keeps its own busy, the other is not to blame.
+    # Attacks and beats use separate tunnels, so that a busy tunnel does not delay the other.
     with tunnelled(first, ca) as attacked_at, tunnelled(first, ca) as beaten_at:
         victim = Victim(first, tuple(others), "witness", settings=settings, plain_address=attacked_at, token=token)
         return attack_all(members, victim, beaten_at, seconds, names)
 
 
 def attack_all(members: list[MemberProcess], victim: Victim, beaten_at: str, seconds: float, names: list[str]) -> bool:
-    """Make each attack beside beats that are sent to ``beaten_at``; whether all was well."""
+    """Make each attack while beats are sent to ``beaten_at``; return whether all attacks failed."""
     pids = [member.pids() for member in members]
     fill(victim, LOAD)
     os.nice(NICE)
@@ -127,7 +127,7 @@ def attack_all(members: list[MemberProcess], victim: Victim, beaten_at: str, sec
         print(line, flush=True)
         good &= is_good
     if pids != [member.pids() for member in members]:
-        print("members were started anew", file=sys.stderr)
+        print("members were restarted", file=sys.stderr)
         good = False
     for member in members:
         for complaint in log_complaints(member.log.read_text(errors="replace")):
@@ -139,9 +139,9 @@ def attack_all(members: list[MemberProcess], victim: Victim, beaten_at: str, sec
 
 
 def main() -> int:
-    """Attack; 0 when every attack was refused and noticed by nobody."""
+    """Attack; return 0 when every attack was refused and no client noticed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--seconds", type=float, default=10.0, help="of each attack (10), and once at least")
+    parser.add_argument("--seconds", type=float, default=10.0, help="seconds of each attack (10), at least one attempt")
     add_port(parser)
     parser.add_argument("--secured", action="store_true", help="members with users, an identity and TLS")
     parser.add_argument("attacks", nargs="*", help=f"some of: {', '.join(TABLE)}")

@@ -1,7 +1,7 @@
-"""Does the audit accuse members that only have much to do?
+"""Check that the audit reports no false findings on busy members.
 
-Starts three members with 2,000 instances, then registers and deregisters at a steady rate through all of them while it
-takes one dump after the other; then it checks them. Every finding that lasts is a false one. Prints a line a run, and
+Starts three members with 2,000 instances. Registers and deregisters at a steady rate through all of them while it
+takes one dump after the other; then checks the dumps. Every lasting finding is a false one. Prints a line a run, and
 one JSON line at the end; exit code 1 after a false finding, or when a run could not be judged.
 
     python -m scripts.chaos.audit --runs 20 --rate 200 --gap 5s
@@ -31,11 +31,11 @@ SERVICES = 200
 INSTANCES = 2_000
 WRITERS = 16
 LONG = {"preserved.heart.beat.timeout": "3600000", "preserved.ip.delete.timeout": "3600000"}
-"""Metadata of instances that must stay without beats."""
+"""Metadata of instances that must stay although they send no beats."""
 
 
 class Load:
-    """Registers and deregisters instances of the same services at a rate, each soon after it came."""
+    """Registers instances of the same services at a rate, and deregisters each soon afterwards."""
 
     def __init__(self, members: Sequence[MemberProcess], rate: float) -> None:
         self._urls = [f"http://{member.address}/nacos" for member in members]
@@ -130,7 +130,7 @@ def main() -> int:
 
 
 def check(folder: Path, runs: int) -> list[Summary]:
-    """Judge the dumps, and tell of each; one that cannot be judged is left out."""
+    """Judge the dumps, and print each result; leave out dumps that cannot be judged."""
     spark = open_session("local[2]", "drill", shuffle_partitions=4)
     judged = []
     for number in range(runs):
@@ -156,7 +156,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--rate", type=float, default=200.0, help="registrations and deregistrations a second (200)")
-    parser.add_argument("--gap", default="5s", help="between the rounds of a dump (5s)")
+    parser.add_argument("--gap", default="5s", help="time between the rounds of a dump (5s)")
     add_port(parser)
     return parser.parse_args()
 

@@ -25,7 +25,7 @@ from scripts.support.load_process import LoadProcess
 API = "/nacos/v1"
 NICE = 10
 BULK = 10_000
-"""Instances of a datum that is large."""
+"""Instances of a large datum."""
 BULK_VERSIONS = 20
 BULK_NAMES = 100
 FILL_SERVICES, FILL_HOSTS = 1_000, 100
@@ -36,7 +36,7 @@ WRITERS = 8
 CALL_TIMEOUT_S = 60.0
 READ_BYTES = 1 << 20
 PATIENT = {"preserved.heart.beat.timeout": "86400000", "preserved.ip.delete.timeout": "86400000", "zone": "a"}
-"""They do not beat."""
+"""Metadata of instances that send no beats."""
 PAGES = (
     f"{API}/ns/catalog/services?withInstances=true&pageNo=1&pageSize=500",
     f"{API}/ns/catalog/services?withInstances=false&hasIpCount=true&pageNo=1&pageSize=500",
@@ -47,15 +47,15 @@ PAGES = (
     f"{API}/ns/catalog/instances?serviceName=DEFAULT_GROUP%40%40held-1&clusterName=DEFAULT&pageNo=1&pageSize=100",
     f"{API}/ns/operator/dump",
 )
-"""Requests of people and their tools; the last one returns all the data of the node."""
+"""Requests of users and their tools; the last one returns all data of the node."""
 
 Counts = collections.Counter[str]
 Turn = Callable[[http.client.HTTPConnection, Counts], None]
-"""One call, or a few, on a connection of its own; what came of it is counted."""
+"""Makes one or a few calls on its own connection, and counts the results."""
 
 
 class Disturber(LoadProcess):
-    """The process, as the drill sees it."""
+    """The handle of the process for the drill."""
 
     def __init__(self, kind: str, address: str, *words: str) -> None:
         super().__init__("scripts.chaos.disturbers", kind, address, *words)
@@ -63,7 +63,7 @@ class Disturber(LoadProcess):
 
 @contextlib.contextmanager
 def disturbing(kind: str, address: str, *words: str) -> Iterator[Disturber]:
-    """A disturber that is ready, and ends with the block."""
+    """Yield a disturber that is ready; it ends with the block."""
     disturber = Disturber(kind, address, *words)
     try:
         disturber.wait_ready()
@@ -72,7 +72,7 @@ def disturbing(kind: str, address: str, *words: str) -> Iterator[Disturber]:
         disturber.kill()
 
 
-# --- inside the process of its own -----------------------------------------------------------------
+# --- inside the process -----------------------------------------------------------------
 
 
 def _call(
@@ -83,7 +83,7 @@ def _call(
     body: bytes | None = None,
     headers: dict[str, str] | None = None,
 ) -> int:
-    """Send a call, read its answer to the end, count both; return the status, 0 for none."""
+    """Send a call, read the whole answer, and count both; return the status, 0 for none."""
     try:
         connection.request(method, target, body, headers or {})
         answer = connection.getresponse()
@@ -116,7 +116,7 @@ def _frame(registry: Registry, keys: Sequence[str]) -> bytes:
 
 
 def _fill(address: str) -> None:
-    """Have the node hold 100,000 instances, from datums of a hundred each."""
+    """Fill the node with 100,000 instances, in datums of a hundred each."""
     registry = Registry.of("10.0.0.9:8848~1")
     host, _, port = address.rpartition(":")
     connection = http.client.HTTPConnection(host, int(port), timeout=CALL_TIMEOUT_S)
@@ -130,14 +130,14 @@ def _fill(address: str) -> None:
 
 
 def _large_datums(address: str) -> list[Turn]:
-    """A peer sends a service of 10,000 instances again and again, with one of them changed; gzip and plain in turn."""
+    """A peer sends a service of 10,000 instances repeatedly, with one instance changed; gzip and plain in turn."""
     registry = Registry.of("10.0.0.9:8848~1")
     key = _registered(registry, "bulk-00", range(BULK))
     frames = []
     for number in range(BULK_VERSIONS):
         _registered(registry, "bulk-00", [number], 2.0)
         frames.append(_frame(registry, [key]))
-    # A version that is known is not taken in again; the same ones of the next service are.
+    # A known version is not applied again; the next service has versions of its own.
     names = [b"bulk-%02d" % number for number in range(BULK_NAMES)]
     bodies = itertools.cycle(itertools.product(names, enumerate(frames)))
 
@@ -152,7 +152,7 @@ def _large_datums(address: str) -> list[Turn]:
 
 
 def _fetching(target: str, headers: dict[str, str] | None = None) -> Turn:
-    """Return the turn of a client that asks for the same each time."""
+    """Return the turn of a client that repeats one request."""
 
     def turn(connection: http.client.HTTPConnection, counts: Counts) -> None:
         _call(connection, counts, "GET", target, headers=headers)
@@ -161,13 +161,13 @@ def _fetching(target: str, headers: dict[str, str] | None = None) -> Turn:
 
 
 def _snapshots(address: str) -> list[Turn]:
-    """A peer fetches all that is held."""
+    """A peer fetches all data."""
     _fill(address)
     return [_fetching(f"{API}/ns/distro/datums")]
 
 
 def _cold_pages(address: str) -> list[Turn]:
-    """People look at everything."""
+    """Users read every page."""
     _fill(address)
 
     def visitor(number: int) -> Turn:
@@ -187,7 +187,7 @@ def _growth(address: str) -> list[Turn]:
 
     def register(connection: http.client.HTTPConnection, counts: Counts) -> None:
         host = next(hosts)
-        # A round that begins anew has other weights: a registration that changes nothing is no change.
+        # Each round has other weights, because an unchanged registration is no change.
         query = f"serviceName=growing-0&ip=10.50.{host % BULK // 250}.{host % 250}&port=8080&weight={host // BULK + 1}"
         _call(connection, counts, "POST", f"{API}/ns/instance?{query}")
 
@@ -197,7 +197,7 @@ def _growth(address: str) -> list[Turn]:
 
 
 def _writes(address: str, name: str, services: str) -> list[Turn]:
-    """Clients register at services that beat, whoever owns them."""
+    """Clients register in the services that beat, at any owner."""
     numbers = itertools.count()
 
     def register(connection: http.client.HTTPConnection, counts: Counts) -> None:
@@ -222,7 +222,7 @@ def _told() -> bool:
 
 
 def _run(turns: Sequence[Turn], address: str) -> Counts:
-    """Let all take turns, side by side, until there is a word on standard input."""
+    """Run all turns in parallel until a line arrives on standard input."""
     host, _, port = address.rpartition(":")
     counts = Counts()
 
@@ -239,12 +239,12 @@ def _run(turns: Sequence[Turn], address: str) -> Counts:
 
 
 def main() -> int:
-    """Make ready, then disturb from each ``go`` to the next ``halt``."""
+    """Prepare, then disturb from each ``go`` to the next ``halt``."""
     kind, address, *words = sys.argv[1:]
     os.nice(NICE)
     turns = KINDS[kind](address, *words)
     print("ready", flush=True)
-    # Not by its lines: those read ahead would not be seen by ``select``.
+    # Not with readline: ``select`` does not see lines that were read ahead.
     while word := os.read(sys.stdin.fileno(), 64):
         if word != b"go\n":
             continue

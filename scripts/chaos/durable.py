@@ -1,9 +1,9 @@
-"""Durable data on three members: how soon a write is seen, how many a second, and what a kill in their middle costs.
+"""Test durable data on three members: delay until a write is visible, writes a second, and the effect of a kill.
 
-``visible``: persistent instances are registered through each member; the next read there must show them, and the others
-are polled until they do. ``rate``: namespaces are made by several writers at once. ``kill``: one member is killed
-(SIGKILL) in the middle of 1,000 writes through all, the rest goes on, the member returns; ``killall``: all are. Every
-acknowledged write must then be there, at every member. Prints figures as JSON; exit code 1 when a write was missing.
+``visible``: registers persistent instances through each member; the next read there must show them, and the others
+are polled until they do. ``rate``: several writers create namespaces at once. ``kill``: one member is killed (SIGKILL)
+during 1,000 writes through all members, the others go on, and the member returns; ``killall``: all are killed. Every
+member must then have every acknowledged write. Prints figures as JSON; exit code 1 when a write was missing.
 """
 
 import argparse
@@ -82,13 +82,13 @@ class Drill:
     # --- rate and kill ---------------------------------------------------------------------------
 
     async def _make(self, name: str, start: int) -> bool:
-        """Make a namespace through any member that takes it; whether one acknowledged it."""
+        """Create a namespace through any member that accepts it; return whether one acknowledged it."""
         for turn in range(TRIES_MAX):
             member = self._members[(start + turn) % len(self._members)]
             status, body = await self._http[member].call(
                 "POST", NAMESPACES, customNamespaceId=name, namespaceName=name, namespaceDesc=""
             )
-            # "false" after a try whose answer was lost: it is there already.
+            # "false" after an attempt whose answer was lost: the namespace exists already.
             if status == 200 and (body == b"true" or turn):
                 return True
             await asyncio.sleep(0.02)
@@ -144,7 +144,7 @@ class Drill:
         )
 
     async def _missing(self, member: MemberProcess, names: list[str]) -> int:
-        """How many are not there, at the latest after a verify round."""
+        """Return how many writes are missing after at most one verify round."""
         begun_s, missing = time.monotonic(), len(names)
         while missing and time.monotonic() - begun_s < 2 * SEEN_TIMEOUT_S:
             status, body = await self._http[member].call("GET", NAMESPACES)
@@ -172,7 +172,7 @@ def _options() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Run the drill; 0 when every acknowledged write was seen in time and found again."""
+    """Run the drill; return 0 when every acknowledged write was visible in time and found again."""
     options = _options()
     with drill_members(3, options.port, options.logs, options.rollcall) as members:
         return 0 if asyncio.run(Drill(members, options).run()) else 1

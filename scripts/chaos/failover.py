@@ -1,6 +1,6 @@
-"""Kill and pause a member of three under load: is an instance that beats ever missing, and what becomes of writes?
+"""Kill and pause a member of three under load; check that no instance with beats is ever missing, and time the writes.
 
-Three members, instances that beat through all of them and go to another member on an error, as SDKs do; readers poll
+Runs three members. Instances beat through all of them, and go to another member on an error, as SDKs do; readers poll
 the survivors all the time. Scenarios: ``worker`` (kill -9 of one member's worker alone), ``member`` (kill -9 of all its
 processes, later a restart), ``pause`` (SIGSTOP, later SIGCONT). Prints a summary of each as JSON; exit code 1 when
 something was missing, too late or answered wrongly.
@@ -29,7 +29,7 @@ EQUAL_LIMIT_S = 10.0
 WRITE_PERIOD_S = 0.2
 WRITERS = 4
 WRITTEN = "10.200.0.1:8080"
-"""The instance that is changed all the time in each of the victim's services."""
+"""The instance in each of the victim's services that changes all the time."""
 
 Lists = dict[str, dict[str, Any]]
 """The lists of one member: service to instance (``ip:port``) to host."""
@@ -47,7 +47,7 @@ class Findings:
     tries: list[tuple[float, int, float]] = field(default_factory=list)
     """Writes to the victim's services: seconds since the harm, status, how long it took."""
     writes_s: list[float] = field(default_factory=list)
-    """From a write's first try to its success."""
+    """Seconds from a write's first attempt to its success."""
 
 
 class Drill:
@@ -56,7 +56,7 @@ class Drill:
     def __init__(self, members: list[MemberProcess], options: argparse.Namespace) -> None:
         self._options = options
         self._http = {member: Http(member.address) for member in members}
-        # The count changes with each scenario, the clients stay.
+        # The count changes with each scenario, while the clients stay.
         self._clients = HttpInstances(
             list(self._http.values()), options.beat_s, lambda outcome: self.found.beats.update([outcome])
         )
@@ -77,7 +77,7 @@ class Drill:
     # --- clients ---------------------------------------------------------------------------------
 
     async def _write(self, services: list[str]) -> None:
-        """Change something of the victim's services again and again, through one survivor or the other."""
+        """Change the victim's services repeatedly, through either survivor."""
         ip, _, port = WRITTEN.partition(":")
         for number in itertools.count():
             service, begun_s = services[number % len(services)], time.monotonic()
@@ -102,7 +102,7 @@ class Drill:
     # --- readers ---------------------------------------------------------------------------------
 
     async def _lists(self, member: MemberProcess) -> Lists | None:
-        """All services as the member lists them; None when it does not answer, or sends its clients elsewhere."""
+        """All services as the member lists them; None when it does not answer, or redirects its clients."""
         lists: Lists = {}
         for service in self._expected:
             status, body = await self._http[member].call("GET", "/v1/ns/instance/list", 1.0, serviceName=service)
@@ -146,7 +146,7 @@ class Drill:
         return all(expected <= first[service].keys() for service, expected in self._expected.items())
 
     async def _until(self, check: Callable[[], Awaitable[bool]], timeout_s: float) -> float | None:
-        """Return after how many seconds the check was true; None when it never was."""
+        """Wait until the check is true; return the seconds that this took, None when it never was."""
         begun_s = time.monotonic()
         while time.monotonic() - begun_s < timeout_s:
             if await check():
@@ -159,7 +159,7 @@ class Drill:
         return status == 200
 
     async def _owned(self) -> list[str]:
-        """The services for which the victim is responsible in the eyes of all members."""
+        """The services for which all members consider the victim responsible."""
         owned = []
         for service in self._expected:
             answers = [
@@ -191,11 +191,11 @@ class Drill:
             ended = await asyncio.gather(*tasks, return_exceptions=True)
         for failure in ended:
             if not isinstance(failure, asyncio.CancelledError):
-                raise failure if isinstance(failure, Exception) else RuntimeError("a client ended by itself")
+                raise failure if isinstance(failure, Exception) else RuntimeError("a client ended early")
         return all(good)
 
     async def _scenario(self, name: str) -> bool:
-        # Each begins with a cluster as it should be: the victim owns its third again, nothing is under way.
+        # Each scenario begins with a healthy cluster: the victim owns its third again, and nothing is under way.
         owned_before: list[str] = []
 
         async def owns() -> bool:
@@ -224,7 +224,7 @@ class Drill:
         return self._summary(name, ready_s, equal_s, owner_s, settled)
 
     async def _harm(self, name: str) -> None:
-        """Do it, and return when the member is on its way back."""
+        """Harm the victim, and return when it has begun to come back."""
         victim = self._victim
         match name:
             case "worker":
@@ -270,29 +270,29 @@ class Drill:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument(
-        "scenarios", nargs="*", metavar="SCENARIO", help="worker, member, pause; all when none is given"
-    )
+    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help="worker, member, pause (all)")
     parser.add_argument("--instances", type=int, default=1_000)
     parser.add_argument("--services", type=int, default=50)
-    parser.add_argument("--beat-s", type=float, default=5.0, help="between two beats of an instance")
-    parser.add_argument("--poll-ms", type=int, default=150, help="between two readings of all lists of a survivor")
-    parser.add_argument("--down-s", type=float, default=15.0, help="from the kill of a member to its restart")
+    parser.add_argument("--beat-s", type=float, default=5.0, help="seconds between two beats of an instance")
+    parser.add_argument("--poll-ms", type=int, default=150, help="time between two readings of all lists of a survivor")
+    parser.add_argument("--down-s", type=float, default=15.0, help="seconds from the kill of a member to its restart")
     parser.add_argument("--pause-s", type=float, default=20.0)
-    parser.add_argument("--settle-s", type=float, default=35.0, help="watched after a return: more than silence allows")
-    parser.add_argument("--victim", type=int, choices=(1, 2, 3), default=1, help="which of the three, by port")
+    parser.add_argument(
+        "--settle-s", type=float, default=35.0, help="observed after a return: longer than instances live without beats"
+    )
+    parser.add_argument("--victim", type=int, choices=(1, 2, 3), default=1, help="index of the victim, by port")
     add_port(parser)
     add_rollcall(parser)
     parser.add_argument("--logs", type=Path, help="folder for the members' logs")
     options = parser.parse_args()
     options.scenarios = options.scenarios or ["worker", "member", "pause"]
     if unknown := set(options.scenarios) - {"worker", "member", "pause"}:
-        parser.error(f"no such scenario: {', '.join(sorted(unknown))}")
+        parser.error(f"unknown scenario: {', '.join(sorted(unknown))}")
     return options
 
 
 def main() -> int:
-    """Run the drill; 0 when nothing was missing, too late or wrong."""
+    """Run the drill; return 0 when nothing was missing, too late or wrong."""
     options = _options()
     with drill_members(3, options.port, options.logs, options.rollcall) as members:
         return 0 if asyncio.run(Drill(members, options).run()) else 1

@@ -1,10 +1,10 @@
-"""Restart and kill members of three under load: does any list or push ever empty or halve a service?
+"""Restart and kill members of three under load; check that no list or push ever empties or halves a service.
 
-Instances that beat, and subscribers that poll and take UDP pushes as v1 SDKs do; both go to another member on an
+Instances beat, and subscribers poll and receive UDP pushes as v1 SDKs do; both go to another member on an
 error. Scenarios: ``full`` (all members stop in order and start again), ``crash`` (kill -9 of all), ``rolling`` (one
 after the other), ``takeover`` (kill -9 of one, later a restart), ``removal`` (the last instance of a service is
-deregistered: that must show at once). Every answer and push is looked at; 503 and refused connections are fine.
-Prints a summary of each scenario as JSON; exit code 1 when one was bad.
+deregistered: that must show at once). Every answer and push is checked; 503 and refused connections are fine.
+Prints a summary of each scenario as JSON; exit code 1 when one failed.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from scripts.support.member_processes import MemberProcess, drill_members, start
 JAVA_AGENT = "Nacos-Java-Client:v1.4.8"
 GZIP_MAGIC = b"\x1f\x8b"
 SHOWN_LIMIT_S = 1.0
-"""Within which a real removal must be seen everywhere."""
+"""Seconds within which a real removal must be visible everywhere."""
 KEPT_EXAMPLES = 5
 REGISTERED_AT_ONCE = 20
 
@@ -44,14 +44,14 @@ class Findings:
     lacking: int = 0
     """Answers and pushes that lacked some instance, or showed it unhealthy."""
     least: float = 1.0
-    """The smallest part of a service's instances that one of them showed healthy."""
+    """The smallest share of a service's instances that an answer or push showed as healthy."""
     bad: list[tuple[float, str, str, int, int]] = field(default_factory=list)
     """Seconds since the start, ``list`` or ``push`` and where from, service, healthy ones shown, instances."""
     beats: collections.Counter[str] = field(default_factory=collections.Counter)
 
 
 class Subscriber(asyncio.DatagramProtocol):
-    """One client: a UDP port, some services, and the member it asks until that fails it."""
+    """One client: a UDP port, some services, and the member that it asks until a call fails."""
 
     def __init__(self, drill: "Drill", number: int, services: list[str]) -> None:
         self._drill = drill
@@ -84,7 +84,7 @@ class Subscriber(asyncio.DatagramProtocol):
         self._drill.look("push", service, answer["hosts"])
 
     async def poll(self, period_s: float) -> None:
-        """Ask for all services again and again."""
+        """Query all services repeatedly."""
         await asyncio.sleep(random.random() * period_s)
         while True:
             begun_s = time.monotonic()
@@ -93,7 +93,7 @@ class Subscriber(asyncio.DatagramProtocol):
             await asyncio.sleep(max(0.0, period_s - (time.monotonic() - begun_s)))
 
     async def ask(self, service: str) -> int | None:
-        """One list query; return how many hosts it shows, None when no member gave one."""
+        """Make one list query; return the number of hosts, None when no member answered."""
         assert self._transport is not None, "opened"
         port = self._transport.get_extra_info("sockname")[1]
         for _ in range(len(self._drill.members)):
@@ -118,12 +118,12 @@ class Subscriber(asyncio.DatagramProtocol):
 
 
 class Drill:
-    """The load, and what is done to the members under it."""
+    """The load, and the restarts and kills of members under it."""
 
     def __init__(self, members: list[MemberProcess], options: argparse.Namespace) -> None:
         self.members = members
         self.http = {member: Http(member.address) for member in members}
-        # The count changes with each scenario, the clients stay.
+        # The count changes with each scenario, while the clients stay.
         self._clients = HttpInstances(
             list(self.http.values()), options.beat_s, lambda outcome: self.found.beats.update([outcome])
         )
@@ -142,7 +142,7 @@ class Drill:
         self._subscribers = [Subscriber(self, number, services[number::count]) for number in range(count)]
 
     def look(self, where: str, service: str, hosts: list[dict[str, Any]]) -> None:
-        """Compare an answer or push with what is registered."""
+        """Compare an answer or push with the registered instances."""
         expected = self._expected.get(service, 0)
         if not expected:
             return
@@ -178,7 +178,7 @@ class Drill:
                 one.close()
         for failure in ended:
             if not isinstance(failure, asyncio.CancelledError):
-                raise failure if isinstance(failure, Exception) else RuntimeError("a client ended by itself")
+                raise failure if isinstance(failure, Exception) else RuntimeError("a client ended early")
         return all(good)
 
     async def _scenario(self, name: str) -> bool:
@@ -232,7 +232,7 @@ class Drill:
         await asyncio.to_thread(start_all, members)
 
     async def _removal(self) -> dict[str, object]:
-        """Deregister the last instance of services of each owner, and measure until all see it."""
+        """Deregister the last instance of services of each owner; measure until all members show it."""
         polled, pushed = [], []
         for number in range(self._options.removals):
             service = f"guard-last-{number}"
@@ -297,15 +297,17 @@ async def _all_pushed(watchers: list[Subscriber], service: str) -> bool:
 def _options() -> argparse.Namespace:
     names = ["full", "crash", "rolling", "takeover", "removal"]
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"{', '.join(names)}; all when none is given")
+    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"{', '.join(names)} (all)")
     parser.add_argument("--instances", type=int, default=2_000)
     parser.add_argument("--services", type=int, default=100)
     parser.add_argument("--subscribers", type=int, default=50)
-    parser.add_argument("--beat-s", type=float, default=5.0, help="between two beats of an instance")
-    parser.add_argument("--poll-s", type=float, default=1.0, help="between two polls of a subscriber")
-    parser.add_argument("--down-s", type=float, default=15.0, help="from the kill of a member to its restart")
-    parser.add_argument("--between-s", type=float, default=3.0, help="between two members of a rolling restart")
-    parser.add_argument("--settle-s", type=float, default=35.0, help="watched afterwards: more than silence allows")
+    parser.add_argument("--beat-s", type=float, default=5.0, help="seconds between two beats of an instance")
+    parser.add_argument("--poll-s", type=float, default=1.0, help="seconds between two polls of a subscriber")
+    parser.add_argument("--down-s", type=float, default=15.0, help="seconds from the kill of a member to its restart")
+    parser.add_argument("--between-s", type=float, default=3.0, help="seconds between two members of a rolling restart")
+    parser.add_argument(
+        "--settle-s", type=float, default=35.0, help="observed afterwards: longer than instances live without beats"
+    )
     parser.add_argument("--removals", type=int, default=10)
     add_port(parser)
     add_rollcall(parser)
@@ -313,12 +315,12 @@ def _options() -> argparse.Namespace:
     options = parser.parse_args()
     options.scenarios = options.scenarios or names
     if unknown := set(options.scenarios) - set(names):
-        parser.error(f"no such scenario: {', '.join(sorted(unknown))}")
+        parser.error(f"unknown scenario: {', '.join(sorted(unknown))}")
     return options
 
 
 def main() -> int:
-    """Run the drill; 0 when no answer and no push emptied or halved a service."""
+    """Run the drill; return 0 when no answer and no push emptied or halved a service."""
     options = _options()
     with drill_members(3, options.port, options.logs, options.rollcall) as members:
         return 0 if asyncio.run(Drill(members, options).run()) else 1

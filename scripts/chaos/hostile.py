@@ -1,6 +1,6 @@
-"""Send three members, in other members' names, what no member would say; afterwards all must be as if nothing had come.
+"""Send three members forged messages in other members' names; afterwards none may have had an effect.
 
-Forged versions, forged reports, datums with values that no registration would take, and bodies that unpack to much (see
+Forged versions, forged reports, datums with values that no registration accepts, and decompression bombs (see
 ``hostile_corpus.py``). Afterwards new services must reach all members, nothing forged may be listed, all members must
 restart and serve what they had, a list query beside the largest bodies must be answered in time, and the logs may have
 neither a traceback nor a line that came from outside. Prints a table; exit code 1 after a breach.
@@ -46,12 +46,12 @@ POLL_S = 0.1
 KEPT_NAMES = 5
 NAMESPACES = "/v1/console/namespaces"
 PATIENT = json.dumps({"preserved.heart.beat.timeout": "86400000", "preserved.ip.delete.timeout": "86400000"})
-"""Metadata of instances that do not beat."""
+"""Metadata of instances that send no beats."""
 TRACEBACK = "Traceback (most recent call last)"
 
 
 class Drill:
-    """Three members, what they had before, and what is done to them."""
+    """Three members, their data before the attacks, and the attacks."""
 
     def __init__(self, members: Sequence[MemberProcess], options: argparse.Namespace) -> None:
         self._members = members
@@ -62,7 +62,7 @@ class Drill:
         self._records = [f"durable-{number}" for number in range(KNOWN_RECORDS)]
 
     async def run(self) -> list[Measured]:
-        """Do all of it; return what was measured."""
+        """Run all attacks; return the measurements."""
         await self._start()
         await self._fill()
         calm = await self._timed(self._options.seconds)
@@ -86,7 +86,7 @@ class Drill:
         await asyncio.to_thread(start_all, self._members)
 
     async def _fill(self) -> None:
-        """Have ephemeral and persistent instances and namespaces, and all of them everywhere."""
+        """Create ephemeral and persistent instances and namespaces, and wait until every member has them."""
         for number, name in enumerate((*self._lists, *self._records)):
             ephemeral = str(name in self._lists).lower()
             assert await self._register(name, number, ephemeral), "a cluster at rest takes every write"
@@ -123,13 +123,13 @@ class Drill:
                 for kind in ("", f"?type={RECORDS_TYPE}")
             ]
         except (OSError, RuntimeError) as error:
-            print(f"a peer is not told what is held: {error}", flush=True)
+            print(f"a peer cannot fetch the data: {error}", flush=True)
         else:
             self._known = Scene([member.address for member in self._members], lists, records)
         return self._known
 
     async def _attack(self, shots: Callable[[Scene, str, str], Iterator[Any]]) -> collections.Counter[str]:
-        """Send each member all shots of a group, in the name of another."""
+        """Send each member all shots of a group, in another member's name."""
         scene = await self._scene()
         answers: collections.Counter[str] = collections.Counter()
         for target, sender in itertools.permutations(scene.members, 2):
@@ -138,7 +138,7 @@ class Drill:
         return answers
 
     async def _bombed(self, kind: str) -> tuple[Figures, collections.Counter[str]]:
-        """Time list queries while bodies that unpack to much arrive at all members."""
+        """Time list queries while decompression bombs arrive at all members."""
         load = LoadProcess("scripts.chaos.hostile_bombs", kind, *(member.address for member in self._members))
         try:
             await asyncio.to_thread(load.wait_ready)
@@ -149,7 +149,7 @@ class Drill:
             await asyncio.to_thread(load.kill)
 
     async def _timed(self, seconds: float) -> Figures:
-        """Times of list queries at all members in turn; one without an answer counts with its time-out."""
+        """Times of list queries at all members in turn; a query without an answer counts with its time-out."""
         times_ms = []
         end_s = time.monotonic() + seconds
         for http, name in zip(itertools.cycle(self._http.values()), itertools.cycle(self._lists), strict=False):
@@ -164,7 +164,7 @@ class Drill:
     # --- afterwards ------------------------------------------------------------------------------
 
     async def _aftermath(self) -> list[Measured]:
-        """Measure whether the cluster goes on as before."""
+        """Measure whether the cluster still works as before."""
         kept_s = await self._until(self._has_all, SETTLED_TIMEOUT_S)
         if kept_s is None:
             print(f"lacking: {sorted(await self._lacking([*self._lists, *self._records]))[:KEPT_NAMES]}", flush=True)
@@ -189,7 +189,7 @@ class Drill:
         ]
 
     async def _restarted(self) -> list[Measured]:
-        """Measure whether all members end, start, and still have their data."""
+        """Measure whether all members stop, start, and still have their data."""
         codes = [await asyncio.to_thread(_stop, member) for member in self._members]
         begun_s = time.monotonic()
         try:
@@ -215,7 +215,7 @@ class Drill:
         return True
 
     async def _lacking(self, services: Sequence[str]) -> set[str]:
-        """The services whose one healthy instance some member does not list."""
+        """The services whose only healthy instance is missing at some member."""
         lacking = set()
         for http, name in itertools.product(self._http.values(), services):
             status, body = await http.call("GET", "/v1/ns/instance/list", serviceName=name)
@@ -224,7 +224,7 @@ class Drill:
         return lacking
 
     async def _forged(self) -> set[str]:
-        """The names of services that only forged datums had, and of forged namespaces."""
+        """The names of services and namespaces that exist only in forged datums."""
         found: set[str] = set()
         for http in self._http.values():
             status, body = await http.call("GET", "/v1/ns/service/list", pageNo=1, pageSize=100_000)
@@ -235,7 +235,7 @@ class Drill:
         return found
 
     async def _until(self, check: Callable[[], Awaitable[bool]], timeout_s: float) -> float | None:
-        """After how many seconds a check was true; None when it never was."""
+        """Wait until a check is true; return the seconds that this took, None when it never was."""
         begun_s = time.monotonic()
         while time.monotonic() - begun_s < timeout_s:
             if await check():
@@ -244,7 +244,7 @@ class Drill:
         return None
 
     def _peak_mb(self) -> float:
-        """The most memory that a process of the members ever had."""
+        """The peak memory of any process of the members."""
         return max(_peak_mb(pid) for member in self._members for pid in member.pids())
 
     def _logged(self) -> list[Measured]:
@@ -257,7 +257,7 @@ class Drill:
 
 
 def _stop(member: MemberProcess) -> int:
-    """End a member, by force if it does not end in order; return its exit code, -1 for the latter."""
+    """Stop a member, by force if it does not stop in order; return its exit code, -1 after force."""
     try:
         return member.stop()
     except subprocess.TimeoutExpired:
@@ -270,7 +270,7 @@ def told(answers: collections.Counter[str]) -> str:
 
 
 def _faults(answers: collections.Counter[str]) -> int:
-    """Answers 500, and calls without one: no refusal of the node's own."""
+    """Count answers 500 and calls without an answer, which are no deliberate refusals."""
     return sum(count for status, count in answers.items() if status == "500" or not status.isdigit())
 
 
@@ -289,7 +289,9 @@ def _peak_mb(pid: int) -> float:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--seconds", type=float, default=15.0, help="of list queries at rest, and beside bombs (15)")
+    parser.add_argument(
+        "--seconds", type=float, default=15.0, help="seconds of list queries at rest, and beside bombs (15)"
+    )
     add_port(parser)
     add_rollcall(parser)
     parser.add_argument("--logs", type=Path, help="folder for the members' logs and data")
@@ -297,7 +299,7 @@ def _options() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Run the drill; 0 when nothing that was sent had an effect."""
+    """Run the drill; return 0 when no forged message had an effect."""
     options = _options()
     with drill_members(MEMBERS, options.port, options.logs, options.rollcall) as members:
         rows = asyncio.run(Drill(members, options).run())

@@ -1,4 +1,4 @@
-"""Sends bodies that unpack to much, eight at once, from ``go`` to ``halt``: ``KIND MEMBER ...``. For ``hostile.py``."""
+"""Sends decompression bombs, eight at once, from ``go`` to ``halt``: ``KIND MEMBER ...``. For ``hostile.py``."""
 
 import collections
 import itertools

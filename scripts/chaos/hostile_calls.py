@@ -22,7 +22,7 @@ def send(address: str, shot: Shot) -> str:
 
 
 def fetch(address: str, path: str, sender: str) -> dict[str, Any]:
-    """The JSON object that a member answers another of our own kind."""
+    """The JSON object that a member answers to another Rollcall member."""
     status, body = call(address, Shot("GET", path, b"", {MEMBER_HEADER: sender}))
     if status != 200:
         raise RuntimeError(f"{address} answers {path} with {status}")

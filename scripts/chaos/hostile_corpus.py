@@ -24,11 +24,11 @@ STEPS = ((0, 1), (0, 1_000_000), (0, 999_999_999_999_999), (1, 0), (1_000_000, 0
 """Steps from the real epoch and counter of a run to those of a forged version."""
 STRANGER = "10.99.99.99:8848~1"
 FORGED = "FORGED LINE"
-"""Begins a line of a log only if somebody outside wrote it there."""
+"""A text that begins a log line only if an attacker forged that line."""
 BROKEN = f"\n{FORGED}\r\n{FORGED}"
 TEN_MINUTES_MS = 600_000
 SERVICE = "hostile"
-"""The name of each service that only a forged datum knows begins with it."""
+"""Prefix of the names of services that exist only in forged datums."""
 BOMB_BYTES = 60 << 20
 METADATA_BYTES = 30 << 20
 KEYS = 400_000
@@ -62,7 +62,7 @@ def list_key(service: str) -> str:
 
 
 def instance(service: str, given: str, **fields: Any) -> dict[str, Any]:
-    """An instance in a datum, right but for ``fields``."""
+    """An instance in a datum, valid except for ``fields``."""
     whole = {"ip": "10.66.0.1", "port": 80, "weight": 1.0, "healthy": True, "enabled": True, "ephemeral": True}
     return whole | {"clusterName": "DEFAULT", "serviceName": f"DEFAULT_GROUP@@{service}", "version": given} | fields
 
@@ -72,13 +72,13 @@ def datum(key: str, version: str, instances: Sequence[Mapping[str, Any]]) -> dic
 
 
 def put(sender: str, frame: Mapping[str, Any] | bytes, path: str = DATUM) -> Shot:
-    """A frame as a member of our own kind sends it."""
+    """A frame as a Rollcall member sends it."""
     body = frame if isinstance(frame, bytes) else json.dumps(frame).encode()
     return Shot("PUT", path, body, {MEMBER_HEADER: sender, "Content-Type": "application/json;charset=UTF-8"})
 
 
 def forged_versions(target: str, sender: str) -> Iterator[str]:
-    """Versions that no run gave, most of which have no successor that members could read."""
+    """Versions that no run assigned; most have no successor that members could read."""
     for epoch, writer in product(HIGH_EPOCHS, (f"{sender}~1", f"{target}~1", STRANGER)):
         yield f"{epoch}.0.{writer}"
     yield from (f"1.{counter}.{sender}~1" for counter in HIGH_COUNTERS)
@@ -87,7 +87,7 @@ def forged_versions(target: str, sender: str) -> Iterator[str]:
 
 
 def raised(version: str, epochs: int, changes: int) -> str:
-    """A version of the same run, so far above."""
+    """A version of the same run, this far above."""
     epoch, counter, writer = version.split(".", 2)
     return f"{int(epoch) + epochs}.{int(counter) + changes}.{writer}"
 
@@ -122,7 +122,7 @@ def versions(scene: Scene, target: str, sender: str) -> Iterator[Shot]:
 
 
 def reports(scene: Scene, target: str, sender: str) -> Iterator[Shot]:
-    """Reports in other members' names, the target's own among them."""
+    """Reports in other members' names, including the target's own."""
     for named, state, hold_ms in product([*scene.members, "10.99.99.99:8848", f"a{BROKEN}:1"], ("DOWN", "UP"), (0, 1)):
         ip, _, port = named.rpartition(":")
         waiting = {list_key(f"{SERVICE}-{number}"): f"9.9.{named}~1" for number in range(REPORTED_KEYS * hold_ms)}
@@ -144,7 +144,7 @@ def reports(scene: Scene, target: str, sender: str) -> Iterator[Shot]:
 
 
 def values(scene: Scene, target: str, sender: str) -> Iterator[Shot]:
-    """Datums whose versions could count, with instances and records that no registration would take."""
+    """Datums with plausible versions, whose instances and records no registration would accept."""
     version = f"1.1.{sender}~1"
     wrong: list[dict[str, Any]] = [
         {"ip": f"10.0.0.1{BROKEN}"},
@@ -186,7 +186,7 @@ def values(scene: Scene, target: str, sender: str) -> Iterator[Shot]:
 
 
 def bombs(sender: str) -> dict[str, list[Shot]]:
-    """Bodies that cost most, by kind: 61 KB that unpack to 60 MB, and many keys."""
+    """The most expensive bodies by kind: 61 KB that decompress to 60 MB, and many keys."""
     text = b'{"%b": "%b"}' % (list_key(f"{SERVICE}-bomb").encode(), b"a" * BOMB_BYTES)
     nested = b'{"a": %b%b}' % (b"[" * (1 << 20), b"]" * (1 << 20))
     blank = b"{" + b" " * BOMB_BYTES + b"}"

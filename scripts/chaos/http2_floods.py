@@ -1,7 +1,7 @@
-"""Measure what floods of HTTP/2 frames at a gRPC port cost a node, and what other clients notice.
+"""Measure the cost of HTTP/2 frame floods at a gRPC port, for the node and for other clients.
 
-Each flood ends its own connection; the CPU time and memory of the node are measured for one. Then attackers in their
-own process repeat it for some seconds, as fast as the node lets them, while calls over other connections are timed.
+The node must end the connection of each flood; its CPU time and memory are measured for one flood. Then attackers in
+their own process repeat it for some seconds, as fast as the node allows, while calls over other connections are timed.
 Prints a table; exit code 1 when a flood costs 50 ms of CPU or 1 MB, or the p99 of the other calls is 20 ms or more.
 The bound of the p99 assumes an otherwise idle machine: compare it with the row without a flood.
 
@@ -27,7 +27,7 @@ from scripts.support.member_processes import MemberProcess, running_members
 from tests.support.http2_client import BIDI, END_HEADERS, END_STREAM, MAGIC, UNARY, ByHand, frame, prefixed
 
 FRAMES = 5_000
-"""Frames of a flood, unless its connection ends earlier."""
+"""Frames of a flood, if its connection does not end earlier."""
 BLOCKS = 200
 PER_WRITE = 500
 CPU_S_MAX = 0.05
@@ -35,7 +35,7 @@ GROWN_MB_MAX = 1.0
 P99_MS_MAX = 20.0
 SETTLE_S = 3.0
 PROBES = 4
-"""Connections of others."""
+"""Connections of other clients."""
 PROBE_EVERY_S = 0.005
 ATTACKERS = 2
 TIMEOUT_S = 30.0
@@ -46,7 +46,7 @@ TITLES = ("flood", "CPU ms", "MB", "a second", "calls beside", "p50 ms", "p99 ms
 
 
 def check_call() -> bytes:
-    """The message of a call that anybody may make."""
+    """The message of a call that anyone may make."""
     return wire.encode_json("ServerCheckRequest", {})
 
 
@@ -66,7 +66,7 @@ def rapid_resets() -> Iterator[bytes]:
 
 
 def resets_of_calls() -> Iterator[bytes]:
-    """Each call is whole, and answered, before it is given up."""
+    """Complete calls, each answered before it is reset."""
     client, check = ByHand(begun=False), check_call()
     for stream in range(1, FRAMES, 2):
         yield client.call(stream, check) + frame("RST_STREAM", 0, stream, b"\0\0\0\x08")
@@ -80,7 +80,7 @@ def bombs() -> Iterator[bytes]:
 
 
 def large_blocks(fields: int, size: int) -> Callable[[], Iterator[bytes]]:
-    """Requests with as much to unpack as a block may have, each another."""
+    """Distinct requests, each with the largest header block that is allowed."""
 
     def made() -> Iterator[bytes]:
         client = ByHand(begun=False)
@@ -123,21 +123,21 @@ FLOODS: dict[str, Callable[[], Iterator[bytes]]] = {
 
 
 def chunks(name: str) -> list[bytes]:
-    """A flood as it is written: made before, as that takes longer than to answer it."""
+    """The bytes of a flood: encoded in advance, because that takes longer than answering it."""
     parts = iter(FLOODS[name]())
     return list(iter(lambda: b"".join(part for _, part in zip(range(PER_WRITE), parts, strict=False)), b""))
 
 
 def cpu_s(pid: int) -> float:
-    """The CPU time of all threads of a process, in steps of the scheduler's clock, which are far below a ms."""
-    return time.clock_gettime((~pid << 3) | 2)  # as the C library's clock_getcpuclockid makes it, on Linux
+    """The CPU time of all threads of a process, with a resolution far below a ms."""
+    return time.clock_gettime((~pid << 3) | 2)  # computed as by the C library's clock_getcpuclockid, on Linux
 
 
 def flood(port: int, written: list[bytes], *, reads: bool) -> None:
-    """Send all of it; return when the node has ended the connection.
+    """Send the whole flood; return when the node has ended the connection.
 
     Raises:
-        RuntimeError: it took all, and went on.
+        RuntimeError: the node accepted the whole flood.
     """
     with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S) as client:
         try:
@@ -152,11 +152,11 @@ def flood(port: int, written: list[bytes], *, reads: bool) -> None:
         except (BrokenPipeError, ConnectionResetError):
             return
         if not reads:
-            raise RuntimeError("all of it was taken")
+            raise RuntimeError("the node accepted the whole flood")
 
 
 class Probe:
-    """Makes one call after the other over a connection, without a library's threads."""
+    """Makes one call after the other over a connection, without the threads of a library."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
@@ -190,7 +190,7 @@ class Probe:
 
 
 def beside(port: int, seconds: float) -> Figures:
-    """The times of calls over some connections, one every ``PROBE_EVERY_S``."""
+    """Times of calls over some connections, one call every ``PROBE_EVERY_S``."""
     probes, took, end_s = [Probe(port) for _ in range(PROBES)], [], time.monotonic() + seconds
     while time.monotonic() < end_s:
         for probe in probes:
@@ -202,7 +202,7 @@ def beside(port: int, seconds: float) -> Figures:
 
 
 def attack(port: int, name: str, seconds: float) -> int:
-    """Repeat a flood over ``ATTACKERS`` connections at a time; return how often."""
+    """Repeat a flood over ``ATTACKERS`` connections at a time; return the number of floods."""
     written, end_s = chunks(name), time.monotonic() + seconds
 
     def repeat(_: int) -> int:
@@ -217,9 +217,9 @@ def attack(port: int, name: str, seconds: float) -> int:
 
 
 def row(member: MemberProcess, port: int, name: str, seconds: float) -> tuple[str, bool]:
-    """Attack; return the line of the table and whether all was well."""
+    """Attack; return the row of the table, and whether all limits were kept."""
     pid, written = member.pids()[1], chunks(name)
-    flood(port, written, reads=True)  # the first of a kind has code and caches made ready
+    flood(port, written, reads=True)  # the first of a kind warms up code and caches
     before_s, before_mb = cpu_s(pid), pss_mb(pid)
     flood(port, written, reads=True)
     used_s, grown_mb = cpu_s(pid) - before_s, pss_mb(pid) - before_mb

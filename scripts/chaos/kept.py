@@ -1,8 +1,8 @@
-"""Send three members keys, sizes and kinds of every sort, by every way in; what they acknowledge they must keep.
+"""Send three members keys, sizes and kinds of every sort, over every API; they must keep acknowledged writes.
 
-After each hundred inputs all members must hold the same durable records and versions of lists, an acknowledged write
-must be among them, no member may go on refusing what another one sends, and all members must start again with what they
-held, whether they were stopped or killed. Prints a table; exit code 1 after a breach.
+After each hundred inputs all members must hold the same durable records and versions of lists, including every
+acknowledged write. No member may keep refusing data of another one, and all members must start again with their data,
+whether they were stopped or killed. Prints a table; exit code 1 after a breach.
 
     python -m scripts.chaos.kept --inputs 10000 --seed 1
 """
@@ -37,9 +37,9 @@ SETTINGS = {"nacos.core.protocol.distro.data.verify.intervalMs": "1000"}
 BETWEEN_RESTARTS = 100
 AGREED_TIMEOUT_S = 60.0
 HANG_S = 180.0
-"""A bound for what hangs, on a machine that others use too: how fast members start is another drill's matter."""
+"""A time-out for hangs on a shared machine; another drill measures how fast members start."""
 ROUNDS_S = 2.5
-"""Two verify rounds: what a member refuses is sent again in each."""
+"""Two verify rounds: a refused key is sent again in each."""
 POLL_S = 0.2
 GRPC_TIMEOUT_S = 10.0
 SHOWN = 10
@@ -48,11 +48,11 @@ TRACEBACK = "Traceback (most recent call last)"
 METRICS = "/v1/ns/operator/metrics"
 LISTS = ""
 Held = dict[str, Any]
-"""The values of durable records that have one, by key."""
+"""The values of durable records, by key; removed records have none."""
 
 
 class Kept:
-    """Three members, what they acknowledged, and what is done to them."""
+    """Three members, their acknowledged writes, and their restarts."""
 
     def __init__(
         self, members: Sequence[MemberProcess], inputs: int, seed: int, between: int = BETWEEN_RESTARTS
@@ -63,7 +63,7 @@ class Kept:
         self._corpus = Corpus(seed, [member.address for member in members])
         self._turn = seed
         self._expected: dict[str, tuple[bool, str]] = {}
-        """Each record of an acknowledged write: whether it has a value, and the input."""
+        """By record of an acknowledged write: whether it has a value, and the input."""
         self._clients: list[SdkClient] = []
         self.answers: collections.Counter[str] = collections.Counter()
         self.acknowledged: collections.Counter[str] = collections.Counter()
@@ -71,7 +71,7 @@ class Kept:
         self.breaches: list[str] = []
 
     async def run(self) -> list[Measured]:
-        """Do all of it, or all until a member does not start; return what was measured."""
+        """Run the drill, at most until a member does not start; return the measurements."""
         begun_s = time.monotonic()
         done = 0
         try:
@@ -91,9 +91,9 @@ class Kept:
         return [
             Measured("inputs", done),
             Measured("ways in", len(self.answers)),
-            Measured("ways in that acknowledged something", len(self.acknowledged)),
+            Measured("APIs that acknowledged something", len(self.acknowledged)),
             Measured("inputs that were acknowledged", sum(self.acknowledged.values())),
-            Measured("durable records that acknowledgements were about", len(self._expected)),
+            Measured("durable records with an acknowledgement", len(self._expected)),
             Measured("restarts of all members", self.restarts),
             Measured("seconds", round(time.monotonic() - begun_s)),
             Measured("tracebacks in the members' logs", logs.count(TRACEBACK), 0),
@@ -107,18 +107,18 @@ class Kept:
     # --- inputs ----------------------------------------------------------------------------------
 
     async def _send(self, one: KeyInput) -> None:
-        """Send an input to the next member in turn, and note what its acknowledgement promises."""
+        """Send an input to the next member in turn, and record what its acknowledgement promises."""
         at = self._turn % MEMBERS
         self._turn += 1
         self.answers[one.way] += 1
         is_taken = await (self._ask(at, one) if one.shot is None else self._call(at, one.shot))
         if one.key and (is_taken is None or one.is_set is None):
-            self._expected.pop(one.key, None)  # nobody knows
+            self._expected.pop(one.key, None)  # unknown
         if one.service and is_taken is not False:
             if one.is_set is not False:
                 self._expected.pop(one.service, None)
             if not one.key:
-                self._forget_instances(one.service)  # which of them it was about, nobody knows
+                self._forget_instances(one.service)  # unknown which of them it refers to
         if not is_taken:
             return
         self.acknowledged[one.way] += 1
@@ -129,7 +129,7 @@ class Kept:
             self._forget_instances(one.key)
 
     def _forget_instances(self, service: str) -> None:
-        """Expect nothing any more of the persistent instances of a service, by its description's key."""
+        """Drop all expectations about the persistent instances of a service, given the key of its description."""
         instances = PERSISTENT_PREFIX + service.removeprefix(SERVICE_META_PREFIX) + NAMESPACE_SPLITTER
         for key in [key for key in self._expected if key.startswith(instances)]:
             del self._expected[key]
@@ -156,7 +156,7 @@ class Kept:
         code = answer.get("resultCode")
         return None if code == 500 and answer.get("errorCode") == 503 else code == 200
 
-    # --- what is held ----------------------------------------------------------------------------
+    # --- stored data ----------------------------------------------------------------------------
 
     async def _settle_and_restart(self) -> None:
         before = await self._agreed()
@@ -185,7 +185,7 @@ class Kept:
                 del self._expected[key]
 
     async def _agreed(self) -> Held | None:
-        """Return the records that all members hold, once they are the same; None when they never were."""
+        """Wait until all members hold the same records; return them, None when they never agreed."""
         deadline_s = time.monotonic() + AGREED_TIMEOUT_S
         while True:
             records = [await self._fetch(member, RECORDS_TYPE) for member in self._members]
@@ -212,12 +212,12 @@ class Kept:
         return await asyncio.to_thread(fetch, member.address, path, other)
 
     async def _check_refusals(self) -> None:
-        """Return whether a member goes on refusing what others send it: that is sent again in each verify round."""
+        """Return whether a member keeps refusing data of others, which they send again in each verify round."""
         before = [(await self._metrics(member))["receivedFailed"] for member in self._members]
         await asyncio.sleep(ROUNDS_S)
         for member, count in zip(self._members, before, strict=True):
             if more := (await self._metrics(member))["receivedFailed"] - count:
-                self._breach(f"{member.address} goes on refusing what others send: {more} keys in {ROUNDS_S} s")
+                self._breach(f"{member.address} keeps refusing data of other members: {more} keys in {ROUNDS_S} s")
 
     async def _metrics(self, member: MemberProcess) -> Mapping[str, Any]:
         status, body = await asyncio.to_thread(call, member.address, Shot("GET", METRICS, b""))
@@ -226,7 +226,7 @@ class Kept:
         found: dict[str, Any] = orjson.loads(body)
         return found
 
-    # --- life ------------------------------------------------------------------------------------
+    # --- restarts ------------------------------------------------------------------------------------
 
     async def _restart(self) -> None:
         await self._hang_up()
@@ -261,7 +261,7 @@ def shown(one: KeyInput) -> str:
 
 
 def _without_health(value: Any) -> Any:
-    """A record's value without what checks change by themselves."""
+    """A record's value without the fields that health checks change."""
     return {name: one for name, one in value.items() if name != "healthy"} if isinstance(value, dict) else value
 
 
@@ -277,9 +277,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--inputs", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1, help="the same seed gives the same inputs")
-    parser.add_argument(
-        "--between", type=int, default=BETWEEN_RESTARTS, help="inputs from one restart to the next (100)"
-    )
+    parser.add_argument("--between", type=int, default=BETWEEN_RESTARTS, help="inputs between two restarts (100)")
     add_port(parser)
     parser.add_argument("--logs", type=Path, help="folder for the members' logs and data")
     add_rollcall(parser)
@@ -287,7 +285,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the drill; 0 when the members kept what they acknowledged."""
+    """Run the drill; return 0 when the members kept all acknowledged writes."""
     options = _options(arguments)
     folder = drill_folder(options.logs)
     with local_members(MEMBERS, options.port, folder, SETTINGS, options.rollcall) as members:

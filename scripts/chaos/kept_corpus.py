@@ -1,6 +1,6 @@
-"""Inputs for ``kept.py``: keys, sizes and kinds at and beyond the edge of what may be stored, for every way in.
+"""Inputs for ``kept.py``: keys, sizes and kinds at and beyond the limits of the store, for every API.
 
-Each input says what an acknowledgement of it means: which durable record has a value then, or has none.
+Each input states the meaning of its acknowledgement: which durable record then has a value, or has none.
 """
 
 import json
@@ -71,19 +71,19 @@ class KeyInput:
     request: str = ""
     fields: Mapping[str, Any] | None = None
     key: str = ""
-    """The durable record that an acknowledgement is about; empty for none, or where that depends on more."""
+    """The durable record that an acknowledgement refers to; empty if there is none, or if it depends on the state."""
     is_set: bool | None = False
-    """The record has a value afterwards; None where that depends on the state before."""
+    """True if the record has a value afterwards; None if that depends on the earlier state."""
     service: str = ""
-    """The key of the description of its service, for a persistent instance: with it the service is made. ``key`` may be
-    empty even so."""
+    """The key of the description of its service, for a persistent instance, which also creates the service. ``key`` may
+    still be empty."""
 
 
 class Corpus:
-    """Inputs without end, the same for the same seed."""
+    """An endless stream of inputs, the same for the same seed."""
 
     def __init__(self, seed: int, members: Sequence[str]) -> None:
-        """``members``: the addresses in whose names datums are sent."""
+        """``members``: the addresses that appear as senders of datums."""
         self._rng = random.Random(seed)
         self._members = members
         self._ways: Sequence[Callable[[], KeyInput]] = (
@@ -107,7 +107,7 @@ class Corpus:
     # --- parts -----------------------------------------------------------------------------------
 
     def _name(self, plain: str) -> str:
-        """A name: often a plain one, or with something odd in front, inside or behind, or long, or of anything."""
+        """A name: often a plain one, or one with odd characters, a long one, or random text."""
         rng = self._rng
         match rng.randrange(16):
             case 0:
@@ -153,7 +153,7 @@ class Corpus:
             return KeyInput(f"{method} {path}", Shot(method, f"{path}?{text}", b""), **more)
         return KeyInput(f"{method} {path}", Shot(method, path, text.encode(), FORM), **more)
 
-    # --- ways ------------------------------------------------------------------------------------
+    # --- APIs ------------------------------------------------------------------------------------
 
     def _instance(self) -> KeyInput:
         rng, fields = self._rng, self._address()
@@ -171,7 +171,7 @@ class Corpus:
         return self._of_instance(method, path, fields)
 
     def _persistent(self) -> KeyInput:
-        """As an SDK that was refused, and deregisters at its exit all the same."""
+        """Deregister like an SDK that was refused and still deregisters when it exits."""
         fields = self._address() | {"ephemeral": self._rng.choice(("false", "1", "0", "no"))}
         path = self._rng.choice(("/v1/ns/instance", "/v1/ns/api", "/v2/ns/instance"))
         return self._of_instance(self._rng.choice(("POST", "DELETE")), path, fields)
@@ -191,7 +191,7 @@ class Corpus:
             beat["cluster"] = fields["clusterName"]
             fields["beat"] = json.dumps(beat | {"ephemeral": bool(self._rng.randrange(2))})
         path = self._rng.choice(("/v1/ns/instance/beat", "/v1/ns/api/beat", "/v2/ns/instance/beat"))
-        # Of a persistent instance it may register what was removed before.
+        # For a persistent instance it may register a removed one again.
         return self._call("PUT", path, fields, key=_persistent_key(fields), is_set=None, service=_service_key(fields))
 
     def _batch(self) -> KeyInput:
@@ -214,7 +214,7 @@ class Corpus:
         fields = {"serviceName": f"s{self._rng.randrange(20)}", "clusterName": self._name("c"), "namespaceId": "public"}
         fields |= {"checkPort": self._rng.choice(PORTS), "useInstancePort4Check": self._rng.choice(FLAGS)}
         fields |= {"healthChecker": self._rng.choice(CHECKERS), "metadata": self._metadata()}
-        # The service of an instance that is not kept gets a description with it.
+        # The service of an instance that is not stored gets a description with it.
         return self._call("PUT", "/v1/ns/cluster", fields, key=_service_key(fields), is_set=None)
 
     def _health(self) -> KeyInput:
@@ -232,7 +232,7 @@ class Corpus:
             case _:
                 fields = {"namespaceId": name}
         trimmed = name.strip(TRIMMED)
-        # The id of a POST without one is made up by the member; the answer to a PUT is true even for an unknown one.
+        # The member invents the id of a POST without one; a PUT is answered with true even for an unknown id.
         is_about = trimmed and method != "PUT" and (method == "POST" or name == trimmed)
         key = namespace_key(trimmed) if is_about else ""
         return self._call(method, "/v1/console/namespaces", fields, key=key, is_set=method == "POST")
@@ -286,7 +286,7 @@ class Corpus:
         return KeyInput(f"{request} {kind}", None, request, message, key, kind == "registerInstance", service)
 
     def _datum(self) -> KeyInput:
-        """A list or a record as a member sends it; its names are those of no other input."""
+        """A list or a record as a member sends it; no other input uses its names."""
         rng = self._rng
         sender = rng.choice(self._members)
         version = f"1.{rng.randrange(1, 1_000)}.{sender}~1"
@@ -330,7 +330,7 @@ class Corpus:
 
 
 def _names_of(fields: Mapping[str, str]) -> tuple[str, str]:
-    """The namespace and the full name of the service that parameters name."""
+    """The namespace and the full name of the service in the parameters."""
     namespace = fields["namespaceId"].strip(TRIMMED) or DEFAULT_NAMESPACE
     group = fields.get("groupName", "")
     return namespace, compose_service_name(
@@ -339,12 +339,12 @@ def _names_of(fields: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _service_key(fields: Mapping[str, str]) -> str:
-    """The key of the description of the service that parameters name."""
+    """The key of the description of the service in the parameters."""
     return service_meta_key(*_names_of(fields))
 
 
 def _persistent_key(fields: Mapping[str, str]) -> str:
-    """The key of the record of the persistent instance that parameters name; empty where the port is no number."""
+    """The key of the record of the persistent instance in the parameters; empty if the port is no number."""
     namespace, full_name = _names_of(fields)
     port, cluster = fields["port"].strip(TRIMMED), fields.get("clusterName", "") or fields.get("cluster", "")
     if not (port.isascii() and port.isdecimal()):

@@ -1,16 +1,15 @@
-"""Do beats stay quick while something large, slow or dead is beside them?
+"""Check that beats stay fast beside large requests, slow clients and a dead member.
 
-A node takes a steady, light load of beats from a process of its own, at first by itself, then while something disturbs
-it, by turns: a peer sends datums of 10,000 instances; all of 100,000 instances are fetched; people look at every page;
-a service grows to 10,000 instances while it is listed; of three members the owner of a third of the services hangs.
+A node gets a steady, light load of beats from another process, alternately undisturbed and with a disturbance: a peer
+sends datums of 10,000 instances; a peer fetches 100,000 instances; users read every page; a service grows to 10,000
+instances while clients list it; of three members the owner of a third of the services hangs.
 Prints a table: times of beats (p50, p99, max in ms) undisturbed and disturbed, and how late the event loop was. Exit
-code 1 when a beat was not answered as it should be, or a disturbed p99 is over the limit.
+code 1 when a beat got a wrong answer, or a disturbed p99 is over the limit.
 
     python -m scripts.chaos.latency --seconds 10 --turns 3
     python -m scripts.chaos.latency --cases large-datums,owner-hangs
 
-"late" is by how much the load itself was late to send what was due (p99): with other work on the machine, a part of all
-that is measured is its scheduler.
+"late" is the delay of the load itself (p99): with other work on the machine, its scheduler adds to all measurements.
 """
 
 import argparse
@@ -38,7 +37,7 @@ LOAD = InstanceLoad(services=90, hosts=10)
 MEMBERS = 3
 HANGS_S = 6.0
 AFTER_S = 4.0
-"""Time after the owner resumes; the beats of this time count, too."""
+"""Time after the owner resumes; beats in this time count, too."""
 SETTLED_TIMEOUT_S = 60.0
 CALL_TIMEOUT_S = 30.0
 POLL_S = 0.2
@@ -46,7 +45,7 @@ POLL_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A time without, or with, a disturbance; the lag of the loop after it, and how often the loop was late in it."""
+    """A period with or without a disturbance, with the lag of the loop and the number of its late timers."""
 
     begin_s: float
     end_s: float
@@ -56,7 +55,7 @@ class Stretch:
 
 @dataclass(slots=True)
 class Course:
-    """One case as it went."""
+    """The measurements of one case."""
 
     name: str
     calm: list[Stretch] = field(default_factory=list)
@@ -66,14 +65,14 @@ class Course:
 
 
 class Node:
-    """One running member, for the calls that the drill itself makes."""
+    """One running member, for the drill's own calls."""
 
     def __init__(self, member: MemberProcess) -> None:
         self.member = member
         self.address = member.address
 
     def call(self, method: str, path: str, **parameters: object) -> bytes:
-        """The body of an answer 200."""
+        """Return the body of an answer 200."""
         host, _, port = self.address.rpartition(":")
         connection = http.client.HTTPConnection(host, int(port), timeout=CALL_TIMEOUT_S)
         with contextlib.closing(connection):
@@ -124,7 +123,7 @@ def wait_for(check: Callable[[], bool], lacking: str) -> None:
 
 
 def stretch(node: Node, pass_time: Callable[[], None]) -> Stretch:
-    """Let time pass, and see what the loop's meter says of it."""
+    """Wait, and read the meter of the event loop for this time."""
     before = node.metrics()["loopLate"]
     begin_s = time.time()
     pass_time()
@@ -145,7 +144,7 @@ def alone(name: str, options: argparse.Namespace) -> tuple[Course, Beaten]:
     with running_members(1, options.port) as [member]:
         node = Node(member)
         with disturbing(name, node.address) as disturber:
-            # After what the disturber needs, which takes longer than instances live without a beat.
+            # Started after the disturber is ready, which takes longer than instances live without a beat.
             node.register(LOAD)
             with beating(node.address, LOAD, options.rate) as load:
                 for _ in range(options.turns):
@@ -175,12 +174,12 @@ def owner_hangs(name: str, options: argparse.Namespace) -> tuple[Course, Beaten]
 
 
 def all_settled(nodes: Sequence[Node]) -> bool:
-    """Return whether each node sees all others, and all agree that each service has its owner while all are UP."""
+    """Return whether each node sees all others, and all agree on the owners of services while all are UP."""
     addresses = tuple(sorted(node.address for node in nodes))
     mapper = DistroMapper.over(addresses[0], addresses, False)
     services = [f"{LOAD.name}-{number}" for number in range(LOAD.services)]
     owners = [mapper.map_srv(f"DEFAULT_GROUP@@{service}") for service in services]
-    # One service of each owner tells.
+    # One service of each owner is enough.
     telling = dict(zip(owners, services, strict=True))
     return all(
         node.sees_all_up() and all(node.owner_of(service) == owner for owner, service in telling.items())
@@ -189,7 +188,7 @@ def all_settled(nodes: Sequence[Node]) -> bool:
 
 
 def hang(victim: Node, writers: Disturber, course: Course) -> None:
-    """The owner is stopped for a while, and goes on."""
+    """Pause the owner for a while, then let it continue."""
     pids = victim.member.pids()
     victim.member.signal(signal.SIGSTOP, pids)
     try:
@@ -256,15 +255,15 @@ def _tell(course: Course, beaten: Beaten) -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--cases", type=names_of(CASES), default=list(CASES), help=f"of {','.join(CASES)} (all)")
-    parser.add_argument("--seconds", type=float, default=10.0, help="of each stretch, calm or disturbed (10)")
-    parser.add_argument("--turns", type=int, default=3, help="of calm and disturbed (3)")
+    parser.add_argument("--seconds", type=float, default=10.0, help="seconds of each period, calm or disturbed (10)")
+    parser.add_argument("--turns", type=int, default=3, help="turns of calm and disturbed (3)")
     parser.add_argument("--rate", type=int, default=300, help="beats a second (300)")
     add_port(parser)
     return parser.parse_args()
 
 
 def main() -> int:
-    """Run the cases; 0 when all beats were answered in time."""
+    """Run the cases; return 0 when all beats were answered in time."""
     options = _options()
     rows, wrong = [], []
     for name in options.cases:

@@ -1,9 +1,9 @@
-"""Real Nacos servers and members of ours in one cluster, under load: do all members list the same at each quiet point?
+"""Run real Nacos servers and Rollcall members in one cluster under load; compare all lists at each quiet point.
 
-Instances beat over HTTP through all members in turn; others come and go through any member. With Nacos 2 some publish
-over gRPC besides, and an address keeps to members of one kind, as it must there. Every minute the changes stop: then
-all members must list what is live, and no more, within 30 s. At the end nothing changes for a minute: in that time no
-real server may complain of a member of ours. Prints a table; exit code 1 after a breach.
+Instances beat over HTTP through all members in turn; others come and go through any member. With Nacos 2 some also
+publish over gRPC, and an address uses members of one kind only, as Nacos 2 requires. Every minute the changes stop:
+then all members must list exactly the live instances within 30 s. At the end nothing changes for a minute: in that time
+no real server may complain about a Rollcall member. Prints a table; exit code 1 after a breach.
 
     python -m scripts.chaos.mixed                                # two real Nacos 1.4.1 and one of ours, 15 minutes
     python -m scripts.chaos.mixed --theirs 1 --ours 2
@@ -46,7 +46,7 @@ EXAMPLES = 5
 
 
 class Load:
-    """The clients: what is live by their words, service by service."""
+    """The clients, with the instances that they keep live, by service."""
 
     def __init__(self, addresses: Sequence[str], options: argparse.Namespace) -> None:
         self._members = [Http(address) for address in addresses]
@@ -64,7 +64,7 @@ class Load:
         self._numbers = itertools.count()
 
     async def begin(self) -> None:
-        """Register what lasts."""
+        """Register the lasting instances."""
         for number in range(self._options.lasting):
             service, ip = f"mixed-{number % SERVICES}", f"10.50.{number // 250}.{number % 250}"
             instances = self._instances[number % len(self._groups)]
@@ -84,7 +84,7 @@ class Load:
         self._churner = asyncio.create_task(self._churn())
 
     async def rest(self) -> None:
-        """Let no more come; return when all that came are gone."""
+        """Register no more instances; return when all temporary ones are gone."""
         assert self._churner is not None, "it churns"
         self._churner.cancel()
         await asyncio.gather(self._churner, *self._churning, return_exceptions=True)
@@ -116,7 +116,7 @@ class Load:
             await asyncio.sleep(1.0)
 
     async def _say(self, group: int, method: str, service: str, ip: str) -> bool:
-        """Say a word through any member of a group; return whether it was acknowledged."""
+        """Send a write through any member of a group; return whether it was acknowledged."""
         member = random.choice(self._groups[group])
         status, _ = await member.call(method, "/v1/ns/instance", serviceName=service, ip=ip, port=PORT)
         self.words[f"{method} {'acknowledged' if status == 200 else status or 'not answered'}"] += 1
@@ -136,14 +136,16 @@ class Load:
                     healthy = {f"{one['ip']}:{one['port']}" for one in hosts if one["healthy"]}
                     if healthy != self.live[service] or len(hosts) != len(healthy):
                         lacks, more = self.live[service] - healthy, healthy - self.live[service]
-                        found.append(f"{address} lists {service} without {sorted(lacks)}, with {sorted(more)} besides")
+                        found.append(
+                            f"{address} lists {service} without {sorted(lacks)}, and with unexpected {sorted(more)}"
+                        )
         return found
 
 
 async def drill(
     options: argparse.Namespace, real: Sequence[NacosServer], ours: Sequence[MemberProcess]
 ) -> list[Measured]:
-    """Put load on the cluster, and return what was measured."""
+    """Put load on the cluster, and return the measurements."""
     for server in real:
         await asyncio.to_thread(server.wait_ready)
     for member in ours:
@@ -152,7 +154,7 @@ async def drill(
     await _all_see_all(addresses)
     load = Load(addresses, options)
     await load.begin()
-    print(f"{sum(map(len, load.live.values()))} instances last", flush=True)
+    print(f"{sum(map(len, load.live.values()))} lasting instances", flush=True)
     agreed_s, never = [], 0
     end_s = time.monotonic() + 60 * options.minutes
     while time.monotonic() < end_s:
@@ -193,7 +195,7 @@ def _complaints(server: NacosServer, ours: Sequence[MemberProcess]) -> list[str]
 
 
 async def _agree(load: Load) -> tuple[float, list[str]]:
-    """Wait until all members list what is live; return for how long, in s, and what still differs."""
+    """Wait until all members list the live instances; return the time in s, and the remaining differences."""
     begun_s = time.monotonic()
     while (left := await load.differences()) and time.monotonic() - begun_s < AGREE_S_MAX:
         await asyncio.sleep(POLL_S)
@@ -204,7 +206,7 @@ async def _all_see_all(addresses: Sequence[str]) -> None:
     """Wait until each member has all others UP, with their releases.
 
     Raises:
-        RuntimeError: one does not.
+        RuntimeError: a member does not.
     """
     end_s = time.monotonic() + SEEN_TIMEOUT_S
     for address in addresses:
@@ -212,7 +214,7 @@ async def _all_see_all(addresses: Sequence[str]) -> None:
         while True:
             status, body = await member.call("GET", "/v1/core/cluster/nodes")
             nodes: Sequence[Mapping[str, object]] = orjson.loads(body)["data"] if status == 200 else ()
-            # Of itself a real one tells no release.
+            # A real server reports no release of its own.
             known = [one for one in nodes if one["address"] == address or "version" in json.dumps(one["extendInfo"])]
             if sum(one["state"] == "UP" for one in known) == len(addresses):
                 break
@@ -245,8 +247,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--ours", type=int, default=1, help="members of ours (1)")
     parser.add_argument("--minutes", type=float, default=15.0)
     parser.add_argument("--lasting", type=int, default=200, help="instances that beat all the time (200)")
-    parser.add_argument("--grpc", type=int, help="instances of gRPC (50 with release 2)")
-    parser.add_argument("--churn", type=float, default=5.0, help="instances that come each second (5)")
+    parser.add_argument("--grpc", type=int, help="instances over gRPC (50 with release 2)")
+    parser.add_argument("--churn", type=float, default=5.0, help="temporary instances registered each second (5)")
     add_port(parser)
     add_rollcall(parser)
     parser.add_argument("--logs", type=Path, help="folder for the members' logs and data")
@@ -257,7 +259,7 @@ def _options() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Run the drill; 0 when all agreed each time."""
+    """Run the drill; return 0 when all members agreed at each quiet point."""
     options = _options()
     with _cluster(options) as (real, ours):
         rows = asyncio.run(drill(options, real, ours))

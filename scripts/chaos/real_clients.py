@@ -1,4 +1,4 @@
-"""Real SDKs under a drill: each publishes an instance, subscribes to it, and needs an address for call after call."""
+"""Real SDKs for a drill: each publishes an instance, subscribes to it, and needs an address for every call."""
 
 import threading
 import time
@@ -13,7 +13,7 @@ from tests.sdk.environments import GRPC_INSTALLERS, Environment, NotInstallable,
 from tests.sdk.program import Program, SdkError
 
 FRAMEWORKS = {"dubbo": "providers:Greeter::", "spring": "spring-provider"}
-"""The service that the provider of each registers."""
+"""The service that each provider registers."""
 INSTALLERS = {name: GRPC_INSTALLERS[name] for name in ("java", "java-3", "go", "python-3")} | {
     "dubbo": install_dubbo,
     "spring": install_spring,
@@ -23,7 +23,7 @@ KEPT_OUTCOMES = 3
 
 
 def installed(names: Sequence[str]) -> dict[str, Environment]:
-    """Return the clients that can be installed here; print the reason for each of the others."""
+    """Return the clients that can be installed here; for each other client print the reason."""
     found = {}
     for name in names:
         try:
@@ -34,11 +34,11 @@ def installed(names: Sequence[str]) -> dict[str, Environment]:
 
 
 class Caller:
-    """Makes call after call in a thread, and counts what becomes of them; ``with`` starts and ends its programs."""
+    """Makes calls in a thread, and counts their outcomes; ``with`` starts and stops its programs."""
 
     def __init__(self, name: str, service: str, instance: str, good: str) -> None:
-        """``instance``: what is live in the service all the time, empty until it has begun; ``good``: the one good
-        outcome of a call."""
+        """``instance``: the address that is live all the time, empty until the start; ``good``: the only good outcome
+        of a call."""
         self.name = name
         self.service = service
         self.instance = instance
@@ -68,7 +68,7 @@ class Caller:
         raise NotImplementedError
 
     def halt(self) -> None:
-        """Have ``call_on`` return. May be called twice, and before it began."""
+        """Make ``call_on`` return. May be called twice, and before it begins."""
         self._end.set()
 
     def call_on(self) -> None:
@@ -122,10 +122,10 @@ class SdkCaller(Caller):
 
 
 class FrameworkCaller(Caller):
-    """A provider and a consumer of a framework, a process each; a call is one to the provider."""
+    """A provider and a consumer of a framework, one process each; a call goes to the provider."""
 
     def __init__(self, name: str, environment: Environment, folder: Path, servers: Sequence[str], port: int) -> None:
-        """``name``: one of ``FRAMEWORKS``; ``port``: the provider's."""
+        """``name``: one of ``FRAMEWORKS``; ``port``: of the provider."""
         super().__init__(name, FRAMEWORKS[name], "", "hello you")
         self._provider, self._consumer = (Program(environment, folder / f"{name}-{role}") for role in ("out", "in"))
         self._servers = list(servers)
@@ -145,7 +145,7 @@ class FrameworkCaller(Caller):
 def callers(
     environments: Mapping[str, Environment], folder: Path, servers: Sequence[str], port: int
 ) -> Iterator[Caller]:
-    """One for each environment, not begun yet; ``port``: from here on, one for each is free."""
+    """One client for each environment, not started yet; ``port``: the first of a range of free ports, one for each."""
     for number, (name, environment) in enumerate(environments.items(), 1):
         if name in FRAMEWORKS:
             yield FrameworkCaller(name, environment, folder, servers, port + number)

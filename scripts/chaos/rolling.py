@@ -1,9 +1,8 @@
-"""Restart three members one after the other, twice round: is a live instance ever missing from a list, or a push empty?
+"""Restart three members one after the other, twice; check that no list lacks a live instance and no push is empty.
 
-Each member ends in order (SIGTERM), starts again, and the next one follows some time after it is ready. Meanwhile
-clients of gRPC, each with an instance and a subscription, instances that beat over HTTP, and real SDKs that publish,
-subscribe and choose an instance for each call. Every list of every member that answers is read again and again, over
-HTTP and gRPC.
+Each member stops in order (SIGTERM) and starts again; the next one follows some time after it is ready. Meanwhile gRPC
+clients each keep an instance and a subscription, instances beat over HTTP, and real SDKs publish, subscribe and choose
+an instance for each call. The lists of all members that answer are read repeatedly over HTTP and gRPC.
 Prints a table; exit code 1 when an instance was missing, a push empty, a call without address, or a traceback in a log.
 
     python -m scripts.chaos.rolling
@@ -40,9 +39,9 @@ LIST_TIMEOUT_S = 2.0
 REOPEN_S = 0.2
 REST_S = 0.1
 GRPC_PERIODS = 4
-"""Lists are read so much more seldom over gRPC: there each change is pushed to many anyway."""
+"""Factor by which lists are read less often over gRPC, where each change is pushed to many clients anyway."""
 PROVIDERS_OFFSET = 100
-"""From the first member's port to those of the providers of frameworks."""
+"""Offset from the first member's port to those of the frameworks' providers."""
 TRACEBACK = "Traceback (most recent call last)"
 KINDS = ("grpc", "http")
 EXAMPLES = 6
@@ -55,26 +54,26 @@ class Findings:
     """Observations of the readers, by kind of client: ``grpc``, ``http`` or ``real``."""
 
     lists: collections.Counter[str] = field(default_factory=collections.Counter)
-    """Whole answers read, by way."""
+    """Complete answers read, by API."""
     missing: dict[str, Absences] = field(default_factory=lambda: collections.defaultdict(Absences))
     unhealthy: dict[str, Absences] = field(default_factory=lambda: collections.defaultdict(Absences))
 
 
 def kind_of(service: str) -> str:
-    """Whose instances a service has."""
+    """The kind of client that registers the instances of a service."""
     return next((kind for kind in KINDS if service.startswith(f"rolling-{kind}-")), "real")
 
 
 class Readers:
-    """Reads every list of each member, over HTTP and gRPC, and compares it with what is live."""
+    """Reads every list of each member, over HTTP and gRPC, and compares it with the live instances."""
 
     def __init__(self, members: Sequence[MemberProcess], expected: Mapping[str, set[str]], period_s: float) -> None:
-        """``period_s``: between two readings of a list over HTTP."""
+        """``period_s``: time between two readings of a list over HTTP."""
         self._http = {member: Http(member.address) for member in members}
         self._expected = expected
         self._period_s = period_s
         self._read: dict[tuple[MemberProcess, str], tuple[bytes, Hosts]] = {}
-        """The last answer of each list over HTTP from ``hosts`` on, and what it shows: most are as they were."""
+        """The last HTTP answer of each list from ``hosts`` on, and its decoded form, because most do not change."""
         self._begun_s = time.monotonic()
         self.found = Findings()
 
@@ -83,7 +82,7 @@ class Readers:
         self.found, self._begun_s = Findings(), time.monotonic()
 
     async def lacking(self) -> str:
-        """Member and service of the first list that lacks something, with what it has; empty if there is none."""
+        """Return member, service and size of the first incomplete list; empty if all are complete."""
         for member in self._http:
             for service, expected in self._expected.items():
                 if (hosts := await self._over_http(member, service)) is None or expected - hosts.keys():
@@ -91,7 +90,7 @@ class Readers:
         return ""
 
     async def watch_http(self, member: MemberProcess) -> None:
-        """Read all lists again and again."""
+        """Read all lists repeatedly."""
         while True:
             begun_s = time.monotonic()
             for service in self._expected:
@@ -101,7 +100,7 @@ class Readers:
             await asyncio.sleep(max(self._period_s - (time.monotonic() - begun_s), REST_S))
 
     async def watch_grpc(self, member: MemberProcess) -> None:
-        """The same, on a connection that stays until the member ends it."""
+        """Read all lists on a connection that stays until the member ends it."""
         port = int(member.address.rpartition(":")[2]) + SDK_OFFSET
         while True:
             async with SdkClient(port) as client:
@@ -146,7 +145,7 @@ class Readers:
 
 @dataclass
 class Restart:
-    """One member's end and return: seconds from the beginning of the drill, and how long each part took."""
+    """One member's stop and return: seconds since the beginning of the drill, and the time of each part."""
 
     member: str
     at_s: float
@@ -155,7 +154,7 @@ class Restart:
 
 
 async def restart_all(members: Sequence[MemberProcess], options: argparse.Namespace) -> list[Restart]:
-    """One after the other, as often as asked for."""
+    """Restart one after the other, as often as requested."""
     begun_s, restarts = time.monotonic(), []
     for member in [*members] * options.rounds:
         at_s = time.monotonic()
@@ -173,7 +172,7 @@ async def restart_all(members: Sequence[MemberProcess], options: argparse.Namesp
 
 @contextmanager
 def loads(options: argparse.Namespace, members: Sequence[MemberProcess]) -> Iterator[dict[str, LoadProcess]]:
-    """The processes of clients, each with all its instances registered."""
+    """Start the client processes; each has registered all its instances."""
     ports = [member.address.rpartition(":")[2] for member in members]
     started: dict[str, LoadProcess] = {}
     try:
@@ -200,7 +199,7 @@ def expected_of(options: argparse.Namespace, real: Iterable[Caller]) -> dict[str
 
 
 async def drill(options: argparse.Namespace, members: Sequence[MemberProcess], folder: Path) -> list[Measured]:
-    """Start all, restart the members, and return what was measured."""
+    """Start everything, restart the members, and return the measurements."""
     await asyncio.to_thread(start_all, members)
     addresses = [member.address for member in members]
     environments = installed(options.real)
@@ -233,7 +232,7 @@ async def drill(options: argparse.Namespace, members: Sequence[MemberProcess], f
 async def watched(
     readers: Readers, members: Sequence[MemberProcess], running: Mapping[str, LoadProcess], options: argparse.Namespace
 ) -> tuple[list[Restart], dict[str, dict[str, Any]]]:
-    """Restart under the readers' eyes; return that, and what the loads report."""
+    """Restart the members while the lists are read; return the findings, and the reports of the loads."""
     readers.begin()
     tasks = [asyncio.create_task(watch(one)) for watch in (readers.watch_http, readers.watch_grpc) for one in members]
     for load in running.values():
@@ -245,12 +244,12 @@ async def watched(
         task.cancel()
     for ended in await asyncio.gather(*tasks, return_exceptions=True):
         if not isinstance(ended, asyncio.CancelledError):
-            raise ended if isinstance(ended, Exception) else RuntimeError("a reader ended by itself")
+            raise ended if isinstance(ended, Exception) else RuntimeError("a reader ended early")
     return restarts, {kind: load.halt() for kind, load in running.items()}
 
 
 def figures(found: Findings, restarts: Sequence[Restart], done: Mapping[str, Mapping[str, Any]]) -> Iterator[Measured]:
-    """The rows of the table that are not of real SDKs."""
+    """The rows of the table, without those of real SDKs."""
     yield Measured("lists read over HTTP / gRPC", f"{found.lists['HTTP']} / {found.lists['gRPC']}")
     for kind in (*KINDS, "real"):
         missing, unhealthy = found.missing[kind], found.unhealthy[kind]
@@ -290,18 +289,22 @@ def tracebacks(members: Iterable[MemberProcess]) -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--grpc", type=int, default=2_000, help="clients of gRPC, an instance each (2000)")
+    parser.add_argument("--grpc", type=int, default=2_000, help="gRPC clients, one instance each (2000)")
     parser.add_argument("--http", type=int, default=5_000, help="instances that beat over HTTP (5000)")
-    parser.add_argument("--services", type=int, default=100, help="of each of both (100)")
+    parser.add_argument("--services", type=int, default=100, help="services of each kind (100)")
     parser.add_argument("--real", type=names_of(INSTALLERS), default=list(INSTALLERS))
     parser.add_argument("--no-real", dest="real", action="store_const", const=[], help="no real SDK")
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--beat-s", type=float, default=5.0, help="between two beats of an instance (5)")
+    parser.add_argument("--beat-s", type=float, default=5.0, help="seconds between two beats of an instance (5)")
     parser.add_argument(
-        "--between-s", type=float, default=15.0, help="from a member's return to the next one's end (15)"
+        "--between-s", type=float, default=15.0, help="seconds from the return of a member to the stop of the next (15)"
     )
-    parser.add_argument("--poll-ms", type=int, default=2_000, help="between two readings of a list of a member (2000)")
-    parser.add_argument("--settle-s", type=float, default=40.0, help="watched afterwards: more than copies stay (40)")
+    parser.add_argument(
+        "--poll-ms", type=int, default=2_000, help="ms between two readings of a list of a member (2000)"
+    )
+    parser.add_argument(
+        "--settle-s", type=float, default=40.0, help="seconds of observation afterwards: longer than copies stay (40)"
+    )
     add_port(parser)
     add_rollcall(parser)
     parser.add_argument("--logs", type=Path, help="folder for the members' logs and data")
@@ -309,7 +312,7 @@ def _options() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Run the drill; 0 when nothing was missing."""
+    """Run the drill; return 0 when nothing was missing."""
     options = _options()
     with drill_members(MEMBERS, options.port, options.logs, options.rollcall) as members:
         rows = asyncio.run(drill(options, members, members[0].log.parent))

@@ -1,7 +1,7 @@
-"""The clients of ``rolling.py``, those of each kind in a process of its own: ``KIND COUNT SERVICES BEAT_S PORT ...``.
+"""The clients of ``rolling.py``, one process for each kind: ``KIND COUNT SERVICES BEAT_S PORT ...``.
 
 ``grpc``: clients with connections that publish an instance each and listen to its service. ``http``: instances that
-beat. What they report counts from ``go`` on; until then services are not whole.
+beat. Their counts begin at ``go``; until then services are incomplete.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from scripts.support.http_clients import Http, HttpInstances
 from scripts.support.raw_sockets import raise_own_limit
 
 FILES_EACH = 4
-"""Files of each gRPC client: two connections while it moves, and those that the library needs."""
+"""Descriptors of each gRPC client: two connections while it moves, and those of the library."""
 FILES_SPARE = 1_000
 AT_ONCE = 25
 PORT = 8080
@@ -25,20 +25,20 @@ NETWORKS = {"grpc": 100, "http": 101}
 
 
 def planned(kind: str, count: int, services: int) -> Iterator[tuple[str, str]]:
-    """Service and address of each instance of a kind of client, ``grpc`` or ``http``."""
+    """Return service and address of each instance of a kind of client, ``grpc`` or ``http``."""
     for number in range(count):
         yield f"rolling-{kind}-{number % services}", f"10.{NETWORKS[kind]}.{number // 250}.{number % 250}"
 
 
 def percentiles(times_s: Sequence[float]) -> list[float]:
-    """p50, p99 and maximum of times in s; empty without times."""
+    """Return p50, p99 and maximum of times in s; empty without times."""
     ordered = sorted(times_s)
     count = len(ordered)
     return [round(ordered[min(at, count - 1)], 2) for at in (count // 2, count * 99 // 100, count - 1)] if count else []
 
 
 class Pushes:
-    """Compares pushed lists with what is live all the time."""
+    """Compares pushed lists with the instances that are live all the time."""
 
     def __init__(self, expected: dict[str, set[str]]) -> None:
         self._expected = expected
@@ -47,7 +47,7 @@ class Pushes:
         self.examples: list[str] = []
 
     def note(self, info: Info) -> None:
-        """Count a push; what it lacks, too."""
+        """Count a push, and the instances that it lacks."""
         expected = self._expected[info["name"].rpartition("@@")[2]]
         healthy = {f"{host['ip']}:{host['port']}": host["healthy"] for host in info["hosts"]}
         self.count += 1
@@ -79,7 +79,7 @@ async def _grpc(instances: Sequence[tuple[str, str]], ports: Sequence[int]) -> N
         batch = clients[start : start + AT_ONCE]
         tasks += [asyncio.create_task(client.live()) for client in batch]
         await asyncio.gather(*(client.registered.wait() for client in batch))
-    # Not before: each of those that come later would be pushed to all of its service.
+    # Only now: each later instance would be pushed to all subscribers of its service.
     for start in range(0, len(clients), AT_ONCE):
         await asyncio.gather(*(client.subscribe() for client in clients[start : start + AT_ONCE]))
     await _say("ready")
@@ -101,7 +101,7 @@ async def _grpc(instances: Sequence[tuple[str, str]], ports: Sequence[int]) -> N
 
 
 async def _http(instances: Sequence[tuple[str, str]], ports: Sequence[int], beat_s: float) -> None:
-    raise_own_limit(len(instances) * len(ports) + FILES_SPARE)  # kept connections, when all members are slow
+    raise_own_limit(len(instances) * len(ports) + FILES_SPARE)  # open connections, when all members are slow
     beats: collections.Counter[str] = collections.Counter()
     members = [Http(f"127.0.0.1:{port}") for port in ports]
     clients = HttpInstances(members, beat_s, lambda outcome: beats.update([outcome]))
@@ -128,7 +128,7 @@ async def _told() -> None:
 
 
 async def _end(tasks: Sequence[asyncio.Task[None]], report: dict[str, Any]) -> None:
-    """End all clients; one that ended by itself is a fault of the load."""
+    """Stop all clients; a client that ended early is a fault of the load."""
     for task in tasks:
         task.cancel()
     ended = await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""Clients that take their time, until the node ends their connections; each returns in a word how that went.
+"""Slow clients, whose connections the node must end; each returns a short description of the end.
 
 For ``attack_table.py`` and tests/cluster/test_sockets.py.
 """
@@ -27,7 +27,7 @@ DRIP_S = 1.0
 
 
 async def _dripped(target: Target, begin: bytes, drops: bytes) -> str:
-    """Send a byte now and then, until the node ends it; what it answered at last."""
+    """Send a byte now and then until the node ends the connection; return its last answer."""
     async with connected(target) as raw, reading(raw) as answer:
         with contextlib.suppress(ConnectionError):
             await raw.send(begin)
@@ -43,7 +43,7 @@ async def _dripped(target: Target, begin: bytes, drops: bytes) -> str:
 
 
 async def slow_head(target: Target, rng: random.Random) -> str:
-    # Within the target: what comes byte by byte behind less or more of it would be no request at all.
+    # Inside the target: with less or more of it, the bytes that follow would be no request at all.
     return await _dripped(target, rng.choice(target.good)[: rng.randint(5, 33)], b"abcdefgh")
 
 
@@ -56,7 +56,7 @@ async def slow_chunks(target: Target, rng: random.Random) -> str:
 
 
 async def silent_body(target: Target, rng: random.Random) -> str:
-    """Ask for leave to send a body, get it, and send none."""
+    """Send ``Expect: 100-continue``, get the reply, and send no body."""
     async with connected(target) as raw:
         await raw.send(request(f"{API}/list", "POST", b"", "Content-Length: 10", "Expect: 100-continue"))
         found = statuses(await raw.read_all())
@@ -66,7 +66,7 @@ async def silent_body(target: Target, rng: random.Random) -> str:
 
 
 async def unread(target: Target, rng: random.Random) -> str:
-    """Ask for much more than the system takes for a client, and read none of it."""
+    """Request much more than the socket buffers hold, and read nothing."""
     async with connected(target, SMALL_RECEIVE_BYTES) as raw:
         sending = asyncio.ensure_future(raw.send(target.listed * 5_000))
         try:
@@ -77,7 +77,7 @@ async def unread(target: Target, rng: random.Random) -> str:
 
 
 async def sipped(target: Target, rng: random.Random) -> str:
-    """The same, but read a little of it every second."""
+    """Request the same, but read a little every second."""
     async with connected(target, SMALL_RECEIVE_BYTES) as raw:
         sending = asyncio.ensure_future(raw.send(target.listed * 5_000))
         poll = select.poll()
@@ -93,7 +93,7 @@ async def sipped(target: Target, rng: random.Random) -> str:
 
 
 async def after_refusal(target: Target, rng: random.Random) -> str:
-    """Go on sending after a refusal, for ever."""
+    """Keep sending after a refusal, for ever."""
     async with connected(target) as raw:
         await raw.send(b"nonsense\r\n\r\n")
         async with reading(raw) as answer:

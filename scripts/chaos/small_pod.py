@@ -1,9 +1,9 @@
-"""A node in a pod of 512 MB, and what takes memory of it: packed messages, large forms, logins, answers left unread.
+"""Attack the memory of a node in a pod of 512 MB: compressed messages, large forms, logins, unread answers.
 
-One attack after the other on a standalone node that is told its bound, with a service of 20,000 instances; those on
-logins on a node that asks for users. After each the node must run on and answer a short list, and at no moment may all
-its processes together have used more than the bound. No control group is made for them, which takes rights: the kernel
-counts the peak of each process, and pages that they share count twice. Prints a table; exit code 1 after a breach.
+Runs one attack after the other on a standalone node that knows its bound, with a service of 20,000 instances; attacks
+on logins use a node that requires a login. After each attack the node must still answer a short list, and its processes
+together must never have used more than the bound. They get no control group, because that needs privileges: the kernel
+counts the peak of each process, and shared pages count twice. Prints a table; exit code 1 after a breach.
 
     python -m scripts.chaos.small_pod
     python -m scripts.chaos.small_pod --only "form-8m,closed windows" --rollcall ../before/.venv/bin/rollcall
@@ -38,7 +38,7 @@ TIMEOUT_S = 30.0
 
 
 class Pod:
-    """A node, its bound, and what was measured of it."""
+    """A node, its bound, and its measurements."""
 
     def __init__(self, member: MemberProcess, options: argparse.Namespace) -> None:
         self._member = member
@@ -48,7 +48,7 @@ class Pod:
         self.rows: list[Measured] = []
 
     def start(self, *, has_users: bool) -> None:
-        """Start the node, with the services that are asked for."""
+        """Start the node with the requested services."""
         self._member.start()
         self._member.wait_ready()
         self._pids = self._member.pids()
@@ -89,7 +89,7 @@ class Pod:
             send_at_once(port + GRPC_OFFSET * given.is_grpc, given.make(), given.at_once)
 
     def leave_unread(self, name: str) -> None:
-        """Ask for the large list and read nothing, beside a client that reads short lists and large ones."""
+        """Request the large list and read nothing, while another client reads short and large lists."""
         (attack, connections), large = ATTACKS[name], self._large.name(0)
         short: collections.Counter[int] = collections.Counter()
         others: collections.Counter[int] = collections.Counter()
@@ -105,7 +105,7 @@ class Pod:
         )
 
     def _status_of(self, service: str) -> int:
-        """The status of a list that is read whole; 0 without an answer."""
+        """Return the status of a list that is read completely; 0 without an answer."""
         try:
             return status_of(self._member.address, service, self._token)
         except (OSError, http.client.HTTPException):
@@ -114,7 +114,7 @@ class Pod:
 
 @contextmanager
 def pod(options: argparse.Namespace, folder: Path, settings: Mapping[str, str]) -> Iterator[Pod]:
-    """A node that runs, and is killed at the end."""
+    """Run a node, and kill it at the end."""
     bound = {"nacos.standalone": "true", "rollcall.limit.memoryMb": str(POD_MB)}
     folder.mkdir(parents=True, exist_ok=True)
     member = MemberProcess(options.port, folder, "", bound | dict(settings), options.rollcall)
@@ -127,7 +127,7 @@ def pod(options: argparse.Namespace, folder: Path, settings: Mapping[str, str]) 
 
 
 def drill(options: argparse.Namespace) -> list[Measured]:
-    """Make all attacks that are asked for."""
+    """Make all requested attacks."""
     folder, rows = drill_folder(options.logs), list[Measured]()
     for names, settings in (((*MESSAGES, *ATTACKS), {}), (LOGINS, auth_settings())):
         if not (chosen := [name for name in names if name in options.only]):
@@ -143,12 +143,14 @@ def drill(options: argparse.Namespace) -> list[Measured]:
 def main() -> int:
     everything = (*MESSAGES, *ATTACKS, *LOGINS)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", type=names_of(everything), default=list(everything), help="with commas between")
+    parser.add_argument("--only", type=names_of(everything), default=list(everything), help="comma-separated")
     parser.add_argument("--instances", type=int, default=20_000, help="of the large service")
-    parser.add_argument("--seconds", type=float, default=12.0, help="for which answers are left unread")
-    parser.add_argument("--rest", type=float, default=5.0, help="seconds from the end of an attack to the second look")
+    parser.add_argument("--seconds", type=float, default=12.0, help="seconds for which answers stay unread")
+    parser.add_argument(
+        "--rest", type=float, default=5.0, help="seconds from the end of an attack to the second measurement"
+    )
     add_port(parser)
-    parser.add_argument("--logs", type=Path, help="the folder of logs and data; a new one without it")
+    parser.add_argument("--logs", type=Path, help="folder for logs and data (a new one)")
     add_rollcall(parser)
     rows = drill(parser.parse_args())
     print(table(rows))

@@ -1,7 +1,7 @@
-"""Clients that attack a node's sockets with bytes that are no HTTP, or too many, or end in the middle.
+"""Clients that attack a node's sockets with bytes that are not HTTP, too long, or cut off in the middle.
 
-Each attack is a coroutine that returns in a word how it ended, or raises ``Wrong``. What it does comes from the random
-numbers that it is given. For ``attack_table.py`` and tests/cluster/test_sockets.py.
+Each attack is a coroutine that returns a short description of its end, or raises ``Wrong``. The random numbers passed
+to it decide its actions. For ``attack_table.py`` and tests/cluster/test_sockets.py.
 """
 
 import asyncio
@@ -26,12 +26,12 @@ from scripts.support.raw_sockets import (
 )
 
 ENDS_S = 30.0
-"""Within which every attack here must have come to its end."""
+"""Seconds within which every attack must end."""
 STREAM_PART = b"x" * 65_536
 
 
 async def half_close(target: Target, rng: random.Random) -> str:
-    """Ask, and say at once that nothing more comes; all that was asked whole must be answered."""
+    """Send requests and half-close at once; every complete request must be answered."""
     whole = rng.choices(target.good, k=rng.randint(1, 4))
     rest = rng.choice(target.good)[: rng.randint(1, 40)] if rng.random() < 0.5 else b""
     async with connected(target) as raw:
@@ -44,7 +44,7 @@ async def half_close(target: Target, rng: random.Random) -> str:
 
 
 async def resets(target: Target, rng: random.Random) -> str:
-    """Cut the connection in the middle of whatever is under way."""
+    """Cut the connection in the middle of a request or an answer."""
     sent = b"".join(rng.choices((*target.good, target.listed), k=rng.randint(1, 30)))
     async with connected(target, reset=True) as raw:
         with contextlib.suppress(ConnectionError, TimeoutError):
@@ -66,7 +66,7 @@ async def random_bytes(target: Target, rng: random.Random) -> str:
 
 
 def mutate(data: bytes, rng: random.Random) -> bytes:
-    """The same with some bytes changed, cut out, doubled or put in."""
+    """Return the data with some bytes changed, removed, doubled or inserted."""
     changed = bytearray(data)
     for _ in range(rng.randint(1, 4)):
         at = rng.randrange(len(changed) + 1)
@@ -85,7 +85,7 @@ def mutate(data: bytes, rng: random.Random) -> bytes:
 
 
 async def mutated(target: Target, rng: random.Random) -> str:
-    """Requests that were good ones once, in pieces that come one by one."""
+    """Send corrupted requests in separate pieces."""
     body = rng.randbytes(rng.randrange(50))
     chunks = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (body, body) if part) + b"0\r\n\r\n"
     sent = mutate(rng.choice((*target.good, CHUNKED_HEAD + chunks)), rng)
@@ -105,7 +105,7 @@ async def mutated(target: Target, rng: random.Random) -> str:
 
 
 async def garbage_behind(target: Target, rng: random.Random) -> str:
-    """Good requests with garbage behind them, in one go: they are answered, the garbage is refused, and that is all."""
+    """Send good requests followed by garbage at once: only they are answered, and the garbage is refused."""
     count = rng.randint(1, 100)
     sent = b"".join(rng.choices(target.good, k=count)) + b"\x01" + rng.randbytes(rng.choice((1, 50, 5_000)))
     async with connected(target) as raw:
@@ -133,7 +133,7 @@ HUGE: dict[str, tuple[bytes, bytes]] = {
     "trailers": (CHUNKED_HEAD + b"0\r\n", b"X: y\r\n" * 1_000),
     "blank lines": (b"", b"\r\n" * 4_096),
 }
-"""How each begins, and what then comes for ever."""
+"""The beginning of each, and the bytes that then repeat for ever."""
 
 
 async def huge(target: Target, rng: random.Random) -> str:
@@ -141,7 +141,7 @@ async def huge(target: Target, rng: random.Random) -> str:
 
 
 async def endless(target: Target, kind: str) -> str:
-    """More and more of one thing, until the node has enough of it."""
+    """Repeat one element until the node refuses it."""
     begin, part = HUGE[kind]
     async with connected(target) as raw, reading(raw) as answer:
         with contextlib.suppress(ConnectionError):
@@ -154,7 +154,7 @@ async def endless(target: Target, kind: str) -> str:
 
 
 async def deaf(target: Target, rng: random.Random) -> str:
-    """Thousands of requests in one go by a client that reads nothing, and then goes."""
+    """Send thousands of requests at once, read nothing, and disconnect."""
     sent = b"".join(rng.choices((target.listed, *target.good), k=5_000))
     async with connected(target, SMALL_RECEIVE_BYTES, reset=rng.random() < 0.5) as raw:
         with contextlib.suppress(TimeoutError, ConnectionError):
@@ -168,7 +168,7 @@ QUICK: tuple[Attack, ...] = (half_close, resets, random_bytes, mutated, garbage_
 
 
 async def at_most(attack: Attack, target: Target, rng: random.Random) -> str:
-    """One attack, which must end in time."""
+    """Run one attack, which must end in time."""
     try:
         async with asyncio.timeout(ENDS_S):
             return await attack(target, rng)

@@ -1,6 +1,6 @@
-"""Clients that ask for large lists and do not read them, over HTTP and gRPC; for ``answers_memory.py`` and a test.
+"""Clients that request large lists and do not read them, over HTTP and gRPC; for ``answers_memory.py`` and a test.
 
-Each attack returns the sockets that it has opened. As long as they are open, what the node answered waits.
+Each attack returns its open sockets. As long as they are open, the answers of the node stay unread.
 """
 
 import http.client
@@ -27,7 +27,7 @@ READ_TIMEOUT_S = 30.0
 SMALL_RECEIVE_BYTES = 4_096
 NO_WINDOW = frame("SETTINGS", 0, 0, b"\0\4" + bytes(4))
 Attack = Callable[[str, str, int], list[socket.socket]]
-"""Attacks the member at an address with queries for a service, from so many connections."""
+"""Attacks the member at an address with queries for a service, on this many connections."""
 
 
 class ClusteredFleet(Fleet):
@@ -75,12 +75,12 @@ def _grpc(address: str, settings: bytes, requests: list[bytes]) -> socket.socket
 
 
 def closed_windows(address: str, service: str, connections: int) -> list[socket.socket]:
-    """Twenty queries on each connection, whose flow-control windows are closed."""
+    """Twenty queries on each connection, with closed flow-control windows."""
     return [_grpc(address, NO_WINDOW, [_query(service, "")] * 20) for _ in range(connections)]
 
 
 def wide_windows(address: str, service: str, connections: int) -> list[socket.socket]:
-    """Twenty queries on each connection, whose windows are as wide as there are; the socket is not read."""
+    """Twenty queries on each connection, with flow-control windows of the maximum size; the socket is not read."""
     wide = ((1 << 31) - 1).to_bytes(4, "big")
     settings = frame("SETTINGS", 0, 0, b"\0\4" + wide) + frame(
         "WINDOW_UPDATE", 0, 0, ((1 << 31) - 1 - 65_535).to_bytes(4, "big")
@@ -89,7 +89,7 @@ def wide_windows(address: str, service: str, connections: int) -> list[socket.so
 
 
 def unknown_clusters(address: str, service: str, connections: int) -> list[socket.socket]:
-    """A query on each connection, for all clusters that there are behind one that is unknown, over gRPC and HTTP."""
+    """A query on each connection for an unknown cluster followed by all existing ones, over gRPC and HTTP."""
     known = ",".join(f"c{number}" for number in range(CLUSTERS))
     texts = [f"unknown-{number},{known}" for number in range(connections)]
     return [
@@ -99,7 +99,7 @@ def unknown_clusters(address: str, service: str, connections: int) -> list[socke
 
 
 def some_clusters(address: str, service: str, connections: int) -> list[socket.socket]:
-    """A query on each connection, for all clusters but another one each time."""
+    """A query on each connection for all clusters but one, a different one each time."""
     texts = [",".join(f"c{n}" for n in range(CLUSTERS) if n != number % CLUSTERS) for number in range(connections)]
     return [_grpc(address, NO_WINDOW, [_query(service, text)]) for text in texts]
 
@@ -112,12 +112,12 @@ def _http(address: str, service: str, requests: int, **more: str) -> socket.sock
 
 
 def silent_readers(address: str, service: str, connections: int) -> list[socket.socket]:
-    """A query over HTTP on each connection, and another one behind it."""
+    """Two pipelined HTTP queries on each connection."""
     return [_http(address, service, 2) for _ in range(connections)]
 
 
 def silent_subscribers(address: str, service: str, connections: int) -> list[socket.socket]:
-    """Subscriptions whose windows are closed; the answers and the first pushes wait."""
+    """Subscriptions with closed flow-control windows; the answers and the first pushes wait."""
     fields = {**NAMES, "serviceName": short_name_of(service), "clusters": "", "subscribe": True}
     request = wire.encode("SubscribeServiceRequest", json.dumps(fields).encode())
     return [_grpc(address, NO_WINDOW, [request]) for _ in range(connections)]
@@ -131,12 +131,12 @@ ATTACKS: dict[str, tuple[Attack, int]] = {
     "silent readers": (silent_readers, 200),
     "silent subscribers": (silent_subscribers, 200),
 }
-"""Each with the number of its connections."""
+"""Each attack with its number of connections."""
 
 
 @contextmanager
 def attacked(attack: Attack, address: str, service: str, connections: int) -> Iterator[None]:
-    """Attack a member as long as the block lasts."""
+    """Attack a member for the duration of the block."""
     opened = attack(address, service, connections)
     try:
         yield
@@ -146,7 +146,7 @@ def attacked(attack: Attack, address: str, service: str, connections: int) -> It
 
 
 def status_of(address: str, service: str, token: str = "") -> int:
-    """The status of the answer to a list query, which is read whole. ``token``: a user's, where one is asked for."""
+    """Return the status of a list query, reading the whole answer. ``token``: of a user, if a login is required."""
     query = urlencode({"serviceName": service} | ({"accessToken": token} if token else {}))
     with closing(http.client.HTTPConnection(address, timeout=READ_TIMEOUT_S)) as connection:
         connection.request("GET", f"{CONTEXT_PATH}/v1/ns/instance/list?{query}")

@@ -1,6 +1,6 @@
 """Check the verdict of the audit on each kind of fault and on the worst nights.
 
-Makes a dump for each, runs the check, and prints the planted faults, how many of them the check reported, its other
+Makes a dump for each case, runs the check, and prints the planted faults, how many of them were reported, other
 reports, its exit code and last line, the first finding of the posted alert, and the verdict in the metrics file.
 Exit code 1 when the check missed a planted fault or reported one that was not planted.
 
@@ -38,9 +38,9 @@ Edit = Callable[[Path], None]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One dump: the faults of it, what is done to its files after, and what is told beside what was planted.
+    """One dump: its faults, the damage to its files, and the expected report.
 
-    ``told``: the classes and members that must be told instead of what was planted; None where that says it all.
+    ``told``: the classes and members that must be reported instead of the planted faults; None if these are expected.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Case:
 
 
 class Alerts:
-    """A server on loopback that keeps the bodies that are posted to it."""
+    """A server on loopback that keeps the bodies of all POST requests."""
 
     def __init__(self) -> None:
         self.bodies: list[dict[str, Any]] = []
@@ -84,7 +84,7 @@ class Alerts:
                 self._server.shutdown()
 
 
-# --- what is done to a dump ------------------------------------------------------------------------
+# --- damage to a dump ------------------------------------------------------------------------
 
 
 def manifests(folder: Path) -> list[Path]:
@@ -99,7 +99,7 @@ def change(path: Path, edit: Callable[[list[dict[str, Any]]], None]) -> None:
 
 
 def emptied(*numbers: int) -> Edit:
-    """Members that answer and hold nothing."""
+    """Members that answer but hold no data."""
 
     def empty(members: list[dict[str, Any]]) -> None:
         for one in numbers:
@@ -125,7 +125,7 @@ def absent(number: int, rounds: tuple[int, ...]) -> Edit:
 
 
 def cut_off(folder: Path) -> None:
-    """A dump whose second round was never finished."""
+    """A dump with an unfinished second round."""
     manifests(folder)[1].unlink()
 
 
@@ -164,11 +164,11 @@ def _two_absent(folder: Path) -> None:
         absent(number, (1, 2))(folder)
 
 
-# --- checking it -----------------------------------------------------------------------------------
+# --- the check -----------------------------------------------------------------------------------
 
 
 def run(case: Case, spark: SparkSession, folder: Path, alerts: Alerts) -> bool:
-    """Check the dump of a case and print a row; return whether all planted was told, and nothing else."""
+    """Check the dump of a case and print a row; return whether exactly the planted faults were reported."""
     plan = SyntheticDump(
         str(folder / "dumps"),
         case.instances,

@@ -1,7 +1,7 @@
-"""Does the watch accuse members that only have much to do, and does it keep its memory?
+"""Check that the watch reports no false findings on busy members, and that its memory does not grow.
 
 Starts three members with 2,000 instances, then registers and deregisters at a steady rate through all of them while it
-holds one round of the watch after the other. Every service that it calls different is a false finding. Prints one JSON
+runs one round of the watch after the other. Every service reported as different is a false finding. Prints one JSON
 line; exit code 1 after a false finding, or when a round had no verdict.
 
     python -m scripts.chaos.watch --rounds 100 --rate 200 --gap 2s
@@ -22,7 +22,7 @@ from scripts.support.arguments import add_port
 from scripts.support.member_processes import running_members
 
 WARM_ROUNDS = 20
-"""After which memory is looked at for the first time."""
+"""Rounds after which memory is measured for the first time."""
 
 
 def rss_kb() -> int:
@@ -34,7 +34,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--rate", type=float, default=200.0, help="registrations and deregistrations a second (200)")
-    parser.add_argument("--gap", type=duration_s, default=2.0, help="between the looks of a round (2s)")
+    parser.add_argument("--gap", type=duration_s, default=2.0, help="time between the readings of a round (2s)")
     add_port(parser)
     options = parser.parse_args()
     outcomes: list[RoundOutcome] = []

@@ -18,9 +18,10 @@ assert blueprints.MODULES, "their import fills the table of routes"
 HEAD = """\
 # Who may call what
 
-Each HTTP route and each gRPC request type declares it, and both ways to an endpoint ask for it on the decoded route. A
-route that declares nothing does not import. `r` and `w` are the actions of permissions; what they are about is in
-[security.md](security.md). Without `nacos.core.auth.enabled` the rows of users are open; those of members are not.
+Each HTTP route and each gRPC request type declares its callers, and both ways to an endpoint check them on the decoded
+route. A route without a declaration fails at import. `r` and `w` are the actions of permissions;
+[security.md](security.md) explains them. Without `nacos.core.auth.enabled` the rows of users are open; those of members
+are not.
 
 Made by `python -m scripts.docs.access`.
 

@@ -14,7 +14,7 @@ COLUMNS = "100"
 
 
 def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    """Yield a parser and the parsers of its commands, in the order of its help."""
+    """Yield a parser and the parsers of its commands, in the order of the help."""
     yield parser
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
@@ -23,7 +23,7 @@ def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser
 
 
 def document(page: str) -> str:
-    """The whole page: what is written by hand, and behind it the help of every command, as wide as ``COLUMNS`` says."""
+    """Return the page: the handwritten part, then the help of every command, ``COLUMNS`` wide."""
     parts = [page.partition(MARK)[0], MARK]
     for parser in parsers(make_parser()):
         parts.append(f"\n### {parser.prog}\n\n```text\n{parser.format_help()}```\n")

@@ -1,4 +1,4 @@
-"""Records docs/cli-session.txt: commands as somebody types them, against members that run, in a terminal.
+"""Records docs/cli-session.txt: commands typed in a terminal, against running members.
 
 python -m scripts.docs.cli_session
 """
@@ -21,14 +21,14 @@ from pathlib import Path
 TARGET = Path(__file__).resolve().parents[2] / "docs" / "cli-session.txt"
 COMMAND = Path(sys.executable).with_name("rollcall")
 FIRST_PORT, PORT_STEP = 18_848, 100
-"""Where it looks for ports that nobody listens on: for three members, and for one with users behind them."""
+"""The first port tried in the search for free ports: for three members, and then a node with users."""
 PORTS_OF_NODES = tuple(offset + above for offset in (0, 10, 20, 50) for above in (0, 1_000, 1_001))
 USERS_OFFSET = 50
 COLUMNS = 110
 READY_S = 60.0
 POLL_S = 0.2
 LOOK_S = 1.5
-"""Between a change and the next, so that a watch sees each."""
+"""Pause between two changes, so that a watch sees each."""
 HEAD = """\
 A session with the command line, recorded by `python -m scripts.docs.cli_session` from three members, and from a node
 that asks for users. Every line is as the command printed it.
@@ -46,7 +46,7 @@ class Session:
         self.port, self.users_port = port, port + USERS_OFFSET
 
     def text(self) -> str:
-        """All that was recorded."""
+        """The whole transcript."""
         return "".join(self._written)
 
     def title(self, text: str) -> None:
@@ -63,7 +63,7 @@ class Session:
         self._written.append(f"$ export {name}={shown or value}\n\n")
 
     def shown(self, line: str, output: str, code: int) -> None:
-        """Record a command that ran."""
+        """Record a finished command."""
         self._written.append(f"$ rollcall {line}\n{output}{f'[exit code {code}]' + chr(10) if code else ''}\n")
 
     def run(self, arguments: list[str]) -> tuple[str, int]:
@@ -85,7 +85,7 @@ class Session:
 
 
 def _pieces(descriptor: int) -> Iterator[bytes]:
-    # Linux ends a terminal whose other side is closed with an error.
+    # Linux reports an error when the other side of a terminal is closed.
     with contextlib.suppress(OSError):
         while piece := os.read(descriptor, 65_536):
             yield piece
@@ -107,10 +107,10 @@ def nodes(folder: Path, port: int, members: int, **variables: str) -> Iterator[N
 
 
 def wait_for(session: Session, line: str, expected: str) -> None:
-    """Return when a command prints what is expected.
+    """Return when a command prints the expected text.
 
     Raises:
-        TimeoutError: it never did.
+        TimeoutError: it did not in time.
     """
     deadline_s = time.monotonic() + READY_S
     while expected not in (seen := session.run(line.split())[0]):
@@ -120,7 +120,7 @@ def wait_for(session: Session, line: str, expected: str) -> None:
 
 
 def record(session: Session) -> None:
-    """The session without users: help, five usual tasks, and what goes wrong."""
+    """The session without users: help, five common tasks, and errors."""
     session.title("Help")
     session.type("--help")
     session.type("instances --help")
@@ -166,7 +166,7 @@ def watch(session: Session) -> None:
 
 
 def record_users(session: Session, folder: Path) -> None:
-    """The session with users: a login, a user with a right, and what is refused."""
+    """The session with users: a login, a user with a right, and refusals."""
     session.title("Users: who may do what")
     session.set("ROLLCALL_SERVER", f"127.0.0.1:{session.users_port}")
     session.type("services")
@@ -187,7 +187,7 @@ def record_users(session: Session, folder: Path) -> None:
 
 
 def free_port() -> int:
-    """The first port from which all that the nodes listen on are free."""
+    """Return the first port of a range in which all ports of the nodes are free."""
     for port in range(FIRST_PORT, FIRST_PORT + 50 * PORT_STEP, PORT_STEP):
         with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
             for offset in PORTS_OF_NODES:

@@ -1,4 +1,4 @@
-"""Writes docs/compatibility.md from the results of tests: which library, and which real Nacos, got through what.
+"""Writes docs/compatibility.md from test results: the features that work with each library and each real Nacos.
 
 python -m pytest tests/sdk --junitxml=build/results/sdk.xml
 python -m pytest tests/conformance --junitxml=build/results/conformance.xml
@@ -60,7 +60,7 @@ EVERY = {
     "a user where none is asked for": "sdk/test_users.py::test_a_library_with_a_user_works_where_none_is_asked_for"
     "[{name} over {kind}]",
 }
-"""Features that are tested with every library, and the test of each."""
+"""The features tested with every library, and the test of each."""
 HTTP_FEATURES = {
     "registers, beats, lists, hears of changes, leaves": "sdk/test_sdks.py::test_a_library_gets_through[life-{name}]",
     "several instances of a service": "sdk/test_sdks.py::test_a_library_gets_through[two instances-{name}]",
@@ -95,13 +95,13 @@ TOGETHER = {
     "sdk/test_rust_sdk.py::test_its_instance_is_listed_and_pushed_until_it_deregisters": f"{RUST}: registers, lists, "
     "leaves",
 }
-"""Tests of several libraries at once, or of one alone, and what they show."""
+"""Tests of several libraries at once, or of only one, and their features."""
 NOT_SHOWN = re.compile(
     r"sdk/test_quick_start\.py::test_each_library_has_its_program"
     r"|conformance/test_conformance\.py::test_(the_list_names|all_conversations|what_passes)"
     r"|conformance/test_both_ways\.py|peers/test_(audit|dump|prometheus)\.py"
 )
-"""Tests of the tests themselves, of one server alone, and of the audit and metrics."""
+"""Tests of the tests themselves, of a single server, and of the audit and metrics."""
 AREA = re.compile(r"conformance/test_conformance\.py::test_(node|member)_answers_as_recorded\[(.*)\]")
 PEERS = {"peers/test_real_nacos.py": "Nacos 1.4.1", "peers/test_real_nacos_2.py": "Nacos 2.3.1"}
 SHOWN_AS = {"passed": "yes", "failed": "**no**", "skipped": "not run", "": ""}
@@ -145,10 +145,10 @@ def read_results(files: Iterable[Path]) -> Results:
 
 
 def document(results: Results, made: str) -> str:
-    """The page's whole text.
+    """Return the text of the page.
 
     Raises:
-        LookupError: a test that ran is in no table; it has to be named above, or left out there.
+        LookupError: a test that ran is in no table; name it in a table above, or in the list of ignored tests.
     """
     left = dict(results)
     http = _libraries("http", HTTP_LIBRARIES, HTTP_FEATURES | EVERY, left)
@@ -175,7 +175,7 @@ def document(results: Results, made: str) -> str:
 
 
 def _libraries(kind: str, libraries: Mapping[str, str], features: Mapping[str, str], left: dict[str, str]) -> list[str]:
-    """One column for each library, one row for each feature; the tests that it shows are taken from ``left``."""
+    """Yield a column for each library and a row for each feature; the shown tests are removed from ``left``."""
     rows = [f"| | {' | '.join(libraries.values())} |", "|---" * (len(libraries) + 1) + "|"]
     for title, test in features.items():
         names = (test.format(name=name, kind=kind, program=QUICK_START[kind, name]) for name in libraries)
@@ -207,7 +207,7 @@ def _peers(left: dict[str, str]) -> list[str]:
 def main() -> int:
     """Write the page; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", nargs="+", type=Path, help="what pytest wrote with --junitxml")
+    parser.add_argument("files", nargs="+", type=Path, help="files written by pytest --junitxml")
     parser.add_argument("--date", default=date.today().isoformat(), help="of the results; today")
     arguments = parser.parse_args()
     TARGET.write_text(document(read_results(arguments.files), arguments.date), encoding="utf-8")

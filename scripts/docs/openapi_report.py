@@ -1,7 +1,7 @@
-"""Compares the description of the API with the routes of the application.
+"""Compares the API description with the routes of the application.
 
-``python -m scripts.docs.openapi_report`` prints what is described and the difference, and fails where there is one;
-``--json`` prints the description.
+``python -m scripts.docs.openapi_report`` prints the figures of the description and its differences from the routes, and
+fails if there are any; ``--json`` prints the description.
 """
 
 import argparse
@@ -24,7 +24,7 @@ HTML_BLUEPRINTS: Mapping[str, str] = {
     for module in MODULES
     if module.__name__.startswith("app.http.console.")
 }
-"""Whole blueprints whose routes are not described, by name, with the reason: pages of people, which are no API."""
+"""Names of blueprints without a description, with the reason: pages for users are not part of the API."""
 ADDED_BY_FLASK = {"HEAD", "OPTIONS"}
 
 
@@ -47,7 +47,7 @@ def _routes(app: Flask, left_out: Collection[str]) -> Iterator[tuple[str, str]]:
 
 
 def bare_app() -> Flask:
-    """An application with the routes, and nothing behind them."""
+    """An application that has the routes, but no services behind them."""
     app = Flask(__name__, static_folder=None)
     for one in make_blueprints(CONTEXT_PATH, lambda row: lambda **_: app.response_class()):
         app.register_blueprint(one)
@@ -55,7 +55,7 @@ def bare_app() -> Flask:
 
 
 def report(document: Mapping[str, Any], complaints: list[str]) -> str:
-    """The figures of a description, and the complaints."""
+    """Print the figures of a description and its differences from the routes."""
     operations = [one for path in document["paths"].values() for one in path.values()]
     by_tag = Counter(one["tags"][0] for one in operations)
     lines = [

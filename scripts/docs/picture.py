@@ -1,12 +1,12 @@
-"""Draw the rooms of the code and the way of a registration through them: docs/architecture.svg.
+"""Draw the packages of the code and the path of a registration through them: docs/architecture.svg.
 
-Rooms and their floors are the layers of the import contracts in setup.cfg, captions the docstrings of the packages,
-counts the files. The way at both members is recorded on nodes that run (``registration_way.py``); the steps of the
+Packages and their layers come from the import contracts in setup.cfg, captions from the docstrings of the packages,
+counts from the files. The path at both members is recorded on running nodes (``registration_way.py``); the steps of the
 engine between them are a list (``ENGINE``). Each function must exist, and a step of the engine must name what leads to
 the next one, or nothing is drawn.
 
-    python -m scripts.docs.picture            # record the way, and write docs/architecture.svg
-    python -m scripts.docs.picture --check    # exit code 1 when the file shows something else than the code
+    python -m scripts.docs.picture            # record the path, and write docs/architecture.svg
+    python -m scripts.docs.picture --check    # exit code 1 when the file is out of date
 """
 
 import argparse
@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TARGET = ROOT / "docs" / "architecture.svg"
 CONTRACT = "importlinter:contract:"
 WITH_INNER_LAYERS = {"app.http": "http", "app.rpc": "rpc", "app.naming": "naming", "distro": "distro"}
-"""Rooms that are drawn with what is in them, and the contract that names its layers."""
+"""Packages that are drawn with their contents, and the contract that names their layers."""
 WIDTH, MARGIN, GAP, CHIP_HEIGHT, HEADER_HEIGHT, LEGEND_WIDTH = 100.0, 1.2, 1.0, 2.5, 4.4, 46.0
 CAPTION_CHARS_PER_UNIT, CAPTION_CHARS_MIN, NARROW = 1.75, 20, 14.0
 LEGEND_CHARS_MAX = 88
@@ -37,7 +37,7 @@ INK, PALE, ROOM, CHIP, PATH = "#1f2933", "#6b7885", "#f4f6f8", "#ffffff", "#c241
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One function on the way. ``leads_by``: the name in it by which the way goes on; empty for a recorded step."""
+    """One function on the path. ``leads_by``: the name in it that leads to the next; empty for a recorded step."""
 
     function: str
     """``module:Class.method`` or ``module:function``."""
@@ -56,7 +56,7 @@ ENGINE = (
     ),
     Step("app.peers.small_datums:SmallSends._started", "send_next", "encoded; the event loop sends what is small"),
 )
-"""The steps between the two members. The engine's thread does other work too, so no walk of it is recorded."""
+"""The steps between the two members. The engine's thread also does other work, so its calls are not recorded."""
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ class Room:
 
     @property
     def weight(self) -> float:
-        """Its share of a floor's width."""
+        """The share of the width of a layer."""
         return max([4.0, *(sum(len(name) + 3 for name in layer) * 0.8 for layer in self.layers)])
 
     @property
@@ -89,7 +89,7 @@ def contract_layers(text: str, contract: str) -> list[list[str]]:
 
 
 def read_room(module: str, setup_cfg: str) -> Room:
-    """The room of a package or module of ours."""
+    """Return the box of a package or module."""
     path = ROOT.joinpath(*module.split("."))
     files = sum(one.name != "__init__.py" for one in path.rglob("*.py")) if path.is_dir() else 1
     inner = WITH_INNER_LAYERS.get(module)
@@ -106,17 +106,17 @@ def _caption(path: Path) -> str:
 
 
 def read_floors() -> list[list[Room]]:
-    """All rooms, the top floor first."""
+    """All packages, the top layer first."""
     setup_cfg = (ROOT / "setup.cfg").read_text()
     floors = [[f"app.{name}" for name in layer] for layer in contract_layers(setup_cfg, "app")]
     return [[read_room(module, setup_cfg) for module in floor] for floor in [*floors, ["distro"]]]
 
 
 def read_way() -> list[Step]:
-    """Return the way of a registration: at the owner, through its engine, at another member.
+    """Return the path of a registration: at the owner, through its engine, at another member.
 
     Raises:
-        LookupError: a function of the way is not in the code.
+        LookupError: a function of the path is not in the code.
     """
     at_owner, at_peer = [[_recorded(one) for one in read_recorded() if one.walk == walk] for walk in ENDS]
     check_way(ENGINE)
@@ -161,10 +161,10 @@ def _names(node: ast.AST) -> Iterator[str]:
 
 
 def draw() -> str:
-    """The picture as SVG.
+    """Return the picture as SVG.
 
     Raises:
-        LookupError: the way is not that of the code.
+        LookupError: the path does not match the code.
     """
     way = read_way()
     import matplotlib
@@ -178,18 +178,18 @@ def draw() -> str:
 
 
 def digest(floors: list[list[Room]], way: list[Step]) -> str:
-    """A name for all that the picture shows: the same for the same rooms and way, whatever matplotlib makes of them."""
+    """A digest of the contents of the picture, independent of the output of matplotlib."""
     shown = repr([[asdict(room) for room in floor] for floor in floors]) + repr(way)
     return f"shows {hashlib.sha256(shown.encode()).hexdigest()}"
 
 
 def is_current() -> bool:
-    """Return whether the file shows the rooms and the way as they are in the code."""
+    """Return whether the file shows the current packages and path."""
     return TARGET.exists() and digest(read_floors(), read_way()) in TARGET.read_text()
 
 
 class _Drawing:
-    """Floors from top to bottom, the way over them, and its steps in words beside them."""
+    """Draw the layers from top to bottom, the path over them, and its steps as text beside them."""
 
     def __init__(self, floors: list[list[Room]], way: list[Step]) -> None:
         from matplotlib.figure import Figure

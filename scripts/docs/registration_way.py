@@ -1,8 +1,8 @@
-"""The way of a registration through the folders of the code: recorded on a node that runs, and read for the picture.
+"""The path of a registration through the folders of the code: recorded on a running node, and read for the picture.
 
-A way is made of the calls that are under way when the owner has stored the instance and published the change, and when
-the other member stores the list. Of calls in the same folder, one after the other, only the first is on the way.
-``tests/cluster/test_walks.py`` compares the recorded way with the walks of each test run.
+A path consists of the calls on the stack when the owner has stored the instance and published the change, and when
+the other member stores the list. Of consecutive calls in one folder only the first is on the path.
+``tests/cluster/test_walks.py`` compares the recorded path with the walks of each test run.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from typing import Protocol
 
 RECORDED = Path(__file__).with_name("registration_way.txt")
 ENDS = {"register": ("LocalWrites.register", "on_instances.<locals>.handle"), "from-peer": ("ListReplication.apply",)}
-"""The functions to which the way leads, in order, by kind of walk."""
+"""The functions at the ends of the path, in order, by kind of walk."""
 
 
 class Call(Protocol):
@@ -27,7 +27,7 @@ class Call(Protocol):
 
 
 class Walk(Protocol):
-    """The calls of one thread, in their order."""
+    """The calls of one thread, in order."""
 
     @property
     def steps(self) -> Sequence[Call]: ...
@@ -35,14 +35,14 @@ class Walk(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """A function on the way. ``function``: ``module:Class.method`` or ``module:function``."""
+    """A function on the path. ``function``: ``module:Class.method`` or ``module:function``."""
 
     walk: str
     function: str
 
 
 def way_of(walks: Mapping[str, Walk]) -> list[Passed]:
-    """Return the way through these walks, each function once.
+    """Return the path through these walks, each function once.
 
     Raises:
         LookupError: a walk does not reach one of its ends.
@@ -60,7 +60,7 @@ def way_of(walks: Mapping[str, Walk]) -> list[Passed]:
 
 
 def _calls_around(steps: Sequence[Call], function: str) -> list[Call]:
-    """Return the calls under way at the first call of a function, the outermost first, with that call."""
+    """Return the stack at the first call of a function, the outermost call first, including that call."""
     at = next((number for number, step in enumerate(steps) if step.function == function), None)
     if at is None:
         raise LookupError(f"no call of {function} in the walk: mend ENDS in {Path(__file__).name}")
@@ -72,7 +72,7 @@ def _calls_around(steps: Sequence[Call], function: str) -> list[Call]:
 
 
 def record() -> None:
-    """Start nodes, make a registration, and write its way."""
+    """Start nodes, make a registration, and write its path."""
     from scripts.walk import shortest_walks
 
     way = way_of(dict(shortest_walks(list(ENDS))))
@@ -80,7 +80,7 @@ def record() -> None:
 
 
 def read_recorded() -> Iterator[Passed]:
-    """Yield the functions of the recorded way."""
+    """Yield the functions of the recorded path."""
     for line in RECORDED.read_text().splitlines():
         walk, _, function = line.partition(" ")
         yield Passed(walk, function)

@@ -26,11 +26,11 @@ TRAVELS = {What.WRITE, What.SEND, What.ANSWER, What.FETCH, What.LOST}
 """Events that travel from one process to another; all others happen at one process."""
 TIME_WIDTH, LANE_WIDTH, TEXT_WIDTH, HEAD_HEIGHT, ROW_HEIGHT, LINE_HEIGHT, CHARS_MAX = 68, 60, 500, 46, 26, 15, 78
 CONNECTION = re.compile(r"\b\d+_10\.9\.0\.(\d+)_\d+")
-"""The id of a client with a connection, as the simulation makes them."""
+"""The id of a client with a connection, in the form of the simulation."""
 
 
 def draw(title: str, entries: Sequence[Entry]) -> str:
-    """The picture as SVG; the same entries give the same text."""
+    """Return the picture as SVG; the same entries give the same text."""
     lanes = _lanes(entries)
     rows: list[str] = []
     top = HEAD_HEIGHT
@@ -56,7 +56,7 @@ def draw(title: str, entries: Sequence[Entry]) -> str:
 
 
 def _lanes(entries: Sequence[Entry]) -> dict[str, int]:
-    """Where each process has its lane: those outside the cluster first, then the members."""
+    """The position of each lane: processes outside the cluster first, then the members."""
     names = {_name(one) for entry in entries for one in (entry.who, entry.peer) if one}
     ordered = sorted(names, key=lambda name: (len(name) == 1, name))
     return {name: TIME_WIDTH + LANE_WIDTH * number + LANE_WIDTH // 2 for number, name in enumerate(ordered)}
@@ -67,7 +67,7 @@ def _name(address: str) -> str:
 
 
 def _said(entry: Entry) -> list[tuple[str, str]]:
-    """The lines of what an event says, each with its colour; at last the rule, where one decided."""
+    """The lines of an event's text, each with its colour; the last line is the rule that decided, if any."""
     text = short(CONNECTION.sub(r"sdk-\1", entry.text)).replace(" of iplist ", " of ").replace("iplist ", "")
     if entry.what not in TRAVELS:
         text = f"{_name(entry.who)}{':' if entry.what is What.DECIDE else ''} {text}"

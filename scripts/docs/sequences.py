@@ -1,7 +1,7 @@
-"""Writes the pictures of docs/concepts.md: each shows what three simulated members said and decided, event by event.
+"""Writes the pictures of docs/concepts.md: each shows the messages and decisions of three simulated members in order.
 
 python -m scripts.docs.sequences            # write docs/pictures/*.svg
-python -m scripts.docs.sequences --check    # exit code 1 when a file shows something else than the code does
+python -m scripts.docs.sequences --check    # exit code 1 when a file is out of date
 """
 
 import argparse
@@ -24,7 +24,7 @@ from scripts.docs.sequence_svg import draw
 TARGET = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 ORDERS = "DEFAULT_GROUP@@orders"
 A, B, C = (f"10.0.0.{number}:8848" for number in (1, 2, 3))
-"""The members; by the hash of its name, A is responsible for ``orders``."""
+"""The members; the hash of the name makes A responsible for ``orders``."""
 SEED, FOUND_MS = 1, 60_000
 """When the pictures begin, the members have known each other for a minute."""
 
@@ -47,7 +47,7 @@ def merged_sends(world: World, begin: Callable[[], None]) -> None:
 
 
 def verify(world: World, begin: Callable[[], None]) -> None:
-    """A copy is lost at one member, as after a fault of its memory."""
+    """One member loses a copy, as after a memory fault."""
     _client(world, A).appear()
     world.run(3_000)
     member = world.members[B]
@@ -132,7 +132,7 @@ def _events(picture: Picture) -> Iterator[Entry]:
         world.start_all(settle_ms=FOUND_MS)
         picture.story(world, entries.clear)
     for entry in entries:
-        # Of a fetch the call itself is shown, and not the decision to make it, which waits for its turn.
+        # A fetch is shown when the call is made, not when it is decided and queued.
         if not entry.minor and entry.what not in picture.hidden and not entry.text.startswith("is to fetch"):
             yield entry
 

@@ -1,4 +1,4 @@
-"""Writes docs/settings.md from the table of keys that the settings are read by."""
+"""Writes docs/settings.md from the table of setting keys."""
 
 from pathlib import Path
 
@@ -9,10 +9,10 @@ ROOT = Path(__file__).resolve().parents[2]
 HEAD = """\
 # Settings
 
-Each key may stand in the environment, as written or in capitals with underscores (`nacos.member.list`,
-`NACOS_MEMBER_LIST`), or in `application.properties` in the configuration folder; the environment comes first, a
-command-line option before both. A value that is not allowed stops the start. An unknown key that begins with
-`rollcall.` gives a warning; keys of Nacos that Rollcall does not have are ignored.
+You can set each key in the environment, as written or in capitals with underscores (`nacos.member.list`,
+`NACOS_MEMBER_LIST`), or in `application.properties` in the configuration folder. The environment takes precedence over
+the file, and a command-line option over both. A node does not start with a value that is not allowed. Rollcall warns
+about unknown keys that begin with `rollcall.` and ignores keys of Nacos that it does not support.
 
 Made by `python -m scripts.docs.settings`.
 
@@ -22,7 +22,7 @@ Made by `python -m scripts.docs.settings`.
 
 
 def document() -> str:
-    """The page's whole text."""
+    """Return the text of the page."""
     rows = []
     for key in ALL_KEYS:
         names = "<br>".join(f"`{name}`" for name in key.names)

@@ -1,10 +1,10 @@
-"""Builds the pages in docs/ as a site that works offline, checks every link in it, and says how large it is.
+"""Builds the pages in docs/ as a site that works offline, checks every link in it, and reports its size.
 
     python -m scripts.docs.site                              # into build/site; open build/site/index.html
     python -m scripts.docs.site --out FOLDER --screenshot site.png
 
-Warnings are errors: a page that no navigation leads to, a link without an end. Exit code 1 when there is one, or when a
-link in the site leads to no file, to no anchor of it, or has a browser fetch something from elsewhere.
+Warnings are errors: a page outside the navigation, a broken reference. Exit code 1 after a warning, or when a link in
+the site leads to a missing file or anchor, or makes a browser fetch something from another site.
 """
 
 import argparse
@@ -19,11 +19,11 @@ from urllib.parse import unquote, urlsplit
 
 ROOT = Path(__file__).resolve().parents[2]
 FETCHED = {("script", "src"), ("link", "href"), ("img", "src"), ("iframe", "src"), ("source", "src")}
-"""Tags and attributes whose target a browser fetches by itself when it shows a page."""
+"""Tags and attributes whose target a browser fetches when it shows a page."""
 SCREENSHOT_TIMEOUT_S = 60.0
 SCREEN = "1280,1000"
 COUNTED = 1e6
-"""Bytes of the unit in which the size is told."""
+"""Bytes in the unit of the reported size."""
 
 
 class PageLinks(HTMLParser):
@@ -76,16 +76,16 @@ def broken_links(site: Path) -> Iterator[str]:
 
 
 def size_of(site: Path) -> tuple[int, int, int]:
-    """How many pages, files and bytes a site has."""
+    """Return the number of pages, files and bytes of a site."""
     files = [path for path in site.rglob("*") if path.is_file()]
     return sum(path.suffix == ".html" for path in files), len(files), sum(path.stat().st_size for path in files)
 
 
 def take_screenshot(site: Path, file: Path) -> None:
-    """Have a browser show the first page and keep the picture.
+    """Save a screenshot of the first page.
 
     Raises:
-        FileNotFoundError: there is no Chromium in the path.
+        FileNotFoundError: Chromium is not in the path.
     """
     browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if browser is None:
@@ -96,7 +96,7 @@ def take_screenshot(site: Path, file: Path) -> None:
 
 
 def main() -> int:
-    """Build, check and tell; return the exit code."""
+    """Build, check and report; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "site", help="the folder; it is emptied first")
     parser.add_argument("--screenshot", type=Path, help="a PNG file of the first page; needs Chromium")

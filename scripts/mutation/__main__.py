@@ -1,12 +1,12 @@
-"""Changes the code in many small ways, each for itself, and shows which of these mutants no test notices.
+"""Changes the code in many small ways, one at a time, and shows the mutants that no test notices.
 
-    python -m scripts.mutation                                    all of distro/ and app/naming/, in half an hour or so
+    python -m scripts.mutation                                    all of distro/ and app/naming/, about half an hour
     python -m scripts.mutation distro/protocol/tasks.py app/naming/push    files and folders
-    python -m scripts.mutation --again distro                     what survived the last run, with the tests of now
-    python -m scripts.mutation --report                           what the last runs found, with the list of now
+    python -m scripts.mutation --again distro                     survivors of the last run, with today's tests
+    python -m scripts.mutation --report                           results of the last runs, with today's list
 
-mutmut makes the mutants, and mypy sorts out what it refuses; then the tests that call a mutant's function run until one
-fails. What is never changed, and the tests, stand in setup.cfg. Both tools come with the extra ``mutation``:
+mutmut makes the mutants, and mypy removes those with type errors; then the tests that call a mutant's function run
+until one fails. setup.cfg lists the exceptions and the tests. Both tools come with the extra ``mutation``:
 ``.venv/bin/pip install -e '.[mutation]'``. The list of accepted survivors is accepted.toml. The exit code is 1 when
 fewer than 90 % of the others were noticed.
 """
@@ -29,7 +29,7 @@ from scripts.support.tables import table
 
 ROOT = Path(__file__).resolve().parents[2]
 WORK = ROOT / "build" / "mutation"
-"""Where the code is changed, and the results are kept."""
+"""The folder for the changed code and the results."""
 LIST = Path(__file__).with_name("accepted.toml")
 PERCENT_MIN = 90.0
 NICENESS = 10
@@ -38,7 +38,7 @@ HEAD = ("mutants", "refused", "killed", "timed out", "survived", "accepted", "sc
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Check mutants as the arguments say, print the score, and return the exit code."""
+    """Check mutants according to the arguments, print the score, and return the exit code."""
     options = _parser().parse_args(arguments)
     if importlib.util.find_spec("mutmut") is None:
         print("mutmut is missing; install it: .venv/bin/pip install -e '.[mutation]'", file=sys.stderr)
@@ -57,18 +57,16 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         "python -m scripts.mutation", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("paths", nargs="*", metavar="PATH", help="a file or folder; all when there is none")
-    parser.add_argument("--again", action="store_true", help="check only what survived, and files that changed")
-    parser.add_argument("--report", action="store_true", help="run nothing, show what the last runs found")
-    parser.add_argument(
-        "--tests", nargs="+", metavar="PATH", help="run these tests alone, in place of those in setup.cfg"
-    )
-    parser.add_argument("--workers", type=int, default=1, help="processes that run tests side by side (default 1)")
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="a file or folder (all)")
+    parser.add_argument("--again", action="store_true", help="check only survivors, and files that changed")
+    parser.add_argument("--report", action="store_true", help="run nothing, show the results of the last runs")
+    parser.add_argument("--tests", nargs="+", metavar="PATH", help="run only these tests instead of those in setup.cfg")
+    parser.add_argument("--workers", type=int, default=1, help="processes that run tests in parallel (default 1)")
     return parser
 
 
 def _check(files: list[str], results: Results, options: argparse.Namespace) -> None:
-    """Check all mutants of these files, or those that survived; all of a file where nothing is known of it."""
+    """Check all mutants of these files, or the survivors; all mutants of a file without earlier results."""
     known = {file: results.of(file) if options.again else [] for file in files}
     left = [file for file in files if not known[file] or any(one.outcome in NOT_NOTICED for one in known[file])]
     sources = {file: results.source(file) for file in left}  # the code may change while the tests run
@@ -82,7 +80,7 @@ def _check(files: list[str], results: Results, options: argparse.Namespace) -> N
     left_names = [name for name in names if found.get(name, Outcome.UNCHECKED) in NOT_NOTICED]
     try:
         _run(left_names, options.tests or _all_tests(), options.workers)
-    finally:  # of a run that is ended by hand, what it found so far is kept, too: `--again` goes on with the rest
+    finally:  # an interrupted run keeps its results, too: `--again` continues with the rest
         found |= _outcomes()
         for file, of_file in made.items():
             checked = [dataclasses.replace(one, outcome=found.get(one.name, Outcome.UNCHECKED)) for one, _ in of_file]
@@ -102,10 +100,10 @@ def _outcomes() -> dict[str, Outcome]:
 
 
 def _run(names: list[str], tests: list[str], workers: int) -> None:
-    """Run these tests for the mutants of these names, in the working folder.
+    """Run these tests for the named mutants, in the working folder.
 
     Raises:
-        subprocess.CalledProcessError: the tests fail without any mutant; pytest printed which.
+        subprocess.CalledProcessError: the tests fail without any mutant; pytest printed the failures.
     """
     plan, results = WORK / "plan", WORK / "outcomes"
     plan.write_text("\n".join(names), encoding="utf-8")
@@ -123,7 +121,7 @@ def _run(names: list[str], tests: list[str], workers: int) -> None:
 
 
 def show(judgement: Judgement) -> None:
-    """Print the survivors, the entries of the list that match none of them, and the scores."""
+    """Print the survivors, the entries of the list that match no survivor, and the scores."""
     for file, one in judgement.survivors:
         print(f"{file}: {one.function}\n    - {one.was}\n    + {one.becomes}")
     for entry in judgement.stale:

@@ -1,4 +1,4 @@
-"""The list of survivors that no test shall notice, and the score without them."""
+"""The list of accepted survivors, which no test needs to notice, and the score without them."""
 
 import tomllib
 from collections.abc import Collection, Mapping
@@ -10,19 +10,19 @@ from scripts.mutation.mutants import Mutant, Outcome
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """One entry of the list: mutants of one line of a function. Lines may move, their text may not change."""
+    """One entry of the list: mutants of one line of a function. The line may move, but its text must not change."""
 
     file: str
     function: str
-    """With its class: ``PeerQueue.sent``."""
+    """Name of the function with its class: ``PeerQueue.sent``."""
     was: str
-    """The changed lines as they are, stripped and with spaces between."""
+    """The original lines, stripped and joined by spaces."""
     reason: str
     becomes: str | None = None
     """These lines in the mutant; without it all mutants of the line are accepted."""
 
     def covers(self, file: str, mutant: Mutant) -> bool:
-        """Return whether this entry is about the mutant."""
+        """Return whether this entry matches the mutant."""
         same = (self.file, self.function, self.was) == (file, mutant.function, mutant.was)
         return same and self.becomes in (None, mutant.becomes)
 
@@ -31,8 +31,8 @@ def read(path: Path) -> list[Accepted]:
     """Read the list. Shape: ``[[accepted]]`` with the keys file, function, was, reason and, if need be, becomes.
 
     Raises:
-        TypeError: an entry lacks a key, or has another.
-        ValueError: the file is no TOML, or an entry gives no reason.
+        TypeError: an entry lacks a key, or has an unknown one.
+        ValueError: the file is not TOML, or an entry gives no reason.
     """
     entries = [Accepted(**entry) for entry in tomllib.loads(path.read_text(encoding="utf-8")).get("accepted", [])]
     for entry in entries:
@@ -43,14 +43,14 @@ def read(path: Path) -> list[Accepted]:
 
 @dataclass(slots=True)
 class Score:
-    """How many mutants there are of some code, and what became of them."""
+    """The number of mutants of some code, by outcome."""
 
     mutants: int = 0
     refused: int = 0
     killed: int = 0
     timed_out: int = 0
     survived: int = 0
-    """Without the accepted ones."""
+    """Survivors without the accepted ones."""
     accepted: int = 0
     unchecked: int = 0
 
@@ -73,7 +73,7 @@ class Score:
 
     @property
     def percent(self) -> float:
-        """The share that the tests noticed, of the mutants that they were asked about and nobody accepted."""
+        """The share of mutants that the tests noticed, of those checked and not accepted."""
         asked = self.killed + self.timed_out + self.survived
         return 100 * (self.killed + self.timed_out) / asked if asked else 100.0
 
@@ -85,13 +85,13 @@ class Judgement:
     by_file: dict[str, Score]
     total: Score
     survivors: list[tuple[str, Mutant]]
-    """Survivors that no entry accepts, each with its file."""
+    """Survivors without an entry, each with its file."""
     stale: list[Accepted]
-    """Entries about these files that no survivor matches."""
+    """Entries for these files without a matching survivor."""
 
 
 def judge(mutants: Mapping[str, Collection[Mutant]], accepted: Collection[Accepted]) -> Judgement:
-    """Count mutants, given by file, for each file and in total, and compare the survivors with the accepted ones."""
+    """Count mutants, given by file, for each file and in total; compare the survivors with the accepted ones."""
     judgement = Judgement({file: Score() for file in mutants}, Score(), [], [])
     used = set()
     for file, mutant in ((file, mutant) for file, of_file in mutants.items() for mutant in of_file):

@@ -1,6 +1,6 @@
-"""Makes the mutants of a file, by mutmut: each function gets copies with one change each; a variable chooses one.
+"""Makes the mutants of a file with mutmut: each function gets copies with one change each; a variable selects one.
 
-mutmut's own command runs pytest anew for each mutant; here only its copies are used, see ``session``.
+mutmut's own command runs pytest again for each mutant; only its copies are used here, see ``session``.
 """
 
 import difflib
@@ -14,18 +14,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CODE = ("distro/", "app/naming/")
-"""The folders whose code is changed."""
+"""The folders with the code to change."""
 COPIED = ("app", "distro", "scripts", "tests", "pyproject.toml", "setup.cfg")
 MYPY = ("-m", "mypy", "--output", "json", "--no-warn-unused-ignores")
 NOT_OF_THE_MUTANT = {"no-redef", "has-type", "var-annotated"}
-"""Kinds of errors that each copy of an ``__init__`` has, as it gives the same attributes their types once more."""
+"""Errors that every copy of an ``__init__`` causes, because it declares the types of attributes again."""
 
 
 class Outcome(enum.StrEnum):
-    """The outcome of the tests of a mutant."""
+    """The test outcome of a mutant."""
 
     REFUSED = "refused"
-    """The type checker does not let it pass, so it needs no test."""
+    """The type checker refuses it, so it needs no test."""
     KILLED = "killed"
     TIMED_OUT = "timed out"
     """The tests did not end in time, which counts as noticed."""
@@ -39,11 +39,11 @@ class Mutant:
     """One change of one function."""
 
     name: str
-    """As the variable names it: ``distro.protocol.tasks.xǁPeerQueueǁsent__mutmut_12``."""
+    """Its name in the variable: ``distro.protocol.tasks.xǁPeerQueueǁsent__mutmut_12``."""
     function: str
-    """With its class, if it has one: ``PeerQueue.sent``."""
+    """Name of the function with its class, if any: ``PeerQueue.sent``."""
     was: str
-    """The changed lines as they are, stripped and with spaces between."""
+    """The original lines, stripped and joined by spaces."""
     becomes: str
     """These lines in the mutant, in the same form."""
     outcome: Outcome = Outcome.UNCHECKED
@@ -53,7 +53,7 @@ def files_of(paths: Iterable[str], root: Path) -> list[str]:
     """Return the files with code under these paths, which are relative to ``root``; without any, all.
 
     Raises:
-        FileNotFoundError: a path has no code that is changed.
+        FileNotFoundError: a path has no code to change.
     """
     found: list[str] = []
     for path in list(paths) or CODE:
@@ -67,7 +67,7 @@ def files_of(paths: Iterable[str], root: Path) -> list[str]:
 
 
 def copy(root: Path, work: Path) -> None:
-    """Put today's code and tests into the folder ``work``, in place of former ones."""
+    """Copy the current code and tests into the folder ``work``, replacing earlier ones."""
     for top in COPIED:
         shutil.rmtree(work / top, ignore_errors=True)
         if (root / top).is_dir():
@@ -78,8 +78,8 @@ def copy(root: Path, work: Path) -> None:
 
 
 def make(file: str) -> list[tuple[Mutant, range]]:
-    """Write the mutants of a file into it, in the working folder; return each with its lines there, counted from 1."""
-    # It is of an extra that only this script needs.
+    """Write the mutants of a file into the working copy; return each with its lines there, counted from 1."""
+    # It belongs to an extra that only this script needs.
     from mutmut.mutation.file_mutation import mutate_file_contents
 
     module = file.removesuffix(".py").replace("/", ".")
@@ -102,7 +102,7 @@ def make(file: str) -> list[tuple[Mutant, range]]:
 
 
 def change(before: list[str], after: list[str]) -> tuple[str, str]:
-    """Return the lines of a function that are not in its mutant, and those that are only there, each as one text."""
+    """Return the lines only in the function, and the lines only in its mutant, each as one text."""
     diff = list(difflib.unified_diff(before, after, n=0))[2:]
     was = " ".join(line[1:].strip() for line in diff if line.startswith("-"))
     becomes = " ".join(line[1:].strip() for line in diff if line.startswith("+"))
@@ -110,7 +110,7 @@ def change(before: list[str], after: list[str]) -> tuple[str, str]:
 
 
 def refused(made: dict[str, list[tuple[Mutant, range]]]) -> set[str]:
-    """Return the names of those mutants, given by file, that the type checker refuses, in the working folder.
+    """Return the names of the mutants, given by file, that the type checker refuses in the working folder.
 
     Raises:
         RuntimeError: mypy did not run.
@@ -125,7 +125,7 @@ def refused(made: dict[str, list[tuple[Mutant, range]]]) -> set[str]:
 
 
 def refusals(lines: Iterable[str]) -> list[tuple[str, int]]:
-    """Return file and line of those errors that mypy has with a mutant itself. Shape: one JSON object a line."""
+    """Return file and line of the errors that a mutant itself causes. Shape of the input: one JSON object a line."""
     errors = [json.loads(line) for line in lines if line.strip()]
     return [
         (error["file"], error["line"])

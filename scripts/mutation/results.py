@@ -13,12 +13,12 @@ class Results:
     """The mutants of each file with their outcomes. Shape of each: ``{"source": sha256, "mutants": [Mutant, ...]}``."""
 
     def __init__(self, root: Path, folder: Path) -> None:
-        """Keep results of the code in ``root`` in files of this folder."""
+        """Keep the results of the code in ``root`` as files in this folder."""
         self._root = root
         self._folder = folder
 
     def of(self, file: str) -> list[Mutant]:
-        """Return the mutants of a file; none when the file changed since, or no run was about it."""
+        """Return the mutants of a file; none when the file has changed since, or was in no run."""
         path = self._path(file)
         if not path.exists():
             return []
@@ -28,13 +28,13 @@ class Results:
         return [Mutant(**one | {"outcome": Outcome(one["outcome"])}) for one in kept["mutants"]]
 
     def put(self, file: str, mutants: Iterable[Mutant], source: str) -> None:
-        """Keep these mutants of a file, in place of former ones. ``source``: of the code that they were made from."""
+        """Keep these mutants of a file instead of earlier ones. ``source``: digest of their original code."""
         kept = {"source": source, "mutants": [dataclasses.asdict(one) for one in mutants]}
         self._path(file).parent.mkdir(parents=True, exist_ok=True)
         self._path(file).write_text(json.dumps(kept, indent=1, ensure_ascii=False), encoding="utf-8")
 
     def source(self, file: str) -> str:
-        """Return a digest of the present code of a file."""
+        """Return a digest of the current code of a file."""
         return hashlib.sha256((self._root / file).read_bytes()).hexdigest()
 
     def _path(self, file: str) -> Path:

@@ -1,10 +1,10 @@
-"""A plugin of pytest: runs the tests once as they are, and then, for each mutant, those that call its function.
+"""A pytest plugin: runs all tests once without a mutant, and then for each mutant the tests that call its function.
 
-Each mutant gets a fork of this process, in which everything is imported and collected: most are noticed by the first
-tests, in milliseconds. The fastest tests come first; the first that fails ends the process.
+Each mutant gets a fork of this process, in which everything is imported and collected: the first tests notice most
+mutants, in milliseconds. The fastest tests come first; the first failure ends the process.
 
-In the environment: ``MUTATION_PLAN``, a file with the names of the mutants, one a line; ``MUTATION_RESULTS``, a file to
-which the plugin adds ``outcome name``, a line each; ``MUTATION_WORKERS``.
+Environment variables: ``MUTATION_PLAN``, a file with one name of a mutant a line; ``MUTATION_RESULTS``, a file to which
+the plugin appends a line ``outcome name`` for each; ``MUTATION_WORKERS``.
 """
 
 import gc
@@ -23,19 +23,19 @@ from mutmut.state import state
 from scripts.mutation.mutants import Outcome
 
 MUTANT = "MUTANT_UNDER_TEST"
-"""The variable by which mutmut's copies are chosen; ``stats`` notes which functions are called."""
+"""The variable that selects one of mutmut's copies; ``stats`` records the called functions."""
 CPU_S, CPU_FACTOR = 5, 5
-"""The tests of a mutant are given ``CPU_S`` and ``CPU_FACTOR`` times what they take without one, in CPU time."""
+"""The tests of a mutant get ``CPU_S`` plus ``CPU_FACTOR`` times their CPU time without a mutant."""
 WALL_S, WALL_FACTOR = 12, 8
-"""For those that wait for what never comes; a busy machine is slow."""
+"""Time limit for tests that wait for an event that never comes; long enough for a busy machine."""
 POLL_S = 0.005
 BUDGET_S = 3.0
-"""CPU time of the tests of one function: of those that call it the fastest are taken, one at least."""
+"""CPU time of the tests of one function: the fastest of its tests are taken, at least one."""
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure() -> None:
-    """Let hypothesis try few examples, the same each time, and look for no smaller ones."""
+    """Let hypothesis try few examples, the same each time, without shrinking."""
     profile = settings.get_profile("untimed")
     phases = (Phase.explicit, Phase.generate)
     settings.register_profile("mutation", profile, max_examples=30, derandomize=True, database=None, phases=phases)
@@ -43,14 +43,14 @@ def pytest_configure() -> None:
 
 
 class _Tests:
-    """The tests of each function, and how long each took without a mutant."""
+    """The tests of each function, and their times without a mutant."""
 
     def __init__(self) -> None:
         self.by_function: dict[str, list[pytest.Item]] = {}
         self.seconds: dict[pytest.Item, float] = {}
 
     def run(self, session: pytest.Session) -> None:
-        """Run all tests, and note which functions each calls."""
+        """Run all tests, and record the functions that each calls."""
         os.environ[MUTANT] = "stats"
         for number, item in enumerate(session.items):
             following = session.items[number + 1] if number + 1 < len(session.items) else None
@@ -69,11 +69,11 @@ class _Tests:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool:
-    """Run the tests without and with mutants, in place of pytest's own loop."""
+    """Run the tests without and with mutants, instead of pytest's own loop."""
     tests = _Tests()
     tests.run(session)
     if session.testsfailed:
-        return True  # pytest prints them, and its exit code says so
+        return True  # pytest prints the failures, and sets its exit code
     names = Path(os.environ["MUTATION_PLAN"]).read_text(encoding="utf-8").split()
     gc.collect()
     gc.freeze()
@@ -86,7 +86,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
 
 
 def _outcomes(session: pytest.Session, tests: _Tests, names: list[str]) -> Iterator[tuple[str, Outcome]]:
-    """Yield the mutants with their outcomes, as they end; ``MUTATION_WORKERS`` are under way at a time."""
+    """Yield the mutants with their outcomes as they end; ``MUTATION_WORKERS`` run at a time."""
     workers = int(os.environ["MUTATION_WORKERS"])
     under_way: dict[int, tuple[str, float]] = {}
     waiting = list(reversed(names))
@@ -119,12 +119,12 @@ def _outcome(exit_code: int) -> Outcome:
             return Outcome.SURVIVED
         case _ if exit_code == -signal.SIGXCPU:
             return Outcome.TIMED_OUT
-        case _:  # with a signal too: an endless recursion runs out of stack
+        case _:  # a signal counts, too: an endless recursion overflows the stack
             return Outcome.KILLED
 
 
 def _fork(session: pytest.Session, name: str, items: list[pytest.Item], seconds: float) -> int:
-    """Run the tests of a mutant in a process of its own, which ends with 0 when all passed; return its id."""
+    """Run the tests of a mutant in a new process, which exits with 0 when all pass; return its id."""
     if pid := os.fork():
         return pid
     try:

@@ -1,10 +1,11 @@
-"""Soak three members under load, restart them one by one, kill one: does anything grow, get lost or stay?
+"""Soak three members under load, restart them one by one, kill one; check for leaks, lost and stale instances.
 
-10,000 instances beat, twenty changes a second come on top, 200 subscribers look on. All lists of all members are read
-again and again: each instance that beats must be in each, none that had to be gone, and none may be empty. Memory and
-descriptors are sampled, and after the last disturbance must not rise. Writes JSON and a plot; exit code 1 on a breach.
+10,000 instances beat, clients make twenty other changes a second, and there are 200 subscribers. All lists of all
+members are read repeatedly: each must contain all instances that beat and no expired one, and none may be empty. Memory
+and descriptors are sampled, and must not rise after the last disturbance. Writes JSON and a plot; exit code 1 on
+a breach.
 
-    python -m scripts.soak --minutes 5                         # a try: too short to judge slopes
+    python -m scripts.soak --minutes 5                         # a trial: too short to judge slopes
     python -m scripts.soak --minutes 120 --tls --auth --out docs/soak
 """
 
@@ -35,11 +36,11 @@ MEMBERS, PORT_STEP = 3, 10
 PORT = 27_500
 CHECK_S = 20.0
 RESTART_AT, KILL_AT = 0.25, 0.45
-"""Parts of the whole time."""
+"""Shares of the whole time."""
 WARM_PART, WARM_S_MAX = 0.1, 600.0
-"""So much of the whole time after the last disturbance, slopes are not taken: memory settles."""
+"""Share of the whole time after the last disturbance that slopes leave out, because memory settles."""
 JUDGED_S = 1_800.0
-"""Slopes over less are shown, and not judged."""
+"""Slopes over less time are shown, but not judged."""
 RSS_MB_PER_HOUR, DESCRIPTORS_PER_HOUR = 4.0, 2.0
 ADMINISTRATOR = "nacos"
 TRACEBACK = "Traceback (most recent call last)"
@@ -52,16 +53,16 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--churn", type=float, default=20.0, help="changes a second (20)")
     parser.add_argument("--subscribers", type=int, default=200)
     parser.add_argument("--tls", action="store_true", help="TLS between members and for clients, over HTTP and gRPC")
-    parser.add_argument("--auth", action="store_true", help="users and members' identity")
+    parser.add_argument("--auth", action="store_true", help="require users, and an identity of members")
     add_port(parser)
-    parser.add_argument("--out", type=Path, default=Path("soak"), help="name of the results, without .json and .svg")
+    parser.add_argument("--out", type=Path, default=Path("soak"), help="path of the results, without .json and .svg")
     add_rollcall(parser)
     return parser.parse_args()
 
 
 @contextmanager
 def checking(checker: Checker) -> Iterator[Checked]:
-    """Check lists in a thread with a loop of its own until the block ends; a failure of the checks is raised there."""
+    """Check lists in a thread with its own loop until the block ends; a failure of the checks is raised there."""
     loop = asyncio.new_event_loop()
     task = loop.create_task(checker.run(CHECK_S))
     with ThreadPoolExecutor(1, thread_name_prefix="soak-checks") as pool:
@@ -75,7 +76,7 @@ def checking(checker: Checker) -> Iterator[Checked]:
 
 
 def soak(options: argparse.Namespace, folder: Path) -> tuple[dict[str, Any], SoakedCluster]:
-    """Run it; return all that was found, and the members with their samples."""
+    """Run the soak; return all findings, and the members with their samples."""
     ports = [options.port + PORT_STEP * number for number in range(MEMBERS)]
     settings, ca = {"rollcall.log.level": "INFO"}, ""
     if options.tls:
@@ -98,7 +99,7 @@ def soak(options: argparse.Namespace, folder: Path) -> tuple[dict[str, Any], Soa
             loads.append(LoadProcess(module, str(access_file), *map(str, words)))
             loads[-1].wait_ready()
         cluster.begin()
-        cluster.note(f"{options.instances} instances beat, {options.subscribers} subscribers look on")
+        cluster.note(f"{options.instances} instances beat, {options.subscribers} subscribers listen")
         for load in loads:
             load.go()
         checker = Checker(access, options.instances)
@@ -135,7 +136,7 @@ def soak(options: argparse.Namespace, folder: Path) -> tuple[dict[str, Any], Soa
 
 
 def _story(cluster: SoakedCluster, whole_s: float) -> float:
-    """A rolling restart, a kill, and quiet; return from when on all has settled."""
+    """Make a rolling restart and a kill, then wait; return the time after which memory has settled."""
     cluster.wait_until(whole_s * RESTART_AT)
     cluster.restart_all()
     cluster.wait_until(whole_s * KILL_AT)
@@ -152,9 +153,9 @@ def verdict(found: dict[str, Any]) -> list[Measured]:
     rows = [
         Measured("lists read of all members", lists["read"]),
         Measured("lists that lacked an instance that beats", lists["absent"]["answers"], 0),
-        Measured("the longest that one was lacking (s)", round(lists["absent"]["longest_s"], 1)),
-        Measured("lists that had one as unhealthy", lists["unhealthy"]["answers"], 0),
-        Measured("instances listed after they had to be gone", lists["ghosts"], 0),
+        Measured("the longest absence of one (s)", round(lists["absent"]["longest_s"], 1)),
+        Measured("lists that showed one as unhealthy", lists["unhealthy"]["answers"], 0),
+        Measured("instances listed after their expiry", lists["ghosts"], 0),
         Measured("empty lists, answers and pushes", lists["empty"] + seen["seen"].get("empty", 0), 0),
         Measured("beats taken", beats["outcomes"].get("beats taken", 0)),
         Measured("beats and changes that no member took", refused, 0),
@@ -174,7 +175,7 @@ def verdict(found: dict[str, Any]) -> list[Measured]:
 
 def main() -> int:
     options = _options()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # with an end of the members
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # stops the members, too
     found, cluster = soak(options, drill_folder(None))
     rows = verdict(found)
     found["verdict"] = [asdict(row) for row in rows]

@@ -1,7 +1,7 @@
-"""The instances of a soak, in a process of its own: ``ACCESS-FILE COUNT CHURN-PER-S``.
+"""The instances of a soak, in a separate process: ``ACCESS-FILE COUNT CHURN-PER-S``.
 
-``COUNT`` instances beat every 5 s from ``ready`` to ``halt``. The churn registers instances that never beat and ones
-that are deregistered after a while, so many changes a second; each says in its metadata when it must be gone.
+``COUNT`` instances beat every 5 s from ``ready`` to ``halt``. The churn makes ``CHURN-PER-S`` changes a second: it
+registers instances that never beat, and ones that it deregisters later; the metadata of each states its end.
 """
 
 import asyncio
@@ -20,19 +20,19 @@ LINES_EACH = 2
 TICK_S = 0.05
 NOT_FOUND = 20_404
 KEPT_S = 40.0
-"""From the registration of an instance of the churn to its deregistration, which no further try of that may follow."""
+"""From the registration of a churned instance to its deregistration; no repeated registration may follow it."""
 CHANGE_TRIES = 6
 SETTLE_MS = 30_000
-"""A deregistration that a stopping member does not answer is tried again at others."""
+"""Slack for a deregistration that a stopping member does not answer, so that it is repeated at another."""
 SILENT_GONE_MS = 45_000
-"""Time after which an instance without beats is gone: its time-out of 30 s, and slack."""
+"""Time until an instance without beats is removed: its time-out of 30 s, and slack."""
 TRIES = 3
 REGISTERED_AT_ONCE = 200
 INSTANCE = "/v1/ns/instance"
 
 
 class Instances:
-    """All instances, driven by one task; each call has a callback of its own."""
+    """All instances, driven by one task; each call has its own callback."""
 
     def __init__(self, lines: Lines, count: int) -> None:
         self._lines = lines
@@ -42,10 +42,10 @@ class Instances:
         self._loop = asyncio.get_running_loop()
 
     async def register_all(self) -> None:
-        """Register all that beat.
+        """Register all instances that beat.
 
         Raises:
-            RuntimeError: one is refused by every member.
+            RuntimeError: every member refuses an instance.
         """
         for start in range(0, len(self._instances), REGISTERED_AT_ONCE):
             numbers = range(start, min(start + REGISTERED_AT_ONCE, len(self._instances)))
@@ -91,7 +91,7 @@ class Instances:
         line.call("PUT", f"{INSTANCE}/beat", {"serviceName": service, "ip": ip, "port": PORT}, done)
 
     async def churn(self, per_s: float) -> None:
-        """Register and deregister, so many changes a second, for ever."""
+        """Register and deregister at the given rate, for ever."""
         begun_s, made, leaving = self._loop.time(), 0.0, collections.deque[tuple[float, int, dict[str, object]]]()
         while True:
             now_s = self._loop.time()
@@ -134,7 +134,7 @@ async def _run(access: Access, count: int, churn_per_s: float) -> None:
     instances = Instances(lines, count)
     await instances.register_all()
     tasks = [asyncio.create_task(instances.beat())]
-    # Registering them may have taken longer than an instance is healthy without a beat.
+    # The registrations may have taken longer than an instance stays healthy without a beat.
     await asyncio.sleep(2 * BEAT_S)
     print("ready", flush=True)
     await asyncio.to_thread(sys.stdin.readline)

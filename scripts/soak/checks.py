@@ -1,4 +1,4 @@
-"""Reads every list of every member again and again, and compares it with what must and what must not be there."""
+"""Reads every list of every member repeatedly, and compares it with the instances that must and must not be in it."""
 
 import asyncio
 import collections
@@ -14,7 +14,7 @@ from scripts.support.verdicts import Absences
 EXAMPLES = 5
 FOREVER_MS = 1 << 60
 GAP_S = 0.02
-"""Between two lists: the members need the machine."""
+"""Pause between two lists, because the members need the CPU."""
 
 
 @dataclass(slots=True)
@@ -23,14 +23,14 @@ class Checked:
 
     lists: int = 0
     refused: collections.Counter[str] = field(default_factory=collections.Counter)
-    """Answers other than a list, as of a member that starts or stops."""
+    """Answers other than a list, for instance from a member that starts or stops."""
     absent: Absences = field(default_factory=Absences)
-    """Instances that beat and were not listed."""
+    """Instances that beat but were not listed."""
     unhealthy: Absences = field(default_factory=Absences)
-    """Instances that beat and were listed as unhealthy."""
+    """Instances that beat but were listed as unhealthy."""
     empty: int = 0
     ghosts: set[str] = field(default_factory=set)
-    """Instances that were listed after the time when they had to be gone."""
+    """Instances that were listed after their expiry."""
     ghost_examples: list[str] = field(default_factory=list)
 
 
@@ -47,7 +47,7 @@ class Checker:
         self._disturbed_ms = 0
 
     def disturbed(self) -> None:
-        """A member ends, or is back: services change hands. For any thread."""
+        """Note that a member stopped or came back, so services change their owner. For any thread."""
         self._disturbed_ms = now_ms()
 
     async def run(self, period_s: float) -> None:

@@ -1,4 +1,4 @@
-"""The plot of a soak: memory and descriptors of each member over time, with what was done to them."""
+"""The plot of a soak: memory and descriptors of each member over time, with restarts and kills."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ PANELS = (("rss_mb", "memory (MB)"), ("descriptors", "descriptors"))
 
 def draw(samples: Sequence[Sample], events: Sequence[tuple[float, str]], title: str, file: Path) -> None:
     """Write the plot as SVG."""
-    # Text stays text, and nothing in the file is of this day.
+    # Text stays text, and the file contains no date.
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "soak", "font.size": 9})
     figure, panels = pyplot.subplots(len(PANELS), 1, sharex=True, figsize=(9, 5.5), layout="constrained")
     members = sorted({one.member for one in samples})
@@ -33,6 +33,6 @@ def draw(samples: Sequence[Sample], events: Sequence[tuple[float, str]], title: 
         axes.grid(alpha=0.3)
     panels[0].set_title(title, fontsize=9)
     panels[0].legend(loc="lower right", fontsize=8)
-    panels[-1].set_xlabel("minutes; dotted: a member restarts, dashed: one is killed")
+    panels[-1].set_xlabel("minutes; dotted: a member restarts, dashed: a member is killed")
     figure.savefig(file, format="svg", metadata={"Date": None})
     pyplot.close(figure)

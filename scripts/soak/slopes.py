@@ -9,10 +9,10 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One look at one member's worker."""
+    """One sample of one member's worker."""
 
     at_s: float
-    """Since the begin of the soak."""
+    """Seconds since the beginning of the soak."""
     member: str
     run: int
     """Counts the member's starts."""
@@ -21,7 +21,7 @@ class Sample:
 
 
 def look(at_s: float, member: str, run: int, pid: int) -> Sample | None:
-    """Look at a process; None when it has just ended."""
+    """Sample a process; return None when it has just exited."""
     try:
         status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
         descriptors = len(os.listdir(f"/proc/{pid}/fd"))
@@ -37,13 +37,13 @@ class Slope:
 
     per_hour: float
     error: float
-    """The standard error of ``per_hour``, taken from the points' distance from the line."""
+    """The standard error of ``per_hour``, estimated from the residuals."""
     mean: float
     count: int
 
     @property
     def surely(self) -> float:
-        """The least rise in an hour: the slope minus two standard errors."""
+        """The lower bound of the rise in an hour: the slope minus two standard errors."""
         return self.per_hour - 2 * self.error
 
 

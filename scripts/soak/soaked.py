@@ -1,4 +1,4 @@
-"""Parts of a soak: the services, their instances, and how its processes reach the members."""
+"""Parts of a soak: the services, their instances, and the access to the members."""
 
 import json
 import ssl
@@ -12,22 +12,22 @@ PORT = 8080
 SDK_OFFSET = 1_000
 BEAT_S = 5.0
 GONE_AT = "soakGoneAt"
-"""Metadata of an instance of the churn: from when on it must not be listed, by the clock of ``now_ms``."""
+"""Metadata of a churned instance: the time from which it must not be listed, by the clock of ``now_ms``."""
 SILENT_KEY = "soakSilent"
-"""Metadata of one that never beats: a member that takes its service over gives it a whole time-out once more."""
+"""Metadata of one that never beats: a member that takes its service over gives it a whole new time-out."""
 TAKEN_OVER_MS = 75_000
-"""So long after a disturbance such an instance may still be there: two time-outs, and slack."""
+"""How long such an instance may still be listed after a disturbance: two time-outs, and slack."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How the members are reached; written to a file that only this user reads, for the processes of the load."""
+    """The access to the members; written to a file that only this user can read, for the load processes."""
 
     ports: tuple[int, ...]
     ca: str = ""
     """The file of the certificate to trust; empty without TLS."""
     user: str = ""
-    """Empty where nobody has to log in."""
+    """Empty if no login is required."""
     password: str = ""
 
     @classmethod
@@ -44,7 +44,7 @@ class Access:
 
 
 def now_ms() -> int:
-    """The time that all processes of this machine share, and nobody sets."""
+    """The monotonic time, which all processes of this machine share."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
 
 
@@ -53,6 +53,6 @@ def service_of(number: int, services: int = SERVICES) -> str:
 
 
 def beating(count: int, services: int = SERVICES) -> Iterator[tuple[str, str]]:
-    """Service and address of each instance that beats from begin to end."""
+    """Service and address of each instance that beats from beginning to end."""
     for number in range(count):
         yield service_of(number, services), f"10.{100 + number // 62_500}.{number // 250 % 250}.{number % 250}"

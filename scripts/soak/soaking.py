@@ -1,4 +1,4 @@
-"""The members of a soak: with or without TLS and users, restarted one by one, killed, and looked at all the time."""
+"""The members of a soak: with or without TLS and users, restarted one by one, killed, and sampled all the time."""
 
 import contextlib
 import http.client
@@ -18,11 +18,11 @@ from scripts.support.secured_members import setup_secret_of
 SAMPLE_S = 10.0
 STOOD_STILL = b"this process stood still"
 REST_S = 20.0
-"""Between two members of the rolling restart, and from a kill to the start."""
+"""Seconds between two members of the rolling restart, and from a kill to the start."""
 
 
 class SoakedMember(MemberProcess):
-    """A member, which may speak TLS alone."""
+    """A member, which may require TLS."""
 
     ca = ""
 
@@ -33,7 +33,7 @@ class SoakedMember(MemberProcess):
             return False
 
     def call(self, method: str, path: str, **parameters: str) -> tuple[int, bytes]:
-        """One call; parameters go as a form. Raises OSError or HTTPException without an answer."""
+        """Make one call; parameters are sent as a form. Raises OSError or HTTPException without an answer."""
         host, _, port = self.address.rpartition(":")
         connection: http.client.HTTPConnection
         if self.ca:
@@ -49,7 +49,7 @@ class SoakedMember(MemberProcess):
 
 
 class SoakedCluster:
-    """Three members, their story and their samples."""
+    """Three members, their events and their samples."""
 
     def __init__(self, ports: Sequence[int], folder: Path, settings: Mapping[str, str], command: Path, ca: str) -> None:
         listed = ",".join(f"127.0.0.1:{port}" for port in ports)
@@ -61,7 +61,7 @@ class SoakedCluster:
         self.on_event: Callable[[], None] = lambda: None
         self._runs = dict.fromkeys(self.members, 0)
         self._read = dict.fromkeys(self.members, 0)
-        """How many bytes of each log were looked at."""
+        """The number of bytes read from each log."""
         self._begun_s = time.monotonic()
         self._end = threading.Event()
 
@@ -73,7 +73,7 @@ class SoakedCluster:
         self._begun_s = time.monotonic()
 
     def make_first_user(self) -> str:
-        """Make the administrator, who has the password that is returned; others hear of it by replication.
+        """Create the administrator and return the password; other members get the user by replication.
 
         Raises:
             RuntimeError: the member refuses.
@@ -94,7 +94,7 @@ class SoakedCluster:
         print(f"{self.at_s():7.1f} s  {event}", flush=True)
 
     def sample(self) -> None:
-        """Look at the worker of each member that runs."""
+        """Sample the worker of each running member."""
         for member in self.members:
             with contextlib.suppress(OSError, AssertionError, IndexError):
                 worker = member.pids()[1]
@@ -112,7 +112,7 @@ class SoakedCluster:
         return STOOD_STILL in said[: said.rfind(b"\n") + 1]
 
     def wait_until(self, at_s: float) -> None:
-        """Sample till then."""
+        """Take samples until then."""
         while (left_s := at_s - self.at_s()) > 0:
             self.sample()
             self._end.wait(min(left_s, SAMPLE_S))
@@ -126,7 +126,7 @@ class SoakedCluster:
             self.wait_until(self.at_s() + REST_S)
 
     def kill(self, number: int) -> None:
-        """End a member with all that it holds, and start it again later."""
+        """Kill a member, which loses its data, and start it again later."""
         member = self.members[number]
         self.note(f"{member.address} is killed")
         member.signal(signal.SIGKILL, member.pids())

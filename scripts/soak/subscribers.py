@@ -1,7 +1,7 @@
-"""The subscribers of a soak, in a process of its own: ``ACCESS-FILE COUNT``.
+"""The subscribers of a soak, in a separate process: ``ACCESS-FILE COUNT``.
 
-Half are of gRPC, and get their service with each change; half ask for it every 10 s as v1 does, at one member after the
-other. None of them may ever be shown a service without instances, as each has fifty that beat.
+Half use gRPC, and get their service with each change; half query it every 10 s as v1 does, at one member after the
+other. No subscriber may ever see a service without instances, because each service has fifty that beat.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ EXAMPLES = 5
 
 
 class Seen:
-    """The lists that subscribers received."""
+    """Counts of the lists that subscribers received."""
 
     def __init__(self) -> None:
         self.counts: collections.Counter[str] = collections.Counter()

@@ -1,4 +1,4 @@
-"""Kept, pipelined connections to the members, plain or with TLS, with a token that is renewed: light on the CPU."""
+"""Persistent, pipelined connections to the members, plain or with TLS, with a renewed token; they use little CPU."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ CONNECT_S = 3.0
 REST_S = 1.0
 """After a failed connect, before the next one."""
 LATE_PART = 0.8
-"""A token is renewed when this part of its time is over."""
+"""A token is renewed after this share of its lifetime."""
 TAKING_S = 5.0
 Done = Callable[[int, bytes], None]
 LOG = logging.getLogger(__name__)
@@ -44,12 +44,12 @@ class Wire(asyncio.Protocol):
         self._transport.write(request)
 
     def expire(self) -> None:
-        """Give the connection up when its oldest request waits for too long."""
+        """Close the connection when its oldest request has waited for too long."""
         if self._waiting and self._loop.time() - self._waiting[0][0] > ANSWER_S and self._transport is not None:
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's are of no class of asyncio
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transports are not subclasses of asyncio's
 
     def connection_lost(self, error: Exception | None) -> None:
         self.lost = True
@@ -61,7 +61,7 @@ class Wire(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
-            LOG.error("an answer that is none: %s", error)
+            LOG.error("invalid answer: %s", error)
             if self._transport is not None:
                 self._transport.abort()
 
@@ -81,7 +81,7 @@ class Wire(asyncio.Protocol):
 
 
 class Line:
-    """The connection to one member, made anew when it is lost."""
+    """The connection to one member, reopened when it is lost."""
 
     def __init__(self, port: int, access: Access, token: Callable[[], str]) -> None:
         self._port = port
@@ -92,7 +92,7 @@ class Line:
         self._rests_until_s = 0.0
 
     def call(self, method: str, path: str, parameters: Mapping[str, object], done: Done) -> None:
-        """Send a request; without a connection ``done`` is told ``SILENT``, and a connection is begun."""
+        """Send a request; without a connection call ``done`` with ``SILENT``, and begin to connect."""
         wire = self._wire
         if wire is None or wire.lost:
             self._connect()
@@ -110,7 +110,7 @@ class Line:
         )
 
     async def ask(self, method: str, path: str, **parameters: object) -> tuple[int, bytes]:
-        """The same, waiting for a connection and for the answer."""
+        """Send a request, waiting for a connection and for the answer."""
         await self.ready()
         answered: asyncio.Future[tuple[int, bytes]] = asyncio.get_running_loop().create_future()
 
@@ -147,14 +147,14 @@ class Line:
         try:
             async with asyncio.timeout(CONNECT_S):
                 await loop.create_connection(lambda: wire, "127.0.0.1", self._port, ssl=self._context)
-        except OSError:  # a time-out is one
+        except OSError:  # includes a time-out
             self._rests_until_s = loop.time() + REST_S
             return
         self._wire = wire
 
 
 class Lines:
-    """The connections to all members, ``count`` to each, and the token that goes with each call."""
+    """The connections to all members, ``count`` to each, and the token for all calls."""
 
     def __init__(self, access: Access, count: int = 1) -> None:
         self._access = access
@@ -163,10 +163,10 @@ class Lines:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def open(self) -> None:
-        """Connect and log in, and keep doing so.
+        """Connect and log in, and renew both when needed.
 
         Raises:
-            RuntimeError: no member takes the user's password.
+            RuntimeError: no member accepts the user's password.
         """
         await asyncio.gather(*(line.ready() for lines in self.members for line in lines))
         if self._access.user:
@@ -175,13 +175,13 @@ class Lines:
         self._tasks.append(asyncio.create_task(self._sweep()))
 
     async def close(self) -> None:
-        """End what runs beside the calls."""
+        """Stop the background tasks."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def line(self, number: int, turn: int) -> Line:
-        """The line of the ``number``-th client in its ``turn``: each turn is another member's."""
+        """The connection of the ``number``-th client in its ``turn``: each turn uses another member."""
         lines = self.members[(number + turn) % len(self.members)]
         return lines[number // len(self.members) % len(lines)]
 
@@ -190,7 +190,7 @@ class Lines:
         return self._token
 
     async def _log_in(self) -> float:
-        """Take a token of any member; return for how many seconds it is good."""
+        """Get a token from any member; return the seconds for which it is valid."""
         said = []
         for lines in self.members:
             status, body = await lines[0].ask(

@@ -1,6 +1,6 @@
-"""Beats whose answers are timed, sent at a steady rate by a process of their own. For the drills beside this file.
+"""Timed beats at a steady rate, sent by a separate process. For the drills.
 
-Few enough not to be a load: what is timed is the node, while something else disturbs it. Linux only.
+They are too few to load the node: they time it while something else disturbs it. Linux only.
 """
 
 import argparse
@@ -23,9 +23,9 @@ BEAT = "/nacos/v1/ns/instance/beat"
 CODE_OK = b'"code":10200'
 AGENT = "Nacos-Java-Client:v1.4.1"
 ANSWER_TIMEOUT_S = 10.0
-"""A beat that is not answered within that counts with this time, and as a failure."""
+"""A beat without an answer in this time counts with this time, and as a failure."""
 SO_TIMESTAMPNS = 35
-"""Linux; not in Python's socket module. With it the kernel says when bytes arrived."""
+"""Linux; not in Python's socket module. With this option the kernel reports when bytes arrived."""
 SECONDS_NS = 1_000_000_000
 ENDED_TIMEOUT_S = 30.0
 
@@ -39,11 +39,11 @@ class Figures:
     p99_ms: float
     max_ms: float
     slow: int
-    """How many took longer than the limit."""
+    """The number of answers that took longer than the limit."""
 
 
 def figures(times_ms: Sequence[float], limit_ms: float) -> Figures:
-    """Sum up times, of which there must be one at least."""
+    """Summarize times; there must be at least one."""
     ordered = sorted(times_ms)
     count = len(ordered)
     slow = sum(one > limit_ms for one in ordered)
@@ -55,13 +55,13 @@ class Beaten:
     """The outcomes of all beats of a load."""
 
     answered: list[tuple[float, float]]
-    """When a beat was due (wall clock, s) and when it was answered, in ms from then."""
+    """The time when a beat was due (wall clock, s), and the ms from then to its answer."""
     failures: dict[str, int]
     late: list[tuple[float, float]]
-    """When a beat was due, and by how many ms the load itself sent it late: a measure of how busy the machine is."""
+    """The time when a beat was due, and the ms by which the load sent it late, a measure of how busy the machine is."""
 
     def between(self, begin_s: float, end_s: float) -> list[float]:
-        """The times of beats that were due in a stretch of time."""
+        """The times of beats that were due in a period."""
         return [ms for due_s, ms in self.answered if begin_s <= due_s < end_s]
 
     def late_between(self, begin_s: float, end_s: float) -> list[float]:
@@ -77,23 +77,23 @@ class InstanceLoad:
     name: str = "beating"
 
     def instances(self) -> Iterator[tuple[str, str]]:
-        """Service, without its group, and address of each; neighbours are of different services."""
+        """Service, without its group, and address of each; neighbours belong to different services."""
         for host in range(self.hosts):
             for number in range(self.services):
                 yield f"{self.name}-{number}", f"10.{number // 250}.{number % 250}.{host + 1}"
 
 
 class BeatLoad:
-    """The load, as the process that starts it sees it."""
+    """The handle of the load for the process that starts it."""
 
     def __init__(self, address: str, load: InstanceLoad, rate: int, connections: int, token: str = "") -> None:
-        """``token``: of the user that the instances have; empty where nobody has to log in."""
+        """``token``: of the instances' user; empty if no login is required."""
         words = [address, load.name, load.services, load.hosts, rate, connections, *([token] if token else [])]
         command = [sys.executable, "-m", "scripts.support.beat_load", *map(str, words)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)
 
     def end(self) -> Beaten:
-        """Send no more, and return what became of those sent."""
+        """Stop sending, and return the outcomes of all sent beats."""
         said, _ = self._process.communicate(timeout=ENDED_TIMEOUT_S)
         if self._process.returncode != 0:
             raise RuntimeError(f"the load ended with exit code {self._process.returncode}")
@@ -105,7 +105,7 @@ class BeatLoad:
         )
 
     def kill(self) -> None:
-        """End it whatever it does."""
+        """Kill it in any state."""
         if self._process.poll() is None:
             self._process.kill()
             self._process.communicate()
@@ -115,7 +115,7 @@ class BeatLoad:
 def beating(
     address: str, load: InstanceLoad, rate: int = 300, connections: int = 16, token: str = ""
 ) -> Iterator[BeatLoad]:
-    """A load that ends with the block, if nobody ended it before."""
+    """A load that ends with the block, unless it was stopped before."""
     sender = BeatLoad(address, load, rate, connections, token)
     try:
         yield sender
@@ -123,17 +123,17 @@ def beating(
         sender.kill()
 
 
-# --- inside the process of its own -----------------------------------------------------------------
+# --- inside the process -----------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class _Client:
-    """One kept connection, with at most one beat under way."""
+    """One keep-alive connection, with at most one beat under way."""
 
     socket: socket.socket
     due_s: float
     begun_s: float = 0.0
-    """From when the beat under way counts; 0 when there is none."""
+    """Start of the beat under way; 0 when there is none."""
     came: bytearray = field(default_factory=bytearray)
 
 
@@ -162,7 +162,7 @@ class _Sender:
             self._connect(begin_s + number / rate)
 
     def run(self) -> Beaten:
-        """Until standard input ends."""
+        """Run until standard input ends."""
         self._poll.register(sys.stdin.fileno(), select.EPOLLIN)
         going = True
         while going or any(client.begun_s for client in self._clients.values()):
@@ -196,7 +196,7 @@ class _Sender:
             if not client.begun_s and client.due_s <= now_s:
                 sent_s = time.time()
                 self._late.append((client.due_s, (sent_s - client.due_s) * 1_000))
-                # It was free: that it comes late is not the node's doing.
+                # The connection was free: the node did not cause the delay.
                 self._send(client, sent_s)
 
     def _send(self, client: _Client, begun_s: float) -> None:
@@ -239,12 +239,12 @@ class _Sender:
         if text:
             self._failures[text] += 1
         if client.due_s < came_s:
-            # Due while the node kept us waiting: a client with a clock of its own would have sent it then.
+            # Due while the node delayed us: an independent client would have sent it at that time.
             self._send(client, client.due_s)
 
 
 def _whole(came: bytearray) -> str | None:
-    """Return the error of an answer, an empty text for a right one, or None while the answer is not whole."""
+    """Return the error of an answer, an empty text for a correct one, or None while the answer is incomplete."""
     head, split, body = bytes(came).partition(b"\r\n\r\n")
     if not split:
         return None
@@ -259,7 +259,7 @@ def _whole(came: bytearray) -> str | None:
 
 
 def _arrival_s(extra: list[tuple[int, int, bytes]]) -> float:
-    """When the kernel got the last of what was read: this process may have been waiting for a processor since."""
+    """The time when the kernel received the last bytes read: this process may have waited for a CPU since."""
     for level, kind, data in extra:
         if level == socket.SOL_SOCKET and kind == SO_TIMESTAMPNS:
             seconds = int.from_bytes(data[:8], sys.byteorder)
@@ -268,7 +268,7 @@ def _arrival_s(extra: list[tuple[int, int, bytes]]) -> float:
 
 
 def main() -> int:
-    """Send beats until standard input ends; print what became of them as JSON."""
+    """Send beats until standard input ends; print their outcomes as JSON."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("address")
     parser.add_argument("name")

@@ -1,7 +1,7 @@
-"""Registers instances as fast as members take them: pipelined over kept connections, from processes of its own.
+"""Registers instances as fast as members accept them: pipelined over persistent connections, from separate processes.
 
-Instance ``host`` of service ``number`` has an address of its own. What it says is realistic: some keys of metadata that
-all instances of a service share. Its time-outs are a day, as nobody beats for a million instances here.
+Instance ``host`` of service ``number`` has a unique address. Its metadata is realistic: some keys that all instances
+of a service share. Its time-outs are a day, because no client beats for a million instances here.
 """
 
 import json
@@ -18,7 +18,7 @@ from scripts.support.member_processes import CONTEXT_PATH
 GROUP = "DEFAULT_GROUP@@"
 PORT = 8080
 PIPELINED = 48
-"""Requests on their way on one connection; a member reads 64 at most."""
+"""Requests under way on one connection; a member reads at most 64."""
 TIMEOUT_S = 60.0
 RECEIVE_BYTES = 1 << 20
 STATUS_OK, STATUS = b"HTTP/1.1 200", b"HTTP/1.1 "
@@ -63,7 +63,7 @@ class Fleet:
 
 
 def register_all(fleet: Fleet, owner_of: Callable[[str], str], processes: int) -> None:
-    """Register every instance at the member that ``owner_of`` names for a service, from so many processes.
+    """Register every instance at the member that ``owner_of`` names for its service, from several processes.
 
     Raises:
         RuntimeError: an answer was not 200, or a connection ended.
@@ -77,7 +77,7 @@ def register_all(fleet: Fleet, owner_of: Callable[[str], str], processes: int) -
 
 
 def _register(fleet: Fleet, share: dict[str, list[int]]) -> None:
-    """Register services at several members in turn, service after service; for a process of its own."""
+    """Register services at several members in turn, service after service; for a separate process."""
     rounds = [(address, _requests(fleet, numbers)) for address, numbers in share.items()]
     connections = {address: _connect(address) for address in share}
     try:
@@ -107,7 +107,7 @@ def _connect(address: str) -> socket.socket:
 
 
 def _read_answers(connection: socket.socket, count: int) -> None:
-    """Read so many answers, all of them 200 and with a body that names no status line."""
+    """Read this many answers, all of them 200 with a body that contains no status line."""
     came = b""
     while came.count(STATUS) < count or not came.endswith(b"ok"):
         data = connection.recv(RECEIVE_BYTES)
@@ -122,7 +122,7 @@ def list_of(address: str, service: str) -> list[dict[str, object]]:
     """The hosts in a member's list of a service.
 
     Raises:
-        OSError, RuntimeError: no answer 200.
+        OSError, RuntimeError: the answer is not 200.
     """
     with closing(_connect(address)) as connection:
         query = urlencode({"serviceName": service})

@@ -1,7 +1,7 @@
-"""DNS queries whose answers are timed, sent at a steady rate by a process of their own. Linux only.
+"""Timed DNS queries at a steady rate, sent by a separate process. Linux only.
 
-``python -m scripts.support.dns_load ADDRESS PORT RATE SECONDS NAME ...`` prints JSON: the times of answers in ms, how
-many queries were sent, and how many answers had records.
+``python -m scripts.support.dns_load ADDRESS PORT RATE SECONDS NAME ...`` prints JSON: the times of answers in ms, the
+number of queries sent, and the number of answers with records.
 """
 
 import json
@@ -21,11 +21,11 @@ from scripts.support.beat_load import SECONDS_NS, SO_TIMESTAMPNS
 
 ROOT = Path(__file__).resolve().parents[2]
 ANSWER_TIMEOUT_S = 2.0
-"""After the last query."""
+"""Wait after the last query."""
 IDS = 65_536
 TYPES = (A, A, A, SRV)
 BURST = 16
-"""Queries sent in a row after a wait: more are not caught up with, or the load would be one of bursts."""
+"""Queries sent in a row after a delay: more are skipped, or the load would come in bursts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +36,11 @@ class Asked:
     times_ms: list[float]
     with_records: int
     late_ms_max: float
-    """The most that the load itself was late to send: a measure of how busy the machine is."""
+    """The largest delay of the load itself, a measure of how busy the machine is."""
 
 
 def packets(names: Sequence[str]) -> list[bytes]:
-    """The queries without their ids, for addresses mostly, and for SRV records."""
+    """The queries without their ids, mostly for addresses, some for SRV records."""
     found = []
     for name in names:
         wire = name_of([label.encode() for label in name.split(".")]) + b"\0"
@@ -51,7 +51,7 @@ def packets(names: Sequence[str]) -> list[bytes]:
 
 
 def run(host: str, port: int, rate: int, seconds: float, names: Sequence[str]) -> Asked:
-    """Send, wait and note."""
+    """Send, wait and record."""
     asked = packets(names)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
         client.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
@@ -88,7 +88,7 @@ def run(host: str, port: int, rate: int, seconds: float, names: Sequence[str]) -
 
 
 def _arrival_s(extra: Sequence[tuple[int, int, bytes]]) -> float:
-    """When the kernel got the datagram, by the wall clock."""
+    """The time when the kernel received the datagram, by the wall clock."""
     for level, kind, data in extra:
         if level == socket.SOL_SOCKET and kind == SO_TIMESTAMPNS:
             seconds, nanoseconds = struct.unpack("qq", data)
@@ -97,7 +97,7 @@ def _arrival_s(extra: Sequence[tuple[int, int, bytes]]) -> float:
 
 
 def asking(host: str, port: int, rate: int, seconds: float, names: Sequence[str]) -> Asked:
-    """Run the load in a process of its own, and wait for its end."""
+    """Run the load in a separate process, and wait for its end."""
     words = [host, str(port), str(rate), str(seconds), *names]
     command = [sys.executable, "-m", "scripts.support.dns_load", *words]
     ended = subprocess.run(command, stdout=subprocess.PIPE, cwd=ROOT, check=True, timeout=seconds * 3 + 60)

@@ -1,8 +1,8 @@
-"""Instances that clients of gRPC publish, for the scripts beside this file.
+"""gRPC clients that publish instances, for the drills.
 
-Each client behaves as the SDK for Java does: it publishes an instance, listens to the service of it, asks after its
-connection every 5 s, and connects elsewhere when it is asked to, before it lets go of the connection that it has. What
-it publishes and listens to it repeats with the next of its rounds, 3 s apart.
+Each client behaves like the SDK for Java: it publishes an instance, subscribes to its service, checks its connection
+every 5 s, and connects to another member when asked to, before it closes its old connection. It repeats its instance
+and its subscription in the next of its rounds, 3 s apart.
 """
 
 import asyncio
@@ -22,22 +22,22 @@ SDK_OFFSET = 1_000
 """From a member's port to that for SDKs."""
 HEALTH_S = 5.0
 HEALTH_TRIES = 3
-"""A connection is given up when so many calls in a row fail, as by the SDK for Java."""
+"""A connection is closed after this many failed calls in a row, as by the SDK for Java."""
 REDO_S = 3.0
-"""Between two rounds in which an SDK repeats what a new connection does not know. Source: Nacos 2.5.1
+"""Time between two rounds in which an SDK repeats its data for a new connection. Source: Nacos 2.5.1
 NamingGrpcRedoService."""
 CALL_TIMEOUT_S = 3.0
 SET_UP_TIMEOUT_S = 6.0
 CONNECTING_MAX = 50
-"""Clients of one process that connect at the same time: on a busy machine all at once would end by their time-outs."""
+"""Clients of one process that connect at the same time: on a busy machine, all at once would time out."""
 RETRY_S = 0.1
-"""After all members refused, longer each time. Source: Nacos 2.5.1 RpcClient.reconnect."""
+"""Delay after all members refused, longer each time. Source: Nacos 2.5.1 RpcClient.reconnect."""
 RETRY_S_MAX = 5.0
 NAMES = {"namespace": "public", "groupName": "DEFAULT_GROUP"}
-"""SDKs send them with each call; real Nacos knows no defaults for them."""
+"""SDKs send these fields with each call; real Nacos has no defaults for them."""
 ABILITIES = {"supportPersistentInstanceByGrpc": True}
 FAULTS = (grpc.RpcError, TimeoutError, asyncio.InvalidStateError, KeyError)
-"""Errors of a call whose connection ends: the answer may be missing or belong to another call."""
+"""Errors of a call while its connection ends: the answer may be missing or belong to another call."""
 
 Info = Mapping[str, Any]
 """A pushed list: Nacos's ServiceInfo."""
@@ -45,27 +45,27 @@ Info = Mapping[str, Any]
 
 @dataclass(slots=True)
 class Outages:
-    """For how long the clients of a process had no connection, or one that did not know them, in s."""
+    """Times in s for which the clients of a process had no connection, or one that did not know them."""
 
     connected_s: list[float] = field(default_factory=list)
-    """From being asked to go, or from the end of a connection, to having another."""
+    """From the request to leave, or from the end of a connection, to the next connection."""
     known_s: list[float] = field(default_factory=list)
-    """The same, to having published again there."""
+    """The same, to the next publication."""
     connecting: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CONNECTING_MAX))
 
 
 class _Connection(SdkClient):
-    """A connection that tells of pushes and of the request to go."""
+    """A connection that reports pushes and the request to leave."""
 
     def __init__(self, port: int, on_push: Callable[[Info], None]) -> None:
         super().__init__(port)
         self._on_push = on_push
         self._known = asyncio.Event()
-        """Its member has taken the introduction, or it is over."""
+        """Its member has accepted the setup, or the connection has ended."""
         self.over = asyncio.Event()
-        """It ended, or its member asked the client to go."""
+        """It ended, or its member asked the client to leave."""
         self.redirect: int | None = None
-        """The HTTP port of the member that the client was asked to go to."""
+        """The HTTP port of the member that the client was asked to use."""
 
     async def call(self, request_type: str, **fields: Any) -> dict[str, Any]:
         return await super().call(request_type, **NAMES | fields)
@@ -103,7 +103,7 @@ class GrpcInstance:
     def __init__(
         self, ports: Sequence[int], start: int, service: str, ip: str, on_push: Callable[[Info], None], outages: Outages
     ) -> None:
-        """``ports``: of the members, for HTTP; the client begins with the ``start``-th."""
+        """``ports``: HTTP ports of the members; the client begins with the ``start``-th."""
         self._ports = ports
         self._turns = itertools.count(start)
         self._service = service
@@ -112,12 +112,12 @@ class GrpcInstance:
         self._outages = outages
         self._connection: _Connection | None = None
         self._unknown_s = 0.0
-        """Since when no member knows its instance by its own word; 0 when one does."""
+        """Time since when no member has its instance directly from it; 0 when one has."""
         self._subscribed = False
         self.registered = asyncio.Event()
 
     async def live(self) -> None:
-        """Be connected, published and, once ``subscribe`` was called, subscribed, whatever becomes of the members."""
+        """Stay connected, published and, after ``subscribe``, subscribed, in spite of failing members."""
         try:
             self._connection = await self._connect(None)
             await self._publish(self._connection)
@@ -130,9 +130,9 @@ class GrpcInstance:
                 await self._connection.close()
 
     async def _move(self) -> None:
-        """Connect elsewhere, let go of the connection that is over, and publish there with the next round."""
+        """Connect to another member, close the old connection, and publish again in the next round."""
         begun_s = time.monotonic()
-        # Asked to go once more before it was known there: it is the same outage.
+        # Asked to leave again before it was known there: it is the same outage.
         self._unknown_s = self._unknown_s or begun_s
         old = self._connection
         assert old is not None, "it moves from a connection"
@@ -148,7 +148,7 @@ class GrpcInstance:
             await asyncio.sleep(REDO_S)
 
     async def _connect(self, redirect: int | None) -> _Connection:
-        """A connection to the member that was named, else to the next one that takes it."""
+        """Return a connection to the named member, or else to the next one that accepts it."""
         for turn in itertools.count():
             port = redirect if redirect in self._ports and not turn else None
             if port is None:
@@ -177,7 +177,7 @@ class GrpcInstance:
             raise TimeoutError("refused")
 
     async def _until_over(self, connection: _Connection) -> None:
-        """Ask after the connection every now and then; return when it ended, is not known, or is to be left."""
+        """Check the connection periodically; return when it has ended, is unknown, or must be left."""
         while True:
             try:
                 async with asyncio.timeout(HEALTH_S * (0.9 + 0.2 * random.random())):

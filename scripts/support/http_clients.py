@@ -1,4 +1,4 @@
-"""Clients over HTTP for the scripts beside this file: kept connections, and instances that beat as SDKs do."""
+"""HTTP clients for the drills: keep-alive connections, and instances that beat as SDKs do."""
 
 import asyncio
 import itertools
@@ -13,14 +13,14 @@ import orjson
 from scripts.support.member_processes import CONTEXT_PATH
 
 CLIENT_TIMEOUT_S = 3.0
-"""Time-out of one try of a client. Source: the default of the official Python SDK."""
+"""Time-out of one attempt of a client. Source: the default of the official Python SDK."""
 NOT_FOUND = 20_404
 SILENT = 0
 """Stands for a status where no answer came."""
 
 
 class Http:
-    """Kept connections to one member; a call that meets a connection just closed is made again on a new one."""
+    """Keep-alive connections to one member; a call on a connection just closed is repeated on a new one."""
 
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
@@ -64,7 +64,7 @@ class Http:
 
 
 async def _in_chunks(reader: asyncio.StreamReader) -> bytes:
-    """A body without a length, as Tomcat sends it."""
+    """Read a body without a length, as Tomcat sends it."""
     body = b""
     while size := int(await reader.readline(), 16):
         body += await reader.readexactly(size)
@@ -74,16 +74,16 @@ async def _in_chunks(reader: asyncio.StreamReader) -> bytes:
 
 
 class HttpInstances:
-    """Instances that beat through all members, and go on to the next one on an error."""
+    """Instances that beat through all members, and use the next one after an error."""
 
     def __init__(self, members: Sequence[Http], beat_s: float, count: Callable[[str], None]) -> None:
-        """``count`` is told in words what became of each beat."""
+        """``count`` is called with the outcome of each beat as text."""
         self._members = members
         self._beat_s = beat_s
         self._count = count
 
     async def anywhere(self, start: int, method: str, path: str, **parameters: object) -> tuple[int, bytes]:
-        """The first answer 200 of any member, from the ``start``-th on; the last one when none gives it."""
+        """Return the first answer 200 of any member, from the ``start``-th on, or else the last answer."""
         answer = SILENT, b""
         for turn in range(len(self._members)):
             member = self._members[(start + turn) % len(self._members)]
@@ -97,7 +97,7 @@ class HttpInstances:
         return status == 200
 
     async def live(self, service: str, ip: str, number: int) -> None:
-        """An instance that is registered already, beating for ever, first through the ``number``-th member."""
+        """Send beats of a registered instance for ever, first through the ``number``-th member."""
         await asyncio.sleep(random.random() * self._beat_s)
         for start in itertools.count(number):
             begun_s = time.monotonic()

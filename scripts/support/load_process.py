@@ -1,6 +1,6 @@
-"""A load in a process of its own, as the drill that starts it sees it.
+"""A load in a separate process, controlled by the drill that starts it.
 
-The process prints ``ready``, works from each line ``go`` to the next ``halt``, and then prints what it did, as JSON.
+The process prints ``ready``, works from each line ``go`` to the next ``halt``, and then prints its results as JSON.
 """
 
 import json
@@ -23,10 +23,10 @@ class LoadProcess:
         self._name = " ".join(command[2:4])
 
     def wait_ready(self) -> None:
-        """Return when it has made what it needs.
+        """Return when the process is ready.
 
         Raises:
-            RuntimeError: it ended, says something else, or nothing for three minutes.
+            RuntimeError: it exited, printed something else, or printed nothing for three minutes.
         """
         said = self._read()
         if said != "ready":
@@ -36,7 +36,7 @@ class LoadProcess:
         self._write("go")
 
     def halt(self) -> dict[str, Any]:
-        """Have it stop for now; return what it did since ``go``."""
+        """Pause it; return its results since ``go``."""
         self._write("halt")
         done: dict[str, Any] = json.loads(self._read())
         return done

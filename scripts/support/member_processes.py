@@ -1,4 +1,4 @@
-"""Members as processes of this machine, for the scripts beside this file. Linux only: pids come from /proc."""
+"""Members as processes of this machine, for the drills. Linux only: pids come from /proc."""
 
 import contextlib
 import http.client
@@ -31,7 +31,7 @@ def clean_environ() -> dict[str, str]:
 
 
 def tls_of(settings: Mapping[str, str]) -> ssl.SSLContext | None:
-    """The context of a client of members with these settings; None where they speak plain HTTP."""
+    """The TLS context of a client of members with these settings; None for plain HTTP."""
     if settings.get("rollcall.http.tls.enabled") != "true":
         return None
     trusted = settings.get("rollcall.http.tls.trustCollectionChainPath") or settings["rollcall.http.tls.certChainFile"]
@@ -39,9 +39,9 @@ def tls_of(settings: Mapping[str, str]) -> ssl.SSLContext | None:
 
 
 def is_gone(pid: int) -> bool:
-    """Return whether a process has ended; true also for one whose exit code is not yet collected."""
+    """Return whether a process has exited; true also for a zombie."""
     try:
-        # After the name, which stands in brackets and may hold anything.
+        # After the name, which is in brackets and may contain anything.
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "Z"
     except (FileNotFoundError, ProcessLookupError):
         return True
@@ -58,7 +58,7 @@ class MemberProcess:
         settings: Mapping[str, str] | None = None,
         command: Path = COMMAND,
     ) -> None:
-        """``command``: the ``rollcall`` to run; this environment's own unless said."""
+        """``command``: the ``rollcall`` to run, by default that of this environment."""
         self.address = f"127.0.0.1:{port}"
         self.log = folder / f"{port}.log"
         self.tls = tls_of(settings or {})
@@ -66,7 +66,7 @@ class MemberProcess:
         if members:
             self._environ["nacos.member.list"] = members
         if command != COMMAND:
-            self._environ.pop("PYTHONPATH", None)  # or another release would run our modules
+            self._environ.pop("PYTHONPATH", None)  # otherwise another release would run our modules
         self.data = folder / f"{port}.data"
         self._command = [str(command), "serve", "--port", str(port), "--data", str(self.data)]
         self._folder = folder
@@ -90,22 +90,22 @@ class MemberProcess:
             os.kill(pid, number)
 
     def kill_all(self) -> None:
-        """End all processes by force; the member may be started again."""
+        """Kill all processes; the member may be started again."""
         if self._process is None:
             return
         pids = self.pids() if self._process.poll() is None else []
-        # The master first, or it would start another worker.
+        # The master first: otherwise it would start another worker.
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self._process.wait(STOP_TIMEOUT_S)
         deadline_s = time.monotonic() + STOP_TIMEOUT_S
         while not all(map(is_gone, pids)) and time.monotonic() < deadline_s:
-            time.sleep(READY_POLL_S)  # the worker is not our child; while it lives, the port is taken
+            time.sleep(READY_POLL_S)  # the worker is not our child; while it lives, the port stays in use
         self._process = None
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
-        """End in order; return the exit code."""
+        """Stop in order; return the exit code."""
         assert self._process is not None, f"{self.address} does not run"
         self._process.terminate()
         code = self._process.wait(timeout_s)
@@ -130,14 +130,14 @@ class MemberProcess:
         """Return when the member serves.
 
         Raises:
-            RuntimeError: it ended, or takes too long; names its log, and shows its end.
+            RuntimeError: it exited, or takes too long; the text names its log, and shows its last lines.
         """
         deadline_s = time.monotonic() + timeout_s
         while True:
             ready = self.is_ready()
-            # Also when somebody answers: that may be another node, for whose port this one could not start.
+            # Also after an answer: another node may use the port, so that this one could not start.
             if self._process is None or self._process.poll() is not None or time.monotonic() > deadline_s:
-                # The log may go with its folder.
+                # The log may be removed with its folder.
                 said = self.log.read_text(encoding="utf-8", errors="replace")[-LOG_SHOWN:]
                 raise RuntimeError(f"{self.address} is not ready, see {self.log}: {said}")
             if ready:
@@ -168,7 +168,7 @@ def start_all(members: Sequence[MemberProcess], timeout_s: float = READY_TIMEOUT
     """Start members side by side; return when each of them serves.
 
     Raises:
-        RuntimeError: as of ``MemberProcess.wait_ready``.
+        RuntimeError: as for ``MemberProcess.wait_ready``.
     """
     for member in members:
         member.start()
@@ -180,7 +180,7 @@ def start_all(members: Sequence[MemberProcess], timeout_s: float = READY_TIMEOUT
 def running_members(
     count: int, port: int, settings: Mapping[str, str] | None = None, command: Path = COMMAND
 ) -> Iterator[list[MemberProcess]]:
-    """``local_members`` that serve, with their logs and data in a folder that goes with them."""
+    """Serving ``local_members``, with their logs and data in a temporary folder."""
     with (
         tempfile.TemporaryDirectory(prefix="rollcall-") as folder,
         local_members(count, port, Path(folder), settings, command) as members,
@@ -191,13 +191,13 @@ def running_members(
 
 @contextlib.contextmanager
 def drill_members(count: int, port: int, logs: Path | None, command: Path) -> Iterator[list[MemberProcess]]:
-    """``local_members`` of a drill, with their logs and data in the folder ``logs``, or a new one, which is named."""
+    """``local_members`` of a drill, with logs and data in the folder ``logs``, or a new one, whose path is printed."""
     with local_members(count, port, drill_folder(logs), command=command) as members:
         yield members
 
 
 def drill_folder(logs: Path | None) -> Path:
-    """Make the folder for the members of a drill, ``logs`` or a new one, and say where it is."""
+    """Create the folder for the members of a drill, ``logs`` or a new one, and print its path."""
     folder = logs or Path(tempfile.mkdtemp(prefix="rollcall-drill-"))
     folder.mkdir(parents=True, exist_ok=True)
     print(f"logs of the members: {folder.absolute()}", flush=True)

@@ -4,21 +4,21 @@ from collections.abc import Iterable
 from pathlib import Path
 
 FORGET_PEAK = "5"
-"""Written to ``clear_refs``, it sets the peak to what is in use now. Source: proc_pid_clear_refs(5)."""
+"""Written to ``clear_refs``, it resets the peak to the current use. Source: proc_pid_clear_refs(5)."""
 
 
 def rss_mb(pid: int) -> float:
-    """The memory of one process that is in use, shared pages in full."""
+    """The resident memory of one process, shared pages in full."""
     return _status_mb(pid, "VmRSS:")
 
 
 def peak_mb(pids: Iterable[int]) -> float:
-    """The sum of the most that each process ever used, or since ``forget_peak``: the kernel misses no moment."""
+    """The sum of the peaks of all processes, ever or since ``forget_peak``, as the kernel recorded them."""
     return sum(_status_mb(pid, "VmHWM:") for pid in pids)
 
 
 def forget_peak(pids: Iterable[int]) -> None:
-    """Have ``peak_mb`` count from now on."""
+    """Make ``peak_mb`` count from now on."""
     for pid in pids:
         Path(f"/proc/{pid}/clear_refs").write_text(FORGET_PEAK, encoding="ascii")
 

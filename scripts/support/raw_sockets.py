@@ -1,5 +1,5 @@
-"""Connections whose bytes are written one by one, for clients that no library would be: see
-``socket_attacks.py`` and ``slow_clients.py``."""
+"""Connections that send raw bytes, for clients that no library could imitate: see ``socket_attacks.py`` and
+``slow_clients.py``."""
 
 import asyncio
 import contextlib
@@ -17,19 +17,19 @@ API = "/nacos/v1/ns/instance"
 STATUS = re.compile(rb"HTTP/1\.1 ([0-9]{3}) ")
 READ_BYTES = 1 << 16
 SOURCES = 32
-"""Addresses that connections come from, as each has but 28,000 ports, which rest for a minute after use."""
+"""Source addresses of connections, because each has only 28,000 ports, which stay unused for a minute after use."""
 IP_BIND_ADDRESS_NO_PORT = 24
 RESET = struct.pack("ii", 1, 0)
 POLL_S = 0.25
 HOSTS = 200
-"""Instances of the service whose list is asked for by clients that do not read."""
+"""Instances of the service that non-reading clients query."""
 LARGE_SERVICE = "large"
 HOST = b"Host: attack\r\n"
 SMALL_RECEIVE_BYTES = 4_096
 
 
 class Wrong(Exception):
-    """The node did what it must not do; the text says what."""
+    """The node did something forbidden; the text describes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Target:
     host: str
     port: int
     token: str = ""
-    """Token of a user, sent with each request; empty for members without login."""
+    """Token of a user, sent with each request; empty if no login is required."""
 
     @classmethod
     def at(cls, address: str, token: str = "") -> "Target":
@@ -61,7 +61,7 @@ _SOURCES = itertools.cycle(f"127.0.1.{number + 1}" for number in range(SOURCES))
 
 
 class Raw:
-    """One connection, by hand."""
+    """One connection for raw bytes."""
 
     def __init__(self, opened: socket.socket) -> None:
         self.socket = opened
@@ -71,7 +71,7 @@ class Raw:
         await self._loop.sock_sendall(self.socket, data)
 
     async def read(self) -> bytes:
-        """Return the next bytes; none at the end of the connection, orderly or not."""
+        """Return the next bytes; none at the end of the connection, whether it was closed or reset."""
         try:
             return await self._loop.sock_recv(self.socket, READ_BYTES)
         except ConnectionError:
@@ -92,7 +92,7 @@ class Raw:
             await asyncio.sleep(POLL_S)
 
     def shut(self) -> None:
-        """Send nothing more."""
+        """End the sending side."""
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_WR)
 
@@ -107,7 +107,7 @@ async def connect(target: Target, receive_bytes: int | None = None) -> Raw:
     """Open a connection.
 
     Raises:
-        OSError: the node, or this machine, takes no more.
+        OSError: the node, or this machine, accepts no more connections.
     """
     opened = socket.socket()
     try:
@@ -135,7 +135,7 @@ async def connected(target: Target, receive_bytes: int | None = None, *, reset: 
 
 @contextlib.asynccontextmanager
 async def reading(raw: Raw) -> AsyncIterator["asyncio.Future[bytes]"]:
-    """All that the node answers, read beside what the block does."""
+    """Read all answers of the node while the block runs."""
     answer = asyncio.ensure_future(raw.read_all())
     try:
         yield answer
@@ -144,7 +144,7 @@ async def reading(raw: Raw) -> AsyncIterator["asyncio.Future[bytes]"]:
 
 
 async def cancelled(task: "asyncio.Future[Any]") -> None:
-    """End a task, whatever it does."""
+    """Cancel a task in any state."""
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError, OSError):
         await task
@@ -158,7 +158,7 @@ def request(target: str, method: str = "GET", body: bytes = b"", *headers: str) 
 
 
 def with_token(sent: bytes, token: str) -> bytes:
-    """A request with a user's token in its head; as it is without one."""
+    """Return a request with a user's token in its head; unchanged without a token."""
     return sent.replace(HOST, b"%bAuthorization: Bearer %b\r\n" % (HOST, token.encode())) if token else sent
 
 
@@ -170,7 +170,7 @@ GOOD = (
     request("/nacos/v1/console/health/liveness"),
     request("/nacos/v1/ns/operator/metrics"),
 )
-"""Answered with 200, on the loop and in the pool. None changes anything."""
+"""Requests answered with 200, on the loop and in the thread pool. None changes anything."""
 CHUNKED_HEAD = request(f"{API}/list?serviceName=nothing", "GET", b"", "Transfer-Encoding: chunked")
 
 
@@ -184,7 +184,7 @@ def check(found: list[int], allowed: Callable[[int], bool], what: str) -> None:
 
 
 def is_answer(status: int) -> bool:
-    """Anything but a failure of the node's own."""
+    """All statuses except server errors."""
     return status != 500
 
 
@@ -193,7 +193,7 @@ def is_refusal(status: int) -> bool:
 
 
 def raise_own_limit(wanted: int) -> None:
-    """Let this process have so many descriptors.
+    """Allow this process this many descriptors.
 
     Raises:
         ValueError: the system does not allow it.

@@ -1,4 +1,4 @@
-"""Real Nacos servers as members beside ours. They are fetched from Maven Central at the first start."""
+"""Real Nacos servers as members beside ours. The first start fetches them from Maven Central."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ START_TIMEOUT_S = 600.0
 
 
 def lacking_tools() -> str:
-    """Return the names of tools that real Nacos needs and that are missing here; empty when none is."""
+    """Return the names of missing tools that real Nacos needs; empty when none is missing."""
     return " and ".join(tool for tool in ("java", "javac", "mvn") if shutil.which(tool) is None)
 
 
@@ -32,15 +32,15 @@ class NacosServer:
         self._start: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Begin to start; ``wait_ready`` waits for the end of that."""
+        """Begin to start; ``wait_ready`` waits until the start has finished."""
         with self._said.open("wb") as said:
             self._start = subprocess.Popen(self._command, env=self._environ, stdout=said, stderr=said)
 
     def wait_ready(self) -> None:
-        """Return when the server takes instances.
+        """Return when the server accepts instances.
 
         Raises:
-            RuntimeError: something is not installed, or it does not start; the text is what the starter said.
+            RuntimeError: a tool is not installed, or the server does not start; the text is the starter's output.
         """
         if lacking := lacking_tools():
             raise RuntimeError(f"{lacking} must be installed")
@@ -71,7 +71,7 @@ class NacosServer:
 def nacos_servers(
     release: str, ports: Sequence[int], folder: Path, listed: Sequence[str]
 ) -> Iterator[list[NacosServer]]:
-    """Real servers that begin to start, and are stopped at the end."""
+    """Begin to start real servers, and stop them at the end."""
     servers = [NacosServer(release, port, folder, listed) for port in ports]
     try:
         for server in servers:

@@ -1,4 +1,4 @@
-"""Members that ask for users and speak TLS alone: their certificate, their settings, their first administrator."""
+"""Members that require users and TLS: their certificate, their settings, their first administrator."""
 
 import base64
 import contextlib
@@ -20,7 +20,7 @@ SUBJECT = ("-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1,DNS
 
 
 def certificate(folder: Path) -> tuple[Path, Path]:
-    """A certificate of this machine that signs itself, and its key."""
+    """A self-signed certificate of this machine, and its key."""
     chain, key = folder / "certificate.pem", folder / "key.pem"
     kind = ("-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "9")
     command = ["openssl", "req", *kind, *SUBJECT, "-keyout", str(key), "-out", str(chain)]
@@ -39,7 +39,7 @@ def tls_settings(chain: Path, key: Path) -> dict[str, str]:
 
 
 def auth_settings() -> dict[str, str]:
-    """Users and members' identity, with secrets made now."""
+    """Users and an identity of members, with new secrets."""
     return {
         "nacos.core.auth.enabled": "true",
         "nacos.core.auth.plugin.nacos.token.secret.key": base64.b64encode(secrets.token_bytes(48)).decode(),
@@ -49,13 +49,13 @@ def auth_settings() -> dict[str, str]:
 
 
 def setup_secret_of(data: Path) -> str:
-    """The secret of the first administrator in a member's data folder; empty for a release without one."""
+    """The bootstrap secret in a member's data folder; empty for a release without one."""
     file = data / FIRST_ADMIN_FILE
     return file.read_text().strip() if file.exists() else ""
 
 
 def make_first_administrator(address: str, data: Path, tls: ssl.SSLContext | None, name: str = "nacos") -> str:
-    """Make the first administrator of a cluster at the member with this data folder; return a token.
+    """Create the first administrator of a cluster at the member with this data folder; return a token.
 
     Raises:
         RuntimeError: the member refuses.

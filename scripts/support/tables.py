@@ -1,4 +1,4 @@
-"""Markdown tables, as the pages in docs/ have them: lines that can be printed one by one, as figures come."""
+"""Markdown tables in the form of the pages in docs/, as lines that can be printed one by one."""
 
 from collections.abc import Iterable, Sequence
 

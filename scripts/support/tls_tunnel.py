@@ -1,7 +1,7 @@
-"""A tunnel of TLS to a node, in a process of its own: plain connections come in, each from the address it came from.
+"""A TLS tunnel to a node, in a separate process: it accepts plain connections and keeps their source addresses.
 
-So clients that write their bytes one by one reach a node that speaks TLS alone. TLS has no half-open state of its own:
-what a client ends, ends as TCP does, without a farewell.
+With it, clients that write raw bytes can reach a node that requires TLS. TLS has no half-open state: when a client ends
+a connection, the tunnel closes TCP without a close_notify.
 """
 
 import argparse
@@ -20,7 +20,7 @@ READ_BYTES_MAX = 1 << 18
 
 @contextlib.contextmanager
 def tunnelled(address: str, ca: str) -> Iterator[str]:
-    """The address to connect to without TLS, until the block ends; ``address`` itself where there is no ``ca``."""
+    """Yield the address to connect to without TLS until the block ends; ``address`` itself without a ``ca``."""
     if not ca:
         yield address
         return
@@ -35,23 +35,23 @@ def tunnelled(address: str, ca: str) -> Iterator[str]:
 
 
 class _Tunnel:
-    """Carries the bytes of each connection both ways; TLS by hand, as no stream of asyncio ends one direction of it."""
+    """Forwards bytes both ways; uses TLS directly, because no asyncio stream can close only one direction of it."""
 
     def __init__(self, address: str, ca: str) -> None:
         host, _, port = address.rpartition(":")
         self._at = host, int(port)
         self._context = ssl.create_default_context(cafile=ca)
         self._carrying: set[asyncio.Task[None]] = set()
-        """Kept here, as the loop itself keeps a task only as long as something that it waits for does."""
+        """Strong references to the tasks, because the loop keeps only weak ones."""
 
     def begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Carry one connection, beside what else this process does."""
+        """Forward one connection in the background."""
         task = asyncio.get_running_loop().create_task(self.carry(reader, writer))
         self._carrying.add(task)
         task.add_done_callback(self._carrying.discard)
 
     async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Carry one connection until either side ends it."""
+        """Forward one connection until either side ends it."""
         source = writer.get_extra_info("peername")[0]
         with contextlib.suppress(OSError):
             there, node = await asyncio.open_connection(*self._at, local_addr=(source, 0), limit=READ_BYTES_MAX)
@@ -76,7 +76,7 @@ class _Tunnel:
         came: ssl.MemoryBIO,
         gone: ssl.MemoryBIO,
     ) -> bool:
-        """Take one step of the handshake; return whether it is over."""
+        """Take one step of the handshake; return whether it is complete."""
         try:
             session.do_handshake()
         except ssl.SSLWantReadError:
@@ -125,7 +125,7 @@ async def _serve(address: str, ca: str) -> None:
 
 
 def main() -> int:
-    """Serve until this process is killed; print the port first."""
+    """Print the port, then serve until this process is killed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("address")
     parser.add_argument("ca")

@@ -8,7 +8,7 @@ from scripts.support import tables
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One figure; with a bound, more than that is a breach."""
+    """One figure; a value above its bound, if any, is a breach."""
 
     what: str
     value: float | str
@@ -39,19 +39,19 @@ def table(rows: Iterable[Measured]) -> str:
 
 @dataclass(slots=True)
 class Absences:
-    """Instances that were missing in lists, read repeatedly in several places."""
+    """Instances that were missing in lists, which are read repeatedly in several places."""
 
     answers: int = 0
-    """Lists that lacked something."""
+    """Number of incomplete lists."""
     instances: set[str] = field(default_factory=set)
-    """All that was ever lacking."""
+    """All instances that were ever missing."""
     longest_s: float = 0.0
-    """From a list that lacked something to the next whole one of that service in that place, or to the last."""
+    """From an incomplete list to the next complete one of that service in that place, or to the last one."""
     examples: list[str] = field(default_factory=list)
     _since_s: dict[tuple[str, str], float] = field(default_factory=dict)
 
     def note(self, where: str, service: str, missing: Collection[str], now_s: float) -> None:
-        """Take what a list of a service lacked, nothing if it was whole."""
+        """Record the instances that a list of a service lacked; none if it was complete."""
         place = where, service
         if not missing:
             if place in self._since_s:

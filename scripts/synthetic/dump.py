@@ -1,7 +1,7 @@
-"""Writes a whole synthetic dump: both rounds of every member, planted faults, and the list of these.
+"""Writes a complete synthetic dump: both rounds of every member, planted faults, and the list of these.
 
 Memory is bounded by one block of instances and one buffer for each file: an instance's line is made once, and used for
-all members and rounds in which it is the same.
+all members and rounds with the same data.
 """
 
 import random
@@ -47,11 +47,11 @@ from scripts.synthetic.services import (
 SHAPES = ("even", "skewed")
 VERSIONS = {MemberKind.ROLLCALL: "0.1.0", MemberKind.NACOS_1: "1.4.1", MemberKind.CATALOG: "2.3.1"}
 SKEWED_PART = 10
-"""With shape ``skewed`` one service holds one of so many instances."""
+"""With shape ``skewed`` one service holds one in this many instances."""
 BLOCK_INSTANCES = 1_000
 _VERSION = re.compile(rb'"version":"3\.([0-9]+\.10\.)')
 PLANT_INSTANCES_MIN, PLANT_INSTANCES_MAX = 4, 20
-"""In the services of one fault: each of two services of a DUPLICATE has the instance that it is about, and another."""
+"""Instances for one fault: each of two services of a DUPLICATE has the duplicate instance, and another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class SyntheticDump:
     rows_per_part: int = 100_000
     shape: str = "even"
     last_is_behind: bool = False
-    """The last member has all under versions of an epoch before. That is not in the list of what was planted."""
+    """The last member has all data with versions of an old epoch. The list of planted faults does not include this."""
 
     @property
     def addresses(self) -> list[str]:
@@ -94,9 +94,9 @@ class SyntheticNight:
 
 
 def all_faults(count: int, members: int, kind: str = MemberKind.ROLLCALL) -> dict[str, int]:
-    """So many of each class; of what befalls whole members fewer, so that enough of them are left to compare."""
+    """This many faults of each class; fewer of those on whole members, so that enough members are left to compare."""
     told = MemberKind(kind).tells_owners
-    needed = 2 if told else 3  # without owners a majority is needed
+    needed = 2 if told else 3  # without owners the check needs a majority
     untold = {LATE} | (set() if told else UNTOLD) | (set() if MemberKind(kind).tells_versions else UNVERSIONED)
     faults = {name: count for name in PLANTS if name not in untold}
     faults[FindingClass.ABSENT_MEMBER] = max(0, min(count, members - needed, 1))
@@ -109,10 +109,10 @@ def all_faults(count: int, members: int, kind: str = MemberKind.ROLLCALL) -> dic
 
 
 def check_made(plan: SyntheticDump) -> None:
-    """Refuse what cannot be made, or could not be told apart afterwards.
+    """Refuse a plan that cannot be made, or whose faults could not be told apart.
 
     Raises:
-        ValueError: with the reason.
+        ValueError: the text gives the reason.
     """
     known = {*PLANTS, *OF_MEMBERS}
     if unknown := sorted(set(plan.faults) - known):
@@ -139,7 +139,7 @@ def check_made(plan: SyntheticDump) -> None:
 
 
 class _Making:
-    """One dump on its way."""
+    """One dump while it is written."""
 
     def __init__(self, plan: SyntheticDump) -> None:
         check_made(plan)
@@ -179,12 +179,12 @@ class _Making:
         }
 
     def _damage(self, number: int, member: str) -> int | None:
-        """How the first file of a member is damaged in a round; in one of them, as each damaged file is a finding."""
+        """The damage to the first file of a member in a round; in one round, because each damaged file is a finding."""
         index = self.damaged.index(member) if member in self.damaged else None
         return index if index is not None and index % ROUNDS == number - 1 else None
 
     def services_until_full(self) -> None:
-        """Make services, with the faults evenly among them, until there are as many instances as wanted."""
+        """Make services until there are enough instances, with the faults evenly distributed."""
         plan = self.plan
         stride = plan.instances / (self.planter.left + 1)
         next_plant = stride
@@ -204,7 +204,7 @@ class _Making:
         self._end_parts()
 
     def _end_parts(self) -> None:
-        # All at once, so that a part has one number in both rounds.
+        # All at once, so that a part has the same number in both rounds.
         self.part_number, self.part_rows = self.part_number + 1, 0
         for writer in self.writers.values():
             writer.end_part(self.part_number)
@@ -239,7 +239,7 @@ class _Making:
                 self.writers[index + 1, member].add(self._of(member, bytes_), len(block), len(block))
 
     def _of(self, member: str, lines: bytes) -> bytes:
-        """The lines as this member has them."""
+        """Return the lines of this member."""
         is_behind = self.plan.last_is_behind and member == self.members[-1]
         return _VERSION.sub(rb'"version":"2.\1', lines) if is_behind else lines
 
@@ -261,7 +261,7 @@ class _Making:
         self.instances += view.service.size
 
     def manifests(self) -> None:
-        """Write both manifests, and note what was planted in members as a whole."""
+        """Write both manifests, and record the faults planted in whole members."""
         odd = self.sound[: self.plan.count(FindingClass.MEMBERSHIP)]
         lists = member_lists(self.plan.addresses, self.absent, odd)
         for index, member in enumerate(self.members):
@@ -301,8 +301,8 @@ def make_dump(plan: SyntheticDump) -> SyntheticNight:
     """Make the dump; the same plan makes the same bytes.
 
     Raises:
-        ValueError: it cannot be made.
-        FileExistsError: the folder of a round is there already.
+        ValueError: the plan is not possible.
+        FileExistsError: the folder of a round exists already.
     """
     making = _Making(plan)
     making.services_until_full()
@@ -324,5 +324,5 @@ def make_dump(plan: SyntheticDump) -> SyntheticNight:
 
 
 def counts(planted: list[Planted]) -> dict[str, int]:
-    """Expected findings by class; those that do not last under LATE."""
+    """Return expected findings by class; those that do not last are under LATE."""
     return dict(sorted(Counter(one.finding_class if one.lasting else LATE for one in planted).items()))

@@ -1,4 +1,4 @@
-"""Faults to plant in a synthetic dump, each in a service of its own, and what the check must find of each."""
+"""Faults to plant in a synthetic dump, each in its own service, and the finding that the check must make of each."""
 
 import random
 from collections.abc import Callable, Mapping
@@ -16,17 +16,17 @@ LATE = "LATE"
 STALE_SLACK_MS = 5_000
 
 UNTOLD = frozenset({FindingClass.OWNER, FindingClass.STALE})
-"""Cannot be in dumps of members that tell neither owners nor beats."""
+"""Not possible in dumps of members that report neither owners nor beats."""
 UNVERSIONED = frozenset({FindingClass.SILENT_CORRUPTION, FindingClass.BEHIND})
-"""Cannot be in dumps of members that tell no versions."""
+"""Not possible in dumps of members that report no versions."""
 OF_MEMBERS = frozenset({FindingClass.MEMBERSHIP, FindingClass.ABSENT_MEMBER, CORRUPT_FILE})
-"""Planted in a member as a whole, not in a service."""
+"""Faults planted in a whole member, not in a service."""
 ALONE = frozenset({FindingClass.STALE, FindingClass.DRIFT, FindingClass.DUPLICATE, FindingClass.CORRUPT})
-"""Seen in one member alone; the others need a second one to differ from."""
+"""Faults visible in a single member; the others need a second member to differ from."""
 
 
 def missing(place: Place) -> list[Planted]:
-    """At a member; where enough others are left to tell, some at the owner itself."""
+    """A fault at a member; if enough others are left to decide, sometimes at the owner itself."""
     member = place.view.service.owner if place.variant % 3 == 2 and len(place.sound) > 2 else place.member
     for number in ROUNDS:
         place.view.drop(number, member)
@@ -34,7 +34,7 @@ def missing(place: Place) -> list[Planted]:
 
 
 def silent_corruption(place: Place) -> list[Planted]:
-    """Other values under the version that all have."""
+    """Other values under the common version."""
     changes: dict[str, Any] = {"weight": place.view.target["weight"] + 1}
     if place.variant % 2:
         changes |= {"metadata": {"zone": "elsewhere"}, "healthy": not place.view.target["healthy"]}
@@ -50,7 +50,7 @@ def behind(place: Place) -> list[Planted]:
 
 
 def lone_service(place: Place) -> list[Planted]:
-    """A service without instances that one member has; of two members nobody can say that it is one too many."""
+    """A service without instances that only one member has; with two members, no majority can call it extra."""
     row = place.view.rows[1, place.member][0]
     lone = row | {"service": f"{row['service']}-lone", "instances": 0}
     for number in ROUNDS:
@@ -61,7 +61,7 @@ def lone_service(place: Place) -> list[Planted]:
 
 
 def settings(place: Place) -> list[Planted]:
-    """A service's own values that departed at one member; of two members the earlier ones are wrong."""
+    """A service's own values that differ at one member; of two members the earlier values are wrong."""
     ways: list[dict[str, Any]] = [
         {"protect_threshold": 0.75},
         {"metadata": {"team": "other"}},
@@ -78,13 +78,13 @@ def settings(place: Place) -> list[Planted]:
 
 
 def _wrong(place: Place) -> str:
-    """The member that is taken to be wrong where one differs: of two that tell no versions, the second."""
+    """The member taken to be wrong when one differs: of two that report no versions, the second."""
     undecided = len(place.sound) == 2 and not place.maker.kind.tells_versions
     return sorted(place.sound)[1] if undecided else place.member
 
 
 def record(place: Place) -> list[Planted]:
-    """A namespace that has another name at one member, or is not there."""
+    """A namespace with another name at one member, or missing there."""
     name = f"namespace {place.view.service.number}"
     values = {member: record_row(name, {"name": "of all"}, place.version(0)) for _, member in place.view.rows}
     if place.variant % 2:
@@ -97,7 +97,7 @@ def record(place: Place) -> list[Planted]:
 
 
 def client(place: Place) -> list[Planted]:
-    """A client that is not the same as at its own member, is not there, or is there and gone at its own member."""
+    """A client that differs from its own member's data, is missing, or exists but is gone at its own member."""
     holder, name = place.view.service.owner, f"1795230900000_10.8.0.1_{place.view.service.number}"
     values = {member: client_row(name, 7, holder, 1) for _, member in place.view.rows}
     match place.variant % 3:
@@ -124,7 +124,7 @@ def extra(place: Place) -> list[Planted]:
 
 
 def value(finding_class: FindingClass) -> Callable[[Place], list[Planted]]:
-    """One field that departs at a member, because a change did not come there."""
+    """One field that differs at a member, because a change did not arrive there."""
 
     def plant(place: Place) -> list[Planted]:
         target = place.view.target
@@ -143,7 +143,7 @@ def value(finding_class: FindingClass) -> Callable[[Place], list[Planted]]:
 
 
 def owner(place: Place) -> list[Planted]:
-    """Two members that name themselves, or none: each names the next; or one that names a third."""
+    """Two members that name themselves, or none because each names the next; or one that names a third."""
     sound, service = place.sound, place.view.service
     if place.variant % 3 == 2 and len(sound) > 2:
         third = next(one for one in sound if one not in (service.owner, place.member))
@@ -161,7 +161,7 @@ def owner(place: Place) -> list[Planted]:
 
 
 def drift(place: Place) -> list[Planted]:
-    """Make the replicated row differ from the visible one or lack it; the visible row agrees with the other members."""
+    """Make the replicated row differ from the visible one, or remove it; the visible row agrees with other members."""
     member = place.member if place.variant % 3 else place.view.service.owner
     for number in ROUNDS:
         rows = place.view.rows[number, member]
@@ -196,7 +196,7 @@ def duplicate(place: Place) -> list[Planted]:
 
 
 def corrupt(place: Place) -> list[Planted]:
-    """A row that is none, in one round. Its file is ended after it, so that each has its own."""
+    """An invalid row in one round. It ends its file, so that each such row has its own file."""
     without_ip = b'{"kind":"instance","layer":"both","namespace":"public","service":"DEFAULT_GROUP@@half"}\n'
     cut = b'{"kind":"instance","layer":"both","namespace":"public","service":"DEFAULT_GROUP@@orders","clus\n'
     line = (cut, without_ip, b"502 Bad Gateway\n")[place.variant % 3]
@@ -205,7 +205,7 @@ def corrupt(place: Place) -> list[Planted]:
 
 
 def late(place: Place) -> list[Planted]:
-    """A change that is under way in one round, or one in each of them: something differs, but does not last."""
+    """A change under way in one round, or a different one in each round: a difference that does not last."""
     view, member, target = place.view, place.member, place.view.target
     ways = [
         (FindingClass.HEALTH, (1,)),
@@ -213,11 +213,11 @@ def late(place: Place) -> list[Planted]:
         (FindingClass.MISSING, (1,)),
         (FindingClass.HEALTH, ROUNDS),
         (FindingClass.WEIGHT, ROUNDS),
-        (FindingClass.MISSING, ROUNDS),  # told from one that lasts by its versions only
+        (FindingClass.MISSING, ROUNDS),  # only the versions distinguish it from a lasting one
     ]
     finding_class, rounds = ways[place.variant % (len(ways) if place.maker.kind.tells_versions else len(ways) - 1)]
     healthy, weight = target["healthy"], target["weight"]
-    if rounds == ROUNDS:  # what all but one hold in round 2 is another change later
+    if rounds == ROUNDS:  # in round 2 all but one member hold a later change
         for other in place.sound:
             match finding_class:
                 case FindingClass.HEALTH:
@@ -262,7 +262,7 @@ PLANTS: dict[str, Callable[[Place], list[Planted]]] = {
 
 
 class Planter:
-    """Plants faults of services one after the other, in an order that the seed decides."""
+    """Plants faults in services one after the other; the seed decides the order."""
 
     def __init__(self, seed: int, maker: ServiceMaker, members: list[str], sound: list[str]) -> None:
         self._random = random.Random(f"faults {seed}")
@@ -280,7 +280,7 @@ class Planter:
         return len(self._due)
 
     def next(self, size: int) -> tuple[str, list[View], list[Planted]]:
-        """The next fault: its name, the rows of its services, of ``size`` instances together, what must be found."""
+        """Return the next fault: its name, the rows of its services with ``size`` instances together, its findings."""
         name, variant = self._due.pop()
         holder = self._random.choice(self._sound)
         others = [member for member in self._sound if member != holder]
@@ -300,7 +300,7 @@ class Planter:
 
 
 def member_lists(members: list[str], absent: list[str], odd: list[str]) -> dict[str, list[Seen]]:
-    """Return the member list of each member that answers; the odd ones each differ from all others."""
+    """Return the member list of each member that answers; each of the odd ones differs from all others."""
     agreed = [Seen(member, "DOWN" if member in absent else "UP") for member in members]
     lists = {member: agreed for member in members if member not in absent}
     for number, member in enumerate(odd):

@@ -21,7 +21,7 @@ def parse_faults(text: str, members: int, kind: MemberKind) -> dict[str, int]:
     """Counts by name, of ``none``, ``all=3`` or ``MISSING=3,EXTRA=2``; after ``all=3`` other counts override.
 
     Raises:
-        ValueError: it is none of these.
+        ValueError: the text has none of these forms.
     """
     faults: dict[str, int] = {}
     for pair in text.split(",") if text != "none" else []:
@@ -84,14 +84,14 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--instances", type=int, required=True, help="how many instances each member holds, about")
     options.add_argument("--seed", type=int, default=1, help="the same seed and options make the same bytes (1)")
     options.add_argument("--per-service", type=int, default=10, help="instances of a service, on average (10)")
-    options.add_argument("--faults", metavar="NAME=N,...|all=N|none", default="none", help="what to plant (none)")
+    options.add_argument("--faults", metavar="NAME=N,...|all=N|none", default="none", help="faults to plant (none)")
     options.add_argument("--late", type=int, default=0, metavar="N", help="transient differences to plant (0)")
     options.add_argument("--date", type=date.fromisoformat, default=date.today(), help="the night (today)")
     options.add_argument(
         "--kind",
         choices=[kind.value for kind in MemberKind],
         default=MemberKind.ROLLCALL.value,
-        help="nacos-1 tells no versions, catalog no owners and beats either (rollcall)",
+        help="nacos-1 reports no versions; catalog reports neither versions nor owners and beats (rollcall)",
     )
     options.add_argument(
         "--format",
@@ -101,7 +101,7 @@ def parser() -> argparse.ArgumentParser:
     )
     options.add_argument("--rows-per-part", type=int, default=100_000, help="rows of a file, about (100000)")
     options.add_argument("--shape", choices=SHAPES, default=SHAPES[0], help="skewed: one service holds a tenth of all")
-    options.add_argument("--last-is-behind", action="store_true", help="one member has all under an earlier version")
+    options.add_argument("--last-is-behind", action="store_true", help="one member has all data under earlier versions")
     return options
 
 

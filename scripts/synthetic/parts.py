@@ -1,4 +1,4 @@
-"""The files of a synthetic dump: parts of one number for the same services at all members, damaged ones too."""
+"""The files of a synthetic dump: parts with the same services and number at all members, including damaged ones."""
 
 import hashlib
 from typing import Any
@@ -14,7 +14,7 @@ BUFFER_BYTES = 1 << 18
 
 
 class SyntheticParts:
-    """Writes the parts of one member in one round. With ``damage`` its first file is not what its hash says."""
+    """Writes the parts of one member in one round. With ``damage`` the first file does not match its hash."""
 
     def __init__(self, filesystem: Any, folder: str, name: str, part_format: PartFormat, damage: int | None) -> None:
         self.parts: list[Part] = []
@@ -39,7 +39,7 @@ class SyntheticParts:
             self._pack()
 
     def end_part(self, number: int) -> None:
-        """Finish the part, if there is anything in it; the next one has this number."""
+        """Finish the part unless it is empty; the next part gets this number."""
         if self._rows:
             self._pack()
             footer = self._rows_file.close()
@@ -51,7 +51,7 @@ class SyntheticParts:
         self._number = number
 
     def _spoil(self, path: str, damage: int) -> None:
-        """Cut off the end of a file, or turn a bit: of its last byte, or in Parquet in a page of rows."""
+        """Truncate a file, or flip a bit of its last byte, or in Parquet of a page of rows."""
         body = bytearray(self._filesystem.cat_file(path))
         at = len(body) // 3 if self._format is PartFormat.PARQUET else -1
         body[at] ^= 1

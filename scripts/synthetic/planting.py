@@ -10,12 +10,12 @@ from scripts.synthetic.services import ServiceMaker, SyntheticInstance, Syntheti
 ROUNDS = (1, 2)
 _TOLD = ("finding_class", "lasting", "namespace", "service", "cluster", "ip", "port", "ephemeral", "name")
 _SAME_ADDRESS = "the same address is in "
-"""How the detail of a DUPLICATE in two groups begins: ``found`` then names all members that have both."""
+"""The beginning of the detail of a DUPLICATE in two groups: ``found`` then names all members that have both."""
 
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """One finding that the check must make. ``members`` are those concerned, in order."""
+    """One finding that the check must make. ``members`` are the affected ones, in order."""
 
     finding_class: str
     lasting: bool
@@ -39,7 +39,7 @@ class Planted:
 
 
 def told(finding: Mapping[str, Any]) -> tuple[Any, ...]:
-    """By what a finding of the check is known: class, lasting, what it is about, and all members concerned."""
+    """The identity of a finding: class, lasting, its object, and all affected members."""
     members = [finding["member"]]
     if finding["finding_class"] == FindingClass.MEMBERSHIP:
         members = sorted([finding["member"], finding["reference"]])
@@ -73,8 +73,7 @@ def of_instance(finding_class: FindingClass, row: Mapping[str, Any], members: li
 class View:
     """The rows of one service at each member in each round; the faults change them in place.
 
-    A row is a dict, or bytes for what is no row. Row 0 is the service's own, row 1 the instance that faults are
-    planted in.
+    A row is a dict, or bytes if it is invalid. Row 0 is the service's own, row 1 the instance for planted faults.
     """
 
     def __init__(
@@ -107,8 +106,8 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a fault goes: the views of its services (two for a DUPLICATE of two groups), the member that is to depart,
-    all members that are compared, and which way of several."""
+    """The place of a fault: the views of its services (two for a DUPLICATE of two groups), the member that must differ,
+    all compared members, and the variant of the fault."""
 
     maker: ServiceMaker
     views: list[View]
@@ -121,6 +120,6 @@ class Place:
         return self.views[0]
 
     def version(self, later: int) -> str | None:
-        """The version that the target's owner gave out so many changes after (or before) the one in the rows."""
+        """The version that the target's owner assigned this many changes after (or before) the one in the rows."""
         service = self.view.service
         return self.maker.version(service.owner, service.number + 2 + later)

@@ -1,8 +1,8 @@
 """Services and instances of a synthetic dump: any number, the same for one seed, like those of real clusters.
 
-Among them are things that look like a fault and are none: one service name in two groups with other instances, the same
-instances in two namespaces, services without instances, metadata whose keys a copy holds in another order, unhealthy
-instances whose delete time-out is long.
+Some look like a fault but are none: one service name in two groups with other instances, the same instances in two
+namespaces, services without instances, metadata with another order of keys in a copy, unhealthy instances with a long
+delete time-out.
 """
 
 import random
@@ -28,8 +28,8 @@ WEIGHTS = (1.0, 1.0, 1.0, 1.0, 1.0, 0.5, 2.0, 100.0)
 PORTS = (8080, 8081, 9000, 20880)
 METADATA_KINDS = 256
 EMPTY_EVERY, TWIN_GROUP_EVERY, TWIN_NAMESPACE_EVERY, REORDERED_EVERY = 40, 64, 96, 50
-"""Every so many-th service is empty, has the name of the one before it in another group, or in another namespace with
-the same instances, or has copies that hold metadata in another order."""
+"""Periods of special services: empty, with the name of the service before in another group, or in another namespace
+with the same instances, or with copies that hold metadata in another order."""
 
 _DELETE_TIMEOUT_KEY = "preserved.ip.delete.timeout"
 
@@ -38,7 +38,7 @@ NO_SETTINGS = ServiceSettings.of({}, 0.0, None, {})
 
 
 class MemberKind(StrEnum):
-    """Kinds of members by the columns of their dumps: all; no versions; neither versions nor owners and beats."""
+    """Kinds of members by the columns of their dumps: all; no versions; neither versions nor owners nor beats."""
 
     ROLLCALL = "rollcall"
     NACOS_1 = "nacos-1"
@@ -55,7 +55,7 @@ class MemberKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SyntheticService:
-    """A service as all members hold it. ``number`` names it, ``host`` is where its addresses begin."""
+    """A service as all members hold it. ``number`` gives its name, ``host`` its first address."""
 
     namespace: str
     name: str
@@ -89,7 +89,7 @@ class ServiceMaker:
     # --- services --------------------------------------------------------------------------------
 
     def next_service(self, size: int) -> SyntheticService:
-        """The next service in turn; ``size`` is kept to, except in those that are empty."""
+        """Return the next service in turn, of ``size`` instances unless it is an empty one."""
         number, last = self._count, self._last
         if number % EMPTY_EVERY == EMPTY_EVERY - 1:
             return self._keep(*self._place(), f"{self._word()}-{number:07d}", 0)
@@ -103,7 +103,7 @@ class ServiceMaker:
         return self._keep(*self._place(), f"{self._word()}-{number:07d}", size)
 
     def service_of(self, owner: str, size: int) -> SyntheticService:
-        """A service that this member is responsible for."""
+        """Return a service for which this member is responsible."""
         namespace, group = self._place()
         stem, attempt = f"{self._word()}-{self._count:07d}", 0
         while self._mapper.map_srv(f"{group}@@{stem}-{attempt}") != owner:
@@ -111,7 +111,7 @@ class ServiceMaker:
         return self._keep(namespace, group, f"{stem}-{attempt}", size)
 
     def twin_of(self, service: SyntheticService, size: int) -> SyntheticService:
-        """A service with this one's short name and namespace, in another group."""
+        """Return a service with the same short name and namespace in another group."""
         group, _, short_name = service.name.partition("@@")
         return self._keep(service.namespace, GROUPS[(GROUPS.index(group) + 1) % len(GROUPS)], short_name, size)
 
@@ -151,7 +151,7 @@ class ServiceMaker:
             yield self.instance(service, place)
 
     def instance(self, service: SyntheticService, place: int, with_beats: bool = False) -> SyntheticInstance:
-        """The instance at this place of the service; with ``with_beats`` one that is kept by beats, and well."""
+        """Return the instance at this position of the service; with ``with_beats`` a healthy one that beats."""
         bits = self._random.getrandbits(64)
         kept = 31 if with_beats else bits & 31
         has_connections = self.kind is MemberKind.ROLLCALL
@@ -204,11 +204,11 @@ class ServiceMaker:
 
 
 def beat_line(line: bytes, age_ms: int) -> bytes:
-    """The line of an instance with beats, as its owner tells it."""
+    """Return the line of an instance with beats, as its owner reports it."""
     head, name, tail = line.rpartition(b'"delete_timeout_ms"')
     return b'%b"beat_age_ms":%d,%b%b' % (head, age_ms, name, tail)
 
 
 def reordered(row: dict[str, Any]) -> bytes:
-    """The line of an instance with the keys of its metadata the other way round."""
+    """Return the line of an instance with the keys of its metadata in reverse order."""
     return encode_row(row | {"metadata": dict(reversed(row["metadata"].items()))})
