@@ -54,7 +54,7 @@ class AccessStats:
     logins_waited: int = 0
     """Logins that had to wait, after too many wrong ones."""
     logins_throttled: int = 0
-    """Logins that found no room to wait. Their passwords were not checked."""
+    """Logins refused because too many wait. Their passwords were not checked."""
     access_unknown: int = 0
     """Calls without a user."""
     access_invalid: int = 0
@@ -103,7 +103,7 @@ class AccessControl:
         self.stats = AccessStats()
         self._on_login = on_login
 
-    # --- who --------------------------------------------------------------------------------------
+    # --- sessions --------------------------------------------------------------------------------------
 
     def session(self, token: str) -> Session:
         """Return the session of a token, if its user still has it."""
@@ -161,7 +161,7 @@ class AccessControl:
         if len(self._ended_here) >= ENDED_HERE_MAX:
             del self._ended_here[next(iter(self._ended_here))]
         self._ended_here[id_of(token)] = None
-        self.table.version += 1  # calls that were allowed are checked anew
+        self.table.version += 1  # allowed calls are checked again
 
     def log_in(self, name: str, password: str, ip: str, wait: LoginWait | None = None) -> Session:
         """Return the session of a user who gives the right password.
@@ -250,7 +250,7 @@ class AccessControl:
             self._hop_tokens[session.user] = session.generation, now_ms, token
         return token
 
-    # --- what -------------------------------------------------------------------------------------
+    # --- rights -------------------------------------------------------------------------------------
 
     def rights(self, session: Session) -> Rights:
         """Return the rights of a session's user."""

@@ -15,7 +15,7 @@ class Scope(enum.Enum):
     """The kinds of callers, or of resources, that a route is for."""
 
     PUBLIC = "public"
-    """Anybody: for the login, and for answers that say only that this node runs or serves."""
+    """Anyone: for the login, and for answers that say only that this node runs or serves."""
     LOGGED_IN = "logged in"
     """Any user, whatever their permissions."""
     NAMING = "naming"
@@ -25,9 +25,9 @@ class Scope(enum.Enum):
     MEMBERS = "members"
     """Only listed members of the cluster, never a user."""
     METRICS = "metrics"
-    """Callers with the scrape token. If no token is set: anybody while users are off, else administrators."""
+    """Callers with the scrape token. If no token is set: anyone while users are off, else administrators."""
     RECENT_MEMBERS = "recent members"
-    """As MEMBERS, and also a member that was recently listed: it still hands its data over."""
+    """Like MEMBERS, and also a member that was recently listed, because it still hands its data over."""
 
 
 class Target(enum.Enum):
@@ -49,7 +49,7 @@ class Target(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class AccessRule:
-    """The rule of one row. ``members_too``: a listed member may call it, too, as members read it from each other."""
+    """The rule of one row. ``members_too``: listed members may call it, too, because they read it from each other."""
 
     scope: Scope
     action: Action = Action.READ

@@ -23,13 +23,13 @@ CLEAN_WINDOW_MS, CLEAN_MAX = 600_000, 3
 An attacker with many addresses soon has guessed from each of them, and leaves that lane to users at new addresses.
 """
 TRUSTED_MS = 86_400_000
-"""For how long an address from which a user logged in stays free of the user's limit."""
+"""How long an address from which a user logged in is exempt from the user's limit."""
 ENTRIES_MAX = 10_000
 """The most entries of each table. The one unused for longest goes first."""
 WAITING_MAX = 1_024
 """The most attempts that wait, of all users."""
 LATER_S = 2
-"""After how long a caller without room to wait may come again."""
+"""When a caller that found no room to wait may try again."""
 
 
 class _Lane(NamedTuple):
@@ -87,7 +87,7 @@ class _Counts:
     def __init__(self, window_ms: int = WINDOW_MS) -> None:
         self._window_ms = window_ms
         self._counts: OrderedDict[str, tuple[int, int]] = OrderedDict()
-        """The begin of the window (ms), and the count."""
+        """The start of the window (ms), and the count."""
 
     def __len__(self) -> int:
         return len(self._counts)
@@ -157,7 +157,7 @@ class LoginLimits:
             return True
 
     def leave(self, attempt: Attempt) -> None:
-        """Note that an attempt waits no more."""
+        """Note that an attempt no longer waits."""
         with self._lock:
             self._leave(attempt)
 
@@ -185,7 +185,7 @@ class LoginLimits:
         self._of_pair.add(_pair(attempt), now_ms, count)
 
     def _places(self, attempt: Attempt, now_ms: int) -> tuple[tuple[_Lane, str], ...]:
-        """Return the places in which an attempt has to wait; none for nearly all."""
+        """Return the places in which an attempt has to wait; nearly always none."""
         pair = _pair(attempt)
         wrong = self._of_pair.count(pair, now_ms)
         if wrong < OF_USER_MAX and now_ms - self._trusted.get(pair, now_ms - TRUSTED_MS) < TRUSTED_MS:

@@ -16,7 +16,7 @@ from distro.wire.http_agent import MEMBER_HEADER
 AGENT = "Nacos-Server"
 """The text that the agent string of every member contains."""
 PREFIX = "rollcall-"
-"""The prefix of the headers that members of our own kind send each other."""
+"""The prefix of the headers that Rollcall members send each other."""
 MEMBER = MEMBER_HEADER.lower()
 SENDERS_MAX = 1_000
 WARN_MS = 60_000
@@ -38,7 +38,7 @@ class Caller:
 
 
 CLIENT = Caller(False, False)
-"""Any caller that is not known to be a member."""
+"""A caller that is not known to be a member."""
 ALL_MEMBERS = Caller(True, True)
 RECENT_MEMBER = Caller(False, True)
 
@@ -239,7 +239,7 @@ class Callers:
             self.stats.plain += 1
             return ALL_MEMBERS
         if not claims:
-            return CLIENT  # whatever that header has, it claims no member's rights; where it needs them, 403
+            return CLIENT  # with any value, the header claims no rights of a member; a call that needs them gets 403
         if given is None:
             self.stats.refused_missing += 1
         else:

@@ -37,14 +37,14 @@ class PeerClocks(Protocol):
 
 @dataclass(slots=True)
 class _Callee:
-    """The knowledge about one member that is called."""
+    """The knowledge about one called member."""
 
     session: str
     is_nacos: bool
     """True if the operator names it as real Nacos."""
     numbers: Iterator[int] = field(default_factory=lambda: count(1))
     key: int = 0
-    """The number of the key that it knows."""
+    """The number of the key that the member knows."""
     warned_s: float | None = None
     """When the log last said that it does not prove the secret."""
 

@@ -22,7 +22,7 @@ PASSWORD_CHARS_MIN, PASSWORD_BYTES_MAX = 8, 256
 AT_ONCE = 2
 """The hashes that are computed at a time. Each needs a core for some 30 ms, and 19 MiB."""
 WAITING_MAX = 12
-"""The most callers that wait for their turn. Each occupies a thread of the HTTP frontend."""
+"""The most waiting callers. Each occupies a thread of the HTTP frontend."""
 WAIT_S = 2.0
 REMEMBERED_MAX = 4_096
 TIME_COST, MEMORY_KIB, PARALLELISM = 2, 19_456, 1
@@ -100,7 +100,7 @@ class Passwords:
         return hmac.digest(self._key, text, sha256)
 
     def _compute(self, work: Callable[[], T]) -> T:
-        """Do the work on a thread of its own.
+        """Run the work on a separate thread.
 
         glibc keeps the 19 MiB for each thread that hashed once. On the callers' threads that added up to half a
         gigabyte. The memory of a thread that has ended goes to the next one.

@@ -13,7 +13,7 @@ class AccessDenied(NoRight):
 
 
 class TooManyLogins(NacosError):
-    """A login was refused without checking the password. The caller may come again after ``retry_after_s``."""
+    """A login was refused without checking the password. The caller may try again after ``retry_after_s``."""
 
     status = 429
 

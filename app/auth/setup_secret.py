@@ -14,9 +14,9 @@ from app.naming.model.nacos_errors import NoRight
 
 SECRET_BYTES = 32
 CHECK_MS, RETRY_MS = 1_000, 30_000
-"""The time between two looks while there is no administrator; and while there is one, or the file cannot be written."""
+"""The time between two checks without an administrator; and with one, or if the file cannot be written."""
 WINDOW_MS, WRONG_MAX = 60_000, 10
-"""The most wrong tries in a window that get the reason. Further ones are told to wait. The right secret never waits."""
+"""The most wrong attempts in a window that get the reason. Further ones must wait. The right secret never waits."""
 NEEDED = (
     f"create the first administrator with the secret in the file {FIRST_ADMIN_FILE} of a member's data folder, "
     "as the parameter secret; rollcall admin on the machine of a member reads it by itself"
@@ -49,7 +49,7 @@ class SetupSecret:
         self._window_ms, self._wrong = 0, 0
 
     def tick(self, now_ms: int) -> int:
-        """Write the file, or remove it. Return when to look again."""
+        """Write the file, or remove it. Return when to check again."""
         if self._has_admin():
             self.end()
             return now_ms + RETRY_MS

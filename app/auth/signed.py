@@ -1,7 +1,8 @@
 """Signed calls between members: the content of a signature, and how it is made and read. Pure.
 
-A signature says: this member calls that one, at this time of the callee's clock, as call number so-and-so, with this
-method, target, body and these headers. Only who knows the secret can make it, and nobody can use it twice or elsewhere.
+A signature states the caller, the called member, the time of the called member's clock, the number of the call, its
+method, target, body and headers. Only members that know the secret can make it, and it cannot be used
+twice or elsewhere.
 """
 
 import hashlib

@@ -52,7 +52,7 @@ class Pattern:
         return cls(tuple(text.split(ANY)))
 
     def matches(self, text: str) -> bool:
-        """Return whether the whole text fits."""
+        """Return whether the whole text matches."""
         first, *rest = self.pieces
         if not rest:
             return text == first
@@ -69,13 +69,13 @@ class Pattern:
 
     @property
     def is_any(self) -> bool:
-        """Return whether every text fits."""
+        """Return whether every text matches."""
         return len(self.pieces) > 1 and not any(self.pieces)
 
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """A permission of a role: actions on the resources that fit three patterns.
+    """A permission of a role: actions on the resources that match three patterns.
 
     The parts are matched one by one: a name with a colon in it cannot pass for two parts.
     """

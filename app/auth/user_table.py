@@ -11,7 +11,7 @@ _NOBODY = Rights(False, ())
 class UserTable:
     """Users with their roles and rights. Reads take no lock; ``on_record`` is called by one thread at a time.
 
-    ``version`` rises after each change: decisions of an earlier version must be made anew.
+    ``version`` rises after each change: decisions of an earlier version must be made again.
     """
 
     def __init__(self) -> None:

@@ -31,7 +31,7 @@ CLOCKS_DIFFER_MS = 2_000
 
 
 class AdminExists(NacosError):
-    """There is an administrator already, who makes the others."""
+    """An administrator exists already, who can create other users."""
 
     status = 409
 
@@ -51,7 +51,7 @@ class Users:
         self._publish = publish
 
     def create(self, name: str, password_hash: str) -> None:
-        """Create a user without roles. Its name must be plain, or look like no other user's."""
+        """Create a user without roles. Its name must be plain, or not look like that of another user."""
         check_name("username", name)
         if not is_plain(name):
             check_look("username", name, (one for one in self._table.users() if one != name))
@@ -159,7 +159,7 @@ class Users:
         self._put(dict.fromkeys(keys, lambda _old: None))
 
     def add_permission(self, role: str, resource: str, actions: str) -> None:
-        """Permit a role actions on the resources that fit a pattern."""
+        """Permit a role actions on the resources that match a pattern."""
         check_actions(actions)
         check_resource(resource)
         if all(known != role for known, _ in self._table.roles()):

@@ -17,7 +17,7 @@ Network = IPv4Network | IPv6Network
 PORT_OFFSETS = (0, RPC_SDK_OFFSET, RPC_CLUSTER_OFFSET)
 """The offsets of a member's ports from the port in the member list."""
 ADDRESSES_MAX = 4
-"""The most addresses of a name that are tried, one after the other."""
+"""The most addresses of a name to try, one after the other."""
 REFUSED: tuple[Network, ...] = tuple(
     ip_network(text)
     for text in (
@@ -38,7 +38,7 @@ class TargetRefusedError(Exception):
 
 
 class CheckTargets:
-    """The addresses that checks may connect to: all except ``REFUSED`` ones, and never a member's own ports."""
+    """The addresses that checks may connect to: all except ``REFUSED`` ones, and never the ports of a member."""
 
     def __init__(self, allowed: tuple[Network, ...], is_member_port: Callable[[str, int], bool]) -> None:
         """``allowed``: networks within ``REFUSED`` that checks may connect to after all."""

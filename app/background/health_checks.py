@@ -29,12 +29,12 @@ STATUS_LINE_BYTES_MAX = 1_024
 STATUS_LINE = re.compile(rb"HTTP/[0-9.]{1,4} +([0-9]{3})\s")
 AT_ONCE_MAX = 16
 OF_SERVICE_MAX = AT_ONCE_MAX // 2
-"""The most checks of one service at once: a service that does not answer leaves threads to the others."""
+"""The most checks of one service at once, so that an unresponsive service leaves threads to the others."""
 QUEUED_MAX = 2_000
 """The most checks that may wait for a thread. Further ones are dropped, and due again in their cluster's next round."""
 QUEUED_OF_SERVICE_MAX = QUEUED_MAX // 2
 REFUSED_LOGGED_MAX = 1_000
-"""The most clusters for which the log says that checks may not connect to their instances; once for each."""
+"""The most clusters for which the log reports once that checks may not connect to their instances."""
 TICK_MS = 500
 
 
@@ -168,7 +168,7 @@ class Checker:
 
 def _log_failure(future: "Future[None]") -> None:
     if not future.cancelled() and (error := future.exception()) is not None:
-        LOG.error("a check failed in an unforeseen way", exc_info=error)
+        LOG.error("a check failed unexpectedly", exc_info=error)
 
 
 def _service_of(check: Check) -> tuple[str, str]:

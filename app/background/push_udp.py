@@ -36,7 +36,7 @@ BUFFER_BYTES = 4 << 20
 IDLE_S = 1.0
 MAILBOX_MAX = 200_000
 MAILBOX_WAKE_FROM = 1_024
-"""With so many waiting events, subscriptions wake the thread. Fewer are not urgent, and wait for its next turn."""
+"""With this many waiting events, subscriptions wake the thread. Fewer are not urgent, and wait for its next turn."""
 
 BuildPayload = Callable[[Subscriber], bytes]
 """Renders the current list of a subscriber's service, as JSON."""
@@ -114,7 +114,7 @@ class UdpPusher:
             one.setblocking(False)
 
     def start(self) -> None:
-        """Open the sockets on all addresses of the machine, as clients may announce any of them. Start the thread."""
+        """Open the sockets on all addresses of the machine, because clients may use any of them. Start the thread."""
         for answering in (True, False):
             opened = self._sockets[answering] = open_socket()
             self._selector.register(opened, selectors.EVENT_READ)
@@ -206,7 +206,7 @@ class UdpPusher:
             try:
                 wait_s = self._turn(wait_s)
             except Exception:
-                LOG.exception("a push failed in an unforeseen way; pushing goes on")
+                LOG.exception("a push failed unexpectedly; pushing goes on")
                 wait_s = 0 if self._outbox or self._mailbox else IDLE_S
 
     def _turn(self, wait_s: float) -> float:
@@ -216,7 +216,7 @@ class UdpPusher:
                 self._wake_out.recv(ACK_BYTES_MAX)
             elif isinstance(key.fileobj, socket.socket):
                 self._read_acks(key.fileobj)
-        # Before the mailbox is taken: a later event wakes again.
+        # Before the mailbox is emptied: a later event wakes the thread again.
         self._awake = False
         with self._lock:
             self._take_mailbox()

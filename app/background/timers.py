@@ -69,7 +69,7 @@ class NamingTimer:
                 self._catching_up.popleft().set()
 
     def catch_up(self, timeout_s: float) -> bool:
-        """Have the thread run all tasks that are due after the clock was put forward. Return whether that is done."""
+        """Make the thread run all tasks that are due after the clock was put forward. Return whether that is done."""
         done = threading.Event()
         self._catching_up.append(done)
         self._stopped.wake()
@@ -79,7 +79,7 @@ class NamingTimer:
         try:
             return tick(now_ms)
         except Exception:
-            LOG.exception("a periodic task failed in an unforeseen way")
+            LOG.exception("a periodic task failed unexpectedly")
             return now_ms + RETRY_MS
 
     def stop(self, timeout_s: float) -> bool:

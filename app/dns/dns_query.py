@@ -64,7 +64,7 @@ def parse(packet: bytes) -> DnsQuery:
         raise Malformed
     query_id, flags, questions, answers, authorities, additional = HEADER.unpack_from(packet)
     if flags & IS_RESPONSE:
-        raise Malformed  # or two servers could go on answering each other
+        raise Malformed  # otherwise two servers could answer each other for ever
     if flags & OPCODE:
         raise Malformed(NOTIMP)
     if questions != 1 or answers or authorities or additional > ADDITIONAL_MAX:

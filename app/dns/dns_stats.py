@@ -19,7 +19,7 @@ class Result(Enum):
     """The name is outside of the domain, or the query of a kind that is not answered."""
     NOT_READY = "not_ready"
     LIMITED = "limited"
-    """A truncated answer to an address that asks too often."""
+    """A truncated answer to an address that sends too many queries."""
 
 
 TYPE_NAMES = {
@@ -54,10 +54,10 @@ class DnsStats:
     unsent: int = 0
     """Answers that the socket did not take."""
     failed: int = 0
-    """Queries whose answer failed in an unforeseen way."""
+    """Queries whose answer failed unexpectedly."""
     connections: int = 0
     connections_closed: int = 0
-    """Connections that were closed to make room, as idle, or as their client sent something other than a query."""
+    """Connections closed to make room, because they were idle, or because the client sent something else."""
     by_kind: Counter[tuple[int, Result]] = field(default_factory=Counter)
     """Answers by the type's number and the result. Numbers without a name here are counted as 0."""
 

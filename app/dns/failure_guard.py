@@ -1,4 +1,4 @@
-"""The guard against queries whose answer fails in an unforeseen way: it counts them, and logs one now and then."""
+"""The guard against queries whose answer fails unexpectedly: it counts them, and logs one now and then."""
 
 import logging
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from app.dns.dns_stats import DnsStats
 
 LOG = logging.getLogger(__name__)
 LOGGED_EACH_S = 60.0
-"""The time between two log entries, so that nobody can fill the log with a query that fails."""
+"""The time between two log entries, so that a failing query cannot fill the log."""
 
 
 class FailureGuard:
@@ -29,5 +29,5 @@ class FailureGuard:
             self._stats.failed += 1
             if self._now_s() - self._logged_s >= LOGGED_EACH_S:
                 self._logged_s = self._now_s()
-                LOG.exception("a DNS query of %s failed in an unforeseen way", remote_ip)
+                LOG.exception("a DNS query of %s failed unexpectedly", remote_ip)
             return None

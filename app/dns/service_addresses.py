@@ -23,9 +23,9 @@ from app.naming.wire.service_info import by_health, shows_all_healthy
 
 PORT_MAX = 65_535
 LARGE_INSTANCES = 500
-"""The size above which answers cover only so many instances of a service at a time."""
+"""The size above which an answer covers only part of the instances of a service."""
 LARGE_DRAWN = 4 * LARGE_INSTANCES
-"""The instances that are drawn at first, as some of them may not be in answers."""
+"""The instances that are drawn at first, because some of them may not be usable in answers."""
 REDRAW_S = 1.0
 """The time after which other instances are drawn. It also bounds the cost of a large service that keeps changing."""
 
@@ -54,7 +54,7 @@ def some_answered_for(view: ServiceView, draw: Random) -> list[Instance]:
 
 
 class Rotation:
-    """Equal records in a circle: each query gets those after the last query's, so that all get their share."""
+    """Equal records in a circle: each query gets the records after those of the last query, so all are used equally."""
 
     def __init__(self, records: Sequence[bytes]) -> None:
         self.count = len(records)
@@ -67,7 +67,7 @@ class Rotation:
         wanted = min(count, self.count)
         taken = min(wanted, room // self._size)
         start = self._next
-        # When all are in each answer, another one is the first.
+        # If each answer has all records, each begins with another one.
         self._next = (start + (wanted if wanted < self.count else 1)) % self.count
         return taken, self._twice[start * self._size : (start + taken) * self._size], taken < wanted
 

@@ -85,7 +85,7 @@ class ProvenAddresses:
             self._noted_s.popitem(last=False)
 
     def answer_bytes_max(self, remote_ip: str, query_bytes: int, wanted: int) -> int:
-        """Return how long an answer over UDP may be if the client takes ``wanted`` bytes."""
+        """Return the longest answer over UDP to a client that accepts ``wanted`` bytes."""
         noted_s = self._noted_s.get(remote_ip)
         if noted_s is not None and self._now_s() - noted_s < PROVEN_S:
             return wanted

@@ -8,8 +8,8 @@ from typing import cast
 from app.dns.dns_stats import DnsStats
 
 CONNECTIONS_MAX = 64
-"""The most connections of all clients; one more closes the connection that has had no query for longest. They are few,
-as they use descriptors that ``app.machine.process.open_files`` spares beside the connections of HTTP and gRPC."""
+"""The most connections of all clients; one more closes the connection idle for longest. They are few,
+because they use descriptors that ``app.machine.process.open_files`` spares beside the connections of HTTP and gRPC."""
 IDLE_S = 10.0
 """The longest time without a whole query; a query that comes byte by byte does not count."""
 SWEEP_S = 1.0
@@ -35,7 +35,7 @@ class DnsConnection(asyncio.Protocol):
         self.queried_s = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transport is no subclass
         self._transport.set_write_buffer_limits(UNREAD_BYTES_MAX)
         self._ip = (transport.get_extra_info("peername") or ("",))[0]
         self._port.opened(self)

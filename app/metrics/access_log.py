@@ -9,7 +9,7 @@ from app.metrics.audit_trail import json_line, time_text
 from app.metrics.line_file import LineFile
 
 SHOWN = frozenset({"serviceName", "namespaceId", "groupName", "clusterName", "ip", "port", "pageNo", "pageSize"})
-"""The query parameters that are written. Others may be passwords, tokens or anything."""
+"""The query parameters that are written. Others may be passwords or tokens."""
 TARGET_CHARS_MAX = 2_048
 
 
@@ -25,12 +25,12 @@ class AccessLog:
     def add(
         self, remote_ip: str, method: bytes, target: bytes, status: int, count: int, taken_s: float, agent: str
     ) -> None:
-        """Have a request written. ``count``: bytes of the answer's body, -1 if unknown."""
+        """Write a request soon. ``count``: bytes of the answer's body, -1 if unknown."""
         at_ms = self._wall_ms()
         self._file.add(lambda: self._line(at_ms, remote_ip, method, target, status, count, taken_s, agent))
 
     def counters(self) -> dict[str, int]:
-        """Return the lines since the start, by their fate."""
+        """Return the numbers of written and lost lines since the start."""
         return {f"access_lines_{name}": count for name, count in asdict(self._file.stats).items()}
 
     def stop(self, timeout_s: float) -> bool:

@@ -32,7 +32,7 @@ OF_CLIENTS = ("instance.", "client.", "service.", "ownership.")
 """Events that clients or the node itself cause, at any rate. Only the audit log has them."""
 HIDDEN = "***"
 KEY_CHARS_MAX = 512
-"""The longest name of a call in a line, as a stranger chooses it."""
+"""The longest name of a call in a line, because the caller chooses it."""
 DELETE = "\x7f"
 PLAIN_CHARS_MAX = 4_096
 """Longer lines are made by the slower way, as are lines that hold secrets."""
@@ -141,7 +141,7 @@ class AuditTrail:
         self.write(f"{kind}.{verb}", shown, before=before, after=after)
 
     def counters(self) -> dict[str, int]:
-        """Return the lines since the start, by their fate."""
+        """Return the numbers of written and lost lines since the start."""
         return {
             f"{log}_lines_{name}": count
             for log, stats in (("audit", self._file.stats), ("security", self._security.stats))
@@ -228,7 +228,7 @@ def json_line(fields: Mapping[str, Any]) -> str:
         line = orjson.dumps(fields).decode()
     except TypeError:
         line = orjson.dumps(_plain(fields)).decode()
-    return line if line.isprintable() else json.dumps(orjson.loads(line))  # which escapes what is not ASCII
+    return line if line.isprintable() else json.dumps(orjson.loads(line))  # this escapes all non-ASCII characters
 
 
 def _plain(value: object) -> object:
@@ -363,7 +363,7 @@ def hide_secrets(value: object) -> object:
 
 
 def _kind_of(key: str) -> tuple[str, str]:
-    """Return the kind of a durable record, and its key as it is shown."""
+    """Return the kind of a durable record, and its displayed key."""
     match parse_record_key(key):
         case ServiceMetaKey(namespace, name):
             return "service", f"{namespace}/{name}"

@@ -1,4 +1,4 @@
-"""A file of lines that a thread writes: callers never wait for the disk, and a full disk stops nobody."""
+"""A file of lines that a thread writes: callers never wait for the disk, and a full disk blocks no caller."""
 
 import logging
 import os
@@ -47,7 +47,7 @@ def _open_private(path: str, flags: int) -> int:
 
 
 class _RotatingFile(RotatingFileHandler):
-    """The rotating file of logging: reports failures, and begins anew if the file was moved away."""
+    """The rotating file of logging: reports failures, and opens a new file if the old one was moved away."""
 
     def __init__(self, path: Path, bytes_max: int, files: int) -> None:
         super().__init__(path, maxBytes=bytes_max, backupCount=files - 1, encoding="utf-8", delay=True)
@@ -88,11 +88,11 @@ class _RotatingFile(RotatingFileHandler):
     def _let_go(self) -> None:
         stream, self.stream = self.stream, None
         if stream is not None:
-            with suppress(OSError, ValueError):  # the buffered bytes fail once more
+            with suppress(OSError, ValueError):  # writing the buffered bytes fails again
                 stream.close()
 
     def _follow(self) -> None:
-        """Open the file anew if it was moved or removed, as external log rotation does."""
+        """Open the file again if it was moved or removed, as external log rotation does."""
         if self.stream is None:
             return
         try:
@@ -136,7 +136,7 @@ class LineFile:
         """Dropped lines that no line has reported yet."""
 
     def add(self, line: Line) -> None:
-        """Have a line, or the function that makes it, written soon. Returns at once. For any thread."""
+        """Schedule a line, or the function that makes it, to be written. Returns at once. For any thread."""
         if len(self._waiting) >= WAITING_MAX or self._stopped.is_set():
             self.stats.dropped += 1
             self._untold += 1
@@ -174,7 +174,7 @@ class LineFile:
         self._file.close()
 
     def _write_all(self) -> None:
-        # Lines that come meanwhile wait for the next round: each by itself would cost a hundred times as much.
+        # Lines that arrive meanwhile wait for the next round: one by one they would cost a hundred times as much.
         left = len(self._waiting)
         while left:
             count = min(left, self._lines_per_write)

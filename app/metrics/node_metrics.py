@@ -24,7 +24,7 @@ from distro.model.types import Member, MemberState
 from distro.protocol.engine_view import PeerView
 
 PAGE_MS = 1_000
-"""For how long a page is served again: counting 100,000 services takes 62 to 78 ms of a thread."""
+"""How long a page is cached: counting 100,000 services takes 62 to 78 ms of a thread."""
 
 
 class Sources(Protocol):
@@ -51,11 +51,11 @@ class Sources(Protocol):
         ...
 
     def peers(self) -> Mapping[str, PeerView]:
-        """Return the work that is pending for each peer, and how far the peer is."""
+        """Return the pending work for each peer, and the peer's progress."""
         ...
 
     def unready_reason(self) -> str:
-        """Return why this node is not ready; empty while it is."""
+        """Return the reason why this node is not ready; empty while it is."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""The steps of draining an instance, as each member carries them out for the data that it owns."""
+"""The steps of draining an instance. Each member carries them out for the data that it owns."""
 
 import logging
 from collections.abc import Callable
@@ -29,7 +29,7 @@ ACTIONS = (DISABLE, REMOVE)
 class DrainSteps:
     """Carries out this member's part of a step.
 
-    Each step may come twice, or late: only what is not done yet is done.
+    A step may arrive twice or late, so each one does only the work that is still missing.
     """
 
     table: ServiceTable
@@ -52,7 +52,7 @@ class DrainSteps:
         if action not in ACTIONS:
             raise InvalidParam(f"Parameter 'action' is illegal: it should be one of {', '.join(ACTIONS)}")
         if action == REMOVE:
-            # At each member, as any of them may get the beats, or become the owner.
+            # At each member, because any member may get the beats or become the owner.
             self.naming.drained.add((asked.namespace, asked.service, asked.key), self.clock.monotonic_ms())
         service = self.table.get(asked.namespace, asked.service)
         if service is not None:
@@ -81,7 +81,7 @@ class DrainSteps:
             self.durable.patch(_disabling(asked))
 
     def _published(self, action: str, asked: AskedInstance, client_id: str, instances: Any, batch: bool) -> None:
-        """Publish a client's instances of the service anew, this one disabled or left out, if it is connected here."""
+        """Publish a client's instances again, with this one disabled or left out, if the client is connected here."""
         client = self.clients.client(client_id)
         if client is None or not client.native or client.ended:
             return

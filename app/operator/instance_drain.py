@@ -18,15 +18,15 @@ JOBS_MAX = 512
 ENDED_KEPT = 1_000
 """The most finished jobs whose result is still shown."""
 WAITING_MAX = 16
-"""The most callers that wait for the end of a job. Further ones get its progress at once, and ask again."""
+"""The most callers that wait for the end of a job. Further callers get its progress at once, and ask again."""
 POLL_S = 0.2
 CALM_LOOKS = 2
-"""This many consecutive looks must find all subscribers up to date: a change may be between two queues."""
+"""This many consecutive checks must find all subscribers up to date, because a change may be between two queues."""
 REMOVE_MS_MAX = 5_000
-"""How long the removal may take to be known by all members."""
+"""The time in which all members must know of the removal."""
 
 Step = Callable[[str, AskedInstance], Mapping[str, Mapping[str, Any] | None]]
-"""Has all members take a step. Returns each one's view afterwards, None without an answer. Blocks for seconds."""
+"""Makes all members take a step. Returns the view of each afterwards, None without an answer. Blocks for seconds."""
 
 
 @dataclass(slots=True)
@@ -114,7 +114,7 @@ class InstanceDrains:
         return self._waiting.acquire(blocking=False)
 
     def waited(self) -> None:
-        """Note that a caller waits no more."""
+        """Note that a caller no longer waits."""
         self._waiting.release()
 
     def stop(self) -> None:
@@ -131,7 +131,7 @@ class InstanceDrains:
         try:
             state = self._drain(job, begun_ms)
         except Exception:
-            LOG.exception("draining %s of %s failed in an unforeseen way", job.asked.key, job.asked.service)
+            LOG.exception("draining %s of %s failed unexpectedly", job.asked.key, job.asked.service)
         finally:
             job.took_ms = self._clock.monotonic_ms() - begun_ms
             with self._lock:
@@ -163,9 +163,9 @@ class InstanceDrains:
         return "drained" if acknowledged else "drained, not all acknowledged in time"
 
     def _step(self, job: DrainJob, action: str, *names: str) -> bool:
-        """Have all members take a step. Return whether any of these fields is true at a member that answered.
+        """Make all members take a step. Return whether any of these fields is true at a member that answered.
 
-        Members that do not answer are not waited for: their own clients learn of the removal when they are back.
+        It does not wait for members that do not answer: their clients learn of the removal when these are back.
         """
         job.seen = job.step(action, job.asked)
         return any(one is not None and any(one[name] for name in names) for one in job.seen.values())

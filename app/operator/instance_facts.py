@@ -56,12 +56,12 @@ class InstanceFacts:
 
     table: ServiceTable
     writer: str
-    """The name of this run of this member in versions."""
+    """The name of this run in versions."""
     clients: ClientTable
     records: Records
     view: Callable[[], EngineView]
     pending_of: Callable[[DistroKey], Mapping[str, str]]
-    """Tells what is still to be done with a key, in words, by peer."""
+    """Describes the pending work on a key, by peer."""
     history: InstanceHistory
     clock: Clock
     self_address: str
@@ -245,7 +245,7 @@ class InstanceFacts:
 
 
 def _member_of(writer: str) -> str:
-    """Return the member's address of a run; empty if no run of our kind wrote."""
+    """Return the address of the member of a run; empty if the writer is not a Rollcall run."""
     return writer.partition("~")[0]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from app.naming.model.keys import datum_key
 
 INSTANCES_MAX = 10_000
-"""The most instances that are remembered. Beyond it the one whose last event is oldest is forgotten."""
+"""The most remembered instances. Beyond it, the one with the oldest last event is forgotten."""
 ENTRIES_MAX = 8
 """The most events of one instance."""
 
@@ -35,7 +35,7 @@ class InstanceHistory:
         """Record an event of an instance, at the current time."""
         with self._lock:
             kept = self._kept.pop((key, instance_key), ())[1 - ENTRIES_MAX :]
-            self._kept[key, instance_key] = (*kept, Happening(self._now_ms(), what))  # the latest goes to the end
+            self._kept[key, instance_key] = (*kept, Happening(self._now_ms(), what))  # the latest event is at the end
             if len(self._kept) > INSTANCES_MAX:
                 self._kept.popitem(last=False)
 

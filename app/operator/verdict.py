@@ -7,7 +7,7 @@ Facts = Mapping[str, Any]
 Told = Mapping[str, Facts]
 """The answers of the members, by address."""
 BEAT_NEAR_MS = 2_000
-"""Two members' beats that are no further apart are one beat, which was forwarded."""
+"""Beats at two members that are no further apart are one beat, which was forwarded."""
 
 
 def compare(told: Told, silent: Iterable[str]) -> tuple[list[str], list[str]]:
@@ -65,7 +65,7 @@ def _listed(told: Told) -> list[str]:
             "beats arrive there, and are not forwarded."
         )
     elif len(listed) > 1:
-        # Of the others only the member that takes its beats has them as new: copies keep the beat that they came with.
+        # Among the others only the member that gets the beats has a recent one: a copy keeps the beat it arrived with.
         others = sorted(listed.keys() - {source})
         near = [each for each in others if listed[each]["beatAgeMs"] <= age_ms + BEAT_NEAR_MS]
         way = ", received through " + near[0] if len(near) == 1 and len(others) > 1 else ""

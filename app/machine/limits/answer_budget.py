@@ -18,7 +18,7 @@ LARGE_ANSWER_BYTES = 16_384
 """A longer answer must find room before it is made. Beats, health checks and lists of 50 instances are shorter."""
 TRIM_MS = 10_000
 TRIM_FROM_BYTES = 16 * MIB
-"""After so many bytes of large answers free memory goes back to the system: the C library keeps up to 100 MB."""
+"""After this many bytes of large answers free memory goes back to the system: the C library keeps up to 100 MB."""
 RETRY_S = 1.0
 """When a client may try again. Clients that read nothing are disconnected within seconds while room is short."""
 
@@ -110,7 +110,7 @@ class AnswerBudget:
             self.count += count
 
     def give_back(self, count: int) -> None:
-        """Count so many bytes less."""
+        """Subtract this many bytes."""
         with self._lock:
             self.count -= count
 

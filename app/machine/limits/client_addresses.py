@@ -13,7 +13,7 @@ from app.naming.model.nacos_errors import TooManyRequests
 ADDRESSES_MAX = 65_536
 """The most addresses that are remembered, with or without a connection. Further ones share one bucket."""
 BURST_S = 5
-"""An address that was idle for this long may make the writes of so many seconds at once: a client registers all its
+"""An address that was idle for this long may make the writes of that time at once: a client registers all its
 services together when it starts."""
 
 
@@ -74,8 +74,8 @@ class ClientAddress:
 class AddressTable:
     """The addresses that have a connection or have recently made writes. Used on the loop's thread.
 
-    An address is forgotten when that makes no difference: with no connection and a full bucket. So nobody gets more
-    than its share by waiting or by using other addresses. While ``ADDRESSES_MAX`` are remembered, new ones share a
+    An address is forgotten when that makes no difference: with no connection and a full bucket. So no client gets
+    more than its share by waiting or by using other addresses. While ``ADDRESSES_MAX`` are remembered, new ones share a
     bucket.
     """
 
@@ -130,7 +130,7 @@ class AddressTable:
         return 0 < self.connections_max <= connections[frontend] or 0 < self._both_max <= sum(connections)
 
     def disconnect(self, address: ClientAddress, frontend: Frontend) -> None:
-        """Count a connection less."""
+        """Count the end of a connection."""
         if address is self._others:
             return
         address.connections[frontend] -= 1

@@ -14,7 +14,7 @@ KEPT_LEAST = 256
 KEPT_PART_MAX = 4
 """No reserve is more than a quarter of all connections."""
 KEPT_FOR_MEMBERS = 256
-"""The reserve for members, or half of a kind's reserve if less: each member has one gRPC and a few HTTP connections."""
+"""The reserve for members, at most half of a kind's: each member has one gRPC and a few HTTP connections."""
 
 
 class Share:
@@ -46,7 +46,7 @@ class Share:
         return True
 
     def give_back(self) -> None:
-        """Count a connection less."""
+        """Count the end of a connection."""
         assert self.count, "more connections ended than began"
         if self.count > self.kept:
             self._room.free += 1

@@ -1,4 +1,4 @@
-"""The form of log lines: one record, one line, whatever a caller put into a name."""
+"""The form of log lines: one record is one line, even if a caller put line breaks into a name."""
 
 import json
 import logging
@@ -15,7 +15,7 @@ SIGNS = ("token", "passw", "pwd", "secret")
 def masked(text: str) -> str:
     """Return a text without the values of parameters and fields that hold secrets, as a last line of defence.
 
-    The log has texts of others, too, such as the errors of a library.
+    The log also has texts of others, such as the errors of a library.
     """
     folded = text.lower()
     return SECRETS.sub(r"\1***", text) if any(sign in folded for sign in SIGNS) else text
@@ -40,7 +40,7 @@ class LineFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """Writes a record as one line of JSON, whatever a caller put into a name; a traceback is a field of it.
+    """Writes a record as one line of JSON, even if a name has line breaks; a traceback is one of its fields.
 
     Shape: time (ISO 8601, UTC), level, port, logger, message, traceback.
     """
@@ -62,6 +62,6 @@ class JsonFormatter(logging.Formatter):
             fields["traceback"] = masked(self.formatException(record.exc_info))
         try:
             line = orjson.dumps(fields).decode()
-        except TypeError:  # a lone surrogate, which a name may have, has no UTF-8
+        except TypeError:  # a name may have a lone surrogate, which has no UTF-8
             return json.dumps(fields)
-        return line if line.isprintable() else json.dumps(fields)  # which escapes what is not ASCII
+        return line if line.isprintable() else json.dumps(fields)  # this escapes all non-ASCII characters

@@ -19,14 +19,14 @@ NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
 
 @dataclass(slots=True)
 class MachineStats:
-    """The findings since the start, and of the last look."""
+    """The findings since the start, and of the last check."""
 
     wall_clock_steps: int = 0
-    """How often the wall clock was set, forward or back."""
+    """The number of times that the wall clock was set, forward or back."""
     wall_clock_step_ms: int = 0
-    """By how much it was set the last time; negative if it went back."""
+    """The last change of the wall clock; negative if it went back."""
     descriptors_used_up: int = 0
-    """Looks at which no descriptor was free, for this process or on the machine."""
+    """Checks that found no free descriptor, for this process or on the machine."""
     disk_free_bytes: int = -1
     """Room for this process on the disk of the data folder; -1 if it cannot be read."""
     disk_low: int = 0
@@ -36,14 +36,14 @@ class MachineStats:
 
 
 class MachineWatch:
-    """Looks once a second, on the naming timer. Logs each fault once when it begins and once when it is over."""
+    """Checks once a second, on the naming timer. Logs each fault once when it begins and once when it ends."""
 
     def __init__(self, data_dir: Path, wall_ms: Callable[[], int]) -> None:
         self.stats = MachineStats()
         self._data_dir = data_dir
         self._wall_ms = wall_ms
         self._offset_ms: int | None = None
-        """The wall clock minus the monotonic one, at the last look."""
+        """The wall clock minus the monotonic one, at the last check."""
         self._without_descriptor = False
         self._disk_fault = ""
 

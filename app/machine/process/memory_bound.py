@@ -12,7 +12,7 @@ WATCH_MS = 1_000
 LEVELS = (0.85, 0.92)
 """The parts of the limit from which on new services, and then also new instances, are refused."""
 BACK = 0.05
-"""A level ends this part of the limit below where it begins. Otherwise each new service would switch it."""
+"""A level ends this share of the limit below its start. Otherwise each new service would switch it."""
 UNLIMITED_BYTES = 1 << 60
 """Cgroup version 1 has a number near 2^63 for no limit."""
 CGROUP, CGROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
@@ -57,7 +57,7 @@ def _limits_up(root: Path, path: str, name: str) -> list[int]:
 
 
 def resident_bytes(statm: Path = STATM) -> int:
-    """Return the memory of this process that is in use now (RSS); 0 if the system does not report it."""
+    """Return the memory in use by this process (RSS); 0 if the system does not report it."""
     try:
         return int(statm.read_text(encoding="ascii").split()[1]) * resource.getpagesize()
     except (OSError, ValueError, IndexError):
@@ -65,7 +65,7 @@ def resident_bytes(statm: Path = STATM) -> int:
 
 
 def trim_memory() -> None:
-    """Have the C library give free memory back to the system if it can: glibc keeps the memory of large objects."""
+    """Make the C library give free memory back to the system if it can: glibc keeps the memory of large objects."""
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).malloc_trim(0)
 

@@ -11,7 +11,7 @@ UNREGISTERED_MAX = 4_096
 MEMBERS_MAX = 4_096
 """The most connections of other members."""
 CONNECTIONS_MIN = 64
-"""The fewest connections of all kinds together, however low the limit is."""
+"""The least number of connections of all kinds together, even with a very low limit."""
 
 
 def files_wanted(*, has_grpc: bool) -> int:

@@ -12,7 +12,7 @@ class ProcessLoad:
         self._seen = (time.monotonic(), 0.0)
 
     def read(self) -> dict[str, float]:
-        """Return ``{"cpu": cores that this process used, "load": of the machine, "mem": its used part, 0..1}``."""
+        """Return ``{"cpu": cores used by this process, "load": of the machine, "mem": its used share, 0..1}``."""
         usage = resource.getrusage(resource.RUSAGE_SELF)
         now_s, used_s = time.monotonic(), usage.ru_utime + usage.ru_stime
         seen_s, seen_used_s = self._seen
@@ -22,7 +22,7 @@ class ProcessLoad:
 
 
 def _memory_used() -> float:
-    """Return the used part of the machine's memory; -1.0 if unknown, as in Nacos."""
+    """Return the used share of the machine's memory; -1.0 if unknown, as in Nacos."""
     try:
         with open("/proc/meminfo", encoding="ascii") as file:
             fields = dict(line.split(":", 1) for line in file)

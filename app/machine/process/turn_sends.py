@@ -1,4 +1,4 @@
-"""TurnSends: replies that a turn of the event loop made for many connections are sent together at its end."""
+"""TurnSends: sends the replies that a turn of the event loop made for many connections together at its end."""
 
 import logging
 from collections.abc import Callable
@@ -11,7 +11,7 @@ TOGETHER_MAX = 16
 class TurnSends:
     """The functions to call at the end of a turn, each of which sends a reply. Used on the loop's thread.
 
-    A reply that is sent as soon as it is made wakes a waiting client anew for each request. Replies sent one after
+    A reply that is sent as soon as it is made wakes a waiting client for each request. Replies sent one after
     another find the client awake, which halves the cost of a short call at both sides.
     """
 
@@ -24,9 +24,9 @@ class TurnSends:
         self._is_due = False
 
     def add(self, send: Callable[[], None]) -> None:
-        """Have ``send`` called at the end of this turn, or now if enough of them wait.
+        """Call ``send`` at the end of this turn, or now if enough of them wait.
 
-        It is called once each time, and must do nothing if the connection has ended or everything was sent meanwhile.
+        It is called once each time, and must do nothing if the connection has ended or everything has been sent.
         """
         waiting = self._waiting
         waiting.append(send)

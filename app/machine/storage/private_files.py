@@ -1,4 +1,4 @@
-"""Rights of the data folder: only its owner may read it, as it holds addresses, metadata and users of everybody."""
+"""Rights of the data folder: only its owner may read it, because it has all addresses, metadata and users."""
 
 import logging
 import os
@@ -32,10 +32,10 @@ def make_private(folder: Path) -> None:
 
 
 def create_private(path: Path) -> None:
-    """Make a file that only its owner may read, if it is missing: SQLite would make it readable for all.
+    """Create a file that only its owner may read, if it is missing: SQLite would make it readable for all.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: it cannot be created.
     """
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
 

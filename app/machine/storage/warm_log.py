@@ -48,7 +48,7 @@ UNITS_WITHOUT_END = 1 << 60
 SLICE_BYTES = 96 * 1024
 """The bytes of JSON that are made in one step, in about a millisecond, before other threads get their turn."""
 BYTES_PER_PART = 1_024
-"""The bytes of a slice that making a part costs, in addition to the part's own."""
+"""The cost of making a part, in bytes of a slice, in addition to the part's own bytes."""
 ROWS_PER_FLUSH_MAX = 2_000
 ROWS_PER_STATEMENT = 100
 """Each statement, and each list that is compressed, gives up the interpreter. The thread then waits for it beside a
@@ -69,7 +69,7 @@ ALIVE_MS = 10_000
 """The interval at which the time is written: the file of a cluster without changes must not look old."""
 
 Row = tuple[Any, Any, Any]
-"""Key, compressed JSON and time of a list. The types are unknown, as anybody may have written the file."""
+"""Key, compressed JSON and time of a list. The types are unknown, because the file may have been edited."""
 IsKnown = Callable[[str, Version], bool]
 LeaveOut = Callable[[object, Exception], None]
 ReadDatums = Callable[[Iterable[str]], Iterable[Datum]]
@@ -187,7 +187,7 @@ class WarmStore:
             self._connection = None
 
     def changed(self, key: str) -> None:
-        """Have the list of a key written soon. Returns at once."""
+        """Schedule the list of a key to be written. Returns at once."""
         # Nearly all changes of a list that always changes end here. A key leaves ``_later`` once it is in ``_dirty``,
         # and ``_dirty`` before its list is read: a key seen in either, even without the lock, is read after this.
         if key in self._later or key in self._dirty:
@@ -222,7 +222,7 @@ class WarmStore:
             self._written.clear()
 
     def _opened_again(self, now_ms: int) -> bool:
-        """Open the file if it is time to.
+        """Open the file if it is time to do so.
 
         Changes that came meanwhile are still written, unless nothing is kept at all.
         """
@@ -372,8 +372,8 @@ class _Datums(Iterator[Datum]):
 def decode_aged(codec: InstanceListCodec, key: str, body: Any, age_ms: int, now_ms: int) -> Datum:
     """Return the datum of a list that was written ``age_ms`` ago by the wall clock; its ages count from then.
 
-    A negative age means that the clock went back. Then the times in the list are unknown, and every word of others
-    counts as later.
+    A negative age means that the clock went back. Then the times in the list are unknown, and every report of other
+    members counts as later.
 
     Raises:
         CodecError: a field is wrong, it is only a part of a list, or its version has no successors.
@@ -385,7 +385,7 @@ def decode_aged(codec: InstanceListCodec, key: str, body: Any, age_ms: int, now_
         return datum
     for one in datum.value.stored.values():
         one.changed_ms = NEVER_MS
-    # A removal that cannot be dated would undo what clients said since.
+    # A removal without a known time would undo later registrations of clients.
     return replace(datum, value=InstanceList(datum.value.stored, {}))
 
 

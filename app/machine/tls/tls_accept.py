@@ -109,7 +109,7 @@ class TlsAcceptor(Generic[P]):
         for client in list(self._under_way.values()):
             _cut(client)
 
-    # --- until the greeting is there ----------------------------------------------------------------
+    # --- before the greeting ----------------------------------------------------------------
 
     def _accept(self) -> None:
         for _ in range(ACCEPTS_PER_TURN):
@@ -162,7 +162,7 @@ class TlsAcceptor(Generic[P]):
                 wanted = min(RECORD_HEAD_BYTES + int.from_bytes(seen[3:5], "big"), GREETING_BYTES_MAX)
                 seen = waiting.client.recv(wanted, socket.MSG_PEEK)
             if len(seen) < wanted and wanted > waiting.wanted_bytes:
-                # The kernel calls again when so many bytes are there, or no more come.
+                # The kernel wakes us again when this many bytes have arrived, or the client has ended.
                 waiting.wanted_bytes = wanted
                 waiting.client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wanted)
                 return
@@ -245,7 +245,7 @@ class TlsAcceptor(Generic[P]):
             if isinstance(error, OSError | TimeoutError):
                 log.debug("a handshake failed: %s", error)
             else:
-                log.error("a connection failed in an unforeseen way", exc_info=error)
+                log.error("a connection failed unexpectedly", exc_info=error)
 
 
 def _cut(client: socket.socket) -> None:

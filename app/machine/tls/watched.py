@@ -1,4 +1,4 @@
-"""Values made from certificate files, and made again when the files change. An unusable change is ignored."""
+"""Values made from certificate files, and made again when the files change. Unusable changes are ignored."""
 
 import logging
 import time
@@ -64,7 +64,7 @@ class WatchedFiles(Generic[T]):
             self._note_failure(stamp, error)
             return
         if self._read_stamp() != stamp:
-            return  # changed meanwhile: the next look reads the files again
+            return  # changed in the meantime: the next check reads the files again
         self._stamp, self._failed, self._warned_s = stamp, None, 0.0
         self.current = made
         self.stats.tls_reloads += 1

@@ -61,7 +61,7 @@ def test_an_administrator_is_written_and_gets_another_password(
         ([], "short", "8 characters"),
         (["--user", "a/b"], PASSWORD, "username"),
         (["--password-file", "missing"], None, "cannot be read"),
-        ([], None, "a password is needed"),
+        ([], None, "no password: give"),
     ],
 )
 def test_what_is_wrong_is_said(

@@ -304,7 +304,7 @@ class TestChecker:
 
         eventually(tried_again)
         rig.checker.stop()
-        assert "a check failed in an unforeseen way" in caplog.text
+        assert "a check failed unexpectedly" in caplog.text
 
     def test_a_bounded_number_waits(self, monkeypatch: pytest.MonkeyPatch, closed_port: int) -> None:
         monkeypatch.setattr(checks, "QUEUED_MAX", 0)
