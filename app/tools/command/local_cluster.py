@@ -54,7 +54,7 @@ class LocalCluster:
             try:
                 for index, node in enumerate(self._nodes):
                     print(f"member {node.url}", flush=True)
-                    # A process group of its own, so that a Ctrl-C reaches this process alone, which passes it on.
+                    # A process group of its own, so that a Ctrl-C reaches only this process, which forwards it.
                     self._running[index] = subprocess.Popen(
                         node.command, env=node.environ, cwd=node.folder, process_group=0
                     )

@@ -73,6 +73,6 @@ def run_command(options: argparse.Namespace) -> int:
     except OptionError as error:
         print(f"rollcall simulate: {error}", file=sys.stderr)
         return WRONG_OPTIONS
-    except BrokenPipeError:  # whoever read it, as `head` does, has read enough
+    except BrokenPipeError:  # the reader, such as `head`, has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return READER_GONE

@@ -83,7 +83,7 @@ def _run(options: argparse.Namespace, spark: "SparkSession | None" = None) -> in
     except ModuleNotFoundError as error:
         reason = f"this Python has no package {error.name}: pip install 'rollcall[audit]'"
         return _finish(options, _without_verdict(options, reason))
-    except Exception as error:  # whatever it is: cron's mail, the alert and the metrics must not go on saying "agreed"
+    except Exception as error:  # any error: cron's mail, the alert and the metrics must not keep saying "agreed"
         where = traceback.extract_tb(error.__traceback__)[-1]
         text = f"{type(error).__name__}: {str(error)[:CAUSE_CHARS_MAX]} ({Path(where.filename).name}:{where.lineno})"
         return _finish(options, _without_verdict(options, f"the check failed with {text}"))
@@ -267,7 +267,7 @@ def _alert(options: argparse.Namespace, summary: Summary, results: "Results | No
         try:
             file = AlertFile(options.out)
         except (ImportError, ValueError, OSError):
-            file = None  # which the verdict says, too: whoever is to hear of it hears of it all the same
+            file = None  # the verdict says so, too, so the recipients still learn of it
         nights = [night for night in results.nights() if night < summary.night] if results else []
         before = results.summary(nights[-1]) if results and nights else None
         delivery = Alerts(recipient, file).tell(summary, before)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MASTER = "local[*]"
 FEW_ROWS = 200_000
-"""The most rows for which compiling an expression takes longer than interpreting it, and one task is enough."""
+"""The most rows for which compiling an expression takes longer than interpreting it, and one task suffices."""
 MEMORY_FEW_ROWS_MIB = 768
 MEMORY_MIN_MIB = 1024
 MEMORY_MAX_MIB = 8 * 1024
@@ -128,7 +128,7 @@ def asks_for_connect(environ: Mapping[str, str], master: str | None, remote: str
 
 
 def is_connect(spark: "SparkSession") -> bool:
-    """Return whether a session that somebody else made is one of Spark Connect."""
+    """Return whether a session made by the caller is one of Spark Connect."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 

@@ -36,7 +36,7 @@ _NO_LOGIN = {404, 405, 501}
 class CallError(Exception):
     """A call got no answer, or an answer that cannot be used; the text says which.
 
-    ``passing``: true if a further try may succeed. ``retry_after_s``: the wait before it that the member asks for.
+    ``passing``: true if another attempt may succeed. ``retry_after_s``: the wait before it that the member asks for.
     """
 
     passing = True

@@ -113,7 +113,7 @@ def _take_round(plan: Plan, store: Store, folder: str, progress: ProgressBar) ->
         try:
             return list(pool.map(dump, plan.addresses))
         except BaseException:
-            stop.set()  # or the pool would wait for calls that nobody wants any more
+            stop.set()  # otherwise the pool would wait for calls that are no longer needed
             raise
 
 
@@ -152,7 +152,7 @@ def _dump_member(
 
 
 class _Counter:
-    """Passes lines on to ``write``, and their number to ``tell`` once for every ``TICK_ROWS`` rows."""
+    """Forwards lines to ``write``, and their number to ``tell`` once for every ``TICK_ROWS`` rows."""
 
     def __init__(self, write: Callable[[bytes, Mapping[str, Any]], None], tell: Callable[[int], None]) -> None:
         self._write = write

@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
     except (AccessError, CannotHeal) as error:
         return _could_not(str(error))
     except BrokenPipeError:
-        # The reader, such as head, has what it wanted; what is left in the buffer goes nowhere, and without complaint.
+        # The reader, such as head, has read enough; the rest of the buffer is dropped without complaint.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DIFFERENT
     except KeyboardInterrupt:

@@ -99,7 +99,7 @@ def decide(held: Sequence[Held]) -> Decision:
 
 
 def lasting(first: Iterable[Departure], second: Iterable[Departure]) -> tuple[Departure, ...]:
-    """Return the departures of ``second`` that ``first`` has with the same values and versions."""
+    """Return the differences of ``second`` that ``first`` has with the same values and versions."""
     before = set(first)
     return tuple(one for one in second if one in before)
 
@@ -245,7 +245,7 @@ def _notes(held: Sequence[Held]) -> Iterator[str]:
         twice = [key for key in one.instances if key[3] and (*key[:3], False) in one.instances]
         if twice:
             yield (
-                f"DUPLICATE: {one.address} has {_some(twice)} as ephemeral and as durable, both by a client's word: "
+                f"DUPLICATE: {one.address} has {_some(twice)} as ephemeral and as durable, both by clients' calls: "
                 "deregister one of them"
             )
 
@@ -265,7 +265,7 @@ def _some(keys: Sequence[InstanceKey]) -> str:
 
 
 def instance_text(key: InstanceKey) -> str:
-    """Return an instance in one word."""
+    """Return an instance as one word."""
     cluster, ip, port, ephemeral = key
     host = f"[{ip}]" if ":" in ip else ip
     return f"{host}:{port}#{cluster}{'' if ephemeral else ' durable'}"

@@ -137,7 +137,7 @@ class Healing:
             try:
                 return dict(zip(addresses, pool.map(call, addresses), strict=True))
             except BaseException:
-                self._stop.set()  # or the pool would wait for calls that nobody wants any more
+                self._stop.set()  # otherwise the pool would wait for calls that are no longer needed
                 raise
 
 

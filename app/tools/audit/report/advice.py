@@ -12,11 +12,14 @@ from app.tools.audit.report.nights import last_judged
 
 ADDRESSES_MAX = 3
 _REASONS = (
-    (r"no (complete )?dump", "There is no whole dump of this night. The log of the dump says why; take it again."),
-    (r"only \d+ of \d+ members", "Too few members answered. See whether they run and can be reached from here."),
+    (r"no (complete )?dump", "There is no complete dump of this night. The log of the dump says why; take it again."),
+    (r"only \d+ of \d+ members", "Too few members answered. Check that they run and can be reached from here."),
     (r"are more than the \d+", "A check compares no more members than that: dump fewer of them into this folder."),
     (r"has no package|Java", "The Python of the check lacks what it needs: install the extra audit, with its Java."),
-    (r"cannot write", "The folder of the results takes no files: see its rights, and the room on its disk."),
+    (
+        r"cannot write",
+        "Files cannot be written to the folder of the results: check its permissions and the free space on its disk.",
+    ),
     (r"Spark failed|the check failed", "The check itself failed; its log says more. The dump may be sound."),
     (r"ended by a signal", "The check was ended, as by its time-out. Give it more time or memory."),
 )

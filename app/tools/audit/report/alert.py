@@ -49,7 +49,7 @@ def post(
     timeout_s: float = TIMEOUT_S,
     stop: Event | None = None,
 ) -> Delivery:
-    """Post the alert, again after failures that may pass; return whether it was taken with a status of 2xx.
+    """Post the alert, again after temporary failures; return whether it was accepted with a status of 2xx.
 
     For Alertmanager its base URL is enough: the path of its API is added. Redirects are not followed, as they would
     turn the POST into a GET. User and password in the URL are sent as basic authentication. ``stop``: once set, there

@@ -67,7 +67,7 @@ class ServerEvents:
     def _follow(self, stream: EventStream) -> None:
         self._stream = stream
         if self._ended.is_set():
-            stream.end()  # whoever stopped did not see it
+            stream.end()  # ``stop`` did not see it
         for data in stream:
             self.is_open = True
             if data != self._told:

@@ -14,8 +14,8 @@ from distro.model.types import Datum, Merged, Version
 class CostModel:
     """Costs in µs of one thread, measured on a machine of two cores, rounded to about a power of two.
 
-    The model counts the calls that the real code makes to its stores and disk, not those that it is supposed to make:
-    a scan that slips into a tick makes the tick long here, too.
+    The model counts the calls that the real code makes to its stores and disk, not the intended ones: an accidental
+    scan makes a tick long here, too.
     """
 
     step_us: float = 0.01
@@ -23,13 +23,13 @@ class CostModel:
     scan_us: float = 0.25
     """The cost of each key in a copy of all versions."""
     look_us: float = 0.5
-    """The cost of one key that is looked up: its version, the values that decide its owner, if it may be forgotten."""
+    """The cost of looking up one key: its version, the values that decide its owner, if it may be forgotten."""
     read_us: float = 2.0
-    """The cost of one datum that is read, to be sent or compared."""
+    """The cost of reading one datum, to send or compare it."""
     change_us: float = 16.0
-    """The cost of one datum that is replaced, merged, claimed or dropped in memory."""
+    """The cost of replacing, merging, claiming or dropping one datum in memory."""
     transaction_us: float = 4_000.0
-    """The cost of one transaction on disk, however many records it has."""
+    """The cost of one transaction on disk, for any number of records."""
     record_us: float = 16.0
     """The cost of one record in a transaction."""
 

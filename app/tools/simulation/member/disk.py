@@ -70,7 +70,7 @@ class DiskQueue:
         return bool(self._jobs)
 
     def put(self, begin: Callable[[], None], finish: Callable[[], None]) -> None:
-        """Call ``begin`` when the write has its turn, and ``finish``, which writes, when the disk has had its time."""
+        """Call ``begin`` when it is the write's turn, and ``finish``, which writes, after the disk's delay."""
         self._jobs.append((begin, finish))
         if len(self._jobs) == 1:
             self._begin()

@@ -111,7 +111,7 @@ class CallAgent:
         query: str = "",
         about: About = NOTHING_SAID,
     ) -> None:
-        """Call a peer; ``end`` gets the outcome by the rules of ``DistroHttpAgent.call``."""
+        """Call a peer; ``end`` gets the outcome according to ``DistroHttpAgent.call``."""
         member = self._member
         headers = {MEMBER_HEADER.lower(): member.address, "user-agent": MEMBER_AGENT}
         if path != REPORT:
@@ -319,7 +319,7 @@ class CallAgent:
 
 
 def about_of(action: Call) -> About:
-    """Return what a call of the engine says; nothing for a report, of which there are many."""
+    """Describe a call of the engine; return nothing for reports, which are many."""
     match action:
         case SyncData(_, _, keys):
             return f"sends {named(keys)}", keys[:KEYS_MAX]
@@ -334,7 +334,7 @@ def about_of(action: Call) -> About:
 
 
 _UNAVAILABLE = b"503"
-"""A stand-in for the answer of a member that loads: only a load distinguishes it from a failure."""
+"""A stand-in for the answer of a loading member: only a load distinguishes it from a failure."""
 
 
 def outcome_of(reply: Reply) -> tuple[Outcome, bytes]:

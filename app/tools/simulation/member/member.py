@@ -111,7 +111,7 @@ WAKE_MS_MAX = 1
 LOCAL_MS_MAX = 3
 """How long a local action takes: a slice of claims on a disk, for example."""
 RUNS_OF_A_CLOCK_MS = 1_000_000_000
-"""Monotonic clocks start anywhere, so that one which travels is noticed."""
+"""Monotonic clocks start at any value, so that a test notices one that is sent to a peer."""
 WALL_MS = 1_800_000_000_000
 """The time of day at which worlds begin."""
 WARM_MS = 500
@@ -136,7 +136,7 @@ class WatchedKeys(ChangedKeys):
 
 
 class MemberClock:
-    """One run's clocks: each begins where it likes, and walls disagree, and jump."""
+    """One run's clocks: monotonic ones begin at any value; wall clocks differ and jump."""
 
     def __init__(self, world: World, start_ms: int, wall_ms: int) -> None:
         self._world = world
@@ -156,12 +156,12 @@ class MemberClock:
         return monotonic_ms - self._start_ms
 
     def jump(self, wall_ms: int) -> None:
-        """Set the clock on the wall anew."""
+        """Set the wall clock again."""
         self._wall_ms += wall_ms
 
 
 class SimMailbox(ReceiverEvents):
-    """Events for the protocol; whoever puts one wakes it."""
+    """Events for the protocol; each new event wakes it."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
@@ -182,7 +182,7 @@ class SimMailbox(ReceiverEvents):
         self.put(lambda protocol, now_ms: protocol.on_report(report, now_ms))
 
     def came_back(self, writer: str, now_ms: int) -> None:
-        """Note that a client came back, which wakes nobody."""
+        """Note that a client came back, which wakes no thread."""
         self._events.append(lambda protocol, _now_ms: protocol.came_back({writer: now_ms}))
 
     def served(self, peer: str, resource_type: str, keys: list[str]) -> None:
@@ -201,16 +201,16 @@ class SimMailbox(ReceiverEvents):
 
 
 class SimMember:
-    """One member's process. Its address lasts; ``start`` makes everything else anew, as after a kill.
+    """One member's process. Its address stays; ``start`` creates everything else again, as after a kill.
 
-    Subclasses of a test replace one of the parts, to see what happens without one rule.
+    Subclasses in tests replace a part, to show the effect of a missing rule.
     """
 
     lists_class: type[ListState] = ListState
     writes_class: type[LocalWrites] = LocalWrites
     replication_class: type[ListReplication] = ListReplication
     rules = ALL_RULES
-    """The rules of the protocol that it follows."""
+    """The protocol rules that it follows."""
     protocol_class: type[DistroProtocol] = DistroProtocol
     receiver_class: type[DistroReceiver] = DistroReceiver
     sends_class: type[PeerSends] = PeerSends
@@ -228,7 +228,7 @@ class SimMember:
     """The cost of a claim of one key, above ``LOCAL_MS_MAX``."""
 
     guard_rounds = 2
-    """For so many verify rounds a loss that nobody caused is not shown."""
+    """The number of verify rounds for which an unexplained loss is not shown."""
 
     def __init__(self, world: World, address: str, config: DistroConfig, wall_skew_ms: int) -> None:
         self.world = world
@@ -267,7 +267,7 @@ class SimMember:
         return self._alive and self.membership.state() is MemberState.DOWN
 
     def start(self) -> None:
-        """Begin a new run without any memory."""
+        """Begin a new run with empty memory."""
         assert not self._alive
         self.run += 1
         self._alive, self.paused = True, False
@@ -400,7 +400,7 @@ class SimMember:
         )
 
     def _build_meter(self) -> CostMeter | None:
-        """Let the stores and the disk cost what ``costs`` says."""
+        """Apply ``costs`` to the stores and the disk."""
         if self.costs is None:
             return None
         meter = self.record_disk.meter = CostMeter(self.costs)
@@ -482,7 +482,7 @@ class SimMember:
         check_call_deadline()
 
     def kill(self) -> None:
-        """End the process with all that it knows (SIGKILL)."""
+        """End the process, which loses its memory (SIGKILL)."""
         self.world.checker.losing(self)
         self.world.trace(self.address, "ends")
         self.disk.crash()
@@ -491,7 +491,7 @@ class SimMember:
         self.run += 1
 
     def leave(self) -> None:
-        """Refuse writes, tell the others, send what is due, end (SIGTERM)."""
+        """Refuse writes, notify the others, send pending changes, and end (SIGTERM)."""
         self.membership.leave()
         self._drain(self.world.now_ms + self.config.drain_ms_max)
 
@@ -502,11 +502,11 @@ class SimMember:
             self.in_run(20, self.kill)
 
     def pause(self) -> None:
-        """Stand still with all memory and open connections (SIGSTOP)."""
+        """Pause with all memory and open connections (SIGSTOP)."""
         self.paused, self._paused_ms = True, self.world.now_ms
 
     def resume(self) -> None:
-        """Go on. What came meanwhile is done in any order, as threads that wake together would."""
+        """Continue. Events that arrived meanwhile are handled in any order, as by threads that wake together."""
         self.paused = False
         self._notice_pause()
         waiting, self._waiting = self._waiting, []
@@ -549,7 +549,7 @@ class SimMember:
 
         self.world.after(delay_ms, do)
 
-    # --- what the node joins ---------------------------------------------------------------------
+    # --- callbacks of the node ---------------------------------------------------------------------
 
     def _publish(self, event: Event) -> None:
         match event:
@@ -599,7 +599,7 @@ class SimMember:
         if self.registry.lists.versions() != before:
             self.world.marks["lists taken from the own disk"] += 1
 
-    # --- what the node joins, goes on ------------------------------------------------------------
+    # --- further callbacks of the node ------------------------------------------------------------
 
     def take_list(self, addresses: Collection[str]) -> None:
         """Take a new file of members; this member itself is always listed."""
@@ -613,7 +613,7 @@ class SimMember:
         self.reports.take_list(self.listed)
 
     def set_wall(self, jump_ms: int) -> None:
-        """Set the clock on the wall."""
+        """Set the wall clock."""
         self._wall_skew_ms += jump_ms
         self.clock.jump(jump_ms)
 
@@ -646,7 +646,7 @@ class SimMember:
             refused_ms=self.membership.refusals.last_ms(refuses_all=refuses_beats(self.membership, self.durable, "")),
         )
 
-    # --- what checks ask -------------------------------------------------------------------------
+    # --- queries of the checks -------------------------------------------------------------------------
 
     def revision_of(self, write: Write) -> int | None:
         """Return the revision that this member knows of the instance of a write, None for none."""
@@ -668,7 +668,7 @@ class SimMember:
         return ((one.key, one) for one in self.registry.table.services() if one.stored)
 
     def dump(self) -> dict[str, tuple[str, dict[str, Any]]]:
-        """Return what this member shows, without ages."""
+        """Return this member's visible data, without ages."""
         return {
             key: (service.version.to_text(), {name: one.instance for name, one in sorted(service.stored.items())})
             for key, service in self.stored()
@@ -680,7 +680,7 @@ class SimMember:
         self._turn_by(self.world.now_ms + self.world.between(0, WAKE_MS_MAX))
 
     def _turn_by(self, at_ms: int) -> None:
-        """Let there be a turn at ``at_ms`` at the latest, or when the tick that goes on is over."""
+        """Schedule a turn at ``at_ms`` at the latest, or after the current tick."""
         at_ms = max(at_ms, self._busy_until_ms)
         if self._turn_at_ms is not None and self._turn_at_ms <= at_ms:
             return
@@ -706,7 +706,7 @@ class SimMember:
         self._turn_by(max(self.world.now_ms + max(next_ms - now_ms, 0), self._busy_until_ms))
 
     def _end_tick(self, actions: list[Action], taken_ms: float) -> None:
-        """Give the actions out when the tick is over, which took so long."""
+        """Dispatch the actions after the tick, which took this long."""
         self.longest_tick_ms = max(self.longest_tick_ms, taken_ms)
         self.world.checker.ticked(self, taken_ms)
         if taken_ms < 1:
@@ -724,7 +724,7 @@ class SimMember:
                 self._put(action)
 
     def execute_here(self, action: LocalAction) -> None:
-        """On a thread of its own, one after the other. Its end is told when the time that it takes is over."""
+        """Run actions on a separate thread, one after the other. Its end is reported after the duration."""
         begin_ms = max(self.world.now_ms, self._local_end_ms) + self.world.between(0, LOCAL_MS_MAX)
         self._local_end_ms = begin_ms
 
@@ -748,7 +748,7 @@ class SimMember:
             self.world.after(length_ms, lambda: self.world.resume(self) if self.run == run else None)
 
     def _tell(self, action: LocalAction) -> None:
-        """Write down what a local action did."""
+        """Record the effect of a local action."""
         match action:
             case Claim() if keys := self.claimer.keys:
                 text = f"takes over {named({self._at(key): None for key in keys})}"
@@ -793,7 +793,7 @@ class SimMember:
 
 
 class CountingClaimer(Claimer):
-    """Knows how its last action ended."""
+    """Remembers the outcome of its last action."""
 
     claimed, unfinished = 0, False
     keys: tuple[DistroKey, ...] = ()

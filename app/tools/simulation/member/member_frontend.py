@@ -1,4 +1,4 @@
-"""The HTTP frontend of a simulated member: the real endpoints, forwarder and sender of beats on virtual time.
+"""The HTTP frontend of a simulated member: the real endpoints, forwarder and beat sender in virtual time.
 
 A call is answered, forwarded to its owner or left to a pool, as in ``HttpServer``; the simulated network replaces the
 sockets, and the queue of the disk replaces the pool's threads.
@@ -108,14 +108,14 @@ class Write:
 
     @property
     def key(self) -> str:
-        """The key of the datum or record that it is about."""
+        """The key of its datum or record."""
         if self.ephemeral:
             return self.datum_key
         return persistent_key(DEFAULT_NAMESPACE, self.service, self.instance_key)
 
     @property
     def text(self) -> str:
-        """The request in words."""
+        """The request as text."""
         revision = f", revision {self.revision}" if self.kind is WriteKind.REGISTER else ""
         where = self.datum_key if self.ephemeral else self.service
         return f"{self.kind.name.lower()} {self.instance_key} of {where}{revision}"
@@ -237,7 +237,7 @@ def parse_request(request: bytes, remote_ip: str) -> Call:
 
 
 class DiskTurn(Exception):
-    """A durable write waits for its turn, and goes on when the disk has had its time."""
+    """A durable write waits for its turn, and continues after the disk's delay."""
 
 
 class HttpFrontend:
@@ -289,7 +289,7 @@ class HttpFrontend:
             self._in_pool(row, call, respond)
 
     def _run(self, row: Route, call: Call, *, on_loop: bool = False) -> Answer:
-        """Run an endpoint, and tell the checker what it executed."""
+        """Run an endpoint, and report the executed call to the checker."""
         call.on_loop = on_loop
         write = self._member.world.write_of(call)
         before = self._member.revision_of(write) if write is not None else None
@@ -322,7 +322,7 @@ class HttpFrontend:
     # --- the pool ----------------------------------------------------------------------------------
 
     def _in_pool(self, row: Route, call: Call, respond: Respond) -> None:
-        """Answer a call as a thread that may block; a write of durable records has its turn at the disk."""
+        """Answer a call like a thread that may block; a write of durable records waits for its turn at the disk."""
         if (call.method, call.path) == ("PUT", "/v1/ns/distro/datum"):
             self._member.disk.put(lambda: None, lambda: respond(self._reply(row, call)))
             return

@@ -149,7 +149,7 @@ class SimConnections:
         )
 
     def change(self, member: ConnectedMember, client_id: str) -> None:
-        """Do one thing with a connection, if it is still there."""
+        """Make one change over a connection, if it still exists."""
         world = self._world
         client = member.connections.table.client(client_id)
         if client is None or not client.native or client.ended or not member.serving:
@@ -171,7 +171,7 @@ class SimConnections:
             self.ended.add(client_id)
 
     def live(self, at_ms: int, span_ms: int) -> None:
-        """Give one connection a life that begins at ``at_ms`` from now."""
+        """Schedule the life of one connection, beginning ``at_ms`` from now."""
         world = self._world
 
         def begin() -> None:
@@ -194,7 +194,7 @@ class SimConnections:
             for version, _ in member.published().values()
         )
 
-    # --- what must hold ---------------------------------------------------------------------------
+    # --- invariants ---------------------------------------------------------------------------
 
     def check_quiet(self) -> None:
         """Check that all members hold exactly the connected clients, each as its own member holds it."""

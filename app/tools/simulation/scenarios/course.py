@@ -11,12 +11,12 @@ from app.tools.simulation.world.world import World, settle_ms
 SETTLE_MS = 12_000
 """The time from the start of the members to the first fault."""
 FAULT_EVERY_MS = 6_000
-"""The average time from the begin of one fault to that of the next."""
+"""The average time from the start of one fault to that of the next."""
 
 
 @dataclass(frozen=True, slots=True)
 class SimCourse:
-    """The ingredients of a seed's world. Its chance, which the seed determines, decides all else."""
+    """The ingredients of a seed's world. Random choices, which the seed determines, decide everything else."""
 
     members: int = 3
     span_ms: int = 60_000
@@ -33,7 +33,7 @@ class SimCourse:
 
 
 def take(course: SimCourse, seed: int, member_class: type[SimMember]) -> World:
-    """Run the course, then heal and be quiet; raises ``Broken`` when an invariant does not hold."""
+    """Run the course, then heal and settle; raises ``Broken`` when an invariant does not hold."""
     world = World(seed, course.members, member_class=member_class)
     span_ms = SETTLE_MS + course.span_ms
     for number in range(course.instances):

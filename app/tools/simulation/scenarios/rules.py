@@ -17,7 +17,7 @@ SLACK_MS = 1_000
 
 
 def change_often(world: World, span_ms: int, every_ms: int) -> None:
-    """Let clients register anew, with other attributes, one every so often."""
+    """Let clients register again with other attributes, one after the other."""
     for at_ms in range(0, span_ms, every_ms):
         world.after(at_ms, lambda: world.choice(world.clients).appear())
 
@@ -91,7 +91,7 @@ def datum_is_wiped(seed: int, member_class: type[SimMember]) -> World:
 
 
 def member_restarts_quickly(seed: int, member_class: type[SimMember]) -> World:
-    """A member comes back before it left anybody's view. No instance may be missing from a member that serves."""
+    """A member returns before it left any view. No instance may be missing from a serving member."""
     world = steady_world(seed, member_class)
     world.checker.strict = True
     world.network.calm(delay_ms_max=300)
@@ -104,7 +104,7 @@ def member_restarts_quickly(seed: int, member_class: type[SimMember]) -> World:
 
 
 def member_stands_still(seed: int, member_class: type[SimMember]) -> World:
-    """A member misses all beats for longer than any instance may be silent. Nobody may be dropped for that."""
+    """A member misses all beats for longer than any instance may be silent. It may not drop any instance for that."""
     world = steady_world(seed, member_class)
     world.checker.strict = True
     member = world.any_member()
@@ -116,7 +116,7 @@ def member_stands_still(seed: int, member_class: type[SimMember]) -> World:
 
 
 def member_sleeps_for_long(seed: int, member_class: type[SimMember]) -> World:
-    """A member stands still until the others have forgotten what was removed meanwhile. It may not bring that back."""
+    """A member is paused until the others have forgotten removals of that time. It may not bring the instances back."""
     world = steady_world(seed, member_class)
     member = world.any_member()
     member.pause()
@@ -131,7 +131,7 @@ def member_sleeps_for_long(seed: int, member_class: type[SimMember]) -> World:
 
 
 def owner_dies(seed: int, member_class: type[SimMember]) -> World:
-    """A member goes for good. Its services' instances may not be expired by the beat times of the copies."""
+    """A member leaves for good. The beat times of copies may not expire the instances of its services."""
     world = steady_world(seed, member_class, services=12, clients=48)
     world.checker.strict = True
     world.kill(world.any_member())
@@ -203,7 +203,7 @@ def copy_waits_in_a_paused_member(seed: int, member_class: type[SimMember]) -> W
 
 
 def sides_go_apart(seed: int, member_class: type[SimMember]) -> World:
-    """Both sides of a partition take writes. Bound: the members find each other and compare once."""
+    """Both sides of a partition accept writes. Bound: the members find each other and compare once."""
     world = steady_world(seed, member_class)
     world.checker.removals_are_marked = False
     faults.partition(world, 20_000)

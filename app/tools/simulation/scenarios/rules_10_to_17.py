@@ -117,7 +117,7 @@ def owner_of_many_dies(seed: int, member_class: type[SimMember]) -> World:
 
 
 def two_members_hear_a_third_alone(seed: int, member_class: type[SimMember]) -> World:
-    """A link is cut, and one member sees both ends. All see one view, and one state soon after each change."""
+    """A link is cut, and one member reaches both ends. All have one view, and one state soon after each change."""
     world = steady_world(seed, member_class, services=12)
     one, other = world.sample(world.addresses, 2)
     _cut(world, one, other)
@@ -149,7 +149,7 @@ def owner_cannot_be_called(seed: int, member_class: type[SimMember]) -> World:
 
 
 def member_is_alone(seed: int, member_class: type[SimMember]) -> World:
-    """A member hears neither the others nor their clients. It drops nobody that they heard of."""
+    """A member hears neither the others nor their clients. It drops no instance whose beats they got."""
     world = steady_world(seed, member_class)
     world.checker.strict = True
     part(world, world.any_member(), [])
@@ -161,7 +161,7 @@ def member_is_alone(seed: int, member_class: type[SimMember]) -> World:
 
 
 def calls_come_late(seed: int, member_class: type[SimMember]) -> World:
-    """A kernel keeps what a caller gave up, for half a minute: nothing of that is executed."""
+    """A kernel keeps abandoned calls for half a minute: none of them may be executed."""
     world = steady_world(seed, member_class)
     change_often(world, 20_000, 200)
     world.network.add(Weather(loss=0.3, kept=1.0, kept_ms_max=30_000))
@@ -188,7 +188,7 @@ def calls_wait_in_a_paused_member(seed: int, member_class: type[SimMember]) -> W
 
 
 def check_follows_a_cut(seed: int, member_class: type[SimMember]) -> World:
-    """One side of a cut takes an operator's word, the other side, which took the keys over, checks health."""
+    """One side of a cut accepts an operator's write; the other side, which took the keys over, checks health."""
     world = steady_world(seed, member_class)
     operators = [world.add_operator(f"DEFAULT_GROUP@@durable{number}", f"10.2.0.{number}") for number in range(12)]
     for operator in operators:

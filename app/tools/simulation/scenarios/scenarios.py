@@ -27,7 +27,7 @@ def members_of(seed: int) -> int:
 
 
 def live_randomly(world: World, services: int, clients: int, span_ms: int) -> None:
-    """Give each client a life: it appears, changes, leaves or dies, and sometimes comes back."""
+    """Schedule the life of each client: it appears, changes, leaves or dies, and sometimes returns."""
     for number in range(clients):
         client = world.add_client(f"DEFAULT_GROUP@@svc{number % services}")
         world.after(world.between(0, span_ms // 2), client.appear)
@@ -37,7 +37,7 @@ def live_randomly(world: World, services: int, clients: int, span_ms: int) -> No
 
 
 def change_together(world: World) -> None:
-    """Have many clients change at once, and at one member: it forwards the calls for one owner together."""
+    """Make many clients change at once at one member, which forwards the calls for one owner together."""
     address = world.any_member().address
     for client in world.clients:
         if world.chance(0.8):

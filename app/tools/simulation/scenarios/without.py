@@ -34,7 +34,7 @@ class NoVerify(SimMember):
 
 
 class NoSends(SimMember):
-    """No change is sent: verify rounds alone bring it."""
+    """No change is sent: only verify rounds replicate it."""
 
     rules = ProtocolRules(sends_changes=False)
 
@@ -67,7 +67,7 @@ class Earlier(SimMember):
 
 
 class NoRetry(SimMember):
-    """A send that failed is not repeated, and there are no checksum rounds."""
+    """Failed sends are not repeated, and there are no checksum rounds."""
 
     rules = ProtocolRules(verifies=False, repeats_sends=False)
 
@@ -118,7 +118,7 @@ class BoldSends(PeerSends):
 
 
 class AssumesArrival(NoVerify):
-    """A member takes for granted that a peer has what was sent to it, and there are no checksum rounds."""
+    """A member assumes that a peer has every sent datum, and there are no checksum rounds."""
 
     sends_class = BoldSends
 
@@ -131,7 +131,7 @@ class AnyBaseReceiver(DistroReceiver):
 
 
 class AnyBase(AssumesArrival):
-    """R5 off: a delta is applied to whatever state is there."""
+    """R5 off: a delta is applied to any stored state."""
 
     receiver_class = AnyBaseReceiver
 
@@ -211,7 +211,7 @@ class RoundsInTurn(SimMember):
 
 
 class NoCoverage(RoundsInTurn):
-    """Another writer's higher version is taken, whatever writes it does not include."""
+    """Another writer's higher version is accepted, even if it lacks writes."""
 
     replication_class = TrustingReplication
 

@@ -44,7 +44,7 @@ class CredulousReceiver(DistroReceiver):
 
 
 class VersionsUnchecked(SimMember):
-    """R10 off: every version that comes counts."""
+    """R10 off: every received version counts."""
 
     receiver_class = CredulousReceiver
 
@@ -89,7 +89,7 @@ class DirectContactMembers(MemberList):
 
 
 class DirectContactOnly(SimMember):
-    """R12 off: who carries keys follows from what a member hears itself."""
+    """R12 off: each member decides only by its own observations who carries keys."""
 
     members_class = DirectContactMembers
 
@@ -104,7 +104,7 @@ class NoRelayMembers(MemberList):
 
 
 class NoRelay(SimMember):
-    """A write for an owner that a member cannot call takes no other way."""
+    """A write for an owner that a member cannot call is not relayed."""
 
     members_class = NoRelayMembers
 
@@ -136,13 +136,13 @@ class PatientMembership(SimMembership):
 
 
 class LateCallsCount(SimMember):
-    """R13 off: a call is executed whenever it arrives."""
+    """R13 off: a call is executed at any time of arrival."""
 
     membership_class = PatientMembership
 
 
 class WaitingCallsCount(SimMember):
-    """Calls that waited while the process stood still are executed."""
+    """Calls that waited while the process was paused are executed."""
 
     notices_pauses = False
 
@@ -198,7 +198,7 @@ class CheckedWords(WatchedRecords):
 
 
 class ChecksSpeak(SimMember):
-    """R14 off: the health that a check finds counts as a client's word."""
+    """R14 off: the result of a health check counts as a client's write."""
 
     records_class = CheckedWords
 
@@ -215,7 +215,7 @@ class RepeatsUnsaidWrites(LocalWrites):
 
 
 class RepeatsUnsaid(SimMember):
-    """R14 off: a registration that repeats what is stored is a beat, and no word."""
+    """R14 off: a registration that repeats the stored state counts as a beat, not as a write."""
 
     writes_class = RepeatsUnsaidWrites
 
@@ -224,7 +224,7 @@ class RepeatsUnsaid(SimMember):
 
 
 class VagueReplication(ListReplication):
-    """A merge compares a word and a removal of the same second by their versions."""
+    """A merge compares a write and a removal of the same second by their versions."""
 
     def merge(self, datum: Datum, now_ms: int) -> Merged:
         service = self._table.find(datum.key)
@@ -243,7 +243,7 @@ def _blur(instances: Iterable[StoredInstance], tombstones: Mapping[str, Tombston
 
 
 class VagueRemovals(SimMember):
-    """R15 off: of a word and a removal of the same second the higher version counts."""
+    """R15 off: of a write and a removal of the same second the higher version counts."""
 
     replication_class = VagueReplication
 
@@ -282,7 +282,7 @@ class ForgivingMembers(MemberList):
 
 
 class JoinsUnseen(SimMember):
-    """R16 off: only a member that was seen in this run waits after a heal."""
+    """R16 off: only a member seen in this run waits after a heal."""
 
     members_class = ForgivingMembers
 
@@ -302,7 +302,7 @@ def waits_to_rejoin(members: MembersView, peer: str, now_ms: int) -> bool:
 class ExchangesLaterProtocol(DistroProtocol):
     def tick(self, now_ms: int, ran_ms: int = 0) -> tuple[list[Action], int]:
         actions, due_ms = super().tick(now_ms, ran_ms)
-        return actions, max(due_ms, now_ms + 50)  # what waits is due all the time
+        return actions, max(due_ms, now_ms + 50)  # waiting sends are due all the time
 
 
 class ExchangesLater(SimMember):
@@ -316,7 +316,7 @@ class ExchangesLater(SimMember):
 
 
 class RemovesItsClients(ConnectedMember):
-    """R17 off: a member that leaves removes what its clients publish."""
+    """R17 off: a leaving member removes the instances of its clients."""
 
     def leave(self) -> None:
         for client in self.native():

@@ -127,7 +127,7 @@ class InvariantChecker:
             self._world.trace(member.address, done, What.WRITE, keys=(key,))
 
     def begins(self, member: SimMember, write: Write) -> None:
-        """Note that a member begins to execute a call, which nothing can delay any more."""
+        """Note that a member begins to execute a call, which can no longer be delayed."""
         self.checked[Invariant.CALLS] += 1
         if (told_ms := self._refused_ms.get(write.sequence)) is not None:
             raise self.broken(
@@ -192,7 +192,7 @@ class InvariantChecker:
                 self._uncertain.add(key)
 
     def forgive(self, member: SimMember, key: str) -> None:
-        """Expect nothing any more of what a member holds of a key: a test is about to damage it."""
+        """Drop all expectations about a member's data of a key, because a test is about to damage it."""
         self._seen.pop((member.address, member.run, key), None)
 
     def look(self, member: SimMember) -> None:
@@ -284,7 +284,7 @@ class InvariantChecker:
         return removed_ms
 
     def watch(self, span_ms: int) -> None:
-        """Let the world run, and look again and again whether an instance that beats is missing."""
+        """Let the world run, and check repeatedly whether an instance that beats is missing."""
         recovered_ms, end_ms = self._world.now_ms + RECOVERY_MS, self._world.now_ms + span_ms
         while self._world.now_ms < end_ms:
             self._world.run(min(SAMPLE_MS, end_ms - self._world.now_ms))
@@ -321,10 +321,10 @@ class InvariantChecker:
             text = f"{client.address} of {client.service} beats, and {where} lacks it for {missing_ms} ms"
             raise self.broken(text, Invariant.PRESENT, client.datum_key)
 
-    # --- when it is quiet ------------------------------------------------------------------------
+    # --- at quiet ------------------------------------------------------------------------
 
     def check_quiet(self) -> None:
-        """All that must hold once the world is healed and has settled."""
+        """Check everything that must hold once the world is healed and has settled."""
         self.check_views()
         self.check_agreement()
         self._check_writers()
@@ -494,7 +494,7 @@ def is_removed(record: Record | None) -> bool:
 
 
 def _held(member: SimMember, key: str) -> str:
-    """Return a member's state of a key in words: its version, its instances, and its known removals."""
+    """Return a member's state of a key as text: its version, its instances, and its known removals."""
     service = member.registry.table.find(key)
     if service is None:
         return "nothing"

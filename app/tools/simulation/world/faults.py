@@ -23,7 +23,7 @@ Fault = Callable[["World", int], None]
 
 
 def crash(world: World, length_ms: int) -> None:
-    """A member is killed and comes back empty."""
+    """A member is killed and returns empty."""
     member = world.any_member()
     if not member.listening:
         return
@@ -59,7 +59,7 @@ def power_cut(world: World, length_ms: int) -> None:
 
 
 def leave(world: World, length_ms: int) -> None:
-    """A member is stopped in order and comes back empty."""
+    """A member is stopped in order and returns empty."""
     member = world.any_member()
     if not member.serving:
         return
@@ -69,7 +69,7 @@ def leave(world: World, length_ms: int) -> None:
 
 
 def pause(world: World, length_ms: int) -> None:
-    """A member stands still; its connections stay open."""
+    """A member is paused; its connections stay open."""
     member = world.any_member()
     if not member.listening or member.paused:
         return
@@ -92,7 +92,7 @@ def partition(world: World, length_ms: int) -> None:
 
 
 def deaf(world: World, length_ms: int) -> None:
-    """One member's messages to another are lost, the other way they arrive."""
+    """One member's messages to another are lost; in the other direction they arrive."""
     source, target = world.sample(world.addresses, 2)
     world.trace("network", f"loses what {source} says to {target} for {length_ms} ms", What.FAULT)
     _cut(world, [(source, target)], length_ms)
@@ -140,7 +140,7 @@ def change_lists(world: World, length_ms: int) -> None:
 
 
 def jump(world: World, length_ms: int) -> None:
-    """The clock on one member's wall is set, by days at times."""
+    """One member's wall clock is set, sometimes by days."""
     member = world.any_member()
     if not member.listening:
         return

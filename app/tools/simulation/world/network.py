@@ -11,7 +11,7 @@ from distro.model.types import Outcome
 Reply = Callable[[Outcome, Any], None]
 """Gives the answer of a call, which travels back as the request came."""
 About = tuple[str, tuple[str, ...]]
-"""The content of a call in words, and the keys that it is about."""
+"""The content of a call as text, and its keys."""
 NOTHING_SAID: About = ("", ())
 CONNECT_MS_MAX = 1_000
 """The time that a member waits for a connection. Source: ``CONNECT_S`` of its links, ``CONNECT_TIMEOUT_S`` of peers."""
@@ -87,7 +87,7 @@ class Network:
             self._combine()
 
     def _combine(self) -> None:
-        """Apply the worse of overlapping faults, figure by figure."""
+        """Apply the worse of overlapping faults for each figure."""
         names = Weather.__slots__
         self.weather = Weather(**{name: max(getattr(one, name) for one in self._weathers) for name in names})
 

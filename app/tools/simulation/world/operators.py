@@ -34,7 +34,7 @@ class SimOperator(SimCaller):
         return persistent_key(DEFAULT_NAMESPACE, self.service, f"{self.ip}:80:unknown:DEFAULT")
 
     def put(self) -> None:
-        """Register the instance, with attributes that were never there before."""
+        """Register the instance with new attributes."""
         self.world.words += 1
         self._say(WriteKind.REGISTER, self.world.words)
 

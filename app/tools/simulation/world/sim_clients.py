@@ -117,10 +117,10 @@ class SimClient(SimCaller):
         """True if the client was told that it is deregistered."""
         return self.wish is Wish.ABSENT and not self._leaving
 
-    # --- what happens to it ----------------------------------------------------------------------
+    # --- events ----------------------------------------------------------------------
 
     def appear(self) -> None:
-        """Register, again if need be, with attributes that were never there before."""
+        """Register, again if necessary, with new attributes."""
         self.wish, self._leaving = Wish.PRESENT, False
         self.revision += 1
         self.registered = False
@@ -140,7 +140,7 @@ class SimClient(SimCaller):
     def die(self) -> None:
         self.wish, self._leaving, self.acknowledged_ms = Wish.SILENT, False, None
 
-    # --- what it does ----------------------------------------------------------------------------
+    # --- calls ----------------------------------------------------------------------------
 
     def _step(self) -> None:
         """Make the call that is due, if none is under way."""

@@ -133,7 +133,7 @@ class SimNacos:
         info = {"version": "1.4.1", "raftPort": "7848", "lastRefreshTime": self.world.now_ms}
         return {"ip": host, "port": int(port), "address": self.address, "state": UP, "extendInfo": info}
 
-    # --- what it answers -------------------------------------------------------------------------
+    # --- answers -------------------------------------------------------------------------
 
     def serve(self, call: Call, reply: network.Reply) -> None:
         def respond(answer: Reply) -> None:
@@ -286,7 +286,7 @@ class SimNacos:
             if silent:
                 self._sync(key)
 
-    # --- what checks ask -------------------------------------------------------------------------
+    # --- queries of the checks -------------------------------------------------------------------------
 
     def shows(self, client: SimClient) -> bool:
         return client.instance_key in self.lists.get(client.datum_key, {})

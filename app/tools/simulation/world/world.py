@@ -75,7 +75,7 @@ class World:
     # --- chance and time -------------------------------------------------------------------------
 
     def between(self, low: int, high: int) -> int:
-        """Return an integer by chance, both ends included."""
+        """Return a random integer, both ends included."""
         return low + int(self._random.random() * (high - low + 1))
 
     def chance(self, share: float) -> bool:
@@ -99,7 +99,7 @@ class World:
         self.after(delay_ms, lambda: None if self._healed else work())
 
     def run(self, span_ms: int) -> None:
-        """Let time pass."""
+        """Advance the time."""
         end_ms = self.now_ms + span_ms
         heap = self._heap
         while heap and heap[0][0] <= end_ms:
