@@ -181,7 +181,7 @@ def test_a_broken_file_changes_nothing_and_is_logged_once_and_a_good_one_is_take
     assert serial(node) == before
     node.private_key.write_bytes(node.chain.with_name("other-key.pem").read_bytes())
     eventually(lambda: serial(node) == other)
-    said = [line for line in node.member.log_text().splitlines() if "changed certificate files are not used" in line]
+    said = [line for line in node.member.log_text().splitlines() if "changed certificate files cannot be used" in line]
     assert len(said) == 2
     assert "chain.pem has no complete chain of certificates" in said[0]
     assert "key.pem is not the key of the certificate" in said[1]
