@@ -100,7 +100,8 @@ def test_random_changes_give_the_same_clients_as_making_them_anew_and_one_member
             )
             changed_key = replaced.key if replaced is not None else None
         elif name == "remove":
-            changed_key = registry.writes.remove("public", service, key, NOW_MS)
+            removed = registry.writes.remove("public", service, key, NOW_MS)
+            changed_key = removed.key if removed is not None else None
         elif found is not None and registry.writes.set_health(found, key, bool(what), NOW_MS):
             changed_key = found.key
         if changed_key is not None:

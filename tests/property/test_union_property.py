@@ -122,9 +122,9 @@ class Sources(RuleBasedStateMachine):
     @rule(address=addresses)
     def deregister_over_http(self, address: tuple[str, int, str]) -> None:
         ip, port, cluster = address
-        assert self.naming.deregister(DeregisterInstance(SERVICE, ip, port, cluster=cluster)) is (
-            self.registered[HTTP].pop(instance_key(*address), None) is not None
-        )
+        removed = self.naming.deregister(DeregisterInstance(SERVICE, ip, port, cluster=cluster))
+        was_registered = self.registered[HTTP].pop(instance_key(*address), None) is not None
+        assert (removed is not None and removed.before is not None) is was_registered
 
     @rule(address=addresses, weight=weights, healthy=st.booleans(), there=st.booleans())
     def decide(self, address: tuple[str, int, str], weight: float, healthy: bool, there: bool) -> None:

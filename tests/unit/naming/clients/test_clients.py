@@ -394,7 +394,7 @@ def test_both_sides_see_one_service(bed: Bed) -> None:
     datum = next(bed.registry.lists.datums([datum_key(*KEY)]))
     assert list(datum.value.stored) == ["10.0.0.1:80:unknown:DEFAULT"], "the list of HTTP clients is theirs alone"
     assert bed.naming.counts(lambda _name: True).instances == 2
-    assert bed.naming.deregister(DeregisterInstance(SERVICE, "10.0.0.2", 80)) is False
+    assert bed.naming.deregister(DeregisterInstance(SERVICE, "10.0.0.2", 80)) is None
     assert len(bed.seen()) == 2
 
 
