@@ -1,6 +1,7 @@
 """Reports between members: each member tells the others its state, its view, and the beats that wait for them."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 import orjson
@@ -50,6 +51,10 @@ class WaitingBeats(Protocol):
 
     def wait_ms(self, owner: str, now_ms: int) -> int:
         """Return for how long the oldest beat waits that a peer does not have; 0 without any."""
+        ...
+
+    def left_out_ms(self, owner: str, now_ms: int) -> int:
+        """Return for how long the oldest of those waits that ``told_to`` leaves out, as they came just before."""
         ...
 
 
@@ -141,7 +146,8 @@ class MemberReports:
         }
         if self._cluster.draining and not self._cluster.leaving:
             own["draining"] = True
-        own["beatsWaitMs"] = self._beats.wait_ms(receiver, now_ms) if beats is None else 0
+        wait_ms = self._beats.wait_ms if beats is None else self._beats.left_out_ms
+        own["beatsWaitMs"] = wait_ms(receiver, now_ms)
         if (refused_ms := self._cluster.refusals.age_ms()) is not None:
             own["beatsRefusedMs"] = refused_ms
         if beats:
@@ -205,7 +211,14 @@ class MemberReports:
         for key, ages_ms in report.beats.items():
             self._take_beats(key, {instance: age_ms + late_ms for instance, age_ms in ages_ms.items()})
         self._note_refused(report)
-        return report
+        return self._as_of_now(report, late_ms)
+
+    @staticmethod
+    def _as_of_now(report: PeerReport, age_ms: int) -> PeerReport:
+        """Return a report of this age as it would be if made now: its beats have waited for as much longer (R12)."""
+        if report.beats_wait_ms is None or age_ms <= 0:
+            return report
+        return replace(report, beats_wait_ms=report.beats_wait_ms + age_ms)
 
     def _info_of(self, peer: str, timeout_ms: int) -> Mapping[str, Any]:
         """The ``extendInfo`` of a member of another kind, whose release decides which resource types it is sent."""
@@ -265,7 +278,7 @@ class MemberReports:
             return False
         if not self._is_late(report):
             self._note_refused(report)
-            self._on_report(report)
+            self._on_report(self._as_of_now(report, self._age_ms(report)))
         return True
 
     def _note_refused(self, report: PeerReport) -> None:

@@ -124,6 +124,10 @@ class BeatCollector:
             oldest_ms = min((at_ms for batch in batches for at_ms in batch.values()), default=now_ms)
         return min(max(now_ms - oldest_ms, 0), KEEP_MS)
 
+    def left_out_ms(self, owner: str, now_ms: int) -> int:
+        """For how long the oldest beat waits that ``told_to`` leaves out, as it may still be sent; 0 without any."""
+        return min(self.wait_ms(owner, now_ms), TOLD_MS_MIN)
+
     def delivered(self, owner: str) -> None:
         """Note that the owner has what was taken for it."""
         with self._lock:

@@ -187,7 +187,7 @@ class MemberList:
             peer.draining = answer.draining
             self.runs.follow(address, answer.writer, now_ms, goes_on=answer.state is not MemberState.DOWN)
             peer.answered_ms, peer.failures = now_ms, 0
-            peer.note_beats(None if answer.beats_wait_ms is None else 0, now_ms)  # all that waits is in the answer
+            peer.note_beats(answer.beats_wait_ms, now_ms)
             if peer.cut_off:
                 peer.cut_off, peer.rejoin_at_ms = False, now_ms + self.config.steady_ms
             self._on_contact(peer, answer, now_ms)

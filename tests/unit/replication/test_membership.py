@@ -210,6 +210,35 @@ def test_a_run_that_only_seemed_to_be_over_is_believed(membership: MembershipOf,
     assert [one.writer for one in membership.believed] == [f"{LISTED}~1"]
 
 
+@pytest.mark.parametrize(("oldest_ms", "left_out_ms"), [(None, 0), (300, 300), (5_000, TOLD_MS_MIN)])
+def test_an_answer_says_for_how_long_the_beats_wait_that_it_leaves_out(
+    membership: MembershipOf, clock: Clock, oldest_ms: int | None, left_out_ms: int
+) -> None:
+    """R12. Who takes what it tells for all that waits calls instances silent whose beats came just before."""
+    if oldest_ms is not None:
+        membership.beats.collect(LISTED, "key", "one", clock.now_ms - oldest_ms)
+    answered = membership.reports.receive_report(report_of(LISTED, CAPABILITY_VERSIONS), "10.0.0.2")
+    told = parse_report(answered[OWN_FIELD])
+    assert told is not None
+    assert (bool(told.beats), told.beats_wait_ms) == (oldest_ms == 5_000, left_out_ms)
+
+
+@pytest.mark.parametrize("late_ms", [0, 1_500])
+def test_beats_have_waited_longer_in_what_came_late(membership: MembershipOf, clock: Clock, late_ms: int) -> None:
+    """R12. On a slow link an answer is read seconds after it was made, and so is a report."""
+    first = versioned(f"{LISTED}~1", 5_000)
+    membership.reports.receive_report(first, "10.0.0.2")
+    clock.now_ms += 2_000 + late_ms
+    made = versioned(f"{LISTED}~1", 7_000)
+    made["extendInfo"][OWN_FIELD]["beatsWaitMs"] = 400
+    answer = membership.reports.read_answer(LISTED, "url", orjson.dumps({"code": 200, OWN_FIELD: made}))
+    membership.reports.receive_report(made, "10.0.0.2")
+    assert answer is not None
+    for one in (answer, membership.believed[-1]):
+        assert one.beats_wait_ms is not None
+        assert late_ms - 5 <= one.beats_wait_ms - 400 <= late_ms, "less what clocks may drift apart"
+
+
 def test_beats_in_an_answer_that_came_late_are_as_old_as_it_says_and_it_is(
     membership: MembershipOf, clock: Clock
 ) -> None:
