@@ -14,7 +14,7 @@ BOUNDS = {
     "delete": Figures(calls=86, files=33, returns=22),
     "beat": Figures(calls=45, files=20, returns=10),
     "list": Figures(calls=104, files=28, returns=34),
-    "rpc-register": Figures(calls=142, files=33, returns=50),
+    "rpc-register": Figures(calls=142, files=33, returns=47),
     "rpc-query": Figures(calls=110, files=30, returns=37),
     "rpc-health": Figures(calls=38, files=11, returns=10),
     "from-peer": Figures(calls=159, files=50, returns=60),

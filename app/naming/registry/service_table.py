@@ -348,14 +348,14 @@ class ServiceTable:
         """
         clusters = {one.cluster_name for one in publication.instances.values()}
         with self.lock:
-            found = self.get(namespace, full_name)
+            found = self._services.get(key := datum_key(namespace, full_name))
             old = (found.published or {}).get(client_id) if found is not None else None
             came = len(publication.instances) - (len(old.instances) if old is not None else 0)
             size = publication.metadata_bytes - (old.metadata_bytes if old is not None else 0)
             if known is not None:
                 more = len(publication.instances) - known.instances
                 self.admit(namespace, full_name, found, more, publication.metadata_bytes - known.metadata_bytes)
-            service = self.open(namespace, full_name, found, now_ms)
+            service = self.open(namespace, full_name, found, now_ms, key)
             if service.published is None:
                 service.published = {}
             service.published[client_id] = publication
