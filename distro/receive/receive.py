@@ -276,8 +276,7 @@ class DistroReceiver:
                     self._tell(key, sender, datum, stored, decision, "refused, as it lacks changes that are stored")
                     return stored
                 case Resolution.APPLY | Resolution.TAKE_OVER:
-                    dated = datum if datum.version != NO_VERSION else self._dated(datum, stored, sender)
-                    if component.store.apply(dated, stored, now_ms):
+                    if component.store.apply(self._dated(datum, stored, sender), stored, now_ms):
                         self._tell(key, sender, datum, stored, decision, "applied")
                         self.applied.note(key, datum.version, sender, begun_s, now_ms)
                         if is_owner:
@@ -363,7 +362,9 @@ class DistroReceiver:
 
     @staticmethod
     def _dated(datum: Datum, stored: Version | None, sender: str) -> Datum:
-        """Return a datum of real Nacos (R8) with a version: it gets the next counter, below any later claim."""
+        """Return the datum with a version. One without (R8) gets the next counter, below any later claim."""
+        if datum.version != NO_VERSION:
+            return datum
         base = stored or NO_VERSION
         return replace(datum, version=Version(base.epoch, base.counter + 1, sender))
 
@@ -387,8 +388,7 @@ class DistroReceiver:
                 if datum.base is not None:
                     raise CodecError("a snapshot has whole datums")
                 self._check.check(resource_type, datum, sender, loading=True)
-                dated = datum if datum.version != NO_VERSION else self._dated(datum, stored, sender)
-                taken += component.store.apply(dated, stored, now_ms)
+                taken += component.store.apply(self._dated(datum, stored, sender), stored, now_ms)
                 key = DistroKey(resource_type, datum.key)
                 self.observer.decided(
                     key, sender, datum.version, stored, "R7", "the highest one loaded stays", "loaded"
