@@ -4,11 +4,11 @@ import ipaddress
 import logging
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from app.config.addresses import split_address
-from distro.model.types import CAPABILITY_CLIENTS_ONLY, CAPABILITY_VERSIONS
+from distro.model.types import CAPABILITY_CLIENTS_ONLY, CAPABILITY_VERSIONS, Member
 from distro.protocol.engine_reader import EngineReader
 from distro.timing.clock import monotonic_s
 from distro.wire.deadlines import CallDeadlines
@@ -167,8 +167,7 @@ class MemberSenders:
 
     def has_any_of(self, remote_ip: str, is_one: Callable[[str], bool]) -> bool:
         """Return whether a member is listed at the address for which ``is_one`` is true."""
-        ip, peers = remote_ip.removeprefix(MAPPED), self._reader.view.members.listed
-        return any(ip in self._ips.of(one.address) and is_one(one.address) for one in peers)
+        return any(is_one(one.address) for one in self._listed_at(remote_ip))
 
     def sender_of(self, named: str | None, remote_ip: str) -> str | None:
         """The listed peer that a call or a report names as its sender, if it comes from its address; else None."""
@@ -184,12 +183,7 @@ class MemberSenders:
 
     def java_peers_at(self, remote_ip: str) -> list[str]:
         """The listed members at an address that are not known to be of our kind."""
-        ip, peers = remote_ip.removeprefix(MAPPED), self._reader.view.members.listed
-        return [
-            one.address
-            for one in peers
-            if CAPABILITY_VERSIONS not in one.capabilities and ip in self._ips.of(one.address)
-        ]
+        return [one.address for one in self._listed_at(remote_ip) if CAPABILITY_VERSIONS not in one.capabilities]
 
     def nacos_at(self, remote_ip: str) -> str:
         """A listed member of another kind at an address, empty when there is none."""
@@ -197,9 +191,14 @@ class MemberSenders:
 
     def is_nacos_2_at(self, remote_ip: str) -> bool:
         """Return whether a listed member at an address is of another kind and exchanges clients, as Nacos since 2.0."""
-        named = self.java_peers_at(remote_ip)
-        peers = self._reader.view.members.listed
-        return any(CAPABILITY_CLIENTS_ONLY in one.capabilities for one in peers if one.address in named)
+        return any(
+            CAPABILITY_VERSIONS not in one.capabilities and CAPABILITY_CLIENTS_ONLY in one.capabilities
+            for one in self._listed_at(remote_ip)
+        )
+
+    def _listed_at(self, remote_ip: str) -> Iterator[Member]:
+        ip = remote_ip.removeprefix(MAPPED)
+        return (one for one in self._reader.view.members.listed if ip in self._ips.of(one.address))
 
 
 def literal(member: str) -> frozenset[str] | None:

@@ -210,15 +210,7 @@ class MemberReports:
         late_ms = self._age_ms(report)
         for key, ages_ms in report.beats.items():
             self._take_beats(key, {instance: age_ms + late_ms for instance, age_ms in ages_ms.items()})
-        self._note_refused(report)
         return self._as_of_now(report, late_ms)
-
-    @staticmethod
-    def _as_of_now(report: PeerReport, age_ms: int) -> PeerReport:
-        """Return a report of this age as it would be if made now: its beats have waited for as much longer (R12)."""
-        if report.beats_wait_ms is None or age_ms <= 0:
-            return report
-        return replace(report, beats_wait_ms=report.beats_wait_ms + age_ms)
 
     def _info_of(self, peer: str, timeout_ms: int) -> Mapping[str, Any]:
         """The ``extendInfo`` of a member of another kind, whose release decides which resource types it is sent."""
@@ -276,21 +268,22 @@ class MemberReports:
     def _take_report(self, report: PeerReport, remote_ip: str) -> bool:
         if self._senders.sender_of(report.address, remote_ip) is None:
             return False
-        if not self._is_late(report):
-            self._note_refused(report)
-            self._on_report(self._as_of_now(report, self._age_ms(report)))
+        if self._reader.view.members.runs.is_replaced(report.writer):
+            return True  # it is of a run that is over, and so old (R13)
+        self._note_clock(report)
+        age_ms = self._age_ms(report)
+        if age_ms <= self._settings.distro.report_timeout_ms:  # else its sender gave it up (R13)
+            self._on_report(self._as_of_now(report, age_ms))
         return True
 
-    def _note_refused(self, report: PeerReport) -> None:
+    def _as_of_now(self, report: PeerReport, age_ms: int) -> PeerReport:
+        """Return a report of this age as it would be if made now (R12). Note when beats were refused there."""
+        late_ms = max(age_ms, 0)
         if report.beats_refused_ms is not None:
-            self._cluster.refusals.note_peer(report.address, report.beats_refused_ms + max(self._age_ms(report), 0))
-
-    def _is_late(self, report: PeerReport) -> bool:
-        """Return whether the sender gave this report up, or is over itself, so that it is old (R13). Note its clock."""
-        if self._reader.view.members.runs.is_replaced(report.writer):
-            return True
-        self._note_clock(report)
-        return self._age_ms(report) > self._settings.distro.report_timeout_ms
+            self._cluster.refusals.note_peer(report.address, report.beats_refused_ms + late_ms)
+        if report.beats_wait_ms is None:
+            return report
+        return replace(report, beats_wait_ms=report.beats_wait_ms + late_ms)
 
     def _age_ms(self, report: PeerReport) -> int:
         """How long ago a report, or the answer to one, was made; by its clock, which was noted."""
