@@ -60,23 +60,21 @@ def on_instances(
     domain: Domain, engine: Engine, push: UdpPusher, grpc: GrpcFrontend | None
 ) -> Callable[[InstancesChanged], None]:
     """Return the handler of a changed list: for the copy on disk, the subscribers and the other members."""
-    copied, marked, pushed, sync, local = (
+    copied, marked, pushes, sync, local = (
         domain.warm_store.changed,
         engine.address_clients.mark,
-        push.changed,
+        ways_of_push(push, grpc),
         engine.sync,
         Origin.LOCAL,  # Python 3.11 needs ten times as long to look a member up in its class
     )
-    pushed_over_grpc = grpc.changed if grpc is not None else None
 
     def handle(event: InstancesChanged) -> None:
         key = event.key
         copied(key)
         marked(key)
         if event.shown and (parsed := parse_datum_key(key)):
-            pushed(*parsed)
-            if pushed_over_grpc is not None:
-                pushed_over_grpc(*parsed)
+            for pushed in pushes:
+                pushed(*parsed)
         if event.origin is local and sync is not None:
             sync(DistroKey(INSTANCE_LIST, key))
 
@@ -85,14 +83,18 @@ def on_instances(
 
 def on_service(push: UdpPusher, grpc: GrpcFrontend | None) -> Callable[[ServiceChanged], None]:
     """Return the handler of a changed service, whose subscribers are told."""
-    pushed, pushed_over_grpc = push.changed, grpc.changed if grpc is not None else None
+    pushes = ways_of_push(push, grpc)
 
     def handle(event: ServiceChanged) -> None:
-        pushed(event.namespace, event.service)
-        if pushed_over_grpc is not None:
-            pushed_over_grpc(event.namespace, event.service)
+        for pushed in pushes:
+            pushed(event.namespace, event.service)
 
     return handle
+
+
+def ways_of_push(push: UdpPusher, grpc: GrpcFrontend | None) -> tuple[Callable[[str, str], None], ...]:
+    """Return what has the subscribers of a service, by namespace and full name, told of a change: over UDP and gRPC."""
+    return (push.changed,) if grpc is None else (push.changed, grpc.changed)
 
 
 def on_client_gone(sync: Callable[[DistroKey], None]) -> Callable[[ClientDisconnect], None]:
