@@ -6,7 +6,6 @@ for values out of the ordinary: those go to the general parser, which alone word
 """
 
 import math
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -30,6 +29,7 @@ from app.naming.model.keys import (
     check_service_format,
     check_text,
     compose_service_name,
+    is_four_numbers,
 )
 from app.naming.model.model import Metadata
 from app.naming.model.nacos_errors import InvalidParam
@@ -38,8 +38,6 @@ from app.naming.registry.operations import Beat, DeregisterInstance, PatchInstan
 
 KEPT_CHARS_MAX = 512
 """Longer texts are not cached, as any client may send them."""
-_OCTET = r"(?:25[0-5]|2[0-4][0-9]|1?[0-9]{1,2})"
-_IPV4 = re.compile(rf"(?:{_OCTET}\.){{3}}{_OCTET}")
 PORT_DIGITS_MAX = 5
 _TEXTS = frozenset({str})
 _LONG_EXPONENT = "0000000"
@@ -306,7 +304,7 @@ def hot_register(values: Mapping[str, str], ephemeral: bool) -> RegisterInstance
     """
     get = values.get
     ip, port, service = get("ip"), _hot_port(get("port")), hot_service(get)
-    if not ip or port is None or service is None or not _IPV4.fullmatch(ip):
+    if not ip or port is None or service is None or not is_four_numbers(ip):
         return None
     weight_text, text, app = get("weight") or "1", get("metadata") or "", get("app") or "DEFAULT"
     if len(text) > KEPT_CHARS_MAX or len(app) > KEPT_CHARS_MAX or len(weight_text) > KEPT_CHARS_MAX:
@@ -375,7 +373,7 @@ def hot_beat(values: Mapping[str, str]) -> Beat | None:
     found = fields.get
     ip, port, cluster, weight = found("ip"), found("port"), found("cluster"), found("weight")
     metadata, ephemeral = found("metadata"), found("ephemeral", True)
-    if type(ip) is not str or not _IPV4.fullmatch(ip) or type(port) is not int or not 0 <= port <= PORT_MAX:
+    if type(ip) is not str or not is_four_numbers(ip) or type(port) is not int or not 0 <= port <= PORT_MAX:
         return None
     if type(weight) is not float and type(weight) is not int:
         return None
