@@ -8,29 +8,12 @@ the other member stores the list. Of consecutive calls in one folder only the fi
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+
+from tests.support.walk import Step, Walk
 
 RECORDED = Path(__file__).with_name("registration_way.txt")
 ENDS = {"register": ("LocalWrites.register", "on_instances.<locals>.handle"), "from-peer": ("ListReplication.apply",)}
 """The functions at the ends of the path, in order, by kind of walk."""
-
-
-class Call(Protocol):
-    """One call of a walk, as ``tests.support.walk`` records it."""
-
-    @property
-    def depth(self) -> int: ...
-    @property
-    def file(self) -> str: ...
-    @property
-    def function(self) -> str: ...
-
-
-class Walk(Protocol):
-    """The calls of one thread, in order."""
-
-    @property
-    def steps(self) -> Sequence[Call]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +42,7 @@ def way_of(walks: Mapping[str, Walk]) -> list[Passed]:
     return list(found.values())
 
 
-def _calls_around(steps: Sequence[Call], function: str) -> list[Call]:
+def _calls_around(steps: Sequence[Step], function: str) -> list[Step]:
     """Return the stack at the first call of a function, the outermost call first, including that call."""
     at = next((number for number, step in enumerate(steps) if step.function == function), None)
     if at is None:
