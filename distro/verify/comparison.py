@@ -56,7 +56,7 @@ class Comparison:
         self._listed_keys: dict[str, ListedKeys] = {}
         self._received: dict[str, Received] = {}
         self._lacking: dict[str, dict[str, Version]] = {}
-        """By type, the keys that real Nacos wrote and this member is to fetch from the peer (R8)."""
+        """The keys of each type that real Nacos wrote and this member is to fetch from the peer (R8)."""
 
     def request(self) -> bytes:
         """The first message."""

@@ -63,7 +63,7 @@ class Kept:
         self._corpus = Corpus(seed, [member.address for member in members])
         self._turn = seed
         self._expected: dict[str, tuple[bool, str]] = {}
-        """By record of an acknowledged write: whether it has a value, and the input."""
+        """The acknowledged writes by record: whether it has a value, and the input."""
         self._clients: list[SdkClient] = []
         self.answers: collections.Counter[str] = collections.Counter()
         self.acknowledged: collections.Counter[str] = collections.Counter()

@@ -122,7 +122,7 @@ class HeaderBlock:
 
 
 class LoopCall(Call):
-    """A call on the loop: the headers are decoded and the query is parsed only when an endpoint asks for them."""
+    """A call on the loop: the query is parsed only when an endpoint asks for it."""
 
     __slots__ = ("_block", "_parsed", "deadline", "wants_change")
     deadline: str | None
