@@ -257,7 +257,8 @@ def _check_words(
             return
     text = f"{_where(sample)} lists {mark}, allowed are {', '.join(map(str, allowed))}"
     text += _tell_words(words) + _tell_beats(history.beats.get(key, ()), sample)
-    if last.outcome is Outcome.DONE and last.member == sample.member and not _is_left(words, mark, sample.member):
+    is_left = _is_left(words, mark, sample.member, key in history.connected)
+    if last.outcome is Outcome.DONE and last.member == sample.member and not is_left:
         found.note(Kind.UNSEEN, key, sample.begun_s, text)
     if _is_settled(last, times, sample):
         found.note(_kind(key, mark, allowed), key, sample.begun_s, text)
@@ -282,11 +283,17 @@ def _check_after_pause(
         found.note(Kind.STALE, key, sample.begun_s, f"{_where(sample)} lists {mark}" + _tell_words(known))
 
 
-def _is_left(words: Sequence[Word], mark: str | None, member: int) -> bool:
-    """Whether a mark is of a client that hung up at another member: that tells of it, and was told by nobody."""
-    said = [word for word in words if word.mark == mark or word.outcome is Outcome.LEFT]
-    return any(
-        word.mark == mark and word.member != member and left.outcome is Outcome.LEFT for word, left in pairwise(said)
+def _is_left(words: Sequence[Word], mark: str | None, member: int, is_connected: bool) -> bool:
+    """Whether a mark is of a client that hung up at another member, or withdrew it there: that alone ends its copies.
+
+    The next client of the same instance withdraws its own, whichever of the two it connects to.
+    """
+    said = [word for word in words if word.mark in (mark, None)]
+    return mark is not None and any(
+        word.mark == mark
+        and word.member != member
+        and (end.outcome is Outcome.LEFT or (is_connected and end.mark is None and end.member == word.member))
+        for word, end in pairwise(said)
     )
 
 

@@ -220,6 +220,25 @@ def test_a_client_that_hung_up_at_another_member_is_listed_for_a_while() -> None
     assert Story().said("m1", 2, 104.0).said(None, 1, 112.0).saw(1, 112.5, "m1").kinds() == {Kind.UNSEEN}
 
 
+@pytest.mark.parametrize(("is_connected", "kinds"), [(True, set()), (False, {Kind.UNSEEN})])
+def test_what_a_client_withdrew_elsewhere_is_no_word_of_the_next_client(is_connected: bool, kinds: set[Kind]) -> None:
+    """Two connections, one after the other: the second withdraws its own, and the copy of the first takes its time."""
+    slow = Times(100.0, 125.0)
+
+    def story(reader: int, at_s: float) -> Story:
+        told = Story(times=slow).said("m1", 2, 104.0).said(None, 2, 106.0).said("m2", 0, 107.0).said(None, 0, 109.0)
+        if is_connected:
+            told.history.connected.add(told.key)
+        return told.saw(reader, at_s, "m1")
+
+    assert story(0, 110.0).kinds() == kinds
+    assert story(1, 110.0).kinds() == set()
+    assert story(0, SETTLED_S).kinds() == kinds | {Kind.RESURRECTED}
+    here = Story(times=slow).said("m1", 0, 104.0).said(None, 0, 106.0)
+    here.history.connected.add(here.key)
+    assert here.saw(0, 110.0, "m1").kinds() == {Kind.UNSEEN}
+
+
 def test_a_client_that_hung_up_beyond_the_cut_is_listed_until_the_heal() -> None:
     """Another one of its process came to this side and went; the copy of the first is what is known here."""
 
