@@ -5,7 +5,7 @@ import selectors
 import socket
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -95,6 +95,10 @@ class UdpPusher:
         self._lock = threading.Lock()
         """Guards the subscribers. Taken to empty the mailbox, and never to fill it."""
         self._mailbox: deque[Subscriber | tuple[str, str]] = deque()
+        self.arriving: Sized = self._mailbox
+        """Events that the push thread has yet to take. While there are any, each service may have subscribers."""
+        self.has = subscribers.has
+        """Returns whether a service, by namespace and full name, has subscribers, but for those that are arriving."""
         self._outbox: deque[Push] = deque()
         self._packets: dict[tuple[str, str], dict[tuple[str, bool], Packet]] = {}
         """Packets of services with pushes in the outbox: by service, then by clusters and ``Subscriber.java``."""
@@ -146,14 +150,9 @@ class UdpPusher:
         """Count a query that asked for pushes to an address that is not its own."""
         self._subscribers.stats.refused += 1
 
-    def has(self, namespace: str, service: str) -> bool:
-        """Return whether a service has subscribers here, or may have."""
-        return bool(self._mailbox) or self._subscribers.has((namespace, service))
-
     def changed(self, namespace: str, service: str) -> None:
         """Push a changed service to its subscribers, from the push thread."""
-        # Nearly all changes are of services without subscribers. Subscribers in the mailbox are not known yet.
-        if self._mailbox or self._subscribers.has((namespace, service)):
+        if self._mailbox or self.has((namespace, service)):  # subscribers in the mailbox are not known yet
             self._put((namespace, service))
             self._wake()
 

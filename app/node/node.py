@@ -44,7 +44,8 @@ class Node:
 
         def is_pushed(key: DistroKey) -> bool:  # asked by threads, of which none runs before the start
             parsed = parse_datum_key(key.key) if key.resource_type == INSTANCE_LIST else None
-            return parsed is not None and (self.background.push.has(*parsed) or over_grpc.has(parsed))
+            push = self.background.push
+            return parsed is not None and (bool(push.arriving) or push.has(parsed) or over_grpc.has(parsed))
 
         made = make_engine(settings, clock, registry.lists.writer, self._warm_start.fill, audit, is_pushed)
         self.domain = domain = build_domain(settings, clock, limits, registry, names, made.reader, audit)

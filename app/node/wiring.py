@@ -60,10 +60,10 @@ def on_instances(
     domain: Domain, engine: Engine, push: UdpPusher, grpc: GrpcFrontend | None
 ) -> Callable[[InstancesChanged], None]:
     """Return the handler of a changed list: for the copy on disk, the subscribers and the other members."""
-    copied, marked, pushes, sync, local = (
+    copied, marked, pushers, sync, local = (
         domain.warm_store.changed,
         engine.address_clients.mark,
-        ways_of_push(push, grpc),
+        pushers_of(push, grpc),
         engine.sync,
         Origin.LOCAL,  # Python 3.11 needs ten times as long to look a member up in its class
     )
@@ -73,8 +73,9 @@ def on_instances(
         copied(key)
         marked(key)
         if event.shown and (parsed := parse_datum_key(key)):
-            for pushed in pushes:
-                pushed(*parsed)
+            for one in pushers:
+                if one.arriving or one.has(parsed):
+                    one.changed(*parsed)
         if event.origin is local and sync is not None:
             sync(DistroKey(INSTANCE_LIST, key))
 
@@ -83,18 +84,20 @@ def on_instances(
 
 def on_service(push: UdpPusher, grpc: GrpcFrontend | None) -> Callable[[ServiceChanged], None]:
     """Return the handler of a changed service, whose subscribers are told."""
-    pushes = ways_of_push(push, grpc)
+    pushers = pushers_of(push, grpc)
 
     def handle(event: ServiceChanged) -> None:
-        for pushed in pushes:
-            pushed(event.namespace, event.service)
+        key = event.namespace, event.service
+        for one in pushers:
+            if one.arriving or one.has(key):
+                one.changed(*key)
 
     return handle
 
 
-def ways_of_push(push: UdpPusher, grpc: GrpcFrontend | None) -> tuple[Callable[[str, str], None], ...]:
-    """Return what has the subscribers of a service, by namespace and full name, told of a change: over UDP and gRPC."""
-    return (push.changed,) if grpc is None else (push.changed, grpc.changed)
+def pushers_of(push: UdpPusher, grpc: GrpcFrontend | None) -> tuple[UdpPusher | GrpcFrontend, ...]:
+    """Return the ways to the subscribers of services, over UDP and gRPC: nearly all changes are of services without."""
+    return (push,) if grpc is None else (push, grpc)
 
 
 def on_client_gone(sync: Callable[[DistroKey], None]) -> Callable[[ClientDisconnect], None]:

@@ -5,6 +5,7 @@ keep lists by service. While a member of real Nacos is listed, the index inverts
 changed. Each client is sent by one member of our own kind.
 """
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from threading import Lock
@@ -17,6 +18,7 @@ from app.naming.clients.client_model import (
     is_client_id,
 )
 from app.naming.clients.own_clients import plain_metadata
+from app.naming.model.events import MarkedKeys
 from app.naming.model.keys import parse_datum_key
 from app.naming.model.model import Instance, Publication
 from app.naming.registry.list_state import ListState
@@ -29,8 +31,6 @@ LOOK_MS = 10_000
 """The interval at which the versions of all lists are compared with those that were read, to find unmarked changes."""
 SLICE_INSTANCES = 2_000
 """The instances that are read in one tick. A service is read as a whole."""
-DIRTY_MAX = 100_000
-"""The most services that wait to be read. Further ones are found by the comparison of all versions."""
 GONE_MS = 30_000
 """For how long a member that becomes responsible for a removed client sends the removal again."""
 GONE_MAX = 10_000
@@ -50,7 +50,7 @@ class _Client:
 class HttpClients:
     """The clients by address, while a listed member is known to be real Nacos since 2.0; without one there are none.
 
-    ``tick`` is called by one thread, ``mark`` and the reading calls by any.
+    ``tick`` is called by one thread, the reading calls by any; so is ``mark``, with the datum key of a changed list.
     """
 
     def __init__(
@@ -70,7 +70,10 @@ class HttpClients:
         self._on_new = on_new
         self._lock = Lock()
         self._on = False
-        self._dirty: dict[str, None] = {}
+        self._marked = MarkedKeys()
+        self.mark = self._marked.mark
+        self._dirty: deque[str] = deque()
+        """Keys taken from ``_marked``, whose lists are to be read."""
         self._clients: dict[str, _Client] = {}
         self._services: dict[str, dict[str, Instance]] = {}
         self._read_versions: dict[str, Version] = {}
@@ -81,14 +84,6 @@ class HttpClients:
         self._look_due_ms = 0
 
     # --- what happens -----------------------------------------------------------------------------
-
-    def mark(self, key: str) -> None:
-        """Have the instance list of a datum key read again."""
-        if not self._on:
-            return
-        with self._lock:
-            if len(self._dirty) < DIRTY_MAX:
-                self._dirty[key] = None
 
     def on_echo(self, client_id: str, state: ClientState | None) -> bool:
         """Return whether a client sent by real Nacos is in the index, so that the call only repeats our own data.
@@ -153,7 +148,7 @@ class HttpClients:
             self._look()
         self._follow_view(now_ms)
         left = SLICE_INSTANCES
-        while left > 0 and (key := self._next_dirty()) is not None:
+        while left > 0 and (key := self._next_key()) is not None:
             left -= 1 + self._read(key, now_ms)
         if self._dirty:
             return now_ms
@@ -161,11 +156,13 @@ class HttpClients:
         return now_ms + TICK_MS
 
     def _clear(self) -> None:
+        self._marked.take()
         if not self._on:
             return
         self._on = False
+        self._dirty.clear()
         with self._lock:
-            self._dirty, self._clients, self._services = {}, {}, {}
+            self._clients, self._services = {}, {}
         self._read_versions, self._gone, self._seen_view = {}, {}, ()
 
     def _look(self) -> None:
@@ -187,12 +184,14 @@ class HttpClients:
         for client_id in self._gone:
             self._tell(client_id)
 
-    def _next_dirty(self) -> str | None:
-        with self._lock:
-            key = next(iter(self._dirty), None)
-            if key is not None:
-                del self._dirty[key]
-            return key
+    def _next_key(self) -> str | None:
+        if not self._dirty:
+            self._dirty.extend(self._marked.take())
+        if not self._dirty:
+            return None
+        key = self._dirty.popleft()
+        self._marked.discard(key)  # changes until now are read with it
+        return key
 
     def _read(self, key: str, now_ms: int) -> int:
         """Bring the index up to date with one list. Return how many instances the list has."""

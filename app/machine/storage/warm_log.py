@@ -10,20 +10,19 @@ of many instances change all the time, the copy is some seconds older.
 
 import logging
 import sqlite3
-import threading
 import zlib
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
 import orjson
 
 from app.machine.storage.private_files import create_private
+from app.naming.model.events import MarkedKeys
 from app.naming.model.model import NEVER_MS
 from app.naming.registry.merge import InstanceList
 from app.naming.wire.datum_codec import InstanceListCodec
@@ -56,7 +55,6 @@ busy loop, which costs both more than the work itself: few calls, each for much.
 PACK_LEVEL = 1
 UNPACKED_BYTES_MAX = 16 * 1024
 """A list that changes all the time and is no longer than this stays uncompressed, which costs less."""
-KEYS_TAKEN_MAX = 64
 SCHEMA = (
     "CREATE TABLE IF NOT EXISTS datum (key TEXT PRIMARY KEY, body BLOB NOT NULL, at_ms INTEGER)",
     "CREATE TABLE IF NOT EXISTS alive (one INTEGER PRIMARY KEY CHECK (one = 1), at_ms INTEGER NOT NULL)",
@@ -76,9 +74,9 @@ ReadDatums = Callable[[Iterable[str]], Iterable[Datum]]
 
 
 class WarmStore:
-    """Keeps the latest datum of each key on disk.
+    """Keeps the latest datum of each key on disk: of each that is ``changed``, on any thread.
 
-    ``changed`` is for any thread, ``tick`` for the naming timer's thread. Call the other methods before the timer
+    ``tick`` is for the naming timer's thread. Call the other methods before the timer
     starts or after it ended. The result of ``load`` is for one thread, any.
     """
 
@@ -87,8 +85,11 @@ class WarmStore:
         self._codec = codec
         self._read = read
         self._wall_ms = wall_ms
-        self._lock = threading.Lock()
-        self._dirty: dict[str, None] = {}
+        self._marked = MarkedKeys()
+        self.changed = self._marked.mark
+        """Schedules the list of a key to be written."""
+        self._dirty: OrderedDict[str, None] = OrderedDict()
+        """The keys whose lists are to be written now, in the order of their first change."""
         self._written: set[str] = set()
         """The keys whose lists were written in the current window, which ends at ``_window_end_ms``."""
         self._window_end_ms = 0
@@ -98,8 +99,6 @@ class WarmStore:
         """The keys that changed again in the window before; in this one they are written uncompressed."""
         self._unpacked: set[str] = set()
         """The keys whose lists were written uncompressed, to be compressed once they stay unchanged for a window."""
-        self._queue: deque[str] = deque()
-        """Keys taken from ``_dirty``, in the order of their first change."""
         self._flush: Iterator[None] | None = None
         """The write in progress, which began at ``_began_ms``."""
         self._began_ms = 0
@@ -186,15 +185,6 @@ class WarmStore:
                 self._connection.close()
             self._connection = None
 
-    def changed(self, key: str) -> None:
-        """Schedule the list of a key to be written. Returns at once."""
-        # Nearly all changes of a list that always changes end here. A key leaves ``_later`` once it is in ``_dirty``,
-        # and ``_dirty`` before its list is read: a key seen in either, even without the lock, is read after this.
-        if key in self._later or key in self._dirty:
-            return
-        with self._lock:
-            (self._later if key in self._written else self._dirty)[key] = None
-
     def tick(self, now_ms: int) -> int:
         """Write some of the changed lists. Return when to call again: ``now_ms`` while a write is in progress."""
         if self._connection is None and not self._opened_again(now_ms):
@@ -202,6 +192,7 @@ class WarmStore:
         if now_ms >= self._window_end_ms:
             self._end_window()
             self._window_end_ms = now_ms + WINDOW_MS
+        self._take_marked()
         if self._flush is None:
             earned = (now_ms - self._began_ms) * UNITS_PER_S // 1_000
             self._units = min(self._units + earned, UNITS_SAVED_MAX)
@@ -213,13 +204,17 @@ class WarmStore:
         self._flush = flush
         return now_ms
 
+    def _take_marked(self) -> None:
+        for key in self._marked.take():
+            (self._later if key in self._written else self._dirty)[key] = None
+
     def _end_window(self) -> None:
-        with self._lock:
-            self._hot = frozenset(self._later)
-            self._dirty.update(self._later)
-            self._dirty.update(dict.fromkeys(self._unpacked - self._hot))
-            self._later.clear()
-            self._written.clear()
+        self._take_marked()
+        self._hot = frozenset(self._later)
+        self._dirty.update(self._later)
+        self._dirty.update(dict.fromkeys(self._unpacked - self._hot))
+        self._later.clear()
+        self._written.clear()
 
     def _opened_again(self, now_ms: int) -> bool:
         """Open the file if it is time to do so.
@@ -227,9 +222,9 @@ class WarmStore:
         Changes that came meanwhile are still written, unless nothing is kept at all.
         """
         if self._reopen_ms is None:
-            with self._lock:
-                self._dirty.clear()
-                self._later.clear()
+            self._marked.take()
+            self._dirty.clear()
+            self._later.clear()
             return False
         if now_ms < self._reopen_ms:
             return False
@@ -248,22 +243,20 @@ class WarmStore:
         while flushes:
             self._units = UNITS_WITHOUT_END
             deque(flushes.pop(), maxlen=0)
-            if (self._queue or self._dirty) and not self._failing:
+            self._take_marked()
+            if self._dirty and not self._failing:
                 flushes.append(self._write())
         self._connection.close()
         self._connection = self._reopen_ms = None
 
     def _next_key(self) -> str | None:
-        with self._lock:
-            if not self._queue:
-                self._queue.extend(islice(self._dirty, KEYS_TAKEN_MAX))
-                for key in self._queue:
-                    del self._dirty[key]
-            if not self._queue:
-                return None
-            key = self._queue.popleft()
-            self._dirty.pop(key, None)  # changes since it was taken are written with it
-            self._written.add(key)
+        if not self._dirty:
+            self._take_marked()
+        if not self._dirty:
+            return None
+        key, _ = self._dirty.popitem(last=False)
+        self._marked.discard(key)  # changes until now are written with it
+        self._written.add(key)
         return key
 
     def _write(self) -> Iterator[None]:
@@ -318,8 +311,7 @@ class WarmStore:
             if not self._failing:  # logged once, not twice a second
                 LOG.warning("%s does not accept %d instance lists: %s", self._path, len(rows), error)
             self._failing = True
-            with self._lock:
-                self._dirty.update(dict.fromkeys(due))
+            self._dirty.update(dict.fromkeys(due))
             return
         if self._failing:
             LOG.warning("%s accepts instance lists again", self._path)

@@ -177,8 +177,10 @@ class ServiceTable:
             self._services[service.key] = service
         if service.dropped or full_name not in self._namespaces.get(namespace, ()):
             service.hidden = service.dropped = False
-            self._namespaces.setdefault(namespace, {})[full_name] = service
-            self._used.add(namespace)
+            if (names := self._namespaces.get(namespace)) is None:
+                names = self._namespaces[namespace] = {}
+                self._used.add(namespace)
+            names[full_name] = service
             if self._on_listed is not None:
                 self._on_listed(namespace, full_name, True)
         return service

@@ -68,10 +68,6 @@ class GrpcPusher:
 
     # --- from any thread -------------------------------------------------------------------------
 
-    def has(self, key: ServiceKey) -> bool:
-        """Return whether a service has subscriptions here. From any thread."""
-        return self._subscriptions.has(key)
-
     def changed(self, namespace: str, service: str) -> None:
         """Push a changed service to its subscriptions; nearly all changes are of services without any."""
         if self._subscriptions.has(key := (namespace, service)):

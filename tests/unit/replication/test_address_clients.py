@@ -233,13 +233,31 @@ class TestIndex:
         assert bed.tick(LOOK_MS) == [ONE]
         assert bed.index.ids() == []
 
-    def test_services_beyond_the_bound_wait_for_the_look(self, bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(http_clients, "DIRTY_MAX", 1)
+    def test_a_service_waits_once_however_often_it_changes(self, bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+        """So what waits is bounded by the services that there are."""
         bed.register(A_SERVICE)
-        bed.register(B_SERVICE, "10.9.0.2")
+        for _ in range(1_000):
+            bed.index.mark(datum_key("public", A_SERVICE))
+        read = list[str]()
+        datums = bed.registry.lists.datums
+
+        def noting(keys: list[str]) -> object:
+            read.extend(keys)
+            return datums(keys)
+
+        monkeypatch.setattr(bed.registry.lists, "datums", noting)
         assert bed.tick() == [ONE]
-        monkeypatch.undo()
-        assert bed.tick(LOOK_MS) == [TWO]
+        assert read == [datum_key("public", A_SERVICE)]
+
+    def test_without_real_nacos_nothing_waits(self, bed: Bed) -> None:
+        bed.view.has_nacos = False
+        bed.register(A_SERVICE)
+        assert bed.tick() == []
+        assert bed.index.ids() == []
+        bed.view.has_nacos = True
+        bed.register(B_SERVICE, "10.9.0.2")
+        assert bed.tick() == [], "the first pass reads all, and tells of none"
+        assert (bed.index.holds(ONE), bed.index.holds(TWO)) == (True, True)
 
     def test_a_tick_reads_a_slice(self, bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(http_clients, "SLICE_INSTANCES", 1)
