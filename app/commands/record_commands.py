@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
-from app.naming.model.meta import ClusterConfig, Metadata, Selector, ServiceMeta
+from app.naming.model.keys import Metadata
+from app.naming.model.meta import ClusterConfig, Selector, ServiceMeta
 from app.naming.model.model import Instance
 from app.naming.model.nacos_errors import InvalidParam, NacosError
 from app.naming.records.durable_service import Namespace

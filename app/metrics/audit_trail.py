@@ -16,7 +16,7 @@ import orjson
 from app.config.observability import Observability
 from app.metrics.line_file import LineFile
 from app.metrics.security_log import Event, SecurityLog
-from app.naming.model.meta import Metadata
+from app.naming.model.keys import Metadata
 from app.naming.records.record_keys import (
     NamespaceKey,
     PersistentKey,

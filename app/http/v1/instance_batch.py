@@ -17,8 +17,7 @@ from app.http.input.values import java_int
 from app.http.shapes.described import Described
 from app.http.shapes.instance_shapes import UPDATED
 from app.naming.model.flags import lenient_bool
-from app.naming.model.keys import DEFAULT_CLUSTER, DEFAULT_NAMESPACE
-from app.naming.model.meta import Metadata
+from app.naming.model.keys import DEFAULT_CLUSTER, DEFAULT_NAMESPACE, Metadata
 from app.naming.model.nacos_errors import InvalidParam
 
 _BATCH = MetadataBatchSchema()

@@ -1,7 +1,10 @@
-"""Names and addresses as callers send them, and their limits; the keys and ids that are composed of them."""
+"""Names, addresses and metadata as callers send them: their limits and sizes, and the keys and ids composed of them."""
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
+
+import orjson
 
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.value_limits import IP_CHARS_MAX, PORT_MAX
@@ -17,6 +20,11 @@ CLIENT_KEY_PREFIX = "Nacos:Naming:v2:ClientData:"
 SERVICE_META_PREFIX = "com.alibaba.nacos.naming.domains.meta."
 NAME_CHARS_MAX = 512
 """Source: Nacos 2.3 parameter check. Nacos 1.4 has no limit, but names are kept for long."""
+
+USUAL_BYTES = 80
+"""Bytes of names and of the JSON of metadata that the estimate of an instance (``INSTANCE_BYTES``) includes."""
+Metadata = Mapping[str, str | None]
+NO_METADATA: Metadata = {}
 
 SERVICE_NAME = re.compile(r"[0-9a-zA-Z@.:_-]+")
 CLUSTER_NAME = re.compile(r"[0-9a-zA-Z-]+")
@@ -216,3 +224,21 @@ SIMPLE_ID = "\0simple"
 def simple_instance_id(ip: str, port: int, cluster: str, full_name: str) -> str:
     """Return the instance id of Nacos's default generator: address, cluster and service."""
     return f"{ip}#{port}#{cluster}#{full_name}"
+
+
+def metadata_bytes(metadata: Metadata | None) -> int:
+    """Return the bytes of all names and values, as UTF-8."""
+    if not metadata:
+        return 0
+    text = "".join([*metadata, *filter(None, metadata.values())])
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def surplus_bytes(size: int, metadata: Metadata | None, ip: str, cluster: str, app: str | None) -> int:
+    """Return the bytes by which an instance on the wire exceeds the estimate from its metadata of ``size`` bytes.
+
+    They come from long names, each of which is in up to three fields, from many short names of metadata, and from
+    characters that JSON escapes. Nearly always 0.
+    """
+    names = 3 * ((len(ip) if ip.isascii() else len(ip.encode())) + len(cluster)) + (len(app) if app else 0)
+    return max(names + (len(orjson.dumps(metadata)) if metadata else 0) - size * 5 // 4 - USUAL_BYTES, 0)

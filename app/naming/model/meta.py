@@ -4,39 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import orjson
-
 from app.naming.model.json_fields import FROM_RECORD, Fields
-from app.naming.model.keys import check_cluster_chars
+from app.naming.model.keys import Metadata, check_cluster_chars, metadata_bytes
 from app.naming.model.nacos_errors import InvalidParam
 
-Metadata = Mapping[str, str | None]
-NO_METADATA: Metadata = {}
 HTTP_STATUS_OK = 200
 STATUS_DIGITS_MAX = 9
 DEFAULT_PORT = 80
 TEXT_CHARS_MAX = 2_048
-USUAL_BYTES = 80
-"""Bytes of names and of the JSON of metadata that the estimate of an instance (``INSTANCE_BYTES``) includes."""
 CONSUMER, PROVIDER = "CONSUMER.label.", "PROVIDER.label."
-
-
-def metadata_bytes(metadata: Metadata | None) -> int:
-    """Return the bytes of all names and values, as UTF-8."""
-    if not metadata:
-        return 0
-    text = "".join([*metadata, *filter(None, metadata.values())])
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
-
-
-def surplus_bytes(size: int, metadata: Metadata | None, ip: str, cluster: str, app: str | None) -> int:
-    """Return the bytes by which an instance on the wire exceeds the estimate from its metadata of ``size`` bytes.
-
-    They come from long names, each of which is in up to three fields, from many short names of metadata, and from
-    characters that JSON escapes. Nearly always 0.
-    """
-    names = 3 * ((len(ip) if ip.isascii() else len(ip.encode())) + len(cluster)) + (len(app) if app else 0)
-    return max(names + (len(orjson.dumps(metadata)) if metadata else 0) - size * 5 // 4 - USUAL_BYTES, 0)
 
 
 @dataclass(frozen=True, slots=True)

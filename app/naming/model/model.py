@@ -8,10 +8,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from app.naming.model.id_allocator import IdAllocator
-from app.naming.model.keys import DEFAULT_CLUSTER, SIMPLE_ID, datum_key, instance_key, simple_instance_id
-from app.naming.model.meta import NO_META, ServiceMeta, metadata_bytes, surplus_bytes
-from app.naming.model.meta import NO_METADATA as NO_METADATA
-from app.naming.model.meta import Metadata as Metadata
+from app.naming.model.keys import (
+    DEFAULT_CLUSTER,
+    SIMPLE_ID,
+    datum_key,
+    instance_key,
+    metadata_bytes,
+    simple_instance_id,
+    surplus_bytes,
+)
+from app.naming.model.keys import NO_METADATA as NO_METADATA
+from app.naming.model.keys import Metadata as Metadata
+from app.naming.model.meta import NO_META, ServiceMeta
 from distro.model.types import NO_VERSION, Version
 from distro.model.value import value
 

@@ -5,7 +5,8 @@ that their limits are exact. Writes of several services are admitted side by sid
 node can be exceeded by as many instances as there are threads that write.
 """
 
-from app.naming.model.meta import ServiceMeta, description_bytes, metadata_bytes
+from app.naming.model.keys import metadata_bytes
+from app.naming.model.meta import ServiceMeta, description_bytes
 from app.naming.model.similar_names import SimilarNames, check_new_namespace
 from app.naming.records.record import Value
 from app.naming.registry.service_table import ServiceTable

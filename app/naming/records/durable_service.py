@@ -6,8 +6,8 @@ from functools import partial
 
 from app.naming.model import keys
 from app.naming.model.events import Event, InstancesChanged, Origin, RecordChanged
-from app.naming.model.keys import check_address
-from app.naming.model.meta import NO_META, ClusterConfig, Metadata, Selector, ServiceMeta, service_meta
+from app.naming.model.keys import Metadata, check_address
+from app.naming.model.meta import NO_META, ClusterConfig, Selector, ServiceMeta, service_meta
 from app.naming.model.model import Instance
 from app.naming.model.nacos_errors import InvalidParam, NotFound
 from app.naming.model.switches import ENTRIES, SwitchDomain, from_json, update

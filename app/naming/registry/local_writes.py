@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from app.naming.model.id_allocator import IdAllocator
 from app.naming.model.instance_check import check_metadata_size
-from app.naming.model.meta import metadata_bytes, surplus_bytes
+from app.naming.model.keys import metadata_bytes, surplus_bytes
 from app.naming.model.model import Instance, Service, StoredInstance, Tombstone, instance_bytes
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.value_limits import WORD_MARGIN_MS

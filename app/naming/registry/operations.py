@@ -6,8 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from app.naming.model.id_allocator import IdAllocator
-from app.naming.model.keys import DEFAULT_CLUSTER, DEFAULT_NAMESPACE, SIMPLE_ID, instance_key
-from app.naming.model.meta import metadata_bytes
+from app.naming.model.keys import DEFAULT_CLUSTER, DEFAULT_NAMESPACE, SIMPLE_ID, instance_key, metadata_bytes
 from app.naming.model.model import (
     PRESERVED_ID_GENERATOR,
     WEIGHT_MAX,

@@ -10,8 +10,8 @@ from threading import Lock
 from typing import NamedTuple, TypeVar
 
 from app.naming.limits.admission import Admission, NamingCounts, Occupancy
-from app.naming.model.keys import datum_key
-from app.naming.model.meta import ServiceMeta, description_bytes, metadata_bytes
+from app.naming.model.keys import datum_key, metadata_bytes
+from app.naming.model.meta import ServiceMeta, description_bytes
 from app.naming.model.model import NOT_DUE_MS, Instance, Publication, Service, ServiceSnapshot, StoredInstance
 from app.naming.model.similar_names import SimilarNames, check_new_namespace
 from app.naming.registry.union import clusters_of, view_of
