@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from app.auth.user_table import UserTable
 from app.naming.model.events import Event, RecordChanged
+from app.naming.model.keys import WALL_MS_END
 from app.naming.model.nacos_errors import InvalidParam, NacosError
 from app.naming.model.similar_names import is_plain, skeleton
-from app.naming.model.value_limits import WALL_MS_END
 from app.naming.records.record import Value
 from app.naming.records.record_keys import permission_key, role_key, user_key
 from app.naming.records.records import Records

@@ -5,21 +5,76 @@ import logging
 import re
 import socket
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
+from typing import Generic, TypeVar
 
 from app.background.check_targets import CheckTargets, TargetRefusedError
 from app.naming.health.check_headers import headers_of
 from app.naming.health.checks import Check, CheckBoard, CheckedCluster, CheckResult, ClusterKey, LastCheck
-from app.naming.health.fair_queue import FairQueue
 from app.naming.model.ip_addresses import plain_ip
+from app.naming.model.keys import PORT_MAX
 from app.naming.model.meta import HealthChecker
 from app.naming.model.nacos_errors import StorageError
 from app.naming.model.switches import SwitchDomain
-from app.naming.model.value_limits import PORT_MAX
 from distro.model.ports import Clock
 from distro.timing.clock import monotonic_s
+
+T = TypeVar("T")
+
+
+class FairQueue(Generic[T]):
+    """The waiting items, and the items in progress, by owner. Not thread-safe."""
+
+    def __init__(self, *, waiting_max: int, owner_waiting_max: int, owner_running_max: int) -> None:
+        self._waiting_max = waiting_max
+        self._owner_waiting_max = owner_waiting_max
+        self._owner_running_max = owner_running_max
+        self._waiting: dict[Hashable, deque[T]] = {}
+        """The waiting items by owner, in the order of the owners' turns."""
+        self._running: dict[Hashable, int] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def put(self, owner: Hashable, item: T) -> bool:
+        """Have an item wait. Return False if too many do, of its owner or of all."""
+        items = self._waiting.get(owner)
+        if self._count >= self._waiting_max or (items is not None and len(items) >= self._owner_waiting_max):
+            return False
+        if items is None:
+            items = self._waiting[owner] = deque()
+        items.append(item)
+        self._count += 1
+        return True
+
+    def take(self) -> T | None:
+        """Return the next item, of the owner whose turn it is.
+
+        None if no owner may have one. Call ``done`` afterwards.
+        """
+        for owner in self._waiting:
+            if self._running.get(owner, 0) < self._owner_running_max:
+                break
+        else:
+            return None
+        items = self._waiting.pop(owner)
+        item = items.popleft()
+        if items:
+            self._waiting[owner] = items  # at the end
+        self._running[owner] = self._running.get(owner, 0) + 1
+        self._count -= 1
+        return item
+
+    def done(self, owner: Hashable) -> None:
+        """Note that an item of an owner is finished."""
+        left = self._running.pop(owner) - 1
+        if left:
+            self._running[owner] = left
+
 
 LOG = logging.getLogger(__name__)
 CONNECT_TIMEOUT_S = 0.5

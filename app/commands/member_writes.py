@@ -1,17 +1,68 @@
-"""Writes of persistent instances by command, from a thread: executed here, or at the member that owns the service."""
+"""Writes of persistent instances by command, from a thread: executed here, or at the member that owns the service.
 
-from collections.abc import Callable
-from dataclasses import replace
+To that member a command goes as the call of Nacos's API that means the same.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Protocol, TypeVar
 
-from app.commands.nacos_calls import NacosCall, nacos_call
+import orjson
+
 from app.commands.ownership import Forward
 from app.commands.writes import Writes
 from app.metrics.audit_trail import Actor, acting
+from app.naming.model.json_fields import flag_text
 from app.naming.model.keys import APP_CHARS_MAX, DEFAULT_NAMESPACE, TRIMMED, check_ip, check_service_format, check_text
 from app.naming.model.nacos_errors import NacosError
 from app.naming.registry.operations import DeregisterInstance, RegisterInstance
+
+PATH = "/v1/ns/instance"
+AGENT = "Rollcall-gRPC"
+
+
+@dataclass(frozen=True, slots=True)
+class NacosCall:
+    """A ``MemberRequest`` that no client made."""
+
+    method: str
+    parameters: Mapping[str, str]
+    context_path: str
+    path: str = PATH
+    agent: str = AGENT
+    headers: Mapping[str, str] = field(default_factory=dict)
+    remote_ip: str = ""
+
+
+def nacos_call(
+    command: RegisterInstance | DeregisterInstance, context_path: str, token: str, remote_ip: str
+) -> NacosCall:
+    """Return the call that registers or removes a persistent instance.
+
+    ``token``: of the user, for the owner to check; empty for none. ``remote_ip``: the address that the client called
+    from.
+    """
+    headers = {"authorization": f"Bearer {token}"} if token else {}
+    named = {
+        "serviceName": command.service,
+        "namespaceId": command.namespace,
+        "ip": command.ip,
+        "port": str(command.port),
+        "clusterName": command.cluster,
+        "ephemeral": "false",
+    }
+    if isinstance(command, DeregisterInstance):
+        return NacosCall("DELETE", named, context_path, headers=headers, remote_ip=remote_ip)
+    attributes = {
+        "weight": repr(command.weight),
+        "healthy": flag_text(command.healthy),
+        "enabled": flag_text(command.enabled),
+        "metadata": orjson.dumps(command.metadata or {}).decode(),
+        "app": command.app,
+    }
+    return NacosCall("POST", named | attributes, context_path, headers=headers, remote_ip=remote_ip)
+
 
 R = TypeVar("R")
 Durable = RegisterInstance | DeregisterInstance

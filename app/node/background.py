@@ -8,7 +8,7 @@ import sys
 from app.auth.setup_secret import SetupSecret
 from app.background.check_targets import CheckTargets, MemberPorts
 from app.background.health_checks import Checker
-from app.background.push_udp import UdpPusher
+from app.background.push_udp import UdpPusher, payload_of
 from app.background.timers import NamingTimer, Tick
 from app.config.settings import Settings
 from app.http.api.answers import refuses_beats
@@ -16,7 +16,6 @@ from app.machine.process.announce import announce
 from app.machine.process.machine_watch import MachineWatch
 from app.naming.health.beat_check import BeatCheck, HealthCheckGate
 from app.naming.health.checks import Check, CheckBoard, CheckedCluster, checked_clusters
-from app.naming.push.push_payload import payload_of
 from app.naming.push.udp_subscribers import UdpSubscribers
 from app.node.node_parts import Background, Domain, Engine
 from app.rpc.frontend import GrpcFrontend

@@ -1,4 +1,4 @@
-"""Builds the frontends of a node, and what they share: access, writes, forwarding, metrics."""
+"""Builds the frontends of a node, and what they share: access, writes, forwarding, metrics, operators' questions."""
 
 from collections.abc import Callable
 from dataclasses import asdict
@@ -30,14 +30,57 @@ from app.metrics.metric_sources import NodeSources
 from app.metrics.node_metrics import MetricParts, NodeMetrics
 from app.naming.model.switches import is_served
 from app.node.domain import disk_counters
-from app.node.node_parts import Domain, Engine
-from app.node.operator import build_operator
+from app.node.node_parts import Domain, Engine, Operator
+from app.operator.drain_steps import DrainSteps
+from app.operator.engine_page import EnginePage
+from app.operator.instance_drain import InstanceDrains
+from app.operator.instance_facts import InstanceFacts, PushWay
 from app.peers.owner_forwarder import OwnerForwarder
 from app.ports.grpc_ports import RpcServices
 from app.rpc.frontend import GrpcFrontend
 from app.rpc.sdk.subscriptions import GrpcSubscriptions
 from distro.model.ports import Clock
 from distro.model.types import MemberState
+
+
+def build_operator(
+    domain: Domain, engine: Engine, clock: Clock, push: UdpPusher, grpc: GrpcFrontend | None, checker: Checker
+) -> Operator:
+    """Make them. They read what the checker and both ways of push know."""
+    push_states: list[PushWay] = [("udp", push.states), *([("grpc", grpc.push_states)] if grpc else [])]
+    cluster = engine.cluster
+    return Operator(
+        InstanceFacts(
+            domain.registry.table,
+            domain.writer,
+            domain.clients.table,
+            domain.records,
+            lambda: engine.reader.view,
+            engine.reader.pending_of,
+            domain.history,
+            clock,
+            cluster.self_address,
+            lambda: cluster.state().value,
+            push_states,
+            checker.last,
+        ),
+        InstanceDrains(clock),
+        DrainSteps(
+            domain.registry.table,
+            domain.naming,
+            domain.durable,
+            domain.clients.table,
+            domain.clients.own,
+            cluster,
+            cluster.responsible,
+            clock,
+            push_states,
+        ),
+        EnginePage(
+            lambda: engine.reader.view, domain.writer, engine.components, engine.stats, clock, engine.runtime.workers
+        ),
+    )
+
 
 UP, UP_TEXT = MemberState.UP, MemberState.UP.value
 """Python 3.11 needs ten times as long to look a member up in its class."""

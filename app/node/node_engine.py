@@ -19,7 +19,7 @@ from app.members.member_sources import source_maker
 from app.members.membership import Membership
 from app.members.own_entry import OwnEntry
 from app.metrics.audit_trail import NODE, AuditTrail
-from app.naming.clients.client_expiry import ClientExpiry
+from app.naming.clients.clients import ClientExpiry
 from app.naming.model.keys import parse_datum_key
 from app.naming.service import NamingService
 from app.node.node_parts import Domain, Engine, NodeClock
@@ -31,9 +31,8 @@ from app.replication.address_client_type import HTTP_CLIENTS, http_client_compon
 from app.replication.address_clients import HttpClients
 from app.replication.client_receiver import ClientReceiver
 from app.replication.client_type import CLIENTS, ClientCodec, ClientStore, client_key
-from app.replication.health_report import InstanceListAgent
 from app.replication.http_peers import NodeReplication
-from app.replication.instance_list_type import INSTANCE_LIST, InstanceListStore
+from app.replication.instance_list_type import INSTANCE_LIST, InstanceListAgent, InstanceListStore
 from app.replication.large_bodies import LargeBodies
 from app.replication.record_type import RECORDS, RecordCodec
 from app.replication.service_heal import ServiceHealer

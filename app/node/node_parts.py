@@ -22,8 +22,7 @@ from app.members.member_ips import MemberSenders
 from app.members.member_lookup import MemberLookup
 from app.members.member_reports import MemberReports
 from app.members.membership import Membership
-from app.naming.clients.client_expiry import ClientExpiry
-from app.naming.clients.clients import Clients
+from app.naming.clients.clients import ClientExpiry, Clients
 from app.naming.model.events import ServicePushed
 from app.naming.records.durable_service import DurableService
 from app.naming.records.records import Records

@@ -13,7 +13,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
 from app.naming.model.json_fields import structure_of
-from app.naming.model.value_limits import JSON_VALUES_MAX
+from app.naming.model.keys import JSON_VALUES_MAX
 
 REQUEST_METHOD = "/Request/request"
 STREAM_METHOD = "/BiRequestStream/requestBiStream"

@@ -12,9 +12,8 @@ from app.naming.clients.client_model import REVISION_MAX, ClientInfo, ClientSnap
 from app.naming.clients.client_table import EPOCH, ClientTable
 from app.naming.clients.own_clients import OwnClients
 from app.naming.model.contents import client_content
-from app.naming.model.keys import CLIENT_KEY_PREFIX
+from app.naming.model.keys import CLIENT_KEY_PREFIX, CLIENT_TEXTS_CHARS_MAX, PORT_MAX
 from app.naming.model.nacos_errors import NacosError
-from app.naming.model.value_limits import CLIENT_TEXTS_CHARS_MAX, PORT_MAX
 from distro.model.errors import CodecError
 from distro.model.stores import DistroStore
 from distro.model.types import Datum, Merged, Version

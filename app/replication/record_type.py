@@ -6,8 +6,8 @@ from typing import Any
 import orjson
 
 from app.naming.model.json_fields import FROM_MEMBER, Fields
+from app.naming.model.keys import WALL_MS_END
 from app.naming.model.nacos_errors import InvalidParam
-from app.naming.model.value_limits import WALL_MS_END
 from app.naming.records.record import Record
 from app.naming.records.record_values import check_record, without_secrets
 from distro.model.errors import CodecError

@@ -9,7 +9,7 @@ from app.naming.registry.list_replication import ListReplication
 from app.naming.registry.list_state import TOMBSTONE_SLACK_MS, ListState
 from app.naming.registry.merge import InstanceList
 from distro.model.types import Datum, Merged
-from distro.timing.paced import STEP_STORED, rest
+from distro.timing.sliced import STEP_STORED, rest
 
 LOG = logging.getLogger(__name__)
 RECENT_MS = TOMBSTONE_SLACK_MS

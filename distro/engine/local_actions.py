@@ -7,7 +7,7 @@ from distro.model.types import Claim, FinishLoad, Forget, LocalAction, RefreshDi
 from distro.protocol.claims import Claimer
 from distro.protocol.engine_reader import EngineReader
 from distro.protocol.protocol import DistroProtocol, Event
-from distro.timing.paced import STEP_STORED, paced
+from distro.timing.sliced import STEP_STORED, paced
 
 
 class LocalActions:

@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from threading import Lock
 
 from distro.engine.mailbox import Mailbox
 from distro.engine.peer_sends import PeerSends
@@ -12,7 +13,7 @@ from distro.engine.snapshot_pages import SnapshotPages
 from distro.model.config import DistroConfig
 from distro.model.errors import CodecError, NotInitialized, RejectedError, TransportError
 from distro.model.monitor import DistroStats
-from distro.model.ports import Clock, Components, MemberAgent
+from distro.model.ports import Clock, Component, Components, MemberAgent
 from distro.model.types import (
     Call,
     Compare,
@@ -30,11 +31,11 @@ from distro.model.types import (
     Version,
 )
 from distro.protocol.engine_reader import EngineReader
+from distro.protocol.samples import sums_of
 from distro.receive.receive import DistroReceiver
 from distro.timing.clock import boot_s
 from distro.verify.checksums import OwnChecksums
 from distro.verify.comparison import Comparison
-from distro.verify.shared_sums import SharedSums
 
 LOG = logging.getLogger(__name__)
 
@@ -277,3 +278,31 @@ class PeerCallRunner:
             self._mailbox.put(lambda protocol, now_ms: protocol.on_load_part(action, now_ms), urgent=True)
         else:
             self._end(action, Outcome.FAILED)
+
+
+SHARED_MS = 1_000
+"""Sums are told to several peers for so long: rounds with all of them begin at nearly the same time."""
+
+
+class SharedSums:
+    """``sums_of`` for all peers of a member that compare the same leaves at nearly the same time. Thread-safe.
+
+    One that is asked while another thread computes the same waits for that.
+    """
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self._lock = Lock()
+        self._last: dict[str, tuple[tuple[str, range, int], int, dict[int, int]]] = {}
+        """By resource type: what was asked, when, and the sums."""
+
+    def of(self, resource_type: str, component: Component, writer: str, leaves: range) -> dict[int, int]:
+        """The sums of a resource type. Shape: as of ``sums_of``; not to be changed."""
+        with self._lock:
+            asked, begun_ms = (writer, leaves, component.digest.root()), self._now_ms()
+            last = self._last.get(resource_type)
+            if last is not None and last[0] == asked and begun_ms - last[1] <= SHARED_MS:
+                return last[2]
+            sums = sums_of(component, writer, leaves)
+            self._last[resource_type] = asked, begun_ms, sums
+            return sums

@@ -15,7 +15,7 @@ from distro.members import reachability
 from distro.members.member_runs import MemberRuns
 from distro.members.members_view import Contact, MembersView
 from distro.members.peer_state import NEVER_MS, PeerState
-from distro.members.rejoin import is_smaller_side
+from distro.members.reachability import is_smaller_side
 from distro.model.config import DistroConfig
 from distro.model.types import (
     CAPABILITY_CLIENTS_ONLY,

@@ -1,5 +1,7 @@
 """R12: a link has two directions. The members that can be called, from what all of them tell of each other.
 
+And R16: of two members that were apart, the one that waits before it carries keys again.
+
 ``peers``: the listed members but this node, by address.
 """
 
@@ -7,6 +9,7 @@ from collections.abc import Mapping
 
 from distro.members.peer_state import PeerState
 from distro.model.config import DistroConfig
+from distro.model.types import PeerReport
 
 NEVER_ANSWERED_MS = 1 << 60
 
@@ -57,3 +60,17 @@ def _was_answered(calls: Mapping[str, int], address: str, config: DistroConfig) 
 
 def _fails(calls: Mapping[str, int] | None, address: str) -> bool:
     return (calls or {}).get(address, 0) > 0
+
+
+def is_smaller_side(self_address: str, view: tuple[str, ...], report: PeerReport) -> bool:
+    """Return whether this node, rather than the reporting peer, gets a rejoin delay after the two were apart.
+
+    ``view``: this node's. A side that kept the other in its view was itself away, and gets the delay. If neither did,
+    the smaller view gets it; of views of one size that without the first address. Both sides decide alike, from the
+    same two views.
+    """
+    they_have_us, we_have_them = self_address in report.view, report.address in view
+    if they_have_us != we_have_them:
+        return we_have_them
+    theirs = report.view or (report.address,)
+    return (len(view), theirs) < (len(theirs), view)

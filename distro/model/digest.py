@@ -12,7 +12,7 @@ from typing import Protocol
 from zlib import crc32
 
 from distro.model.types import Version
-from distro.timing.paced import paced
+from distro.timing.sliced import paced
 
 BUCKETS = 256
 LEAVES_PER_BUCKET = 32

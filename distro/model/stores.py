@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 from distro.model.types import NO_VERSION, Datum, Merged, Version
-from distro.timing.paced import STEP_STORED, paced
+from distro.timing.sliced import STEP_STORED, paced
 
 LATER_MS = 1 << 60
 """A time at which each removal is old enough to be forgotten."""

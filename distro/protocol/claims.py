@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 
 from distro.model.ports import Components
 from distro.model.types import Claim, DistroKey
-from distro.timing.paced import STEP_ENTRIES, rest
+from distro.timing.sliced import STEP_ENTRIES, rest
 
 EXAMINED_MAX = 10_000
 """Keys examined by one action, most of which need no claim."""

@@ -31,14 +31,12 @@ from distro.protocol.engine_reader import EngineReader
 from distro.protocol.engine_view import EngineView, peer_view
 from distro.protocol.key_ownership import Ownership
 from distro.protocol.load_rounds import LoadRounds
-from distro.protocol.pauses import PauseWatch
 from distro.protocol.peer_exchange import PeerExchange
 from distro.protocol.peer_table import PeerTable
-from distro.protocol.peer_turns import PeerTurns
-from distro.protocol.protocol_parts import ALL_RULES, ProtocolParts, ProtocolRules
+from distro.protocol.protocol_parts import ALL_RULES, PauseWatch, ProtocolParts, ProtocolRules
 from distro.protocol.send_rights import SendRights
 from distro.protocol.tasks import PeerQueue
-from distro.protocol.verify_rounds import VerifyRounds
+from distro.protocol.verify_rounds import PeerTurns, VerifyRounds
 
 LOG = logging.getLogger(__name__)
 HEARTBEAT_MS = 500

@@ -12,7 +12,7 @@ from typing import Any
 
 from distro.model.digest import LEAVES
 from distro.model.ports import Component
-from distro.timing.paced import rest
+from distro.timing.sliced import rest
 
 SLACK = 1.05
 """Rounds come a little later than set."""

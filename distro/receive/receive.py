@@ -31,7 +31,7 @@ from distro.receive.resolve import (
     VersionCheck,
     resolve,
 )
-from distro.timing.paced import STEP_STORED, paced, rest
+from distro.timing.sliced import STEP_STORED, paced, rest
 
 LOG = logging.getLogger(__name__)
 FETCHED_MAX = 50_000

@@ -1,5 +1,6 @@
-"""JSON of many megabytes, read and written in steps between which other threads can run.
+"""Long work beside an event loop, in steps between which the loop's thread gets the interpreter.
 
+``paced`` rests between the entries of any collection. The rest is JSON of many megabytes, read and written in steps.
 A decoder in C holds the interpreter until it is done, a quarter of a second for 100,000 instances. Here the objects and
 arrays near the top are read in Python, and the values in them are decoded one by one, or some hundred in one window of
 the text where that can be cut between two of them.
@@ -8,13 +9,42 @@ the text where that can be cut between two of them.
 import json
 import re
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
-from distro.timing.paced import rest
+T = TypeVar("T")
+STEP_ENTRIES = 500
+"""Entries between two pauses: a millisecond of work."""
+STEP_STORED = 100
+"""Entries between two pauses when each is stored, or a stored one dropped, at some ten microseconds each."""
+REST_S = 0.001
+"""The length of a pause.
+
+Without pauses the loop's thread has to request the interpreter each time. It then waits for as long as other processes
+run in place of the thread that holds it: on few cores one millisecond becomes a hundred.
+"""
+
+
+def rest() -> None:
+    """Leave the interpreter and the core to others for a moment."""
+    time.sleep(REST_S)
+
+
+def paced(entries: Iterable[T], step: int = STEP_ENTRIES) -> Iterable[T]:
+    """Return the entries one by one, with a pause after each ``step`` of them. A shorter collection stays as it is."""
+    return entries if isinstance(entries, Sized) and len(entries) < step else _with_pauses(entries, step)
+
+
+def _with_pauses(entries: Iterable[T], step: int) -> Iterator[T]:
+    for number, entry in enumerate(entries, 1):
+        yield entry
+        if not number % step:
+            rest()
+
 
 SLICE_ENTRIES = 2_000
 """Entries of an object that are encoded in one step."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from distro.model.ports import Component, Components
 from distro.model.types import MemberKind, Version
 from distro.protocol.engine_reader import EngineReader
-from distro.timing.paced import paced
+from distro.timing.sliced import paced
 
 
 class OwnChecksums:

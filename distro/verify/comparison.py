@@ -15,7 +15,7 @@ from distro.model.ports import Component, Components
 from distro.model.types import Compare, DigestFindings, DistroKey, Received, Version
 from distro.protocol.engine_reader import EngineReader
 from distro.protocol.samples import contents_of, sums_of, whole
-from distro.timing.paced import paced
+from distro.timing.sliced import paced
 from distro.wire.digest_wire import DigestAnswer, DigestRequest, ListedKeys, Sample
 
 AT_ONCE_KEYS = 500

@@ -13,7 +13,7 @@ from distro.model.types import MemberKind, Received
 from distro.protocol.engine_reader import EngineReader
 from distro.protocol.samples import sums_of, whole
 from distro.receive.receive import DistroReceiver, VerifyScope
-from distro.timing.paced import paced
+from distro.timing.sliced import paced
 from distro.wire.digest_wire import DigestAnswer, DigestRequest, ListedKeys, Sample
 
 LOG = logging.getLogger(__name__)

@@ -12,8 +12,7 @@ import orjson
 from distro.model.errors import CodecError
 from distro.model.ports import DatumCodec
 from distro.model.types import Datum, Received, Version
-from distro.timing.paced import paced
-from distro.timing.sliced import dumps_sliced, loads_sliced
+from distro.timing.sliced import dumps_sliced, loads_sliced, paced
 
 GZIP_MAGIC = b"\x1f\x8b"
 SLICED_FROM_BYTES = 256 * 1024

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from app.naming.model.flags import lenient_bool
+from app.naming.model.json_fields import lenient_bool
 from app.naming.model.keys import (
     DEFAULT_CLUSTER,
     DEFAULT_GROUP,

@@ -13,8 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from app.naming.changes import Changes
 from app.naming.clients.client_model import ClientInfo, ClientSnapshot, ClientState
 from app.naming.clients.clients import build_clients
-from app.naming.limits.admission import Admission, NamingLimits
-from app.naming.limits.subscriber_tally import SubscriberTally
+from app.naming.limits.admission import Admission, NamingLimits, SubscriberTally
 from app.naming.model.meta import ServiceMeta
 from app.naming.model.model import Instance, Publication, Service
 from app.naming.model.nacos_errors import InvalidParam, LimitReached

@@ -3,8 +3,8 @@
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from app.naming.model.keys import AGE_MARGIN_MS, WORD_MARGIN_MS
 from app.naming.model.model import NEVER_MS, Instance, StoredInstance, Tombstone
-from app.naming.model.value_limits import AGE_MARGIN_MS, WORD_MARGIN_MS
 from app.naming.registry.merge import InstanceList, covers, merge
 from distro.model.types import Version
 

@@ -21,7 +21,7 @@ from app.http.api.call import (
     Reply,
     Services,
 )
-from app.naming.model.exact_json import exact_json
+from app.naming.model.json_fields import exact_json
 from app.naming.model.nacos_errors import NacosError, TooManyRequests
 from app.naming.model.switches import is_served
 from app.naming.records.durable_service import DurableService

@@ -8,7 +8,7 @@ from app.naming.model.model import Instance, ServiceSnapshot
 from app.naming.registry.union import of_clients_only
 from app.naming.service import NamingService
 from app.rows.digests import BUCKETS, bucket_of, digest_text, instance_digest
-from distro.timing.paced import STEP_ENTRIES, rest
+from distro.timing.sliced import STEP_ENTRIES, rest
 
 
 def bucket_digests(naming: NamingService) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import orjson
 from app.http.api.answers import error_reply
 from app.http.api.call import AUTHORIZATION, BEARER, ROUTES, Call, Reply, Route, Services
 from app.http.api.dispatch import answer_call
-from app.naming.model.flags import flag_text
+from app.naming.model.json_fields import flag_text
 from app.naming.model.nacos_errors import NacosError
 from distro.model.errors import CodecError, NotInitialized
 

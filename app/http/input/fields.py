@@ -16,7 +16,7 @@ from app.http.input.forms import unescape
 from app.http.input.metadata import parse_metadata
 from app.http.input.name_pattern import NamePattern, parse_pattern
 from app.http.input.values import int_or_zero, java_double, java_int
-from app.naming.model.flags import lenient_bool, strict_bool
+from app.naming.model.json_fields import lenient_bool, strict_bool
 from app.naming.model.keys import TRIMMED, Metadata
 from app.naming.model.meta import NO_SELECTOR, Selector, label_selector
 from app.naming.model.nacos_errors import InvalidParam

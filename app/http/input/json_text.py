@@ -8,11 +8,10 @@ from typing import Any, TypeVar
 import orjson
 
 from app.http.input.values import java_double, java_int
-from app.naming.model.flags import exact_bool, flag_text
-from app.naming.model.json_fields import structure_of
+from app.naming.model.json_fields import exact_bool, flag_text, structure_of
+from app.naming.model.keys import JSON_VALUES_MAX
 from app.naming.model.model import Metadata
 from app.naming.model.nacos_errors import InvalidParam
-from app.naming.model.value_limits import JSON_VALUES_MAX
 
 T = TypeVar("T")
 

@@ -17,13 +17,14 @@ from app.http.input import json_text
 from app.http.input.forms import Parameters, namespace_of, service_of
 from app.http.input.metadata import parse_metadata
 from app.http.input.values import java_double, java_int
-from app.naming.model.flags import lenient_bool, strict_bool
 from app.naming.model.instance_check import check_metadata_size
+from app.naming.model.json_fields import lenient_bool, strict_bool
 from app.naming.model.keys import (
     APP_CHARS_MAX,
     DEFAULT_CLUSTER,
     DEFAULT_GROUP,
     DEFAULT_NAMESPACE,
+    PORT_MAX,
     check_ip,
     check_port,
     check_service_format,
@@ -33,7 +34,6 @@ from app.naming.model.keys import (
 )
 from app.naming.model.model import Metadata
 from app.naming.model.nacos_errors import InvalidParam
-from app.naming.model.value_limits import PORT_MAX
 from app.naming.registry.operations import Beat, DeregisterInstance, PatchInstance, RegisterInstance
 
 KEPT_CHARS_MAX = 512

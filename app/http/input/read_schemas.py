@@ -7,8 +7,7 @@ from marshmallow import Schema, fields, validate
 
 from app.http.input.fields import MetadataText, filled
 from app.http.input.schemas import NamespaceSchema, NeededServiceSchema
-from app.naming.model.keys import APP_CHARS_MAX, DEFAULT_CLUSTER
-from app.naming.model.value_limits import INT_MAX, IP_CHARS_MAX, PORT_MAX
+from app.naming.model.keys import APP_CHARS_MAX, DEFAULT_CLUSTER, INT_MAX, IP_CHARS_MAX, PORT_MAX
 from app.operator.drain_steps import ACTIONS
 
 TIMEOUT_MS, TIMEOUT_MS_MAX = 15_000, 60_000

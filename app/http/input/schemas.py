@@ -31,10 +31,9 @@ from app.http.input.fields import (
 )
 from app.http.input.forms import Parameters
 from app.http.input.name_pattern import NamePattern
-from app.naming.model.keys import DEFAULT_CLUSTER, DEFAULT_GROUP, DEFAULT_NAMESPACE
+from app.naming.model.keys import DEFAULT_CLUSTER, DEFAULT_GROUP, DEFAULT_NAMESPACE, PORT_MAX
 from app.naming.model.meta import NO_SELECTOR
 from app.naming.model.nacos_errors import InvalidParam
-from app.naming.model.value_limits import PORT_MAX
 
 SUBSCRIBERS_PAGE_SIZE = 1_000
 PAGE_V2_MAX = 500

@@ -2,9 +2,8 @@
 
 import re
 
-from app.naming.model.keys import TRIMMED
+from app.naming.model.keys import INT_MAX, TRIMMED
 from app.naming.model.nacos_errors import InvalidParam
-from app.naming.model.value_limits import INT_MAX
 
 ECHO_CHARS_MAX = 1_000
 """The most characters of a refused value that an error repeats."""

@@ -9,8 +9,7 @@ from app.http.input import fields as kinds
 from app.http.input.name_pattern import PATTERN_CHARS_MAX
 from app.http.openapi.parameter_words import PARAMETER_WORDS
 from app.http.shapes.json_shapes import Shape
-from app.naming.model.keys import DEFAULT_GROUP
-from app.naming.model.value_limits import INT_MAX
+from app.naming.model.keys import DEFAULT_GROUP, INT_MAX
 from app.rows.digests import BUCKETS
 
 SERVICE_NAME = "serviceName"

@@ -12,7 +12,7 @@ from app.http.shapes.described import Described
 from app.http.shapes.instance_shapes import DRAIN_JOB, DRAIN_STEP
 from app.http.shapes.operator_shapes import NODE_DRAIN_STATE
 from app.http.v1.explain import asked_instance, instance_parameters
-from app.naming.model.flags import exact_bool
+from app.naming.model.json_fields import exact_bool
 from app.naming.model.nacos_errors import InvalidParam, NotFound
 from app.operator.drain_steps import ACTIONS, take_safely
 from app.operator.instance_facts import AskedInstance

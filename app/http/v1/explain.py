@@ -8,8 +8,8 @@ from app.http.input.params import DetailQuery, check_numbers, parse_detail
 from app.http.input.read_schemas import DetailRead, LocalRead
 from app.http.shapes.described import Described
 from app.http.shapes.instance_shapes import EXPLAINED
-from app.naming.model.flags import strict_bool
 from app.naming.model.ip_addresses import is_same_ip
+from app.naming.model.json_fields import strict_bool
 from app.naming.model.keys import check_ip, check_port
 from app.operator.instance_facts import AskedInstance
 from app.operator.verdict import compare

@@ -9,7 +9,7 @@ from app.http.shapes.described import Described
 from app.http.shapes.operator_shapes import SERVER_HEALTH
 from app.http.shapes.service_shapes import CHECKERS
 from app.naming.health.check_headers import check_request
-from app.naming.model.flags import lenient_bool
+from app.naming.model.json_fields import lenient_bool
 from app.naming.model.meta import ClusterConfig, HealthChecker, health_checker
 from app.naming.model.nacos_errors import InvalidParam
 

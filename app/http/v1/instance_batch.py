@@ -16,7 +16,7 @@ from app.http.input.schemas import MetadataBatchSchema, load_parameters
 from app.http.input.values import java_int
 from app.http.shapes.described import Described
 from app.http.shapes.instance_shapes import UPDATED
-from app.naming.model.flags import lenient_bool
+from app.naming.model.json_fields import lenient_bool
 from app.naming.model.keys import DEFAULT_CLUSTER, DEFAULT_NAMESPACE, Metadata
 from app.naming.model.nacos_errors import InvalidParam
 

@@ -14,8 +14,7 @@ from app.http.input.schemas import PushStateSchema, SubscribersSchema, load_para
 from app.http.shapes.described import Described
 from app.http.shapes.operator_shapes import PUSH_STATE
 from app.http.shapes.service_shapes import SUBSCRIBERS
-from app.naming.model.keys import group_of, short_name_of
-from app.naming.model.value_limits import PORT_MAX
+from app.naming.model.keys import PORT_MAX, group_of, short_name_of
 from app.naming.push.udp_subscribers import DATAGRAM_BYTES_MAX, PORT_MIN, Subscriber
 from app.peers.asked import ask_member
 from distro.model.types import MemberState

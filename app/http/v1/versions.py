@@ -10,7 +10,7 @@ from app.http.input.read_schemas import LocalRead
 from app.http.input.schemas import ServiceSchema, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.service_shapes import SERVICE_VERSIONS
-from app.naming.model.flags import strict_bool
+from app.naming.model.json_fields import strict_bool
 from app.peers.asked import ask_members
 
 VERSIONS = "/v1/ns/service/versions"

@@ -15,7 +15,7 @@ from app.commands.write_caller import Misdirected, NotExecuted
 from app.http.api.answers import PreparedRefusal, error_reply, later_reply
 from app.http.api.call import JSON, OK, Answer, Call, Endpoint, Reply, Services, route
 from app.http.shapes.described import Described
-from app.naming.model.exact_json import exact_json
+from app.naming.model.json_fields import exact_json
 from app.naming.model.nacos_errors import (
     InstanceMissing,
     InvalidParam,

@@ -5,8 +5,7 @@ from types import TracebackType
 from typing import Self
 
 from app.machine.process.memory_bound import trim_memory
-from app.naming.limits.admission import PREFIX
-from app.naming.limits.limit_stats import LimitStats
+from app.naming.limits.admission import PREFIX, LimitStats
 from app.naming.model.nacos_errors import TooManyRequests
 
 MIB = 1 << 20

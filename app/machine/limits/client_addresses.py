@@ -5,8 +5,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from enum import IntEnum
 
-from app.naming.limits.admission import PREFIX
-from app.naming.limits.limit_stats import LimitStats
+from app.naming.limits.admission import PREFIX, LimitStats
 from app.naming.model.ip_addresses import caller_key
 from app.naming.model.nacos_errors import TooManyRequests
 

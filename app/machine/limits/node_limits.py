@@ -9,9 +9,7 @@ from app.machine.limits.client_addresses import AddressTable
 from app.machine.limits.connection_room import ConnectionRoom, build_room
 from app.machine.process.memory_bound import MemoryWatch
 from app.machine.process.open_files import CONNECTIONS_MAX
-from app.naming.limits.admission import Admission, MemoryPressure, NamingLimits
-from app.naming.limits.limit_stats import LimitStats
-from app.naming.limits.subscriber_tally import SubscriberTally
+from app.naming.limits.admission import Admission, LimitStats, MemoryPressure, NamingLimits, SubscriberTally
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ import orjson
 
 from app.config.settings_keys import SettingError
 from app.machine.storage.private_files import create_private
+from app.naming.model.keys import WALL_MS_END
 from app.naming.model.nacos_errors import InvalidParam, StorageError
-from app.naming.model.value_limits import WALL_MS_END
 from app.naming.records.record import Record
 from app.naming.records.record_values import check_record, without_secrets
 from distro.model.errors import CodecError

@@ -28,7 +28,7 @@ from app.naming.registry.merge import InstanceList
 from app.naming.wire.datum_codec import InstanceListCodec
 from distro.model.errors import CodecError
 from distro.model.types import Datum, Version
-from distro.timing.paced import STEP_STORED, rest
+from distro.timing.sliced import STEP_STORED, rest
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -23,19 +23,19 @@ from app.naming.clients.client_model import (
     is_client_id,
     is_persistent_id,
 )
-from app.naming.model.exact_json import exact_json
 from app.naming.model.instance_check import check_instance
-from app.naming.model.json_fields import Fields, member_object, parse_json
+from app.naming.model.json_fields import Fields, exact_json, member_object, parse_json
 from app.naming.model.keys import (
     DEFAULT_CLUSTER,
     DEFAULT_NAMESPACE,
     GROUP_SPLITTER,
+    INSTANCE_ID_CHARS_MAX,
+    WALL_MS_END,
     check_service_format,
     simple_instance_id,
 )
 from app.naming.model.model import Instance, Metadata, Publication
 from app.naming.model.nacos_errors import InvalidParam
-from app.naming.model.value_limits import INSTANCE_ID_CHARS_MAX, WALL_MS_END
 from app.naming.registry.operations import clamp_weight
 from distro.model.errors import CodecError
 from distro.model.types import NO_VERSION, WRITER_CHARS_MAX, Version

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from app.naming.model.keys import check_namespace, check_service_chars, check_service_format
+from app.naming.model.keys import INT_MAX, check_namespace, check_service_chars, check_service_format
 from app.naming.model.model import Publication
-from app.naming.model.value_limits import INT_MAX
 from distro.model.types import Version
 from distro.model.value import value
 

@@ -4,8 +4,7 @@ from collections.abc import Callable
 
 from app.naming.clients.client_model import Client, ServiceKey, check_service_key
 from app.naming.clients.client_table import ClientTable
-from app.naming.limits.admission import PREFIX
-from app.naming.limits.subscriber_tally import SubscriberTally
+from app.naming.limits.admission import PREFIX, SubscriberTally
 from app.naming.model.events import Event, ServiceSubscribed
 from app.naming.model.keys import DEFAULT_NAMESPACE
 from app.naming.model.nacos_errors import InvalidParam, LimitReached

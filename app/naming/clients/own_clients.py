@@ -23,7 +23,15 @@ from app.naming.clients.hand_over import NO_SOURCES, HandOver, ReturnSources
 from app.naming.clients.withdrawals import Withdrawals
 from app.naming.model.events import ClientChanged, ClientDisconnect, ClientWithdrawn, Event, ServiceChanged
 from app.naming.model.instance_check import check_instance
-from app.naming.model.keys import CLUSTER_NAME, DEFAULT_NAMESPACE, SIMPLE_ID, check_service_format, instance_key
+from app.naming.model.keys import (
+    CLIENT_TEXTS_CHARS_MAX,
+    CLUSTER_NAME,
+    DEFAULT_NAMESPACE,
+    INSTANCE_ID_CHARS_MAX,
+    SIMPLE_ID,
+    check_service_format,
+    instance_key,
+)
 from app.naming.model.model import (
     NO_METADATA,
     PRESERVED_BEAT_INTERVAL,
@@ -37,7 +45,6 @@ from app.naming.model.model import (
     kept_id,
 )
 from app.naming.model.nacos_errors import InvalidParam
-from app.naming.model.value_limits import CLIENT_TEXTS_CHARS_MAX, INSTANCE_ID_CHARS_MAX
 from app.naming.registry import operations
 from app.naming.registry.operations import RegisterInstance, Shared
 from app.naming.registry.service_table import Known

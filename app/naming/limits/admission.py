@@ -1,4 +1,4 @@
-"""Admission: the decision whether a client's write may add to the data of this member.
+"""Admission: the decision whether a client's write may add to the data of this member, and the number of refusals.
 
 The counts of that data are kept here, so that reading them needs no search. Only additions by clients are checked. Data
 from members counts, and is never refused: otherwise members would differ for ever. A write that adds nothing, and a
@@ -6,15 +6,58 @@ removal, is never refused either.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple, NoReturn
 
 import orjson
 
-from app.naming.limits.limit_stats import LimitStats
 from app.naming.model.model import Service
 from app.naming.model.nacos_errors import LimitReached, TooManyRequests
+
+
+@dataclass(slots=True)
+class LimitStats:
+    """Refusals since the start, by limit; each field is named as the setting ``rollcall.limit.*`` that it counts.
+
+    Written by several threads without a lock: now and then one count may be lost.
+    """
+
+    namespaces: int = 0
+    services_per_namespace: int = 0
+    instances_per_namespace: int = 0
+    instances_per_service: int = 0
+    persistent_instances: int = 0
+    metadata_bytes: int = 0
+    clusters_per_service: int = 0
+    record_bytes: int = 0
+    """Durable records that were too large."""
+    list_bytes: int = 0
+    """Instances refused because the list of their service or client was too large for one call."""
+    subscribers: int = 0
+    subscriptions_per_connection: int = 0
+    connections_per_address: int = 0
+    writes_per_second_per_address: int = 0
+    page_size: int = 0
+    """Pages that were cut to the longest one allowed."""
+    memory_services: int = 0
+    """New services refused near the memory limit."""
+    memory_instances: int = 0
+    """New instances of known services refused near the memory limit."""
+    answers_mb: int = 0
+    """Large answers refused because too many bytes of answers were under way."""
+
+    def cut_page(self, asked: int, allowed: int) -> int:
+        """Return the entries of a page of ``asked`` entries when ``allowed`` are allowed. Counts a page that is cut."""
+        if asked <= allowed:
+            return asked
+        self.page_size += 1
+        return allowed
+
+    def counters(self) -> dict[str, int]:
+        """Return the counts, under the names of the metrics in snake_case."""
+        return {f"limit_{name}": count for name, count in asdict(self).items()}
+
 
 PREFIX = "rollcall.limit."
 BODY_SETTING = "rollcall.distro.bodyBytesMax"
@@ -252,3 +295,27 @@ def list_bytes(name_chars: int, instances: int, metadata_bytes: int) -> int:
 
 def _refuse(key: str, limit: int, what: str, held: int, more: int = 1) -> NoReturn:
     raise LimitReached(f"refused by {PREFIX}{key}={limit}: there are {held} {what}, and this would add {more}")
+
+
+class SubscriberTally:
+    """Counts subscriptions. Each kind's own count is written only by its owner, and read by the other."""
+
+    __slots__ = ("_stats", "grpc", "limit", "udp")
+
+    def __init__(self, limit: int = 0, stats: LimitStats | None = None) -> None:
+        """``limit``: the most subscriptions in all; 0 for any number."""
+        self.limit = limit
+        self.udp = 0
+        self.grpc = 0
+        self._stats = stats or LimitStats()
+
+    def has_room(self) -> bool:
+        """Return whether one more subscription fits. Count it as refused if not."""
+        if not self.limit or self.udp + self.grpc < self.limit:
+            return True
+        self._stats.subscribers += 1
+        return False
+
+    def refusal(self) -> str:
+        """Return the text for a client whose subscription does not fit."""
+        return f"refused by {PREFIX}subscribers={self.limit}: there are {self.udp + self.grpc} subscriptions"

@@ -1,9 +1,16 @@
 """The checks of an instance's values, the same for every source: HTTP, gRPC, members' datums, clients and records."""
 
-from app.naming.model.keys import APP_CHARS_MAX, SIMPLE_ID, check_ip, check_names, check_port, check_text
+from app.naming.model.keys import (
+    APP_CHARS_MAX,
+    METADATA_CHARS_MAX,
+    SIMPLE_ID,
+    check_ip,
+    check_names,
+    check_port,
+    check_text,
+)
 from app.naming.model.model import Instance, Metadata, kept_id
 from app.naming.model.nacos_errors import InvalidParam
-from app.naming.model.value_limits import METADATA_CHARS_MAX
 
 STORED_ID_CHARS_MAX = 2_048
 """The longest stored instance id: one made from the longest address and names exceeds the bound for clients."""

@@ -11,6 +11,7 @@ from app.naming.model.id_allocator import IdAllocator
 from app.naming.model.keys import (
     DEFAULT_CLUSTER,
     SIMPLE_ID,
+    WORD_MARGIN_MS,
     datum_key,
     instance_key,
     metadata_bytes,
@@ -378,3 +379,15 @@ class ServiceView:
     @property
     def protect_threshold(self) -> float:
         return self.meta.protect_threshold
+
+
+def is_later_word(mine: Version, mine_ms: int | None, other: Version, other_ms: int | None) -> bool:
+    """Return whether the statement of version ``mine`` is later than that of ``other``, and not the same.
+
+    By time (monotonic ms, None if unknown); by version if the times have no order.
+    """
+    if mine == other:
+        return False
+    if mine_ms is not None and other_ms is not None and abs(mine_ms - other_ms) > WORD_MARGIN_MS:
+        return mine_ms > other_ms
+    return mine > other

@@ -8,9 +8,9 @@ from ctypes import c_float
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from app.naming.model.flags import lenient_bool, strict_bool
+from app.naming.model.json_fields import lenient_bool, strict_bool
+from app.naming.model.keys import INT_MAX
 from app.naming.model.nacos_errors import InvalidParam
-from app.naming.model.value_limits import INT_MAX
 
 STATUSES = ("UP", "DOWN", "STARTING", "PAUSED", "WRITE_ONLY", "READ_ONLY")
 SWITCH_DOMAIN_NAME = "00-00---000-NACOS_SWITCH_DOMAIN-000---00-00"

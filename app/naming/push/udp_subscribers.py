@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from app.naming.clients.client_model import ServiceKey
-from app.naming.limits.subscriber_tally import SubscriberTally
+from app.naming.limits.admission import SubscriberTally
 from app.naming.push.push_budget import PushBudget
 from app.naming.push.schedule import PushSchedule
 

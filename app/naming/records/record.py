@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from app.naming.model.words import is_later_word
+from app.naming.model.model import is_later_word
 from distro.model.types import Version
 
 Value = Mapping[str, Any]

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.naming.model.json_fields import FROM_RECORD, Fields
+from app.naming.model.keys import WALL_MS_END
 from app.naming.model.nacos_errors import InvalidParam
-from app.naming.model.value_limits import WALL_MS_END
 from app.naming.records.record_keys import NAME_SPLITTER, PermissionKey, RoleKey, UserKey
 
 NAME_CHARS_MAX = 128

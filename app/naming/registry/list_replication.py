@@ -4,9 +4,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from app.naming.model.contents import list_content
-from app.naming.model.keys import parse_datum_key
+from app.naming.model.keys import WORD_MARGIN_MS, parse_datum_key
 from app.naming.model.model import NEVER_MS, Change, Service, StoredInstance
-from app.naming.model.value_limits import WORD_MARGIN_MS
 from app.naming.registry.list_state import ListState, bound_tombstones, free_in_steps
 from app.naming.registry.merge import NO_INSTANCES, InstanceList, covers, is_alike, merge, unknown_to
 from app.naming.registry.operations import Shared

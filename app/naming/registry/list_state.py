@@ -16,8 +16,7 @@ from app.naming.model.model import (
     Tombstone,
     instance_bytes,
 )
-from app.naming.registry.guard import shown, vanished
-from app.naming.registry.merge import InstanceList
+from app.naming.registry.merge import InstanceList, shown, vanished
 from app.naming.registry.recent_changes import RecentChanges
 from app.naming.registry.service_table import ServiceTable
 from distro.model.digest import ChangedKeys

@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 
 from app.naming.model.model import NOT_DUE_MS, Instance, Service, StoredInstance
-from app.naming.registry.guard import shown, vanished
 from app.naming.registry.list_state import ListState, free_in_steps
-from app.naming.registry.merge import NO_INSTANCES
+from app.naming.registry.merge import NO_INSTANCES, shown, vanished
 from app.naming.registry.service_table import COPIED_UNDER_LOCK_MAX, ServiceTable
 from distro.model.types import NO_VERSION
 

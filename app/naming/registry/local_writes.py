@@ -6,10 +6,9 @@ from typing import NamedTuple
 
 from app.naming.model.id_allocator import IdAllocator
 from app.naming.model.instance_check import check_metadata_size
-from app.naming.model.keys import metadata_bytes, surplus_bytes
+from app.naming.model.keys import WORD_MARGIN_MS, metadata_bytes, surplus_bytes
 from app.naming.model.model import Instance, Service, StoredInstance, Tombstone, instance_bytes
 from app.naming.model.nacos_errors import InvalidParam
-from app.naming.model.value_limits import WORD_MARGIN_MS
 from app.naming.registry import operations
 from app.naming.registry.list_state import ListState, free_in_steps
 from app.naming.registry.operations import Shared

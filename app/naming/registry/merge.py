@@ -1,11 +1,14 @@
-"""R4: two states of one service become one, per instance, so that nothing acknowledged on either side is lost."""
+"""R4: two states of one service become one, per instance, so that nothing acknowledged on either side is lost.
+
+Instances that vanish without a tombstone, in a load (R7), by absence (R6), or with data that has no versions (R8), stay
+visible for a while: the empty-push guard, ``vanished``.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from app.naming.model.model import NEVER_MS, StoredInstance, Tombstone
-from app.naming.model.value_limits import AGE_MARGIN_MS, WORD_MARGIN_MS
-from app.naming.model.words import is_later_word
+from app.naming.model.keys import AGE_MARGIN_MS, WORD_MARGIN_MS
+from app.naming.model.model import NEVER_MS, Instance, Service, StoredInstance, Tombstone, is_later_word
 from distro.model.digest import hash_of
 from distro.model.types import NO_VERSION, Version
 
@@ -180,3 +183,24 @@ def _is_best(mine: StoredInstance, other: StoredInstance) -> bool:
 def _as_of(stored: StoredInstance, version: Version) -> StoredInstance:
     changed_ms = stored.beat_ms if stored.changed_ms == NEVER_MS else stored.changed_ms
     return StoredInstance(stored.instance, version, stored.beat_ms, version, stored.last_confirmed_ms, changed_ms)
+
+
+GUARD_FROM_INSTANCES = 4
+"""From this size of a service on, the loss of more than half is held back, too, and not only the loss of all."""
+
+
+def shown(service: Service) -> dict[str, Instance]:
+    """Return the ephemeral instances that readers see, retained ones included, by instance key."""
+    return {key: stored.instance for key, stored in service.stored.copy().items()} | service.retained
+
+
+def vanished(shown: Mapping[str, Instance], value: InstanceList) -> dict[str, Instance]:
+    """Return the instances of ``shown`` to retain when ``value`` replaces them; none if the loss is plausible.
+
+    A removal that some member accepted or decided comes as a tombstone, and counts at once. An instance missing without
+    one was lost by a load, an absence, a take-over, or a member that sends no versions.
+    """
+    expected = {key: one for key, one in shown.items() if key not in value.tombstones}
+    lost = {key: one for key, one in expected.items() if key not in value.stored}
+    halved = len(expected) >= GUARD_FROM_INSTANCES and 2 * len(lost) > len(expected)
+    return lost if lost and (halved or len(lost) == len(expected)) else {}

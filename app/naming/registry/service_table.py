@@ -60,7 +60,6 @@ class ServiceTable:
         on_listed: Callable[[str, str, bool], None] | None = None,
     ) -> None:
         """``linger_ms``: how long a service outlives the last publication, if it had nothing else.
-
         ``admission``: refuses what clients' writes would add; without one nothing is refused.
         ``keep_empty``: a service stays listed after its last instance is gone.
         ``on_listed``: called under the lock when readers begin or cease to see a service: namespace, full name, which.
@@ -177,10 +176,9 @@ class ServiceTable:
             self._services[service.key] = service
         if service.dropped or full_name not in self._namespaces.get(namespace, ()):
             service.hidden = service.dropped = False
-            if (names := self._namespaces.get(namespace)) is None:
-                names = self._namespaces[namespace] = {}
+            if namespace not in self._namespaces:
                 self._used.add(namespace)
-            names[full_name] = service
+            self._namespaces.setdefault(namespace, {})[full_name] = service
             if self._on_listed is not None:
                 self._on_listed(namespace, full_name, True)
         return service

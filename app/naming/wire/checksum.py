@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterable
 
-from app.naming.model.flags import flag_text
+from app.naming.model.json_fields import flag_text
 from app.naming.model.model import Instance, Metadata, ServiceView
 
 

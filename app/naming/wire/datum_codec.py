@@ -27,6 +27,8 @@ from app.naming.model.json_fields import Fields, member_object
 from app.naming.model.keys import (
     APP_CHARS_MAX,
     DEFAULT_CLUSTER,
+    METADATA_CHARS_MAX,
+    PORT_MAX,
     SIMPLE_ID,
     check_names,
     is_four_numbers,
@@ -44,7 +46,6 @@ from app.naming.model.model import (
     kept_id,
 )
 from app.naming.model.nacos_errors import InvalidParam
-from app.naming.model.value_limits import METADATA_CHARS_MAX, PORT_MAX
 from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import clamp_weight
 from app.naming.wire.checksum import instance_list_checksum

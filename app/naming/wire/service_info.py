@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from app.naming.model.exact_json import exact_json
+from app.naming.model.json_fields import exact_json
 from app.naming.model.keys import short_name_of
 from app.naming.model.model import Instance, Metadata, ServiceView
 from app.naming.wire.rendered import RenderedLists

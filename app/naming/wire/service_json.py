@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from app.naming.model.exact_json import exact_json
+from app.naming.model.json_fields import exact_json
 from app.naming.model.keys import group_of
 from app.naming.model.meta import NO_META
 from app.naming.model.model import Instance, ServiceView

@@ -17,12 +17,13 @@ from app.naming.model.keys import (
     DEFAULT_GROUP,
     DEFAULT_NAMESPACE,
     GROUP_SPLITTER,
+    INT_MAX,
+    PORT_MAX,
     check_cluster_chars,
     compose_service_name,
     short_name_of,
 )
 from app.naming.model.nacos_errors import InvalidParam, Unavailable
-from app.naming.model.value_limits import INT_MAX, PORT_MAX
 from app.naming.registry.operations import DeregisterInstance, RegisterInstance
 from app.peers import payload as wire
 from app.peers.payload import success

@@ -7,8 +7,8 @@ from typing import Any
 
 from app.auth.access_rules import MEMBERS
 from app.config.addresses import join_address, split_address
+from app.naming.model.keys import INT_MAX
 from app.naming.model.nacos_errors import InvalidParam
-from app.naming.model.value_limits import INT_MAX
 from app.peers.payload import SUCCESS, success
 from app.ports.grpc_ports import RpcServices
 from app.rpc.sdk.balance import MemberLoad, Move, count_to_keep, moves, parse_load, summary

@@ -9,7 +9,7 @@ import orjson
 
 from app.machine.limits.answer_budget import LARGE_ANSWER_BYTES, AnswerBudget, AnswerRoom
 from app.naming.clients.client_model import ServiceKey
-from app.naming.model.exact_json import exact_json
+from app.naming.model.json_fields import exact_json
 from app.naming.model.keys import group_of, short_name_of
 from app.naming.model.model import Instance, ServiceView
 from app.naming.model.nacos_errors import NacosError

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from app.auth.access_rules import AccessRule, Action, Scope
 from app.naming.model.json_fields import Fields
-from app.naming.model.value_limits import JSON_VALUES_MAX
+from app.naming.model.keys import JSON_VALUES_MAX
 from app.peers.payload import Payload
 from app.rpc.server.connections import Connection
 from app.rpc.server.grpc_messages import ANYBODYS_BYTES_MAX

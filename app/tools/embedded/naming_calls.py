@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
-from app.naming.model.flags import flag_text
 from app.naming.model.ip_addresses import host_port
+from app.naming.model.json_fields import flag_text
 from app.tools.embedded.errors_of_use import CallRefused
 
 TIMEOUT_S = 10.0

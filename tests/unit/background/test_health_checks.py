@@ -12,9 +12,8 @@ import pytest
 
 from app.background import health_checks as checks
 from app.background.check_targets import CheckTargets
-from app.background.health_checks import Checker
+from app.background.health_checks import Checker, FairQueue
 from app.naming.health.checks import Check, CheckBoard, CheckedCluster, CheckResult, ClusterKey
-from app.naming.health.fair_queue import FairQueue
 from app.naming.model.meta import TCP_CHECKER, ClusterConfig, HealthChecker, health_checker
 from app.naming.model.model import Instance
 from app.naming.model.nacos_errors import StorageError

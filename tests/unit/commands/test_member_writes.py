@@ -6,8 +6,7 @@ from urllib.parse import urlencode
 import orjson
 import pytest
 
-from app.commands.member_writes import MemberWrites, NotWritten
-from app.commands.nacos_calls import NacosCall
+from app.commands.member_writes import MemberWrites, NacosCall, NotWritten
 from app.http.api.answers import text_reply
 from app.http.api.call import OK, Answer, Call, Forward, Reply
 from app.http.v1 import instance

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from app.naming.changes import CHANGE_BYTES_MAX, TakenChange
 from app.naming.model.events import Event, InstancesChanged, Origin
-from app.naming.model.keys import datum_key
+from app.naming.model.keys import WORD_MARGIN_MS, datum_key
 from app.naming.model.meta import ServiceMeta
 from app.naming.model.model import NEVER_MS, Instance, StoredInstance, Tombstone
-from app.naming.model.value_limits import WORD_MARGIN_MS
 from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import Beat, ChangeMetadata, DeregisterInstance, PatchInstance, RegisterInstance
 from app.naming.registry.registry import Registry

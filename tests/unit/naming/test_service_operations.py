@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from app.naming.model.events import Event, InstancesChanged, Origin
-from app.naming.model.keys import datum_key
+from app.naming.model.keys import METADATA_CHARS_MAX, datum_key
 from app.naming.model.model import Instance, Publication
 from app.naming.model.nacos_errors import InvalidParam
-from app.naming.model.value_limits import METADATA_CHARS_MAX
 from app.naming.registry.operations import Beat, ChangeMetadata, DeregisterInstance, PatchInstance, RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.service import BeatAnswer, NamingService

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from app.config.settings import read_settings
-from app.naming.clients.client_expiry import EXPIRY_TICK_MS, ClientExpiry
 from app.naming.clients.client_model import REVISION_MAX, ClientInfo
-from app.naming.clients.clients import build_clients
+from app.naming.clients.clients import EXPIRY_TICK_MS, ClientExpiry, build_clients
 from app.naming.model.events import ClientChanged, ClientDisconnect, Event
 from app.naming.model.keys import datum_key
 from app.naming.registry.operations import RegisterInstance

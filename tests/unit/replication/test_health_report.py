@@ -6,7 +6,7 @@ from urllib.parse import unquote_plus
 from app.naming.model.keys import datum_key
 from app.naming.model.model import Instance, ServiceView
 from app.naming.wire.checksum import checksum
-from app.replication.health_report import InstanceListAgent
+from app.replication.instance_list_type import InstanceListAgent
 from distro.model.types import NO_VERSION, Received
 from distro.timing.clock import SystemClock
 from tests.support.fake_node import SELF

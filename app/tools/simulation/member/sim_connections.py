@@ -7,9 +7,8 @@ from functools import partial
 from typing import Any
 
 from app.naming.clients.client_copies import EXPIRY_MS
-from app.naming.clients.client_expiry import ClientExpiry
 from app.naming.clients.client_model import Client, ClientInfo
-from app.naming.clients.clients import build_clients
+from app.naming.clients.clients import ClientExpiry, build_clients
 from app.naming.model.events import ClientChanged, ClientDisconnect, ClientReturned, Event
 from app.naming.registry.operations import RegisterInstance
 from app.replication.client_type import (

@@ -22,8 +22,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from app.naming.model.keys import AGE_MARGIN_MS
 from app.naming.model.model import BEAT_INTERVAL_MS, DELETE_TIMEOUT_MS, Service, Tombstone
-from app.naming.model.value_limits import AGE_MARGIN_MS
 from app.naming.records.record import Record
 from app.tools.simulation.member.member_frontend import Write, WriteKind
 from app.tools.simulation.transcript.entry import What

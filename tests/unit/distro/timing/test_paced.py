@@ -2,8 +2,8 @@
 
 import pytest
 
-from distro.timing import paced as module
-from distro.timing.paced import REST_S, STEP_ENTRIES, paced
+from distro.timing import sliced as module
+from distro.timing.sliced import REST_S, STEP_ENTRIES, paced
 
 
 @pytest.mark.parametrize(

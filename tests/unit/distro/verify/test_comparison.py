@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from distro.engine.peer_call_runner import SHARED_MS, SharedSums
 from distro.members.mapper import DistroMapper
 from distro.model.digest import BUCKETS, LEAVES, LEAVES_PER_BUCKET, leaf_of
 from distro.model.errors import CodecError, NotInitialized
@@ -16,7 +17,6 @@ from distro.receive.receive import DistroReceiver
 from distro.verify import comparison as module
 from distro.verify.comparison import Comparison
 from distro.verify.digest_answers import DigestAnswers
-from distro.verify.shared_sums import SHARED_MS, SharedSums
 from distro.wire.digest_wire import DigestAnswer, DigestRequest
 from tests.support.named_store import NamedStore, component
 from tests.unit.distro.receive.test_receive import Events

@@ -16,9 +16,8 @@ from app.http.input.params import (
     service_of,
 )
 from app.http.input.values import int_or_zero, java_double, java_int
-from app.naming.model.keys import check_ip
+from app.naming.model.keys import JSON_VALUES_MAX, METADATA_CHARS_MAX, check_ip
 from app.naming.model.nacos_errors import InvalidParam
-from app.naming.model.value_limits import JSON_VALUES_MAX, METADATA_CHARS_MAX
 
 FORM = "application/x-www-form-urlencoded;charset=UTF-8"
 

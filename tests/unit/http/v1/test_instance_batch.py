@@ -7,7 +7,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from app.naming.limits.admission import NamingLimits
-from app.naming.model.value_limits import METADATA_CHARS_MAX
+from app.naming.model.keys import METADATA_CHARS_MAX
 from tests.support.fake_node import PEER, FakeNode
 
 INSTANCE = "/nacos/v1/ns/instance"

@@ -20,8 +20,8 @@ from app.naming.clients.client_codec import (
     own_fields,
 )
 from app.naming.clients.client_model import WITHDRAWALS_SENT_MAX, ClientBounds
+from app.naming.model.keys import INSTANCE_ID_CHARS_MAX, WALL_MS_END
 from app.naming.model.model import Instance, Publication
-from app.naming.model.value_limits import INSTANCE_ID_CHARS_MAX, WALL_MS_END
 from distro.model.errors import CodecError
 from distro.model.types import NO_VERSION, WRITER_CHARS_MAX, Version
 

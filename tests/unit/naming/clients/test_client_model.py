@@ -13,8 +13,8 @@ from app.naming.clients.client_model import (
     is_client_id,
 )
 from app.naming.clients.own_clients import check_legal, instance_numbers, instance_of, plain_metadata
+from app.naming.model.keys import INSTANCE_ID_CHARS_MAX
 from app.naming.model.nacos_errors import InvalidParam
-from app.naming.model.value_limits import INSTANCE_ID_CHARS_MAX
 from app.naming.registry.operations import RegisterInstance, Shared
 from distro.model.types import Version
 

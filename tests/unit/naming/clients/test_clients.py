@@ -17,11 +17,10 @@ from app.naming.model.events import (
     ServiceChanged,
     ServiceSubscribed,
 )
-from app.naming.model.keys import datum_key
+from app.naming.model.keys import CLIENT_TEXTS_CHARS_MAX, datum_key
 from app.naming.model.meta import ServiceMeta
 from app.naming.model.model import Instance
 from app.naming.model.nacos_errors import ClientGone, InvalidParam, LimitReached, Unavailable
-from app.naming.model.value_limits import CLIENT_TEXTS_CHARS_MAX
 from app.naming.registry.operations import DeregisterInstance, RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.wire.service_info import Variant

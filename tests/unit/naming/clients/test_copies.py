@@ -6,7 +6,6 @@ from itertools import repeat
 import pytest
 
 from app.naming.clients import removals
-from app.naming.clients.client_expiry import ClientExpiry
 from app.naming.clients.client_model import (
     ClientBounds,
     ClientInfo,
@@ -14,7 +13,7 @@ from app.naming.clients.client_model import (
     ClientState,
     info_of,
 )
-from app.naming.clients.clients import build_clients
+from app.naming.clients.clients import ClientExpiry, build_clients
 from app.naming.clients.own_clients import instance_of
 from app.naming.model.events import (
     ClientDisconnect,

@@ -4,10 +4,9 @@ from collections.abc import Callable, Collection
 
 import pytest
 
-from app.naming.clients.client_expiry import ClientExpiry
 from app.naming.clients.client_model import REVISION_MAX, Client, ClientInfo, ClientSnapshot, ClientState
 from app.naming.clients.client_table import EPOCH
-from app.naming.clients.clients import Clients, build_clients
+from app.naming.clients.clients import ClientExpiry, Clients, build_clients
 from app.naming.clients.hand_over import MOVED_AGAIN_MS
 from app.naming.model.events import (
     ClientChanged,

@@ -8,8 +8,7 @@ import pytest
 
 from app.naming.clients.client_model import ClientInfo, ClientSnapshot, ClientState
 from app.naming.clients.clients import build_clients
-from app.naming.limits.admission import Admission, MemoryPressure, NamingLimits
-from app.naming.limits.subscriber_tally import SubscriberTally
+from app.naming.limits.admission import Admission, MemoryPressure, NamingLimits, SubscriberTally
 from app.naming.model.meta import NO_SELECTOR, ClusterConfig, ServiceMeta
 from app.naming.model.model import Instance, Publication
 from app.naming.model.nacos_errors import LimitReached, TooManyRequests

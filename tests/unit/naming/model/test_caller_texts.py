@@ -2,9 +2,8 @@
 
 import pytest
 
-from app.naming.model.keys import check_ip, check_text
+from app.naming.model.keys import IP_CHARS_MAX, check_ip, check_text
 from app.naming.model.nacos_errors import InvalidParam
-from app.naming.model.value_limits import IP_CHARS_MAX
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from app.http.api.answers import json_array_reply, json_reply
 from app.http.v2.envelope import result
-from app.naming.model.exact_json import exact_json
+from app.naming.model.json_fields import exact_json
 from app.naming.model.model import SIMPLE_ID, Instance, ServiceView
 from app.naming.wire.service_info import ListAnswers, Variant
 from distro.model.types import NO_VERSION

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.naming.model.flags import exact_bool, flag_text, lenient_bool, strict_bool
+from app.naming.model.json_fields import exact_bool, flag_text, lenient_bool, strict_bool
 
 
 @pytest.mark.parametrize("text", ["true", "YES", "On", "y", "T"])

@@ -10,10 +10,17 @@ from app.naming.model.instance_check import (
     check_instance,
     check_instance_key,
 )
-from app.naming.model.keys import APP_CHARS_MAX, NAME_CHARS_MAX, check_address, instance_key
+from app.naming.model.keys import (
+    APP_CHARS_MAX,
+    IP_CHARS_MAX,
+    METADATA_CHARS_MAX,
+    NAME_CHARS_MAX,
+    PORT_MAX,
+    check_address,
+    instance_key,
+)
 from app.naming.model.model import Instance
 from app.naming.model.nacos_errors import InvalidParam
-from app.naming.model.value_limits import IP_CHARS_MAX, METADATA_CHARS_MAX, PORT_MAX
 
 NAME = "G@@orders"
 

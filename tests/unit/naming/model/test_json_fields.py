@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from app.naming.model.json_fields import FLOAT_MAX, FROM_MEMBER, FROM_RECORD, ITEMS_MAX, Fields, member_object
+from app.naming.model.keys import METADATA_CHARS_MAX
 from app.naming.model.nacos_errors import InvalidParam
-from app.naming.model.value_limits import METADATA_CHARS_MAX
 from distro.model.errors import CodecError
 
 

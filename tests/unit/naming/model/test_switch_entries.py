@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from app.naming.model.keys import INT_MAX
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.switches import (
     CHECK_MS_MAX,
@@ -14,7 +15,6 @@ from app.naming.model.switches import (
     from_json,
     update,
 )
-from app.naming.model.value_limits import INT_MAX
 
 BASE = SwitchDomain()
 MOST_WEIGHTS = {str(number): 1 for number in range(ENTRIES_MAX)}

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from app.background.push_udp import payload_of
 from app.naming.model.switches import SwitchDomain
-from app.naming.push.push_payload import payload_of
 from app.naming.push.udp_subscribers import Subscriber
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry

@@ -14,7 +14,7 @@ from distro.model.monitor import DistroStats
 from distro.model.ports import Component
 from distro.model.types import Datum, DistroKey, MemberKind, Version
 from distro.receive.receive import DistroReceiver
-from distro.timing.paced import STEP_STORED
+from distro.timing.sliced import STEP_STORED
 from tests.support.engine import NoEvents
 
 ME, OTHER = "a:1~1", "b:1~1"

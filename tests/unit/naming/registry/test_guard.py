@@ -6,8 +6,7 @@ from app.naming.health.beat_check import HealthCheckGate
 from app.naming.model.events import Event, ServiceChanged
 from app.naming.model.keys import datum_key
 from app.naming.model.model import Instance, StoredInstance, Tombstone
-from app.naming.registry.guard import GUARD_FROM_INSTANCES, vanished
-from app.naming.registry.merge import InstanceList
+from app.naming.registry.merge import GUARD_FROM_INSTANCES, InstanceList, vanished
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
 from distro.model.types import Datum, Version

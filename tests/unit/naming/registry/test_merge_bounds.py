@@ -2,10 +2,9 @@
 
 import pytest
 
+from app.naming.model.keys import AGE_MARGIN_MS, WORD_MARGIN_MS
 from app.naming.model.model import NEVER_MS, Instance, Service, StoredInstance, Tombstone
-from app.naming.model.value_limits import AGE_MARGIN_MS, WORD_MARGIN_MS
-from app.naming.registry.guard import GUARD_FROM_INSTANCES, shown, vanished
-from app.naming.registry.merge import InstanceList, covers, is_removed_by, merge
+from app.naming.registry.merge import GUARD_FROM_INSTANCES, InstanceList, covers, is_removed_by, merge, shown, vanished
 from distro.model.types import NO_VERSION, Version
 
 LOW, MIDDLE, HIGH, NEW = (Version(number, 0, f"w{number}") for number in (1, 2, 3, 9))

@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from app.naming.model.keys import datum_key
+from app.naming.model.keys import AGE_MARGIN_MS, WORD_MARGIN_MS, datum_key
 from app.naming.model.model import NEVER_MS, Instance, Service, StoredInstance, Tombstone
-from app.naming.model.value_limits import AGE_MARGIN_MS, WORD_MARGIN_MS
 from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry

@@ -12,7 +12,7 @@ from grpc import aio
 
 from app.auth.access_rules import MEMBERS, READ, WRITE, naming
 from app.auth.member_calls import Callers
-from app.naming.model.value_limits import JSON_VALUES_MAX
+from app.naming.model.keys import JSON_VALUES_MAX
 from app.peers import payload as wire
 from app.rpc.server import message_bounds
 from app.rpc.server.dispatcher import Dispatcher

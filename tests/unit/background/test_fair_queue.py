@@ -1,6 +1,6 @@
 """Checks take turns by service."""
 
-from app.naming.health.fair_queue import FairQueue
+from app.background.health_checks import FairQueue
 
 
 def test_owners_take_turns() -> None:
