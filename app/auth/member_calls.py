@@ -7,8 +7,7 @@ from typing import NamedTuple, Protocol
 
 from app.auth import signed
 from app.auth.identity import Identity
-from app.auth.nonces import Nonces
-from app.auth.signed import PROOF, SIGNATURE, Signature, is_question
+from app.auth.signed import PROOF, SIGNATURE, Nonces, Signature, is_question
 from app.config.identity_settings import IDENTITY_NACOS_MEMBERS
 from distro.wire.deadlines import CLOCK_HEADER
 from distro.wire.http_agent import MEMBER_HEADER

@@ -5,7 +5,7 @@ import selectors
 import socket
 import threading
 from collections import deque
-from collections.abc import Callable, Sized
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -97,9 +97,7 @@ class UdpPusher:
         self._clock = clock
         self._lock = threading.Lock()
         """Guards the subscribers. Taken to empty the mailbox, and never to fill it."""
-        self._mailbox: deque[Subscriber | tuple[str, str]] = deque()
-        self.arriving: Sized = self._mailbox
-        """Events that the push thread has yet to take. While there are any, each service may have subscribers."""
+        self._mailbox = self.arriving = subscribers.arriving
         self.has = subscribers.has
         """Returns whether a service, by namespace and full name, has subscribers, but for those that are arriving."""
         self._outbox: deque[Push] = deque()

@@ -12,7 +12,7 @@ from app.commands.record_commands import RecordCommand, UpdateHealth, UpdateMeta
 from app.commands.record_writes import RecordStep, RecordWrites
 from app.commands.write_caller import Misdirected, NotExecuted, Pauses, WriteCaller, WriteOwners
 from app.metrics.audit_trail import AuditTrail
-from app.naming.model.instance_check import check_metadata_size
+from app.naming.model.keys import check_metadata_size
 from app.naming.model.meta import DEFAULT_CLUSTER_CONFIG
 from app.naming.model.model import Instance, instance_bytes
 from app.naming.model.nacos_errors import InvalidParam

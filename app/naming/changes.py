@@ -12,9 +12,8 @@ from functools import partial
 import orjson
 
 from app.naming.model.events import Event, InstancesChanged, Origin
-from app.naming.model.instance_check import check_instance_key
 from app.naming.model.json_fields import Fields, member_object, parse_json
-from app.naming.model.keys import DEFAULT_CLUSTER, WALL_MS_END, check_names, parse_datum_key
+from app.naming.model.keys import DEFAULT_CLUSTER, WALL_MS_END, check_instance_key, check_names, parse_datum_key
 from app.naming.model.model import Change, StoredInstance, Tombstone, is_later_word
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.registry.list_replication import ListReplication

@@ -12,6 +12,7 @@ from app.background.push_udp import UdpPusher, payload_of
 from app.background.timers import NamingTimer, Tick
 from app.config.settings import Settings
 from app.http.api.answers import refuses_beats
+from app.machine.limits.node_limits import Limits
 from app.machine.process.announce import announce
 from app.machine.process.machine_watch import MachineWatch
 from app.naming.health.beat_check import BeatCheck, HealthCheckGate
@@ -32,10 +33,15 @@ READY_CHECK_MS = 20
 FOREVER_MS = 1 << 60
 
 
-def build_push(domain: Domain, clock: Clock) -> UdpPusher:
-    """Make the UDP push. References are random, so that no acknowledgement can be guessed."""
+def udp_subscribers(limits: Limits) -> UdpSubscribers:
+    """Make the table of subscribers over UDP. References are random, so that no acknowledgement can be guessed."""
+    return UdpSubscribers(draw=lambda: secrets.randbits(32), tally=limits.subscribers)
+
+
+def build_push(domain: Domain, clock: Clock, subscribers: UdpSubscribers) -> UdpPusher:
+    """Make the UDP push."""
     return UdpPusher(
-        UdpSubscribers(draw=lambda: secrets.randbits(32), tally=domain.limits.subscribers),
+        subscribers,
         lambda one: payload_of(domain.naming, one, domain.durable.switches, clock.wall_ms()),
         SystemClock(),
         domain.on_pushed,

@@ -11,17 +11,14 @@ from app.machine.process.data_lock import DataLock
 from app.machine.storage.private_files import make_private
 from app.machine.tls.node_tls import build_tls
 from app.metrics.instruments import Instruments
-from app.naming.model.keys import parse_datum_key
-from app.node.background import build_background, build_checker, build_push
+from app.node.background import build_background, build_checker, build_push, udp_subscribers
 from app.node.domain import build_domain, build_registry
 from app.node.frontends import build_frontends, count_engine
 from app.node.node_engine import build_engine, make_engine
 from app.node.node_parts import NodeClock
-from app.node.wiring import subscribe
-from app.replication.instance_list_type import INSTANCE_LIST
+from app.node.wiring import pushed_here, subscribe
 from app.replication.warm_start import WarmStart
 from app.rpc.sdk.subscriptions import GrpcSubscriptions
-from distro.model.types import DistroKey
 from distro.timing.clock import SystemClock
 
 LOG = logging.getLogger(__name__)
@@ -40,16 +37,11 @@ class Node:
         limits, names = build_limits(settings), NameIndex() if settings.dns is not None else None
         registry = build_registry(settings, clock, limits, names)
         self._warm_start = WarmStart(registry.lists, registry.replication, claims=settings.standalone)
-        over_grpc = GrpcSubscriptions()
-
-        def is_pushed(key: DistroKey) -> bool:  # asked by threads, of which none runs before the start
-            parsed = parse_datum_key(key.key) if key.resource_type == INSTANCE_LIST else None
-            push = self.background.push
-            return parsed is not None and (bool(push.arriving) or push.has(parsed) or over_grpc.has(parsed))
-
+        over_udp, over_grpc = udp_subscribers(limits), GrpcSubscriptions()
+        is_pushed = pushed_here(over_udp, over_grpc)
         made = make_engine(settings, clock, registry.lists.writer, self._warm_start.fill, audit, is_pushed)
         self.domain = domain = build_domain(settings, clock, limits, registry, names, made.reader, audit)
-        push = build_push(domain, clock)
+        push = build_push(domain, clock, over_udp)
         tls = build_tls(settings, clock.monotonic_ms)
         self.engine = engine = build_engine(settings, clock, domain, made, tls)
         checker = build_checker(settings, domain, engine, clock)

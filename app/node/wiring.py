@@ -22,12 +22,14 @@ from app.naming.model.events import (
     ServiceSubscribed,
 )
 from app.naming.model.keys import datum_key, parse_datum_key
+from app.naming.push.udp_subscribers import UdpSubscribers
 from app.node.node_parts import Domain, Engine
 from app.operator.instance_history import InstanceHistory
 from app.replication.client_type import CLIENTS, client_key
 from app.replication.instance_list_type import INSTANCE_LIST
 from app.replication.record_type import RECORDS
 from app.rpc.frontend import GrpcFrontend
+from app.rpc.sdk.subscriptions import GrpcSubscriptions
 from distro.model.types import DistroKey
 
 NOTED_MAX = 1_000
@@ -98,6 +100,20 @@ def on_service(push: UdpPusher, grpc: GrpcFrontend | None) -> Callable[[ServiceC
 def pushers_of(push: UdpPusher, grpc: GrpcFrontend | None) -> tuple[UdpPusher | GrpcFrontend, ...]:
     """Return the ways to the subscribers of services, over UDP and gRPC: nearly all changes are of services without."""
     return (push,) if grpc is None else (push, grpc)
+
+
+def pushed_here(*subscriptions: UdpSubscribers | GrpcSubscriptions) -> Callable[[DistroKey], bool]:
+    """Return the check whether a changed key is a service with subscribers here: its peers hear of the pushes."""
+
+    def is_pushed(key: DistroKey) -> bool:
+        parsed = parse_datum_key(key.key) if key.resource_type == INSTANCE_LIST else None
+        if parsed is not None:
+            for one in subscriptions:
+                if one.arriving or one.has(parsed):
+                    return True
+        return False
+
+    return is_pushed
 
 
 def on_client_gone(sync: Callable[[DistroKey], None]) -> Callable[[ClientDisconnect], None]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sized
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 
@@ -77,10 +77,8 @@ class GrpcFrontend:
         self._pusher = GrpcPusher(
             subscriptions, self._infos, self.connections, now_ms, lambda: services.cluster.is_behind, on_pushed
         )
-        self.arriving: Sized = ()
-        """Subscriptions that ``has`` does not know yet: none, as one is added before its request is answered."""
-        self.has = subscriptions.has
-        """Returns whether a service, by namespace and full name, has subscriptions. Callable from any thread."""
+        self.has, self.arriving = subscriptions.has, subscriptions.arriving
+        """Whether a service, by namespace and full name, has subscriptions. Callable from any thread."""
         self.changed: Callable[[str, str], None] = self._pusher.changed
         """Push a changed service, by namespace and full name, to its subscribers. Callable from any thread."""
         self.subscribed: Callable[[ServiceKey, str], None] = self._pusher.subscribed

@@ -12,8 +12,7 @@ from types import MappingProxyType
 from typing import ClassVar
 
 from distro.members import reachability
-from distro.members.member_runs import MemberRuns
-from distro.members.members_view import Contact, MembersView
+from distro.members.members_view import Contact, MemberRuns, MembersView
 from distro.members.peer_state import NEVER_MS, PeerState
 from distro.members.reachability import is_smaller_side
 from distro.model.config import DistroConfig

@@ -14,7 +14,7 @@ from typing import Protocol
 from distro.members.mapper import DistroMapper
 from distro.model.errors import CodecError, NotInitialized
 from distro.model.monitor import DistroStats
-from distro.model.observer import DistroObserver
+from distro.model.observer import NO_OBSERVER, DistroObserver
 from distro.model.ports import Component, Components
 from distro.model.stores import DistroStore
 from distro.model.types import NO_VERSION, Datum, DistroKey, Merged, Received, Resolution, Version
@@ -84,7 +84,7 @@ class ReceiverEvents(Protocol):
 class DistroReceiver:
     """Takes datums and verify rounds of peers. Thread-safe: each key's change is atomic in its store."""
 
-    observer = DistroObserver()
+    observer: DistroObserver = NO_OBSERVER
 
     def __init__(
         self,
@@ -296,7 +296,8 @@ class DistroReceiver:
     def _tell(
         self, key: DistroKey, sender: str, datum: Datum, stored: Version | None, decision: Resolved, done: str
     ) -> None:
-        self.observer.decided(key, sender, datum.version, stored, decision.rule, decision.reason, done)
+        if self.observer is not NO_OBSERVER:
+            self.observer.decided(key, sender, datum.version, stored, decision.rule, decision.reason, done)
 
     def _receive_delta(self, key: DistroKey, sender: str, delta: Datum, now_ms: int, once_stored: OnceStored) -> bool:
         """Apply a delta (R5). Return False if the whole datum is needed, because the state here does not fit the delta.

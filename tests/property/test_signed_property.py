@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.auth.member_calls import Caller, Unidentified
-from app.auth.nonces import WINDOW, Nonces
-from app.auth.signed import SIGNATURE, SIGNED_HEADERS
+from app.auth.signed import SIGNATURE, SIGNED_HEADERS, WINDOW, Nonces
 from tests.support.identified import IdentifiedPair, SentCall
 
 VALUES = st.text(st.characters(min_codepoint=33, max_codepoint=255), max_size=12)

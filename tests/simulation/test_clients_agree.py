@@ -12,7 +12,7 @@ from app.tools.simulation.member.sim_connections import SERVICES, ConnectedMembe
 from app.tools.simulation.scenarios.scenarios import clients_agree
 from app.tools.simulation.world.invariants import Broken
 from app.tools.simulation.world.world import World
-from distro.members.member_runs import HANDOVER_MS
+from distro.members.members_view import HANDOVER_MS
 from distro.model.types import DistroKey, Version
 from distro.protocol.engine_reader import EngineReader
 

@@ -16,8 +16,7 @@ from app.http.input.metadata import parse_metadata
 from app.http.input.params import ListQuery
 from app.http.input.schemas import load
 from app.http.input.values import java_double, java_int
-from app.naming.model.instance_check import check_metadata_size
-from app.naming.model.keys import TRIMMED, check_ip, check_port, check_printable, check_text
+from app.naming.model.keys import TRIMMED, check_ip, check_metadata_size, check_port, check_printable, check_text
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.registry.operations import Beat, DeregisterInstance, RegisterInstance
 

@@ -2,7 +2,7 @@
 
 from app.http.input import json_text
 from app.http.input.values import ECHO_CHARS_MAX
-from app.naming.model.instance_check import check_metadata_size
+from app.naming.model.keys import check_metadata_size
 from app.naming.model.model import Metadata
 from app.naming.model.nacos_errors import InvalidParam
 

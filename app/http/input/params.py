@@ -17,7 +17,6 @@ from app.http.input import json_text
 from app.http.input.forms import Parameters, namespace_of, service_of
 from app.http.input.metadata import parse_metadata
 from app.http.input.values import java_double, java_int
-from app.naming.model.instance_check import check_metadata_size
 from app.naming.model.json_fields import lenient_bool, strict_bool
 from app.naming.model.keys import (
     APP_CHARS_MAX,
@@ -26,6 +25,7 @@ from app.naming.model.keys import (
     DEFAULT_NAMESPACE,
     PORT_MAX,
     check_ip,
+    check_metadata_size,
     check_port,
     check_service_format,
     check_text,

@@ -23,7 +23,6 @@ from app.naming.clients.client_model import (
     is_client_id,
     is_persistent_id,
 )
-from app.naming.model.instance_check import check_instance
 from app.naming.model.json_fields import Fields, exact_json, member_object, parse_json
 from app.naming.model.keys import (
     DEFAULT_CLUSTER,
@@ -31,10 +30,11 @@ from app.naming.model.keys import (
     GROUP_SPLITTER,
     INSTANCE_ID_CHARS_MAX,
     WALL_MS_END,
+    check_instance,
     check_service_format,
     simple_instance_id,
 )
-from app.naming.model.model import Instance, Metadata, Publication
+from app.naming.model.model import Instance, Metadata, Publication, kept_id
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.registry.operations import clamp_weight
 from distro.model.errors import CodecError
@@ -350,7 +350,7 @@ def _instance(info: object, key: ServiceKey) -> Instance:
     )
     try:
         check_service_format(key[1])
-        check_instance(one, key[0], key[1])
+        check_instance(one, kept_id(one), key[0], key[1])
     except InvalidParam as error:
         raise CodecError(error.text) from error
     return one

@@ -22,13 +22,13 @@ from app.naming.clients.client_table import EPOCH, ClientTable
 from app.naming.clients.hand_over import NO_SOURCES, HandOver, ReturnSources
 from app.naming.clients.withdrawals import Withdrawals
 from app.naming.model.events import ClientChanged, ClientDisconnect, ClientWithdrawn, Event, ServiceChanged
-from app.naming.model.instance_check import check_instance
 from app.naming.model.keys import (
     CLIENT_TEXTS_CHARS_MAX,
     CLUSTER_NAME,
     DEFAULT_NAMESPACE,
     INSTANCE_ID_CHARS_MAX,
     SIMPLE_ID,
+    check_instance,
     check_service_format,
     instance_key,
 )
@@ -338,7 +338,7 @@ def instance_of(command: RegisterInstance, numbers: Iterator[int], shared: Share
     # The application belongs to the client, and is not sent to peers with its instances.
     asked = command._replace(ephemeral=True, metadata=metadata, app=RegisterInstance._field_defaults["app"])
     made = operations.register(None, asked, (), shared)
-    check_instance(made, command.namespace, command.service)
+    check_instance(made, kept_id(made), command.namespace, command.service)
     if command.instance_id:
         return replace(made, instance_id=command.instance_id)
     if kept_id(made) is not SIMPLE_ID:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import Protocol
 
 import orjson
 
@@ -47,6 +48,11 @@ USUAL_BYTES = 80
 """Bytes of names and of the JSON of metadata that the estimate of an instance (``INSTANCE_BYTES``) includes."""
 Metadata = Mapping[str, str | None]
 NO_METADATA: Metadata = {}
+
+STORED_ID_CHARS_MAX = 2_048
+"""The longest stored instance id: one made from the longest address and names exceeds the bound for clients."""
+INSTANCE_KEY_CHARS_MAX = 1_024
+"""The longest instance key: above that of the longest address in the cluster with the longest name."""
 
 SERVICE_NAME = re.compile(r"[0-9a-zA-Z@.:_-]+")
 CLUSTER_NAME = re.compile(r"[0-9a-zA-Z-]+")
@@ -246,6 +252,62 @@ SIMPLE_ID = "\0simple"
 def simple_instance_id(ip: str, port: int, cluster: str, full_name: str) -> str:
     """Return the instance id of Nacos's default generator: address, cluster and service."""
     return f"{ip}#{port}#{cluster}#{full_name}"
+
+
+class CheckedInstance(Protocol):
+    """The fields of an instance that are checked, the same for every source: clients, datums and records."""
+
+    @property
+    def ip(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+    @property
+    def cluster_name(self) -> str: ...
+    @property
+    def service_name(self) -> str: ...
+    @property
+    def app(self) -> str | None: ...
+    @property
+    def metadata(self) -> Metadata | None: ...
+
+
+def check_instance(one: CheckedInstance, instance_id: str | None, namespace: str, full_name: str) -> None:
+    """Refuse an instance of the service ``full_name`` that no client could register, or that would harm readers.
+
+    ``instance_id``: the stored one, as ``kept_id`` returns it.
+
+    Raises:
+        InvalidParam: names the field.
+    """
+    check_names(full_name, one.cluster_name, namespace)
+    if one.service_name and one.service_name != full_name:
+        raise InvalidParam(f"Param 'serviceName' is illegal, it should be that of the instance's service: {full_name}")
+    check_ip(one.ip)
+    check_port(one.port)
+    if one.app:
+        check_text("app", one.app, APP_CHARS_MAX)
+    if instance_id and instance_id is not SIMPLE_ID:  # that is made of the parts that were checked
+        check_text("instanceId", instance_id, STORED_ID_CHARS_MAX)
+    check_metadata_size(one.metadata)
+
+
+def check_instance_key(key: str) -> None:
+    """Refuse a text that is no instance's key. The key of every legal address passes.
+
+    Raises:
+        InvalidParam: it is too long, or not printable.
+    """
+    check_text("instance", key, INSTANCE_KEY_CHARS_MAX)
+
+
+def check_metadata_size(metadata: Metadata | None) -> None:
+    """Check the size of metadata.
+
+    Raises:
+        InvalidParam: keys and values together are over ``METADATA_CHARS_MAX``.
+    """
+    if metadata and sum(map(len, metadata)) + sum(map(len, filter(None, metadata.values()))) > METADATA_CHARS_MAX:
+        raise InvalidParam(f"Param 'metadata' is illegal, the param length should not exceed {METADATA_CHARS_MAX}.")
 
 
 def metadata_bytes(metadata: Metadata | None) -> int:

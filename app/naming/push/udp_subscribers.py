@@ -191,6 +191,11 @@ class UdpSubscribers:
         self._draw = draw or count(first_number).__next__
         self._schedule = PushSchedule[_Known](ack_timeout_ms=ACK_TIMEOUT_MS, sends_max=SENDS_MAX)
         self.has, self.changed = self._schedule.has, self._schedule.changed
+        self.arriving: deque[Subscriber | ServiceKey] = deque()
+        """Subscribers and changed services that the push thread has yet to take, from any thread.
+
+        While there are any, each service may have subscribers that ``has`` does not know yet.
+        """
         self._swept_ms = 0
         self._budget = PushBudget()
         self._of_port: dict[tuple[ServiceKey, str, int], int] = {}

@@ -7,11 +7,18 @@ reads. A record that one of them accepts, all of them accept (R18).
 from collections.abc import Mapping
 from typing import Any
 
-from app.naming.model.instance_check import check_instance, check_instance_key, check_metadata_size
 from app.naming.model.json_fields import FROM_RECORD, Fields
-from app.naming.model.keys import check_namespace, check_port, check_service_chars, is_namespace_id
+from app.naming.model.keys import (
+    check_instance,
+    check_instance_key,
+    check_metadata_size,
+    check_namespace,
+    check_port,
+    check_service_chars,
+    is_namespace_id,
+)
 from app.naming.model.meta import metadata_of, service_meta
-from app.naming.model.model import Instance
+from app.naming.model.model import Instance, kept_id
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.switches import SwitchDomain, from_json
 from app.naming.records.record_keys import (
@@ -56,7 +63,7 @@ def check_record(key: str, value: Mapping[str, Any] | None) -> None:
             check_instance_key(instance_key)
             if value is not None:
                 one = instance_of(value, name)
-                check_instance(one, namespace, name)
+                check_instance(one, kept_id(one), namespace, name)
                 if one.key != instance_key:
                     raise InvalidParam("the persistent instance is another than its key names")
         case SwitchesKey():

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from app.naming.model.id_allocator import IdAllocator
-from app.naming.model.instance_check import check_metadata_size
-from app.naming.model.keys import WORD_MARGIN_MS, metadata_bytes, surplus_bytes
+from app.naming.model.keys import WORD_MARGIN_MS, check_metadata_size, metadata_bytes, surplus_bytes
 from app.naming.model.model import Instance, Service, StoredInstance, Tombstone, instance_bytes
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.registry import operations

@@ -22,7 +22,6 @@ from typing import Any
 
 import orjson
 
-from app.naming.model.instance_check import check_instance, check_instance_key
 from app.naming.model.json_fields import Fields, member_object
 from app.naming.model.keys import (
     APP_CHARS_MAX,
@@ -30,6 +29,8 @@ from app.naming.model.keys import (
     METADATA_CHARS_MAX,
     PORT_MAX,
     SIMPLE_ID,
+    check_instance,
+    check_instance_key,
     check_names,
     is_four_numbers,
     parse_datum_key,
@@ -375,7 +376,7 @@ def _decode_at(fields: Any, namespace: str, full_name: str, version: Version, no
     if not instance.ephemeral:
         raise CodecError("field 'ephemeral' of an instance is false under the key of an ephemeral list")
     try:
-        check_instance(instance, namespace, full_name)
+        check_instance(instance, kept_id(instance), namespace, full_name)
     except InvalidParam as error:
         raise CodecError(error.text) from error
     client_version = Version.from_text(fields["said"]) if "said" in fields else version

@@ -4,7 +4,7 @@ Pure: time comes in, subscriptions that are due go out.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from dataclasses import dataclass
 
 from app.naming.clients.client_model import ServiceKey
@@ -58,6 +58,8 @@ class GrpcSubscriptions:
         self._clients: dict[str, dict[ServiceKey, Subscription]] = {}
         self._schedule = due = PushSchedule[Subscription](ack_timeout_ms=ACK_MS, retry_ms=RETRY_MS)
         self.has, self.changed, self.next_due_ms = due.has, due.changed, due.next_due_ms
+        self.arriving: Sized = ()
+        """Subscriptions that ``has`` does not know yet: none, as each is added before its request is answered."""
         self._requests: dict[tuple[str, str], Subscription] = {}
         """The subscriptions that wait for an acknowledgement, by client and request: clients share request ids."""
         self._ready: OrderedDict[Subscription, None] = OrderedDict()

@@ -1,6 +1,6 @@
 """The bounds of the numbers that were taken."""
 
-from app.auth.nonces import KEEP_MS, SESSIONS_MAX, WINDOW, Nonces
+from app.auth.signed import KEEP_MS, SESSIONS_MAX, WINDOW, Nonces
 
 
 def test_sessions_are_apart() -> None:

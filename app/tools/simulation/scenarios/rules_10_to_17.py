@@ -17,7 +17,7 @@ from app.tools.simulation.world.network import Weather
 from app.tools.simulation.world.operators import flip_by_check
 from app.tools.simulation.world.sim_clients import SimClient
 from app.tools.simulation.world.world import World
-from distro.members.member_runs import HANDOVER_MS
+from distro.members.members_view import HANDOVER_MS
 from distro.model.config import DistroConfig
 from distro.model.types import VERSION_NUMBER_MAX, Datum, Version
 from distro.wire.codec import encode_frame

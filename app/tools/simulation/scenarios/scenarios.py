@@ -9,7 +9,7 @@ from app.tools.simulation.member.sim_connections import ConnectedMember, SimConn
 from app.tools.simulation.world import faults
 from app.tools.simulation.world.operators import live_durably
 from app.tools.simulation.world.world import World, settle_ms
-from distro.members.member_runs import HANDOVER_MS, HANDOVER_MS_MAX
+from distro.members.members_view import HANDOVER_MS, HANDOVER_MS_MAX
 from distro.model.config import DistroConfig
 
 LIFE_MS = 90_000

@@ -4,9 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from distro.members.member_runs import FORMER_MAX, HANDOVER_MS, HANDOVER_MS_MAX, RETURNING_MS
 from distro.members.members import LOADING_REPORT_INTERVAL_MS, PULL_INTERVAL_MS, REPORT_LOST_MS, RETURNS_MS, MemberList
-from distro.members.members_view import CUT_OFF_MS_MAX, HALF_MS_MAX
+from distro.members.members_view import (
+    CUT_OFF_MS_MAX,
+    FORMER_MAX,
+    HALF_MS_MAX,
+    HANDOVER_MS,
+    HANDOVER_MS_MAX,
+    RETURNING_MS,
+)
 from distro.members.peer_state import NEVER_MS
 from distro.model.config import DistroConfig
 from distro.model.types import CAPABILITY_VERSIONS, HeardOf, Member, MemberState, Outcome, PeerReport, Report

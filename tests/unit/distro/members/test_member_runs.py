@@ -2,7 +2,7 @@
 
 import pytest
 
-from distro.members.member_runs import FORMER_MAX, HANDOVER_MS, HANDOVER_MS_MAX, RETURNING_MS, MemberRuns
+from distro.members.members_view import FORMER_MAX, HANDOVER_MS, HANDOVER_MS_MAX, RETURNING_MS, MemberRuns
 
 SELF, B = "10.0.0.1:8848", "10.0.0.2:8848"
 FIRST, SECOND = f"{B}~1", f"{B}~2"

@@ -5,9 +5,8 @@ import threading
 
 import pytest
 
-from distro.members.member_runs import HANDOVER_MS
 from distro.members.members import REPORT_LOST_MS, MemberList
-from distro.members.members_view import CUT_OFF_MS_MAX, HALF_MS_MAX
+from distro.members.members_view import CUT_OFF_MS_MAX, HALF_MS_MAX, HANDOVER_MS
 from distro.members.peer_state import ALWAYS_MS
 from distro.model.config import DistroConfig
 from distro.model.types import CAPABILITY_VERSIONS, HeardOf, MemberState, Outcome, PeerReport

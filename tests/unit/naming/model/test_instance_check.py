@@ -4,29 +4,28 @@ from typing import Any
 
 import pytest
 
-from app.naming.model.instance_check import (
-    INSTANCE_KEY_CHARS_MAX,
-    STORED_ID_CHARS_MAX,
-    check_instance,
-    check_instance_key,
-)
 from app.naming.model.keys import (
     APP_CHARS_MAX,
+    INSTANCE_KEY_CHARS_MAX,
     IP_CHARS_MAX,
     METADATA_CHARS_MAX,
     NAME_CHARS_MAX,
     PORT_MAX,
+    STORED_ID_CHARS_MAX,
     check_address,
+    check_instance,
+    check_instance_key,
     instance_key,
 )
-from app.naming.model.model import Instance
+from app.naming.model.model import Instance, kept_id
 from app.naming.model.nacos_errors import InvalidParam
 
 NAME = "G@@orders"
 
 
 def check(**fields: Any) -> None:
-    check_instance(Instance(**{"ip": "10.0.0.1", "port": 80} | fields), "public", NAME)
+    one = Instance(**{"ip": "10.0.0.1", "port": 80} | fields)
+    check_instance(one, kept_id(one), "public", NAME)
 
 
 @pytest.mark.parametrize(
