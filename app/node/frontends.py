@@ -16,11 +16,11 @@ from app.config.settings import Settings
 from app.dns.dns_frontend import DnsFrontend
 from app.http.api.answers import text_reply
 from app.http.api.call import Reply, Services
-from app.http.api.loop_call import LoopPauses
 from app.http.api.parse_memo import WRITES_KEPT_MAX, ParseMemo
 from app.http.api.stats import HttpStats
 from app.machine.process.config_call_log import ConfigCallLog
 from app.machine.process.counters import Counters
+from app.machine.process.loop_turns import LoopPauses
 from app.machine.process.process_load import ProcessLoad
 from app.members.member_lookup import LookupStats
 from app.members.membership import Membership

@@ -14,9 +14,9 @@ BOUNDS = {
     "delete": Figures(calls=82, files=28, returns=23),
     "beat": Figures(calls=45, files=20, returns=10),
     "list": Figures(calls=104, files=27, returns=35),
-    "rpc-register": Figures(calls=139, files=28, returns=46),
-    "rpc-query": Figures(calls=110, files=29, returns=38),
-    "rpc-health": Figures(calls=38, files=11, returns=10),
+    "rpc-register": Figures(calls=139, files=27, returns=47),
+    "rpc-query": Figures(calls=110, files=28, returns=39),
+    "rpc-health": Figures(calls=38, files=10, returns=11),
     "from-peer": Figures(calls=152, files=39, returns=59),
     "forwarded": Figures(calls=196, files=40, returns=72),
 }

@@ -18,7 +18,6 @@ from app.commands.writes import Writes
 from app.config.settings import Settings, read_settings
 from app.http.api.call import Forward, Reply
 from app.http.api.dump_lines import Dumps
-from app.http.api.loop_call import LoopPauses
 from app.http.api.parse_memo import ParseMemo
 from app.http.api.stats import HttpStats
 from app.machine.limits.answer_budget import AnswerBudget
@@ -26,6 +25,7 @@ from app.machine.limits.client_addresses import AddressTable
 from app.machine.limits.connection_room import ConnectionRoom
 from app.machine.limits.node_limits import naming_limits
 from app.machine.process.config_call_log import ConfigCallLog
+from app.machine.process.loop_turns import LoopPauses
 from app.machine.tls.node_tls import NodeTls, build_tls
 from app.members.member_sources import NoListError
 from app.metrics.audit_trail import Actor, AuditTrail, acting

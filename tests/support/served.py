@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from app.http.api.loop_call import LoopPauses
 from app.http.blueprints import MODULES
 from app.http.factory import create_app
 from app.http.server.server import HttpServer
+from app.machine.process.loop_turns import LoopPauses
 from tests.support.fake_node import FakeNode
 from tests.support.loops import until
 from tests.support.wire import Received, Wire, replies_of
