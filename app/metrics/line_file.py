@@ -16,6 +16,13 @@ from pathlib import Path
 LOG = logging.getLogger(__name__)
 WAITING_MAX = 20_000
 """The most lines that wait for the thread: about a second of a node's highest rate."""
+VALUES_MAX = 4_000
+"""The most lines that wait as the functions that make them, with the values that they tell of, which may be large.
+
+More wait only while the disk hangs: these wait as texts.
+"""
+TEXT_CHARS_MAX = 16 << 20
+"""The most characters of such texts."""
 LINES_PER_WRITE = 5_000
 LINE_BYTES_MAX = 16_384
 """The length that nearly all lines keep. As many are written at once as keep the file within its bound."""
@@ -132,18 +139,38 @@ class LineFile:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._stopped = threading.Event()
+        self._text_chars = 0
+        """The characters of the texts that wait, beyond ``VALUES_MAX`` lines. Guarded by the lock."""
         self._untold = 0
         """Dropped lines that no line has reported yet."""
 
     def add(self, line: Line) -> None:
         """Schedule a line, or the function that makes it, to be written. Returns at once. For any thread."""
-        if len(self._waiting) >= WAITING_MAX or self._stopped.is_set():
-            self.stats.dropped += 1
-            self._untold += 1
+        if len(self._waiting) >= VALUES_MAX or self._stopped.is_set():
+            self._add_text(line)
             return
         self._waiting.append(line)
         if self._thread is None:
             self._start()
+
+    def _add_text(self, line: Line) -> None:
+        text = None if len(self._waiting) >= WAITING_MAX or self._stopped.is_set() else self._made(line)
+        with self._lock:
+            if not self._waiting:
+                self._text_chars = 0
+            if text is not None and self._text_chars + len(text) <= TEXT_CHARS_MAX:
+                self._text_chars += len(text)
+                self._waiting.append(text)
+                return
+            self.stats.dropped += 1
+            self._untold += 1
+
+    def _made(self, line: Line) -> str | None:
+        try:
+            return line if isinstance(line, str) else line()
+        except Exception:
+            LOG.exception("a line of %s could not be made", self._path)
+            return None
 
     def _start(self) -> None:
         with self._lock:
@@ -185,11 +212,7 @@ class LineFile:
         untold, lines = self._untold, list[str]()
         if untold:
             lines.append(self._lost_line(untold))
-        for line in waiting:
-            try:
-                lines.append(line if isinstance(line, str) else line())
-            except Exception:
-                LOG.exception("a line of %s could not be made", self._path)
+        lines += [made for line in waiting if (made := self._made(line)) is not None]
         error = self._file.write("\n".join(lines))
         if error is None:
             self.stats.written += len(waiting)

@@ -5,11 +5,12 @@ import os
 import shutil
 import threading
 from pathlib import Path
+from weakref import ref
 
 import pytest
 
 from app.metrics import line_file
-from app.metrics.line_file import LineFile
+from app.metrics.line_file import TEXT_CHARS_MAX, VALUES_MAX, LineFile
 from tests.support.processes import eventually
 
 
@@ -92,6 +93,7 @@ def test_a_write_that_fails_half_way_is_not_written_later(tmp_path: Path) -> Non
 
 
 def test_a_full_queue_drops_and_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_file, "VALUES_MAX", 2)
     monkeypatch.setattr(line_file, "WAITING_MAX", 2)
     monkeypatch.setattr(LineFile, "_start", lambda _file: None)
     file = make(tmp_path / "a.log")
@@ -102,6 +104,50 @@ def test_a_full_queue_drops_and_tells(tmp_path: Path, monkeypatch: pytest.Monkey
     assert file.stop(10)
     assert (tmp_path / "a.log").read_text() == "lost 3\n0\n1\n"
     assert (file.stats.written, file.stats.dropped) == (2, 3)
+
+
+def test_what_waits_for_a_hanging_disk_is_bounded_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines that wait hold the values that they tell of: of many large ones only few wait as they came."""
+    hangs, goes_on = threading.Event(), threading.Event()
+    lines = make(tmp_path / "audit.log", bytes_max=1 << 30)
+    write = lines._file.write
+
+    def write_when_the_disk_goes_on(text: str) -> OSError | None:
+        hangs.set()
+        goes_on.wait(10)
+        return write(text)
+
+    monkeypatch.setattr(lines._file, "write", write_when_the_disk_goes_on)
+    lines.add("first")
+    assert hangs.wait(10)
+    living = list[ref[Values]]()
+    for number in range(3 * VALUES_MAX):
+        values = Values(number)
+        living.append(ref(values))
+        lines.add(values.line)
+        del values
+    assert sum(one() is not None for one in living) == VALUES_MAX
+    assert lines.stats.dropped == 0
+
+    for _ in range(2 * TEXT_CHARS_MAX // (1 << 16)):
+        lines.add("x" * (1 << 16))
+    assert lines.stats.dropped > TEXT_CHARS_MAX // (1 << 16) * 0.9, "half of them did not fit"
+    told = lines.stats.dropped
+    goes_on.set()
+    assert lines.stop(10)
+    text = (tmp_path / "audit.log").read_text().splitlines()
+    assert [line for line in text if line.startswith("value")] == [f"value {n}" for n in range(3 * VALUES_MAX)]
+    assert f"lost {told}" in text
+
+
+class Values:
+    """A large value, and the line that tells of it."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def line(self) -> str:
+        return f"value {self.number}"
 
 
 def test_lines_that_come_while_others_are_written_wait_for_the_next_time(
