@@ -113,17 +113,23 @@ class UdpPusher:
         Datagrams to a machine that is gone wait in the system for its hardware address, for some seconds. They fill the
         socket's buffer, and would leave no room in it to living clients.
         """
-        self._selector = selectors.DefaultSelector()
-        self._wake_out, self._wake_in = socket.socketpair()
-        for one in (self._wake_out, self._wake_in):
-            one.setblocking(False)
+        self._selector: selectors.BaseSelector | None = None
+        self._wake_out: socket.socket | None = None
+        self._wake_in: socket.socket | None = None
+        """The ends of the pair that wakes the thread. The three are None until the start."""
 
     def start(self) -> None:
         """Open the sockets on all addresses of the machine, because clients may use any of them. Start the thread."""
+        selector = self._selector = selectors.DefaultSelector()
         for answering in (True, False):
             opened = self._sockets[answering] = open_socket()
-            self._selector.register(opened, selectors.EVENT_READ)
-        self._selector.register(self._wake_out, selectors.EVENT_READ)
+            selector.register(opened, selectors.EVENT_READ)
+        self._wake_out, self._wake_in = socket.socketpair()
+        for one in (self._wake_out, self._wake_in):
+            one.setblocking(False)
+        selector.register(self._wake_out, selectors.EVENT_READ)
+        if self._mailbox:
+            self._wake()
         self._thread.start()
 
     def stop(self, timeout_s: float) -> bool:
@@ -133,10 +139,11 @@ class UdpPusher:
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
         ended = not self._thread.is_alive()
-        if ended:
+        if ended and self._selector is not None:
             self._selector.close()
             for one in (*self._sockets.values(), self._wake_out, self._wake_in):
-                one.close()
+                if one is not None:
+                    one.close()
         return ended
 
     # --- from any thread ------------------------------------------------------------------------
@@ -192,7 +199,7 @@ class UdpPusher:
             self._subscribers.stats.overrun += 1
 
     def _wake(self) -> None:
-        if self._awake:
+        if self._awake or self._wake_in is None:
             return
         self._awake = True
         with suppress(OSError):  # a full pipe wakes as well; a closed one belongs to a node that stopped
@@ -211,8 +218,9 @@ class UdpPusher:
 
     def _turn(self, wait_s: float) -> float:
         """Wait, read acknowledgements and mailbox, send some of the due pushes. Return how long to wait next (s)."""
+        assert self._selector is not None, "open since the start"
         for key, _ in self._selector.select(wait_s):
-            if key.fileobj is self._wake_out:
+            if self._wake_out is not None and key.fileobj is self._wake_out:
                 self._wake_out.recv(ACK_BYTES_MAX)
             elif isinstance(key.fileobj, socket.socket):
                 self._read_acks(key.fileobj)
