@@ -28,7 +28,7 @@ AGE_MS_MAX = 1e12
 _NONE_REFUSED = b'{"refused":{},"failed":{}'
 NO_VERSIONS: Mapping[str, Version] = MappingProxyType({})
 GZIP_LEVEL = 1
-"""Between members on one network, level 1 costs least for packing and sending together: docs/benchmarks.md."""
+"""Between members on one network, level 1 has the lowest total cost of compressing and sending."""
 
 
 def gunzip_if_gzip(body: bytes, size_max: int) -> bytes:
