@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any, cast
 
 from app.machine.limits.answer_budget import AnswerBudget
-from app.machine.process.loop_turns import TurnSends
+from app.machine.process.loop_parts import TurnSends
 from app.rpc.server.client_stream import ClientStream
 from app.rpc.server.connections import Connection, Connections
 from app.rpc.server.control_credit import KeptBytes

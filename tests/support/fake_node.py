@@ -25,7 +25,7 @@ from app.machine.limits.client_addresses import AddressTable
 from app.machine.limits.connection_room import ConnectionRoom
 from app.machine.limits.node_limits import naming_limits
 from app.machine.process.config_call_log import ConfigCallLog
-from app.machine.process.loop_turns import LoopPauses
+from app.machine.process.loop_parts import LoopPauses
 from app.machine.tls.node_tls import NodeTls, build_tls
 from app.members.member_sources import NoListError
 from app.metrics.audit_trail import Actor, AuditTrail, acting

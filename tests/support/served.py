@@ -8,7 +8,7 @@ from typing import Any
 from app.http.blueprints import MODULES
 from app.http.factory import create_app
 from app.http.server.server import HttpServer
-from app.machine.process.loop_turns import LoopPauses
+from app.machine.process.loop_parts import LoopPauses
 from tests.support.fake_node import FakeNode
 from tests.support.loops import until
 from tests.support.wire import Received, Wire, replies_of

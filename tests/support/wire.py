@@ -14,7 +14,7 @@ from app.http.server.connection import HttpConnection
 from app.http.server.request_queue import RequestMemo
 from app.http.server.request_reader import Request
 from app.machine.limits.answer_budget import AnswerBudget
-from app.machine.process.loop_turns import TurnSends
+from app.machine.process.loop_parts import TurnSends
 
 DATE = b"Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n\r\n"
 

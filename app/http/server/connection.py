@@ -17,7 +17,7 @@ from app.http.server.request_reader import IDLE, Refusal, Request, RequestReader
 from app.machine.limits.answer_budget import AnswerBudget
 from app.machine.limits.client_addresses import ClientAddress
 from app.machine.limits.connection_room import Share
-from app.machine.process.loop_turns import TurnSends
+from app.machine.process.loop_parts import TurnSends
 
 SOON_BYTES_MAX = 8 * 1024
 """Longer replies took a while to make: they, and those that wait beside them, are sent at once."""

@@ -39,7 +39,7 @@ from app.http.server.reply_head import date_line
 from app.http.server.request_queue import RequestMemo
 from app.http.server.request_reader import CLIENT_BODY_BYTES_MAX, Request, path_of
 from app.http.server.wsgi_bridge import WsgiApp
-from app.machine.process.loop_turns import TurnSends
+from app.machine.process.loop_parts import TurnSends
 from app.metrics.audit_trail import Actor
 from app.metrics.request_stats import RequestStats, RouteStats
 from app.naming.model.nacos_errors import TooManyRequests

@@ -10,7 +10,7 @@ from typing import Protocol
 from app.config.addresses import join_address
 from app.config.settings import RpcPort, SettingError
 from app.machine.limits.connection_room import Share
-from app.machine.process.loop_turns import TurnSends
+from app.machine.process.loop_parts import TurnSends
 from app.machine.tls.node_tls import PortCertificate
 from app.machine.tls.tls_accept import TlsAcceptor
 from app.machine.tls.watched import WatchedFiles

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any, Protocol
 
 from app.machine.limits.answer_budget import AnswerBudget
-from app.machine.process.loop_turns import TurnSends
+from app.machine.process.loop_parts import TurnSends
 from app.rpc.server.client_stream import ClientStream, TakePending
 from app.rpc.server.connections import Connections
 from app.rpc.server.control_credit import KeptBytes

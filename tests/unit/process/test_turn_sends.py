@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from app.machine.process.loop_turns import TOGETHER_MAX, TurnSends
+from app.machine.process.loop_parts import TOGETHER_MAX, TurnSends
 
 
 class Turns:
