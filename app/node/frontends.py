@@ -152,6 +152,7 @@ def build_frontends(
         addresses=limits.addresses,
         room=limits.room,
         answers=limits.answers,
+        memory_bytes=limits.memory.bound_bytes,
         instruments=instruments,
         metrics=build_metrics(settings, clock, domain, engine, push, counters, instruments, dns),
         wall_ms=clock.wall_ms,

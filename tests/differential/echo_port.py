@@ -18,6 +18,14 @@ from tests.differential.echo_servers import LIMITS, Ends, reply_to
 from tests.support.no_socket import NoSocket
 
 
+class Echoed:
+    """A message that is known, as it came before."""
+
+    def __init__(self, message: bytes) -> None:
+        self.message = message
+        self.used = False
+
+
 class EchoDispatcher:
     """Answers calls at once, as one that came before or by a handler, or in a later turn of the loop.
 
@@ -32,17 +40,17 @@ class EchoDispatcher:
     def bytes_max(self, _client: Connection | None, _begin: bytes) -> int:
         return MESSAGE_BYTES_MAX
 
-    def get(self, message: bytes) -> bytes | None:
-        """Return a message that is known, as it came before."""
-        return None if message[:1] == b"w" or len(message) % 3 != 1 else message
+    def find(self, message: bytes) -> Echoed | None:
+        return None if message[:1] == b"w" or len(message) % 3 != 1 else Echoed(message)
 
-    def answer_hot(self, _client: Connection, message: bytes) -> bytes | None:
+    def answer_hot(self, _client: Connection, known: Echoed) -> bytes | None:
+        assert known.used, "the memo drops what nobody uses"
         try:
-            return reply_to(message) or b""
+            return reply_to(known.message) or b""
         except Ends:
             return None
 
-    async def answer(self, _client: Connection, message: bytes, _known: bytes | None) -> bytes:
+    async def answer(self, _client: Connection, message: bytes, _known: Echoed | None) -> bytes:
         if message[:1] == b"w":
             self.waiting += 1
             try:

@@ -452,6 +452,7 @@ class FakeNode:
     """Refuses by the limits of the settings; its ``stats`` count for ``addresses`` too."""
     room: ConnectionRoom = field(default_factory=ConnectionRoom)
     answers: AnswerBudget = field(default_factory=AnswerBudget)
+    memory_bytes: int = 0
     addresses: AddressTable = field(init=False)
     """By this node's clock."""
     later_ms: int = 0

@@ -11,10 +11,9 @@ import httptools
 from app.http.api.call import Reply
 from app.http.api.loop_call import HeaderBlock
 from app.http.server.connection import HttpConnection
-from app.http.server.request_queue import RequestMemo
-from app.http.server.request_reader import Request
+from app.http.server.request import REPEATED_BYTES_MAX, Request, RequestKeeper
 from app.machine.limits.answer_budget import AnswerBudget
-from app.machine.process.loop_parts import TurnSends
+from app.machine.process.loop_parts import RequestMemo, TurnSends
 
 DATE = b"Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n\r\n"
 
@@ -90,6 +89,11 @@ class FakeTransport(asyncio.Transport):
             protocol.connection_lost(None)
 
 
+def keeps_nothing() -> RequestMemo[Request, Any]:
+    """A memo of requests that parses each one: no route is hot."""
+    return RequestMemo(RequestKeeper({}), 1, REPEATED_BYTES_MAX, 1_024)
+
+
 @dataclass
 class FakeServer:
     """Answers a target that begins with ``/pool`` when the test says so, all others at once."""
@@ -113,7 +117,7 @@ class FakeServer:
     """Why calls with a header ``Origin`` are refused."""
     bodies: dict[bytes, bytes] = field(default_factory=dict)
     """The body of the reply to a target; else the target itself."""
-    repeated: RequestMemo[Request] = field(default_factory=lambda: RequestMemo(lambda _request: None))
+    repeated: RequestMemo[Request, Any] = field(default_factory=keeps_nothing)
     turns: deque[Callable[[], None]] = field(default_factory=deque)
     """The functions to call in the loop's next turn."""
     resting: int = 0

@@ -335,6 +335,8 @@ class Services:
     """The room for connections, of all ports together."""
     answers: AnswerBudget
     """The bytes of answers under way, over gRPC too."""
+    memory_bytes: int = 0
+    """The memory limit of this process; 0 without one."""
     instruments: Instruments
     metrics: NodeMetrics
     wall_ms: Callable[[], int]

@@ -12,8 +12,9 @@ from typing import Protocol, cast
 from app.http.api.answers import INTERNAL_ERROR
 from app.http.api.call import Reply
 from app.http.server.reply_head import head_of
+from app.http.server.request import AnyRequest, Refusal, RepeatedRequest
 from app.http.server.request_queue import RequestQueue, Turns
-from app.http.server.request_reader import IDLE, Refusal, Request, RequestReader, path_of
+from app.http.server.request_reader import IDLE, RequestReader, path_of
 from app.machine.limits.answer_budget import AnswerBudget
 from app.machine.limits.client_addresses import ClientAddress
 from app.machine.limits.connection_room import Share
@@ -64,7 +65,7 @@ class Server(Turns, Protocol):
         """Count a connection no more."""
         ...
 
-    def answer(self, connection: "HttpConnection", request: Request) -> Reply | None:
+    def answer(self, connection: "HttpConnection", request: AnyRequest) -> Reply | None:
         """Return the reply, or None: then ``connection.reply`` or ``connection.stream_head`` is called later."""
         ...
 
@@ -119,7 +120,7 @@ class HttpConnection(asyncio.Protocol):
         """The client's address, from ``Server.opened`` on."""
         self.at_member = False
         """True if the address is a member's."""
-        self.current: Request | None = None
+        self.current: AnyRequest | None = None
         self.out: list[bytes] = []
         self._out_bytes = 0
         self._refusal: Reply | None = None
@@ -202,7 +203,7 @@ class HttpConnection(asyncio.Protocol):
 
     # --- answering -----------------------------------------------------------------------------------
 
-    def answer(self, request: Request) -> None:
+    def answer(self, request: AnyRequest) -> None:
         """Answer a request now, or leave the queue ``busy`` until ``reply`` or ``stream_end`` is called."""
         self.current = request
         queue = self._queue
@@ -254,7 +255,7 @@ class HttpConnection(asyncio.Protocol):
             if self._unread_s:
                 self._note_unread(self._server.now_s)
 
-    def _release(self) -> Request:
+    def _release(self) -> AnyRequest:
         self._queue.busy = False
         assert self.current is not None
         self._server.reserve(-len(self.current.body))
@@ -346,7 +347,8 @@ class HttpConnection(asyncio.Protocol):
         assert self.current is not None
         assert reply.head is not None
         # A client of HTTP/1.0 knows the end of the reply by the end of the connection.
-        self._chunked = self.current.facts is not None or self._reader.http_version not in ("1.0", "0.9")
+        is_repeated = isinstance(self.current, RepeatedRequest)
+        self._chunked = is_repeated or self._reader.http_version not in ("1.0", "0.9")
         head = reply.head + CHUNKED if self._chunked else reply.head
         self._put(Reply(reply.status, b"", head=head), self._chunked and self.current.keep_alive)
         self._write()

@@ -11,7 +11,7 @@ from app.http.api.call import ADDRESS, AGAIN_MS, LOGIN_WAIT, READ, ROUTE, Reply,
 from app.http.server.call_pool import CallPool
 from app.http.server.connection import HttpConnection
 from app.http.server.pool_choice import PoolChoice, PoolKind
-from app.http.server.request_reader import Request
+from app.http.server.request import AnyRequest
 from app.http.server.wsgi_bridge import WsgiApp, WsgiRun, make_environ
 from app.metrics.access_log import AccessLog
 from app.metrics.request_stats import NO_ROUTE
@@ -64,7 +64,7 @@ class PoolCalls:
         return self._people, self._readers, self._peers, self._forms
 
     def answer(
-        self, connection: HttpConnection, request: Request, caller: Caller, read: dict[str, Any] | None = None
+        self, connection: HttpConnection, request: AnyRequest, caller: Caller, read: dict[str, Any] | None = None
     ) -> Reply | None:
         """Have a thread answer a call; return the refusal if no pool has room for it.
 
@@ -113,7 +113,7 @@ class PoolCalls:
             self._counted.count(request.method.decode("latin-1"), NO_ROUTE, 503, 0.0)
         return POOL_FULL
 
-    def _pool_of(self, request: Request, caller: Caller) -> CallPool:
+    def _pool_of(self, request: AnyRequest, caller: Caller) -> CallPool:
         match self._choice.kind_of(request, caller):
             case PoolKind.PEERS:
                 return self._peers
@@ -125,7 +125,7 @@ class PoolCalls:
                 return self._people
 
 
-def log_access(log: AccessLog, connection: HttpConnection, request: Request, reply: Reply, begun_s: float) -> None:
+def log_access(log: AccessLog, connection: HttpConnection, request: AnyRequest, reply: Reply, begun_s: float) -> None:
     """Add an answered call to the access log."""
     agent = request.block.named.get("user-agent", "")
     taken_s, count = perf_counter() - begun_s, len(reply.body)

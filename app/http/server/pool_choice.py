@@ -4,7 +4,7 @@ import enum
 
 from app.auth.member_calls import Caller
 from app.http.api.parse_memo import PASSWORD
-from app.http.server.request import Request
+from app.http.server.request import LOOP_FORM_BYTES_MAX, AnyRequest
 
 READS = (b"GET", b"HEAD")
 WAITING_READS = (
@@ -17,8 +17,6 @@ WAITING_READS = (
 )
 """Reads that ask other members: they wait, and belong to ``http-people``. Pages of the console may, too."""
 CONSOLE_PATH = "/console/"
-LOOP_FORM_BYTES_MAX = 8_192
-"""A larger body of a client is read by few threads: the interpreter is held for milliseconds at a time by each."""
 PEER_PATHS = ("/v1/ns/distro/", "/v1/core/cluster/report", "/v1/ns/operator/cluster/state")
 
 
@@ -43,7 +41,7 @@ class PoolChoice:
         self._waiting_reads = tuple((context_path + path).encode() for path in (*WAITING_READS, CONSOLE_PATH))
         self._front_page = f"{context_path}/".encode()
 
-    def kind_of(self, request: Request, caller: Caller) -> PoolKind:
+    def kind_of(self, request: AnyRequest, caller: Caller) -> PoolKind:
         """The pool that answers a request."""
         target = request.target
         if caller.is_recent and (request.block.claims_member or target.startswith(self._peer_paths)):

@@ -1,22 +1,26 @@
-"""One whole request of a connection, the known facts about it, and the last answer to bytes that are none."""
+"""One whole request of a connection, also as it is kept for when it comes again, and the last answer to other bytes."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
+from app.auth.access_control import Session
+from app.http.api.browsers import is_of_browser
 from app.http.api.call import Route
 from app.http.api.call_memo import CallMemo
 from app.http.api.loop_call import HeaderBlock
+from app.http.api.parse_memo import PASSWORD
+from app.http.input.forms import MULTIPART
 from app.metrics.request_stats import RouteStats
 
-
-class RequestFacts(CallMemo):
-    """The known facts about a request that came before: its route with its statistics, and its query."""
-
-    __slots__ = ("query", "route")
-
-    def __init__(self, route: tuple[Route, RouteStats], query: bytes) -> None:
-        super().__init__()
-        self.route = route
-        self.query = query
+LOOP_FORM_BYTES_MAX = 8_192
+"""A larger body of a client is read by few threads: the interpreter is held for milliseconds at a time by each."""
+REPEATED_BYTES_MAX = 1_024
+"""The most bytes of a kept request with its head; a longer request is parsed each time."""
+ENTRY_BYTES, PLAIN_BYTES, VALUE_BYTES = 448, 128, 128
+"""The memory of a kept request beside its bytes: with its places in the memo's tables, and with a command made of a
+query of up to ``PLAIN_BYTES``; and the memory of each value in JSON. Measured for a light beat of 211 bytes: 656."""
+BLOCK_BYTES, HEADER_BYTES = 400, 280
+"""The memory of headers that kept requests share, and of each header."""
 
 
 class Request(NamedTuple):
@@ -27,8 +31,46 @@ class Request(NamedTuple):
     block: HeaderBlock
     body: bytes
     keep_alive: bool
-    facts: RequestFacts | None = None
-    """The known facts about the request, if the same bytes came before: then it is one of HTTP/1.1."""
+
+
+class RepeatedRequest(CallMemo):
+    """A request of HTTP/1.1 that came before: as ``Request``, with its route, the route's statistics and results.
+
+    It takes the target from its bytes when it is asked for, and shares its headers with other requests.
+    """
+
+    __slots__ = ("begin", "block", "body", "data", "end", "method", "route", "used")
+    keep_alive: Final = True
+
+    def __init__(
+        self,
+        data: bytes,
+        method: bytes,
+        block: HeaderBlock,
+        body: bytes,
+        route: tuple[Route, RouteStats],
+        begin: int,
+        end: int,
+    ) -> None:
+        """``begin`` and ``end``: the place of the query in ``data``."""
+        self.parser = self.command = None
+        self.allowed: tuple[int, Session] | None = None
+        self.data = data
+        self.method = method
+        self.block = block
+        self.body = body
+        self.route = route
+        self.begin = begin
+        self.end = end
+        self.used = True
+
+    @property
+    def target(self) -> bytes:
+        """As ``Request.target``."""
+        return self.data[len(self.method) + 1 : self.end]
+
+
+AnyRequest = Request | RepeatedRequest
 
 
 class Refusal(NamedTuple):
@@ -36,3 +78,80 @@ class Refusal(NamedTuple):
 
     status: int
     text: str
+
+
+def is_slow(request: AnyRequest) -> bool:
+    """Return whether the body of a call takes longer to read than the event loop has for it."""
+    content_type = request.block.get("content-type") or ""
+    return len(request.body) > LOOP_FORM_BYTES_MAX or content_type[: len(MULTIPART)].lower() == MULTIPART
+
+
+class SharedBlock:
+    """Headers, and the number of kept requests that share them."""
+
+    __slots__ = ("block", "uses")
+
+    def __init__(self, block: HeaderBlock) -> None:
+        self.block = block
+        self.uses = 0
+
+
+class RequestKeeper:
+    """Makes the requests that a memo keeps: those that mean the same whenever they come. Used on the loop's thread."""
+
+    def __init__(self, hot: Mapping[tuple[bytes, bytes], tuple[Route, RouteStats]]) -> None:
+        self._hot = hot
+        self._methods = {method: method for method, _ in hot}
+        self._blocks: dict[tuple[tuple[bytes, bytes], ...], SharedBlock] = {}
+
+    def keep(self, data: bytes, request: Request) -> tuple[RepeatedRequest, int] | None:
+        """Return a request with its route, and its bytes of memory; None where more than its bytes decides.
+
+        Those are calls of members and of browsers, and those whose headers say something about the connection. One with
+        a password is not kept in memory; the thread may wait for the turn to compare it.
+        """
+        block, target, body = request.block, request.target, request.body
+        if block.connection or block.chunked or block.expects or block.claims_member or not request.keep_alive:
+            return None
+        if block.deadline is not None or PASSWORD in target or PASSWORD in body:
+            return None
+        path, _, query = target.partition(b"?")
+        route = self._hot.get((request.method, path))
+        if route is None or route[0].for_members or (body and is_slow(request)):
+            return None
+        method = self._methods[request.method]
+        end = len(method) + 1 + len(target)
+        if data[len(method) + 1 : end] != target:
+            return None  # blank lines precede it
+        kept = RepeatedRequest(data, method, block, body, route, end - len(query), end)
+        size = _bytes_of(kept)
+        if is_of_browser(block.get):
+            return None
+        key = tuple(block.raw)
+        shared = self._blocks.get(key)
+        if shared is None:
+            shared = self._blocks[key] = SharedBlock(block)
+            size += _bytes_of_block(block)
+        shared.uses += 1
+        kept.block = shared.block
+        return kept, size
+
+    def drop(self, kept: RepeatedRequest) -> int:
+        """Let go of a kept request and its part of the shared headers; return the memory that this frees."""
+        key = tuple(kept.block.raw)
+        shared = self._blocks[key]
+        shared.uses -= 1
+        if shared.uses:
+            return _bytes_of(kept)
+        del self._blocks[key]
+        return _bytes_of(kept) + _bytes_of_block(kept.block)
+
+
+def _bytes_of(kept: RepeatedRequest) -> int:
+    data, body, query = kept.data, len(kept.body), kept.end - kept.begin
+    values = data.count(b",") + data.count(b"%2C") + data.count(b"%2c")
+    return ENTRY_BYTES + len(data) + body + max(0, query + body - PLAIN_BYTES) + VALUE_BYTES * values
+
+
+def _bytes_of_block(block: HeaderBlock) -> int:
+    return BLOCK_BYTES + sum(HEADER_BYTES + 2 * (len(name) + len(value)) for name, value in block.raw)

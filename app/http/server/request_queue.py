@@ -8,14 +8,13 @@ Nothing of an answer is kept: only what the same bytes always mean.
 """
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol
 
-from app.http.server.request_reader import IDLE, Bounds, Refusal, Request, RequestReader
-
-R = TypeVar("R")
+from app.http.server.request import AnyRequest, Refusal, RepeatedRequest, Request
+from app.http.server.request_reader import IDLE, Bounds, RequestReader
+from app.machine.process.loop_parts import RequestMemo
 
 PIPELINED_MAX = 64
 TURN_WORK = 1_024
@@ -30,61 +29,12 @@ FEED_WORK = 8
 BULK_BYTES = 65_536
 """When so much came at once, there is more. libuv alone would read 8 MB before anybody else has a turn."""
 NOTHING = memoryview(b"")
-REPEATED_MAX = 32_768
-"""The most requests that are remembered."""
-REPEATED_BYTES_MAX = 1_024
-"""The most bytes of a request with its head; a longer request is parsed each time."""
-MARKS_MAX = 32_768
-"""Requests that came once. With so many all are forgotten: what repeats within as many requests is found."""
-FULL_S = 60.0
-"""The time that a full memo is kept: were the oldest replaced, a steady round of beats would never find its own."""
-
-
-class RequestMemo(Generic[R]):
-    """The requests that the bytes of one piece are, for those that came twice at least. One thread uses it."""
-
-    def __init__(self, keep: Callable[[R], R | None], clock_s: Callable[[], float] = time.monotonic) -> None:
-        """``keep``: returns a request as it may be kept; None for one whose meaning other things decide, too."""
-        self._keep = keep
-        self._clock_s = clock_s
-        self._full_s: float | None = None
-        self._marks: set[int] = set()
-        """Hashes of those that came once, as many come only once: two that share one do no harm."""
-        self._made: dict[bytes, R] = {}
-        self.find: Callable[[bytes], R | None] = self._made.get
-        """The request that a piece of bytes is, behind a whole request; None for one that is to be parsed."""
-
-    def note(self, data: bytes, request: R) -> bool:
-        """Take note that a piece of bytes was one whole request, and nothing else; return whether it came before."""
-        if len(data) > REPEATED_BYTES_MAX:
-            return False
-        mark = hash(data)
-        if mark not in self._marks:
-            if len(self._marks) >= MARKS_MAX:
-                self._marks.clear()
-            self._marks.add(mark)
-            return False
-        if self._has_room() and (kept := self._keep(request)) is not None:
-            self._made[data] = kept
-        return True
-
-    def _has_room(self) -> bool:
-        if len(self._made) < REPEATED_MAX:
-            return True
-        now_s = self._clock_s()
-        if self._full_s is None:
-            self._full_s = now_s
-        if now_s - self._full_s < FULL_S:
-            return False
-        self._made.clear()
-        self._full_s = None
-        return True
 
 
 class Turns(Bounds, Protocol):
     """The room that the connections of a server share, and the turns of its loop."""
 
-    repeated: RequestMemo[Request]
+    repeated: RequestMemo[Request, RepeatedRequest]
     """The requests that came before to the byte."""
     resting: int
     """Connections of which received bytes wait for the loop's next turn."""
@@ -97,7 +47,7 @@ class Turns(Bounds, Protocol):
 class Answerer(Protocol):
     """The owner of a queue."""
 
-    def answer(self, request: Request) -> None:
+    def answer(self, request: AnyRequest) -> None:
         """Answer a request now, or set ``busy`` of the queue until it is answered."""
         ...
 
@@ -150,7 +100,7 @@ class RequestQueue:
         """A request is worked on elsewhere, or its reply is streamed. Set by the owner."""
         self.blocked = False
         """The client leaves too much of its replies unread. Set by the owner."""
-        self.pending: deque[Request] = deque()
+        self.pending: deque[AnyRequest] = deque()
         self._left = NOTHING
         """Received, and not parsed yet."""
         self._reading = True
@@ -194,6 +144,7 @@ class RequestQueue:
         reader = self.reader
         request = self._repeated.find(data)
         if request is not None and (not request.body or self._server.reserve(len(request.body))):
+            request.used = True
             reader.skip()
             self.on_request(request)
             return
@@ -214,7 +165,7 @@ class RequestQueue:
 
     # --- called by the reader --------------------------------------------------------------------------
 
-    def on_request(self, request: Request) -> None:
+    def on_request(self, request: AnyRequest) -> None:
         reader = self.reader
         if self.busy or self.pending or self.blocked or reader.work >= TURN_WORK:
             self.pending.append(request)

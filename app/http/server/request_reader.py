@@ -317,7 +317,7 @@ class RequestReader:
             body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
             self._body = []
             self._body_size = 0  # its room is given back by the taker of the request
-        request = _new_tuple(Request, (parser.get_method(), self._target, self._block, body, keep_alive, None))
+        request = _new_tuple(Request, (parser.get_method(), self._target, self._block, body, keep_alive))
         self.latest = request
         self.taken += 1
         self._take(request)

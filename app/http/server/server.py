@@ -5,7 +5,6 @@ import logging
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from itertools import islice
 from time import perf_counter
 
@@ -34,12 +33,12 @@ from app.http.server.held_replies import HeldReplies
 from app.http.server.live_streams import LiveStreams
 from app.http.server.open_connections import OpenConnections, waiting_connections
 from app.http.server.pool_calls import REFUSED, PoolCalls, log_access
-from app.http.server.repeatable import is_slow, repeatable
 from app.http.server.reply_head import date_line
-from app.http.server.request_queue import RequestMemo
-from app.http.server.request_reader import CLIENT_BODY_BYTES_MAX, Request, path_of
+from app.http.server.request import REPEATED_BYTES_MAX, AnyRequest, RepeatedRequest, Request, RequestKeeper, is_slow
+from app.http.server.request_reader import CLIENT_BODY_BYTES_MAX, path_of
 from app.http.server.wsgi_bridge import WsgiApp
-from app.machine.process.loop_parts import TurnSends
+from app.machine.limits.answer_budget import part_of_memory
+from app.machine.process.loop_parts import RequestMemo, TurnSends
 from app.metrics.audit_trail import Actor
 from app.metrics.request_stats import RequestStats, RouteStats
 from app.naming.model.nacos_errors import TooManyRequests
@@ -56,6 +55,8 @@ USERS_PATH, LOGIN_PAGE = b"/auth/", b"/console/login"
 """In the paths of such calls."""
 BODIES_BYTES_MAX = 128 * 1024 * 1024
 """All bodies of requests under way, or twice the largest of a member; clients' large ones get half."""
+MEMO_BYTES_MAX = 192 * 1024 * 1024
+"""The memory of the memo of repeated requests, or an eighth of the memory limit; the beats of 300,000 instances fit."""
 SWEEP_S = 1.0
 CHECKED_PER_TURN = 1_000
 """Connections whose times are checked in a row, in a third of a millisecond."""
@@ -125,7 +126,10 @@ class HttpServer:
         self._context_path = settings.context_path
         self._counted = services.instruments.http
         self._hot = count_routes(hot_routes(settings.context_path), self._counted) if hot else {}
-        self.repeated: RequestMemo[Request] = RequestMemo(partial(repeatable, hot=self._hot))
+        memo_bytes_max = part_of_memory(MEMO_BYTES_MAX, services.memory_bytes)
+        self.repeated: RequestMemo[Request, RepeatedRequest] = RequestMemo(
+            RequestKeeper(self._hot), memo_bytes_max, REPEATED_BYTES_MAX
+        )
         self._counts = services.instruments.counts_requests
         self._access_log = services.instruments.access_log
         self._distro_path = (settings.context_path + DISTRO_PATH).encode()
@@ -225,10 +229,10 @@ class HttpServer:
 
     # --- requests ----------------------------------------------------------------------------------
 
-    def answer(self, connection: HttpConnection, request: Request) -> Reply | None:
-        facts, caller = request.facts, CLIENT
-        if facts is not None:
-            hot, query = facts.route, facts.query
+    def answer(self, connection: HttpConnection, request: AnyRequest) -> Reply | None:
+        caller, memo = CLIENT, None
+        if isinstance(request, RepeatedRequest):
+            hot, query, memo = request.route, request.data[request.begin : request.end], request
         else:
             path, _, query = request.target.partition(b"?")
             found_hot = self._hot.get((request.method, path))
@@ -257,7 +261,7 @@ class HttpServer:
             connection.remote_ip,
             self._context_path,
             self._parsed,
-            facts,
+            memo,
             connection.has_member_certificate,
             caller,
         )
@@ -286,7 +290,7 @@ class HttpServer:
             call.address.give_back()  # the pool counts it
         return self._pools.answer(connection, request, caller, answer.read if isinstance(answer, Decline) else None)
 
-    def _caller_of(self, connection: HttpConnection, request: Request) -> Caller | Unidentified:
+    def _caller_of(self, connection: HttpConnection, request: AnyRequest) -> Caller | Unidentified:
         block = request.block
         return self._services.callers.caller_of(
             request.method.decode(),
@@ -305,7 +309,12 @@ class HttpServer:
         return None
 
     def _pass_on(
-        self, connection: HttpConnection, request: Request, hot: tuple[Route, RouteStats], call: LoopCall, to: Forward
+        self,
+        connection: HttpConnection,
+        request: AnyRequest,
+        hot: tuple[Route, RouteStats],
+        call: LoopCall,
+        to: Forward,
     ) -> None:
         (row, stats), begun_s = hot, perf_counter()
 

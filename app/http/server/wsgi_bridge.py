@@ -14,7 +14,8 @@ from app.http.api.call import AGAIN_MS, CALLER, LOGIN_WAIT, MEMBER_CERTIFICATE, 
 from app.http.input.forms import unescape
 from app.http.server.connection import UNREAD_S, HttpConnection
 from app.http.server.reply_head import status_line
-from app.http.server.request_reader import Request, path_of
+from app.http.server.request import AnyRequest
+from app.http.server.request_reader import path_of
 from app.machine.limits.answer_budget import LARGE_ANSWER_BYTES, AnswerBudget
 from app.naming.model.nacos_errors import TooManyRequests
 
@@ -29,7 +30,7 @@ CallSoon = Callable[..., object]
 
 
 def make_environ(
-    connection: HttpConnection, request: Request, server_address: tuple[str, int], caller: Caller = CLIENT
+    connection: HttpConnection, request: AnyRequest, server_address: tuple[str, int], caller: Caller = CLIENT
 ) -> dict[str, Any]:
     """Return the WSGI environ of a request: PEP 3333, ``RAW_URI`` as werkzeug's has it, and who calls."""
     target = request.target.decode("latin-1")
@@ -74,7 +75,7 @@ class WsgiRun:
     """One request that the application answers. ``run`` is called on a thread of a pool."""
 
     def __init__(
-        self, app: WsgiApp, connection: HttpConnection, request: Request, call_soon: CallSoon, answers: AnswerBudget
+        self, app: WsgiApp, connection: HttpConnection, request: AnyRequest, call_soon: CallSoon, answers: AnswerBudget
     ) -> None:  # fmt: skip
         """``answers``: counts a large answer until the connection has it."""
         self._app = app

@@ -1,13 +1,16 @@
-"""The begin and the end of a turn of the event loop.
+"""Parts that the frontends on the event loop share.
 
-At its begin ``LoopPauses`` notices whether the process stood still. At its end ``TurnSends`` sends the replies together
-that the turn made for many connections.
+``LoopPauses`` notices at the begin of a turn whether the process stood still, ``RequestMemo`` remembers requests that
+repeat, and ``TurnSends`` sends the replies together that a turn made for many connections.
 """
 
 import logging
 import math
+import time
+from array import array
+from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from distro.timing.clock import boot_s
 
@@ -18,6 +21,155 @@ WAITED_S_MAX = 15.0
 """The same while connections wait to be accepted, as the loop accepts a few in a turn."""
 TOGETHER_MAX = 16
 """The most connections that wait: the first of them should not wait for the requests of a thousand others."""
+UNUSED_S = 60.0
+"""An entry that is unused for one to two of these periods goes. Clients repeat a beat every 5 s, a list every 10 s."""
+LOOKS = 8
+"""The entries that are looked at for each one that is added, which takes 2 us."""
+MARKS_PER_WORD = 2
+MARKS_MAX = 524_288
+"""Requests that came once, per generation of marks: 4 MiB in all, enough for the beats of 300,000 instances."""
+_PAIRS = tuple(1 << first | 1 << second for first in range(64) for second in range(64))
+"""One or two bits of a word, for each 12 bits of a hash."""
+
+R_contra = TypeVar("R_contra", contravariant=True)
+V = TypeVar("V", bound="Remembered")
+
+
+class Remembered(Protocol):
+    """A request as the memo keeps it."""
+
+    used: bool
+    """Set by each reader that finds the request, and at first; the memo clears it when it looks."""
+
+
+class Keeper(Protocol[R_contra, V]):
+    """Makes the values that a memo keeps."""
+
+    def keep(self, data: bytes, request: R_contra) -> tuple[V, int] | None:
+        """Return a request as it is kept, and the bytes of memory that it takes with its key.
+
+        None: the bytes alone do not decide the meaning of the request.
+        """
+        ...
+
+    def drop(self, kept: V) -> int:
+        """Let go of a kept request; return the bytes of memory that this frees."""
+        ...
+
+
+class RequestMemo(Generic[R_contra, V]):
+    """The requests of one frontend that came at least twice, by their bytes. One thread uses it.
+
+    The memo is bounded by memory. It keeps each entry that clients use at least once in ``UNUSED_S``: a full memo takes
+    no new ones in place of these. (A memo that replaced the oldest would never find a round of beats that is larger
+    than itself.) Entries that nobody uses leave as others are added, so a burst of requests holds its memory for two
+    minutes at most once others come.
+
+    A request that comes once leaves a mark of four bits in a word of a table, which is chosen by its hash. Two
+    generations of marks replace each other; a request is known for as long as fewer than ``marks_max`` others come. One
+    of 200 new requests finds its bits set by others, and is kept at once, which does no harm.
+    """
+
+    __slots__ = (
+        "_clock_s",
+        "_keeper",
+        "_left",
+        "_length_max",
+        "_made",
+        "_marked",
+        "_marks_max",
+        "_mask",
+        "_old",
+        "_order",
+        "_rest_until_s",
+        "_young",
+        "bytes_held",
+        "bytes_max",
+        "find",
+    )
+
+    def __init__(
+        self,
+        keeper: Keeper[R_contra, V],
+        bytes_max: int,
+        length_max: int,
+        marks_max: int = MARKS_MAX,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``bytes_max``: the memory of all entries. ``length_max``: the bytes of the longest request that is kept.
+
+        ``marks_max``: a power of two.
+        """
+        self._keeper = keeper
+        self.bytes_max = bytes_max
+        self.bytes_held = 0
+        """The memory of all entries, as the keeper reckons it."""
+        self._length_max = length_max
+        self._clock_s = clock_s
+        self._marks_max = marks_max
+        self._mask = marks_max // MARKS_PER_WORD - 1
+        self._young = self._old = self._no_marks()
+        self._marked = 0
+        """The marks in the young generation."""
+        self._made: dict[bytes, V] = {}
+        self._order: deque[bytes] = deque()
+        """The keys in the order in which they were looked at, the latest last."""
+        self._left = 0
+        """Entries that this round of looks has not reached yet."""
+        self._rest_until_s = 0.0
+        """The time from which on the next round may begin."""
+        self.find: Callable[[bytes], V | None] = self._made.get
+        """Return the request that a piece of bytes is; None for one that is to be parsed. The caller sets ``used``."""
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def _no_marks(self) -> "array[int]":
+        return array("Q", bytes(8 * (self._mask + 1)))
+
+    def note(self, data: bytes, request: R_contra) -> None:
+        """Take note of a piece of bytes that was one whole request, unknown so far; keep it if it came before."""
+        if len(data) > self._length_max:
+            return
+        mark = hash(data)
+        at, bits = mark & self._mask, _PAIRS[mark >> 20 & 4095] | _PAIRS[mark >> 32 & 4095]
+        word = self._young[at]
+        if (word | self._old[at]) & bits != bits:
+            self._young[at] = word | bits
+            self._marked += 1
+            if self._marked >= self._marks_max:
+                self._old, self._young, self._marked = self._young, self._no_marks(), 0
+            return
+        self._look()
+        if self.bytes_held >= self.bytes_max or data in self._made:
+            return
+        if (kept := self._keeper.keep(data, request)) is not None:
+            self._made[data], size = kept
+            self._order.append(data)
+            self.bytes_held += size
+
+    def _look(self) -> None:
+        """Look at the next entries of this round, and drop those that nobody used since the last one.
+
+        A round begins ``UNUSED_S`` after the end of the one before, so that each entry has as long to be used.
+        """
+        if not self._left:
+            if self._clock_s() < self._rest_until_s:
+                return
+            self._left = len(self._order)
+        made, order = self._made, self._order
+        for _ in range(min(self._left, LOOKS)):
+            self._left -= 1
+            data = order.popleft()
+            kept = made[data]
+            if kept.used:
+                kept.used = False
+                order.append(data)
+            else:
+                del made[data]
+                self.bytes_held -= self._keeper.drop(kept)
+        if not self._left:
+            self._rest_until_s = self._clock_s() + UNUSED_S
 
 
 class PauseStats(Protocol):

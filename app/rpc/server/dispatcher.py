@@ -12,6 +12,7 @@ from app.auth.access_rules import PUBLIC
 from app.auth.member_calls import Caller, Callers, Unidentified
 from app.commands.ownership import BEHIND_TEXT
 from app.machine.limits.answer_budget import LARGE_ANSWER_BYTES, AnswerBudget
+from app.machine.process.loop_parts import RequestMemo
 from app.machine.process.open_files import CONNECTIONS_MAX
 from app.metrics.request_stats import OK, RequestStats
 from app.naming.clients.client_model import ClientInfo
@@ -25,7 +26,7 @@ from app.peers.payload import Payload, PayloadError
 from app.ports.shared_ports import MemberDirectory
 from app.rpc.server.connections import LABELS_CHARS_MAX, Connection, Connections
 from app.rpc.server.control_credit import CountedAnswer
-from app.rpc.server.grpc_routes import GrpcRequest, GrpcRoute, KnownMessage, KnownMessages
+from app.rpc.server.grpc_routes import KNOWN_BYTES_MAX, GrpcRequest, GrpcRoute, KnownMessage, MessageKeeper
 from app.rpc.server.limits import LimitWatch
 from app.rpc.server.message_bounds import TypeBounds
 from app.rpc.server.user_check import check_rights, session_of, token_of
@@ -34,6 +35,8 @@ from distro.model.types import MemberState
 LOG = logging.getLogger(__name__)
 _UP = MemberState.UP
 TRACED_BYTES_MAX = 1_000
+MEMO_BYTES_MAX, MEMO_MARKS_MAX = 16 * 1024 * 1024, 65_536
+"""The memory of the memo of messages, for some 5,000 registrations, and the messages that came once: 512 KiB."""
 TYPE_CHARS_MAX = 200
 HEALTH_CHECK = "HealthCheckRequest"
 SERVER_ABILITIES = {"supportPersistentInstanceByGrpc": True}
@@ -85,7 +88,9 @@ class Dispatcher:
         self._routes: dict[str, GrpcRoute] = {
             HEALTH_CHECK: GrpcRoute(_healthy, "HealthCheckResponse", PUBLIC, lambda *_: HEALTHY)
         }
-        self.known = KnownMessages()
+        self.known: RequestMemo[KnownMessage, KnownMessage] = RequestMemo(
+            MessageKeeper(), MEMO_BYTES_MAX, KNOWN_BYTES_MAX, MEMO_MARKS_MAX
+        )
         """The messages that came before: for ``answer_hot``."""
         self.bounds = TypeBounds(self._routes, self._callers, self._access)
 
@@ -134,8 +139,7 @@ class Dispatcher:
             message = wire.decode(data) if known is None else known.message
         except PayloadError as error:
             return wire.error_response(wire.UNREADABLE, str(error))
-        kind = message.type
-        route = self._routes.get(kind)
+        route = self._routes.get(kind := message.type)
         if route is not None and route.members_only and not connection.on_cluster_port:
             self._on_refused("access.refused", kind, connection.remote_ip, "it came over the port of SDKs")
             return wire.error_response(wire.UNREADABLE, f" invoke {kind} from sdk is forbidden")
@@ -166,9 +170,10 @@ class Dispatcher:
             return refusal
         if known is None:
             try:
-                known = self.known.read(data, message, route)
+                known = route.read(message)
             except PayloadError as error:
                 return wire.error_response(wire.UNREADABLE, str(error))
+            self.known.note(data, known)
         if self._limits.rule.traced_ips:
             self._trace(connection, message)
         if self._access is None:

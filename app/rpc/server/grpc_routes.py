@@ -1,6 +1,6 @@
 """The requests that a gRPC port answers: the handler of each type, who may call it, and how large it may be.
 
-SDKs send the same messages again and again: a message that came before is known by its bytes, and is read once.
+SDKs send the same messages again and again: a message that came twice is known by its bytes, and is read no more.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -16,8 +16,8 @@ from app.rpc.server.grpc_messages import ANYBODYS_BYTES_MAX
 
 KNOWN_BYTES_MAX = 1_024
 """The most bytes of a kept message; a longer one is parsed each time. A registration has some 500 bytes."""
-KNOWN_MAX = 4_096
-"""The most messages in either half: with their parsed parts 20 MB at the most, some 8 MB for registrations of SDKs."""
+ENTRY_BYTES, VALUE_BYTES = 1_000, 96
+"""The memory of a kept message beside its body, with the results of its handler, and of each value in the body."""
 
 
 class GrpcRequest(NamedTuple):
@@ -65,6 +65,15 @@ class GrpcRoute:
         is_write = action is Action.WRITE and scope in (Scope.NAMING, Scope.ADMIN)
         object.__setattr__(self, "is_client_write", is_write)
 
+    def read(self, message: Payload) -> "KnownMessage":
+        """Parse a message of this type.
+
+        Raises:
+            PayloadError: its body is no JSON object, or has too many values.
+        """
+        values_max = len(message.body) // self.bytes_per_value if self.bytes_per_value else 0
+        return KnownMessage(message, self, Fields(message.json(max(JSON_VALUES_MAX, values_max))))
+
 
 @dataclass(slots=True, eq=False)
 class KnownMessage:
@@ -76,39 +85,22 @@ class KnownMessage:
     """The fields of its JSON, which no reader may change."""
     memo: Any = None
     """The results of the route's handler about the message, kept for its next time."""
+    used: bool = True
 
 
-class KnownMessages:
-    """A bounded memo: it drops a message that did not come again while as many others came."""
+class MessageKeeper:
+    """Makes the messages that a memo keeps: all that came before, as the bytes of each decide its meaning."""
 
-    def __init__(self, messages_max: int = KNOWN_MAX) -> None:
-        self._messages_max = messages_max
-        self._young: dict[bytes, KnownMessage] = {}
-        self._old: dict[bytes, KnownMessage] = {}
+    def keep(self, data: bytes, known: KnownMessage) -> tuple[KnownMessage, int]:
+        """Return a message, and the bytes of memory that it takes with its parsed fields."""
+        return known, _bytes_of(known)
 
-    def __len__(self) -> int:
-        return len(self._young) + len(self._old)
+    def drop(self, known: KnownMessage) -> int:
+        """Return the bytes of memory that a message frees."""
+        return _bytes_of(known)
 
-    def get(self, data: bytes) -> KnownMessage | None:
-        """Return the message of these bytes, or None if they did not come before."""
-        found = self._young.get(data)
-        if found is None and (found := self._old.pop(data, None)) is not None:
-            self._put(data, found)
-        return found
 
-    def read(self, data: bytes, message: Payload, route: GrpcRoute) -> KnownMessage:
-        """Parse the message of these bytes, and keep it unless it is longer than ``KNOWN_BYTES_MAX``.
-
-        Raises:
-            PayloadError: its body is no JSON object, or has too many values.
-        """
-        values_max = len(message.body) // route.bytes_per_value if route.bytes_per_value else 0
-        known = KnownMessage(message, route, Fields(message.json(max(JSON_VALUES_MAX, values_max))))
-        if len(data) <= KNOWN_BYTES_MAX:
-            self._put(data, known)
-        return known
-
-    def _put(self, data: bytes, known: KnownMessage) -> None:
-        if len(self._young) >= self._messages_max:
-            self._young, self._old = {}, self._young
-        self._young[data] = known
+def _bytes_of(known: KnownMessage) -> int:
+    body, headers = known.message.body, len(known.message.headers)
+    values = body.count(b",") + body.count(b"[") + body.count(b"{")
+    return ENTRY_BYTES + len(body) + VALUE_BYTES * (values + headers)

@@ -275,8 +275,10 @@ class RpcTransport(asyncio.Protocol):
             client = self._client_of()
         try:
             dispatcher = self._port.dispatcher
-            known = dispatcher.known.get(call.message)
-            reply = None if known is None else dispatcher.answer_hot(client, known)
+            reply, known = None, dispatcher.known.find(call.message)
+            if known is not None:
+                known.used = True
+                reply = dispatcher.answer_hot(client, known)
             if reply is None:
                 reply = self._call_handler(client, call, known)
         except Exception:

@@ -6,12 +6,11 @@ from urllib.parse import quote
 
 import pytest
 
-from app.http.server.request_queue import RequestMemo
 from tests.support.auth import add_user, node_with_users
 from tests.support.fake_node import FakeNode, StubCluster
 from tests.support.loops import SkippingLoop, run_loop
 from tests.support.served import served
-from tests.support.wire import replies_of, request
+from tests.support.wire import keeps_nothing, replies_of, request
 
 BEFORE = "/nacos/v1/ns/instance?serviceName=a&ip=10.0.0.1&port=80&weight=2&metadata="
 TIMES = 5
@@ -33,7 +32,7 @@ def after_each(calls: Sequence[bytes], *, parsed: bool = False) -> list[tuple[in
     async def main(_: SkippingLoop) -> None:
         with served() as one:
             if parsed:
-                one.server.repeated = RequestMemo(lambda _request: None)
+                one.server.repeated = keeps_nothing()
             wire = one.connect()
             for call in calls:
                 wire.send(call)

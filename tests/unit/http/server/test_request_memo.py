@@ -1,20 +1,30 @@
 """Requests that come again to the byte: what is kept of them, what never is, and that no answer depends on it."""
 
+import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from app.http.server.request_queue import FULL_S, MARKS_MAX, REPEATED_BYTES_MAX, REPEATED_MAX, RequestMemo
+from app.http.api.loop_call import HeaderBlock
+from app.http.input.forms import Parameters
+from app.http.input.params import parse_beat, parse_list
+from app.http.server.request import REPEATED_BYTES_MAX, RepeatedRequest, Request, RequestKeeper
+from app.http.server.server import count_routes, hot_routes
+from app.machine.process.loop_parts import RequestMemo
+from app.metrics.request_stats import RequestStats
 from tests.support.auth import add_user, node_with_users
 from tests.support.fake_node import FakeNode
 from tests.support.loops import SkippingLoop, run_loop
 from tests.support.served import Served, served
+from tests.support.traced_memory import traced_rest
 from tests.support.wire import request
 
 INSTANCE = "/nacos/v1/ns/instance?serviceName=a&ip=10.0.0.1&port=80"
 LIST = "/nacos/v1/ns/instance/list?serviceName=a"
 BEAT = "/nacos/v1/ns/instance/beat?serviceName=a&ip=10.0.0.1&port=80"
-FORM = "Content-Type: application/x-www-form-urlencoded"
+FORM_TYPE = "application/x-www-form-urlencoded"
+FORM = f"Content-Type: {FORM_TYPE}"
 FULL_BEAT = request(
     "/nacos/v1/ns/instance/beat",
     "PUT",
@@ -22,57 +32,6 @@ FULL_BEAT = request(
     FORM,
 )
 REGISTER = request(INSTANCE, "POST")
-
-
-class Noted:
-    """A memo of texts, with a clock of its own."""
-
-    def __init__(self, keep: Callable[[str], str | None] = lambda text: text.upper()) -> None:
-        self.now_s = 0.0
-        self.memo: RequestMemo[str] = RequestMemo(keep, lambda: self.now_s)
-
-    def note(self, data: bytes, times: int = 2) -> str | None:
-        for _ in range(times):
-            self.memo.note(data, data.decode())
-        return self.memo.find(data)
-
-
-def test_what_came_twice_is_kept() -> None:
-    noted = Noted()
-    assert noted.note(b"one", 1) is None
-    assert noted.note(b"one", 1) == "ONE"
-    assert noted.memo.find(b"two") is None
-
-
-def test_long_ones_and_those_that_may_not_be_are_not_kept() -> None:
-    assert Noted().note(b"x" * REPEATED_BYTES_MAX) is not None
-    assert Noted().note(b"x" * (REPEATED_BYTES_MAX + 1)) is None
-    assert Noted(lambda _text: None).note(b"one", 5) is None
-
-
-def test_what_comes_once_takes_no_room() -> None:
-    noted = Noted()
-    noted.note(b"first", 1)
-    for number in range(MARKS_MAX):
-        assert noted.note(b"%d" % number, 1) is None
-    assert noted.note(b"first", 1) is None, "it was forgotten among so many"
-    assert len(noted.memo._marks) <= MARKS_MAX
-
-
-def test_a_full_memo_takes_no_more_for_a_while_and_then_begins_anew() -> None:
-    noted = Noted()
-    for number in range(REPEATED_MAX):
-        noted.note(b"%d" % number)
-    assert noted.note(b"more") is None
-    noted.now_s = FULL_S - 0.1
-    assert noted.note(b"more") is None
-    assert noted.memo.find(b"0") == "0"
-    noted.now_s = FULL_S
-    assert noted.note(b"more") == "MORE"
-    assert noted.memo.find(b"0") is None
-
-
-# --- with a server ----------------------------------------------------------------------------------
 
 
 def is_kept(one: Served, data: bytes) -> bool:
@@ -216,6 +175,100 @@ def test_a_body_without_room_is_refused_as_ever() -> None:
             assert wire.statuses() == [200, 200, 200, 503]
 
     run_loop(main)
+
+
+# --- memory -------------------------------------------------------------------------------------------
+
+
+class ParsedQuery:
+    """A call whose parameters are parsed."""
+
+    def __init__(self, query: bytes, body: bytes, method: str) -> None:
+        self.parameters = Parameters.of(query, FORM_TYPE if body else "", body, method)
+
+
+def http_memo() -> RequestMemo[Request, RepeatedRequest]:
+    return RequestMemo(RequestKeeper(count_routes(hot_routes("/nacos"), RequestStats())), 1 << 40, REPEATED_BYTES_MAX)
+
+
+def light(number: int) -> tuple[str, bytes, bytes]:
+    query = f"serviceName=DEFAULT_GROUP%40%40service-{number // 100}&ip=10.0.{number >> 8}.{number & 255}&port=8080"
+    return "PUT /nacos/v1/ns/instance/beat", query.encode() + b"&namespaceId=public", b""
+
+
+def full(number: int) -> tuple[str, bytes, bytes]:
+    beat = {"ip": "10.0.0.1", "port": 80, "weight": 2.0, "cluster": "DEFAULT", "metadata": {"n": str(number), "a": "b"}}
+    return "PUT /nacos/v1/ns/instance/beat", b"serviceName=a", b"beat=" + json.dumps(beat).encode()
+
+
+def valued(number: int) -> tuple[str, bytes, bytes]:
+    metadata = {f"{key}x{number}": f"y{key}" for key in range(40)}
+    return (
+        "PUT /nacos/v1/ns/instance/beat",
+        b"serviceName=a",
+        b"beat=" + json.dumps({"ip": "10.0.0.1", "metadata": metadata}).encode(),
+    )
+
+
+def polled(number: int) -> tuple[str, bytes, bytes]:
+    query = (
+        f"serviceName=service-{number}&clusters=&namespaceId=public&healthyOnly=false&clientIP=10.0.0.1&udpPort=5000"
+    )
+    return "GET /nacos/v1/ns/instance/list", query.encode(), b""
+
+
+@pytest.mark.parametrize(
+    ("parser", "made", "headers"),
+    [
+        (parse_beat, light, []),
+        (parse_beat, full, []),
+        (parse_beat, valued, []),
+        (parse_list, polled, []),
+        (parse_beat, light, [(b"X-Id", b"%d")]),
+        (parse_beat, light, [(b"h%d" % number, b"%d") for number in range(40)]),
+    ],
+    ids=["light beat", "full beat", "many values", "list", "headers of its own", "many headers"],
+)
+def test_the_reckoned_memory_is_about_that_which_requests_take(
+    parser: Callable[[Parameters], Any],
+    made: Callable[[int], tuple[str, bytes, bytes]],
+    headers: list[tuple[bytes, bytes]],
+) -> None:
+    memo, count = http_memo(), 500
+    for number in range(count):  # what parsers keep themselves
+        line, query, body = made(number)
+        parser(ParsedQuery(query, body, line.split()[0]).parameters)
+    with traced_rest() as rest:
+        for number in range(count):
+            line, query, body = made(number)
+            method, path = line.encode().split()
+            raw = [(b"Host", b"127.0.0.1:8848"), (b"User-Agent", b"Nacos-Go-Client:v1.0.9")]
+            raw += [(bytes(bytearray(name)), value % number) for name, value in headers]
+            head = b"".join(b"%b: %b\r\n" % one for one in raw)
+            data = b"%b %b?%b HTTP/1.1\r\n%b\r\n%b" % (method, path, query, head, body)
+            for _ in range(2):
+                memo.note(data, Request(method, path + b"?" + query, HeaderBlock(raw), body, True))
+            kept = memo.find(data)
+            assert kept is not None
+            assert (kept.target, kept.method, kept.block.raw) == (path + b"?" + query, method, raw)
+            kept.parse(parser, ParsedQuery(query, body, method.decode()))
+        del data, raw, kept
+    assert 0.9 < memo.bytes_held / rest() < 1.8
+
+
+def test_requests_with_the_same_headers_share_them_and_free_them_at_last() -> None:
+    keeper = RequestKeeper(count_routes(hot_routes("/nacos"), RequestStats()))
+    target = b"/nacos/v1/ns/instance/list?serviceName="
+    kept = []
+    for number in range(3):
+        raw = [(b"Host", b"127.0.0.1:8848")]
+        asked = Request(b"GET", target + b"%d" % number, HeaderBlock(raw), b"", True)
+        kept.append(keeper.keep(b"GET %b HTTP/1.1\r\nHost: 127.0.0.1:8848\r\n\r\n" % asked.target, asked))
+    (first, size), (second, other_size), (third, _) = [one for one in kept if one is not None]
+    assert first.block is second.block is third.block
+    assert size > other_size
+    assert [keeper.drop(one) for one in (first, second, third)] == [other_size, other_size, size]
+    assert not keeper._blocks
 
 
 # --- users --------------------------------------------------------------------------------------------

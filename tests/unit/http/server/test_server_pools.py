@@ -197,7 +197,7 @@ def test_a_call_is_counted_before_its_thread_runs(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("target", ["/nacos/v1/ns/instance", "/nacos/v1/ns/inst%61nce", "/nacos/v1/ns/service"])
 def test_large_bodies_of_clients_are_read_by_threads_of_their_own(target: str) -> None:
     chosen, form = PoolChoice("/nacos"), b"a" * (LOOP_FORM_BYTES_MAX + 1)
-    one = Request(b"POST", target.encode(), HeaderBlock([]), form, True, None)
+    one = Request(b"POST", target.encode(), HeaderBlock([]), form, True)
     assert chosen.kind_of(one, CLIENT) is PoolKind.FORMS
     assert chosen.kind_of(one, ALL_MEMBERS) is not PoolKind.FORMS
     assert chosen.kind_of(one._replace(body=form[1:]), CLIENT) is PoolKind.PEOPLE

@@ -61,7 +61,7 @@ class Asked:
 
     def ask(self, connection: Connection, message: bytes) -> dict[str, Any]:
         """The answer, as a transport asks for it."""
-        known = self.dispatcher.known.get(message)
+        known = self.dispatcher.known.find(message)
         answer = None if known is None else self.dispatcher.answer_hot(connection, known)
         self.at_once += answer is not None
         if answer is None:
@@ -171,8 +171,8 @@ def test_answers_at_once_are_those_of_the_handlers(asked: Asked) -> None:
     client = asked.connect()
     for one in (register(), register(), QUERY, message("HealthCheckRequest")):
         for _ in range(2):
-            slow = asyncio.run(asked.dispatcher.answer(client, one, asked.dispatcher.known.get(one)))
-        known = asked.dispatcher.known.get(one)
+            slow = asyncio.run(asked.dispatcher.answer(client, one, asked.dispatcher.known.find(one)))
+        known = asked.dispatcher.known.find(one)
         assert known is not None
         assert asked.dispatcher.answer_hot(client, known) == slow
 
