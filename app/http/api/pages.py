@@ -2,6 +2,9 @@
 
 from app.http.api.call import Services
 
+PAGE_V2_MAX = 500
+"""The longest page of a list of HTTP v2; a longer one is refused."""
+
 
 def page_size(asked: int, services: Services) -> int:
     """The entries of a page; a longer one than this node gives is cut to that, and its neighbours with it.

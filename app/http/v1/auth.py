@@ -3,6 +3,7 @@
 import secrets
 
 import orjson
+from marshmallow import fields
 
 from app.auth.access_rules import PUBLIC
 from app.auth.refusals import AUTH_IS_OFF, UNKNOWN_USER, AccessDenied, TooManyLogins
@@ -11,8 +12,8 @@ from app.commands.record_commands import CreateFirstAdmin
 from app.http.api.answers import json_reply, text_reply
 from app.http.api.call import BEARER, JSON, Answer, Call, Reply, Services, rendered, route
 from app.http.api.user_access import token_of, too_many_logins
-from app.http.input.schemas import load_parameters
-from app.http.input.user_schemas import FirstAdminSchema, LoginSchema
+from app.http.input.fields import Trimmed, present
+from app.http.input.schemas import CallSchema, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.user_shapes import FIRST_ADMIN, HAS_ADMIN, LOGIN
 from app.naming.model.nacos_errors import NoRight
@@ -20,6 +21,23 @@ from app.naming.model.nacos_errors import NoRight
 OFF_TOKEN = "auth-is-off"
 OFF_TTL_S = 18_000
 PASSWORD_BYTES = 18
+
+
+class LoginSchema(CallSchema):
+    """POST ``/auth/login``."""
+
+    username = fields.String(**present("username"))
+    password = fields.String(**present("password"))
+
+
+class FirstAdminSchema(CallSchema):
+    """POST ``/auth/users/admin``."""
+
+    username = Trimmed(load_default="nacos")
+    password = fields.String(load_default="")
+    secret = Trimmed(load_default="")
+
+
 _LOGIN, _FIRST_ADMIN = LoginSchema(), FirstAdminSchema()
 
 

@@ -3,12 +3,15 @@
 from collections.abc import Iterable
 from typing import Any
 
+from marshmallow import fields
+
 from app.auth.access_rules import READ, Target, naming
 from app.http.api.answers import json_array_reply, json_reply
 from app.http.api.call import Answer, Call, Services, route
 from app.http.api.pages import page_size
-from app.http.input.name_pattern import literal_pattern
-from app.http.input.schemas import CatalogInstancesSchema, CatalogServicesSchema, ServiceSchema, load_parameters
+from app.http.input.fields import Flag, PageNumber, PatternText, Trimmed, present
+from app.http.input.name_pattern import NamePattern, literal_pattern
+from app.http.input.schemas import NamespaceSchema, ServiceSchema, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.instance_shapes import CATALOG_INSTANCES
 from app.http.shapes.service_shapes import CATALOG_SERVICE, CATALOG_SERVICES, CHECK_TIMES
@@ -22,9 +25,31 @@ from app.naming.model.nacos_errors import InvalidParam, NotFound
 from app.naming.wire.datum_codec import derived_fields
 from app.naming.wire.service_info import shown
 
-_SERVICE, _INSTANCES, _SERVICES = ServiceSchema(), CatalogInstancesSchema(), CatalogServicesSchema()
 NO_TIME_YET = 2**63 - 1
 """The best time of a cluster before its first check. Source: Nacos 1.4.1 HealthCheckTask."""
+
+
+class CatalogInstancesSchema(ServiceSchema):
+    """GET ``/catalog/instances``."""
+
+    cluster = fields.String(**present("clusterName"))
+    page = PageNumber(**present("pageNo"))
+    size = PageNumber(**present("pageSize"))
+
+
+class CatalogServicesSchema(NamespaceSchema):
+    """GET ``/catalog/services``."""
+
+    with_instances = Flag(data_key="withInstances", load_default=False)
+    page = PageNumber(**present("pageNo"))
+    size = PageNumber(**present("pageSize"))
+    name = PatternText(data_key="serviceNameParam", load_default=NamePattern())
+    group = PatternText(data_key="groupNameParam", load_default=NamePattern())
+    instance = Trimmed(load_default="")
+    has_instances = Flag(data_key="hasIpCount", load_default=False)
+
+
+_SERVICE, _INSTANCES, _SERVICES = ServiceSchema(), CatalogInstancesSchema(), CatalogServicesSchema()
 
 
 @route(

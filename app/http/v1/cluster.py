@@ -3,14 +3,16 @@
 from typing import Any
 
 import orjson
+from marshmallow import INCLUDE, Schema, fields, validate
 
 from app.auth.access_rules import MEMBERS, PUBLIC, READ, WRITE, admin
 from app.config.lookup_settings import ADDRESS_SERVER, FILE, LOOKUPS
 from app.http.api.answers import json_reply, rest_refusal, rest_reply
 from app.http.api.call import Answer, Call, Services, route
 from app.http.input import json_text
+from app.http.input.fields import present
 from app.http.input.read_schemas import KeywordRead
-from app.http.input.schemas import LookupSchema, MemberSchema, load, load_parameters
+from app.http.input.schemas import PORT_RANGE, CallSchema, load, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.operator_shapes import (
     ADDRESSES_BODY,
@@ -26,8 +28,29 @@ from app.members.member_sources import NoListError
 from app.naming.model.nacos_errors import InvalidParam
 from distro.model.types import MemberState
 
-_MEMBER, _LOOKUP = MemberSchema(), LookupSchema()
 NACOS_LOOKUPS = (FILE, ADDRESS_SERVER)
+
+
+class LookupSchema(CallSchema):
+    """POST ``/core/cluster/switch/lookup``."""
+
+    type = fields.String(**present("type"))
+
+
+class MemberSchema(Schema):
+    """The body of POST ``/core/cluster/report``; unknown fields are kept. Source: Nacos 1.4.1 Member.check."""
+
+    class Meta:
+        unknown = INCLUDE
+
+    ip = fields.String(required=True, validate=validate.Length(1, 255))
+    port = fields.Integer(required=True, strict=True, validate=PORT_RANGE)
+    address = fields.String(allow_none=True)
+    state = fields.String(allow_none=True)
+    extend_info = fields.Dict(data_key="extendInfo", keys=fields.String(), allow_none=True)
+
+
+_MEMBER, _LOOKUP = MemberSchema(), LookupSchema()
 
 
 @route("POST", "/v1/core/cluster/report", access=MEMBERS, described=Described(REPORT, body=REPORT_BODY))

@@ -7,6 +7,7 @@ from operator import methodcaller
 from typing import Any
 
 import orjson
+from marshmallow import fields
 
 from app.auth.access_rules import MEMBERS, RECENT_MEMBERS
 from app.http.api.agents import is_peer
@@ -26,8 +27,9 @@ from app.http.api.call import (
     route,
 )
 from app.http.input import json_text
+from app.http.input.fields import filled, present
 from app.http.input.read_schemas import PagesRead, TypeRead
-from app.http.input.schemas import KeysSchema, SourceSchema, load, load_parameters
+from app.http.input.schemas import CallSchema, load, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.operator_shapes import DATUM_BODY, DATUMS, KEYS_BODY, RECEIVED
 from app.naming.model.keys import CLIENT_KEY_PREFIX, EPHEMERAL_PREFIX, parse_datum_key
@@ -37,13 +39,28 @@ from app.peers.small_datums import SMALL_BYTES, SMALL_ZIPPED_BYTES
 from distro.model.errors import CodecError
 from distro.wire.codec import GZIP_MAGIC, gunzip_if_gzip
 
-_SOURCE, _KEYS = SourceSchema(), KeysSchema()
 SMALL_SERVICES = 500
 ON_LOOP = (EPHEMERAL_PREFIX, CLIENT_KEY_PREFIX)
 _is_on_loop = methodcaller("startswith", ON_LOOP)
 _EMPTY_MAP = re.compile(rb"\s*\{\s*\}\s*")
 PASSED_MS_MAX = 1_000
 """A beat of this age that came to another member than its owner is not passed on; a later one is."""
+
+
+class SourceSchema(CallSchema):
+    """PUT ``/distro/checksum``: the member that sends it."""
+
+    source = fields.String(**present("source"))
+
+
+class KeysSchema(CallSchema):
+    """The body of GET ``/distro/datum``."""
+
+    keys = fields.String(**filled("keys"))
+    listed = fields.List(fields.String())
+
+
+_SOURCE, _KEYS = SourceSchema(), KeysSchema()
 
 
 @route("PUT", "/v1/ns/distro/datum", access=RECENT_MEMBERS, hot=True, described=Described(RECEIVED, body=DATUM_BODY))

@@ -5,10 +5,19 @@ import math
 from app.auth.access_rules import WRITE, admin
 from app.http.api.answers import json_reply, text_reply
 from app.http.api.call import Answer, Call, Reply, Services, route
-from app.http.input.schemas import HealSchema, load_parameters
+from app.http.input.fields import InstanceKeys, Trimmed
+from app.http.input.schemas import NeededServiceSchema, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.operator_shapes import HEAL
 from app.naming.model.keys import check_namespace, check_printable, check_service_chars, check_service_format
+
+
+class HealSchema(NeededServiceSchema):
+    """POST ``/operator/heal``."""
+
+    source = Trimmed(load_default="")
+    instances = InstanceKeys(load_default=())
+
 
 _HEAL = HealSchema()
 

@@ -4,14 +4,43 @@ from app.auth.access_rules import LOGGED_IN, WRITE, naming
 from app.commands.record_commands import UpdateCluster, UpdateHealth, read_late
 from app.http.api.answers import json_reply
 from app.http.api.call import Answer, Call, Services, rendered, route
-from app.http.input.schemas import ClusterConfigSchema, ClusterNameSchema, HealthSchema, load_parameters
+from app.http.input.fields import JsonObject, MetadataText, Needed, NeededLenientFlag, Number, Trimmed, filled
+from app.http.input.schemas import PORT_RANGE, CallSchema, NamespaceSchema, NeededServiceSchema, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.operator_shapes import SERVER_HEALTH
 from app.http.shapes.service_shapes import CHECKERS
 from app.naming.health.check_headers import check_request
 from app.naming.model.json_fields import lenient_bool
+from app.naming.model.keys import DEFAULT_CLUSTER
 from app.naming.model.meta import ClusterConfig, HealthChecker, health_checker
 from app.naming.model.nacos_errors import InvalidParam
+
+
+class ClusterNameSchema(NamespaceSchema):
+    """PUT ``/cluster``: the names of the cluster and its service."""
+
+    cluster = Needed(**filled("clusterName"))
+    service = Needed(**filled("serviceName"))
+
+
+class ClusterConfigSchema(CallSchema):
+    """PUT ``/cluster``: the settings of the cluster."""
+
+    check_port = Number(**filled("checkPort"), validate=PORT_RANGE)
+    use_instance_port = NeededLenientFlag(**filled("useInstancePort4Check"))
+    checker = JsonObject(**filled("healthChecker"))
+    metadata = MetadataText(load_default=dict)
+
+
+class HealthSchema(NeededServiceSchema):
+    """PUT ``/health``."""
+
+    ip = Needed(**filled("ip"))
+    port = Number(**filled("port"))
+    cluster = Trimmed(data_key="clusterName", load_default=DEFAULT_CLUSTER)
+    healthy = Trimmed(load_default="")
+    valid = Trimmed(load_default="")
+
 
 _CLUSTER, _CONFIG, _HEALTH = ClusterNameSchema(), ClusterConfigSchema(), HealthSchema()
 

@@ -4,11 +4,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote_plus
 
+from marshmallow import fields
+
 from app.auth.access_rules import MEMBERS, READ, Target, naming
 from app.http.api.answers import json_reply, text_reply
 from app.http.api.call import OK, Answer, Call, Services, route
 from app.http.input import json_text
-from app.http.input.schemas import StatusesSchema, load_parameters
+from app.http.input.fields import present
+from app.http.input.schemas import CallSchema, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.instance_shapes import STATUSES
 from app.http.shapes.operator_shapes import STATUS_BODY
@@ -21,8 +24,16 @@ from distro.timing.clock import SystemClock
 FETCH_MS_MAX = 2_000
 """The time for all services of one message together; the rest are fetched with the next message, 5 s later."""
 FETCHES_MAX = 256
-_STATUSES = StatusesSchema()
 _CLOCK = SystemClock()
+
+
+class StatusesSchema(CallSchema):
+    """GET ``/instance/statuses``."""
+
+    key = fields.String(**present("key"))
+
+
+_STATUSES = StatusesSchema()
 
 
 @route(

@@ -10,9 +10,10 @@ from app.commands.writes import Changed
 from app.http.api.answers import json_reply
 from app.http.api.call import DECLINE, Answer, Call, Services, rendered, route
 from app.http.input import json_text
+from app.http.input.fields import NeededMetadata, Trimmed, filled
 from app.http.input.forms import Parameters
 from app.http.input.params import KEPT_CHARS_MAX, hot_metadata, hot_service
-from app.http.input.schemas import MetadataBatchSchema, load_parameters
+from app.http.input.schemas import NeededServiceSchema, load_parameters
 from app.http.input.values import java_int
 from app.http.shapes.described import Described
 from app.http.shapes.instance_shapes import UPDATED
@@ -20,10 +21,20 @@ from app.naming.model.json_fields import lenient_bool
 from app.naming.model.keys import DEFAULT_CLUSTER, DEFAULT_NAMESPACE, Metadata
 from app.naming.model.nacos_errors import InvalidParam
 
-_BATCH = MetadataBatchSchema()
 LOOP_CHARS_MAX = 8_192
 """The most characters of the array that names the instances, for a call on the event loop."""
 PATHS = ("/v1/ns/instance/metadata/batch", "/v1/ns/api/metadata/batch")
+
+
+class MetadataBatchSchema(NeededServiceSchema):
+    """PUT and DELETE ``/instance/metadata/batch``."""
+
+    kind = Trimmed(data_key="consistencyType", load_default="")
+    instances = Trimmed(load_default="")
+    metadata = NeededMetadata(**filled("metadata"))
+
+
+_BATCH = MetadataBatchSchema()
 
 
 class MetadataBatch(NamedTuple):

@@ -4,10 +4,11 @@ from app.auth.access_rules import MEMBERS, READ, WRITE, Target, admin, naming
 from app.http.api.agents import ClientType, parse_agent
 from app.http.api.answers import json_reply, text_reply
 from app.http.api.call import Answer, Call, Services, route
+from app.http.input.fields import StrictFlag
 from app.http.input.name_pattern import NamePattern
 from app.http.input.params import parse_beat, parse_list
 from app.http.input.read_schemas import DomBeatRead, DomListRead
-from app.http.input.schemas import AllNamesSchema, load_parameters
+from app.http.input.schemas import CallSchema, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.instance_shapes import BEAT_REPLY, INSTANCE_LIST
 from app.http.shapes.service_shapes import ALL_NAMES
@@ -16,10 +17,18 @@ from app.http.v1.service import names_by_namespace
 from app.naming.model.keys import DEFAULT_GROUP, DEFAULT_NAMESPACE, GROUP_SPLITTER
 from app.naming.model.nacos_errors import InvalidParam
 
-_ALL_NAMES = AllNamesSchema()
 NAMESPACES_UNKNOWN_UNTIL = (1, 0, 1)
 """The last Nacos-DNS that wants the names of the public namespace alone."""
 OLD_RAFT = "caused: old raft protocol already stop;"
+
+
+class AllNamesSchema(CallSchema):
+    """GET ``/api/allDomNames``."""
+
+    responsible_only = StrictFlag(data_key="responsibleOnly", load_default=False)
+
+
+_ALL_NAMES = AllNamesSchema()
 
 
 def _service_of(call: Call) -> str:

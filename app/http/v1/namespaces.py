@@ -3,6 +3,8 @@
 import uuid
 from typing import Any
 
+from marshmallow import fields
+
 from app.auth.access_rules import LOGGED_IN, WRITE, admin
 from app.auth.refusals import NOT_PERMITTED
 from app.commands.record_commands import CreateNamespace, RemoveNamespace, UpdateNamespace
@@ -10,13 +12,8 @@ from app.commands.writes import UNCHANGED
 from app.http.api.answers import json_reply, rest_reply
 from app.http.api.audited import audit_refusal
 from app.http.api.call import Answer, Call, Services, rendered, route
-from app.http.input.schemas import (
-    NamespaceCreateSchema,
-    NamespaceQuerySchema,
-    NamespaceRemoveSchema,
-    NamespaceUpdateSchema,
-    load_parameters,
-)
+from app.http.input.fields import Trimmed, present
+from app.http.input.schemas import CallSchema, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.operator_shapes import DONE, NAMESPACE_QUERY
 from app.naming.model.keys import DEFAULT_NAMESPACE, TRIMMED
@@ -29,10 +26,43 @@ QUOTA = 200
 """The number of configurations that a console shows as the limit. Source: Nacos 1.4.8 NamespaceController."""
 TYPE_PUBLIC, TYPE_CUSTOM = 0, 2
 OWN_ID_TRIES_MAX = 1_000
-_QUERY, _CREATE = NamespaceQuerySchema(), NamespaceCreateSchema()
-_UPDATE, _REMOVE = NamespaceUpdateSchema(), NamespaceRemoveSchema()
 _PUBLIC = Namespace("", DEFAULT_NAMESPACE, "")
 _PUBLIC_IN_FULL = Namespace("", "Public", "Public Namespace")
+
+
+class NamespaceQuerySchema(CallSchema):
+    """GET ``/console/namespaces``, in its three shapes."""
+
+    show = fields.String(load_default="")
+    check_exists = fields.String(data_key="checkNamespaceIdExist", load_default="")
+    namespace = fields.String(data_key="namespaceId", load_default="")
+    custom = Trimmed(data_key="customNamespaceId", load_default="")
+
+
+class NamespaceCreateSchema(CallSchema):
+    """POST ``/console/namespaces``."""
+
+    id = fields.String(**present("customNamespaceId"))
+    name = fields.String(**present("namespaceName"))
+    description = fields.String(data_key="namespaceDesc", load_default="")
+
+
+class NamespaceUpdateSchema(CallSchema):
+    """PUT ``/console/namespaces``."""
+
+    id = fields.String(**present("namespace"))
+    name = fields.String(**present("namespaceShowName"))
+    description = fields.String(data_key="namespaceDesc", load_default="")
+
+
+class NamespaceRemoveSchema(CallSchema):
+    """DELETE ``/console/namespaces``."""
+
+    id = fields.String(**present("namespaceId"))
+
+
+_QUERY, _CREATE = NamespaceQuerySchema(), NamespaceCreateSchema()
+_UPDATE, _REMOVE = NamespaceUpdateSchema(), NamespaceRemoveSchema()
 
 
 def _shown(one: Namespace) -> dict[str, Any]:

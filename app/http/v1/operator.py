@@ -3,19 +3,14 @@
 import logging
 from typing import Any
 
+from marshmallow import fields
+
 from app.auth.access_rules import LOGGED_IN, MEMBERS, READ, WRITE, admin, naming
 from app.http.api.answers import json_reply, rest_refusal, rest_reply, server_status, text_reply
 from app.http.api.call import OK, Answer, Call, Services, route
 from app.http.input import json_text
-from app.http.input.schemas import (
-    DistroStatusSchema,
-    LogLevelSchema,
-    ServersSchema,
-    ServerStatusSchema,
-    ServiceSchema,
-    load,
-    load_parameters,
-)
+from app.http.input.fields import Flag, present
+from app.http.input.schemas import CallSchema, ServiceSchema, load, load_parameters
 from app.http.shapes.described import Described, text_of
 from app.http.shapes.operator_shapes import (
     DISTRO_STATUS,
@@ -31,8 +26,6 @@ from app.http.shapes.service_shapes import RESPONSIBLE
 from app.naming.model.nacos_errors import InvalidParam
 from distro.model.types import MemberState
 
-_SERVERS, _SERVICE, _DISTRO_STATUS = ServersSchema(), ServiceSchema(), DistroStatusSchema()
-_SERVER_STATUS, _LOG_LEVEL = ServerStatusSchema(), LogLevelSchema()
 STATUS_LINE, STATUS_PARTS_MIN = "\r\n", 4
 LOGGERS = {
     "naming-main": "app",
@@ -53,6 +46,35 @@ LEVELS = {
     "ERROR": logging.ERROR,
     "OFF": logging.CRITICAL,
 }
+
+
+class ServersSchema(CallSchema):
+    """GET ``/operator/servers``."""
+
+    healthy = Flag(load_default=False)
+
+
+class DistroStatusSchema(CallSchema):
+    """GET ``/operator/distro/status``."""
+
+    action = fields.String(load_default="view")
+
+
+class ServerStatusSchema(CallSchema):
+    """GET ``/operator/server/status``."""
+
+    status = fields.String(**present("serverStatus"))
+
+
+class LogLevelSchema(CallSchema):
+    """PUT ``/operator/log``, and the body of PUT ``/core/ops/log``."""
+
+    name = fields.String(**present("logName"))
+    level = fields.String(**present("logLevel"))
+
+
+_SERVERS, _SERVICE, _DISTRO_STATUS = ServersSchema(), ServiceSchema(), DistroStatusSchema()
+_SERVER_STATUS, _LOG_LEVEL = ServerStatusSchema(), LogLevelSchema()
 
 
 def _paths(path: str) -> tuple[str, str]:

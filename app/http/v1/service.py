@@ -8,22 +8,24 @@ from app.commands.record_commands import CreateService, RemoveService, UpdateSer
 from app.http.api.answers import json_reply
 from app.http.api.call import Answer, Call, Services, rendered, route
 from app.http.api.pages import page_size
-from app.http.input.fields import MetadataFilter
-from app.http.input.name_pattern import NamePattern
-from app.http.input.schemas import (
-    NeededServiceSchema,
-    ServiceCreateSchema,
-    ServiceListSchema,
-    ServiceNamesSchema,
-    ServiceSchema,
-    ServiceSelectorSchema,
-    ServiceUpdateSchema,
-    load_parameters,
+from app.http.input.fields import (
+    Flag,
+    IntOrZero,
+    ListFilter,
+    MetadataFilter,
+    MetadataText,
+    PatternText,
+    SelectorText,
+    Threshold,
+    Trimmed,
+    filled,
 )
+from app.http.input.name_pattern import NamePattern
+from app.http.input.schemas import CallSchema, NamespaceSchema, NeededServiceSchema, ServiceSchema, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.service_shapes import CHECKSUM, NAMES_BY_NAMESPACE, SERVICE, SERVICE_NAMES
-from app.naming.model.keys import check_printable, check_service_format, group_of, short_name_of
-from app.naming.model.meta import DEFAULT_CLUSTER_CONFIG, ServiceMeta
+from app.naming.model.keys import DEFAULT_GROUP, check_printable, check_service_format, group_of, short_name_of
+from app.naming.model.meta import DEFAULT_CLUSTER_CONFIG, NO_SELECTOR, ServiceMeta
 from app.naming.model.model import ServiceView
 from app.naming.model.nacos_errors import InvalidParam, NotFound
 from app.naming.wire.checksum import checksum
@@ -31,6 +33,46 @@ from app.naming.wire.service_info import shown
 
 ALL_GROUPS = "*"
 _SERVICE, _NEEDED = ServiceSchema(), NeededServiceSchema()
+
+
+class ServiceCreateSchema(CallSchema):
+    """POST ``/service``, in v2 also PUT: threshold, metadata and selector."""
+
+    protect_threshold = Threshold(data_key="protectThreshold", load_default=0.0)
+    metadata = MetadataText(load_default=dict)
+    selector = SelectorText(load_default=NO_SELECTOR)
+
+
+class ServiceUpdateSchema(CallSchema):
+    """PUT ``/service``: threshold and metadata."""
+
+    protect_threshold = Threshold(**filled("protectThreshold"))
+    metadata = MetadataText(load_default=dict)
+
+
+class ServiceSelectorSchema(CallSchema):
+    """PUT ``/service``: the selector, which Nacos reads after it found the service."""
+
+    selector = SelectorText(load_default=NO_SELECTOR)
+
+
+class ServiceListSchema(NamespaceSchema):
+    """GET ``/service/list``."""
+
+    page = IntOrZero(**filled("pageNo"))
+    size = IntOrZero(**filled("pageSize"))
+    group = Trimmed(data_key="groupName", load_default=DEFAULT_GROUP)
+    selector = ListFilter(load_default=None)
+
+
+class ServiceNamesSchema(CallSchema):
+    """GET ``/service/names``."""
+
+    namespace = Trimmed(data_key="namespaceId", load_default="")
+    pattern = PatternText(data_key="expr", load_default=NamePattern())
+    responsible_only = Flag(data_key="responsibleOnly", load_default=False)
+
+
 _CREATE, _UPDATE, _SELECTOR = ServiceCreateSchema(), ServiceUpdateSchema(), ServiceSelectorSchema()
 _LIST, _NAMES = ServiceListSchema(), ServiceNamesSchema()
 

@@ -9,8 +9,9 @@ from app.http.api.call import Answer, Call, Services, route
 from app.http.api.callers import is_of_caller, normal_ip
 from app.http.api.pages import page_size
 from app.http.api.rights import READS, check_access
+from app.http.input.fields import Flag, IntOrZero, StrictFlag
 from app.http.input.params import ListQuery
-from app.http.input.schemas import PushStateSchema, SubscribersSchema, load_parameters
+from app.http.input.schemas import CallSchema, NeededServiceSchema, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.operator_shapes import PUSH_STATE
 from app.http.shapes.service_shapes import SUBSCRIBERS
@@ -28,11 +29,28 @@ ASK_MS_MAX = 2_000
 ASK_ONE_MS_MAX = 1_000
 PAGE_SIZE = 2_000
 PAGES_MAX = 50
-_SUBSCRIBERS, _PUSH_STATE = SubscribersSchema(), PushStateSchema()
+SUBSCRIBERS_PAGE_SIZE = 1_000
 _FIELDS = ("addrStr", "agent", "app", "ip", "namespaceId", "serviceName")
 _CLOCK = SystemClock()
-
 Shown = dict[str, Any]
+
+
+class SubscribersSchema(NeededServiceSchema):
+    """GET ``/service/subscribers``. Nacos 1.4.1 wants a page, though its members ask without one; 1.4.8 does not."""
+
+    page = IntOrZero(data_key="pageNo", load_default=1)
+    size = IntOrZero(data_key="pageSize", load_default=SUBSCRIBERS_PAGE_SIZE)
+    aggregation = StrictFlag(load_default=True)
+
+
+class PushStateSchema(CallSchema):
+    """GET ``/operator/push/state``."""
+
+    detail = Flag(load_default=False)
+    reset = Flag(load_default=False)
+
+
+_SUBSCRIBERS, _PUSH_STATE = SubscribersSchema(), PushStateSchema()
 
 
 def subscribe(call: Call, services: Services, query: ListQuery, agent: Agent) -> bool:

@@ -1,14 +1,38 @@
 """The switches that an operator may change while all members run."""
 
+from marshmallow import fields, validate
+
 from app.auth.access_rules import READ, WRITE, admin
 from app.commands.record_commands import UpdateSwitch, UpdateSwitches
 from app.http.api.answers import SWITCHES_PATHS, json_reply
 from app.http.api.call import Answer, Call, Services, rendered, route
-from app.http.input.schemas import SwitchBatchSchema, SwitchSchema, load, load_parameters
+from app.http.input.fields import Flag, JsonObject, present
+from app.http.input.schemas import CallSchema, load, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.operator_shapes import SWITCHES
 
 BATCH = "batch"
+SWITCH_CHARS_MAX = 64 * 1024
+"""Every member stores each value that is set."""
+
+
+class SwitchSchema(CallSchema):
+    """PUT ``/operator/switches``."""
+
+    here_only = Flag(data_key="debug", load_default=False)
+    entry = fields.String(**present("entry"))
+    value = fields.String(**present("value"), validate=validate.Length(max=SWITCH_CHARS_MAX))
+
+
+class SwitchBatchSchema(CallSchema):
+    """PUT ``/operator/switches`` with ``batch``: the switches in place of one switch's value."""
+
+    value = JsonObject(
+        required=True,
+        error_messages=dict.fromkeys(("required", "invalid"), "it should be a JSON object of switches"),
+    )
+
+
 _SWITCH, _BATCH = SwitchSchema(), SwitchBatchSchema()
 
 

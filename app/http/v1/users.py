@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from marshmallow import fields, validate
+
 from app.auth.access_rules import LOGGED_IN, READ, WRITE, admin
 from app.auth.refusals import AUTH_IS_OFF
 from app.auth.user_rights import Pattern
@@ -25,26 +27,88 @@ from app.http.api.answers import json_reply, rest_refusal
 from app.http.api.audited import audit_refusal
 from app.http.api.call import Answer, Call, Reply, Services, rendered, route
 from app.http.api.user_access import token_of
+from app.http.input.fields import Number, filled, invalid
 from app.http.input.forms import Parameters
-from app.http.input.schemas import load_parameters
-from app.http.input.user_schemas import (
-    ChangePasswordSchema,
-    LoginSchema,
-    NameSearchSchema,
-    NewPasswordSchema,
-    PermissionSchema,
-    RemovedRoleSchema,
-    RoleSchema,
-    UserNameSchema,
-    UserPageSchema,
-)
+from app.http.input.schemas import CallSchema, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.user_shapes import DONE_RESULT, NAMES, PERMISSION_PAGE, ROLE_PAGE, USER_PAGE
+from app.http.v1.auth import LoginSchema
 from app.naming.model.nacos_errors import NoRight
 
 USERS = ("/v1/auth/users", "/v1/auth")
 LOGOUT = "/v1/auth/users/logout"
 ROLES, PERMISSIONS = "/v1/auth/roles", "/v1/auth/permissions"
+PAGE_SIZE_MAX = 500
+
+
+class _Count(Number):
+    """A whole number, whose refusal names the parameter."""
+
+    default_error_messages = invalid("it should be a whole number")
+
+
+class NewPasswordSchema(CallSchema):
+    """PUT ``/auth/users``."""
+
+    username = fields.String(**filled("username"))
+    password = fields.String(**filled("newPassword"))
+
+
+class ChangePasswordSchema(CallSchema):
+    """PUT ``/auth/users/password``."""
+
+    old = fields.String(**filled("oldPassword"))
+    new = fields.String(**filled("newPassword"))
+
+
+class UserNameSchema(CallSchema):
+    """Calls about one user."""
+
+    username = fields.String(**filled("username"))
+
+
+class RoleSchema(CallSchema):
+    """POST ``/auth/roles``."""
+
+    role = fields.String(**filled("role"))
+    username = fields.String(**filled("username"))
+
+
+class RemovedRoleSchema(CallSchema):
+    """DELETE ``/auth/roles``: of one user, or of all."""
+
+    role = fields.String(**filled("role"))
+    username = fields.String(load_default="")
+
+
+class PermissionSchema(CallSchema):
+    """POST and DELETE ``/auth/permissions``."""
+
+    role = fields.String(**filled("role"))
+    resource = fields.String(**filled("resource"))
+    action = fields.String(**filled("action"))
+
+
+class UserPageSchema(CallSchema):
+    """A page of users, roles or permissions, perhaps of those that one name finds; ``search`` blur: ``*`` in it."""
+
+    page = _Count(**filled("pageNo"), validate=validate.Range(min=1, error="it should be 1 or more"))
+    size = _Count(
+        **filled("pageSize"),
+        validate=validate.Range(1, PAGE_SIZE_MAX, error=f"it should be a number from 1 to {PAGE_SIZE_MAX}"),
+    )
+    username = fields.String(load_default="")
+    role = fields.String(load_default="")
+    search = fields.String(load_default="accurate")
+
+
+class NameSearchSchema(CallSchema):
+    """GET ``/auth/users/search`` and ``/auth/roles/search``."""
+
+    username = fields.String(load_default="")
+    role = fields.String(load_default="")
+
+
 _CREATE, _NEW_PASSWORD, _CHANGE_PASSWORD = LoginSchema(), NewPasswordSchema(), ChangePasswordSchema()
 _NAME, _ROLE, _REMOVED_ROLE, _PERMISSION = UserNameSchema(), RoleSchema(), RemovedRoleSchema(), PermissionSchema()
 _PAGE, _SEARCH = UserPageSchema(), NameSearchSchema()

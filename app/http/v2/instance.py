@@ -4,10 +4,10 @@ from app.auth.access_rules import READ, WRITE, naming
 from app.http.api.call import JSON, Answer, Call, Reply, Services
 from app.http.input.params import check_numbers, parse_detail, parse_list
 from app.http.input.read_schemas import DeregisterRead, DetailRead, ListV2Read, PatchRead, RegisterRead
-from app.http.input.schemas import MetadataBatchSchema
 from app.http.shapes.described import BARE_OK, Described
 from app.http.shapes.instance_shapes import UPDATED, V2_INSTANCE, V2_LIST
 from app.http.v1 import instance, instance_batch
+from app.http.v1.instance_batch import MetadataBatchSchema
 from app.http.v2.envelope import RESULT_BEGIN, RESULT_END, require, result, result_route, wrapped
 from app.machine.limits.answer_budget import AnswerRoom
 from app.naming.wire.service_info import HOST_BYTES

@@ -6,8 +6,9 @@ What Nacos changes with GET is changed with POST here too, which a browser may b
 from app.auth.access_rules import READ, WRITE, admin
 from app.http.api.answers import json_reply, text_reply
 from app.http.api.call import Answer, Call, Services, route
+from app.http.input.fields import AddressText, LoadFactor, Needed, Number, filled
 from app.http.input.read_schemas import ConnectionIdsRead
-from app.http.input.schemas import ReloadClientSchema, ReloadCurrentSchema, SmartReloadSchema, load_parameters
+from app.http.input.schemas import CallSchema, load_parameters
 from app.http.shapes.described import Described, text_of
 from app.http.shapes.operator_shapes import CONNECTIONS, LOAD
 from app.naming.model.nacos_errors import NotFound
@@ -16,6 +17,29 @@ from app.ports.http_ports import ConnectionLoader
 PATH = "/v2/core/loader"
 SUCCESS = "success"
 DONE, NOT_DONE = "Ok", "Fail"
+LOAD_FACTOR = 0.1
+
+
+class ReloadClientSchema(CallSchema):
+    """GET ``/v2/core/loader/reloadClient``."""
+
+    connection_id = Needed(**filled("connectionId"))
+    redirect = AddressText(data_key="redirectAddress", load_default=None)
+
+
+class ReloadCurrentSchema(CallSchema):
+    """GET ``/v2/core/loader/reloadCurrent``."""
+
+    count = Number(**filled("count"))
+    redirect = AddressText(data_key="redirectAddress", load_default=None)
+
+
+class SmartReloadSchema(CallSchema):
+    """GET ``/v2/core/loader/smartReloadCluster``."""
+
+    factor = LoadFactor(data_key="loaderFactor", load_default=LOAD_FACTOR)
+
+
 _CLIENT, _CURRENT, _SMART = ReloadClientSchema(), ReloadCurrentSchema(), SmartReloadSchema()
 
 

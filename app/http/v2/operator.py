@@ -1,28 +1,45 @@
 """Operators' calls over HTTP v2: counters, switches, health set by hand, pages of instances, members."""
 
+from marshmallow import validate
+
 from app.auth.access_rules import LOGGED_IN, PUBLIC, READ, WRITE, admin, naming
 from app.http.api.answers import server_status
 from app.http.api.call import Answer, Call, Services
+from app.http.api.pages import PAGE_V2_MAX
+from app.http.input.fields import Flag, IntOrZero
 from app.http.input.params import check_numbers
 from app.http.input.read_schemas import AddressRead, HealthV2Read, SwitchV2Read
-from app.http.input.schemas import (
-    CatalogInstancesV2Schema,
-    HealthSchema,
-    MetricsV2Schema,
-    SwitchSchema,
-    load_parameters,
-)
+from app.http.input.schemas import CallSchema, NeededServiceSchema, load_parameters
 from app.http.shapes.common_shapes import STATE
 from app.http.shapes.described import Described, json_of
 from app.http.shapes.instance_shapes import V2_PAGE
 from app.http.shapes.operator_shapes import ENGINE, MEMBER, MEMBERS, SWITCHES, V2_METRICS
 from app.http.v1 import catalog, cluster, health, operator, switches
+from app.http.v1.health import HealthSchema
+from app.http.v1.switches import SwitchSchema
 from app.http.v2.envelope import require, result, result_route, wrapped
 from app.naming.model.nacos_errors import NotFound
 
-_METRICS, _INSTANCES = MetricsV2Schema(), CatalogInstancesV2Schema()
 PATHS = ("/v2/ns/operator", "/v2/ns/ops")
 NODES = "/v2/core/cluster/node"
+
+
+class CatalogInstancesV2Schema(NeededServiceSchema):
+    """GET ``/v2/ns/catalog/instances``."""
+
+    page = IntOrZero(data_key="pageNo", load_default=1)
+    size = IntOrZero(data_key="pageSize", load_default=100, validate=validate.Range(1, PAGE_V2_MAX))
+    healthy_only = Flag(data_key="healthyOnly", load_default=False)
+    enabled_only = Flag(data_key="enabledOnly", load_default=False)
+
+
+class MetricsV2Schema(CallSchema):
+    """GET ``/v2/ns/operator/metrics``."""
+
+    only_status = Flag(data_key="onlyStatus", load_default=True)
+
+
+_METRICS, _INSTANCES = MetricsV2Schema(), CatalogInstancesV2Schema()
 
 
 @result_route(

@@ -1,20 +1,35 @@
 """Services over HTTP v2: create, remove, update, query, list names."""
 
+from marshmallow import validate
+
 from app.auth.access_rules import READ, WRITE, Target, naming
 from app.commands.record_commands import ServiceExists, UpdateService
 from app.http.api.call import Answer, Call, Services, rendered
+from app.http.api.pages import PAGE_V2_MAX
+from app.http.input.fields import IntOrZero, Trimmed
 from app.http.input.forms import namespace_of, service_of
 from app.http.input.read_schemas import ServiceRead
-from app.http.input.schemas import ServiceCreateSchema, ServiceListV2Schema, load_parameters
+from app.http.input.schemas import NamespaceSchema, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.service_shapes import V2_SERVICE, V2_SERVICE_NAMES
 from app.http.v1 import service
+from app.http.v1.service import ServiceCreateSchema
 from app.http.v2.envelope import ResultCode, ResultError, require, result, result_route, wrapped
-from app.naming.model.keys import group_of, short_name_of
+from app.naming.model.keys import DEFAULT_GROUP, group_of, short_name_of
 from app.naming.model.model import ServiceView
 from app.naming.wire.service_info import shown
 
 PATH = "/v2/ns/service"
+
+
+class ServiceListV2Schema(NamespaceSchema):
+    """GET ``/v2/ns/service/list``."""
+
+    group = Trimmed(data_key="groupName", load_default=DEFAULT_GROUP)
+    page = IntOrZero(data_key="pageNo", load_default=1)
+    size = IntOrZero(data_key="pageSize", load_default=20, validate=validate.Range(1, PAGE_V2_MAX))
+
+
 _SERVICE, _LIST = ServiceCreateSchema(), ServiceListV2Schema()
 
 
