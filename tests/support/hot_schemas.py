@@ -307,18 +307,18 @@ class BeatSchema(_HotSchema):
 
 
 def register(values: Mapping[str, str], ephemeral: bool) -> RegisterInstance:
-    found = load(RegisterSchema(), values)
+    found = load(RegisterSchema, values)
     return RegisterInstance(**found | {"ephemeral": ephemeral if found["ephemeral"] is None else found["ephemeral"]})
 
 
 def deregister(values: Mapping[str, str], ephemeral: bool) -> DeregisterInstance:
-    found = load(DeregisterSchema(), values)
+    found = load(DeregisterSchema, values)
     return DeregisterInstance(**found | {"ephemeral": ephemeral if found["ephemeral"] is None else found["ephemeral"]})
 
 
 def list_query(values: Mapping[str, str], ephemeral: bool) -> ListQuery:
-    return ListQuery(**load(ListSchema(), values))
+    return ListQuery(**load(ListSchema, values))
 
 
 def beat(values: Mapping[str, str], ephemeral: bool) -> Beat:
-    return Beat(**load(BeatSchema(), values))
+    return Beat(**load(BeatSchema, values))

@@ -55,8 +55,8 @@ def _read_by(call: ast.Call, space: dict[str, Any]) -> Iterator[str]:
             yield str(_value(call.args[1], space))
         case ast.Name(id="load_parameters"):
             schema = _value(call.args[0], space)
-            assert isinstance(schema, Schema)
-            names = {one.data_key or name for name, one in schema.fields.items()}
+            assert issubclass(schema, Schema)
+            names = {one.data_key or name for name, one in schema().fields.items()}
             yield from names | (OF_SERVICE if "serviceName" in names else frozenset())
 
 

@@ -1,6 +1,7 @@
 """The parameters and bodies of endpoints that are not hot, as marshmallow schemas. Every refusal names its field."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from marshmallow import EXCLUDE, Schema, ValidationError, fields, validate
@@ -16,17 +17,23 @@ from app.http.input.forms import Parameters
 from app.naming.model.keys import DEFAULT_NAMESPACE, PORT_MAX
 from app.naming.model.nacos_errors import InvalidParam
 
+_SCHEMAS_KEPT = 256
 PORT_RANGE = validate.Range(0, PORT_MAX, error=f"it should be a number from 0 to {PORT_MAX}")
 
 
-def load(schema: Schema, values: Mapping[str, Any]) -> dict[str, Any]:
+@lru_cache(_SCHEMAS_KEPT)
+def _made(schema: type[Schema]) -> Schema:
+    return schema()
+
+
+def load(schema: type[Schema], values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the loaded values by the names of the schema's fields.
 
     Raises:
         InvalidParam: with the complaint about the first field that has one.
     """
     try:
-        return dict(schema.load(values))
+        return dict(_made(schema).load(values))
     except ValidationError as error:
         name, complaint = next(iter(error.messages_dict.items()))
         text = complaint[0] if isinstance(complaint, list) else str(complaint)
@@ -35,7 +42,7 @@ def load(schema: Schema, values: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidParam(f"Parameter '{name}' is illegal: {text}") from None
 
 
-def load_parameters(schema: Schema, parameters: Parameters) -> dict[str, Any]:
+def load_parameters(schema: type[Schema], parameters: Parameters) -> dict[str, Any]:
     """Return the loaded values of a call's parameters; ``serviceName`` is read as the full name, with its group.
 
     Raises:

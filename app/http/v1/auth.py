@@ -38,9 +38,6 @@ class FirstAdminSchema(CallSchema):
     secret = Trimmed(load_default="")
 
 
-_LOGIN, _FIRST_ADMIN = LoginSchema(), FirstAdminSchema()
-
-
 @route(
     "POST",
     "/v1/auth/login",
@@ -55,7 +52,7 @@ def login(call: Call, services: Services) -> Answer:
     While users are not asked for, the answer says so in ``message`` and grants nothing: its token is no token. It
     still is a success, as client libraries that have a user configured go no further without one.
     """
-    values = load_parameters(_LOGIN, call.parameters)
+    values = load_parameters(LoginSchema, call.parameters)
     name, control = values["username"], services.access
     if control.tokens is None:
         return _logged_in(OFF_TOKEN, OFF_TTL_S, name, is_admin=False, message=AUTH_IS_OFF)
@@ -92,7 +89,7 @@ def first_admin(call: Call, services: Services) -> Answer:
         raise NoRight(AUTH_IS_OFF)
     if control.table.has_admin():
         return _has_admin()
-    values = load_parameters(_FIRST_ADMIN, call.parameters)
+    values = load_parameters(FirstAdminSchema, call.parameters)
     name, password = values["username"], values["password"]
     if not control.tokens.is_first_admin(token_of(call)):
         try:

@@ -49,9 +49,6 @@ class CatalogServicesSchema(NamespaceSchema):
     has_instances = Flag(data_key="hasIpCount", load_default=False)
 
 
-_SERVICE, _INSTANCES, _SERVICES = ServiceSchema(), CatalogInstancesSchema(), CatalogServicesSchema()
-
-
 @route(
     "GET",
     "/v1/ns/catalog/service",
@@ -96,7 +93,7 @@ def _cluster(view: ServiceView, name: str) -> dict[str, Any]:
 )
 def instance_list(call: Call, services: Services) -> Answer:
     """One page of a cluster's instances, even disabled, with their true health. Shape: list, count (of all pages)."""
-    values = load_parameters(_INSTANCES, call.parameters)
+    values = load_parameters(CatalogInstancesSchema, call.parameters)
     namespace, service, cluster, size = values["namespace"], values["service"], values["cluster"], values["size"]
     view = services.naming.service_view(namespace, service)
     if view is None:
@@ -157,7 +154,7 @@ def service_list(call: Call, services: Services) -> Answer:
 
     Shape: serviceList, count (of all pages); with instances an array. Source: Nacos 1.4.1 CatalogController.listDetail.
     """
-    values = load_parameters(_SERVICES, call.parameters)
+    values = load_parameters(CatalogServicesSchema, call.parameters)
     found, size = _filtered(services, values), page_size(values["size"], services)
     if values["with_instances"]:
         # Pages count from 0 here, as in Nacos 1.4.
@@ -243,7 +240,7 @@ def check_times(call: Call, services: Services) -> Answer:
 
     The times stay with the member that checks: each cluster has the values that Nacos shows before its first check.
     """
-    values = load_parameters(_SERVICE, call.parameters)
+    values = load_parameters(ServiceSchema, call.parameters)
     view = services.naming.service_view(values["namespace"], values["service"])
     if view is None:
         raise InvalidParam("request service doesn't exist")

@@ -50,9 +50,6 @@ class MemberSchema(Schema):
     extend_info = fields.Dict(data_key="extendInfo", keys=fields.String(), allow_none=True)
 
 
-_MEMBER, _LOOKUP = MemberSchema(), LookupSchema()
-
-
 @route("POST", "/v1/core/cluster/report", access=MEMBERS, described=Described(REPORT, body=REPORT_BODY))
 def report(call: Call, services: Services) -> Answer:
     """Take a member's report on itself, from listed members only."""
@@ -61,7 +58,7 @@ def report(call: Call, services: Services) -> Answer:
     except orjson.JSONDecodeError:
         raise InvalidParam("the body should be a member as a JSON object") from None
     try:
-        load(_MEMBER, body if isinstance(body, dict) else {})
+        load(MemberSchema, body if isinstance(body, dict) else {})
     except InvalidParam:
         return rest_refusal(400, "Node information is illegal")
     return json_reply(services.reports.receive_report(body, call.remote_ip))
@@ -118,7 +115,7 @@ def switch_lookup(call: Call, services: Services) -> Answer:
 
     Source: Nacos 1.4.1 NacosClusterController.switchLookup; ``dns`` is ours.
     """
-    kind = load_parameters(_LOOKUP, call.parameters)["type"]
+    kind = load_parameters(LookupSchema, call.parameters)["type"]
     if kind not in LOOKUPS:
         return rest_refusal(500, f"The addressing mode exists : {kind}, just support : [[{', '.join(NACOS_LOOKUPS)}]]")
     if services.lookup is None:

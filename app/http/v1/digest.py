@@ -22,9 +22,6 @@ class DigestSchema(CallSchema):
     buckets = BucketList(load_default=frozenset())
 
 
-_DIGEST = DigestSchema()
-
-
 @route(
     "GET",
     "/v1/ns/operator/digest",
@@ -36,7 +33,7 @@ def digest(call: Call, services: Services) -> Answer:
 
     It takes one of the places of dumps, as it is long work of one thread, too.
     """
-    values = load_parameters(_DIGEST, call.parameters)
+    values = load_parameters(DigestSchema, call.parameters)
     place = services.dumps.begin(())
     if place is None:
         busy = text_reply(503, "as many dumps as this node gives at a time are being read, please try again later")

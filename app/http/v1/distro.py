@@ -60,9 +60,6 @@ class KeysSchema(CallSchema):
     listed = fields.List(fields.String())
 
 
-_SOURCE, _KEYS = SourceSchema(), KeysSchema()
-
-
 @route("PUT", "/v1/ns/distro/datum", access=RECENT_MEMBERS, hot=True, described=Described(RECEIVED, body=DATUM_BODY))
 def put_datum(call: Call, services: Services) -> Answer:
     """Take the datums of a peer. Shape: ``{key: {key, value, timestamp}}``, gzip or plain."""
@@ -103,7 +100,7 @@ def put_checksum(call: Call, services: Services) -> Answer:
     is_small = len(call.body) <= SMALL_BYTES and services.naming.service_count() <= SMALL_SERVICES
     if call.on_loop and not (is_small and not _type(call)):
         return DECLINE
-    source = load_parameters(_SOURCE, call.parameters)["source"]
+    source = load_parameters(SourceSchema, call.parameters)["source"]
     return _received(services.replication.verify(call.body, source, call.headers, call.remote_ip, _type(call)))
 
 
@@ -152,7 +149,7 @@ def get_datum(call: Call, services: Services) -> Answer:
     body = json_text.loads_body(call.body, of_member=True)
     if not isinstance(body, dict):
         raise InvalidParam("the body should be a JSON object with 'keys'")
-    asked = load(_KEYS, body)
+    asked = load(KeysSchema, body)
     keys = asked.get("listed") or [key for key in asked["keys"].split(",") if key]
     answer = services.replication.page if _asks_for_pages(call) else services.replication.datums
     return _datums(*answer(keys, call.headers, call.remote_ip))

@@ -20,16 +20,13 @@ class DumpSchema(NamespaceSchema):
     service = Trimmed(data_key="serviceName", load_default=None)
 
 
-_DUMP = DumpSchema()
-
-
 @route("GET", "/v1/ns/operator/dump", access=admin(READ), described=Described(DUMP, takes=(DumpSchema,)))
 def dump(call: Call, services: Services) -> Answer:
     """All services and instances here, one JSON object a line, sent while they are read. Shape: docs/wire.md.
 
     With the parameter ``serviceName`` those of one service.
     """
-    values = load_parameters(_DUMP, call.parameters)
+    values = load_parameters(DumpSchema, call.parameters)
     only = None if values["service"] is None else (values["namespace"], values["service"])
     cluster = services.cluster
     header = {

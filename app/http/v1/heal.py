@@ -19,9 +19,6 @@ class HealSchema(NeededServiceSchema):
     instances = InstanceKeys(load_default=())
 
 
-_HEAL = HealSchema()
-
-
 @route(
     "POST",
     "/v1/ns/operator/heal",
@@ -35,7 +32,7 @@ def heal(call: Call, services: Services) -> Answer:
     Shape: address, owner, keys, owned, asked. An operator's call like the switches: whoever reaches the member may make
     it. It invents and deletes nothing, and is taken seldom enough that the peers do not notice.
     """
-    values = load_parameters(_HEAL, call.parameters)
+    values = load_parameters(HealSchema, call.parameters)
     namespace, service = values["namespace"], values["service"]
     check_service_format(service)
     check_service_chars(service)

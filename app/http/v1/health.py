@@ -42,9 +42,6 @@ class HealthSchema(NeededServiceSchema):
     valid = Trimmed(load_default="")
 
 
-_CLUSTER, _CONFIG, _HEALTH = ClusterNameSchema(), ClusterConfigSchema(), HealthSchema()
-
-
 @route(
     "PUT", "/v1/ns/cluster", access=naming(WRITE), described=Described(takes=(ClusterNameSchema, ClusterConfigSchema))
 )
@@ -53,14 +50,14 @@ def update_cluster(call: Call, services: Services) -> Answer:
 
     A MYSQL checker is stored and shown, as clients expect, but without its password: it checks nothing.
     """
-    names = load_parameters(_CLUSTER, call.parameters)
+    names = load_parameters(ClusterNameSchema, call.parameters)
     namespace, service, cluster = names["namespace"], names["service"], names["cluster"]
     command = UpdateCluster(namespace, service, cluster, read_late(lambda: _config_of(call)))
     return rendered(services.writes.execute(command, call))
 
 
 def _config_of(call: Call) -> ClusterConfig:
-    config = load_parameters(_CONFIG, call.parameters)
+    config = load_parameters(ClusterConfigSchema, call.parameters)
     checker = health_checker(config["checker"])
     check_request(checker.path, checker.headers)
     return ClusterConfig(checker, config["check_port"], config["use_instance_port"], config["metadata"])
@@ -71,7 +68,7 @@ def _config_of(call: Call) -> ClusterConfig:
 )
 def set_health(call: Call, services: Services) -> Answer:
     """Set an instance's health in a cluster without a checker; an unknown instance is no error."""
-    values = load_parameters(_HEALTH, call.parameters)
+    values = load_parameters(HealthSchema, call.parameters)
     namespace, service, cluster = values["namespace"], values["service"], values["cluster"]
     word = values["healthy"] or values["valid"]
     if not word:

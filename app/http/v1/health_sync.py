@@ -33,9 +33,6 @@ class StatusesSchema(CallSchema):
     key = fields.String(**present("key"))
 
 
-_STATUSES = StatusesSchema()
-
-
 @route(
     "GET",
     "/v1/ns/instance/statuses",
@@ -45,7 +42,7 @@ _STATUSES = StatusesSchema()
 )
 def statuses(call: Call, services: Services) -> Answer:
     """The health of a service's instances. Shape: ``{"ips": ["ip:port_true", ...]}``."""
-    key = load_parameters(_STATUSES, call.parameters)["key"]
+    key = load_parameters(StatusesSchema, call.parameters)["key"]
     namespace, splitter, rest = key.partition(NAMESPACE_SPLITTER)
     service = rest.partition(NAMESPACE_SPLITTER)[0] if splitter else key
     check_service_format(service)

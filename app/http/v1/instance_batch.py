@@ -34,9 +34,6 @@ class MetadataBatchSchema(NeededServiceSchema):
     metadata = NeededMetadata(**filled("metadata"))
 
 
-_BATCH = MetadataBatchSchema()
-
-
 class MetadataBatch(NamedTuple):
     """Keys of the metadata of several instances of a service, to be set or removed."""
 
@@ -99,7 +96,7 @@ def parse_batch(parameters: Parameters) -> MetadataBatch:
     """
     if parameters.plain is not None and (hot := hot_batch(parameters.plain)) is not None:
         return hot
-    return MetadataBatch(**load_parameters(_BATCH, parameters))
+    return MetadataBatch(**load_parameters(MetadataBatchSchema, parameters))
 
 
 def _parse_instances(text: str) -> tuple[InstanceName, ...]:

@@ -28,9 +28,6 @@ class AllNamesSchema(CallSchema):
     responsible_only = StrictFlag(data_key="responsibleOnly", load_default=False)
 
 
-_ALL_NAMES = AllNamesSchema()
-
-
 def _service_of(call: Call) -> str:
     """The full name of ``dom``; its group is always the default one.
 
@@ -73,7 +70,7 @@ def client_beat(call: Call, services: Services) -> Answer:
 )
 def all_names(call: Call, services: Services) -> Answer:
     """Names without group, by namespace. Shape: count (of namespaces), doms."""
-    only_ours = load_parameters(_ALL_NAMES, call.parameters)["responsible_only"]
+    only_ours = load_parameters(AllNamesSchema, call.parameters)["responsible_only"]
     names = names_by_namespace(services, services.naming.namespaces(), NamePattern(), responsible_only=only_ours)
     agent = parse_agent(call.agent)
     if agent.type is ClientType.DNS and agent.version <= NAMESPACES_UNKNOWN_UNTIL:

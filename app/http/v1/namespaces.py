@@ -61,10 +61,6 @@ class NamespaceRemoveSchema(CallSchema):
     id = fields.String(**present("namespaceId"))
 
 
-_QUERY, _CREATE = NamespaceQuerySchema(), NamespaceCreateSchema()
-_UPDATE, _REMOVE = NamespaceUpdateSchema(), NamespaceRemoveSchema()
-
-
 def _shown(one: Namespace) -> dict[str, Any]:
     return {
         "namespace": one.id,
@@ -83,7 +79,7 @@ def query_namespaces(call: Call, services: Services) -> Answer:
 
     ``show=all`` asks for one in full.
     """
-    values = load_parameters(_QUERY, call.parameters)
+    values = load_parameters(NamespaceQuerySchema, call.parameters)
     if values["check_exists"] == "true":
         return json_reply(any(one.id == values["custom"] for one in services.durable.namespaces()))
     if values["show"] == "all":
@@ -104,7 +100,7 @@ def query_namespaces(call: Call, services: Services) -> Answer:
 @route("POST", PATH, access=admin(WRITE), described=Described(DONE, takes=(NamespaceCreateSchema,)))
 def create_namespace(call: Call, services: Services) -> Answer:
     """Create a namespace, with a random id when none is given. Shape: false when the id is taken or not allowed."""
-    values = load_parameters(_CREATE, call.parameters)
+    values = load_parameters(NamespaceCreateSchema, call.parameters)
     name = values["id"].strip(TRIMMED) or _own_id(services)
     command = CreateNamespace(Namespace(name, values["name"], values["description"]))
     outcome = services.writes.execute(command, call)
@@ -123,7 +119,7 @@ def _own_id(services: Services) -> str:
 @route("PUT", PATH, access=admin(WRITE), described=Described(DONE, takes=(NamespaceUpdateSchema,)))
 def update_namespace(call: Call, services: Services) -> Answer:
     """Rename a namespace. Shape: always true, as in Nacos, even for an unknown namespace."""
-    values = load_parameters(_UPDATE, call.parameters)
+    values = load_parameters(NamespaceUpdateSchema, call.parameters)
     if not values["id"]:
         raise InvalidParam("Parameter 'namespace' is illegal: the public namespace keeps its name")
     command = UpdateNamespace(Namespace(values["id"], values["name"], values["description"]))
@@ -133,7 +129,7 @@ def update_namespace(call: Call, services: Services) -> Answer:
 @route("DELETE", PATH, access=admin(WRITE), described=Described(DONE, takes=(NamespaceRemoveSchema,)))
 def remove_namespace(call: Call, services: Services) -> Answer:
     """Remove a namespace; its services stay. Shape: always true, as in Nacos, even for an unknown namespace."""
-    name = load_parameters(_REMOVE, call.parameters)["id"]
+    name = load_parameters(NamespaceRemoveSchema, call.parameters)["id"]
     if not name:
         return json_reply(True)
     return rendered(services.writes.execute(RemoveNamespace(name), call), json_reply(True))

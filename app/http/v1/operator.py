@@ -73,10 +73,6 @@ class LogLevelSchema(CallSchema):
     level = fields.String(**present("logLevel"))
 
 
-_SERVERS, _SERVICE, _DISTRO_STATUS = ServersSchema(), ServiceSchema(), DistroStatusSchema()
-_SERVER_STATUS, _LOG_LEVEL = ServerStatusSchema(), LogLevelSchema()
-
-
 def _paths(path: str) -> tuple[str, str]:
     return f"/v1/ns/operator/{path}", f"/v1/ns/ops/{path}"
 
@@ -101,7 +97,7 @@ def metrics(call: Call, services: Services) -> Answer:
 @route("GET", *_paths("servers"), access=LOGGED_IN, described=Described(SERVERS, takes=(ServersSchema,)))
 def servers(call: Call, services: Services) -> Answer:
     """All members as this node sees them, or only those that are UP."""
-    only_up = load_parameters(_SERVERS, call.parameters)["healthy"]
+    only_up = load_parameters(ServersSchema, call.parameters)["healthy"]
     members = [one for one in services.cluster.members() if not only_up or one.state is MemberState.UP]
     return json_reply({"servers": [services.cluster.member_json(one) for one in members]})
 
@@ -109,7 +105,7 @@ def servers(call: Call, services: Services) -> Answer:
 @route("GET", *_paths("distro/server"), access=naming(READ), described=Described(RESPONSIBLE, takes=(ServiceSchema,)))
 def responsible_server(call: Call, services: Services) -> Answer:
     """The member responsible for a service. Shape: responsibleServer."""
-    values = load_parameters(_SERVICE, call.parameters)
+    values = load_parameters(ServiceSchema, call.parameters)
     if services.naming.service_view(values["namespace"], values["service"]) is None:
         raise InvalidParam("service not found")
     return json_reply({"responsibleServer": services.cluster.map_srv(values["service"])})
@@ -120,7 +116,7 @@ def responsible_server(call: Call, services: Services) -> Answer:
 )
 def distro_status(call: Call, services: Services) -> Answer:
     """All members. Shape: status; an empty object for any action but ``view``."""
-    if load_parameters(_DISTRO_STATUS, call.parameters)["action"] != "view":
+    if load_parameters(DistroStatusSchema, call.parameters)["action"] != "view":
         return json_reply({})
     return json_reply({"status": [services.cluster.member_json(one) for one in services.cluster.members()]})
 
@@ -137,7 +133,7 @@ def receive_server_status(call: Call, services: Services) -> Answer:
 
     Shape: lines ``site#ip:port#ms#weight``. Source: Nacos 1.4.1 ServerListManager.onReceiveServerStatus.
     """
-    text = load_parameters(_SERVER_STATUS, call.parameters)["status"]
+    text = load_parameters(ServerStatusSchema, call.parameters)["status"]
     known = {one.address for one in services.cluster.members()}
     for line in text.split(STATUS_LINE):
         parts = line.split("#")
@@ -156,7 +152,7 @@ def cluster_state(call: Call, services: Services) -> Answer:
 @route("PUT", *_paths("log"), access=admin(WRITE), described=Described(takes=(LogLevelSchema,)))
 def set_log_level(call: Call, services: Services) -> Answer:
     """Set the level of one of this node's logs, until its restart; an unknown log changes nothing."""
-    values = load_parameters(_LOG_LEVEL, call.parameters)
+    values = load_parameters(LogLevelSchema, call.parameters)
     _set_level(services, values["name"], values["level"])
     return OK
 
@@ -185,7 +181,7 @@ def set_core_log_level(call: Call, services: Services) -> Answer:
     Shape: the status as text.
     """
     body = json_text.loads_body(call.body)
-    values = load(_LOG_LEVEL, body if isinstance(body, dict) else {})
+    values = load(LogLevelSchema, body if isinstance(body, dict) else {})
     _set_level(services, values["name"], values["level"])
     return text_reply(200, "200")
 

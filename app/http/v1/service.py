@@ -32,7 +32,6 @@ from app.naming.wire.checksum import checksum
 from app.naming.wire.service_info import shown
 
 ALL_GROUPS = "*"
-_SERVICE, _NEEDED = ServiceSchema(), NeededServiceSchema()
 
 
 class ServiceCreateSchema(CallSchema):
@@ -73,14 +72,10 @@ class ServiceNamesSchema(CallSchema):
     responsible_only = Flag(data_key="responsibleOnly", load_default=False)
 
 
-_CREATE, _UPDATE, _SELECTOR = ServiceCreateSchema(), ServiceUpdateSchema(), ServiceSelectorSchema()
-_LIST, _NAMES = ServiceListSchema(), ServiceNamesSchema()
-
-
 @route("POST", "/v1/ns/service", access=naming(WRITE), described=Described(takes=(ServiceSchema, ServiceCreateSchema)))
 def create_service(call: Call, services: Services) -> Answer:
     """Create a service that stays without instances."""
-    names = load_parameters(_SERVICE, call.parameters)
+    names = load_parameters(ServiceSchema, call.parameters)
     namespace, service = names["namespace"], names["service"]
     check_service_format(service)
     check_printable("namespaceId", namespace)
@@ -95,7 +90,7 @@ def answer_create(call: Call, services: Services, namespace: str, service: str) 
     """
 
     def read() -> ServiceMeta:
-        meta = load_parameters(_CREATE, call.parameters)
+        meta = load_parameters(ServiceCreateSchema, call.parameters)
         return ServiceMeta(meta["protect_threshold"], meta["metadata"], meta["selector"])
 
     return rendered(services.writes.execute(CreateService(namespace, service, read_late(read)), call))
@@ -104,7 +99,7 @@ def answer_create(call: Call, services: Services, namespace: str, service: str) 
 @route("DELETE", "/v1/ns/service", access=naming(WRITE), described=Described(takes=(ServiceSchema,)))
 def remove_service(call: Call, services: Services) -> Answer:
     """Remove a service, with its instances."""
-    values = load_parameters(_SERVICE, call.parameters)
+    values = load_parameters(ServiceSchema, call.parameters)
     return rendered(services.writes.execute(RemoveService(values["namespace"], values["service"]), call))
 
 
@@ -116,9 +111,12 @@ def remove_service(call: Call, services: Services) -> Answer:
 )
 def update_service(call: Call, services: Services) -> Answer:
     """Replace a service's threshold, metadata and selector; a value that the call does not name becomes the default."""
-    names, meta = load_parameters(_NEEDED, call.parameters), load_parameters(_UPDATE, call.parameters)
+    names, meta = (
+        load_parameters(NeededServiceSchema, call.parameters),
+        load_parameters(ServiceUpdateSchema, call.parameters),
+    )
     namespace, service = names["namespace"], names["service"]
-    selector = read_late(lambda: load_parameters(_SELECTOR, call.parameters)["selector"])
+    selector = read_late(lambda: load_parameters(ServiceSelectorSchema, call.parameters)["selector"])
     command = UpdateService(namespace, service, meta["protect_threshold"], meta["metadata"], selector)
     return rendered(services.writes.execute(command, call))
 
@@ -154,7 +152,7 @@ def found_view(call: Call, services: Services) -> ServiceView:
     Raises:
         NotFound: there is no such service.
     """
-    values = load_parameters(_SERVICE, call.parameters)
+    values = load_parameters(ServiceSchema, call.parameters)
     view = services.naming.service_view(values["namespace"], values["service"])
     if view is None:
         raise NotFound(f"service {values['service']} is not found!")
@@ -169,7 +167,7 @@ def found_view(call: Call, services: Services) -> ServiceView:
 )
 def list_services(call: Call, services: Services) -> Answer:
     """One page of the names of a group; of all groups, with the group, for ``*``. Shape: doms, count (of all pages)."""
-    values = load_parameters(_LIST, call.parameters)
+    values = load_parameters(ServiceListSchema, call.parameters)
     namespace, group, page, size = values["namespace"], values["group"], values["page"], values["size"]
     if size < 0:
         raise InvalidParam("Param 'pageSize' is illegal, it should not be negative.")
@@ -203,7 +201,7 @@ def search_names(call: Call, services: Services) -> Answer:
 
     Source: Nacos 1.4.1 ServiceController.searchService, which fails for a namespace without services.
     """
-    values = load_parameters(_NAMES, call.parameters)
+    values = load_parameters(ServiceNamesSchema, call.parameters)
     namespaces = [values["namespace"]] if values["namespace"] else services.naming.namespaces()
     found = names_by_namespace(services, namespaces, values["pattern"], responsible_only=values["responsible_only"])
     return json_reply({"services": found, "count": len(found)})
@@ -245,7 +243,7 @@ def is_found(full_name: str, pattern: NamePattern) -> bool:
 )
 def service_checksum(call: Call, services: Services) -> Answer:
     """The digest by which members compare a service's health. Shape: checksum."""
-    values = load_parameters(_NEEDED, call.parameters)
+    values = load_parameters(NeededServiceSchema, call.parameters)
     view = services.naming.service_view(values["namespace"], values["service"])
     if view is None:
         raise NotFound(f"serviceName not found: {values['service']}")

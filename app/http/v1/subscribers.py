@@ -50,9 +50,6 @@ class PushStateSchema(CallSchema):
     reset = Flag(load_default=False)
 
 
-_SUBSCRIBERS, _PUSH_STATE = SubscribersSchema(), PushStateSchema()
-
-
 def subscribe(call: Call, services: Services, query: ListQuery, agent: Agent) -> bool:
     """Subscribe the client of a list query that names a port; return whether the client may rely on pushes.
 
@@ -95,7 +92,7 @@ def list_subscribers(call: Call, services: Services) -> Answer:
 
     Shape: subscribers, count; none and 0 for a page after the last. Source: Nacos 1.4.1 ServiceController.subscribers.
     """
-    values = load_parameters(_SUBSCRIBERS, call.parameters)
+    values = load_parameters(SubscribersSchema, call.parameters)
     namespace, service, size = values["namespace"], values["service"], page_size(values["size"], services)
     found = [_shown(one) for one in services.push.subscribers(namespace) if _matches(one.service, service)]
     if values["aggregation"] and not services.cluster.standalone:
@@ -183,7 +180,7 @@ def reset_push_state(call: Call, services: Services) -> Answer:
 )
 def push_state(call: Call, services: Services) -> Answer:
     """Counts of pushes. Shape: succeed, total, ratio, reset; with ``detail`` data, the pushes not acknowledged yet."""
-    values = load_parameters(_PUSH_STATE, call.parameters)
+    values = load_parameters(PushStateSchema, call.parameters)
     if values["reset"] and call.method in READS:
         check_access(admin(WRITE), call, services)
     stats, waiting = services.push.state(reset=values["reset"])

@@ -33,9 +33,6 @@ class SwitchBatchSchema(CallSchema):
     )
 
 
-_SWITCH, _BATCH = SwitchSchema(), SwitchBatchSchema()
-
-
 @route("GET", *SWITCHES_PATHS, access=admin(READ), described=Described(SWITCHES))
 def switches(call: Call, services: Services) -> Answer:
     """All switches in force on this member."""
@@ -48,10 +45,10 @@ def set_switch(call: Call, services: Services) -> Answer:
 
     An unknown entry changes nothing. Source: Nacos 1.4.1 SwitchManager.update.
     """
-    values = load_parameters(_SWITCH, call.parameters)
+    values = load_parameters(SwitchSchema, call.parameters)
     here_only, entry, value = values["here_only"], values["entry"], values["value"]
     command = (
-        UpdateSwitches(load(_BATCH, values)["value"], here_only)
+        UpdateSwitches(load(SwitchBatchSchema, values)["value"], here_only)
         if entry == BATCH
         else UpdateSwitch(entry, value, here_only)
     )

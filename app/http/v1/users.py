@@ -109,11 +109,6 @@ class NameSearchSchema(CallSchema):
     role = fields.String(load_default="")
 
 
-_CREATE, _NEW_PASSWORD, _CHANGE_PASSWORD = LoginSchema(), NewPasswordSchema(), ChangePasswordSchema()
-_NAME, _ROLE, _REMOVED_ROLE, _PERMISSION = UserNameSchema(), RoleSchema(), RemovedRoleSchema(), PermissionSchema()
-_PAGE, _SEARCH = UserPageSchema(), NameSearchSchema()
-
-
 def _answer(call: Call, services: Services, read: Callable[[Parameters], RecordCommand], message: str) -> Answer:
     """Execute the command that ``read`` reads in the parameters, and answer as Nacos 1.4 does.
 
@@ -161,14 +156,14 @@ def _fits(wanted: str, name: str, search: str) -> bool:
 @route("POST", *USERS, access=admin(WRITE), described=Described(DONE_RESULT, takes=(LoginSchema,)))
 def create_user(call: Call, services: Services) -> Answer:
     """Create a user."""
-    return _answer(call, services, lambda given: CreateUser(**load_parameters(_CREATE, given)), "create user ok!")
+    return _answer(call, services, lambda given: CreateUser(**load_parameters(LoginSchema, given)), "create user ok!")
 
 
 @route("PUT", *USERS, access=LOGGED_IN, described=Described(DONE_RESULT, takes=(NewPasswordSchema,)))
 def update_user(call: Call, services: Services) -> Answer:
     """Set a user's password: one's own, or an administrator any. Tokens of the user end."""
     return _answer(
-        call, services, lambda given: SetPassword(**load_parameters(_NEW_PASSWORD, given)), "update user ok!"
+        call, services, lambda given: SetPassword(**load_parameters(NewPasswordSchema, given)), "update user ok!"
     )
 
 
@@ -180,7 +175,7 @@ def change_password(call: Call, services: Services) -> Answer:
     return _answer(
         call,
         services,
-        lambda given: ChangePassword(**load_parameters(_CHANGE_PASSWORD, given)),
+        lambda given: ChangePassword(**load_parameters(ChangePasswordSchema, given)),
         "Update password success",
     )
 
@@ -188,27 +183,32 @@ def change_password(call: Call, services: Services) -> Answer:
 @route("DELETE", "/v1/auth/users/tokens", access=LOGGED_IN, described=Described(DONE_RESULT, takes=(UserNameSchema,)))
 def end_tokens(call: Call, services: Services) -> Answer:
     """End all tokens of a user, on all members: one's own, or an administrator anybody's."""
-    return _answer(call, services, lambda given: EndTokens(**load_parameters(_NAME, given)), "end tokens ok!")
+    return _answer(call, services, lambda given: EndTokens(**load_parameters(UserNameSchema, given)), "end tokens ok!")
 
 
 @route("POST", LOGOUT, access=LOGGED_IN, described=Described(DONE_RESULT, takes=(UserNameSchema,)))
 def log_out(call: Call, services: Services) -> Answer:
     """End the token that the call brings, on all members. The user that is named is the token's."""
     return _answer(
-        call, services, lambda given: EndToken(token=token_of(call), **load_parameters(_NAME, given)), "logout ok!"
+        call,
+        services,
+        lambda given: EndToken(token=token_of(call), **load_parameters(UserNameSchema, given)),
+        "logout ok!",
     )
 
 
 @route("DELETE", *USERS, access=admin(WRITE), described=Described(DONE_RESULT, takes=(UserNameSchema,)))
 def delete_user(call: Call, services: Services) -> Answer:
     """Remove a user, whose tokens end."""
-    return _answer(call, services, lambda given: RemoveUser(**load_parameters(_NAME, given)), "delete user ok!")
+    return _answer(
+        call, services, lambda given: RemoveUser(**load_parameters(UserNameSchema, given)), "delete user ok!"
+    )
 
 
 @route("GET", *USERS, access=admin(READ), described=Described(USER_PAGE, takes=(UserPageSchema,)))
 def list_users(call: Call, services: Services) -> Answer:
     """A page of the users. Shape of an item: username."""
-    values = load_parameters(_PAGE, call.parameters)
+    values = load_parameters(UserPageSchema, call.parameters)
     names = [one for one in services.access.table.users() if _fits(values["username"], one, values["search"])]
     return _page([{"username": name} for name in names], values)
 
@@ -216,7 +216,7 @@ def list_users(call: Call, services: Services) -> Answer:
 @route("GET", "/v1/auth/users/search", access=admin(READ), described=Described(NAMES, takes=(NameSearchSchema,)))
 def search_users(call: Call, services: Services) -> Answer:
     """The names of users that contain a text. Shape: array."""
-    text = load_parameters(_SEARCH, call.parameters)["username"]
+    text = load_parameters(NameSearchSchema, call.parameters)["username"]
     return json_reply([name for name in services.access.table.users() if text in name])
 
 
@@ -226,7 +226,7 @@ def search_users(call: Call, services: Services) -> Answer:
 @route("POST", ROLES, access=admin(WRITE), described=Described(DONE_RESULT, takes=(RoleSchema,)))
 def add_role(call: Call, services: Services) -> Answer:
     """Give a user a role."""
-    return _answer(call, services, lambda given: AddRole(**load_parameters(_ROLE, given)), "add role ok!")
+    return _answer(call, services, lambda given: AddRole(**load_parameters(RoleSchema, given)), "add role ok!")
 
 
 @route("DELETE", ROLES, access=admin(WRITE), described=Described(DONE_RESULT, takes=(RemovedRoleSchema,)))
@@ -235,7 +235,7 @@ def remove_role(call: Call, services: Services) -> Answer:
     return _answer(
         call,
         services,
-        lambda given: RemoveRole(**load_parameters(_REMOVED_ROLE, given)),
+        lambda given: RemoveRole(**load_parameters(RemovedRoleSchema, given)),
         "delete role of user {0.username} ok!",
     )
 
@@ -243,7 +243,7 @@ def remove_role(call: Call, services: Services) -> Answer:
 @route("GET", ROLES, access=admin(READ), described=Described(ROLE_PAGE, takes=(UserPageSchema,)))
 def list_roles(call: Call, services: Services) -> Answer:
     """A page of the roles that users have. Shape of an item: role, username."""
-    values = load_parameters(_PAGE, call.parameters)
+    values = load_parameters(UserPageSchema, call.parameters)
     search = values["search"]
     found = [
         {"role": role, "username": name}
@@ -256,7 +256,7 @@ def list_roles(call: Call, services: Services) -> Answer:
 @route("GET", f"{ROLES}/search", access=admin(READ), described=Described(NAMES, takes=(NameSearchSchema,)))
 def search_roles(call: Call, services: Services) -> Answer:
     """The names of roles that contain a text. Shape: array."""
-    text = load_parameters(_SEARCH, call.parameters)["role"]
+    text = load_parameters(NameSearchSchema, call.parameters)["role"]
     return json_reply(sorted({role for role, _ in services.access.table.roles() if text in role}))
 
 
@@ -267,7 +267,7 @@ def search_roles(call: Call, services: Services) -> Answer:
 def add_permission(call: Call, services: Services) -> Answer:
     """Permit a role actions on the resources that fit a pattern."""
     return _answer(
-        call, services, lambda given: AddPermission(**load_parameters(_PERMISSION, given)), "add permission ok!"
+        call, services, lambda given: AddPermission(**load_parameters(PermissionSchema, given)), "add permission ok!"
     )
 
 
@@ -277,7 +277,7 @@ def remove_permission(call: Call, services: Services) -> Answer:
     return _answer(
         call,
         services,
-        lambda given: RemovePermission(**load_parameters(_PERMISSION, given)),
+        lambda given: RemovePermission(**load_parameters(PermissionSchema, given)),
         "delete permission ok!",
     )
 
@@ -285,7 +285,7 @@ def remove_permission(call: Call, services: Services) -> Answer:
 @route("GET", PERMISSIONS, access=admin(READ), described=Described(PERMISSION_PAGE, takes=(UserPageSchema,)))
 def list_permissions(call: Call, services: Services) -> Answer:
     """A page of the permissions. Shape of an item: role, resource, action."""
-    values = load_parameters(_PAGE, call.parameters)
+    values = load_parameters(UserPageSchema, call.parameters)
     found = [
         {"role": role, "resource": resource, "action": actions}
         for role, resource, actions in services.access.table.permissions()

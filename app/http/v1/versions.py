@@ -18,7 +18,6 @@ ASK_S = 1.0
 """All members are asked at once, and have so long to answer."""
 DIGESTED_MAX = 5_000
 """Instances of a service whose digest is made while somebody waits, 50 ms or so."""
-_SERVICE = ServiceSchema()
 _TOLD = frozenset(("address", "known", "version", "writer", "instances", "healthy", "digest"))
 
 
@@ -30,7 +29,7 @@ _TOLD = frozenset(("address", "known", "version", "writer", "instances", "health
 )
 def service_versions(call: Call, services: Services) -> Answer:
     """Return each member's copy of a service; with ``local=true`` this one's alone. Shape: docs/operations.md."""
-    values = load_parameters(_SERVICE, call.parameters)
+    values = load_parameters(ServiceSchema, call.parameters)
     namespace, service = values["namespace"], values["service"]
     own = _held(services, namespace, service)
     if strict_bool(call.parameters.optional("local")):

@@ -45,9 +45,6 @@ class ClientSearchSchema(CallSchema):
     )
 
 
-_SEARCH = ClientSearchSchema()
-
-
 @result_route("GET", f"{PATH}/list", access=admin(READ), described=Described(CLIENT_IDS))
 def list_clients(call: Call, services: Services) -> Answer:
     """The ids of all clients, at this member and others."""
@@ -66,7 +63,7 @@ def search(call: Call, services: Services) -> Answer:
     Shape of data: ``count`` of all that were found, ``connected`` here whatever is looked for, ``clientIds``. Nacos has
     no such call.
     """
-    asked = load_parameters(_SEARCH, call.parameters)
+    asked = load_parameters(ClientSearchSchema, call.parameters)
     first = (asked["page"] - 1) * asked["size"]
     end = first + asked["size"]
     connections = [one for one in services.clients.table.ids() if asked["contained"] in one]

@@ -40,9 +40,6 @@ class SmartReloadSchema(CallSchema):
     factor = LoadFactor(data_key="loaderFactor", load_default=LOAD_FACTOR)
 
 
-_CLIENT, _CURRENT, _SMART = ReloadClientSchema(), ReloadCurrentSchema(), SmartReloadSchema()
-
-
 @route("GET", f"{PATH}/current", access=admin(READ), described=Described(CONNECTIONS, takes=(ConnectionIdsRead,)))
 def current(call: Call, services: Services) -> Answer:
     """All connections by id, or those of ids with commas between; without gRPC there are none."""
@@ -65,7 +62,7 @@ def current(call: Call, services: Services) -> Answer:
 )
 def reload_client(call: Call, services: Services) -> Answer:
     """Send one client to another member."""
-    values = load_parameters(_CLIENT, call.parameters)
+    values = load_parameters(ReloadClientSchema, call.parameters)
     connection_id = values["connection_id"]
     if services.loader is None or connection_id not in services.loader.current({connection_id}):
         raise NotFound(f"connection {connection_id[:200]} is not found")
@@ -87,7 +84,7 @@ def reload_client(call: Call, services: Services) -> Answer:
 )
 def reload_current(call: Call, services: Services) -> Answer:
     """Send clients to other members until ``count`` are left."""
-    values = load_parameters(_CURRENT, call.parameters)
+    values = load_parameters(ReloadCurrentSchema, call.parameters)
     if services.loader is not None:
         services.loader.reload_to(values["count"], values["redirect"])
     return text_reply(200, SUCCESS)
@@ -113,7 +110,7 @@ def cluster(call: Call, services: Services) -> Answer:
 )
 def smart_reload(call: Call, services: Services) -> Answer:
     """Have members with more than their share of clients send some of them to members with less."""
-    factor = load_parameters(_SMART, call.parameters)["factor"]
+    factor = load_parameters(SmartReloadSchema, call.parameters)["factor"]
     return text_reply(200, DONE if _loader_of(services).smart_reload(factor) else NOT_DONE)
 
 

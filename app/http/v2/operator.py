@@ -39,9 +39,6 @@ class MetricsV2Schema(CallSchema):
     only_status = Flag(data_key="onlyStatus", load_default=True)
 
 
-_METRICS, _INSTANCES = MetricsV2Schema(), CatalogInstancesV2Schema()
-
-
 @result_route(
     "GET",
     *(f"{path}/metrics" for path in PATHS),
@@ -50,7 +47,7 @@ _METRICS, _INSTANCES = MetricsV2Schema(), CatalogInstancesV2Schema()
 )
 def metrics(call: Call, services: Services) -> Answer:
     """The node's status, and all counters where ``onlyStatus`` is false."""
-    if load_parameters(_METRICS, call.parameters)["only_status"]:
+    if load_parameters(MetricsV2Schema, call.parameters)["only_status"]:
         return result({"status": server_status(services)})
     return wrapped(operator.metrics(call, services))
 
@@ -102,7 +99,7 @@ def set_health(call: Call, services: Services) -> Answer:
 def instance_list(call: Call, services: Services) -> Answer:
     """One page of a service's instances with their true health. Shape of data: instances, count (of all pages)."""
     require(call, "serviceName")
-    values = load_parameters(_INSTANCES, call.parameters)
+    values = load_parameters(CatalogInstancesV2Schema, call.parameters)
     view = services.naming.service_view(values["namespace"], values["service"])
     if view is None:
         raise NotFound(f"service {values['service']} is not found")

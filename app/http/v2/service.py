@@ -30,9 +30,6 @@ class ServiceListV2Schema(NamespaceSchema):
     size = IntOrZero(data_key="pageSize", load_default=20, validate=validate.Range(1, PAGE_V2_MAX))
 
 
-_SERVICE, _LIST = ServiceCreateSchema(), ServiceListV2Schema()
-
-
 def _view(call: Call, services: Services) -> ServiceView:
     """The service that a call names.
 
@@ -78,7 +75,7 @@ def remove_service(call: Call, services: Services) -> Answer:
 def update_service(call: Call, services: Services) -> Answer:
     """Replace a service's threshold, metadata and selector; a value that the call does not name becomes the default."""
     view = _view(call, services)
-    values = load_parameters(_SERVICE, call.parameters)
+    values = load_parameters(ServiceCreateSchema, call.parameters)
     command = UpdateService(
         view.namespace, view.full_name, values["protect_threshold"], values["metadata"], values["selector"]
     )
@@ -111,7 +108,7 @@ def query_service(call: Call, services: Services) -> Answer:
 )
 def list_services(call: Call, services: Services) -> Answer:
     """One page of the names of a group. Shape of data: count (of all pages), services."""
-    values = load_parameters(_LIST, call.parameters)
+    values = load_parameters(ServiceListV2Schema, call.parameters)
     names = services.naming.list_services(values["namespace"], values["group"])
     start = (max(values["page"], 1) - 1) * values["size"]
     page = names[start : start + values["size"]]

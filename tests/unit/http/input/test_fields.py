@@ -37,7 +37,7 @@ ABSENT = "the default"
 
 
 def read(field: fields.Field[Any], **values: str) -> Any:
-    return load(Schema.from_dict({"found": field})(), values)["found"]
+    return load(Schema.from_dict({"found": field}), values)["found"]
 
 
 def refusal(field: fields.Field[Any], **values: str) -> str:
@@ -153,7 +153,7 @@ def test_a_schema_words_the_refusals_of_its_field() -> None:
 
 
 def test_the_first_field_with_a_complaint_is_answered() -> None:
-    schema = Schema.from_dict({"b": Number(load_default=0), "a": Number(**filled("a"))})()
+    schema = Schema.from_dict({"b": Number(load_default=0), "a": Number(**filled("a"))})
     with pytest.raises(InvalidParam, match='For input string: "x"'):
         load(schema, {"b": "x"})
     with pytest.raises(InvalidParam, match="'a' is required"):
@@ -161,7 +161,7 @@ def test_the_first_field_with_a_complaint_is_answered() -> None:
 
 
 def test_parameters_are_loaded_with_the_full_name_of_the_service() -> None:
-    found = load_parameters(ServiceSchema(), Parameters({"dom": "a", "groupName": "G", "unknown": "c"}))
+    found = load_parameters(ServiceSchema, Parameters({"dom": "a", "groupName": "G", "unknown": "c"}))
     assert found == {"namespace": "public", "service": "G@@a"}
     with pytest.raises(InvalidParam, match="Parameter 'serviceName' is missing"):
-        load_parameters(ServiceSchema(), Parameters({}))
+        load_parameters(ServiceSchema, Parameters({}))
