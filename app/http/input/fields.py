@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from marshmallow import ValidationError, fields, missing
 from marshmallow.types import ErrorMessages
@@ -14,17 +14,23 @@ from app.config.settings_keys import parse_flag
 from app.http.input import json_text
 from app.http.input.forms import unescape
 from app.http.input.metadata import parse_metadata
-from app.http.input.name_pattern import NamePattern, parse_pattern
+from app.http.input.name_pattern import PATTERN_CHARS_MAX, NamePattern, parse_pattern
 from app.http.input.values import int_or_zero, java_double, java_int
+from app.http.shapes.json_shapes import Shape
 from app.naming.model.json_fields import lenient_bool, strict_bool
 from app.naming.model.keys import TRIMMED, Metadata
 from app.naming.model.meta import NO_SELECTOR, Selector, label_selector
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.switches import single_precision
+from app.naming.model.value_limits import INT_MAX
 from app.rows.digests import BUCKETS
 
 LOAD_FACTOR_MAX = 10.0
 INSTANCE_KEYS_MAX, INSTANCE_KEY_CHARS_MAX = 100, 300
+INT: Shape = {"type": "integer", "format": "int32", "minimum": -INT_MAX - 1, "maximum": INT_MAX}
+FLAG: Shape = {"type": "boolean"}
+JSON: Shape = {"type": "string", "contentMediaType": "application/json"}
+METADATA: Shape = {"type": "string", "examples": ['{"zone":"a"}', "zone=a"]}
 
 T = TypeVar("T")
 
@@ -35,14 +41,24 @@ class Whole(str):
     __slots__ = ()
 
 
-def present(name: str) -> dict[str, Any]:
+def present(name: str, says: str = "", *, example: object = None) -> dict[str, Any]:
     """Arguments of a field for a parameter that must be in the call; its value may be empty."""
-    return {"data_key": name, "required": True, "error_messages": {"required": Whole(f"Parameter '{name}' is missing")}}
+    return _needed(optional(name, says, example=example), f"Parameter '{name}' is missing")
 
 
-def filled(name: str) -> dict[str, Any]:
+def filled(name: str, says: str = "", *, example: object = None) -> dict[str, Any]:
     """Arguments of a field for a parameter that must have a value. Source: Nacos 1.4.1 WebUtils.required."""
-    return {"data_key": name, "required": True, "error_messages": {"required": Whole(f"Param '{name}' is required.")}}
+    return _needed(optional(name, says, example=example), f"Param '{name}' is required.")
+
+
+def _needed(arguments: dict[str, Any], complaint: str) -> dict[str, Any]:
+    return arguments | {"required": True, "error_messages": {"required": Whole(complaint)}}
+
+
+def optional(name: str, says: str, default: object = missing, *, example: object = None) -> dict[str, Any]:
+    """Arguments of a field for a parameter that may be absent; ``says``: its description, one sentence."""
+    told = {"description": says} | ({} if example is None else {"examples": [example]})
+    return {"data_key": name, "load_default": default, "metadata": told}
 
 
 def invalid(text: str) -> ErrorMessages:
@@ -65,6 +81,8 @@ class Parameter(fields.Field[T]):
     be; the error message ``invalid``, where a class or a schema sets one, replaces both.
     """
 
+    shape: ClassVar[Shape] = {"type": "string"}
+    """The values that it takes, as a JSON schema."""
     trims: str | None = TRIMMED
     """The characters stripped from both ends, as of ``str.strip``."""
     absent_if = AbsentIf.BLANK
@@ -107,6 +125,7 @@ class Needed(Trimmed):
 class IntOrZero(Parameter[int]):
     """Nacos's number of a page: 0 for a text that is no number."""
 
+    shape = INT
     absent_if = AbsentIf.EMPTY
     read = staticmethod(int_or_zero)
 
@@ -114,6 +133,7 @@ class IntOrZero(Parameter[int]):
 class Number(Parameter[int]):
     """A whole number."""
 
+    shape = INT
     absent_if = AbsentIf.EMPTY
     read = staticmethod(java_int)
 
@@ -128,6 +148,8 @@ class PageNumber(Number):
 class Threshold(Parameter[float]):
     """A finite number of single precision, as Nacos keeps it."""
 
+    shape: ClassVar[Shape] = {"type": "number", "format": "float"}
+
     def read(self, text: str) -> float:
         try:
             return single_precision(java_double(text))
@@ -139,6 +161,8 @@ class Threshold(Parameter[float]):
 
 class LoadFactor(Parameter[float]):
     """The part by which a member may have more clients than its share: 0 to ``LOAD_FACTOR_MAX``."""
+
+    shape: ClassVar[Shape] = {"type": "number", "minimum": 0, "maximum": LOAD_FACTOR_MAX}
 
     def read(self, text: str) -> float:
         factor = java_double(text)
@@ -152,6 +176,7 @@ class LoadFactor(Parameter[float]):
 class Flag(Parameter[bool]):
     """Spring's boolean."""
 
+    shape = FLAG
     trims = None
     default_error_messages = invalid("it should be true or false")
 
@@ -162,12 +187,14 @@ class Flag(Parameter[bool]):
 class StrictFlag(Parameter[bool]):
     """A boolean of which only the word ``true`` is true."""
 
+    shape = FLAG
     read = staticmethod(strict_bool)
 
 
 class LenientFlag(Parameter[bool]):
     """A boolean of which a few words are true, and all other texts false."""
 
+    shape = FLAG
     read = staticmethod(lenient_bool)
 
 
@@ -180,12 +207,15 @@ class NeededLenientFlag(LenientFlag):
 class NeededMetadata(Parameter["Metadata | None"]):
     """An object of texts, or ``k=v,k=v``, that must not be empty; None for the JSON text ``null``."""
 
+    shape = METADATA
     absent_if = AbsentIf.EMPTY
     read = staticmethod(parse_metadata)
 
 
 class MetadataText(Parameter[Metadata]):
     """An object of texts, or ``k=v,k=v``; empty for the JSON text ``null``."""
+
+    shape = METADATA
 
     def read(self, text: str) -> Metadata:
         return parse_metadata(text) or {}
@@ -194,6 +224,7 @@ class MetadataText(Parameter[Metadata]):
 class SelectorText(Parameter[Selector]):
     """The selector of a service, URL-encoded once more than other parameters."""
 
+    shape = JSON | {"examples": ['{"type":"none"}']}
     trims = ""
 
     def read(self, text: str) -> Selector:
@@ -229,6 +260,7 @@ _EXPRESSION = re.compile(r"(INSTANCE|SERVICE)\.metadata\.([^=]+)=(.*)")
 class ListFilter(Parameter["MetadataFilter | None"]):
     """The selector of a list of services; None for an expression that Nacos 1.4 ignores as unknown."""
 
+    shape = JSON | {"examples": ['{"type":"label","expression":"INSTANCE.metadata.zone = \'a\'"}']}
     trims = ""
 
     def read(self, text: str) -> MetadataFilter | None:
@@ -254,6 +286,7 @@ def _typed_object(text: str) -> dict[str, Any]:
 class JsonObject(Parameter["Mapping[str, Any]"]):
     """A JSON object in a text."""
 
+    shape = JSON | {"examples": ['{"type":"TCP"}']}
     trims = ""
     default_error_messages = invalid("it should be a JSON object")
 
@@ -268,11 +301,14 @@ class JsonObject(Parameter["Mapping[str, Any]"]):
 class PatternText(Parameter[NamePattern]):
     """The pattern of a search in names; see ``parse_pattern``."""
 
+    shape: ClassVar[Shape] = {"type": "string", "maxLength": PATTERN_CHARS_MAX}
     read = staticmethod(parse_pattern)
 
 
 class InstanceKeys(Parameter["tuple[str, ...]"]):
     """The keys of instances in a comma list, each once, at most ``INSTANCE_KEYS_MAX``."""
+
+    shape: ClassVar[Shape] = {"type": "string", "examples": ["10.0.0.1#8080#DEFAULT"]}
 
     def read(self, text: str) -> tuple[str, ...]:
         found = tuple(dict.fromkeys(one.strip() for one in text.split(",") if one.strip()))
@@ -286,6 +322,8 @@ class InstanceKeys(Parameter["tuple[str, ...]"]):
 class BucketList(Parameter[frozenset[int]]):
     """Numbers of buckets of a digest, in a comma list."""
 
+    shape: ClassVar[Shape] = {"type": "string", "examples": [f"0,1,{BUCKETS - 1}"]}
+
     def read(self, text: str) -> frozenset[int]:
         parts = [part.strip() for part in text.split(",", BUCKETS)]
         if not all(part.isascii() and part.isdecimal() and len(part) < 4 and int(part) < BUCKETS for part in parts):
@@ -295,6 +333,8 @@ class BucketList(Parameter[frozenset[int]]):
 
 class AddressText(Parameter["tuple[str, int]"]):
     """The host and port of an address; the port is 8848 where the text has none."""
+
+    shape: ClassVar[Shape] = {"type": "string", "examples": ["10.0.0.5:8848"]}
 
     def read(self, text: str) -> tuple[str, int]:
         try:

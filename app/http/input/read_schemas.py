@@ -5,8 +5,8 @@ Nothing is loaded with these schemas. A test compares them with what the code re
 
 from marshmallow import Schema, fields, validate
 
-from app.http.input.fields import MetadataText, filled
-from app.http.input.schemas import NamespaceSchema, NeededServiceSchema
+from app.http.input.fields import MetadataText, filled, optional
+from app.http.input.schemas import CLUSTER_NAME_TEXT, DOM_TEXT, NamespaceSchema, NeededServiceSchema
 from app.naming.model.keys import APP_CHARS_MAX, DEFAULT_CLUSTER, INT_MAX, IP_CHARS_MAX, PORT_MAX
 from app.operator.drain_steps import ACTIONS
 
@@ -19,9 +19,9 @@ _IP_LENGTH = validate.Length(1, IP_CHARS_MAX)
 class _OneInstance(NeededServiceSchema):
     """The instance that a call is about."""
 
-    ip = fields.String(**filled("ip"), validate=_IP_LENGTH)
-    port = fields.Integer(**filled("port"), validate=_PORT_RANGE)
-    cluster_name = fields.String(data_key="clusterName", load_default=DEFAULT_CLUSTER)
+    ip = fields.String(**filled("ip", "The address of the instance.", example="10.0.0.1"), validate=_IP_LENGTH)
+    port = fields.Integer(**filled("port", "The port of the instance.", example=8080), validate=_PORT_RANGE)
+    cluster_name = fields.String(**optional("clusterName", CLUSTER_NAME_TEXT, DEFAULT_CLUSTER))
 
 
 class DetailRead(_OneInstance):
@@ -29,46 +29,62 @@ class DetailRead(_OneInstance):
 
 
 class _Named(_OneInstance):
-    cluster = fields.String(load_default="")
+    cluster = fields.String(**optional("cluster", "The old name of `clusterName`.", ""))
 
 
 class RegisterRead(_Named):
     """POST and PUT ``/instance``."""
 
-    weight = fields.Float(load_default=1.0)
-    healthy = fields.Boolean(load_default=True)
-    enabled = fields.Boolean(load_default=True)
-    enable = fields.Boolean(load_default=True)
-    ephemeral = fields.Boolean(load_default=True)
-    metadata = MetadataText(load_default=dict)
-    app = fields.String(load_default="DEFAULT", validate=validate.Length(max=APP_CHARS_MAX))
+    weight = fields.Float(**optional("weight", "The share of calls, relative to the other instances.", 1.0))
+    healthy = fields.Boolean(**optional("healthy", "Whether the instance is healthy.", True))
+    enabled = fields.Boolean(**optional("enabled", "Whether clients are shown the instance.", True))
+    enable = fields.Boolean(**optional("enable", "The old name of `enabled`.", True))
+    ephemeral = fields.Boolean(
+        **optional(
+            "ephemeral", "Whether the instance lives by beats; else it is persistent. A switch sets the default.", True
+        )
+    )
+    metadata = MetadataText(**optional("metadata", "A JSON object of texts, or `k=v,k=v`.", dict))
+    app = fields.String(
+        **optional("app", "The name of the application.", "DEFAULT"), validate=validate.Length(max=APP_CHARS_MAX)
+    )
 
 
 class DeregisterRead(_Named):
     """DELETE ``/instance``."""
 
-    ephemeral = fields.Boolean(load_default=True)
-    weight = fields.Float(load_default=1.0)
+    ephemeral = fields.Boolean(
+        **optional(
+            "ephemeral", "Whether the instance lives by beats; else it is persistent. A switch sets the default.", True
+        )
+    )
+    weight = fields.Float(**optional("weight", "The share of calls, relative to the other instances.", 1.0))
 
 
 class PatchRead(_Named):
     """PATCH ``/instance``: what is not given stays as it is."""
 
-    weight = fields.Float()
-    healthy = fields.Boolean()
-    enabled = fields.Boolean()
-    metadata = MetadataText()
-    app = fields.String(validate=validate.Length(max=APP_CHARS_MAX))
+    weight = fields.Float(**optional("weight", "The share of calls, relative to the other instances."))
+    healthy = fields.Boolean(**optional("healthy", "Whether the instance is healthy."))
+    enabled = fields.Boolean(**optional("enabled", "Whether clients are shown the instance."))
+    metadata = MetadataText(**optional("metadata", "A JSON object of texts, or `k=v,k=v`."))
+    app = fields.String(**optional("app", "The name of the application."), validate=validate.Length(max=APP_CHARS_MAX))
 
 
 class _List(NamespaceSchema):
-    clusters = fields.String(load_default="")
-    healthy_only = fields.Boolean(data_key="healthyOnly", load_default=False)
-    is_check = fields.Boolean(data_key="isCheck", load_default=False)
-    env = fields.String(load_default="")
-    client_ip = fields.String(data_key="clientIP", load_default="")
-    udp_port = fields.Integer(data_key="udpPort", load_default=0, validate=_INT_RANGE)
-    app = fields.String(load_default="")
+    clusters = fields.String(
+        **optional("clusters", "The wanted clusters, with commas between them; all without it.", "")
+    )
+    healthy_only = fields.Boolean(**optional("healthyOnly", "Only healthy instances.", False))
+    is_check = fields.Boolean(**optional("isCheck", "Ask for an empty object where the service has instances.", False))
+    env = fields.String(**optional("env", "It is repeated in the answer.", ""))
+    client_ip = fields.String(
+        **optional("clientIP", "The client's address for pushes; that of the call without it.", "")
+    )
+    udp_port = fields.Integer(
+        **optional("udpPort", "The client's port for pushes; none with 0.", 0), validate=_INT_RANGE
+    )
+    app = fields.String(**optional("app", "The name of the application.", ""))
 
 
 class ListRead(NeededServiceSchema, _List):
@@ -78,14 +94,21 @@ class ListRead(NeededServiceSchema, _List):
 class ListV2Read(ListRead):
     """GET ``/v2/ns/instance/list``."""
 
-    cluster_name = fields.String(data_key="clusterName", load_default="")
+    cluster_name = fields.String(**optional("clusterName", CLUSTER_NAME_TEXT, ""))
 
 
 class _Beat(NamespaceSchema):
-    cluster_name = fields.String(data_key="clusterName", load_default=DEFAULT_CLUSTER)
-    ip = fields.String(load_default="", validate=validate.Length(max=IP_CHARS_MAX))
-    port = fields.Integer(load_default=0, validate=_PORT_RANGE)
-    beat = fields.String(load_default="")
+    cluster_name = fields.String(**optional("clusterName", CLUSTER_NAME_TEXT, DEFAULT_CLUSTER))
+    ip = fields.String(
+        **optional("ip", "The address of the instance.", "", example="10.0.0.1"),
+        validate=validate.Length(max=IP_CHARS_MAX),
+    )
+    port = fields.Integer(**optional("port", "The port of the instance.", 0, example=8080), validate=_PORT_RANGE)
+    beat = fields.String(
+        **optional(
+            "beat", "The instance as a JSON object; without it the beat is a light one, of a known instance.", ""
+        )
+    )
 
 
 class BeatRead(NeededServiceSchema, _Beat):
@@ -95,7 +118,7 @@ class BeatRead(NeededServiceSchema, _Beat):
 class DomRead(NamespaceSchema):
     """Old calls that name a service of the default group."""
 
-    dom = fields.String(**filled("dom"))
+    dom = fields.String(**filled("dom", DOM_TEXT))
 
 
 class DomListRead(DomRead, _List):
@@ -114,86 +137,94 @@ class DrainRead(Schema):
     """PUT ``/instance/drain``."""
 
     timeout_ms = fields.Integer(
-        data_key="timeoutMs", load_default=TIMEOUT_MS, validate=validate.Range(0, TIMEOUT_MS_MAX)
+        **optional("timeoutMs", "The instance is removed after so many milliseconds at the latest.", TIMEOUT_MS),
+        validate=validate.Range(0, TIMEOUT_MS_MAX),
     )
-    least_ms = fields.Integer(data_key="minMs", validate=validate.Range(0, TIMEOUT_MS_MAX))
+    least_ms = fields.Integer(
+        **optional("minMs", "The instance stays hidden for at least so many milliseconds, for clients that poll."),
+        validate=validate.Range(0, TIMEOUT_MS_MAX),
+    )
 
 
 class DrainStepRead(Schema):
     """POST ``/instance/drain/step``."""
 
-    action = fields.String(**filled("action"), validate=validate.OneOf(ACTIONS))
+    action = fields.String(**filled("action", "The step to take."), validate=validate.OneOf(ACTIONS))
 
 
 class NodeDrainRead(Schema):
     """PUT ``/operator/drain``."""
 
-    enabled = fields.Boolean(load_default=True)
+    enabled = fields.Boolean(**optional("enabled", "False takes the draining back.", True))
 
 
 class LocalRead(Schema):
     """Calls that ask all members, and with ``local`` this one alone."""
 
-    local = fields.Boolean(load_default=False)
+    local = fields.Boolean(**optional("local", "Only what this member knows.", False))
 
 
 class KeywordRead(Schema):
     """GET ``/core/cluster/nodes``."""
 
-    keyword = fields.String(load_default="")
+    keyword = fields.String(**optional("keyword", "The beginning of the addresses of the wanted members.", ""))
 
 
 class AddressRead(Schema):
     """GET ``/v2/core/cluster/node/list``."""
 
-    address = fields.String(load_default="")
+    address = fields.String(**optional("address", "The beginning of the addresses of the wanted members.", ""))
 
 
 class ClientIdRead(Schema):
     """Calls about one client."""
 
-    client_id = fields.String(**filled("clientId"))
+    client_id = fields.String(**filled("clientId", "The id of a client; of a search a part of ids."))
 
 
 class ConnectionIdsRead(Schema):
     """GET ``/v2/core/loader/current``."""
 
-    connection_id = fields.String(data_key="connectionId", load_default="")
+    connection_id = fields.String(
+        **optional("connectionId", "The id of a connection; of a list those that are wanted, with commas between.", "")
+    )
 
 
 class ClientAddressRead(Schema):
     """Lists of a service's clients: those of one address alone."""
 
-    ip = fields.String(load_default="")
-    port = fields.String(load_default="")
+    ip = fields.String(
+        **optional("ip", "The address of the wanted client or instance; any without it.", "", example="10.0.0.1")
+    )
+    port = fields.String(**optional("port", "The port of the wanted client or instance; any without it.", ""))
 
 
 class ConfigSearchRead(Schema):
     """GET ``/cs/configs``."""
 
-    search = fields.String(load_default="")
+    search = fields.String(**optional("search", "A search among configurations: refused.", ""))
 
 
 class TypeRead(Schema):
     """Calls of members about one resource type."""
 
-    type = fields.String(load_default="")
+    type = fields.String(**optional("type", "The resource type; instances of services without it.", ""))
 
 
 class PagesRead(Schema):
     """Calls of members that read page by page."""
 
-    pages = fields.Boolean(load_default=False)
+    pages = fields.Boolean(**optional("pages", "Ask for the first page, and not for all.", False))
 
 
 class SwitchV2Read(Schema):
     """PUT ``/v2/ns/operator/switches``: what must be there."""
 
-    entry = fields.String(**filled("entry"))
-    value = fields.String(**filled("value"))
+    entry = fields.String(**filled("entry", "The switch; `batch` for several."))
+    value = fields.String(**filled("value", "The value of the switch; for `batch` a JSON object of switches."))
 
 
 class HealthV2Read(Schema):
     """PUT ``/v2/ns/health``: what must be there."""
 
-    healthy = fields.String(**filled("healthy"))
+    healthy = fields.String(**filled("healthy", "Whether the instance is healthy."))

@@ -6,18 +6,18 @@ from typing import Any
 
 from marshmallow import EXCLUDE, Schema, ValidationError, fields, validate
 
-from app.http.input.fields import (
-    Needed,
-    Trimmed,
-    Whole,
-    filled,
-    present,
-)
+from app.http.input.fields import Needed, Trimmed, Whole, filled, optional, present
 from app.http.input.forms import Parameters
 from app.naming.model.keys import DEFAULT_NAMESPACE, PORT_MAX
 from app.naming.model.nacos_errors import InvalidParam
 
 _SCHEMAS_KEPT = 256
+PAGE_NO_TEXT, PAGE_SIZE_TEXT = "The number of the page.", "The entries of a page."
+SERVICE_NAME_TEXT = "The service's name, alone or as `group@@name`."
+CLUSTER_NAME_TEXT = "The cluster within the service."
+GROUP_NAME_TEXT = "The group of the service; a name with `@@` brings its own."
+DOM_TEXT = "The old name of the service, without its group."
+"""The descriptions of parameters that many calls have."""
 PORT_RANGE = validate.Range(0, PORT_MAX, error=f"it should be a number from 0 to {PORT_MAX}")
 
 
@@ -62,16 +62,16 @@ class CallSchema(Schema):
 
 
 class NamespaceSchema(CallSchema):
-    namespace = Trimmed(data_key="namespaceId", load_default=DEFAULT_NAMESPACE)
+    namespace = Trimmed(**optional("namespaceId", "The id of the namespace.", DEFAULT_NAMESPACE))
 
 
 class ServiceSchema(NamespaceSchema):
     """GET and DELETE ``/service``, and all other calls about one service."""
 
-    service = fields.String(**present("serviceName"))
+    service = fields.String(**present("serviceName", SERVICE_NAME_TEXT, example="orders"))
 
 
 class NeededServiceSchema(NamespaceSchema):
     """Calls about one service whose name may not be empty."""
 
-    service = Needed(**filled("serviceName"))
+    service = Needed(**filled("serviceName", SERVICE_NAME_TEXT, example="orders"))

@@ -5,43 +5,19 @@ from typing import Any
 
 from marshmallow import Schema, fields, missing, validate
 
-from app.http.input import fields as kinds
-from app.http.input.name_pattern import PATTERN_CHARS_MAX
-from app.http.openapi.parameter_words import PARAMETER_WORDS
+from app.http.input.fields import FLAG, INT, Parameter
+from app.http.input.schemas import DOM_TEXT, GROUP_NAME_TEXT
 from app.http.shapes.json_shapes import Shape
-from app.naming.model.keys import DEFAULT_GROUP, INT_MAX
-from app.rows.digests import BUCKETS
+from app.naming.model.keys import DEFAULT_GROUP
 
 SERVICE_NAME = "serviceName"
-_INT: Shape = {"type": "integer", "format": "int32", "minimum": -INT_MAX - 1, "maximum": INT_MAX}
-_FLAG: Shape = {"type": "boolean"}
-_TEXT: Shape = {"type": "string"}
-_JSON: Shape = {"type": "string", "contentMediaType": "application/json"}
 _SHAPES: dict[type[fields.Field[Any]], Shape] = {
-    fields.String: _TEXT,
-    fields.Integer: _INT,
+    fields.String: Parameter.shape,
+    fields.Integer: INT,
     fields.Float: {"type": "number"},
-    fields.Boolean: _FLAG,
-    kinds.Trimmed: _TEXT,
-    kinds.IntOrZero: _INT,
-    kinds.Number: _INT,
-    kinds.Threshold: {"type": "number", "format": "float"},
-    kinds.LoadFactor: {"type": "number", "minimum": 0, "maximum": kinds.LOAD_FACTOR_MAX},
-    kinds.Flag: _FLAG,
-    kinds.StrictFlag: _FLAG,
-    kinds.LenientFlag: _FLAG,
-    kinds.NeededMetadata: {"type": "string", "examples": ['{"zone":"a"}', "zone=a"]},
-    kinds.MetadataText: {"type": "string", "examples": ['{"zone":"a"}', "zone=a"]},
-    kinds.SelectorText: _JSON | {"examples": ['{"type":"none"}']},
-    kinds.ListFilter: _JSON | {"examples": ['{"type":"label","expression":"INSTANCE.metadata.zone = \'a\'"}']},
-    kinds.JsonObject: _JSON | {"examples": ['{"type":"TCP"}']},
-    kinds.PatternText: _TEXT | {"maxLength": PATTERN_CHARS_MAX},
-    kinds.InstanceKeys: _TEXT | {"examples": ["10.0.0.1#8080#DEFAULT"]},
-    kinds.BucketList: _TEXT | {"examples": [f"0,1,{BUCKETS - 1}"]},
-    kinds.AddressText: _TEXT | {"examples": ["10.0.0.5:8848"]},
+    fields.Boolean: FLAG,
 }
-_EXAMPLES = {("serviceName", "string"): "orders", ("ip", "string"): "10.0.0.1", ("port", "integer"): 8080}
-"""The examples of parameters that most calls have."""
+"""The shapes of the fields of marshmallow that read a parameter as they read JSON."""
 
 
 def parameters_of(schemas: Iterable[type[Schema]]) -> list[dict[str, Any]]:
@@ -49,41 +25,34 @@ def parameters_of(schemas: Iterable[type[Schema]]) -> list[dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for schema in schemas:
         for name, one in schema().fields.items():
-            found.setdefault(one.data_key or name, _parameter(schema, one.data_key or name, one))
+            found.setdefault(one.data_key or name, _parameter(one.data_key or name, one))
             if one.data_key == SERVICE_NAME:
                 for further in _beside_service_name():
                     found.setdefault(further["name"], further)
     return list(found.values())
 
 
-def _parameter(schema: type[Schema], name: str, one: fields.Field[Any]) -> dict[str, Any]:
+def _parameter(name: str, one: fields.Field[Any]) -> dict[str, Any]:
     return {
         "name": name,
         "in": "query",
-        "description": _words(schema, name),
+        "description": one.metadata["description"],
         **({"required": True} if one.required else {}),
-        "schema": _shape(name, one),
+        "schema": _shape(one),
     }
 
 
 def _beside_service_name() -> Iterator[dict[str, Any]]:
     """Yield the parameters that are read with each service's name: see ``Parameters.service_name``."""
     group = {"type": "string", "default": DEFAULT_GROUP}
-    yield {"name": "groupName", "in": "query", "description": PARAMETER_WORDS["groupName"], "schema": group}
-    yield {"name": "dom", "in": "query", "description": PARAMETER_WORDS["dom"], "deprecated": True, "schema": _TEXT}
+    yield {"name": "groupName", "in": "query", "description": GROUP_NAME_TEXT, "schema": group}
+    yield {"name": "dom", "in": "query", "description": DOM_TEXT, "deprecated": True, "schema": Parameter.shape}
 
 
-def _words(schema: type[Schema], name: str) -> str:
-    for one in schema.__mro__:
-        if words := PARAMETER_WORDS.get(f"{one.__name__}.{name}"):
-            return words
-    return PARAMETER_WORDS[name]
-
-
-def _shape(name: str, one: fields.Field[Any]) -> Shape:
-    shape = dict(next(_SHAPES[kind] for kind in type(one).__mro__ if kind in _SHAPES))
-    if (name, shape["type"]) in _EXAMPLES:
-        shape["examples"] = [_EXAMPLES[name, shape["type"]]]
+def _shape(one: fields.Field[Any]) -> Shape:
+    shape = dict(one.shape if isinstance(one, Parameter) else _SHAPES[type(one)])
+    if examples := one.metadata.get("examples"):
+        shape["examples"] = examples
     default = one.load_default
     if default is not missing and isinstance(default, bool | int | float | str) and default != "":
         shape["default"] = default

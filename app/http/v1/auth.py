@@ -12,7 +12,7 @@ from app.commands.record_commands import CreateFirstAdmin
 from app.http.api.answers import json_reply, text_reply
 from app.http.api.call import BEARER, JSON, Answer, Call, Reply, Services, rendered, route
 from app.http.api.user_access import token_of, too_many_logins
-from app.http.input.fields import Trimmed, present
+from app.http.input.fields import Trimmed, optional, present
 from app.http.input.schemas import CallSchema, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.user_shapes import FIRST_ADMIN, HAS_ADMIN, LOGIN
@@ -26,16 +26,18 @@ PASSWORD_BYTES = 18
 class LoginSchema(CallSchema):
     """POST ``/auth/login``."""
 
-    username = fields.String(**present("username"))
-    password = fields.String(**present("password"))
+    username = fields.String(**present("username", "The name of the user."))
+    password = fields.String(**present("password", "The password."))
 
 
 class FirstAdminSchema(CallSchema):
     """POST ``/auth/users/admin``."""
 
-    username = Trimmed(load_default="nacos")
-    password = fields.String(load_default="")
-    secret = Trimmed(load_default="")
+    username = Trimmed(**optional("username", "The name of the user.", "nacos"))
+    password = fields.String(**optional("password", "The password.", ""))
+    secret = Trimmed(
+        **optional("secret", "The content of the file first-admin.secret in the data folder of this member.", "")
+    )
 
 
 @route(

@@ -9,9 +9,16 @@ from app.auth.access_rules import READ, Target, naming
 from app.http.api.answers import json_array_reply, json_reply
 from app.http.api.call import Answer, Call, Services, route
 from app.http.api.pages import page_size
-from app.http.input.fields import Flag, PageNumber, PatternText, Trimmed, present
+from app.http.input.fields import Flag, PageNumber, PatternText, Trimmed, optional, present
 from app.http.input.name_pattern import NamePattern, literal_pattern
-from app.http.input.schemas import NamespaceSchema, ServiceSchema, load_parameters
+from app.http.input.schemas import (
+    CLUSTER_NAME_TEXT,
+    PAGE_NO_TEXT,
+    PAGE_SIZE_TEXT,
+    NamespaceSchema,
+    ServiceSchema,
+    load_parameters,
+)
 from app.http.shapes.described import Described
 from app.http.shapes.instance_shapes import CATALOG_INSTANCES
 from app.http.shapes.service_shapes import CATALOG_SERVICE, CATALOG_SERVICES, CHECK_TIMES
@@ -32,21 +39,35 @@ NO_TIME_YET = 2**63 - 1
 class CatalogInstancesSchema(ServiceSchema):
     """GET ``/catalog/instances``."""
 
-    cluster = fields.String(**present("clusterName"))
-    page = PageNumber(**present("pageNo"))
-    size = PageNumber(**present("pageSize"))
+    cluster = fields.String(**present("clusterName", CLUSTER_NAME_TEXT))
+    page = PageNumber(**present("pageNo", PAGE_NO_TEXT))
+    size = PageNumber(**present("pageSize", PAGE_SIZE_TEXT))
 
 
 class CatalogServicesSchema(NamespaceSchema):
     """GET ``/catalog/services``."""
 
-    with_instances = Flag(data_key="withInstances", load_default=False)
-    page = PageNumber(**present("pageNo"))
-    size = PageNumber(**present("pageSize"))
-    name = PatternText(data_key="serviceNameParam", load_default=NamePattern())
-    group = PatternText(data_key="groupNameParam", load_default=NamePattern())
-    instance = Trimmed(load_default="")
-    has_instances = Flag(data_key="hasIpCount", load_default=False)
+    with_instances = Flag(
+        **optional("withInstances", "The services with their instances, and not with their counts.", False)
+    )
+    page = PageNumber(**present("pageNo", PAGE_NO_TEXT))
+    size = PageNumber(**present("pageSize", PAGE_SIZE_TEXT))
+    name = PatternText(
+        **optional(
+            "serviceNameParam",
+            "The pattern of the wanted names: `.` is any character, `.*` any number of them.",
+            NamePattern(),
+        )
+    )
+    group = PatternText(
+        **optional(
+            "groupNameParam",
+            "The pattern of the wanted groups: `.` is any character, `.*` any number of them.",
+            NamePattern(),
+        )
+    )
+    instance = Trimmed(**optional("instance", "Only services with an instance at this address, `ip` or `ip:port`.", ""))
+    has_instances = Flag(**optional("hasIpCount", "Only services with instances.", False))
 
 
 @route(

@@ -34,7 +34,7 @@ NACOS_LOOKUPS = (FILE, ADDRESS_SERVER)
 class LookupSchema(CallSchema):
     """POST ``/core/cluster/switch/lookup``."""
 
-    type = fields.String(**present("type"))
+    type = fields.String(**present("type", "Where the member list comes from: `file`, `address-server` or `dns`."))
 
 
 class MemberSchema(Schema):

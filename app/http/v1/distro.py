@@ -50,7 +50,7 @@ PASSED_MS_MAX = 1_000
 class SourceSchema(CallSchema):
     """PUT ``/distro/checksum``: the member that sends it."""
 
-    source = fields.String(**present("source"))
+    source = fields.String(**present("source", "The address of the member that sends."))
 
 
 class KeysSchema(CallSchema):

@@ -4,8 +4,15 @@ from app.auth.access_rules import LOGGED_IN, WRITE, naming
 from app.commands.record_commands import UpdateCluster, UpdateHealth, read_late
 from app.http.api.answers import json_reply
 from app.http.api.call import Answer, Call, Services, rendered, route
-from app.http.input.fields import JsonObject, MetadataText, Needed, NeededLenientFlag, Number, Trimmed, filled
-from app.http.input.schemas import PORT_RANGE, CallSchema, NamespaceSchema, NeededServiceSchema, load_parameters
+from app.http.input.fields import JsonObject, MetadataText, Needed, NeededLenientFlag, Number, Trimmed, filled, optional
+from app.http.input.schemas import (
+    CLUSTER_NAME_TEXT,
+    PORT_RANGE,
+    CallSchema,
+    NamespaceSchema,
+    NeededServiceSchema,
+    load_parameters,
+)
 from app.http.shapes.described import Described
 from app.http.shapes.operator_shapes import SERVER_HEALTH
 from app.http.shapes.service_shapes import CHECKERS
@@ -19,27 +26,31 @@ from app.naming.model.nacos_errors import InvalidParam
 class ClusterNameSchema(NamespaceSchema):
     """PUT ``/cluster``: the names of the cluster and its service."""
 
-    cluster = Needed(**filled("clusterName"))
-    service = Needed(**filled("serviceName"))
+    cluster = Needed(**filled("clusterName", CLUSTER_NAME_TEXT))
+    service = Needed(**filled("serviceName", "The service's name, alone or as `group@@name`.", example="orders"))
 
 
 class ClusterConfigSchema(CallSchema):
     """PUT ``/cluster``: the settings of the cluster."""
 
-    check_port = Number(**filled("checkPort"), validate=PORT_RANGE)
-    use_instance_port = NeededLenientFlag(**filled("useInstancePort4Check"))
-    checker = JsonObject(**filled("healthChecker"))
-    metadata = MetadataText(load_default=dict)
+    check_port = Number(**filled("checkPort", "The port that is checked."), validate=PORT_RANGE)
+    use_instance_port = NeededLenientFlag(
+        **filled("useInstancePort4Check", "Whether an instance is checked at its own port, and not at `checkPort`.")
+    )
+    checker = JsonObject(**filled("healthChecker", "How persistent instances are checked: a JSON object with `type`."))
+    metadata = MetadataText(
+        **optional("metadata", "The cluster's metadata: a JSON object of texts, or `k=v,k=v`.", dict)
+    )
 
 
 class HealthSchema(NeededServiceSchema):
     """PUT ``/health``."""
 
-    ip = Needed(**filled("ip"))
-    port = Number(**filled("port"))
-    cluster = Trimmed(data_key="clusterName", load_default=DEFAULT_CLUSTER)
-    healthy = Trimmed(load_default="")
-    valid = Trimmed(load_default="")
+    ip = Needed(**filled("ip", "The address of the instance.", example="10.0.0.1"))
+    port = Number(**filled("port", "The port of the instance.", example=8080))
+    cluster = Trimmed(**optional("clusterName", CLUSTER_NAME_TEXT, DEFAULT_CLUSTER))
+    healthy = Trimmed(**optional("healthy", "Whether the instance is healthy.", ""))
+    valid = Trimmed(**optional("valid", "The old name of `healthy`.", ""))
 
 
 @route(

@@ -30,7 +30,7 @@ _CLOCK = SystemClock()
 class StatusesSchema(CallSchema):
     """GET ``/instance/statuses``."""
 
-    key = fields.String(**present("key"))
+    key = fields.String(**present("key", "The service's name with its group, after its namespace and `##`."))
 
 
 @route(

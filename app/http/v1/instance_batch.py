@@ -10,7 +10,7 @@ from app.commands.writes import Changed
 from app.http.api.answers import json_reply
 from app.http.api.call import DECLINE, Answer, Call, Services, rendered, route
 from app.http.input import json_text
-from app.http.input.fields import NeededMetadata, Trimmed, filled
+from app.http.input.fields import NeededMetadata, Trimmed, filled, optional
 from app.http.input.forms import Parameters
 from app.http.input.params import KEPT_CHARS_MAX, hot_metadata, hot_service
 from app.http.input.schemas import NeededServiceSchema, load_parameters
@@ -29,9 +29,11 @@ PATHS = ("/v1/ns/instance/metadata/batch", "/v1/ns/api/metadata/batch")
 class MetadataBatchSchema(NeededServiceSchema):
     """PUT and DELETE ``/instance/metadata/batch``."""
 
-    kind = Trimmed(data_key="consistencyType", load_default="")
-    instances = Trimmed(load_default="")
-    metadata = NeededMetadata(**filled("metadata"))
+    kind = Trimmed(**optional("consistencyType", "All instances of one kind: `ephemeral` or `persist`.", ""))
+    instances = Trimmed(
+        **optional("instances", "A JSON array of instances, each with ip, port, clusterName and ephemeral.", "")
+    )
+    metadata = NeededMetadata(**filled("metadata", "A JSON object of texts, or `k=v,k=v`."))
 
 
 class MetadataBatch(NamedTuple):

@@ -4,7 +4,7 @@ from app.auth.access_rules import MEMBERS, READ, WRITE, Target, admin, naming
 from app.http.api.agents import ClientType, parse_agent
 from app.http.api.answers import json_reply, text_reply
 from app.http.api.call import Answer, Call, Services, route
-from app.http.input.fields import StrictFlag
+from app.http.input.fields import StrictFlag, optional
 from app.http.input.name_pattern import NamePattern
 from app.http.input.params import parse_beat, parse_list
 from app.http.input.read_schemas import DomBeatRead, DomListRead
@@ -25,7 +25,7 @@ OLD_RAFT = "caused: old raft protocol already stop;"
 class AllNamesSchema(CallSchema):
     """GET ``/api/allDomNames``."""
 
-    responsible_only = StrictFlag(data_key="responsibleOnly", load_default=False)
+    responsible_only = StrictFlag(**optional("responsibleOnly", "Only services that this member owns.", False))
 
 
 def _service_of(call: Call) -> str:

@@ -12,7 +12,7 @@ from app.commands.writes import UNCHANGED
 from app.http.api.answers import json_reply, rest_reply
 from app.http.api.audited import audit_refusal
 from app.http.api.call import Answer, Call, Services, rendered, route
-from app.http.input.fields import Trimmed, present
+from app.http.input.fields import Trimmed, optional, present
 from app.http.input.schemas import CallSchema, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.operator_shapes import DONE, NAMESPACE_QUERY
@@ -33,32 +33,38 @@ _PUBLIC_IN_FULL = Namespace("", "Public", "Public Namespace")
 class NamespaceQuerySchema(CallSchema):
     """GET ``/console/namespaces``, in its three shapes."""
 
-    show = fields.String(load_default="")
-    check_exists = fields.String(data_key="checkNamespaceIdExist", load_default="")
-    namespace = fields.String(data_key="namespaceId", load_default="")
-    custom = Trimmed(data_key="customNamespaceId", load_default="")
+    show = fields.String(**optional("show", "`all` asks for one namespace in full.", ""))
+    check_exists = fields.String(
+        **optional("checkNamespaceIdExist", "`true` asks whether the id `customNamespaceId` is taken.", "")
+    )
+    namespace = fields.String(**optional("namespaceId", "The id of the namespace.", ""))
+    custom = Trimmed(
+        **optional("customNamespaceId", "The id of the namespace; a new one is given a random id without it.", "")
+    )
 
 
 class NamespaceCreateSchema(CallSchema):
     """POST ``/console/namespaces``."""
 
-    id = fields.String(**present("customNamespaceId"))
-    name = fields.String(**present("namespaceName"))
-    description = fields.String(data_key="namespaceDesc", load_default="")
+    id = fields.String(
+        **present("customNamespaceId", "The id of the namespace; a new one is given a random id without it.")
+    )
+    name = fields.String(**present("namespaceName", "The name of the namespace."))
+    description = fields.String(**optional("namespaceDesc", "The description of the namespace.", ""))
 
 
 class NamespaceUpdateSchema(CallSchema):
     """PUT ``/console/namespaces``."""
 
-    id = fields.String(**present("namespace"))
-    name = fields.String(**present("namespaceShowName"))
-    description = fields.String(data_key="namespaceDesc", load_default="")
+    id = fields.String(**present("namespace", "The id of the namespace."))
+    name = fields.String(**present("namespaceShowName", "The new name of the namespace."))
+    description = fields.String(**optional("namespaceDesc", "The description of the namespace.", ""))
 
 
 class NamespaceRemoveSchema(CallSchema):
     """DELETE ``/console/namespaces``."""
 
-    id = fields.String(**present("namespaceId"))
+    id = fields.String(**present("namespaceId", "The id of the namespace."))
 
 
 def _shown(one: Namespace) -> dict[str, Any]:

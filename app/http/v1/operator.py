@@ -9,7 +9,7 @@ from app.auth.access_rules import LOGGED_IN, MEMBERS, READ, WRITE, admin, naming
 from app.http.api.answers import json_reply, rest_refusal, rest_reply, server_status, text_reply
 from app.http.api.call import OK, Answer, Call, Services, route
 from app.http.input import json_text
-from app.http.input.fields import Flag, present
+from app.http.input.fields import Flag, optional, present
 from app.http.input.schemas import CallSchema, ServiceSchema, load, load_parameters
 from app.http.shapes.described import Described, text_of
 from app.http.shapes.operator_shapes import (
@@ -51,26 +51,26 @@ LEVELS = {
 class ServersSchema(CallSchema):
     """GET ``/operator/servers``."""
 
-    healthy = Flag(load_default=False)
+    healthy = Flag(**optional("healthy", "Only members that are UP.", False))
 
 
 class DistroStatusSchema(CallSchema):
     """GET ``/operator/distro/status``."""
 
-    action = fields.String(load_default="view")
+    action = fields.String(**optional("action", "`view`; the answer to any other is an empty object.", "view"))
 
 
 class ServerStatusSchema(CallSchema):
     """GET ``/operator/server/status``."""
 
-    status = fields.String(**present("serverStatus"))
+    status = fields.String(**present("serverStatus", "The report, in lines `site#ip:port#ms#weight`."))
 
 
 class LogLevelSchema(CallSchema):
     """PUT ``/operator/log``, and the body of PUT ``/core/ops/log``."""
 
-    name = fields.String(**present("logName"))
-    level = fields.String(**present("logLevel"))
+    name = fields.String(**present("logName", "The log; an unknown one changes nothing."))
+    level = fields.String(**present("logLevel", "`ALL`, `TRACE`, `DEBUG`, `INFO`, `WARN`, `ERROR` or `OFF`."))
 
 
 def _paths(path: str) -> tuple[str, str]:

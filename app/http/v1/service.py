@@ -19,9 +19,19 @@ from app.http.input.fields import (
     Threshold,
     Trimmed,
     filled,
+    optional,
 )
 from app.http.input.name_pattern import NamePattern
-from app.http.input.schemas import CallSchema, NamespaceSchema, NeededServiceSchema, ServiceSchema, load_parameters
+from app.http.input.schemas import (
+    GROUP_NAME_TEXT,
+    PAGE_NO_TEXT,
+    PAGE_SIZE_TEXT,
+    CallSchema,
+    NamespaceSchema,
+    NeededServiceSchema,
+    ServiceSchema,
+    load_parameters,
+)
 from app.http.shapes.described import Described
 from app.http.shapes.service_shapes import CHECKSUM, NAMES_BY_NAMESPACE, SERVICE, SERVICE_NAMES
 from app.naming.model.keys import DEFAULT_GROUP, check_printable, check_service_format, group_of, short_name_of
@@ -37,39 +47,65 @@ ALL_GROUPS = "*"
 class ServiceCreateSchema(CallSchema):
     """POST ``/service``, in v2 also PUT: threshold, metadata and selector."""
 
-    protect_threshold = Threshold(data_key="protectThreshold", load_default=0.0)
-    metadata = MetadataText(load_default=dict)
-    selector = SelectorText(load_default=NO_SELECTOR)
+    protect_threshold = Threshold(
+        **optional("protectThreshold", "At or below this share of healthy instances all are shown as healthy.", 0.0)
+    )
+    metadata = MetadataText(
+        **optional("metadata", "The service's metadata: a JSON object of texts, or `k=v,k=v`.", dict)
+    )
+    selector = SelectorText(
+        **optional(
+            "selector",
+            "How the service picks instances for a client: a JSON object with `type`, URL-encoded once more.",
+            NO_SELECTOR,
+        )
+    )
 
 
 class ServiceUpdateSchema(CallSchema):
     """PUT ``/service``: threshold and metadata."""
 
-    protect_threshold = Threshold(**filled("protectThreshold"))
-    metadata = MetadataText(load_default=dict)
+    protect_threshold = Threshold(
+        **filled("protectThreshold", "At or below this share of healthy instances all are shown as healthy.")
+    )
+    metadata = MetadataText(
+        **optional("metadata", "The service's metadata: a JSON object of texts, or `k=v,k=v`.", dict)
+    )
 
 
 class ServiceSelectorSchema(CallSchema):
     """PUT ``/service``: the selector, which Nacos reads after it found the service."""
 
-    selector = SelectorText(load_default=NO_SELECTOR)
+    selector = SelectorText(
+        **optional(
+            "selector",
+            "How the service picks instances for a client: a JSON object with `type`, URL-encoded once more.",
+            NO_SELECTOR,
+        )
+    )
 
 
 class ServiceListSchema(NamespaceSchema):
     """GET ``/service/list``."""
 
-    page = IntOrZero(**filled("pageNo"))
-    size = IntOrZero(**filled("pageSize"))
-    group = Trimmed(data_key="groupName", load_default=DEFAULT_GROUP)
-    selector = ListFilter(load_default=None)
+    page = IntOrZero(**filled("pageNo", PAGE_NO_TEXT))
+    size = IntOrZero(**filled("pageSize", PAGE_SIZE_TEXT))
+    group = Trimmed(**optional("groupName", GROUP_NAME_TEXT, DEFAULT_GROUP))
+    selector = ListFilter(
+        **optional("selector", "A filter by metadata: a JSON object with `type` and `expression`.", None)
+    )
 
 
 class ServiceNamesSchema(CallSchema):
     """GET ``/service/names``."""
 
-    namespace = Trimmed(data_key="namespaceId", load_default="")
-    pattern = PatternText(data_key="expr", load_default=NamePattern())
-    responsible_only = Flag(data_key="responsibleOnly", load_default=False)
+    namespace = Trimmed(**optional("namespaceId", "The id of the namespace.", ""))
+    pattern = PatternText(
+        **optional(
+            "expr", "The pattern of the wanted names: `.` is any character, `.*` any number of them.", NamePattern()
+        )
+    )
+    responsible_only = Flag(**optional("responsibleOnly", "Only services that this member owns.", False))
 
 
 @route("POST", "/v1/ns/service", access=naming(WRITE), described=Described(takes=(ServiceSchema, ServiceCreateSchema)))

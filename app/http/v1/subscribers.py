@@ -9,9 +9,9 @@ from app.http.api.call import Answer, Call, Services, route
 from app.http.api.callers import is_of_caller, normal_ip
 from app.http.api.pages import page_size
 from app.http.api.rights import READS, check_access
-from app.http.input.fields import Flag, IntOrZero, StrictFlag
+from app.http.input.fields import Flag, IntOrZero, StrictFlag, optional
 from app.http.input.params import ListQuery
-from app.http.input.schemas import CallSchema, NeededServiceSchema, load_parameters
+from app.http.input.schemas import PAGE_NO_TEXT, PAGE_SIZE_TEXT, CallSchema, NeededServiceSchema, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.operator_shapes import PUSH_STATE
 from app.http.shapes.service_shapes import SUBSCRIBERS
@@ -38,16 +38,16 @@ Shown = dict[str, Any]
 class SubscribersSchema(NeededServiceSchema):
     """GET ``/service/subscribers``. Nacos 1.4.1 wants a page, though its members ask without one; 1.4.8 does not."""
 
-    page = IntOrZero(data_key="pageNo", load_default=1)
-    size = IntOrZero(data_key="pageSize", load_default=SUBSCRIBERS_PAGE_SIZE)
-    aggregation = StrictFlag(load_default=True)
+    page = IntOrZero(**optional("pageNo", PAGE_NO_TEXT, 1))
+    size = IntOrZero(**optional("pageSize", PAGE_SIZE_TEXT, SUBSCRIBERS_PAGE_SIZE))
+    aggregation = StrictFlag(**optional("aggregation", "Whether all other members are asked, too.", True))
 
 
 class PushStateSchema(CallSchema):
     """GET ``/operator/push/state``."""
 
-    detail = Flag(load_default=False)
-    reset = Flag(load_default=False)
+    detail = Flag(**optional("detail", "With the pushes that are not acknowledged.", False))
+    reset = Flag(**optional("reset", "Let the counts begin anew.", False))
 
 
 def subscribe(call: Call, services: Services, query: ListQuery, agent: Agent) -> bool:

@@ -6,7 +6,7 @@ from app.auth.access_rules import READ, WRITE, admin
 from app.commands.record_commands import UpdateSwitch, UpdateSwitches
 from app.http.api.answers import SWITCHES_PATHS, json_reply
 from app.http.api.call import Answer, Call, Services, rendered, route
-from app.http.input.fields import Flag, JsonObject, present
+from app.http.input.fields import Flag, JsonObject, optional, present
 from app.http.input.schemas import CallSchema, load, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.operator_shapes import SWITCHES
@@ -19,9 +19,12 @@ SWITCH_CHARS_MAX = 64 * 1024
 class SwitchSchema(CallSchema):
     """PUT ``/operator/switches``."""
 
-    here_only = Flag(data_key="debug", load_default=False)
-    entry = fields.String(**present("entry"))
-    value = fields.String(**present("value"), validate=validate.Length(max=SWITCH_CHARS_MAX))
+    here_only = Flag(**optional("debug", "Only at this member, until its restart.", False))
+    entry = fields.String(**present("entry", "The switch; `batch` for several."))
+    value = fields.String(
+        **present("value", "The value of the switch; for `batch` a JSON object of switches."),
+        validate=validate.Length(max=SWITCH_CHARS_MAX),
+    )
 
 
 class SwitchBatchSchema(CallSchema):

@@ -27,9 +27,9 @@ from app.http.api.answers import json_reply, rest_refusal
 from app.http.api.audited import audit_refusal
 from app.http.api.call import Answer, Call, Reply, Services, rendered, route
 from app.http.api.user_access import token_of
-from app.http.input.fields import Number, filled, invalid
+from app.http.input.fields import Number, filled, invalid, optional
 from app.http.input.forms import Parameters
-from app.http.input.schemas import CallSchema, load_parameters
+from app.http.input.schemas import PAGE_NO_TEXT, PAGE_SIZE_TEXT, CallSchema, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.user_shapes import DONE_RESULT, NAMES, PERMISSION_PAGE, ROLE_PAGE, USER_PAGE
 from app.http.v1.auth import LoginSchema
@@ -50,63 +50,65 @@ class _Count(Number):
 class NewPasswordSchema(CallSchema):
     """PUT ``/auth/users``."""
 
-    username = fields.String(**filled("username"))
-    password = fields.String(**filled("newPassword"))
+    username = fields.String(**filled("username", "The name of the user."))
+    password = fields.String(**filled("newPassword", "The new password."))
 
 
 class ChangePasswordSchema(CallSchema):
     """PUT ``/auth/users/password``."""
 
-    old = fields.String(**filled("oldPassword"))
-    new = fields.String(**filled("newPassword"))
+    old = fields.String(**filled("oldPassword", "The current password."))
+    new = fields.String(**filled("newPassword", "The new password."))
 
 
 class UserNameSchema(CallSchema):
     """Calls about one user."""
 
-    username = fields.String(**filled("username"))
+    username = fields.String(**filled("username", "The name of the user."))
 
 
 class RoleSchema(CallSchema):
     """POST ``/auth/roles``."""
 
-    role = fields.String(**filled("role"))
-    username = fields.String(**filled("username"))
+    role = fields.String(**filled("role", "The name of the role."))
+    username = fields.String(**filled("username", "The name of the user."))
 
 
 class RemovedRoleSchema(CallSchema):
     """DELETE ``/auth/roles``: of one user, or of all."""
 
-    role = fields.String(**filled("role"))
-    username = fields.String(load_default="")
+    role = fields.String(**filled("role", "The name of the role."))
+    username = fields.String(**optional("username", "The name of the user.", ""))
 
 
 class PermissionSchema(CallSchema):
     """POST and DELETE ``/auth/permissions``."""
 
-    role = fields.String(**filled("role"))
-    resource = fields.String(**filled("resource"))
-    action = fields.String(**filled("action"))
+    role = fields.String(**filled("role", "The name of the role."))
+    resource = fields.String(
+        **filled("resource", "The pattern of what is permitted: `namespace:group:naming/service`.")
+    )
+    action = fields.String(**filled("action", "What is permitted: `r`, `w` or `rw`."))
 
 
 class UserPageSchema(CallSchema):
     """A page of users, roles or permissions, perhaps of those that one name finds; ``search`` blur: ``*`` in it."""
 
-    page = _Count(**filled("pageNo"), validate=validate.Range(min=1, error="it should be 1 or more"))
+    page = _Count(**filled("pageNo", PAGE_NO_TEXT), validate=validate.Range(min=1, error="it should be 1 or more"))
     size = _Count(
-        **filled("pageSize"),
+        **filled("pageSize", PAGE_SIZE_TEXT),
         validate=validate.Range(1, PAGE_SIZE_MAX, error=f"it should be a number from 1 to {PAGE_SIZE_MAX}"),
     )
-    username = fields.String(load_default="")
-    role = fields.String(load_default="")
-    search = fields.String(load_default="accurate")
+    username = fields.String(**optional("username", "The name of the user.", ""))
+    role = fields.String(**optional("role", "The name of the role.", ""))
+    search = fields.String(**optional("search", "`accurate`, or `blur`: names with `*` in them.", "accurate"))
 
 
 class NameSearchSchema(CallSchema):
     """GET ``/auth/users/search`` and ``/auth/roles/search``."""
 
-    username = fields.String(load_default="")
-    role = fields.String(load_default="")
+    username = fields.String(**optional("username", "The name of the user.", ""))
+    role = fields.String(**optional("role", "The name of the role.", ""))
 
 
 def _answer(call: Call, services: Services, read: Callable[[Parameters], RecordCommand], message: str) -> Answer:

@@ -10,10 +10,10 @@ from marshmallow import validate
 
 from app.auth.access_rules import READ, admin, naming
 from app.http.api.call import Answer, Call, Services
-from app.http.input.fields import Number, Trimmed
+from app.http.input.fields import Number, Trimmed, optional
 from app.http.input.forms import namespace_of, service_of
 from app.http.input.read_schemas import ClientAddressRead, ClientIdRead, ServiceRead
-from app.http.input.schemas import CallSchema, load_parameters
+from app.http.input.schemas import PAGE_NO_TEXT, PAGE_SIZE_TEXT, CallSchema, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.user_shapes import (
     CLIENT,
@@ -36,11 +36,10 @@ CLIENTS_PAGE_SIZE, CLIENTS_PAGE_SIZE_MAX = 100, 1_000
 class ClientSearchSchema(CallSchema):
     """GET ``/v2/ns/client/search``."""
 
-    contained = Trimmed(data_key="clientId", load_default="")
-    page = Number(data_key="pageNo", load_default=1, validate=validate.Range(min=1, error="it should be 1 or more"))
+    contained = Trimmed(**optional("clientId", "The id of a client; of a search a part of ids.", ""))
+    page = Number(**optional("pageNo", PAGE_NO_TEXT, 1), validate=validate.Range(min=1, error="it should be 1 or more"))
     size = Number(
-        data_key="pageSize",
-        load_default=CLIENTS_PAGE_SIZE,
+        **optional("pageSize", PAGE_SIZE_TEXT, CLIENTS_PAGE_SIZE),
         validate=validate.Range(1, CLIENTS_PAGE_SIZE_MAX, error=f"it should be from 1 to {CLIENTS_PAGE_SIZE_MAX}"),
     )
 

@@ -6,7 +6,7 @@ What Nacos changes with GET is changed with POST here too, which a browser may b
 from app.auth.access_rules import READ, WRITE, admin
 from app.http.api.answers import json_reply, text_reply
 from app.http.api.call import Answer, Call, Services, route
-from app.http.input.fields import AddressText, LoadFactor, Needed, Number, filled
+from app.http.input.fields import AddressText, LoadFactor, Needed, Number, filled, optional
 from app.http.input.read_schemas import ConnectionIdsRead
 from app.http.input.schemas import CallSchema, load_parameters
 from app.http.shapes.described import Described, text_of
@@ -23,21 +23,25 @@ LOAD_FACTOR = 0.1
 class ReloadClientSchema(CallSchema):
     """GET ``/v2/core/loader/reloadClient``."""
 
-    connection_id = Needed(**filled("connectionId"))
-    redirect = AddressText(data_key="redirectAddress", load_default=None)
+    connection_id = Needed(
+        **filled("connectionId", "The id of a connection; of a list those that are wanted, with commas between.")
+    )
+    redirect = AddressText(**optional("redirectAddress", "The member to send clients to; any without it.", None))
 
 
 class ReloadCurrentSchema(CallSchema):
     """GET ``/v2/core/loader/reloadCurrent``."""
 
-    count = Number(**filled("count"))
-    redirect = AddressText(data_key="redirectAddress", load_default=None)
+    count = Number(**filled("count", "How many connections are to be left."))
+    redirect = AddressText(**optional("redirectAddress", "The member to send clients to; any without it.", None))
 
 
 class SmartReloadSchema(CallSchema):
     """GET ``/v2/core/loader/smartReloadCluster``."""
 
-    factor = LoadFactor(data_key="loaderFactor", load_default=LOAD_FACTOR)
+    factor = LoadFactor(
+        **optional("loaderFactor", "A member may have more clients than its share by this part of it.", LOAD_FACTOR)
+    )
 
 
 @route("GET", f"{PATH}/current", access=admin(READ), described=Described(CONNECTIONS, takes=(ConnectionIdsRead,)))

@@ -6,10 +6,10 @@ from app.auth.access_rules import LOGGED_IN, PUBLIC, READ, WRITE, admin, naming
 from app.http.api.answers import server_status
 from app.http.api.call import Answer, Call, Services
 from app.http.api.pages import PAGE_V2_MAX
-from app.http.input.fields import Flag, IntOrZero
+from app.http.input.fields import Flag, IntOrZero, optional
 from app.http.input.params import check_numbers
 from app.http.input.read_schemas import AddressRead, HealthV2Read, SwitchV2Read
-from app.http.input.schemas import CallSchema, NeededServiceSchema, load_parameters
+from app.http.input.schemas import PAGE_NO_TEXT, PAGE_SIZE_TEXT, CallSchema, NeededServiceSchema, load_parameters
 from app.http.shapes.common_shapes import STATE
 from app.http.shapes.described import Described, json_of
 from app.http.shapes.instance_shapes import V2_PAGE
@@ -27,16 +27,16 @@ NODES = "/v2/core/cluster/node"
 class CatalogInstancesV2Schema(NeededServiceSchema):
     """GET ``/v2/ns/catalog/instances``."""
 
-    page = IntOrZero(data_key="pageNo", load_default=1)
-    size = IntOrZero(data_key="pageSize", load_default=100, validate=validate.Range(1, PAGE_V2_MAX))
-    healthy_only = Flag(data_key="healthyOnly", load_default=False)
-    enabled_only = Flag(data_key="enabledOnly", load_default=False)
+    page = IntOrZero(**optional("pageNo", PAGE_NO_TEXT, 1))
+    size = IntOrZero(**optional("pageSize", PAGE_SIZE_TEXT, 100), validate=validate.Range(1, PAGE_V2_MAX))
+    healthy_only = Flag(**optional("healthyOnly", "Only healthy instances.", False))
+    enabled_only = Flag(**optional("enabledOnly", "Only enabled instances.", False))
 
 
 class MetricsV2Schema(CallSchema):
     """GET ``/v2/ns/operator/metrics``."""
 
-    only_status = Flag(data_key="onlyStatus", load_default=True)
+    only_status = Flag(**optional("onlyStatus", "Only the status; with false all counters.", True))
 
 
 @result_route(

@@ -6,10 +6,10 @@ from app.auth.access_rules import READ, WRITE, Target, naming
 from app.commands.record_commands import ServiceExists, UpdateService
 from app.http.api.call import Answer, Call, Services, rendered
 from app.http.api.pages import PAGE_V2_MAX
-from app.http.input.fields import IntOrZero, Trimmed
+from app.http.input.fields import IntOrZero, Trimmed, optional
 from app.http.input.forms import namespace_of, service_of
 from app.http.input.read_schemas import ServiceRead
-from app.http.input.schemas import NamespaceSchema, load_parameters
+from app.http.input.schemas import GROUP_NAME_TEXT, PAGE_NO_TEXT, PAGE_SIZE_TEXT, NamespaceSchema, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.service_shapes import V2_SERVICE, V2_SERVICE_NAMES
 from app.http.v1 import service
@@ -25,9 +25,9 @@ PATH = "/v2/ns/service"
 class ServiceListV2Schema(NamespaceSchema):
     """GET ``/v2/ns/service/list``."""
 
-    group = Trimmed(data_key="groupName", load_default=DEFAULT_GROUP)
-    page = IntOrZero(data_key="pageNo", load_default=1)
-    size = IntOrZero(data_key="pageSize", load_default=20, validate=validate.Range(1, PAGE_V2_MAX))
+    group = Trimmed(**optional("groupName", GROUP_NAME_TEXT, DEFAULT_GROUP))
+    page = IntOrZero(**optional("pageNo", PAGE_NO_TEXT, 1))
+    size = IntOrZero(**optional("pageSize", PAGE_SIZE_TEXT, 20), validate=validate.Range(1, PAGE_V2_MAX))
 
 
 def _view(call: Call, services: Services) -> ServiceView:

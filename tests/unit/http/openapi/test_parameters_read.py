@@ -4,7 +4,6 @@ import pytest
 
 from app.http.api.call import ROUTES, Endpoint
 from app.http.blueprints import MODULES
-from app.http.openapi.parameter_words import PARAMETER_WORDS
 from app.http.openapi.parameters import parameters_of
 from tests.support.hot_schemas import BeatSchema, DeregisterSchema, ListSchema, RegisterSchema
 from tests.support.read_names import names_read
@@ -36,10 +35,3 @@ def test_the_hot_calls_take_what_their_slow_parsers_take(path: str, method: str,
     assert described is not None
     names = {one["name"] for one in parameters_of(described.takes)} - {"groupName", "dom"}
     assert names == {one.data_key or name for name, one in oracle().fields.items()}
-
-
-def test_no_words_are_left_over() -> None:
-    used = {
-        one["description"] for row in ROUTES if row.described is not None for one in parameters_of(row.described.takes)
-    }
-    assert {name for name, words in PARAMETER_WORDS.items() if words not in used} == set()
