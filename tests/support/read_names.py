@@ -8,6 +8,8 @@ from typing import Any
 
 from marshmallow import Schema
 
+from app.http.input.schemas import needed_names
+
 READERS = {"get", "optional", "required"}
 """The methods of ``Parameters`` that read one value."""
 NAME_READER = "service_name"
@@ -49,10 +51,7 @@ def _read_by(call: ast.Call, space: dict[str, Any]) -> Iterator[str]:
             yield from OF_SERVICE
         case ast.Name(id="require"):
             for one in call.args[1:]:
-                names = _value(one.value, space) if isinstance(one, ast.Starred) else (_value(one, space),)
-                yield from map(str, names)
-        case ast.Name(id="_milliseconds"):
-            yield str(_value(call.args[1], space))
+                yield from needed_names(_value(one, space))
         case ast.Name(id="load_parameters"):
             schema = _value(call.args[0], space)
             assert issubclass(schema, Schema)

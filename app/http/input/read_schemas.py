@@ -3,12 +3,11 @@
 Nothing is loaded with these schemas. A test compares them with what the code reads.
 """
 
-from marshmallow import Schema, fields, validate
+from marshmallow import fields, validate
 
 from app.http.input.fields import MetadataText, filled, optional
 from app.http.input.schemas import CLUSTER_NAME_TEXT, DOM_TEXT, NamespaceSchema, NeededServiceSchema
 from app.naming.model.keys import APP_CHARS_MAX, DEFAULT_CLUSTER, INT_MAX, IP_CHARS_MAX, PORT_MAX
-from app.operator.drain_steps import ACTIONS
 
 TIMEOUT_MS, TIMEOUT_MS_MAX = 15_000, 60_000
 _PORT_RANGE = validate.Range(0, PORT_MAX)
@@ -127,104 +126,3 @@ class DomListRead(DomRead, _List):
 
 class DomBeatRead(DomRead, _Beat):
     """GET ``/api/clientBeat``."""
-
-
-class ServiceRead(NeededServiceSchema):
-    """Calls about one service."""
-
-
-class DrainRead(Schema):
-    """PUT ``/instance/drain``."""
-
-    timeout_ms = fields.Integer(
-        **optional("timeoutMs", "The instance is removed after so many milliseconds at the latest.", TIMEOUT_MS),
-        validate=validate.Range(0, TIMEOUT_MS_MAX),
-    )
-    least_ms = fields.Integer(
-        **optional("minMs", "The instance stays hidden for at least so many milliseconds, for clients that poll."),
-        validate=validate.Range(0, TIMEOUT_MS_MAX),
-    )
-
-
-class DrainStepRead(Schema):
-    """POST ``/instance/drain/step``."""
-
-    action = fields.String(**filled("action", "The step to take."), validate=validate.OneOf(ACTIONS))
-
-
-class NodeDrainRead(Schema):
-    """PUT ``/operator/drain``."""
-
-    enabled = fields.Boolean(**optional("enabled", "False takes the draining back.", True))
-
-
-class LocalRead(Schema):
-    """Calls that ask all members, and with ``local`` this one alone."""
-
-    local = fields.Boolean(**optional("local", "Only what this member knows.", False))
-
-
-class KeywordRead(Schema):
-    """GET ``/core/cluster/nodes``."""
-
-    keyword = fields.String(**optional("keyword", "The beginning of the addresses of the wanted members.", ""))
-
-
-class AddressRead(Schema):
-    """GET ``/v2/core/cluster/node/list``."""
-
-    address = fields.String(**optional("address", "The beginning of the addresses of the wanted members.", ""))
-
-
-class ClientIdRead(Schema):
-    """Calls about one client."""
-
-    client_id = fields.String(**filled("clientId", "The id of a client; of a search a part of ids."))
-
-
-class ConnectionIdsRead(Schema):
-    """GET ``/v2/core/loader/current``."""
-
-    connection_id = fields.String(
-        **optional("connectionId", "The id of a connection; of a list those that are wanted, with commas between.", "")
-    )
-
-
-class ClientAddressRead(Schema):
-    """Lists of a service's clients: those of one address alone."""
-
-    ip = fields.String(
-        **optional("ip", "The address of the wanted client or instance; any without it.", "", example="10.0.0.1")
-    )
-    port = fields.String(**optional("port", "The port of the wanted client or instance; any without it.", ""))
-
-
-class ConfigSearchRead(Schema):
-    """GET ``/cs/configs``."""
-
-    search = fields.String(**optional("search", "A search among configurations: refused.", ""))
-
-
-class TypeRead(Schema):
-    """Calls of members about one resource type."""
-
-    type = fields.String(**optional("type", "The resource type; instances of services without it.", ""))
-
-
-class PagesRead(Schema):
-    """Calls of members that read page by page."""
-
-    pages = fields.Boolean(**optional("pages", "Ask for the first page, and not for all.", False))
-
-
-class SwitchV2Read(Schema):
-    """PUT ``/v2/ns/operator/switches``: what must be there."""
-
-    entry = fields.String(**filled("entry", "The switch; `batch` for several."))
-    value = fields.String(**filled("value", "The value of the switch; for `batch` a JSON object of switches."))
-
-
-class HealthV2Read(Schema):
-    """PUT ``/v2/ns/health``: what must be there."""
-
-    healthy = fields.String(**filled("healthy", "Whether the instance is healthy."))

@@ -1,12 +1,12 @@
 """The parameters and bodies of endpoints that are not hot, as marshmallow schemas. Every refusal names its field."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
 from marshmallow import EXCLUDE, Schema, ValidationError, fields, validate
 
-from app.http.input.fields import Needed, Trimmed, Whole, filled, optional, present
+from app.http.input.fields import Needed, StrictFlag, Trimmed, Whole, filled, optional, present
 from app.http.input.forms import Parameters
 from app.naming.model.keys import DEFAULT_NAMESPACE, PORT_MAX
 from app.naming.model.nacos_errors import InvalidParam
@@ -42,6 +42,13 @@ def load(schema: type[Schema], values: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidParam(f"Parameter '{name}' is illegal: {text}") from None
 
 
+def needed_names(schema: type[Schema]) -> Iterator[str]:
+    """Yield the names of the parameters that must be in a call."""
+    for name, one in _made(schema).fields.items():
+        if one.required:
+            yield one.data_key or name
+
+
 def load_parameters(schema: type[Schema], parameters: Parameters) -> dict[str, Any]:
     """Return the loaded values of a call's parameters; ``serviceName`` is read as the full name, with its group.
 
@@ -75,3 +82,9 @@ class NeededServiceSchema(NamespaceSchema):
     """Calls about one service whose name may not be empty."""
 
     service = Needed(**filled("serviceName", SERVICE_NAME_TEXT, example="orders"))
+
+
+class LocalSchema(CallSchema):
+    """Calls that ask all members, and with ``local`` this one alone."""
+
+    local = StrictFlag(**optional("local", "Only what this member knows.", False))

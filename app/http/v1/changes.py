@@ -7,8 +7,7 @@ import orjson
 from app.auth.access_rules import READ, Target, naming
 from app.http.api.call import Answer, Call, Events, Services, route
 from app.http.api.event_stream import EVENT_STREAM_TYPE
-from app.http.input.read_schemas import ServiceRead
-from app.http.input.schemas import NamespaceSchema
+from app.http.input.schemas import NamespaceSchema, NeededServiceSchema
 from app.http.shapes.described import Content, Described
 from app.http.shapes.json_shapes import text
 from app.naming.model.keys import DEFAULT_NAMESPACE
@@ -24,7 +23,7 @@ _EVENTS = Content(EVENT_STREAM_TYPE, text('data: {"rev":7}\n\n', "Server-sent ev
     "GET",
     "/v1/ns/service/changes",
     access=naming(READ),
-    described=Described(_EVENTS, takes=(ServiceRead,), refusals=(503,)),
+    described=Described(_EVENTS, takes=(NeededServiceSchema,), refusals=(503,)),
     hot=True,
 )
 def service_changes(call: Call, services: Services) -> Answer:

@@ -10,8 +10,7 @@ from app.config.lookup_settings import ADDRESS_SERVER, FILE, LOOKUPS
 from app.http.api.answers import json_reply, rest_refusal, rest_reply
 from app.http.api.call import Answer, Call, Services, route
 from app.http.input import json_text
-from app.http.input.fields import present
-from app.http.input.read_schemas import KeywordRead
+from app.http.input.fields import Trimmed, optional, present
 from app.http.input.schemas import PORT_RANGE, CallSchema, load, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.operator_shapes import (
@@ -29,6 +28,12 @@ from app.naming.model.nacos_errors import InvalidParam
 from distro.model.types import MemberState
 
 NACOS_LOOKUPS = (FILE, ADDRESS_SERVER)
+
+
+class NodesSchema(CallSchema):
+    """GET ``/core/cluster/nodes``."""
+
+    keyword = Trimmed(**optional("keyword", "The beginning of the addresses of the wanted members.", ""))
 
 
 class LookupSchema(CallSchema):
@@ -68,11 +73,11 @@ def report(call: Call, services: Services) -> Answer:
     "GET",
     "/v1/core/cluster/nodes",
     access=admin(READ).or_members(),
-    described=Described(MEMBERS_RESULT, takes=(KeywordRead,)),
+    described=Described(MEMBERS_RESULT, takes=(NodesSchema,)),
 )
 def nodes(call: Call, services: Services) -> Answer:
     """All members, or those whose address begins with ``keyword``."""
-    return rest_reply(members_json(services, call.parameters.optional("keyword")))
+    return rest_reply(members_json(services, load_parameters(NodesSchema, call.parameters)["keyword"]))
 
 
 def members_json(services: Services, prefix: str) -> list[dict[str, Any]]:

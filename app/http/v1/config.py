@@ -1,9 +1,12 @@
 """Calls to a configuration server, which this node is not: refused, or answered as if there were no configurations."""
 
+from marshmallow import fields
+
 from app.auth.access_rules import LOGGED_IN, MEMBERS
 from app.http.api.answers import json_reply, text_reply
 from app.http.api.call import Answer, Call, Later, Reply, Services, route
-from app.http.input.read_schemas import ConfigSearchRead
+from app.http.input.fields import optional
+from app.http.input.schemas import CallSchema
 from app.http.shapes.described import Described
 from app.http.shapes.operator_shapes import DONE, NO_CHANGE
 
@@ -15,6 +18,13 @@ HOLD_LESS_MS = 500
 """A listen is answered so long before its client gives it up. Source of the three: Nacos 1.4.1 LongPollingService."""
 _ABSENT = Reply(404, b"config data not exist")
 _UNCHANGED = Reply(200, b"", None)
+SEARCH = "search"
+
+
+class ConfigSearchSchema(CallSchema):
+    """GET ``/cs/configs``; clients repeat the call, which loads nothing."""
+
+    search = fields.String(**optional(SEARCH, "A search among configurations: refused.", None))
 
 
 @route("GET", "/v1/cs/communication/dataChange", access=MEMBERS, described=Described(DONE))
@@ -28,11 +38,11 @@ def data_change(call: Call, services: Services) -> Answer:
     CONFIGS,
     access=LOGGED_IN,
     hot=True,
-    described=Described(None, takes=(ConfigSearchRead,), refusals=(404, 501)),
+    described=Described(None, takes=(ConfigSearchSchema,), refusals=(404, 501)),
 )
 def get_config(call: Call, services: Services) -> Answer:
     """No configuration exists, with ``rollcall.config.absent``; a search among them is refused."""
-    if not services.settings.config_absent or call.parameters.get("search") is not None:
+    if not services.settings.config_absent or call.parameters.get(SEARCH) is not None:
         return not_served(call, services)
     services.config_calls.absent()
     return _ABSENT

@@ -27,8 +27,7 @@ from app.http.api.call import (
     route,
 )
 from app.http.input import json_text
-from app.http.input.fields import filled, present
-from app.http.input.read_schemas import PagesRead, TypeRead
+from app.http.input.fields import StrictFlag, filled, optional, present
 from app.http.input.schemas import CallSchema, load, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.operator_shapes import DATUM_BODY, DATUMS, KEYS_BODY, RECEIVED
@@ -39,6 +38,7 @@ from app.peers.small_datums import SMALL_BYTES, SMALL_ZIPPED_BYTES
 from distro.model.errors import CodecError
 from distro.wire.codec import GZIP_MAGIC, gunzip_if_gzip
 
+TYPE = "type"
 SMALL_SERVICES = 500
 ON_LOOP = (EPHEMERAL_PREFIX, CLIENT_KEY_PREFIX)
 _is_on_loop = methodcaller("startswith", ON_LOOP)
@@ -51,6 +51,18 @@ class SourceSchema(CallSchema):
     """PUT ``/distro/checksum``: the member that sends it."""
 
     source = fields.String(**present("source", "The address of the member that sends."))
+
+
+class TypeSchema(CallSchema):
+    """Calls of members about one resource type."""
+
+    type = fields.String(**optional(TYPE, "The resource type; instances of services without it.", ""))
+
+
+class PagesSchema(CallSchema):
+    """Calls of members that read page by page."""
+
+    pages = StrictFlag(**optional("pages", "Ask for the first page, and not for all.", False))
 
 
 class KeysSchema(CallSchema):
@@ -92,7 +104,7 @@ def _small_frame(body: bytes) -> dict[str, Any] | None:
     "/v1/ns/distro/checksum",
     access=MEMBERS,
     hot=True,
-    described=Described(RECEIVED, takes=(SourceSchema, TypeRead), body=DATUM_BODY),
+    described=Described(RECEIVED, takes=(SourceSchema, TypeSchema), body=DATUM_BODY),
 )
 def put_checksum(call: Call, services: Services) -> Answer:
     """Compare a peer's datums with those here; fetch the ones that differ. Shape: ``{key: checksum or version}``."""
@@ -139,7 +151,7 @@ def put_beats(call: Call, services: Services) -> Answer:
     return Reply(200, take_batch(json_text.loads_body(call.body, of_member=True), take), JSON)
 
 
-@route("GET", "/v1/ns/distro/datum", access=MEMBERS, described=Described(DATUMS, takes=(PagesRead,), body=KEYS_BODY))
+@route("GET", "/v1/ns/distro/datum", access=MEMBERS, described=Described(DATUMS, takes=(PagesSchema,), body=KEYS_BODY))
 def get_datum(call: Call, services: Services) -> Answer:
     """The datums of the keys in the body; keys without one are left out. Shape of the body: ``{"keys": "k1,k2"}``.
 
@@ -155,7 +167,7 @@ def get_datum(call: Call, services: Services) -> Answer:
     return _datums(*answer(keys, call.headers, call.remote_ip))
 
 
-@route("GET", "/v1/ns/distro/datums", access=MEMBERS, described=Described(DATUMS, takes=(PagesRead, TypeRead)))
+@route("GET", "/v1/ns/distro/datums", access=MEMBERS, described=Described(DATUMS, takes=(PagesSchema, TypeSchema)))
 def get_datums(call: Call, services: Services) -> Answer:
     """All datums of this node; 503 while it loads and has none: a peer would take no datums for the whole data.
 
@@ -166,12 +178,13 @@ def get_datums(call: Call, services: Services) -> Answer:
 
 
 def _asks_for_pages(call: Call) -> bool:
-    return call.parameters.get("pages") == "true"
+    asks: bool = load_parameters(PagesSchema, call.parameters)["pages"]
+    return asks
 
 
 def _type(call: Call) -> str:
     """The resource type that a Rollcall member names; empty from real Nacos, which has only one type."""
-    return call.parameters.get("type") or ""
+    return call.parameters.get(TYPE) or ""
 
 
 def _received(body: bytes) -> Reply:

@@ -3,17 +3,20 @@
 from functools import partial
 from typing import Any
 
+from marshmallow import validate
+
 from app.auth.access_rules import MEMBERS, READ, WRITE, admin, naming
 from app.http.api.answers import json_reply, text_reply
 from app.http.api.call import JSON, Answer, Call, Reply, Services, route
-from app.http.input.forms import Parameters
-from app.http.input.read_schemas import TIMEOUT_MS, TIMEOUT_MS_MAX, DetailRead, DrainRead, DrainStepRead, NodeDrainRead
+from app.http.input.fields import FLAG, INT, Needed, Parameter, filled, invalid, optional
+from app.http.input.read_schemas import DetailRead
+from app.http.input.schemas import CallSchema, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.instance_shapes import DRAIN_JOB, DRAIN_STEP
 from app.http.shapes.operator_shapes import NODE_DRAIN_STATE
 from app.http.v1.explain import asked_instance, instance_parameters
 from app.naming.model.json_fields import exact_bool
-from app.naming.model.nacos_errors import InvalidParam, NotFound
+from app.naming.model.nacos_errors import NotFound
 from app.operator.drain_steps import ACTIONS, take_safely
 from app.operator.instance_facts import AskedInstance
 from app.peers.asked import ask_members
@@ -26,13 +29,65 @@ STEP_S = 1.0
 REMOVE_SLACK_S = 6.0
 """For the removal behind the time in which subscribers are waited for."""
 RETRY_AFTER = {"Retry-After": "1"}
+TIMEOUT_MS, TIMEOUT_MS_MAX = 15_000, 60_000
+_TIME = f"it should be a number from 0 to {TIMEOUT_MS_MAX}"
+_TIMES = validate.Range(0, TIMEOUT_MS_MAX, error=_TIME)
+
+
+class Milliseconds(Parameter[int]):
+    """A time of up to ``TIMEOUT_MS_MAX``, in digits."""
+
+    shape = INT
+
+    def read(self, text: str) -> int:
+        if not text.isascii() or not text.isdecimal() or len(text) > 6:
+            raise ValueError(_TIME)
+        return int(text)
+
+
+class ExactFlag(Parameter[bool]):
+    """One of the words true and false."""
+
+    shape = FLAG
+    default_error_messages = invalid("it should be true or false")
+    read = staticmethod(exact_bool)
+
+
+class DrainSchema(CallSchema):
+    """PUT ``/instance/drain``."""
+
+    timeout_ms = Milliseconds(
+        **optional("timeoutMs", "The instance is removed after so many milliseconds at the latest.", TIMEOUT_MS),
+        validate=_TIMES,
+    )
+    least_ms = Milliseconds(
+        **optional(
+            "minMs", "The instance stays hidden for at least so many milliseconds, for clients that poll.", None
+        ),
+        validate=_TIMES,
+    )
+
+
+class DrainStepSchema(CallSchema):
+    """POST ``/instance/drain/step``."""
+
+    action = Needed(
+        **filled("action", "The step to take."),
+        validate=validate.OneOf(ACTIONS, error=f"it should be one of {', '.join(ACTIONS)}"),
+    )
+
+
+class NodeDrainSchema(CallSchema):
+    """PUT ``/operator/drain``."""
+
+    enabled = ExactFlag(**optional("enabled", "False takes the draining back.", True))
 
 
 @route(
     "PUT",
     DRAIN,
     access=naming(WRITE),
-    described=Described(DRAIN_JOB, takes=(DetailRead, DrainRead), also={202: DRAIN_JOB}),
+    described=Described(DRAIN_JOB, takes=(DetailRead, DrainSchema), also={202: DRAIN_JOB}),
 )
 def drain_instance(call: Call, services: Services) -> Answer:
     """Hide an instance, wait until clients know, then remove it. Calls for one instance join; status 202: not over yet.
@@ -40,10 +95,10 @@ def drain_instance(call: Call, services: Services) -> Answer:
     ``timeoutMs``: it is removed after so long at the latest. ``minMs``: it stays hidden for so long, for clients that
     poll. Shape: state, isOver, tookMs, subscribers, behind, notAnswered.
     """
-    parameters = call.parameters
-    asked = asked_instance(parameters, services)
-    timeout_ms = _milliseconds(parameters, "timeoutMs", TIMEOUT_MS)
-    least_ms = _milliseconds(parameters, "minMs", services.durable.switches.default_cache_millis + POLL_SLACK_MS)
+    asked, values = asked_instance(call.parameters, services), load_parameters(DrainSchema, call.parameters)
+    timeout_ms, least_ms = values["timeout_ms"], values["least_ms"]
+    if least_ms is None:
+        least_ms = services.durable.switches.default_cache_millis + POLL_SLACK_MS
     services.writes.check_timely(call)
     job = services.drains.begin(asked, min(least_ms, timeout_ms), timeout_ms, partial(step_at_all, services))
     if job is None:
@@ -76,12 +131,10 @@ def _told(told: dict[str, Any]) -> Reply:
     return Reply(200 if told["isOver"] else 202, body, JSON, {} if told["isOver"] else RETRY_AFTER)
 
 
-@route("POST", STEP, access=MEMBERS, described=Described(DRAIN_STEP, takes=(DetailRead, DrainStepRead)))
+@route("POST", STEP, access=MEMBERS, described=Described(DRAIN_STEP, takes=(DetailRead, DrainStepSchema)))
 def take_step(call: Call, services: Services) -> Answer:
     """Take this member's part in a step of another member's job. Shape: known, inLists, subscribers, behind."""
-    action = call.parameters.required("action")
-    if action not in ACTIONS:
-        raise InvalidParam(f"Parameter 'action' is illegal: it should be one of {', '.join(ACTIONS)}")
+    action = load_parameters(DrainStepSchema, call.parameters)["action"]
     services.writes.check_timely(call)
     return json_reply(services.drain_steps.take(action, asked_instance(call.parameters, services)))
 
@@ -106,23 +159,13 @@ def is_seen(answer: dict[str, Any] | None) -> bool:
     )
 
 
-def _milliseconds(parameters: Parameters, name: str, default: int) -> int:
-    text = parameters.optional(name, str(default))
-    if not text.isascii() or not text.isdecimal() or len(text) > 6 or int(text) > TIMEOUT_MS_MAX:
-        raise InvalidParam(f"Parameter '{name}' is illegal: it should be a number from 0 to {TIMEOUT_MS_MAX}")
-    return int(text)
-
-
 # --- a whole node ----------------------------------------------------------------------------------
 
 
-@route("PUT", *NODE_DRAIN, access=admin(WRITE), described=Described(NODE_DRAIN_STATE, takes=(NodeDrainRead,)))
+@route("PUT", *NODE_DRAIN, access=admin(WRITE), described=Described(NODE_DRAIN_STATE, takes=(NodeDrainSchema,)))
 def drain_node(call: Call, services: Services) -> Answer:
     """Hand this node's clients and keys over to the others, and take no more; ``enabled=false`` takes that back."""
-    try:
-        enabled = exact_bool(call.parameters.optional("enabled", "true"))
-    except ValueError:
-        raise InvalidParam("Parameter 'enabled' is illegal: it should be true or false") from None
+    enabled = load_parameters(NodeDrainSchema, call.parameters)["enabled"]
     services.cluster.drain(enabled)
     for frontend in services.loop_frontends:
         frontend.drain(enabled)

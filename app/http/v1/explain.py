@@ -5,7 +5,8 @@ from app.http.api.answers import json_reply
 from app.http.api.call import Answer, Call, Services, route
 from app.http.input.forms import Parameters
 from app.http.input.params import DetailQuery, check_numbers, parse_detail
-from app.http.input.read_schemas import DetailRead, LocalRead
+from app.http.input.read_schemas import DetailRead
+from app.http.input.schemas import LocalSchema, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.instance_shapes import EXPLAINED
 from app.naming.model.ip_addresses import is_same_ip
@@ -47,12 +48,14 @@ def _registered_ip(query: DetailQuery, services: Services) -> str:
     return query.ip
 
 
-@route("GET", EXPLAIN, access=naming(READ).or_members(), described=Described(EXPLAINED, takes=(DetailRead, LocalRead)))
+@route(
+    "GET", EXPLAIN, access=naming(READ).or_members(), described=Described(EXPLAINED, takes=(DetailRead, LocalSchema))
+)
 def explain(call: Call, services: Services) -> Answer:
     """Return each member's facts about an instance; with ``local=true`` this one's alone. Shape: docs/operations.md."""
     asked, own = asked_instance(call.parameters, services), services.cluster.self_address
     facts = services.explainer.facts(asked)
-    if strict_bool(call.parameters.optional("local")):
+    if load_parameters(LocalSchema, call.parameters)["local"]:
         return json_reply(facts)
     found, other_kinds = ask_members(services, "GET", EXPLAIN, _parameters(asked), ASK_S)
     told = {own: facts}

@@ -6,11 +6,9 @@ from app.auth.access_rules import READ, naming
 from app.http.api.answers import json_reply
 from app.http.api.call import Answer, Call, Services, route
 from app.http.api.digest_values import service_digest
-from app.http.input.read_schemas import LocalRead
-from app.http.input.schemas import ServiceSchema, load_parameters
+from app.http.input.schemas import LocalSchema, ServiceSchema, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.service_shapes import SERVICE_VERSIONS
-from app.naming.model.json_fields import strict_bool
 from app.peers.asked import ask_members
 
 VERSIONS = "/v1/ns/service/versions"
@@ -25,14 +23,14 @@ _TOLD = frozenset(("address", "known", "version", "writer", "instances", "health
     "GET",
     VERSIONS,
     access=naming(READ).or_members(),
-    described=Described(SERVICE_VERSIONS, takes=(ServiceSchema, LocalRead)),
+    described=Described(SERVICE_VERSIONS, takes=(ServiceSchema, LocalSchema)),
 )
 def service_versions(call: Call, services: Services) -> Answer:
     """Return each member's copy of a service; with ``local=true`` this one's alone. Shape: docs/operations.md."""
     values = load_parameters(ServiceSchema, call.parameters)
     namespace, service = values["namespace"], values["service"]
     own = _held(services, namespace, service)
-    if strict_bool(call.parameters.optional("local")):
+    if load_parameters(LocalSchema, call.parameters)["local"]:
         return json_reply(own)
     asked = {"namespaceId": namespace, "serviceName": service, "local": "true"}
     found, other_kinds = ask_members(services, "GET", VERSIONS, asked, ASK_S, down_too=False)

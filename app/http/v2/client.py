@@ -4,16 +4,16 @@ A client over gRPC is a connection; one over HTTP is an address, ``ip:port#true`
 persistent, as in Nacos 2. Subscribers over UDP are under ``/v1/ns/service/subscribers``.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from marshmallow import validate
 
 from app.auth.access_rules import READ, admin, naming
 from app.http.api.call import Answer, Call, Services
-from app.http.input.fields import Number, Trimmed, optional
+from app.http.input.fields import Needed, Number, Trimmed, filled, optional
 from app.http.input.forms import namespace_of, service_of
-from app.http.input.read_schemas import ClientAddressRead, ClientIdRead, ServiceRead
-from app.http.input.schemas import PAGE_NO_TEXT, PAGE_SIZE_TEXT, CallSchema, load_parameters
+from app.http.input.schemas import PAGE_NO_TEXT, PAGE_SIZE_TEXT, CallSchema, NeededServiceSchema, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.user_shapes import (
     CLIENT,
@@ -30,13 +30,29 @@ from app.naming.registry.http_publishers import address_client_id, in_order
 
 PATH = "/v2/ns/client"
 GRPC = "GRPC"
+CLIENT_ID_TEXT = "The id of a client; of a search a part of ids."
 CLIENTS_PAGE_SIZE, CLIENTS_PAGE_SIZE_MAX = 100, 1_000
+
+
+class ClientIdSchema(CallSchema):
+    """Calls about one client."""
+
+    client_id = Needed(**filled("clientId", CLIENT_ID_TEXT))
+
+
+class ClientAddressSchema(CallSchema):
+    """Lists of a service's clients: those of one address alone."""
+
+    ip = Trimmed(
+        **optional("ip", "The address of the wanted client or instance; any without it.", "", example="10.0.0.1")
+    )
+    port = Trimmed(**optional("port", "The port of the wanted client or instance; any without it.", ""))
 
 
 class ClientSearchSchema(CallSchema):
     """GET ``/v2/ns/client/search``."""
 
-    contained = Trimmed(**optional("clientId", "The id of a client; of a search a part of ids.", ""))
+    contained = Trimmed(**optional("clientId", CLIENT_ID_TEXT, ""))
     page = Number(**optional("pageNo", PAGE_NO_TEXT, 1), validate=validate.Range(min=1, error="it should be 1 or more"))
     size = Number(
         **optional("pageSize", PAGE_SIZE_TEXT, CLIENTS_PAGE_SIZE),
@@ -78,7 +94,7 @@ def search(call: Call, services: Services) -> Answer:
     )
 
 
-@result_route("GET", PATH, access=admin(READ), described=Described(CLIENT, takes=(ClientIdRead,), refusals=(404,)))
+@result_route("GET", PATH, access=admin(READ), described=Described(CLIENT, takes=(ClientIdSchema,), refusals=(404,)))
 def detail(call: Call, services: Services) -> Answer:
     """One client. Shape of data: clientId, ephemeral, clientType; of a connection also its address, version and app."""
     client_id = _client_id(call)
@@ -106,7 +122,7 @@ def detail(call: Call, services: Services) -> Answer:
     "GET",
     f"{PATH}/publish/list",
     access=admin(READ),
-    described=Described(PUBLISHED, takes=(ClientIdRead,), refusals=(404,)),
+    described=Described(PUBLISHED, takes=(ClientIdSchema,), refusals=(404,)),
 )
 def published(call: Call, services: Services) -> Answer:
     """The instances of a client. Shape of data: namespace, group, serviceName, registeredInstance."""
@@ -130,7 +146,7 @@ def published(call: Call, services: Services) -> Answer:
     "GET",
     f"{PATH}/subscribe/list",
     access=admin(READ),
-    described=Described(SUBSCRIBED, takes=(ClientIdRead,), refusals=(404,)),
+    described=Described(SUBSCRIBED, takes=(ClientIdSchema,), refusals=(404,)),
 )
 def subscribed(call: Call, services: Services) -> Answer:
     """The subscriptions of a client connected here. Shape of data: namespace, group, serviceName, subscriberInfo."""
@@ -146,12 +162,13 @@ def subscribed(call: Call, services: Services) -> Answer:
     "GET",
     f"{PATH}/service/publisher/list",
     access=naming(READ),
-    described=Described(CLIENTS_OF_SERVICE, takes=(ServiceRead, ClientAddressRead)),
+    described=Described(CLIENTS_OF_SERVICE, takes=(NeededServiceSchema, ClientAddressSchema)),
 )
 def publishers(call: Call, services: Services) -> Answer:
     """The publishers of a service, or those of one address. Shape of data: clientId, ip, port of each instance."""
-    require(call, "serviceName")
+    require(call, NeededServiceSchema)
     namespace, name = namespace_of(call.parameters), service_of(call.parameters)
+    wanted = load_parameters(ClientAddressSchema, call.parameters)
     snapshot = services.naming.snapshot(namespace, name)
     found: list[tuple[str, Instance]] = []
     if snapshot is not None:
@@ -166,7 +183,7 @@ def publishers(call: Call, services: Services) -> Answer:
         [
             {"clientId": client_id, "ip": one.ip, "port": one.port}
             for client_id, one in found
-            if _is_asked_for(call, one.ip, one.port)
+            if _is_asked_for(wanted, one.ip, one.port)
         ]
     )
 
@@ -175,12 +192,13 @@ def publishers(call: Call, services: Services) -> Answer:
     "GET",
     f"{PATH}/service/subscriber/list",
     access=naming(READ),
-    described=Described(CLIENTS_OF_SERVICE, takes=(ServiceRead, ClientAddressRead)),
+    described=Described(CLIENTS_OF_SERVICE, takes=(NeededServiceSchema, ClientAddressSchema)),
 )
 def subscribers(call: Call, services: Services) -> Answer:
     """The subscribers of a service that are connected here. Shape of data: clientId, ip, port."""
-    require(call, "serviceName")
+    require(call, NeededServiceSchema)
     names = (namespace_of(call.parameters), service_of(call.parameters))
+    wanted = load_parameters(ClientAddressSchema, call.parameters)
     found = [
         services.clients.table.client(client_id) for client_id, _ in services.clients.subscriptions.subscribers(*names)
     ]
@@ -188,24 +206,24 @@ def subscribers(call: Call, services: Services) -> Answer:
         [
             {"clientId": one.client_id, "ip": one.info.ip, "port": one.info.port}
             for one in found
-            if one is not None and _is_asked_for(call, one.info.ip, one.info.port)
+            if one is not None and _is_asked_for(wanted, one.info.ip, one.info.port)
         ]
     )
 
 
 def _client_id(call: Call) -> str:
-    require(call, "clientId")
-    return call.parameters.optional("clientId")
+    require(call, ClientIdSchema)
+    client_id: str = load_parameters(ClientIdSchema, call.parameters)["client_id"]
+    return client_id
 
 
 def _unknown(client_id: str) -> ResultError:
     return ResultError(404, ResultCode.NOT_FOUND, f"clientId [ {client_id} ] not exist")
 
 
-def _is_asked_for(call: Call, ip: str, port: int) -> bool:
-    """Return whether an address matches ``ip`` and ``port`` of the call; an absent parameter matches any address."""
-    wanted_ip, wanted_port = call.parameters.optional("ip"), call.parameters.optional("port")
-    return wanted_ip in ("", ip) and wanted_port in ("", str(port))
+def _is_asked_for(wanted: Mapping[str, str], ip: str, port: int) -> bool:
+    """Return whether an address matches ``ip`` and ``port`` of a call; an absent parameter matches any address."""
+    return wanted["ip"] in ("", ip) and wanted["port"] in ("", str(port))
 
 
 def _names(namespace: str, full_name: str) -> dict[str, str]:

@@ -7,13 +7,16 @@ import logging
 from collections.abc import Callable
 from enum import Enum
 from functools import wraps
+from itertools import chain
 
 import orjson
+from marshmallow import Schema
 
 from app.auth.access_rules import AccessRule
 from app.commands.write_caller import Misdirected, NotExecuted
 from app.http.api.answers import PreparedRefusal, error_reply, later_reply
 from app.http.api.call import JSON, OK, Answer, Call, Endpoint, Reply, Services, route
+from app.http.input.schemas import needed_names
 from app.http.shapes.described import Described
 from app.naming.model.json_fields import exact_json
 from app.naming.model.nacos_errors import (
@@ -107,13 +110,13 @@ def wrapped(answer: Answer) -> Answer:
     return Reply(200, _BEGIN + body + _END, JSON, answer.headers)
 
 
-def require(call: Call, *names: str) -> None:
-    """Refuse a call without these parameters.
+def require(call: Call, *schemas: type[Schema]) -> None:
+    """Refuse a call without the parameters that schemas need.
 
     Raises:
         ResultError: a parameter is missing or blank; the text names the first.
     """
-    for name in names:
+    for name in chain.from_iterable(map(needed_names, schemas)):
         if not (call.parameters.get(name) or "").strip():
             text = f"Required parameter '{name}' type String is not present"
             raise ResultError(400, ResultCode.PARAMETER_MISSING, text)

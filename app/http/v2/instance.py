@@ -18,7 +18,7 @@ PATH = "/v2/ns/instance"
 
 def _check(call: Call) -> None:
     """Refuse a call that does not name an instance."""
-    require(call, "serviceName", "ip", "port")
+    require(call, DetailRead)
     check_numbers(call.parameters)
 
 
@@ -62,7 +62,7 @@ def detail(call: Call, services: Services) -> Answer:
 @result_route("GET", f"{PATH}/list", access=naming(READ), described=Described(V2_LIST, takes=(ListV2Read,)))
 def list_instances(call: Call, services: Services) -> Answer:
     """The instances of a service as clients balance over them; an unknown service has none."""
-    require(call, "serviceName")
+    require(call, ListV2Read)
     query = parse_list(call.parameters)
     clusters = call.parameters.optional("clusterName") or query.clusters
     view = services.naming.service_view(query.namespace, query.service)
@@ -78,7 +78,7 @@ def list_instances(call: Call, services: Services) -> Answer:
 )
 def put_metadata(call: Call, services: Services) -> Answer:
     """Set metadata keys of instances. Shape of data: updated."""
-    require(call, "serviceName", "metadata")
+    require(call, MetadataBatchSchema)
     return wrapped(instance_batch.put_metadata(call, services))
 
 
@@ -87,5 +87,5 @@ def put_metadata(call: Call, services: Services) -> Answer:
 )
 def remove_metadata(call: Call, services: Services) -> Answer:
     """Take metadata keys out of instances. Shape of data: updated."""
-    require(call, "serviceName", "metadata")
+    require(call, MetadataBatchSchema)
     return wrapped(instance_batch.remove_metadata(call, services))

@@ -6,8 +6,7 @@ What Nacos changes with GET is changed with POST here too, which a browser may b
 from app.auth.access_rules import READ, WRITE, admin
 from app.http.api.answers import json_reply, text_reply
 from app.http.api.call import Answer, Call, Services, route
-from app.http.input.fields import AddressText, LoadFactor, Needed, Number, filled, optional
-from app.http.input.read_schemas import ConnectionIdsRead
+from app.http.input.fields import AddressText, LoadFactor, Needed, Number, Trimmed, filled, optional
 from app.http.input.schemas import CallSchema, load_parameters
 from app.http.shapes.described import Described, text_of
 from app.http.shapes.operator_shapes import CONNECTIONS, LOAD
@@ -18,14 +17,19 @@ PATH = "/v2/core/loader"
 SUCCESS = "success"
 DONE, NOT_DONE = "Ok", "Fail"
 LOAD_FACTOR = 0.1
+CONNECTION_ID_TEXT = "The id of a connection; of a list those that are wanted, with commas between."
+
+
+class ConnectionIdsSchema(CallSchema):
+    """GET ``/v2/core/loader/current``."""
+
+    ids = Trimmed(**optional("connectionId", CONNECTION_ID_TEXT, ""))
 
 
 class ReloadClientSchema(CallSchema):
     """GET ``/v2/core/loader/reloadClient``."""
 
-    connection_id = Needed(
-        **filled("connectionId", "The id of a connection; of a list those that are wanted, with commas between.")
-    )
+    connection_id = Needed(**filled("connectionId", CONNECTION_ID_TEXT))
     redirect = AddressText(**optional("redirectAddress", "The member to send clients to; any without it.", None))
 
 
@@ -44,10 +48,10 @@ class SmartReloadSchema(CallSchema):
     )
 
 
-@route("GET", f"{PATH}/current", access=admin(READ), described=Described(CONNECTIONS, takes=(ConnectionIdsRead,)))
+@route("GET", f"{PATH}/current", access=admin(READ), described=Described(CONNECTIONS, takes=(ConnectionIdsSchema,)))
 def current(call: Call, services: Services) -> Answer:
     """All connections by id, or those of ids with commas between; without gRPC there are none."""
-    asked = call.parameters.optional("connectionId")
+    asked = load_parameters(ConnectionIdsSchema, call.parameters)["ids"]
     ids = frozenset(asked.split(",")) if asked else None
     return json_reply(services.loader.current(ids) if services.loader else {})
 

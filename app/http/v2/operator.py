@@ -1,14 +1,13 @@
 """Operators' calls over HTTP v2: counters, switches, health set by hand, pages of instances, members."""
 
-from marshmallow import validate
+from marshmallow import fields, validate
 
 from app.auth.access_rules import LOGGED_IN, PUBLIC, READ, WRITE, admin, naming
 from app.http.api.answers import server_status
 from app.http.api.call import Answer, Call, Services
 from app.http.api.pages import PAGE_V2_MAX
-from app.http.input.fields import Flag, IntOrZero, optional
+from app.http.input.fields import Flag, IntOrZero, Trimmed, filled, optional
 from app.http.input.params import check_numbers
-from app.http.input.read_schemas import AddressRead, HealthV2Read, SwitchV2Read
 from app.http.input.schemas import PAGE_NO_TEXT, PAGE_SIZE_TEXT, CallSchema, NeededServiceSchema, load_parameters
 from app.http.shapes.common_shapes import STATE
 from app.http.shapes.described import Described, json_of
@@ -31,6 +30,25 @@ class CatalogInstancesV2Schema(NeededServiceSchema):
     size = IntOrZero(**optional("pageSize", PAGE_SIZE_TEXT, 100), validate=validate.Range(1, PAGE_V2_MAX))
     healthy_only = Flag(**optional("healthyOnly", "Only healthy instances.", False))
     enabled_only = Flag(**optional("enabledOnly", "Only enabled instances.", False))
+
+
+class MembersSchema(CallSchema):
+    """GET ``/v2/core/cluster/node/list``."""
+
+    address = Trimmed(**optional("address", "The beginning of the addresses of the wanted members.", ""))
+
+
+class SwitchV2Schema(CallSchema):
+    """PUT ``/v2/ns/operator/switches``: the parameters that must not be blank."""
+
+    entry = fields.String(**filled("entry", "The switch; `batch` for several."))
+    value = fields.String(**filled("value", "The value of the switch; for `batch` a JSON object of switches."))
+
+
+class HealthV2Schema(CallSchema):
+    """PUT ``/v2/ns/health``: the parameter that must not be blank, beside those of v1."""
+
+    healthy = fields.String(**filled("healthy", "Whether the instance is healthy."))
 
 
 class MetricsV2Schema(CallSchema):
@@ -68,11 +86,11 @@ def get_switches(call: Call, services: Services) -> Answer:
     "PUT",
     *(f"{path}/switches" for path in PATHS),
     access=admin(WRITE),
-    described=Described(takes=(SwitchV2Read, SwitchSchema)),
+    described=Described(takes=(SwitchV2Schema, SwitchSchema)),
 )
 def set_switch(call: Call, services: Services) -> Answer:
     """Set one switch, or with ``batch`` several."""
-    require(call, "entry", "value")
+    require(call, SwitchV2Schema)
     return wrapped(switches.set_switch(call, services))
 
 
@@ -81,11 +99,11 @@ def set_switch(call: Call, services: Services) -> Answer:
     "/v2/ns/health",
     "/v2/ns/health/instance",
     access=naming(WRITE),
-    described=Described(takes=(HealthV2Read, HealthSchema)),
+    described=Described(takes=(HealthV2Schema, HealthSchema)),
 )
 def set_health(call: Call, services: Services) -> Answer:
     """Set an instance's health in a cluster without a checker."""
-    require(call, "serviceName", "ip", "port", "healthy")
+    require(call, HealthSchema, HealthV2Schema)
     check_numbers(call.parameters)
     return wrapped(health.set_health(call, services))
 
@@ -98,7 +116,7 @@ def set_health(call: Call, services: Services) -> Answer:
 )
 def instance_list(call: Call, services: Services) -> Answer:
     """One page of a service's instances with their true health. Shape of data: instances, count (of all pages)."""
-    require(call, "serviceName")
+    require(call, CatalogInstancesV2Schema)
     values = load_parameters(CatalogInstancesV2Schema, call.parameters)
     view = services.naming.service_view(values["namespace"], values["service"])
     if view is None:
@@ -119,10 +137,10 @@ def own_member(call: Call, services: Services) -> Answer:
     return result(cluster.own_json(services))
 
 
-@result_route("GET", f"{NODES}/list", access=admin(READ), described=Described(json_of(MEMBERS), takes=(AddressRead,)))
+@result_route("GET", f"{NODES}/list", access=admin(READ), described=Described(json_of(MEMBERS), takes=(MembersSchema,)))
 def members(call: Call, services: Services) -> Answer:
     """All members, or those whose address begins with ``address``."""
-    return result(cluster.members_json(services, call.parameters.optional("address")))
+    return result(cluster.members_json(services, load_parameters(MembersSchema, call.parameters)["address"]))
 
 
 @result_route("GET", f"{NODES}/self/health", access=PUBLIC, described=Described(json_of(STATE)))

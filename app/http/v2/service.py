@@ -8,8 +8,14 @@ from app.http.api.call import Answer, Call, Services, rendered
 from app.http.api.pages import PAGE_V2_MAX
 from app.http.input.fields import IntOrZero, Trimmed, optional
 from app.http.input.forms import namespace_of, service_of
-from app.http.input.read_schemas import ServiceRead
-from app.http.input.schemas import GROUP_NAME_TEXT, PAGE_NO_TEXT, PAGE_SIZE_TEXT, NamespaceSchema, load_parameters
+from app.http.input.schemas import (
+    GROUP_NAME_TEXT,
+    PAGE_NO_TEXT,
+    PAGE_SIZE_TEXT,
+    NamespaceSchema,
+    NeededServiceSchema,
+    load_parameters,
+)
 from app.http.shapes.described import Described
 from app.http.shapes.service_shapes import V2_SERVICE, V2_SERVICE_NAMES
 from app.http.v1 import service
@@ -36,7 +42,7 @@ def _view(call: Call, services: Services) -> ServiceView:
     Raises:
         ResultError: there is no such service.
     """
-    require(call, "serviceName")
+    require(call, NeededServiceSchema)
     namespace, name = namespace_of(call.parameters), service_of(call.parameters)
     view = services.naming.service_view(namespace, name)
     if view is None:
@@ -46,10 +52,10 @@ def _view(call: Call, services: Services) -> ServiceView:
     return view
 
 
-@result_route("POST", PATH, access=naming(WRITE), described=Described(takes=(ServiceRead, ServiceCreateSchema)))
+@result_route("POST", PATH, access=naming(WRITE), described=Described(takes=(NeededServiceSchema, ServiceCreateSchema)))
 def create_service(call: Call, services: Services) -> Answer:
     """Create a service that stays without instances."""
-    require(call, "serviceName")
+    require(call, NeededServiceSchema)
     namespace, name = namespace_of(call.parameters), service_of(call.parameters)
     try:
         return wrapped(service.answer_create(call, services, namespace, name))
@@ -58,7 +64,7 @@ def create_service(call: Call, services: Services) -> Answer:
         raise ResultError(400, ResultCode.SERVICE_EXISTS, text) from None
 
 
-@result_route("DELETE", PATH, access=naming(WRITE), described=Described(takes=(ServiceRead,)))
+@result_route("DELETE", PATH, access=naming(WRITE), described=Described(takes=(NeededServiceSchema,)))
 def remove_service(call: Call, services: Services) -> Answer:
     """Remove a service that has no instances."""
     view = _view(call, services)
@@ -71,7 +77,7 @@ def remove_service(call: Call, services: Services) -> Answer:
     return wrapped(service.remove_service(call, services))
 
 
-@result_route("PUT", PATH, access=naming(WRITE), described=Described(takes=(ServiceRead, ServiceCreateSchema)))
+@result_route("PUT", PATH, access=naming(WRITE), described=Described(takes=(NeededServiceSchema, ServiceCreateSchema)))
 def update_service(call: Call, services: Services) -> Answer:
     """Replace a service's threshold, metadata and selector; a value that the call does not name becomes the default."""
     view = _view(call, services)
@@ -82,7 +88,7 @@ def update_service(call: Call, services: Services) -> Answer:
     return wrapped(rendered(services.writes.execute(command, call)))
 
 
-@result_route("GET", PATH, access=naming(READ), described=Described(V2_SERVICE, takes=(ServiceRead,)))
+@result_route("GET", PATH, access=naming(READ), described=Described(V2_SERVICE, takes=(NeededServiceSchema,)))
 def query_service(call: Call, services: Services) -> Answer:
     """A service's description. Shape of data: its names, clusterMap by name, metadata, threshold, selector, kind."""
     view = _view(call, services)

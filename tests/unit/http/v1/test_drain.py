@@ -30,12 +30,25 @@ def test_an_instance_is_drained(client: FlaskClient, node: FakeNode) -> None:
 def test_a_wrong_time_is_named(client: FlaskClient, wrong: str) -> None:
     answer = client.put(f"{DRAIN}&{wrong}")
     assert answer.status_code == 400
-    assert wrong.partition("=")[0] in answer.text
+    name = wrong.partition("=")[0]
+    assert answer.text.strip() == f"Parameter '{name}' is illegal: it should be a number from 0 to 60000"
+
+
+def test_a_long_time_for_clients_that_poll_is_cut_to_the_timeout(client: FlaskClient, node: FakeNode) -> None:
+    """The default of ``minMs`` follows a switch without an upper bound; the client did not send it."""
+    node.naming.register(RegisterInstance("DEFAULT_GROUP@@orders", "10.0.0.1", 8080))
+    assert client.put("/nacos/v1/ns/operator/switches?entry=defaultCacheMillis&value=100000").status_code == 200
+    try:
+        answer = client.put(DRAIN + "&timeoutMs=0")
+        assert (answer.status_code, answer.json["isOver"]) == (200, True)  # type: ignore[index]
+    finally:
+        node.drains.stop()
 
 
 def test_a_step_that_is_none_is_refused(client: FlaskClient) -> None:
     answer = client.post(DRAIN.replace("drain?", "drain/step?") + "&action=shoot")
     assert (answer.status_code, "action" in answer.text) == (400, True)
+    assert "it should be one of " in answer.text
 
 
 @pytest.mark.parametrize(
