@@ -12,8 +12,8 @@ from urllib.parse import parse_qsl
 from marshmallow import EXCLUDE, Schema, ValidationError, fields, post_load, validates_schema
 
 from app.http.input.fields import AbsentIf, LenientFlag, Needed, Number, Parameter, StrictFlag, Trimmed, Whole, filled
+from app.http.input.instance_schemas import ListQuery
 from app.http.input.metadata import parse_metadata
-from app.http.input.params import ListQuery
 from app.http.input.schemas import load
 from app.http.input.values import java_double, java_int
 from app.naming.model.keys import TRIMMED, check_ip, check_metadata_size, check_port, check_printable, check_text

@@ -15,8 +15,8 @@ READERS = {"get", "optional", "required"}
 NAME_READER = "service_name"
 OF_SERVICE = frozenset({"serviceName", "groupName", "dom"})
 OURS = ("app.http.v1", "app.http.v2", "app.http.input.params", "app.http.input.forms")
-NOT_OF_CALLS = {"hot_register", "hot_deregister", "hot_beat", "hot_batch"}
-"""They read what the general parsers read, as a test of their own shows, by another way."""
+ROW_READERS = {"value", "given"}
+"""Its methods that read the parameter of one row of a table."""
 
 
 def names_read(endpoint: Callable[..., Any]) -> frozenset[str]:
@@ -47,6 +47,10 @@ def _read_by(call: ast.Call, space: dict[str, Any]) -> Iterator[str]:
     match call.func:
         case ast.Attribute(attr=name) if name in READERS and _is_of_parameters(call.func):
             yield str(_value(call.args[0], space))
+        case ast.Name(id="get"):  # of the plain values that a hot parser reads
+            yield str(_value(call.args[0], space))
+        case ast.Attribute(attr=name) if name in ROW_READERS and _is_of_parameters(call.func):
+            yield getattr(_value(call.args[0], space), "key", "")
         case ast.Attribute(attr=name) if name == NAME_READER:
             yield from OF_SERVICE
         case ast.Name(id="require"):
@@ -65,9 +69,14 @@ def _is_of_parameters(called: ast.Attribute) -> bool:
 
 def _value(node: ast.expr, space: dict[str, Any]) -> Any:
     """A constant, or what a name at the top of the module stands for; the name of an argument stands for nothing."""
-    if isinstance(node, ast.Constant):
-        return node.value
-    return space.get(ast.unparse(node), "")
+    match node:
+        case ast.Constant(value=value):
+            return value
+        case ast.Name(id=name):
+            return space.get(name, "")
+        case ast.Attribute(value=owner, attr=name):
+            return getattr(_value(owner, space), name, "")
+    return ""
 
 
 def _functions(node: ast.AST, space: dict[str, Any]) -> Iterator[Callable[..., Any]]:
@@ -78,5 +87,5 @@ def _functions(node: ast.AST, space: dict[str, Any]) -> Iterator[Callable[..., A
         found = getattr(space.get(node.value.id), node.attr, None) if node.value.id in space else None
     else:
         return
-    if inspect.isfunction(found) and found.__module__.startswith(OURS) and found.__name__ not in NOT_OF_CALLS:
+    if inspect.isfunction(found) and found.__module__.startswith(OURS):
         yield inspect.unwrap(found)

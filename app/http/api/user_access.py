@@ -9,7 +9,7 @@ from app.http.api.answers import PreparedRefusal, filter_error, text_reply
 from app.http.api.audited import audit_refusal
 from app.http.api.call import AUTHORIZATION, BEARER, TOKEN_HEADER, Call, Reply, Services
 from app.http.api.console_cookie import is_page_wanted, log_in_first, no_right, token_in_cookie
-from app.http.input.forms import Parameters
+from app.http.input.forms import DOM, GROUP_NAME, KEY, NAMESPACE_ID, Parameters
 from app.naming.model.keys import DEFAULT_GROUP, DEFAULT_NAMESPACE, GROUP_SPLITTER, NAMESPACE_SPLITTER
 
 TOKEN_PARAMETER = "accessToken"
@@ -123,21 +123,21 @@ def too_many_logins(error: TooManyLogins) -> Reply:
 
 def resource_of(target: Target, parameters: Parameters) -> Resource:
     """Return the resource of a call, from the parameters as its endpoint reads them."""
-    namespace = parameters.optional("namespaceId", DEFAULT_NAMESPACE)
+    namespace = parameters.optional(NAMESPACE_ID, DEFAULT_NAMESPACE)
     match target:
         case Target.SERVICE:
             return Resource.of_service(namespace, parameters.service_name())
         case Target.DOM:
-            return Resource(rule_namespace(namespace), DEFAULT_GROUP, parameters.optional("dom", ANY))
+            return Resource(rule_namespace(namespace), DEFAULT_GROUP, parameters.optional(DOM, ANY))
         case Target.KEY:
-            return _of_key(parameters.get("key") or "")
+            return _of_key(parameters.get(KEY) or "")
         case Target.GROUP:
-            return Resource(rule_namespace(namespace), parameters.optional("groupName", DEFAULT_GROUP))
+            return Resource(rule_namespace(namespace), parameters.optional(GROUP_NAME, DEFAULT_GROUP))
         case Target.NAMESPACE:
             return Resource(rule_namespace(namespace))
         case Target.NAMESPACES:
             return Resource(
-                rule_namespace(parameters.optional("namespaceId")) if parameters.optional("namespaceId") else None
+                rule_namespace(parameters.optional(NAMESPACE_ID)) if parameters.optional(NAMESPACE_ID) else None
             )
 
 

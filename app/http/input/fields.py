@@ -55,10 +55,12 @@ def _needed(arguments: dict[str, Any], complaint: str) -> dict[str, Any]:
     return arguments | {"required": True, "error_messages": {"required": Whole(complaint)}}
 
 
-def optional(name: str, says: str, default: object = missing, *, example: object = None) -> dict[str, Any]:
+def optional(
+    name: str, says: str, default: object = missing, *, example: object = None, deprecated: bool = False
+) -> dict[str, Any]:
     """Arguments of a field for a parameter that may be absent; ``says``: its description, one sentence."""
-    told = {"description": says} | ({} if example is None else {"examples": [example]})
-    return {"data_key": name, "load_default": default, "metadata": told}
+    told: dict[str, Any] = {"description": says} | ({} if example is None else {"examples": [example]})
+    return {"data_key": name, "load_default": default, "metadata": told | ({"deprecated": True} if deprecated else {})}
 
 
 def invalid(text: str) -> ErrorMessages:
@@ -86,6 +88,11 @@ class Parameter(fields.Field[T]):
     trims: str | None = TRIMMED
     """The characters stripped from both ends, as of ``str.strip``."""
     absent_if = AbsentIf.BLANK
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.key = self.data_key or ""
+        """The parameter's name, for parsers that load no schema."""
 
     def read(self, text: str) -> T:
         """Return the value of the stripped text.
@@ -130,12 +137,24 @@ class IntOrZero(Parameter[int]):
     read = staticmethod(int_or_zero)
 
 
-class Number(Parameter[int]):
-    """A whole number."""
+class Int(Parameter[int]):
+    """A whole number; a blank text is the default."""
 
     shape = INT
-    absent_if = AbsentIf.EMPTY
     read = staticmethod(java_int)
+
+
+class Double(Parameter[float]):
+    """A number as Java's ``double``; a blank text is the default."""
+
+    shape: ClassVar[Shape] = {"type": "number"}
+    read = staticmethod(java_double)
+
+
+class Number(Int):
+    """A whole number; a blank text is none."""
+
+    absent_if = AbsentIf.EMPTY
 
 
 class PageNumber(Number):

@@ -6,6 +6,7 @@ import re
 from binascii import a2b_qp
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import Any, Protocol, TypeVar
 
 from werkzeug.exceptions import RequestEntityTooLarge
 from werkzeug.formparser import FormDataParser
@@ -21,6 +22,9 @@ from app.naming.model.keys import (
 )
 from app.naming.model.nacos_errors import InvalidParam
 
+T_co = TypeVar("T_co", covariant=True)
+NAMESPACE_ID, SERVICE_NAME, GROUP_NAME, DOM, KEY = "namespaceId", "serviceName", "groupName", "dom", "key"
+"""The parameters that say what a call is about; the right to it depends on them."""
 PARAMETERS_MAX = 1_000
 PLAIN_PARAMETERS_MAX = 64
 PARTS_MAX, PART_HEADS_BYTES_MAX, CONTENT_TYPE_BYTES_MAX = 128, 8_192, 256
@@ -49,6 +53,17 @@ PIECE_BYTES = 32_768
 _BLANK_LINE = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _STRAY = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 """A per cent sign that begins no escape, and so stands for itself."""
+
+
+class ParameterRow(Protocol[T_co]):
+    """A parameter as a table has it."""
+
+    key: str
+    load_default: Any
+
+    def read(self, text: str) -> T_co:
+        """Return the value of a trimmed text."""
+        ...
 
 
 class Parameters:
@@ -92,6 +107,25 @@ class Parameters:
         """The trimmed value; the default when it is absent or blank."""
         return (self.get(name) or "").strip(TRIMMED) or default
 
+    def value(self, row: "ParameterRow[T_co]") -> T_co:
+        """The value of a row's parameter; the row's default when it is absent or blank.
+
+        Raises:
+            InvalidParam: the text is no such value.
+        """
+        text = (self.get(row.key) or "").strip(TRIMMED)
+        default: T_co = row.load_default
+        return row.read(text) if text else default
+
+    def given(self, row: "ParameterRow[T_co]") -> T_co | None:
+        """The value of a row's parameter; None when it is absent or blank.
+
+        Raises:
+            InvalidParam: the text is no such value.
+        """
+        text = (self.get(row.key) or "").strip(TRIMMED)
+        return row.read(text) if text else None
+
     def items(self) -> list[tuple[str, str]]:
         """All names with their values in UTF-8, for a schema or for the member that the call is forwarded to."""
         return [(name, self.get(name) or "") for name in self._values]
@@ -105,14 +139,14 @@ class Parameters:
 
         Source: Nacos 1.4.1 DistroFilter.
         """
-        name = self.get("serviceName")
+        name = self.get(SERVICE_NAME)
         if not (name and name.strip()):
             # An empty name is still a name, to be refused in other words than a missing one.
-            legacy = self.get("dom")
+            legacy = self.get(DOM)
             name = legacy if legacy and legacy.strip() else name
         if not (name and name.strip()):
             return name
-        group = self.get("groupName")
+        group = self.get(GROUP_NAME)
         return compose_service_name(name.strip(TRIMMED), group if group and group.strip() else DEFAULT_GROUP)
 
 
@@ -122,8 +156,8 @@ def namespace_of(parameters: Parameters) -> str:
     Raises:
         InvalidParam: a character is not printable, and would break a log line.
     """
-    namespace = parameters.optional("namespaceId", DEFAULT_NAMESPACE)
-    check_printable("namespaceId", namespace)
+    namespace = parameters.optional(NAMESPACE_ID, DEFAULT_NAMESPACE)
+    check_printable(NAMESPACE_ID, namespace)
     return namespace
 
 
@@ -135,7 +169,7 @@ def service_of(parameters: Parameters) -> str:
     """
     name = parameters.service_name()
     if not name:
-        raise InvalidParam("Param 'serviceName' is required.")
+        raise InvalidParam(f"Param '{SERVICE_NAME}' is required.")
     check_service_format(name)
     return name
 

@@ -7,20 +7,21 @@ for values out of the ordinary: those go to the general parser, which alone word
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import orjson
 
+from app.http.input import instance_schemas as rows
 from app.http.input import json_text
-from app.http.input.forms import Parameters, namespace_of, service_of
+from app.http.input.fields import Parameter
+from app.http.input.forms import GROUP_NAME, NAMESPACE_ID, SERVICE_NAME, Parameters, namespace_of, service_of
+from app.http.input.instance_schemas import DetailQuery, ListQuery
 from app.http.input.metadata import parse_metadata
-from app.http.input.values import java_double, java_int
-from app.naming.model.json_fields import lenient_bool, strict_bool
+from app.http.input.values import java_double
+from app.naming.model.json_fields import lenient_bool
 from app.naming.model.keys import (
     APP_CHARS_MAX,
-    DEFAULT_CLUSTER,
     DEFAULT_GROUP,
     DEFAULT_NAMESPACE,
     PORT_MAX,
@@ -39,37 +40,11 @@ from app.naming.registry.operations import Beat, DeregisterInstance, PatchInstan
 KEPT_CHARS_MAX = 512
 """Longer texts are not cached, as any client may send them."""
 PORT_DIGITS_MAX = 5
+_USUAL_WEIGHT, _NO_PORT = str(rows.WEIGHT.load_default), str(rows.BEAT_PORT.load_default)
+_NUMBERS: tuple[tuple[Parameter[Any], str], ...] = ((rows.PORT, "a whole number"), (rows.WEIGHT, "a number"))
 _TEXTS = frozenset({str})
 _LONG_EXPONENT = "0000000"
 """Zeros in front of an exponent: the general parser refuses one of over nine digits, orjson reads it."""
-
-
-@dataclass(frozen=True, slots=True)
-class DetailQuery:
-    """The instance that GET ``/instance`` asks for."""
-
-    namespace: str
-    service: str
-    ip: str
-    port: int
-    cluster: str
-
-
-@dataclass(frozen=True, slots=True)
-class ListQuery:
-    """The query of GET ``/instance/list``. ``clusters`` and ``env`` are repeated in the answer."""
-
-    namespace: str
-    service: str
-    clusters: str
-    healthy_only: bool
-    is_check: bool
-    env: str
-    client_ip: str
-    """The address for pushes; empty for the address that the query came from."""
-    udp_port: int
-    """The port for pushes; 0 or less for no pushes."""
-    app: str
 
 
 def check_numbers(parameters: Parameters) -> None:
@@ -78,16 +53,17 @@ def check_numbers(parameters: Parameters) -> None:
     Raises:
         InvalidParam: the text names the parameter.
     """
-    for name, read, wanted in (("port", java_int, "a whole number"), ("weight", java_double, "a number")):
-        if text := parameters.optional(name):
-            try:
-                read(text)
-            except InvalidParam:
-                raise InvalidParam(f"Param '{name}' is illegal, it should be {wanted}.") from None
+    for row, wanted in _NUMBERS:
+        try:
+            parameters.given(row)
+        except InvalidParam:
+            raise InvalidParam(f"Param '{row.key}' is illegal, it should be {wanted}.") from None
 
 
 def _cluster_of(parameters: Parameters) -> str:
-    return parameters.optional("clusterName") or parameters.optional("cluster", DEFAULT_CLUSTER)
+    return parameters.optional(rows.CLUSTER_NAME.key) or parameters.optional(
+        rows.CLUSTER.key, rows.CLUSTER_NAME.load_default
+    )
 
 
 def parse_register(parameters: Parameters, ephemeral: bool = True) -> RegisterInstance:
@@ -99,13 +75,14 @@ def parse_register(parameters: Parameters, ephemeral: bool = True) -> RegisterIn
     if parameters.plain is not None and (hot := hot_register(parameters.plain, ephemeral)) is not None:
         return hot
     service = service_of(parameters)
-    ip, port = parameters.required("ip"), java_int(parameters.required("port"))
-    weight = java_double(parameters.optional("weight", "1"))
-    metadata = parse_metadata(parameters.optional("metadata"))
-    app = parameters.optional("app", "DEFAULT")
+    ip, port = parameters.required(rows.IP.key), rows.PORT.read(parameters.required(rows.PORT.key))
+    weight = parameters.value(rows.WEIGHT)
+    metadata = parse_metadata(parameters.optional(rows.METADATA.key))
+    app = parameters.optional(rows.APP.key, rows.APP.load_default)
     check_ip(ip)
     check_port(port)
-    check_text("app", app, APP_CHARS_MAX)
+    check_text(rows.APP.key, app, APP_CHARS_MAX)
+    enabled = parameters.given(rows.ENABLED)
     return RegisterInstance(
         service=service,
         ip=ip,
@@ -113,8 +90,8 @@ def parse_register(parameters: Parameters, ephemeral: bool = True) -> RegisterIn
         namespace=namespace_of(parameters),
         cluster=_cluster_of(parameters),
         weight=weight,
-        healthy=lenient_bool(parameters.optional("healthy", "true")),
-        enabled=lenient_bool(parameters.optional("enabled") or parameters.optional("enable", "true")),
+        healthy=parameters.value(rows.HEALTHY),
+        enabled=parameters.value(rows.ENABLE) if enabled is None else enabled,
         ephemeral=_ephemeral_of(parameters, ephemeral),
         metadata=metadata,
         app=app,
@@ -127,8 +104,8 @@ def parse_register_persistent(parameters: Parameters) -> RegisterInstance:
 
 
 def _ephemeral_of(parameters: Parameters, default: bool) -> bool:
-    text = parameters.optional("ephemeral")
-    return lenient_bool(text) if text else default
+    given = parameters.given(rows.EPHEMERAL)
+    return default if given is None else given
 
 
 def parse_deregister(parameters: Parameters, ephemeral: bool = True) -> DeregisterInstance:
@@ -139,8 +116,8 @@ def parse_deregister(parameters: Parameters, ephemeral: bool = True) -> Deregist
     """
     if parameters.plain is not None and (hot := hot_deregister(parameters.plain, ephemeral)) is not None:
         return hot
-    ip, port = parameters.required("ip"), java_int(parameters.required("port"))
-    java_double(parameters.optional("weight", "1"))
+    ip, port = parameters.required(rows.IP.key), rows.PORT.read(parameters.required(rows.PORT.key))
+    parameters.given(rows.WEIGHT)
     return DeregisterInstance(
         service=service_of(parameters),
         ip=ip,
@@ -158,23 +135,21 @@ def parse_patch(parameters: Parameters) -> PatchInstance:
         InvalidParam: the text names the parameter.
     """
     service = service_of(parameters)
-    ip, port = parameters.required("ip"), java_int(parameters.required("port"))
-    metadata, weight = parameters.optional("metadata"), parameters.optional("weight")
-    healthy, enabled = parameters.optional("healthy"), parameters.optional("enabled")
-    app = parameters.optional("app")
-    check_text("app", app, APP_CHARS_MAX)
+    ip, port = parameters.required(rows.IP.key), rows.PORT.read(parameters.required(rows.PORT.key))
+    app = parameters.optional(rows.APP.key)
+    check_text(rows.APP.key, app, APP_CHARS_MAX)
     return PatchInstance(
         service=service,
         ip=ip,
         port=port,
         namespace=namespace_of(parameters),
         cluster=_cluster_of(parameters),
-        # A patch to the JSON text null empties the map: None would leave it alone.
-        metadata=(parse_metadata(metadata) or {}) if metadata else None,
+        # The row reads the JSON text null as an empty map, which empties the instance's: None leaves that alone.
+        metadata=parameters.given(rows.METADATA),
         app=app or None,
-        weight=java_double(weight) if weight else None,
-        healthy=lenient_bool(healthy) if healthy else None,
-        enabled=lenient_bool(enabled) if enabled else None,
+        weight=parameters.given(rows.WEIGHT),
+        healthy=parameters.given(rows.HEALTHY),
+        enabled=parameters.given(rows.ENABLED),
     )
 
 
@@ -188,9 +163,9 @@ def parse_detail(parameters: Parameters) -> DetailQuery:
     return DetailQuery(
         namespace=namespace_of(parameters),
         service=service,
-        ip=parameters.required("ip"),
-        port=java_int(parameters.required("port")),
-        cluster=parameters.optional("clusterName", DEFAULT_CLUSTER),
+        ip=parameters.required(rows.IP.key),
+        port=rows.PORT.read(parameters.required(rows.PORT.key)),
+        cluster=parameters.optional(rows.CLUSTER_NAME.key, rows.CLUSTER_NAME.load_default),
     )
 
 
@@ -203,13 +178,13 @@ def parse_list(parameters: Parameters, service: str | None = None) -> ListQuery:
     return ListQuery(
         namespace=namespace_of(parameters),
         service=service_of(parameters) if service is None else service,
-        clusters=parameters.optional("clusters"),
-        healthy_only=strict_bool(parameters.optional("healthyOnly")),
-        is_check=strict_bool(parameters.optional("isCheck")),
-        env=parameters.optional("env"),
-        client_ip=parameters.optional("clientIP"),
-        udp_port=java_int(parameters.optional("udpPort", "0")),
-        app=parameters.optional("app"),
+        clusters=parameters.optional(rows.CLUSTERS.key),
+        healthy_only=parameters.value(rows.HEALTHY_ONLY),
+        is_check=parameters.value(rows.IS_CHECK),
+        env=parameters.optional(rows.ENV.key),
+        client_ip=parameters.optional(rows.CLIENT_IP.key),
+        udp_port=parameters.value(rows.UDP_PORT),
+        app=parameters.optional(rows.SUBSCRIBER_APP.key),
     )
 
 
@@ -226,9 +201,9 @@ def parse_beat(parameters: Parameters, service: str | None = None) -> Beat:
             return hot
         service = service_of(parameters)
     namespace = namespace_of(parameters)
-    cluster = parameters.optional("clusterName", DEFAULT_CLUSTER)
-    ip, port = parameters.optional("ip"), java_int(parameters.optional("port", "0"))
-    text = parameters.optional("beat")
+    cluster = parameters.optional(rows.CLUSTER_NAME.key, rows.CLUSTER_NAME.load_default)
+    ip, port = parameters.optional(rows.BEAT_IP.key), parameters.value(rows.BEAT_PORT)
+    text = parameters.optional(rows.BEAT.key)
     if not text:
         return Beat(service=service, ip=ip, port=port, namespace=namespace, cluster=cluster)
     fields = json_text.beat_fields(text)
@@ -259,7 +234,7 @@ def _hot_port(text: str | None) -> int | None:
 
 
 def hot_service(get: Callable[[str], str | None]) -> str | None:
-    name, group = get("serviceName"), get("groupName") or DEFAULT_GROUP
+    name, group = get(SERVICE_NAME), get(GROUP_NAME) or DEFAULT_GROUP
     return _full_name(name, group) if name and len(name) + len(group) <= KEPT_CHARS_MAX else None
 
 
@@ -303,10 +278,14 @@ def hot_register(values: Mapping[str, str], ephemeral: bool) -> RegisterInstance
     ``ephemeral``: the kind of instance when the call names none.
     """
     get = values.get
-    ip, port, service = get("ip"), _hot_port(get("port")), hot_service(get)
+    ip, port, service = get(rows.IP.key), _hot_port(get(rows.PORT.key)), hot_service(get)
     if not ip or port is None or service is None or not is_four_numbers(ip):
         return None
-    weight_text, text, app = get("weight") or "1", get("metadata") or "", get("app") or "DEFAULT"
+    weight_text, text, app = (
+        get(rows.WEIGHT.key) or _USUAL_WEIGHT,
+        get(rows.METADATA.key) or "",
+        get(rows.APP.key) or rows.APP.load_default,
+    )
     if len(text) > KEPT_CHARS_MAX or len(app) > KEPT_CHARS_MAX or len(weight_text) > KEPT_CHARS_MAX:
         return None
     weight, metadata = _weight(weight_text), hot_metadata(text)
@@ -316,12 +295,12 @@ def hot_register(values: Mapping[str, str], ephemeral: bool) -> RegisterInstance
         service,
         ip,
         port,
-        get("namespaceId") or DEFAULT_NAMESPACE,
-        get("clusterName") or get("cluster") or DEFAULT_CLUSTER,
+        get(NAMESPACE_ID) or DEFAULT_NAMESPACE,
+        get(rows.CLUSTER_NAME.key) or get(rows.CLUSTER.key) or rows.CLUSTER_NAME.load_default,
         weight,
-        _flag(get("healthy") or "true"),
-        _flag(get("enabled") or get("enable") or "true"),
-        _flag(get("ephemeral") or ("true" if ephemeral else "false")),
+        _flag(get(rows.HEALTHY.key), rows.HEALTHY.load_default),
+        _flag(get(rows.ENABLED.key) or get(rows.ENABLE.key), rows.ENABLE.load_default),
+        _flag(get(rows.EPHEMERAL.key), ephemeral),
         metadata,
         app,
     )
@@ -333,22 +312,22 @@ def hot_deregister(values: Mapping[str, str], ephemeral: bool) -> DeregisterInst
     ``ephemeral``: the kind of instance when the call names none.
     """
     get = values.get
-    ip, port, service = get("ip"), _hot_port(get("port")), hot_service(get)
+    ip, port, service = get(rows.IP.key), _hot_port(get(rows.PORT.key)), hot_service(get)
     # Nobody needs the weight, but one that is no number is refused.
-    if not ip or port is None or service is None or get("weight"):
+    if not ip or port is None or service is None or get(rows.WEIGHT.key):
         return None
     return DeregisterInstance(
         service,
         ip,
         port,
-        get("namespaceId") or DEFAULT_NAMESPACE,
-        get("clusterName") or get("cluster") or DEFAULT_CLUSTER,
-        _flag(get("ephemeral") or ("true" if ephemeral else "false")),
+        get(NAMESPACE_ID) or DEFAULT_NAMESPACE,
+        get(rows.CLUSTER_NAME.key) or get(rows.CLUSTER.key) or rows.CLUSTER_NAME.load_default,
+        _flag(get(rows.EPHEMERAL.key), ephemeral),
     )
 
 
-def _flag(text: str) -> bool:
-    return True if text == "true" else lenient_bool(text)
+def _flag(text: str | None, default: bool) -> bool:
+    return True if text == "true" else lenient_bool(text) if text else default
 
 
 def _is_of_texts(fields: Any) -> bool:
@@ -361,8 +340,13 @@ def hot_beat(values: Mapping[str, str]) -> Beat | None:
     The fields of its JSON must have the types that SDKs give them.
     """
     get = values.get
-    text, service = get("beat"), hot_service(get)
-    if not text or len(text) > KEPT_CHARS_MAX or service is None or _hot_port(get("port") or "0") is None:
+    text, service = get(rows.BEAT.key), hot_service(get)
+    if (
+        not text
+        or len(text) > KEPT_CHARS_MAX
+        or service is None
+        or _hot_port(get(rows.BEAT_PORT.key) or _NO_PORT) is None
+    ):
         return None
     try:
         fields: Any = orjson.loads(text)
@@ -389,7 +373,7 @@ def hot_beat(values: Mapping[str, str]) -> Beat | None:
         service,
         ip,
         port,
-        get("namespaceId") or DEFAULT_NAMESPACE,
+        get(NAMESPACE_ID) or DEFAULT_NAMESPACE,
         cluster,
         True,
         float(weight),

@@ -6,9 +6,9 @@ from typing import Any
 
 from marshmallow import EXCLUDE, Schema, ValidationError, fields, validate
 
-from app.http.input.fields import Needed, StrictFlag, Trimmed, Whole, filled, optional, present
-from app.http.input.forms import Parameters
-from app.naming.model.keys import DEFAULT_NAMESPACE, PORT_MAX
+from app.http.input.fields import Needed, Parameter, StrictFlag, Trimmed, Whole, filled, optional, present
+from app.http.input.forms import DOM, GROUP_NAME, NAMESPACE_ID, SERVICE_NAME, Parameters
+from app.naming.model.keys import DEFAULT_GROUP, DEFAULT_NAMESPACE, PORT_MAX
 from app.naming.model.nacos_errors import InvalidParam
 
 _SCHEMAS_KEPT = 256
@@ -18,6 +18,11 @@ CLUSTER_NAME_TEXT = "The cluster within the service."
 GROUP_NAME_TEXT = "The group of the service; a name with `@@` brings its own."
 DOM_TEXT = "The old name of the service, without its group."
 """The descriptions of parameters that many calls have."""
+BESIDE_SERVICE_NAME: tuple[Parameter[str], ...] = (
+    Trimmed(**optional(GROUP_NAME, GROUP_NAME_TEXT, DEFAULT_GROUP)),
+    Trimmed(**optional(DOM, DOM_TEXT, deprecated=True)),
+)
+"""The parameters that are read with each service's name: see ``Parameters.service_name``."""
 PORT_RANGE = validate.Range(0, PORT_MAX, error=f"it should be a number from 0 to {PORT_MAX}")
 
 
@@ -57,7 +62,7 @@ def load_parameters(schema: type[Schema], parameters: Parameters) -> dict[str, A
     """
     values = dict(parameters.items())
     if (service := parameters.service_name()) is not None:
-        values["serviceName"] = service
+        values[SERVICE_NAME] = service
     return load(schema, values)
 
 
@@ -69,19 +74,19 @@ class CallSchema(Schema):
 
 
 class NamespaceSchema(CallSchema):
-    namespace = Trimmed(**optional("namespaceId", "The id of the namespace.", DEFAULT_NAMESPACE))
+    namespace = Trimmed(**optional(NAMESPACE_ID, "The id of the namespace.", DEFAULT_NAMESPACE))
 
 
 class ServiceSchema(NamespaceSchema):
     """GET and DELETE ``/service``, and all other calls about one service."""
 
-    service = fields.String(**present("serviceName", SERVICE_NAME_TEXT, example="orders"))
+    service = fields.String(**present(SERVICE_NAME, SERVICE_NAME_TEXT, example="orders"))
 
 
 class NeededServiceSchema(NamespaceSchema):
     """Calls about one service whose name may not be empty."""
 
-    service = Needed(**filled("serviceName", SERVICE_NAME_TEXT, example="orders"))
+    service = Needed(**filled(SERVICE_NAME, SERVICE_NAME_TEXT, example="orders"))
 
 
 class LocalSchema(CallSchema):

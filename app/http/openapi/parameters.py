@@ -1,23 +1,14 @@
 """Parameters of OpenAPI, made from marshmallow schemas."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from marshmallow import Schema, fields, missing, validate
 
-from app.http.input.fields import FLAG, INT, Parameter
-from app.http.input.schemas import DOM_TEXT, GROUP_NAME_TEXT
+from app.http.input.fields import Parameter
+from app.http.input.forms import SERVICE_NAME
+from app.http.input.schemas import BESIDE_SERVICE_NAME
 from app.http.shapes.json_shapes import Shape
-from app.naming.model.keys import DEFAULT_GROUP
-
-SERVICE_NAME = "serviceName"
-_SHAPES: dict[type[fields.Field[Any]], Shape] = {
-    fields.String: Parameter.shape,
-    fields.Integer: INT,
-    fields.Float: {"type": "number"},
-    fields.Boolean: FLAG,
-}
-"""The shapes of the fields of marshmallow that read a parameter as they read JSON."""
 
 
 def parameters_of(schemas: Iterable[type[Schema]]) -> list[dict[str, Any]]:
@@ -27,8 +18,8 @@ def parameters_of(schemas: Iterable[type[Schema]]) -> list[dict[str, Any]]:
         for name, one in schema().fields.items():
             found.setdefault(one.data_key or name, _parameter(one.data_key or name, one))
             if one.data_key == SERVICE_NAME:
-                for further in _beside_service_name():
-                    found.setdefault(further["name"], further)
+                for further in BESIDE_SERVICE_NAME:
+                    found.setdefault(further.key, _parameter(further.key, further))
     return list(found.values())
 
 
@@ -38,19 +29,14 @@ def _parameter(name: str, one: fields.Field[Any]) -> dict[str, Any]:
         "in": "query",
         "description": one.metadata["description"],
         **({"required": True} if one.required else {}),
+        **({"deprecated": True} if one.metadata.get("deprecated") else {}),
         "schema": _shape(one),
     }
 
 
-def _beside_service_name() -> Iterator[dict[str, Any]]:
-    """Yield the parameters that are read with each service's name: see ``Parameters.service_name``."""
-    group = {"type": "string", "default": DEFAULT_GROUP}
-    yield {"name": "groupName", "in": "query", "description": GROUP_NAME_TEXT, "schema": group}
-    yield {"name": "dom", "in": "query", "description": DOM_TEXT, "deprecated": True, "schema": Parameter.shape}
-
-
 def _shape(one: fields.Field[Any]) -> Shape:
-    shape = dict(one.shape if isinstance(one, Parameter) else _SHAPES[type(one)])
+    """Return the values that a parameter takes, as a JSON schema; a field of marshmallow itself takes any text."""
+    shape = dict(one.shape if isinstance(one, Parameter) else Parameter.shape)
     if examples := one.metadata.get("examples"):
         shape["examples"] = examples
     default = one.load_default

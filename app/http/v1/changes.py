@@ -7,6 +7,7 @@ import orjson
 from app.auth.access_rules import READ, Target, naming
 from app.http.api.call import Answer, Call, Events, Services, route
 from app.http.api.event_stream import EVENT_STREAM_TYPE
+from app.http.input.forms import NAMESPACE_ID, SERVICE_NAME
 from app.http.input.schemas import NamespaceSchema, NeededServiceSchema
 from app.http.shapes.described import Content, Described
 from app.http.shapes.json_shapes import text
@@ -31,9 +32,9 @@ def service_changes(call: Call, services: Services) -> Answer:
 
     A stream lasts for a minute; open it again then.
     """
-    namespace, name = call.parameters.optional("namespaceId", DEFAULT_NAMESPACE), call.parameters.service_name()
+    namespace, name = call.parameters.optional(NAMESPACE_ID, DEFAULT_NAMESPACE), call.parameters.service_name()
     if not name:
-        raise InvalidParam("Param 'serviceName' is required.")
+        raise InvalidParam(f"Param '{SERVICE_NAME}' is required.")
     naming_service = services.naming
     return Events(("service", namespace, name), lambda: orjson.dumps({"rev": naming_service.revision(namespace, name)}))
 
@@ -47,7 +48,7 @@ def service_changes(call: Call, services: Services) -> Answer:
 )
 def catalog_changes(call: Call, services: Services) -> Answer:
     """The same for all services of a namespace together. Shape: services (their number), rev."""
-    namespace = call.parameters.optional("namespaceId", DEFAULT_NAMESPACE)
+    namespace = call.parameters.optional(NAMESPACE_ID, DEFAULT_NAMESPACE)
     return Events(("catalog", namespace), _NamespaceRevision(services.naming, namespace).read)
 
 

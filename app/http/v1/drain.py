@@ -9,7 +9,7 @@ from app.auth.access_rules import MEMBERS, READ, WRITE, admin, naming
 from app.http.api.answers import json_reply, text_reply
 from app.http.api.call import JSON, Answer, Call, Reply, Services, route
 from app.http.input.fields import FLAG, INT, Needed, Parameter, filled, invalid, optional
-from app.http.input.read_schemas import DetailRead
+from app.http.input.instance_schemas import InstanceSchema
 from app.http.input.schemas import CallSchema, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.instance_shapes import DRAIN_JOB, DRAIN_STEP
@@ -87,7 +87,7 @@ class NodeDrainSchema(CallSchema):
     "PUT",
     DRAIN,
     access=naming(WRITE),
-    described=Described(DRAIN_JOB, takes=(DetailRead, DrainSchema), also={202: DRAIN_JOB}),
+    described=Described(DRAIN_JOB, takes=(InstanceSchema, DrainSchema), also={202: DRAIN_JOB}),
 )
 def drain_instance(call: Call, services: Services) -> Answer:
     """Hide an instance, wait until clients know, then remove it. Calls for one instance join; status 202: not over yet.
@@ -116,7 +116,7 @@ def drain_instance(call: Call, services: Services) -> Answer:
     "GET",
     DRAIN,
     access=naming(READ),
-    described=Described(DRAIN_JOB, takes=(DetailRead,), refusals=(404,), also={202: DRAIN_JOB}),
+    described=Described(DRAIN_JOB, takes=(InstanceSchema,), refusals=(404,), also={202: DRAIN_JOB}),
 )
 def instance_drain(call: Call, services: Services) -> Answer:
     """How far this member is with the draining of an instance."""
@@ -131,7 +131,7 @@ def _told(told: dict[str, Any]) -> Reply:
     return Reply(200 if told["isOver"] else 202, body, JSON, {} if told["isOver"] else RETRY_AFTER)
 
 
-@route("POST", STEP, access=MEMBERS, described=Described(DRAIN_STEP, takes=(DetailRead, DrainStepSchema)))
+@route("POST", STEP, access=MEMBERS, described=Described(DRAIN_STEP, takes=(InstanceSchema, DrainStepSchema)))
 def take_step(call: Call, services: Services) -> Answer:
     """Take this member's part in a step of another member's job. Shape: known, inLists, subscribers, behind."""
     action = load_parameters(DrainStepSchema, call.parameters)["action"]

@@ -4,8 +4,8 @@ from app.auth.access_rules import READ, naming
 from app.http.api.answers import json_reply
 from app.http.api.call import Answer, Call, Services, route
 from app.http.input.forms import Parameters
-from app.http.input.params import DetailQuery, check_numbers, parse_detail
-from app.http.input.read_schemas import DetailRead
+from app.http.input.instance_schemas import DetailQuery, InstanceSchema
+from app.http.input.params import check_numbers, parse_detail
 from app.http.input.schemas import LocalSchema, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.instance_shapes import EXPLAINED
@@ -49,7 +49,10 @@ def _registered_ip(query: DetailQuery, services: Services) -> str:
 
 
 @route(
-    "GET", EXPLAIN, access=naming(READ).or_members(), described=Described(EXPLAINED, takes=(DetailRead, LocalSchema))
+    "GET",
+    EXPLAIN,
+    access=naming(READ).or_members(),
+    described=Described(EXPLAINED, takes=(InstanceSchema, LocalSchema)),
 )
 def explain(call: Call, services: Services) -> Answer:
     """Return each member's facts about an instance; with ``local=true`` this one's alone. Shape: docs/operations.md."""

@@ -18,9 +18,17 @@ from app.http.api.call import (
     rendered,
     route,
 )
-from app.http.input.params import (
+from app.http.input.instance_schemas import (
+    BeatSchema,
+    DeregisterSchema,
     DetailQuery,
+    InstanceSchema,
     ListQuery,
+    ListSchema,
+    PatchSchema,
+    RegisterSchema,
+)
+from app.http.input.params import (
     parse_beat,
     parse_deregister,
     parse_detail,
@@ -29,7 +37,6 @@ from app.http.input.params import (
     parse_register,
     parse_register_persistent,
 )
-from app.http.input.read_schemas import BeatRead, DeregisterRead, DetailRead, ListRead, PatchRead, RegisterRead
 from app.http.shapes.described import Described
 from app.http.shapes.instance_shapes import BEAT_REPLY, INSTANCE, INSTANCE_LIST
 from app.http.v1.subscribers import subscribe
@@ -46,7 +53,12 @@ _ZIPPED = {"Content-Encoding": "gzip", **_VARIES}
 
 
 @route(
-    "POST", "/v1/ns/instance", "/v1/ns/api", access=naming(WRITE), hot=True, described=Described(takes=(RegisterRead,))
+    "POST",
+    "/v1/ns/instance",
+    "/v1/ns/api",
+    access=naming(WRITE),
+    hot=True,
+    described=Described(takes=(RegisterSchema,)),
 )
 def register(call: Call, services: Services) -> Answer:
     """Register an instance, or replace it as a whole."""
@@ -64,7 +76,7 @@ def _registration(call: Call, services: Services) -> RegisterInstance:
     "/v1/ns/api",
     access=naming(WRITE),
     hot=True,
-    described=Described(takes=(DeregisterRead,)),
+    described=Described(takes=(DeregisterSchema,)),
 )
 def deregister(call: Call, services: Services) -> Answer:
     """Remove an instance of the call's kind; an unknown one is no error, and an instance of the other kind stays."""
@@ -73,7 +85,7 @@ def deregister(call: Call, services: Services) -> Answer:
 
 
 @route(
-    "PUT", "/v1/ns/instance", "/v1/ns/api", access=naming(WRITE), hot=True, described=Described(takes=(RegisterRead,))
+    "PUT", "/v1/ns/instance", "/v1/ns/api", access=naming(WRITE), hot=True, described=Described(takes=(RegisterSchema,))
 )
 def update(call: Call, services: Services) -> Answer:
     """Replace an instance. For Java SDKs since 1.0.0 it must exist; for other clients a missing one is registered."""
@@ -86,7 +98,7 @@ def answer_update(call: Call, services: Services, strict: bool) -> Answer:
 
 
 @route(
-    "PATCH", "/v1/ns/instance", "/v1/ns/api", access=naming(WRITE), hot=True, described=Described(takes=(PatchRead,))
+    "PATCH", "/v1/ns/instance", "/v1/ns/api", access=naming(WRITE), hot=True, described=Described(takes=(PatchSchema,))
 )
 def patch(call: Call, services: Services) -> Answer:
     """Change single attributes of an instance, of the persistent one when there are both kinds."""
@@ -98,7 +110,7 @@ def patch(call: Call, services: Services) -> Answer:
     *BEAT_PATHS,
     access=naming(WRITE),
     hot=True,
-    described=Described(BEAT_REPLY, takes=(BeatRead,)),
+    described=Described(BEAT_REPLY, takes=(BeatSchema,)),
 )
 def beat(call: Call, services: Services) -> Answer:
     """Take an instance's beat. Shape: clientBeatInterval, code, and unless the instance is unknown lightBeatEnabled."""
@@ -134,7 +146,7 @@ def _beat_reply(interval_ms: int, known: bool, light: bool) -> Reply:
     "/v1/ns/api",
     access=naming(READ),
     hot=True,
-    described=Described(INSTANCE, takes=(DetailRead,), refusals=(404,)),
+    described=Described(INSTANCE, takes=(InstanceSchema,), refusals=(404,)),
 )
 def detail(call: Call, services: Services) -> Answer:
     """One instance with its true health, which no threshold covers."""
@@ -167,7 +179,7 @@ def detail_fields(instance: Instance) -> dict[str, Any]:
     "/v1/ns/api/list",
     access=naming(READ),
     hot=True,
-    described=Described(INSTANCE_LIST, takes=(ListRead,)),
+    described=Described(INSTANCE_LIST, takes=(ListSchema,)),
 )
 def list_instances(call: Call, services: Services) -> Answer:
     """The instances of a service as clients balance over them; an unknown service has none."""

@@ -11,7 +11,8 @@ from app.http.api.answers import json_reply
 from app.http.api.call import DECLINE, Answer, Call, Services, rendered, route
 from app.http.input import json_text
 from app.http.input.fields import NeededMetadata, Trimmed, filled, optional
-from app.http.input.forms import Parameters
+from app.http.input.forms import NAMESPACE_ID, Parameters
+from app.http.input.instance_schemas import METADATA_TEXT
 from app.http.input.params import KEPT_CHARS_MAX, hot_metadata, hot_service
 from app.http.input.schemas import NeededServiceSchema, load_parameters
 from app.http.input.values import java_int
@@ -26,14 +27,17 @@ LOOP_CHARS_MAX = 8_192
 PATHS = ("/v1/ns/instance/metadata/batch", "/v1/ns/api/metadata/batch")
 
 
+_KIND = Trimmed(**optional("consistencyType", "All instances of one kind: `ephemeral` or `persist`.", ""))
+_INSTANCES = Trimmed(
+    **optional("instances", "A JSON array of instances, each with ip, port, clusterName and ephemeral.", "")
+)
+_METADATA = NeededMetadata(**filled("metadata", METADATA_TEXT))
+
+
 class MetadataBatchSchema(NeededServiceSchema):
     """PUT and DELETE ``/instance/metadata/batch``."""
 
-    kind = Trimmed(**optional("consistencyType", "All instances of one kind: `ephemeral` or `persist`.", ""))
-    instances = Trimmed(
-        **optional("instances", "A JSON array of instances, each with ip, port, clusterName and ephemeral.", "")
-    )
-    metadata = NeededMetadata(**filled("metadata", "A JSON object of texts, or `k=v,k=v`."))
+    kind, instances, metadata = _KIND, _INSTANCES, _METADATA
 
 
 class MetadataBatch(NamedTuple):
@@ -50,14 +54,14 @@ class MetadataBatch(NamedTuple):
 def hot_batch(values: Mapping[str, str]) -> MetadataBatch | None:
     """The command of a change of metadata; None for values that the general parser must read."""
     get = values.get
-    service, text = hot_service(get), get("metadata") or ""
+    service, text = hot_service(get), get(_METADATA.key) or ""
     if service is None or not text or len(text) > KEPT_CHARS_MAX:
         return None
     metadata = hot_metadata(text)
     if metadata is None:
         return None
-    namespace = get("namespaceId") or DEFAULT_NAMESPACE
-    return MetadataBatch(namespace, service, get("consistencyType") or "", get("instances") or "", metadata)
+    namespace = get(NAMESPACE_ID) or DEFAULT_NAMESPACE
+    return MetadataBatch(namespace, service, get(_KIND.key) or "", get(_INSTANCES.key) or "", metadata)
 
 
 @route("PUT", *PATHS, access=naming(WRITE), hot=True, described=Described(UPDATED, takes=(MetadataBatchSchema,)))

@@ -5,9 +5,10 @@ from app.http.api.agents import ClientType, parse_agent
 from app.http.api.answers import json_reply, text_reply
 from app.http.api.call import Answer, Call, Services, route
 from app.http.input.fields import StrictFlag, optional
+from app.http.input.forms import DOM
+from app.http.input.instance_schemas import DomBeatSchema, DomListSchema
 from app.http.input.name_pattern import NamePattern
 from app.http.input.params import parse_beat, parse_list
-from app.http.input.read_schemas import DomBeatRead, DomListRead
 from app.http.input.schemas import CallSchema, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.instance_shapes import BEAT_REPLY, INSTANCE_LIST
@@ -34,9 +35,9 @@ def _service_of(call: Call) -> str:
     Raises:
         InvalidParam: there is no ``dom``.
     """
-    name = call.parameters.required("dom")
+    name = call.parameters.required(DOM)
     if not name:
-        raise InvalidParam("Param 'dom' is required.")
+        raise InvalidParam(f"Param '{DOM}' is required.")
     return f"{DEFAULT_GROUP}{GROUP_SPLITTER}{name}"
 
 
@@ -44,7 +45,7 @@ def _service_of(call: Call) -> str:
     "GET",
     "/v1/ns/api/srvIPXT",
     access=naming(READ, Target.DOM),
-    described=Described(INSTANCE_LIST, takes=(DomListRead,), is_old=True),
+    described=Described(INSTANCE_LIST, takes=(DomListSchema,), is_old=True),
 )
 def srv_ipxt(call: Call, services: Services) -> Answer:
     """The instances of the service ``dom``, as GET ``/instance/list`` answers them."""
@@ -55,7 +56,7 @@ def srv_ipxt(call: Call, services: Services) -> Answer:
     "GET",
     "/v1/ns/api/clientBeat",
     access=naming(WRITE, Target.DOM),
-    described=Described(BEAT_REPLY, takes=(DomBeatRead,), is_old=True),
+    described=Described(BEAT_REPLY, takes=(DomBeatSchema,), is_old=True),
 )
 def client_beat(call: Call, services: Services) -> Answer:
     """Take a beat for the service ``dom``, as PUT ``/instance/beat``."""

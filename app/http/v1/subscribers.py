@@ -10,7 +10,7 @@ from app.http.api.callers import is_of_caller, normal_ip
 from app.http.api.pages import page_size
 from app.http.api.rights import READS, check_access
 from app.http.input.fields import Flag, IntOrZero, StrictFlag, optional
-from app.http.input.params import ListQuery
+from app.http.input.instance_schemas import ListQuery
 from app.http.input.schemas import PAGE_NO_TEXT, PAGE_SIZE_TEXT, CallSchema, NeededServiceSchema, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.operator_shapes import PUSH_STATE

@@ -2,8 +2,15 @@
 
 from app.auth.access_rules import READ, WRITE, naming
 from app.http.api.call import JSON, Answer, Call, Reply, Services
+from app.http.input.instance_schemas import (
+    CLUSTER_NAME,
+    DeregisterSchema,
+    InstanceSchema,
+    ListV2Schema,
+    PatchSchema,
+    RegisterSchema,
+)
 from app.http.input.params import check_numbers, parse_detail, parse_list
-from app.http.input.read_schemas import DeregisterRead, DetailRead, ListV2Read, PatchRead, RegisterRead
 from app.http.shapes.described import BARE_OK, Described
 from app.http.shapes.instance_shapes import UPDATED, V2_INSTANCE, V2_LIST
 from app.http.v1 import instance, instance_batch
@@ -18,39 +25,41 @@ PATH = "/v2/ns/instance"
 
 def _check(call: Call) -> None:
     """Refuse a call that does not name an instance."""
-    require(call, DetailRead)
+    require(call, InstanceSchema)
     check_numbers(call.parameters)
 
 
-@result_route("POST", PATH, access=naming(WRITE), described=Described(takes=(RegisterRead,)))
+@result_route("POST", PATH, access=naming(WRITE), described=Described(takes=(RegisterSchema,)))
 def register(call: Call, services: Services) -> Answer:
     """Register an instance, or replace it as a whole."""
     _check(call)
     return wrapped(instance.register(call, services))
 
 
-@result_route("DELETE", PATH, access=naming(WRITE), described=Described(takes=(DeregisterRead,)))
+@result_route("DELETE", PATH, access=naming(WRITE), described=Described(takes=(DeregisterSchema,)))
 def deregister(call: Call, services: Services) -> Answer:
     """Remove an instance; an unknown one is no error."""
     _check(call)
     return wrapped(instance.deregister(call, services))
 
 
-@result_route("PUT", PATH, access=naming(WRITE), described=Described(takes=(RegisterRead,)))
+@result_route("PUT", PATH, access=naming(WRITE), described=Described(takes=(RegisterSchema,)))
 def update(call: Call, services: Services) -> Answer:
     """Replace an existing instance; an unknown one is refused."""
     _check(call)
     return wrapped(instance.answer_update(call, services, strict=True))
 
 
-@result_route("PATCH", PATH, access=naming(WRITE), described=Described(BARE_OK, takes=(PatchRead,)))
+@result_route("PATCH", PATH, access=naming(WRITE), described=Described(BARE_OK, takes=(PatchSchema,)))
 def patch(call: Call, services: Services) -> Answer:
     """Change single attributes; the answer is the bare ``ok`` of v1, as in Nacos 2."""
     _check(call)
     return instance.patch(call, services)
 
 
-@result_route("GET", PATH, access=naming(READ), described=Described(V2_INSTANCE, takes=(DetailRead,), refusals=(404,)))
+@result_route(
+    "GET", PATH, access=naming(READ), described=Described(V2_INSTANCE, takes=(InstanceSchema,), refusals=(404,))
+)
 def detail(call: Call, services: Services) -> Answer:
     """One instance with its true health."""
     _check(call)
@@ -59,12 +68,12 @@ def detail(call: Call, services: Services) -> Answer:
     return result({"serviceName": query.service, **instance.detail_fields(found)})
 
 
-@result_route("GET", f"{PATH}/list", access=naming(READ), described=Described(V2_LIST, takes=(ListV2Read,)))
+@result_route("GET", f"{PATH}/list", access=naming(READ), described=Described(V2_LIST, takes=(ListV2Schema,)))
 def list_instances(call: Call, services: Services) -> Answer:
     """The instances of a service as clients balance over them; an unknown service has none."""
-    require(call, ListV2Read)
+    require(call, ListV2Schema)
     query = parse_list(call.parameters)
-    clusters = call.parameters.optional("clusterName") or query.clusters
+    clusters = call.parameters.optional(CLUSTER_NAME.key) or query.clusters
     view = services.naming.service_view(query.namespace, query.service)
     cache_ms = services.durable.switches.default_cache_millis
     asked = (query.service, view, clusters, query.healthy_only, cache_ms, services.wall_ms())

@@ -1,0 +1,164 @@
+"""The table of the parameters of hot calls: registrations, beats, and queries for one instance or a list.
+
+Each row has the name, kind, default, bounds and description of a parameter. ``params`` reads calls by these rows and
+loads no schema, which would take long. The schemas below list the rows of each call, for the description of the API.
+The queries that ``params`` makes stand at the end.
+"""
+
+from dataclasses import dataclass
+
+from marshmallow import validate
+
+from app.http.input.fields import (
+    Double,
+    Int,
+    LenientFlag,
+    MetadataText,
+    Needed,
+    Number,
+    StrictFlag,
+    Trimmed,
+    filled,
+    optional,
+)
+from app.http.input.forms import DOM
+from app.http.input.schemas import CLUSTER_NAME_TEXT, DOM_TEXT, CallSchema, NamespaceSchema, NeededServiceSchema
+from app.naming.model.keys import APP_CHARS_MAX, DEFAULT_CLUSTER
+from app.naming.model.value_limits import IP_CHARS_MAX, PORT_MAX
+
+_PORT_RANGE = validate.Range(0, PORT_MAX)
+_APP_LENGTH = validate.Length(max=APP_CHARS_MAX)
+_IP_TEXT, _PORT_TEXT, _APP_TEXT = (
+    "The address of the instance.",
+    "The port of the instance.",
+    "The name of the application.",
+)
+_HEALTHY_TEXT, _ENABLED_TEXT = "Whether the instance is healthy.", "Whether clients are shown the instance."
+_WEIGHT_TEXT = "The share of calls, relative to the other instances."
+METADATA_TEXT = "A JSON object of texts, or `k=v,k=v`."
+
+IP = Needed(**filled("ip", _IP_TEXT, example="10.0.0.1"), validate=validate.Length(1, IP_CHARS_MAX))
+PORT = Number(**filled("port", _PORT_TEXT, example=8080), validate=_PORT_RANGE)
+CLUSTER_NAME = Trimmed(**optional("clusterName", CLUSTER_NAME_TEXT, DEFAULT_CLUSTER))
+CLUSTER = Trimmed(**optional("cluster", "The old name of `clusterName`.", ""))
+WEIGHT = Double(**optional("weight", _WEIGHT_TEXT, 1.0))
+HEALTHY = LenientFlag(**optional("healthy", _HEALTHY_TEXT, True))
+ENABLED = LenientFlag(**optional("enabled", _ENABLED_TEXT, True))
+ENABLE = LenientFlag(**optional("enable", "The old name of `enabled`.", True))
+EPHEMERAL = LenientFlag(
+    **optional(
+        "ephemeral", "Whether the instance lives by beats; else it is persistent. A switch sets the default.", True
+    )
+)
+METADATA = MetadataText(**optional("metadata", METADATA_TEXT, dict))
+APP = Trimmed(**optional("app", _APP_TEXT, "DEFAULT"), validate=_APP_LENGTH)
+
+CLUSTERS = Trimmed(**optional("clusters", "The wanted clusters, with commas between them; all without it.", ""))
+HEALTHY_ONLY = StrictFlag(**optional("healthyOnly", "Only healthy instances.", False))
+IS_CHECK = StrictFlag(**optional("isCheck", "Ask for an empty object where the service has instances.", False))
+ENV = Trimmed(**optional("env", "It is repeated in the answer.", ""))
+CLIENT_IP = Trimmed(**optional("clientIP", "The client's address for pushes; that of the call without it.", ""))
+UDP_PORT = Int(**optional("udpPort", "The client's port for pushes; none with 0.", 0))
+SUBSCRIBER_APP = Trimmed(**optional("app", _APP_TEXT, ""))
+
+BEAT_IP = Trimmed(**optional("ip", _IP_TEXT, "", example="10.0.0.1"), validate=validate.Length(max=IP_CHARS_MAX))
+BEAT_PORT = Int(**optional("port", _PORT_TEXT, 0, example=8080), validate=_PORT_RANGE)
+BEAT = Trimmed(
+    **optional("beat", "The instance as a JSON object; without it the beat is a light one, of a known instance.", "")
+)
+
+
+class InstanceSchema(NeededServiceSchema):
+    """GET ``/instance``, and calls about one instance."""
+
+    ip, port, cluster_name = IP, PORT, CLUSTER_NAME
+
+
+class _Named(InstanceSchema):
+    cluster = CLUSTER
+
+
+class RegisterSchema(_Named):
+    """POST and PUT ``/instance``."""
+
+    weight, healthy, enabled, enable, ephemeral = WEIGHT, HEALTHY, ENABLED, ENABLE, EPHEMERAL
+    metadata, app = METADATA, APP
+
+
+class DeregisterSchema(_Named):
+    """DELETE ``/instance``."""
+
+    ephemeral, weight = EPHEMERAL, WEIGHT
+
+
+class PatchSchema(_Named):
+    """PATCH ``/instance``: an absent value stays as it is."""
+
+    weight = Double(**optional("weight", _WEIGHT_TEXT))
+    healthy = LenientFlag(**optional("healthy", _HEALTHY_TEXT))
+    enabled = LenientFlag(**optional("enabled", _ENABLED_TEXT))
+    metadata = MetadataText(**optional("metadata", METADATA_TEXT))
+    app = Trimmed(**optional("app", _APP_TEXT), validate=_APP_LENGTH)
+
+
+class _List(NamespaceSchema):
+    clusters, healthy_only, is_check, env = CLUSTERS, HEALTHY_ONLY, IS_CHECK, ENV
+    client_ip, udp_port, app = CLIENT_IP, UDP_PORT, SUBSCRIBER_APP
+
+
+class ListSchema(NeededServiceSchema, _List):
+    """GET ``/instance/list``."""
+
+
+class ListV2Schema(ListSchema):
+    """GET ``/v2/ns/instance/list``."""
+
+    cluster_name = Trimmed(**optional("clusterName", CLUSTER_NAME_TEXT, ""))
+
+
+class _Beat(NamespaceSchema):
+    cluster_name, ip, port, beat = CLUSTER_NAME, BEAT_IP, BEAT_PORT, BEAT
+
+
+class BeatSchema(NeededServiceSchema, _Beat):
+    """PUT ``/instance/beat``."""
+
+
+class _Dom(CallSchema):
+    dom = Needed(**filled(DOM, DOM_TEXT))
+
+
+class DomListSchema(_Dom, _List):
+    """GET ``/api/srvIPXT``."""
+
+
+class DomBeatSchema(_Dom, _Beat):
+    """GET ``/api/clientBeat``."""
+
+
+@dataclass(frozen=True, slots=True)
+class DetailQuery:
+    """The instance that GET ``/instance`` asks for."""
+
+    namespace: str
+    service: str
+    ip: str
+    port: int
+    cluster: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListQuery:
+    """The query of GET ``/instance/list``. ``clusters`` and ``env`` are repeated in the answer."""
+
+    namespace: str
+    service: str
+    clusters: str
+    healthy_only: bool
+    is_check: bool
+    env: str
+    client_ip: str
+    """The address for pushes; empty for the address that the query came from."""
+    udp_port: int
+    """The port for pushes; 0 or less for no pushes."""
+    app: str
