@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from app.auth.access_words import words
+from app.auth.access_rules import words
 from app.http import blueprints
 from app.http.api.call import ROUTES
 from app.rpc.members.handlers import MemberHandlers

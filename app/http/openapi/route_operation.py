@@ -6,8 +6,7 @@ from collections.abc import Callable
 from inspect import cleandoc
 from typing import Any
 
-from app.auth.access_rules import Action, Scope
-from app.auth.access_words import words
+from app.auth.access_rules import Action, Scope, words
 from app.http.api.answers import is_naming
 from app.http.api.call import Route
 from app.http.input.forms import FORM_METHODS, MULTIPART, URLENCODED
