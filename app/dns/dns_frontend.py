@@ -1,4 +1,4 @@
-"""The DNS frontend: makes its parts, starts and stops them."""
+"""The DNS frontend: makes its parts, starts and stops them; and the guard against answers that fail."""
 
 import ipaddress
 import logging
@@ -9,7 +9,7 @@ from random import Random
 from app.config.addresses import join_address
 from app.config.dns_settings import DnsSettings
 from app.config.settings import SettingError
-from app.dns.failure_guard import FailureGuard
+from app.dns.dns_stats import DnsStats
 from app.dns.name_index import NameIndex
 from app.dns.responder import Responder
 from app.dns.source_rate import ProvenAddresses, SourceRate
@@ -19,6 +19,8 @@ from app.dns.zone import Zone
 from app.naming.model.model import ServiceView
 
 LOG = logging.getLogger(__name__)
+LOGGED_EACH_S = 60.0
+"""The time between two log entries, so that a failing query cannot fill the log."""
 
 
 class DnsFrontend:
@@ -83,3 +85,26 @@ def own_ip(host: str, own_host: str) -> str:
         if not address.is_unspecified:
             return str(address)
     return ""
+
+
+class FailureGuard:
+    """Calls ``answer`` with a query and its sender's address, and returns None if that fails."""
+
+    def __init__(
+        self, answer: Callable[[bytes, str], bytes | None], stats: DnsStats, now_s: Callable[[], float]
+    ) -> None:
+        self._answer = answer
+        self._stats = stats
+        self._now_s = now_s
+        self._logged_s = now_s() - LOGGED_EACH_S
+
+    def __call__(self, packet: bytes, remote_ip: str) -> bytes | None:
+        """Return the answer, or None for no answer."""
+        try:
+            return self._answer(packet, remote_ip)
+        except Exception:
+            self._stats.failed += 1
+            if self._now_s() - self._logged_s >= LOGGED_EACH_S:
+                self._logged_s = self._now_s()
+                LOG.exception("a DNS query of %s failed unexpectedly", remote_ip)
+            return None

@@ -10,9 +10,8 @@ import pytest
 from app.config.dns_settings import DnsSettings
 from app.config.settings import SettingError
 from app.dns import tcp_port
-from app.dns.dns_frontend import DnsFrontend, own_ip
+from app.dns.dns_frontend import DnsFrontend, FailureGuard, own_ip
 from app.dns.dns_stats import DnsStats
-from app.dns.failure_guard import FailureGuard
 from app.dns.name_index import NameIndex
 from app.dns.tcp_port import IDLE_S, DnsConnection, TcpPort
 from app.dns.udp_port import UdpPort
