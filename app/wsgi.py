@@ -2,7 +2,7 @@
 
 from app.config.settings import read_settings
 from app.http.factory import create_app
-from app.members.first_list import with_first_list
+from app.members.last_list import with_first_list
 from app.node.node import Node
 
 node = Node(with_first_list(read_settings()))

@@ -1,10 +1,16 @@
-"""The last member list that was found, kept in the data folder for a start while its source does not answer."""
+"""The member list of a start, and the node's name in it: from an address server or a name, else the last list.
+
+The last list that was found is kept in the data folder for a start while its source does not answer.
+"""
 
 import logging
 import os
+from dataclasses import replace
 from pathlib import Path
 
-from app.members.member_sources import FILE_BYTES_MAX, NoListError, parse_list
+from app.config.addresses import own_address
+from app.config.settings import SettingError, Settings
+from app.members.member_sources import FILE_BYTES_MAX, NoListError, parse_list, source_maker
 
 LOG = logging.getLogger(__name__)
 NAME = "members.list"
@@ -45,3 +51,30 @@ class LastList:
         except OSError as error:
             self.writes_failed += 1
             LOG.warning("the member list cannot be saved for a later start: %s", error)
+
+
+def with_first_list(settings: Settings) -> Settings:
+    """Return the settings with the members from the address server or the name, else with those of an earlier run.
+
+    Without either the settings stay as they are, and the node waits for a first list. May block for seconds.
+    """
+    if settings.standalone or not settings.lookup.is_polled:
+        return settings
+    lookup = settings.lookup
+    source = source_maker(lookup, settings.cluster_conf, settings.self_address)(lookup.kind)
+    try:
+        found = source.read() or ()
+    except NoListError as error:
+        found = LastList(settings.data_dir).read()
+        use = f"the last one is used: {', '.join(found)}" if found else "this node waits for one"
+        LOG.warning("no member list: %s; %s", error, use)
+    finally:
+        source.close()
+    own = settings.self_address if lookup.own_host else own_address(found, settings.host, settings.port)
+    members = found if own in found else (*found, own)
+    try:
+        settings.check_members(members)
+    except SettingError as error:
+        LOG.error("the member list cannot be used: %s", error)
+        members = (own,)
+    return replace(settings, members=members, self_address=own)

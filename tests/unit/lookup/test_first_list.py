@@ -4,8 +4,7 @@ import pytest
 
 from app.config.settings import Settings, read_settings
 from app.members import member_sources
-from app.members.first_list import with_first_list
-from app.members.last_list import LastList
+from app.members.last_list import LastList, with_first_list
 from tests.support.tiny_server import Given, refusing_address, tiny_server
 
 ELSEWHERE = "192.0.2.7:8848"

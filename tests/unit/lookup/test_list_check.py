@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.members.list_check import LOOKS, LOOKS_OF_MOST, ListCheck
+from app.members.member_lookup import LOOKS, LOOKS_OF_MOST, ListCheck
 
 SELF, ONE, TWO, THREE, NEW = (f"10.0.0.{number}:8848" for number in range(5))
 

@@ -6,8 +6,7 @@ import pytest
 from app.config.settings_keys import SettingError
 from app.members import member_lookup
 from app.members.last_list import LastList
-from app.members.list_check import LOOKS, LOOKS_OF_MOST
-from app.members.member_lookup import MemberLookup
+from app.members.member_lookup import LOOKS, LOOKS_OF_MOST, MemberLookup
 from app.members.member_sources import NoListError
 from app.members.own_entry import OwnEntry
 from tests.support.processes import eventually
