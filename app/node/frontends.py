@@ -26,8 +26,7 @@ from app.members.member_lookup import LookupStats
 from app.members.membership import Membership
 from app.metrics.audit_trail import Actor, AuditTrail
 from app.metrics.instruments import Instruments
-from app.metrics.metric_sources import NodeSources
-from app.metrics.node_metrics import MetricParts, NodeMetrics
+from app.metrics.node_metrics import MetricParts, NodeMetrics, NodeSources
 from app.naming.model.switches import is_served
 from app.node.domain import disk_counters
 from app.node.node_parts import Domain, Engine, Operator
