@@ -19,7 +19,7 @@ from app.http.api.call import Reply, Services
 from app.http.api.parse_memo import WRITES_KEPT_MAX, ParseMemo
 from app.http.api.stats import HttpStats
 from app.machine.process.config_call_log import ConfigCallLog
-from app.machine.process.counters import Counters
+from app.machine.process.counters import Counters, ProcessLoad
 from app.machine.process.loop_parts import LoopPauses
 from app.machine.process.process_load import ProcessLoad
 from app.members.member_lookup import LookupStats
