@@ -8,12 +8,11 @@ from app.http.api.answers import is_naming
 from app.http.api.call import ROUTES, Route
 from app.http.console import (
     admin_pages,
-    asset_pages,
     client_pages,
     instance_pages,
-    live_pages,
     member_pages,
     overview,
+    page_resources,
     report_pages,
     service_pages,
     session_pages,
@@ -99,8 +98,7 @@ MODULES = (
     user_pages,
     report_pages,
     session_pages,
-    live_pages,
-    asset_pages,
+    page_resources,
     description,
 )
 
