@@ -21,7 +21,6 @@ from app.http.api.stats import HttpStats
 from app.machine.process.config_call_log import ConfigCallLog
 from app.machine.process.counters import Counters, ProcessLoad
 from app.machine.process.loop_parts import LoopPauses
-from app.machine.process.process_load import ProcessLoad
 from app.members.member_lookup import LookupStats
 from app.members.membership import Membership
 from app.metrics.audit_trail import Actor, AuditTrail

@@ -18,11 +18,10 @@ from app.http.input.name_pattern import PATTERN_CHARS_MAX, NamePattern, parse_pa
 from app.http.input.values import int_or_zero, java_double, java_int
 from app.http.shapes.json_shapes import Shape
 from app.naming.model.json_fields import lenient_bool, strict_bool
-from app.naming.model.keys import TRIMMED, Metadata
+from app.naming.model.keys import INT_MAX, TRIMMED, Metadata
 from app.naming.model.meta import NO_SELECTOR, Selector, label_selector
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.switches import single_precision
-from app.naming.model.value_limits import INT_MAX
 from app.rows.digests import BUCKETS
 
 LOAD_FACTOR_MAX = 10.0

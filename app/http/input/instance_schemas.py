@@ -23,8 +23,7 @@ from app.http.input.fields import (
 )
 from app.http.input.forms import DOM
 from app.http.input.schemas import CLUSTER_NAME_TEXT, DOM_TEXT, CallSchema, NamespaceSchema, NeededServiceSchema
-from app.naming.model.keys import APP_CHARS_MAX, DEFAULT_CLUSTER
-from app.naming.model.value_limits import IP_CHARS_MAX, PORT_MAX
+from app.naming.model.keys import APP_CHARS_MAX, DEFAULT_CLUSTER, IP_CHARS_MAX, PORT_MAX
 
 _PORT_RANGE = validate.Range(0, PORT_MAX)
 _APP_LENGTH = validate.Length(max=APP_CHARS_MAX)

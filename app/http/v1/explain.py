@@ -10,7 +10,6 @@ from app.http.input.schemas import LocalSchema, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.instance_shapes import EXPLAINED
 from app.naming.model.ip_addresses import is_same_ip
-from app.naming.model.json_fields import strict_bool
 from app.naming.model.keys import check_ip, check_port
 from app.operator.instance_facts import AskedInstance
 from app.operator.verdict import compare
