@@ -1,6 +1,7 @@
 """DistroEngine: the parts of one member's engine before its threads run."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from distro.engine.mailbox import Mailbox
 from distro.engine.peer_call_runner import EngineParts
@@ -8,13 +9,31 @@ from distro.engine.runtime import DistroRuntime
 from distro.members.members import MemberList
 from distro.model.config import DistroConfig
 from distro.model.monitor import DistroStats
+from distro.model.observer import NO_OBSERVER, DistroObserver
 from distro.model.ports import Clock, Component, MemberAgent
 from distro.model.types import DistroKey
 from distro.protocol.protocol import DistroProtocol
+from distro.protocol.protocol_parts import ALL_RULES, ProtocolRules
 from distro.receive.applied_times import AppliedTimes
 from distro.receive.receive import DistroReceiver
 from distro.timing.clock import boot_s
 from distro.verify.digest_answers import DigestAnswers
+
+
+@dataclass(frozen=True, slots=True)
+class EngineKinds:
+    """The kinds of an engine's parts. The simulation gives others: turns and calls in virtual time, or a rule less."""
+
+    rules: ProtocolRules = ALL_RULES
+    observer: DistroObserver = NO_OBSERVER
+    members: Callable[..., MemberList] = MemberList
+    protocol: Callable[..., DistroProtocol] = DistroProtocol
+    receiver: Callable[..., DistroReceiver] = DistroReceiver
+    mailbox: Callable[[int, DistroStats, Callable[[], float]], Mailbox] = Mailbox
+    runtime: Callable[..., DistroRuntime] = DistroRuntime
+
+
+ENGINE = EngineKinds()
 
 
 class DistroEngine:
@@ -35,6 +54,7 @@ class DistroEngine:
         before_serving: Callable[[int], None] = lambda _now_ms: None,
         on_claimed: Callable[[list[DistroKey]], None] = lambda _keys: None,
         is_pushed: Callable[[DistroKey], bool] = lambda _key: False,
+        kinds: EngineKinds = ENGINE,
     ) -> None:
         """``writer``: this run of this member, as it stands in versions.
 
@@ -44,15 +64,24 @@ class DistroEngine:
         self.stats = DistroStats()
         self.components: dict[str, Component] = {}
         """The resource types by name."""
-        self.mailbox = Mailbox(config.mailbox_events_max, self.stats, now_s)
+        self.mailbox = kinds.mailbox(config.mailbox_events_max, self.stats, now_s)
         self._config, self._clock, self._now_s = config, clock, now_s
-        self._before_serving = before_serving
+        self._before_serving, self._runtime = before_serving, kinds.runtime
         now_ms = clock.monotonic_ms()
-        members = MemberList(self_address, config, now_ms, standalone)
-        self._protocol = DistroProtocol(members, writer, config, self.components, self.stats, now_ms, on_claimed)
+        self._protocol = kinds.protocol(
+            kinds.members(self_address, config, now_ms, standalone),
+            writer,
+            config,
+            self.components,
+            self.stats,
+            now_ms,
+            on_claimed,
+            rules=kinds.rules,
+            observer=kinds.observer,
+        )
         reader = self.reader = self._protocol.reader
         self.times = self._protocol.times
-        self.receiver = DistroReceiver(
+        self.receiver = kinds.receiver(
             writer,
             self.components,
             reader.mapper_of,
@@ -62,6 +91,7 @@ class DistroEngine:
             reader.is_known_writer,
             reader.answers_itself,
             AppliedTimes(now_s, is_pushed),
+            kinds.observer,
         )
         self.digests = DigestAnswers(self.components, self.receiver, reader, self.stats)
 
@@ -83,4 +113,4 @@ class DistroEngine:
             self.stats,
             self._now_s,
         )
-        return DistroRuntime(self._protocol, parts, self._before_serving, on_behind)
+        return self._runtime(self._protocol, parts, self._before_serving, on_behind)

@@ -84,8 +84,6 @@ class ReceiverEvents(Protocol):
 class DistroReceiver:
     """Takes datums and verify rounds of peers. Thread-safe: each key's change is atomic in its store."""
 
-    observer: DistroObserver = NO_OBSERVER
-
     def __init__(
         self,
         own_writer: str,
@@ -97,6 +95,7 @@ class DistroReceiver:
         is_known_writer: Callable[[str], bool],
         answers_itself: Callable[[str], bool] = lambda _writer: False,
         applied: AppliedTimes | None = None,
+        observer: DistroObserver = NO_OBSERVER,
     ) -> None:
         """``is_known_writer``: returns whether a writer is a member that is listed, or was until lately (R10).
 
@@ -111,6 +110,7 @@ class DistroReceiver:
         self._events = events
         self._stats = stats
         self.applied = applied or AppliedTimes()
+        self.observer = observer
         self._restores: dict[DistroKey, tuple[str, int]] = {}
         """By key, the peer whose state is to be restored from when it is fetched next, and until when."""
         self._absent: dict[str, frozenset[str]] = {}
