@@ -15,10 +15,13 @@ from app.http.api.answers import refuses_beats
 from app.machine.limits.node_limits import Limits
 from app.machine.process.announce import announce
 from app.machine.process.machine_watch import MachineWatch
-from app.naming.health.beat_check import BeatCheck, HealthCheckGate
+from app.naming.health.beat_check import HealthCheckGate
 from app.naming.health.checks import Check, CheckBoard, CheckedCluster, checked_clusters
 from app.naming.push.udp_subscribers import UdpSubscribers
-from app.node.node_parts import Background, Domain, Engine
+from app.node.node_parts import Background, Domain, Engine, NodeKinds
+from app.replication.address_client_type import HTTP_CLIENTS
+from app.replication.client_type import CLIENTS
+from app.replication.instance_list_type import INSTANCE_LIST
 from app.rpc.frontend import GrpcFrontend
 from distro.model.ports import Clock
 from distro.protocol.engine_reader import EngineReader
@@ -57,16 +60,20 @@ def build_background(
     grpc: GrpcFrontend | None,
     setup: SetupSecret | None,
     checker: Checker,
+    kinds: NodeKinds,
 ) -> Background:
     """Make the timer with all periodic work; no thread runs yet."""
     machine = MachineWatch(settings.data_dir, clock.wall_ms)
+    upkeep = {
+        INSTANCE_LIST: beat_checks(settings, clock, domain, engine, kinds),
+        CLIENTS: engine.client_expiry.tick,
+        HTTP_CLIENTS: engine.address_clients.tick,
+    }
     ticks = [
         ready_line(settings, engine.reader),
-        beat_checks(settings, clock, domain, engine),
+        *upkeep.values(),
         checker.tick,
         domain.warm_store.tick,
-        engine.client_expiry.tick,
-        engine.address_clients.tick,
         engine.tls.watch.tick,
         domain.limits.memory.tick,
         domain.limits.answers.tick,
@@ -77,7 +84,7 @@ def build_background(
         ticks.append(grpc.limits.tick)
     if setup is not None:
         ticks.append(setup.tick)
-    return Background(NamingTimer(clock, ticks), checker, push, machine)
+    return Background(NamingTimer(clock, ticks), upkeep, checker, push, machine)
 
 
 def build_checker(settings: Settings, domain: Domain, engine: Engine, clock: Clock) -> Checker:
@@ -105,11 +112,11 @@ def build_checker(settings: Settings, domain: Domain, engine: Engine, clock: Clo
     return Checker(board, clusters, is_healthy, on_flip, lambda: domain.durable.switches, clock, targets)
 
 
-def beat_checks(settings: Settings, clock: Clock, domain: Domain, engine: Engine) -> Tick:
+def beat_checks(settings: Settings, clock: Clock, domain: Domain, engine: Engine, kinds: NodeKinds) -> Tick:
     """Return the tick that checks beats, with leave to check asked for in each round (R9)."""
     reader, cluster = engine.reader, engine.cluster
     registry = domain.registry
-    check = BeatCheck(
+    check = kinds.beat_check(
         registry.table,
         domain.writer,
         registry.writes,

@@ -1,7 +1,5 @@
 """Builds the domain of a node: services, clients and durable records, with their files and events."""
 
-import secrets
-
 from app.auth.user_table import UserTable
 from app.auth.users import Users
 from app.background.notify import NotifyCenter
@@ -11,7 +9,6 @@ from app.dns.name_index import NameIndex
 from app.machine.limits.answer_budget import part_of_memory
 from app.machine.limits.node_limits import Limits
 from app.machine.storage.record_file import RecordFile
-from app.machine.storage.warm_log import WarmStore
 from app.metrics.audit_trail import AuditTrail
 from app.naming.changes import Changes
 from app.naming.clients.client_model import ClientBounds
@@ -24,7 +21,7 @@ from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
 from app.naming.wire.datum_codec import InstanceListCodec
 from app.naming.wire.service_info import ANSWERS_BYTES_MAX
-from app.node.node_parts import Domain
+from app.node.node_parts import Domain, NodeKinds
 from app.operator.count_history import CountHistory
 from app.operator.instance_history import InstanceHistory
 from distro.model.ports import Clock
@@ -39,9 +36,10 @@ def build_domain(
     names: NameIndex | None,
     reader: EngineReader,
     audit: AuditTrail,
+    kinds: NodeKinds,
 ) -> Domain:
     """Make the domain of one run; nothing is read or opened yet. ``reader`` knows the other members and their runs."""
-    notify, writer = NotifyCenter(), registry.lists.writer
+    notify, writer = kinds.notify(), registry.lists.writer
     clients = build_clients(
         registry,
         clock.monotonic_ms,
@@ -57,8 +55,8 @@ def build_domain(
     )
     user_table = UserTable()
     projection = Projection(registry.table, clock.monotonic_ms, notify.publish, user_table.on_record)
-    record_file = RecordFile(settings.data_dir)
-    records = build_records(settings, clock, writer, record_file, projection, limits, audit)
+    record_file = kinds.record_file(settings.data_dir)
+    records = build_records(settings, clock, writer, record_file, projection, limits, audit, kinds)
     history = InstanceHistory(clock.monotonic_ms)
     codec = InstanceListCodec(clock.wall_ms)
     return Domain(
@@ -77,7 +75,7 @@ def build_domain(
         users=Users(records, user_table, clock.wall_ms, notify.publish),
         instance_codec=codec,
         limits=limits,
-        warm_store=WarmStore(settings.data_dir, codec, registry.lists.datums, clock.wall_ms),
+        warm_store=kinds.warm_store(settings.data_dir, codec, registry.lists.datums, clock.wall_ms),
         history=history,
         count_history=CountHistory(registry.table.totals, clock.wall_ms),
     )
@@ -91,9 +89,10 @@ def build_records(
     projection: Projection,
     limits: Limits,
     audit: AuditTrail,
+    kinds: NodeKinds,
 ) -> Records:
     """Make the durable records over their file. ``projection`` keeps services, switches and users in line with them."""
-    return Records(
+    return kinds.records(
         writer,
         record_file,
         clock.wall_ms,
@@ -107,20 +106,21 @@ def build_records(
     )
 
 
-def build_registry(settings: Settings, clock: Clock, limits: Limits, names: NameIndex | None) -> Registry:
+def build_registry(
+    settings: Settings, clock: Clock, limits: Limits, names: NameIndex | None, kinds: NodeKinds
+) -> Registry:
     """Make the instance lists of one run. ``names`` follows the services that readers see."""
-    # A run of its own in every version (R1): a member that lost its memory never repeats one.
-    writer = f"{settings.self_address}~{clock.wall_ms():x}{secrets.token_hex(2)}"
     # A loss that nobody caused is believed when two verify rounds have not repaired it.
     guard_ms = 0 if settings.standalone else 2 * settings.distro.verify_interval_ms
     return Registry.of(
-        writer,
+        kinds.name_run(settings, clock),
         settings.distro.tombstone_slack_ms,
         guard_ms,
         limits.admission,
         keep_empty=not settings.clean_empty,
         alone=settings.standalone,
         on_listed=names.note if names is not None else None,
+        kinds=kinds.lists,
     )
 
 

@@ -1,11 +1,12 @@
-"""Node: starts and stops the parts that the builders beside it make."""
+"""Node: starts and stops the parts that ``wire_node`` makes, by the builders beside it."""
 
 import logging
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 
 from app.config.settings import Settings
 from app.dns.name_index import NameIndex
+from app.http.api.call import Services
 from app.machine.limits.node_limits import build_limits
 from app.machine.process.data_lock import DataLock
 from app.machine.storage.private_files import make_private
@@ -15,13 +16,75 @@ from app.node.background import build_background, build_checker, build_push, udp
 from app.node.domain import build_domain, build_registry
 from app.node.frontends import build_frontends, count_engine
 from app.node.node_engine import build_engine, make_engine
-from app.node.node_parts import NodeClock
+from app.node.node_parts import NODE, Background, Domain, Engine, NodeClock, NodeKinds
 from app.node.wiring import pushed_here, subscribe
 from app.replication.warm_start import WarmStart
 from app.rpc.sdk.subscriptions import GrpcSubscriptions
 from distro.timing.clock import SystemClock
 
 LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeParts:
+    """All parts of one node, wired to one another."""
+
+    instruments: Instruments
+    warm_start: WarmStart
+    domain: Domain
+    engine: Engine
+    services: Services
+    background: Background
+
+    def take_members(self, members: tuple[str, ...], *, is_first: bool) -> None:
+        """Have the engine take a member list. With the first one it begins to load from the others."""
+        engine = self.engine
+        engine.senders.take_list(members)
+        if is_first:
+            engine.cluster.attach(engine.runtime, members)
+        else:
+            engine.cluster.take_list(members)
+        engine.reports.take_list(members)
+
+
+def wire_node(settings: Settings, clock: NodeClock, kinds: NodeKinds = NODE) -> NodeParts:
+    """Make all parts of a node. No thread runs yet, and no file or socket is open.
+
+    The simulation makes its members by it, of other ``kinds`` and by a ``clock`` in virtual time.
+    """
+    instruments = Instruments.of(settings, clock.wall_ms)
+    audit = instruments.audit
+    limits, names = build_limits(settings), NameIndex() if settings.dns is not None else None
+    registry = build_registry(settings, clock, limits, names, kinds)
+    warm_start = WarmStart(registry.lists, registry.replication, claims=settings.standalone)
+    over_udp, over_grpc = udp_subscribers(limits), GrpcSubscriptions()
+    is_pushed = pushed_here(over_udp, over_grpc)
+    made = make_engine(settings, clock, registry.lists.writer, warm_start.fill, audit, is_pushed, kinds)
+    domain = build_domain(settings, clock, limits, registry, names, made.reader, audit, kinds)
+    push = build_push(domain, clock, over_udp)
+    tls = build_tls(settings, clock.monotonic_ms)
+    engine = build_engine(settings, clock, domain, made, tls, kinds)
+    checker = build_checker(settings, domain, engine, clock)
+    counters = count_engine(domain, engine)
+    counters.add(instruments.counters)
+    services, grpc = build_frontends(settings, clock, domain, engine, push, counters, instruments, checker, over_grpc)
+    setup = services.access.setup
+    background = build_background(settings, clock, domain, engine, push, grpc, setup, checker, kinds)
+    counters.add(partial(asdict, engine.tls.stats))
+    counters.add(lambda: {"lists_held_back": registry.lists.held_back})
+    counters.add(partial(asdict, domain.notify.stats))
+    counters.add(domain.limits.counters)
+    counters.add(lambda: count_identity(engine))
+    counters.add(lambda: {"checks_unwritten": checker.unwritten, "checks_refused": checker.refused})
+    counters.add(partial(asdict, background.machine.stats))
+    subscribe(domain, engine, push, grpc, audit)
+    return NodeParts(instruments, warm_start, domain, engine, services, background)
+
+
+def count_identity(engine: Engine) -> dict[str, int]:
+    """Return the counts of members' calls by their identity."""
+    calls = {f"identity_{name}": count for name, count in asdict(engine.callers.stats).items()}
+    return {**calls, "identity_learnt": engine.signer.learnt}
 
 
 class Node:
@@ -32,40 +95,11 @@ class Node:
         clock = SystemClock() if clock is None else clock
         self.settings = settings
         self._clock = clock
-        self._instruments = instruments = Instruments.of(settings, clock.wall_ms)
-        audit = instruments.audit
-        limits, names = build_limits(settings), NameIndex() if settings.dns is not None else None
-        registry = build_registry(settings, clock, limits, names)
-        self._warm_start = WarmStart(registry.lists, registry.replication, claims=settings.standalone)
-        over_udp, over_grpc = udp_subscribers(limits), GrpcSubscriptions()
-        is_pushed = pushed_here(over_udp, over_grpc)
-        made = make_engine(settings, clock, registry.lists.writer, self._warm_start.fill, audit, is_pushed)
-        self.domain = domain = build_domain(settings, clock, limits, registry, names, made.reader, audit)
-        push = build_push(domain, clock, over_udp)
-        tls = build_tls(settings, clock.monotonic_ms)
-        self.engine = engine = build_engine(settings, clock, domain, made, tls)
-        checker = build_checker(settings, domain, engine, clock)
-        counters = count_engine(domain, engine)
-        counters.add(instruments.counters)
-        self.services, grpc = build_frontends(
-            settings, clock, domain, engine, push, counters, instruments, checker, over_grpc
-        )
-        setup = self.services.access.setup
-        self.background = build_background(settings, clock, domain, engine, push, grpc, setup, checker)
-        counters.add(partial(asdict, engine.tls.stats))
-        counters.add(lambda: {"lists_held_back": registry.lists.held_back})
-        counters.add(partial(asdict, domain.notify.stats))
-        counters.add(domain.limits.counters)
-        counters.add(self._identity_counters)
-        counters.add(lambda: {"checks_unwritten": checker.unwritten, "checks_refused": checker.refused})
-        counters.add(partial(asdict, self.background.machine.stats))
-        subscribe(domain, engine, push, grpc, audit)
+        self._parts = parts = wire_node(settings, clock)
+        self.domain, self.engine = parts.domain, parts.engine
+        self.services, self.background = parts.services, parts.background
         self._lock = DataLock(settings.data_dir)
         self._has_members = False
-
-    def _identity_counters(self) -> dict[str, int]:
-        calls = {f"identity_{name}": count for name, count in asdict(self.engine.callers.stats).items()}
-        return {**calls, "identity_learnt": self.engine.signer.learnt}
 
     def start(self) -> None:
         """Take the data folder and start the threads.
@@ -83,13 +117,14 @@ class Node:
         versions = domain.records.versions()
         engine.remember(version.writer for version in versions.values())
         lists, now_ms = domain.registry.lists, self._clock.monotonic_ms()
-        self._warm_start.read(
+        warm_start = self._parts.warm_start
+        warm_start.read(
             domain.warm_store.load(settings.warm_age_ms_max, now_ms, lambda key, version: lists.version(key) == version)
         )
         if settings.warm_age_ms_max:
             domain.warm_store.open()
         if engine.lookup is None:
-            self._warm_start.fill(self._clock.monotonic_ms())
+            warm_start.fill(self._clock.monotonic_ms())
         else:
             engine.lookup.start(self._take_members)
         self.background.timer.start()
@@ -98,17 +133,12 @@ class Node:
 
     def _take_members(self, members: tuple[str, ...]) -> None:
         """Take a member list; with the first one this node begins to load from the others."""
-        engine, is_first = self.engine, not self._has_members
-        self._instruments.audit.on_members(members)
+        is_first = not self._has_members
+        self._parts.instruments.audit.on_members(members)
         self._has_members = True
-        engine.senders.take_list(members)
+        self._parts.take_members(members, is_first=is_first)
         if is_first:
-            engine.cluster.attach(engine.runtime, members)
-        else:
-            engine.cluster.take_list(members)
-        engine.reports.take_list(members)
-        if is_first:
-            engine.runtime.start()
+            self.engine.runtime.start()
 
     def retire(self) -> None:
         """Begin the end: not ready, and if there is no time of grace, leave. For a signal's handler."""
@@ -124,7 +154,7 @@ class Node:
     def stop(self, timeout_s: float = 8.0) -> bool:
         """Refuse writes, send what is due, end the threads; return whether all ended in time. May be called twice."""
         engine, background = self.engine, self.background
-        self._warm_start.stop()
+        self._parts.warm_start.stop()
         if engine.lookup is not None:
             engine.lookup.close()
         engine.cluster.leave()
@@ -138,6 +168,6 @@ class Node:
         engine.senders.close()
         self.domain.warm_store.close(self._clock.monotonic_ms())
         self.domain.record_file.close()
-        ended = self._instruments.stop(timeout_s) and ended
+        ended = self._parts.instruments.stop(timeout_s) and ended
         self._lock.release()
         return ended

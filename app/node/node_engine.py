@@ -22,7 +22,7 @@ from app.metrics.audit_trail import NODE, AuditTrail
 from app.naming.clients.clients import ClientExpiry
 from app.naming.model.keys import parse_datum_key
 from app.naming.service import NamingService
-from app.node.node_parts import Domain, Engine, NodeClock
+from app.node.node_parts import Domain, Engine, NodeClock, NodeKinds
 from app.peers.beats import BeatCollector
 from app.peers.grpc_clients import ClientAgent
 from app.peers.grpc_links import GrpcLinks
@@ -47,14 +47,16 @@ CLAIMED_SHOWN_MAX = 20
 """Keys that stand in the audit trail, of those that this member took over at once."""
 
 
-def build_engine(settings: Settings, clock: NodeClock, domain: Domain, made: DistroEngine, tls: NodeTls) -> Engine:
+def build_engine(
+    settings: Settings, clock: NodeClock, domain: Domain, made: DistroEngine, tls: NodeTls, kinds: NodeKinds
+) -> Engine:
     """Give the engine all its resource types, and make the calls to members; no thread runs yet."""
     config, reader, mailbox, components = settings.distro, made.reader, made.mailbox, made.components
     beats = BeatCollector()
     deadlines = CallDeadlines(domain.writer, clock)
     senders = MemberSenders(reader, deadlines)
     cluster, reports, callers, signer, links = build_membership(
-        settings, clock, domain, made, senders, deadlines, tls, beats
+        settings, clock, domain, made, senders, deadlines, tls, beats, kinds
     )
     sync = None if settings.standalone else mailbox.sync
     address_clients = HttpClients(
@@ -113,6 +115,7 @@ def make_engine(
     before_serving: Callable[[int], None],
     audit: AuditTrail,
     is_pushed: Callable[[DistroKey], bool],
+    kinds: NodeKinds,
 ) -> DistroEngine:
     """Make the engine without its resource types; claims are written to the audit trail.
 
@@ -128,6 +131,7 @@ def make_engine(
         before_serving=before_serving,
         on_claimed=partial(audit_claims, audit),
         is_pushed=is_pushed,
+        kinds=kinds.engine,
     )
 
 
@@ -146,6 +150,7 @@ def build_membership(
     deadlines: CallDeadlines,
     tls: NodeTls,
     beats: BeatCollector,
+    kinds: NodeKinds,
 ) -> tuple[Membership, MemberReports, Callers, MemberSigner, GrpcLinks | None]:
     """Make the cluster as this node sees it, its reports, what tells who calls it, and what signs its own calls."""
     reader = made.reader
@@ -154,8 +159,8 @@ def build_membership(
     rpc = None if settings.standalone else settings.rpc
     links = GrpcLinks(settings.self_address, rpc.cluster, signer) if rpc else None
     refusal = partial(refusal_by_switch, domain.durable, settings.context_path)
-    cluster = Membership(settings, reader, clock, deadlines, refusal)
-    reports = MemberReports(
+    cluster = kinds.membership(settings, reader, clock, deadlines, refusal)
+    reports = kinds.reports(
         settings,
         cluster,
         senders,

@@ -1,7 +1,9 @@
 """Parts of a node: the frozen values that its builders make and hand to one another."""
 
-from collections.abc import Callable, Iterable
+import secrets
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from app.auth.member_calls import Callers
@@ -11,7 +13,8 @@ from app.auth.users import Users
 from app.background.health_checks import Checker
 from app.background.notify import NotifyCenter
 from app.background.push_udp import UdpPusher
-from app.background.timers import NamingTimer
+from app.background.timers import NamingTimer, Tick
+from app.config.settings import Settings
 from app.dns.name_index import NameIndex
 from app.machine.limits.node_limits import Limits
 from app.machine.process.machine_watch import MachineWatch
@@ -23,10 +26,11 @@ from app.members.member_lookup import MemberLookup
 from app.members.member_reports import MemberReports
 from app.members.membership import Membership
 from app.naming.clients.clients import ClientExpiry, Clients
+from app.naming.health.beat_check import BeatCheck
 from app.naming.model.events import ServicePushed
 from app.naming.records.durable_service import DurableService
 from app.naming.records.records import Records
-from app.naming.registry.registry import Registry
+from app.naming.registry.registry import LISTS, ListKinds, Registry
 from app.naming.service import NamingService
 from app.naming.wire.datum_codec import InstanceListCodec
 from app.operator.count_history import CountHistory
@@ -42,6 +46,7 @@ from app.replication.address_clients import HttpClients
 from app.replication.client_receiver import ClientReceiver
 from app.replication.http_peers import NodeReplication
 from app.replication.service_heal import ServiceHealer
+from distro.engine.engine import ENGINE, EngineKinds
 from distro.engine.runtime import DistroRuntime
 from distro.model.monitor import DistroStats, EngineTimes
 from distro.model.ports import Clock, Component
@@ -56,6 +61,33 @@ class NodeClock(Clock, Protocol):
     def boot_s(self) -> Callable[[], float]:
         """Returns the time of ``boot_ms`` in seconds, as finely as the clock has it."""
         ...
+
+
+def name_run(settings: Settings, clock: Clock) -> str:
+    """Return the name of a new run of this node in versions (R1): a member that lost its memory never repeats one."""
+    return f"{settings.self_address}~{clock.wall_ms():x}{secrets.token_hex(2)}"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeKinds:
+    """The kinds of a node's parts that touch its machine, or follow a rule of replication.
+
+    The simulation gives others: a disk in memory, an engine in virtual time, or a member that lacks one rule.
+    """
+
+    name_run: Callable[[Settings, Clock], str] = name_run
+    notify: Callable[[], NotifyCenter] = NotifyCenter
+    lists: ListKinds = LISTS
+    record_file: Callable[[Path], RecordFile] = RecordFile
+    records: Callable[..., Records] = Records
+    warm_store: Callable[..., WarmStore] = WarmStore
+    membership: Callable[..., Membership] = Membership
+    reports: Callable[..., MemberReports] = MemberReports
+    beat_check: Callable[..., BeatCheck] = BeatCheck
+    engine: EngineKinds = ENGINE
+
+
+NODE = NodeKinds()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +166,8 @@ class Background:
     """The threads beside the engine: timer, active health checks, UDP push; and what the timer watches."""
 
     timer: NamingTimer
+    upkeep: Mapping[str, Tick]
+    """By resource type, the timer's task that ends what is kept for a time alone."""
     checker: Checker
     push: UdpPusher
     machine: MachineWatch

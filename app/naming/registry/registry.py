@@ -14,6 +14,18 @@ from distro.model.digest import ChangedKeys
 
 
 @dataclass(frozen=True, slots=True)
+class ListKinds:
+    """The kinds of the parts that have instance lists. A test gives others, which lack a rule."""
+
+    lists: Callable[..., ListState] = ListState
+    writes: Callable[..., LocalWrites] = LocalWrites
+    replication: Callable[..., ListReplication] = ListReplication
+
+
+LISTS = ListKinds()
+
+
+@dataclass(frozen=True, slots=True)
 class Registry:
     """The parts. Each caller gets those that it uses."""
 
@@ -39,6 +51,7 @@ class Registry:
         keep_empty: bool = False,
         alone: bool = False,
         on_listed: Callable[[str, str, bool], None] | None = None,
+        kinds: ListKinds = LISTS,
     ) -> "Registry":
         """Make the parts of one run of one member.
 
@@ -49,11 +62,13 @@ class Registry:
             Shared(),
         )
         changed = ChangedKeys(kept=not alone)
-        lists = ListState(writer, table, changed, tombstone_slack_ms=tombstone_slack_ms, guard_ms=guard_ms, alone=alone)
+        lists = kinds.lists(
+            writer, table, changed, tombstone_slack_ms=tombstone_slack_ms, guard_ms=guard_ms, alone=alone
+        )
         return cls(
             table,
             lists,
-            LocalWrites(table, lists, shared),
-            ListReplication(table, lists, shared),
+            kinds.writes(table, lists, shared),
+            kinds.replication(table, lists, shared),
             ListUpkeep(table, lists),
         )
