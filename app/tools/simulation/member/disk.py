@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from app.naming.records.record import Record, Value
-from app.naming.records.records import Records
+from app.naming.records.record import Record
 from app.tools.simulation.member.costs import CostMeter
 from app.tools.simulation.member.memory_disk import MemoryDisk
 
@@ -99,24 +98,3 @@ class DiskQueue:
         else:
             world.marks["write lost with its process"] += 1
         self._jobs.clear()
-
-
-class WatchedRecords(Records):
-    """Records that report each client's write."""
-
-    def __init__(self, on_word: Callable[[Record], None], *parts: Any) -> None:
-        super().__init__(*parts)
-        self._on_word = on_word
-
-    def put_all(
-        self,
-        changes: Mapping[str, Callable[[Value | None], Value | None]],
-        *,
-        said: Collection[str] = (),
-        force: bool = False,
-        by_check: bool = False,
-    ) -> list[str]:
-        changed = super().put_all(changes, said=said, force=force, by_check=by_check)
-        for key in changed if not by_check else ():
-            self._on_word(self._records[key])
-        return changed

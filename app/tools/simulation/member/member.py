@@ -57,24 +57,24 @@ from app.replication.record_type import RECORDS, RecordCodec
 from app.replication.service_heal import ServiceHealer
 from app.replication.warm_start import WarmStart
 from app.tools.simulation.member.costs import CostedStore, CostMeter, CostModel
-from app.tools.simulation.member.disk import DiskQueue, SimDisk, WatchedRecords
+from app.tools.simulation.member.disk import DiskQueue, SimDisk
 from app.tools.simulation.member.engine_calls import CallAgent
 from app.tools.simulation.member.member_frontend import (
     DiskTurn,
     HttpFrontend,
     SimForwarder,
-    SimLoop,
     SimOwnerForwarder,
     Write,
     stood_still_ms,
 )
+from app.tools.simulation.member.sim_time import MemberClock, SimLoop
+from app.tools.simulation.member.watched_parts import WatchedKeys, WatchedRecords
 from app.tools.simulation.transcript.decisions import Decisions, named
 from app.tools.simulation.transcript.entry import KEYS_MAX, What
 from distro.engine.local_actions import LocalActions
 from distro.engine.peer_sends import PeerSends
 from distro.members.members import MemberList
 from distro.model.config import DistroConfig
-from distro.model.digest import ChangedKeys
 from distro.model.monitor import DistroStats
 from distro.model.observer import NO_OBSERVER, DistroObserver
 from distro.model.ports import Component
@@ -112,52 +112,8 @@ LOCAL_MS_MAX = 3
 """How long a local action takes: a slice of claims on a disk, for example."""
 RUNS_OF_A_CLOCK_MS = 1_000_000_000
 """Monotonic clocks start at any value, so that a test notices one that is sent to a peer."""
-WALL_MS = 1_800_000_000_000
-"""The time of day at which worlds begin."""
 WARM_MS = 500
 """The age of the copy of instance lists on disk. Source: ``FLUSH_MS`` of the warm log."""
-
-
-class WatchedKeys(ChangedKeys):
-    """The keys of lists whose version changed, with a second list of them for the checks of invariants."""
-
-    __slots__ = ("touched",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.touched: dict[str, None] = {}
-        note = self.note
-
-        def noted(key: str) -> None:
-            self.touched[key] = None
-            note(key)
-
-        self.note = noted
-
-
-class MemberClock:
-    """One run's clocks: monotonic ones begin at any value; wall clocks differ and jump."""
-
-    def __init__(self, world: World, start_ms: int, wall_ms: int) -> None:
-        self._world = world
-        self._start_ms = self._boot_ms = start_ms
-        self._wall_ms = wall_ms
-
-    def monotonic_ms(self) -> int:
-        return self._start_ms + self._world.now_ms
-
-    def boot_ms(self) -> int:
-        return self._boot_ms + self._world.now_ms
-
-    def wall_ms(self) -> int:
-        return WALL_MS + self._wall_ms + self._world.now_ms
-
-    def world_ms(self, monotonic_ms: int) -> int:
-        return monotonic_ms - self._start_ms
-
-    def jump(self, wall_ms: int) -> None:
-        """Set the wall clock again."""
-        self._wall_ms += wall_ms
 
 
 class SimMailbox(ReceiverEvents):

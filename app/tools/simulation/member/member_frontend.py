@@ -53,6 +53,7 @@ from app.peers.passed_writes import LoopForwarder
 from app.peers.peer_parts import ForwardStats
 from app.peers.write_batches import WRITES_PATH
 from app.replication.http_peers import REFRESH_TIMEOUT_MS
+from app.tools.simulation.member.sim_time import SimLoop
 from app.tools.simulation.transcript.entry import What
 from app.tools.simulation.world import network
 from app.tools.simulation.world.network import CONNECT_MS_MAX, NOTHING_SAID
@@ -142,37 +143,6 @@ def read_answer(reply: Reply) -> Answered:
         return Answered.UNAVAILABLE
     assert reply.status == 200, (reply.status, reply.body)
     return Answered.UNKNOWN if b"20404" in reply.body else Answered.OK
-
-
-class SimLoop:
-    """The event loop of one run of a member, in virtual time."""
-
-    def __init__(self, member: SimMember) -> None:
-        self._member = member
-
-    def time(self) -> float:
-        return self._member.clock.monotonic_ms() / 1_000
-
-    def call_soon(self, work: Callable[..., object], *args: object) -> SimTimer:
-        return self.call_later(0, work, *args)
-
-    def call_later(self, delay_s: float, work: Callable[..., object], *args: object) -> SimTimer:
-        timer = SimTimer()
-
-        def run() -> None:
-            if not timer.cancelled:
-                work(*args)
-
-        self._member.in_run(math.ceil(delay_s * 1_000), run)
-        return timer
-
-
-class SimTimer:
-    def __init__(self) -> None:
-        self.cancelled = False
-
-    def cancel(self) -> None:
-        self.cancelled = True
 
 
 class SimForwarder(LoopForwarder[Reply]):

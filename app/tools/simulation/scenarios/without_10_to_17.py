@@ -11,9 +11,9 @@ from app.naming.records.records import Records
 from app.naming.registry.list_replication import ListReplication
 from app.naming.registry.local_writes import LocalWrites, Replaced
 from app.naming.registry.operations import RegisterInstance, key_of
-from app.tools.simulation.member.disk import WatchedRecords
 from app.tools.simulation.member.member import SimMember, SimMembership
 from app.tools.simulation.member.sim_connections import ConnectedMember
+from app.tools.simulation.member.watched_parts import WatchedRecords
 from app.tools.simulation.scenarios.without import CopiesProveLife, LateCopiesCount, UndatedMembership
 from distro.engine.peer_sends import PeerSends
 from distro.members.members import MemberList

@@ -1,0 +1,46 @@
+"""Parts of a member that the checks of its world watch: changed keys and durable records."""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from app.naming.records.record import Record, Value
+from app.naming.records.records import Records
+from distro.model.digest import ChangedKeys
+
+
+class WatchedKeys(ChangedKeys):
+    """The keys of lists whose version changed, with a second list of them for the checks of invariants."""
+
+    __slots__ = ("touched",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.touched: dict[str, None] = {}
+        note = self.note
+
+        def noted(key: str) -> None:
+            self.touched[key] = None
+            note(key)
+
+        self.note = noted
+
+
+class WatchedRecords(Records):
+    """Records that report each client's write."""
+
+    def __init__(self, on_word: Callable[[Record], None], *parts: Any) -> None:
+        super().__init__(*parts)
+        self._on_word = on_word
+
+    def put_all(
+        self,
+        changes: Mapping[str, Callable[[Value | None], Value | None]],
+        *,
+        said: Collection[str] = (),
+        force: bool = False,
+        by_check: bool = False,
+    ) -> list[str]:
+        changed = super().put_all(changes, said=said, force=force, by_check=by_check)
+        for key in changed if not by_check else ():
+            self._on_word(self._records[key])
+        return changed
