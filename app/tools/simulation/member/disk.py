@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import orjson
+
+from app.machine.storage.warm_log import FLUSH_MS, ReadDatums, WarmStore, decode_aged
 from app.naming.records.record import Record
+from app.naming.wire.datum_codec import InstanceListCodec
 from app.tools.simulation.member.costs import CostMeter
 from app.tools.simulation.member.memory_disk import MemoryDisk
+from distro.model.types import Datum
 
 if TYPE_CHECKING:
     from app.tools.simulation.member.member import SimMember
 
+WallMs = Callable[[], int]
 COST_MS_MAX = 5
 """The longest time of one write on a healthy disk."""
 
@@ -98,3 +105,35 @@ class DiskQueue:
         else:
             world.marks["write lost with its process"] += 1
         self._jobs.clear()
+
+
+class SimWarmStore(WarmStore):
+    """The copy of one run's instance lists on its member's disk, in a world whose members keep one."""
+
+    def __init__(self, member: SimMember, folder: Path, codec: InstanceListCodec, read: ReadDatums, wall_ms: WallMs):
+        super().__init__(folder, codec, read, wall_ms)
+        self._member = member
+        self._lists, self._read_lists, self._now_wall_ms = codec, read, wall_ms
+        self._changed: dict[str, None] = {}
+        """Lists that changed since they were copied."""
+
+    def changed(self, key: str) -> None:
+        if self._member.world.warm and key not in self._changed:
+            if not self._changed:
+                self._member.in_run(FLUSH_MS, self._copy)
+            self._changed[key] = None
+
+    def _copy(self) -> None:
+        rows, keys, self._changed = self._member.warm, list(self._changed), {}
+        for key in keys:
+            rows.pop(key, None)
+        now_ms, wall_ms = self._member.clock.monotonic_ms(), self._now_wall_ms()
+        for one in self._read_lists(keys):
+            rows[one.key] = wall_ms, self._lists.encode(one, now_ms, True)
+
+    def load(self, _age_ms_max: int, now_ms: int, *_known: object) -> Iterator[Datum]:
+        """Return the datums of the last run, whatever their age."""
+        rows, wall_ms = list(self._member.warm.items()), self._now_wall_ms()
+        return (
+            decode_aged(self._lists, key, orjson.loads(body), wall_ms - at_ms, now_ms) for key, (at_ms, body) in rows
+        )

@@ -170,7 +170,7 @@ class CallAgent:
     def _sync(self, action: SyncData, done: Done) -> None:
         member = self._member
         component = member.components[action.resource_type]
-        datums = member.sends.read(action)
+        datums = member.runtime.sends.read(action)
         if not datums:
             member.mailbox.put(lambda one, now_ms: one.on_sync_done(action, Outcome.DELIVERED, Received(), now_ms))
             done()
@@ -188,7 +188,7 @@ class CallAgent:
 
         def end(outcome: Outcome, answer: bytes, _made_ms: int) -> None:
             received = _received(outcome, answer) if outcome is Outcome.DELIVERED else None
-            received = member.sends.ended(action, datums, received)
+            received = member.runtime.sends.ended(action, datums, received)
             member.world.marks["datum asked for whole"] += len(received.wanted)
             if outcome is not Outcome.DELIVERED and member.world.tracing:
                 said, keys = about_of(action)
@@ -207,7 +207,7 @@ class CallAgent:
             stored = ((key, component.store.version(key)) for key in action.keys)
             summary = {key: version.to_text() for key, version in stored if version is not None}
         else:
-            summary = member.checksums.of(action.resource_type)
+            summary = member.runtime.checksums.of(action.resource_type)
 
         def end(outcome: Outcome, answer: bytes, _made_ms: int) -> None:
             received = _received(outcome, answer)

@@ -50,7 +50,6 @@ from app.peers.owner_forwarder import (
     unseen_text,
 )
 from app.peers.passed_writes import LoopForwarder
-from app.peers.peer_parts import ForwardStats
 from app.peers.write_batches import WRITES_PATH
 from app.replication.http_peers import REFRESH_TIMEOUT_MS
 from app.tools.simulation.member.sim_time import SimLoop
@@ -192,7 +191,7 @@ class SimForwarder(LoopForwarder[Reply]):
             return
         self._fetching.add(at)
         self._member.world.marks["datum of a forwarded write fetched"] += 1
-        self._member.agent.refresh(member, (key,), left_ms, lambda _came: self._fetching.discard(at))
+        self._member.runtime.agent.refresh(member, (key,), left_ms, lambda _came: self._fetching.discard(at))
 
 
 def parse_request(request: bytes, remote_ip: str) -> Call:
@@ -403,14 +402,7 @@ class OwnerCall(WaitingCall[Reply]):
                 self._respond(text_reply(503, unseen_text(self.member)))
 
         left_ms = max(self._end_ms - self._sim.clock.monotonic_ms(), REFRESH_MS_MIN)
-        self._sim.agent.refresh(self.hop, self._keys, min(left_ms, REFRESH_TIMEOUT_MS), refreshed)
-
-
-class SimOwnerForwarder:
-    """The stand-in for ``OwnerForwarder``, with ``OwnerCall``s in place of threads."""
-
-    def __init__(self) -> None:
-        self.stats = ForwardStats()
+        self._sim.runtime.agent.refresh(self.hop, self._keys, min(left_ms, REFRESH_TIMEOUT_MS), refreshed)
 
 
 def stood_still_ms() -> int:

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from app.naming.clients.client_copies import EXPIRY_MS
 from app.naming.clients.client_model import Client, ClientInfo
-from app.naming.clients.clients import ClientExpiry, build_clients
-from app.naming.model.events import ClientChanged, ClientDisconnect, ClientReturned, Event
+from app.naming.model.events import ClientDisconnect
 from app.naming.registry.operations import RegisterInstance
-from app.replication.client_type import (
-    CLIENTS,
-    ClientCodec,
-    ClientStore,
-    client_key,
-)
+from app.replication.address_client_type import HTTP_CLIENTS
+from app.replication.client_type import CLIENTS
 from app.tools.simulation.member.member import SimMember
 from app.tools.simulation.world.invariants import Broken, Invariant
 from app.tools.simulation.world.world import World
-from distro.model.ports import Component
-from distro.model.types import DistroKey, MemberKind, Version
+from distro.model.types import Version
 
 SERVICES = [f"DEFAULT_GROUP@@rpc{number}" for number in range(5)]
 ADDRESSES = [f"10.9.0.{number}" for number in range(1, 13)]
@@ -30,7 +25,7 @@ ADDRESSES = [f"10.9.0.{number}" for number in range(1, 13)]
 class ConnectedMember(SimMember):
     """A member with the third resource type. Connections end with its process."""
 
-    store_class: type[ClientStore] = ClientStore
+    left_out = frozenset({HTTP_CLIENTS})
     expiry_ms = EXPIRY_MS
     confirms = True
 
@@ -38,50 +33,22 @@ class ConnectedMember(SimMember):
         self.dropped: list[str] = []
         self.verify_failed: list[tuple[str, str]] = []
         """The clients of this member of which a peer had another state, with that peer."""
+        self.settings = replace(self.settings, client_expiry_ms=self.expiry_ms)
         super()._build()
-        config, clock = self.config, self.clock
-        self.connections = build_clients(
-            self.registry,
-            clock.monotonic_ms,
-            clock.wall_ms,
-            self._publish,
-            expiry_ms=self.expiry_ms,
-            keep_ms=config.tombstone_slack_ms,
-            is_handing_over=self.reader.is_handing_over,
-            contact_ms=self.reader.contact_ms,
-        )
-        has_left = self.reader.has_left
-        table, own, copies = self.connections.table, self.connections.own, self.connections.copies
-        store = self.store_class(table, own, copies, self.address, has_left)
-        self.components[CLIENTS] = Component(
-            store,
-            ClientCodec(),
-            self.agent,  # type: ignore[arg-type]  # it answers by call-back; only the member calls it
-            taken_by=frozenset({MemberKind.OWN}),
-            owned_by_writer=True,
-            on_verified=store.on_verified if self.confirms else None,
-            on_compared=store.on_compared if self.confirms else None,
+        self.connections = self.node.domain.clients
+        component = self.components[CLIENTS]
+        self.components[CLIENTS] = replace(
+            component,
+            on_verified=component.on_verified if self.confirms else None,
+            on_compared=component.on_compared if self.confirms else None,
             on_verify_failed=lambda key, peer: self.verify_failed.append((key, peer)),
-            deltas=store,
         )
-        self.expiry = ClientExpiry(own, copies, has_left, config.pause_ms)
-        self.in_run(1, self._expire)
+        self.node.domain.notify.subscribe(ClientDisconnect, self._on_disconnect)
 
-    def _expire(self) -> None:
-        now_ms = self.clock.monotonic_ms()
-        next_ms = self.expiry.tick(now_ms)
-        self.in_run(next_ms - now_ms, self._expire)
-
-    def _publish(self, event: Event) -> None:
-        match event:
-            case ClientChanged(client_id) | ClientDisconnect(client_id, True):
-                self.mailbox.sync(DistroKey(CLIENTS, client_key(client_id)))
-            case ClientDisconnect(client_id, False):
-                self.dropped.append(client_id)
-                self.world.trace(self.address, f"drops its copy of {client_id}")
-            case ClientReturned(writer, at_ms):
-                self.mailbox.came_back(writer, at_ms)
-        super()._publish(event)
+    def _on_disconnect(self, event: ClientDisconnect) -> None:
+        if not event.native:
+            self.dropped.append(event.client_id)
+            self.world.trace(self.address, f"drops its copy of {event.client_id}")
 
     def native(self) -> list[Client]:
         found = [self.connections.table.client(one) for one in self.connections.table.ids()]

@@ -28,6 +28,9 @@ class MemberClock:
     def boot_ms(self) -> int:
         return self._boot_ms + self._world.now_ms
 
+    def boot_s(self) -> float:
+        return self.boot_ms() / 1_000
+
     def wall_ms(self) -> int:
         return WALL_MS + self._wall_ms + self._world.now_ms
 

@@ -139,7 +139,6 @@ class AnyBase(AssumesArrival):
 class ManyInFlight(NoVersions):
     """A send does not wait for the one before it, and the last arrival wins."""
 
-    parallel_calls = True
     rules = ProtocolRules(verifies=False, calls_one_by_one=False)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from app.naming.health.beat_check import HealthCheckGate
+from app.naming.health.beat_check import BeatCheck, HealthCheckGate
 from app.naming.model.model import NEVER_MS, StoredInstance, Tombstone
 from app.naming.records.record import Value
 from app.naming.records.records import Records
@@ -13,6 +13,7 @@ from app.naming.registry.local_writes import LocalWrites, Replaced
 from app.naming.registry.operations import RegisterInstance, key_of
 from app.tools.simulation.member.member import SimMember, SimMembership
 from app.tools.simulation.member.sim_connections import ConnectedMember
+from app.tools.simulation.member.sim_runtime import SimRuntime
 from app.tools.simulation.member.watched_parts import WatchedRecords
 from app.tools.simulation.scenarios.without import CopiesProveLife, LateCopiesCount, UndatedMembership
 from distro.engine.peer_sends import PeerSends
@@ -52,22 +53,27 @@ class VersionsUnchecked(SimMember):
 # --- R11
 
 
-class ClaimsInTheTick(SimMember):
-    """R11 off: the engine's thread itself claims all keys, and does nothing else meanwhile."""
-
+class ClaimsInTheTickRuntime(SimRuntime):
     def execute_here(self, action: LocalAction) -> None:
         if not isinstance(action, Claim):
             super().execute_here(action)
             return
-        unfinished, claimed, before_us = True, 0, self.spent_us()
+        member, unfinished, claimed = self.member, True, 0
+        before_us = member.spent_us()
         while unfinished:
-            event = self.local_actions.run(action, self.clock.monotonic_ms())
+            event = self.local_actions.run(action, member.clock.monotonic_ms())
             claimed, unfinished = claimed + self.claimer.claimed, self.claimer.unfinished
             action = replace(action, all_keys=False, keys=())
-            self.mailbox.put(event)
-        taken_ms = (self.spent_us() - before_us) / 1_000
-        self.world.checker.ticked(self, taken_ms)
-        self.stand_still(claimed * self.claim_ms + round(taken_ms))
+            member.mailbox.put(event)
+        taken_ms = (member.spent_us() - before_us) / 1_000
+        member.world.checker.ticked(member, taken_ms)
+        member.stand_still(claimed * member.claim_ms + round(taken_ms))
+
+
+class ClaimsInTheTick(SimMember):
+    """R11 off: the engine's thread itself claims all keys, and does nothing else meanwhile."""
+
+    runtime_class = ClaimsInTheTickRuntime
 
 
 # --- R12
@@ -287,11 +293,15 @@ class JoinsUnseen(SimMember):
     members_class = ForgivingMembers
 
 
+class RefusalsUnseenCheck(BeatCheck):
+    def tick(self, now_ms: int, ask_gate: Callable[[], HealthCheckGate]) -> int:
+        return super().tick(now_ms, lambda: replace(ask_gate(), refused_ms=NEVER_MS))
+
+
 class RefusalsAreSilence(SimMember):
     """A member counts the silence of clients whose beats are refused by its own will, or another member's."""
 
-    def ask_gate(self) -> HealthCheckGate:
-        return replace(super().ask_gate(), refused_ms=NEVER_MS)
+    beat_check_class = RefusalsUnseenCheck
 
 
 def waits_to_rejoin(members: MembersView, peer: str, now_ms: int) -> bool:
