@@ -14,7 +14,7 @@ from typing import ClassVar
 from distro.members import reachability
 from distro.members.members_view import Contact, MemberRuns, MembersView
 from distro.members.peer_state import NEVER_MS, PeerState
-from distro.members.reachability import is_smaller_side
+from distro.members.reachability import ALL_MEMBER_RULES, MemberRules, is_smaller_side
 from distro.model.config import DistroConfig
 from distro.model.types import (
     CAPABILITY_CLIENTS_ONLY,
@@ -46,6 +46,7 @@ class MemberList:
     config: DistroConfig
     now_ms: int
     standalone: bool = False
+    rules: MemberRules = ALL_MEMBER_RULES
     _peers: dict[str, PeerState] = field(default_factory=dict)
     _own_rejoin_at_ms: int = 0
     view: tuple[str, ...] = ()
@@ -218,7 +219,7 @@ class MemberList:
 
     def _hear(self, peer: PeerState, report: PeerReport, now_ms: int) -> None:
         """Note whom the peer can call, and what it heard of others."""
-        if report.calls is None or report.state is not MemberState.UP:
+        if report.calls is None or report.state is not MemberState.UP or not self.rules.hears_others:
             return
         peer.calls, peer.heard_ms, peer.heard_since_ms = report.calls, now_ms, None
         for address, heard in report.heard.items():
@@ -286,7 +287,7 @@ class MemberList:
                 peer.refused = True
                 self._set_state(peer, peer.member.state, report)
             return
-        if peer.lost or (not peer.seen and self._served_apart(report)):
+        if peer.lost or (self.rules.waits_apart and not peer.seen and self._served_apart(report)):
             self._on_return(peer, report, now_ms)
             if now_ms - self.returned_ms >= RETURNS_MS:
                 self.returned_ms = now_ms
@@ -376,7 +377,7 @@ class MemberList:
 
     def _carries(self, address: str, peer: PeerState, now_ms: int) -> bool:
         """Return whether an alive peer carries keys: no rejoin delay runs, and somebody can call it (R12)."""
-        if not reachability.is_callable(self._peers, address, self.config, now_ms):
+        if self.rules.hears_others and not reachability.is_callable(self._peers, address, self.config, now_ms):
             # One that is back, and was not called yet since, is not cut off.
             peer.cut_off = peer.cut_off or address in self.view
             return False

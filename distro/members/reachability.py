@@ -6,6 +6,7 @@ And R16: of two members that were apart, the one that waits before it carries ke
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from distro.members.peer_state import PeerState
 from distro.model.config import DistroConfig
@@ -14,6 +15,22 @@ from distro.model.types import PeerReport
 NEVER_ANSWERED_MS = 1 << 60
 
 Peers = Mapping[str, PeerState]
+
+
+@dataclass(frozen=True, slots=True)
+class MemberRules:
+    """The rules by which a member list decides who carries keys. A node follows all of them.
+
+    The simulation switches single ones off, to show that each is needed.
+    """
+
+    hears_others: bool = True
+    """What a peer says of another counts (R12)."""
+    waits_apart: bool = True
+    """A member that is new to this run waits like one that returns, if both wrote keys without the other (R16)."""
+
+
+ALL_MEMBER_RULES = MemberRules()
 
 
 def relayed(peers: Peers) -> dict[str, frozenset[str]]:

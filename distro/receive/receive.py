@@ -96,6 +96,7 @@ class DistroReceiver:
         answers_itself: Callable[[str], bool] = lambda _writer: False,
         applied: AppliedTimes | None = None,
         observer: DistroObserver = NO_OBSERVER,
+        version_check: Callable[..., VersionCheck] = VersionCheck,
     ) -> None:
         """``is_known_writer``: returns whether a writer is a member that is listed, or was until lately (R10).
 
@@ -103,7 +104,7 @@ class DistroReceiver:
         ``applied``: where the times of what peers sent are kept.
         """
         self._own_writer = own_writer
-        self._check = VersionCheck(own_writer, components, is_known_writer, answers_itself)
+        self._check = version_check(own_writer, components, is_known_writer, answers_itself)
         self._components = components
         self._mapper_of = mapper_of
         self.is_loading = is_loading
@@ -147,7 +148,7 @@ class DistroReceiver:
                 owned = fetched and self._owns(key)
                 self._check.check(resource_type, datum, sender, loading=catching_up, fetched=fetched, is_claimed=owned)
                 if datum.base is None:
-                    own = self._receive_one(key, sender, datum, now_ms, once_stored, fetched=fetched)
+                    own = self.receive_one(key, sender, datum, now_ms, once_stored, fetched=fetched)
                 elif self._receive_delta(key, sender, datum, now_ms, once_stored):
                     own = None
                 else:
@@ -244,7 +245,7 @@ class DistroReceiver:
         ages_ms = self.applied.ages_ms(resource_type, {name: versions[name] for name in known}, now_ms)
         return frozenset(known), Received(refused, ages_ms=ages_ms)
 
-    def _receive_one(
+    def receive_one(
         self, key: DistroKey, sender: str, datum: Datum, now_ms: int, once_stored: OnceStored, *, fetched: bool
     ) -> Version | None:
         """Take one datum. Return the stored version if it was refused, ``NO_VERSION`` if it is to be fetched."""

@@ -47,6 +47,7 @@ from distro.members.members import MemberList
 from distro.model.config import DistroConfig
 from distro.model.digest import ChangedKeys
 from distro.model.observer import NO_OBSERVER
+from distro.model.ports import Component
 from distro.model.types import MemberState
 from distro.protocol.protocol import DistroProtocol
 from distro.protocol.protocol_parts import ALL_RULES, ProtocolRules
@@ -89,8 +90,8 @@ class SimMember:
     writes_class: type[LocalWrites] = LocalWrites
     replication_class: type[ListReplication] = ListReplication
     protocol_class: type[DistroProtocol] = DistroProtocol
-    receiver_class: type[DistroReceiver] = DistroReceiver
-    members_class: type[MemberList] = MemberList
+    receiver_class: Callable[..., DistroReceiver] = DistroReceiver
+    members_class: Callable[..., MemberList] = MemberList
     runtime_class: type[SimRuntime] = SimRuntime
     sends_class: type[PeerSends] = PeerSends
     beat_check_class: type[BeatCheck] = BeatCheck
@@ -98,6 +99,7 @@ class SimMember:
     membership_class: type[SimMembership] = SimMembership
     forwarder_class: type[SimForwarder] = SimForwarder
     notices_pauses = True
+    sends_deltas = True
     costs: CostModel | None = None
     """The costs of its work in virtual time; None: nothing but ``LOCAL_MS_MAX`` and the time of its disk."""
     claim_ms = 0
@@ -177,7 +179,9 @@ class SimMember:
         self.protocol: DistroProtocol = self.runtime.protocol
         for resource_type in self.left_out:
             del self.components[resource_type]
-        self.meter = self._build_meter()
+        self.meter = self.record_disk.meter = CostMeter(self.costs) if self.costs is not None else None
+        for resource_type, made in self.components.items():
+            self.components[resource_type] = self.component(resource_type, made)
         domain.notify.subscribe(HealthChanged, self._tell_health)
         self.disk = DiskQueue(self)
         self.http_stats, self.http = node.services.http, HttpFrontend(self, node.services, SimLoop(self))
@@ -240,14 +244,11 @@ class SimMember:
         text = f"its check finds {event.instance} of {event.key} {event.what}"
         self.world.trace(self.address, text, What.HEALTH, keys=(event.key,))
 
-    def _build_meter(self) -> CostMeter | None:
-        """Apply ``costs`` to the stores and the disk."""
-        if self.costs is None:
-            return None
-        meter = self.record_disk.meter = CostMeter(self.costs)
-        for name, component in self.components.items():
-            self.components[name] = replace(component, store=CostedStore(component.store, meter))
-        return meter
+    def component(self, resource_type: str, made: Component) -> Component:
+        """Return one of the node's resource types as this member has it."""
+        if self.meter is not None:
+            made = replace(made, store=CostedStore(made.store, self.meter))
+        return made if self.sends_deltas else replace(made, deltas=None)
 
     def spent_us(self) -> float:
         """Return the cost of all work of this run so far."""

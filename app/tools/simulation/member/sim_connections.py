@@ -16,6 +16,7 @@ from app.replication.client_type import CLIENTS
 from app.tools.simulation.member.member import SimMember
 from app.tools.simulation.world.invariants import Broken, Invariant
 from app.tools.simulation.world.world import World
+from distro.model.ports import Component
 from distro.model.types import Version
 
 SERVICES = [f"DEFAULT_GROUP@@rpc{number}" for number in range(5)]
@@ -36,14 +37,18 @@ class ConnectedMember(SimMember):
         self.settings = replace(self.settings, client_expiry_ms=self.expiry_ms)
         super()._build()
         self.connections = self.node.domain.clients
-        component = self.components[CLIENTS]
-        self.components[CLIENTS] = replace(
-            component,
-            on_verified=component.on_verified if self.confirms else None,
-            on_compared=component.on_compared if self.confirms else None,
+        self.node.domain.notify.subscribe(ClientDisconnect, self._on_disconnect)
+
+    def component(self, resource_type: str, made: Component) -> Component:
+        made = super().component(resource_type, made)
+        if resource_type != CLIENTS:
+            return made
+        return replace(
+            made,
+            on_verified=made.on_verified if self.confirms else None,
+            on_compared=made.on_compared if self.confirms else None,
             on_verify_failed=lambda key, peer: self.verify_failed.append((key, peer)),
         )
-        self.node.domain.notify.subscribe(ClientDisconnect, self._on_disconnect)
 
     def _on_disconnect(self, event: ClientDisconnect) -> None:
         if not event.native:

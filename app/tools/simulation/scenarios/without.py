@@ -13,6 +13,8 @@ from app.naming.registry.list_state import ListState
 from app.tools.simulation.member.member import SimMember, SimMembership
 from app.tools.simulation.member.member_frontend import SimForwarder
 from distro.engine.peer_sends import PeerSends
+from distro.model.ports import Component
+from distro.model.stores import DeltaStore, DistroStore
 from distro.model.types import (
     Datum,
     DistroKey,
@@ -78,12 +80,7 @@ class LastArrivalReceiver(DistroReceiver):
     ) -> tuple[frozenset[str], Received]:
         return frozenset(), Received()
 
-    def _receive_delta(
-        self, _key: DistroKey, _sender: str, _delta: Datum, _now_ms: int, _once_stored: OnceStored
-    ) -> bool:
-        return False
-
-    def _receive_one(
+    def receive_one(
         self, key: DistroKey, sender: str, datum: Datum, now_ms: int, once_stored: OnceStored, *, fetched: bool
     ) -> Version | None:
         component = self._components[key.resource_type]
@@ -123,17 +120,25 @@ class AssumesArrival(NoVerify):
     sends_class = BoldSends
 
 
-class AnyBaseReceiver(DistroReceiver):
-    def _receive_delta(self, key: DistroKey, sender: str, delta: Datum, now_ms: int, once_stored: OnceStored) -> bool:
-        stored = self._components[key.resource_type].store.version(delta.key)
-        rebased = replace(delta, base=stored) if stored is not None else delta
-        return super()._receive_delta(key, sender, rebased, now_ms, once_stored)
+class AnyBaseDeltas:
+    """The deltas of a store, which apply to any stored state."""
+
+    def __init__(self, store: DistroStore, deltas: DeltaStore) -> None:
+        self._store = store
+        self._deltas = deltas
+        self.delta, self.claim_delta = deltas.delta, deltas.claim_delta
+
+    def apply_delta(self, datum: Datum, now_ms: int) -> bool:
+        stored = self._store.version(datum.key)
+        return self._deltas.apply_delta(replace(datum, base=stored) if stored is not None else datum, now_ms)
 
 
 class AnyBase(AssumesArrival):
     """R5 off: a delta is applied to any stored state."""
 
-    receiver_class = AnyBaseReceiver
+    def component(self, resource_type: str, made: Component) -> Component:
+        made = super().component(resource_type, made)
+        return made if made.deltas is None else replace(made, deltas=AnyBaseDeltas(made.store, made.deltas))
 
 
 class ManyInFlight(NoVersions):
@@ -149,8 +154,8 @@ class UpAtOnce(SimMember):
 
 
 class PausesUnseenCheck(BeatCheck):
-    def _notice_pause(self, now_ms: int) -> None:
-        pass
+    def __init__(self, *parts: Any, **bounds: Any) -> None:
+        super().__init__(*parts, **(bounds | {"pause_ms": NEVER_MS}))
 
 
 class PausesUnseen(SimMember):

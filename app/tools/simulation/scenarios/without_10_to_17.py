@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from app.naming.health.beat_check import BeatCheck, HealthCheckGate
@@ -16,11 +17,10 @@ from app.tools.simulation.member.sim_connections import ConnectedMember
 from app.tools.simulation.member.sim_runtime import SimRuntime
 from app.tools.simulation.member.watched_parts import WatchedRecords
 from app.tools.simulation.scenarios.without import CopiesProveLife, LateCopiesCount, UndatedMembership
-from distro.engine.peer_sends import PeerSends
 from distro.members.members import MemberList
 from distro.members.members_view import MembersView
-from distro.members.peer_state import PeerState
-from distro.model.types import Action, Claim, Datum, HeardOf, LocalAction, Merged, PeerReport
+from distro.members.reachability import MemberRules
+from distro.model.types import Action, Claim, Datum, LocalAction, Merged
 from distro.protocol.protocol import DistroProtocol
 from distro.protocol.protocol_parts import ProtocolRules
 from distro.receive.receive import DistroReceiver
@@ -38,16 +38,10 @@ class AnyVersion(VersionCheck):
         pass
 
 
-class CredulousReceiver(DistroReceiver):
-    def __init__(self, own_writer: str, components: Any, mapper_of: Any, *others: Any) -> None:
-        super().__init__(own_writer, components, mapper_of, *others)
-        self._check = AnyVersion(own_writer, components, bool, bool)
-
-
 class VersionsUnchecked(SimMember):
     """R10 off: every received version counts."""
 
-    receiver_class = CredulousReceiver
+    receiver_class = partial(DistroReceiver, version_check=AnyVersion)
 
 
 # --- R11
@@ -79,25 +73,10 @@ class ClaimsInTheTick(SimMember):
 # --- R12
 
 
-class DirectContactView(MembersView):
-    def heard(self, now_ms: int) -> dict[str, HeardOf]:
-        return {}
-
-
-class DirectContactMembers(MemberList):
-    view_class = DirectContactView
-
-    def _hear(self, peer: Any, report: PeerReport, now_ms: int) -> None:
-        pass
-
-    def _carries(self, address: str, peer: PeerState, now_ms: int) -> bool:
-        return not peer.lost and max(peer.rejoin_at_ms, peer.declared_rejoin_at_ms) <= now_ms
-
-
 class DirectContactOnly(SimMember):
     """R12 off: each member decides only by its own observations who carries keys."""
 
-    members_class = DirectContactMembers
+    members_class = partial(MemberList, rules=MemberRules(hears_others=False))
 
 
 class NoRelayView(MembersView):
@@ -167,23 +146,16 @@ class LateCopiesProveLife(LateUndated, CopiesProveLife):
     """As ``CopiesProveLife``, where copies are taken however late they come."""
 
 
-class WholeSends(PeerSends):
-    """Whole lists, as from a release that knows no deltas: a late delta finds that its base is over."""
-
-    def _takes(self, capability: str, peer: str) -> bool:
-        return False
-
-
 class LateWholeCalls(LateCallsCount):
     """As ``LateCallsCount``, where what arrives late is a whole list."""
 
-    sends_class = WholeSends
+    sends_deltas = False
 
 
 class LateMergedCopies(LateUndated, LateCopiesCount):
     """As ``LateCopiesCount``, where copies are taken however late they come."""
 
-    sends_class = WholeSends
+    sends_deltas = False
 
 
 # --- R14
@@ -255,8 +227,12 @@ class VagueRemovals(SimMember):
 
 
 class TracelessWrites(LocalWrites):
-    def _remember_removal(self, namespace: str, full_name: str, key: str, now_ms: int) -> str | None:
-        return None
+    def remove(
+        self, namespace: str, full_name: str, key: str, now_ms: int, beat_ms: int | None = None
+    ) -> Replaced | None:
+        service = self._table.get(namespace, full_name)
+        is_known = service is not None and (key in service.stored or key in service.retained)
+        return super().remove(namespace, full_name, key, now_ms, beat_ms) if is_known else None
 
 
 class NoTraces(SimMember):
@@ -282,15 +258,10 @@ class ExpiryWins(JudgesAlone):
 # --- R16
 
 
-class ForgivingMembers(MemberList):
-    def _served_apart(self, report: PeerReport) -> bool:
-        return False
-
-
 class JoinsUnseen(SimMember):
     """R16 off: only a member seen in this run waits after a heal."""
 
-    members_class = ForgivingMembers
+    members_class = partial(MemberList, rules=MemberRules(waits_apart=False))
 
 
 class RefusalsUnseenCheck(BeatCheck):
