@@ -9,6 +9,7 @@ from app.naming.clients.client_model import ClientSnapshot
 from app.naming.registry.operations import RegisterInstance
 from app.replication.client_type import client_key
 from app.tools.simulation.member.sim_connections import SERVICES, ConnectedMember, SimConnections
+from app.tools.simulation.member.sim_runtime import SimMailbox
 from app.tools.simulation.scenarios.scenarios import clients_agree
 from app.tools.simulation.world.invariants import Broken
 from app.tools.simulation.world.world import World
@@ -324,8 +325,8 @@ def test_copies_live_because_they_are_confirmed(member_class: type[ConnectedMemb
 class ForgetfulMember(ConnectedMember):
     """Nothing is remembered of clients that are gone."""
 
-    def _build(self) -> None:
-        super()._build()
+    def build(self) -> None:
+        super().build()
         self.connections.table.remember = lambda _id, _version, _now_ms: None  # type: ignore[method-assign]
 
 
@@ -343,8 +344,8 @@ def forget_removals() -> None:
 class NoTombstonesMember(ConnectedMember):
     """A member does not say of clients of its last run that they are gone."""
 
-    def _build(self) -> None:
-        super()._build()
+    def build(self) -> None:
+        super().build()
         self.connections.copies.add_tombstone = lambda _id, _seen: False  # type: ignore[method-assign]
 
 
@@ -360,18 +361,16 @@ def remember_nothing() -> None:
         clients_agree(seed, member_class=NoTombstonesMember)
 
 
+class LosingMailbox(SimMailbox):
+    def sync(self, key: DistroKey) -> None:
+        if self.member.world.chance(0.5):
+            super().sync(key)
+
+
 class Silent(ConnectedMember):
     """Of half of what its clients change a member tells nobody."""
 
-    def _build(self) -> None:
-        super()._build()
-        sync = self.mailbox.sync
-
-        def lose_some(key: DistroKey) -> None:
-            if self.world.chance(0.5):
-                sync(key)
-
-        self.mailbox.sync = lose_some  # type: ignore[method-assign]
+    mailbox_class = LosingMailbox
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -92,6 +92,7 @@ class SimMember:
     protocol_class: type[DistroProtocol] = DistroProtocol
     receiver_class: Callable[..., DistroReceiver] = DistroReceiver
     members_class: Callable[..., MemberList] = MemberList
+    mailbox_class: type[SimMailbox] = SimMailbox
     runtime_class: type[SimRuntime] = SimRuntime
     sends_class: type[PeerSends] = PeerSends
     beat_check_class: type[BeatCheck] = BeatCheck
@@ -151,7 +152,7 @@ class SimMember:
         self.waits_for_disk = False
         self.owns_durable: bool | None = None
         """Set while a write goes on that came to the disk earlier: whether this member owns it."""
-        self._build()
+        self.build()
         self.records.read_disk()
         self.node.warm_start.read(self.node.domain.warm_store.load(0, self.clock.monotonic_ms()))
         self.node.take_members(self.listed, is_first=True)
@@ -164,9 +165,9 @@ class SimMember:
         next_ms = tick(now_ms)
         self.in_run(next_ms - now_ms, partial(self._keep_up, tick))
 
-    def _build(self) -> None:
-        """Make the node, and keep those of its parts that the world asks for."""
-        self.keys, self.mailbox = WatchedKeys(), SimMailbox(self)
+    def build(self) -> None:
+        """Make the node, and keep those of its parts that the world asks for. A test may change them after it."""
+        self.keys, self.mailbox = WatchedKeys(), self.mailbox_class(self)
         node = self.node = wire_node(replace(self.settings, members=self.listed), self.clock, self._kinds())
         domain, engine = node.domain, node.engine
         self.registry, self.records = domain.registry, domain.records

@@ -30,12 +30,12 @@ class ConnectedMember(SimMember):
     expiry_ms = EXPIRY_MS
     confirms = True
 
-    def _build(self) -> None:
+    def build(self) -> None:
         self.dropped: list[str] = []
         self.verify_failed: list[tuple[str, str]] = []
         """The clients of this member of which a peer had another state, with that peer."""
         self.settings = replace(self.settings, client_expiry_ms=self.expiry_ms)
-        super()._build()
+        super().build()
         self.connections = self.node.domain.clients
         self.node.domain.notify.subscribe(ClientDisconnect, self._on_disconnect)
 

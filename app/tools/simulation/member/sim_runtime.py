@@ -41,13 +41,13 @@ class SimMailbox(ReceiverEvents):
     """Events for the protocol; each new event wakes it."""
 
     def __init__(self, member: SimMember) -> None:
-        self._member = member
+        self.member = member
         self._events: list[Event] = []
         self._keys: dict[DistroKey, None] = {}
 
     def sync(self, key: DistroKey) -> None:
         self._keys[key] = None
-        self._member.runtime.wake()
+        self.member.runtime.wake()
 
     def claim(self, key: DistroKey, source: str | None = None) -> None:
         self.put(lambda protocol, now_ms: protocol.claim_later(key, now_ms, source))
@@ -74,7 +74,7 @@ class SimMailbox(ReceiverEvents):
 
     def put(self, event: Event) -> None:
         self._events.append(event)
-        self._member.runtime.wake()
+        self.member.runtime.wake()
 
     def take(self) -> tuple[list[Event], list[DistroKey]]:
         taken = self._events, list(self._keys)
