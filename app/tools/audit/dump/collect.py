@@ -6,14 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from threading import Event
-from typing import Any
+from threading import Event, Lock
+from typing import Any, TextIO
+
+from tqdm import tqdm
 
 from app.tools.audit.client.access import Access, AccessError
 from app.tools.audit.client.http_client import CallError, MemberClient, Patience
 from app.tools.audit.dump.nacos import read_nodes
 from app.tools.audit.dump.parts import PartWriter
-from app.tools.audit.dump.progress import ProgressBar
 from app.tools.audit.dump.sources import take
 from app.tools.audit.dump.store import Store, StoreError
 from app.tools.audit.format.layout import member_folders, round_folder, taken_at_text
@@ -23,6 +24,53 @@ from app.tools.audit.format.part_format import PartFormat
 MEMBERS_AT_ONCE = 64
 TICK_ROWS = 1_000
 UNKNOWN_MAX = 50
+
+
+class _Bar(tqdm):  # type: ignore[misc]  # tqdm comes without types
+    monitor_interval = 0
+    """The setting by which tqdm starts no thread beside the bar."""
+
+
+class ProgressBar:
+    """A bar of the rows of a round so far, and of the members that are done. Thread-safe.
+
+    ``wanted`` None: on a terminal only.
+    """
+
+    def __init__(self, file: TextIO, wanted: bool | None) -> None:
+        self._file = file
+        self._shown = file.isatty() if wanted is None else wanted
+        self._lock = Lock()
+        self._bar: _Bar | None = None
+        self._members = self._done = 0
+
+    def begin(self, number: int, members: int) -> None:
+        """Start the bar of a round of so many members."""
+        with self._lock:
+            self.close()
+            self._members, self._done = members, 0
+            self._bar = _Bar(
+                desc=f"round {number}", unit=" rows", unit_scale=True, file=self._file, disable=not self._shown
+            )
+
+    def rows(self, count: int) -> None:
+        """Add to the number of rows; a negative count takes back those of a member that is asked anew."""
+        with self._lock:
+            if self._bar is not None:
+                self._bar.update(count)
+
+    def member_done(self) -> None:
+        """Count one more member as done, dumped or absent."""
+        with self._lock:
+            self._done += 1
+            if self._bar is not None:
+                self._bar.set_postfix_str(f"{self._done} of {self._members} members")
+
+    def close(self) -> None:
+        """End the bar of the round under way."""
+        bar, self._bar = self._bar, None
+        if bar is not None:
+            bar.close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,8 +66,7 @@ def add_to(subparsers: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Take the dump and print its folder; return the exit code."""
     from app.tools.audit.client.http_client import CallError
-    from app.tools.audit.dump.collect import Plan, listed_members, take_dump
-    from app.tools.audit.dump.progress import ProgressBar
+    from app.tools.audit.dump.collect import Plan, ProgressBar, listed_members, take_dump
     from app.tools.audit.dump.store import Store, StoreError
 
     try:

@@ -1,11 +1,12 @@
 """``rollcall watch-agreement``: a check every few minutes that the members agree, without Spark and Java."""
 
 import argparse
+import math
 import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from threading import Event
 from typing import TYPE_CHECKING
@@ -74,7 +75,6 @@ def _period_s(text: str) -> float:
 
 def run(options: argparse.Namespace) -> int:
     """Watch, and return the exit code: of the verdict with ``--once``, else 0 after a signal ended the watch."""
-    from app.tools.audit.watch.periods import every
 
     stop = Event()
     try:
@@ -181,3 +181,16 @@ class Watch:
         except OSError:  # such as a pipe that nobody reads any more: the metrics and alerts go on
             with suppress(OSError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def every(period_s: float, stop: Event, clock: Callable[[], float], run: Callable[[], object]) -> None:
+    """Call ``run`` now and at each period after now, until ``stop`` is set.
+
+    The times do not drift: they count from the first. Times that fall into a long call are left out.
+    """
+    began_s = clock()
+    while not stop.is_set():
+        run()
+        passed_s = clock() - began_s
+        next_s = began_s + (math.floor(passed_s / period_s) + 1) * period_s
+        stop.wait(max(0.0, next_s - clock()))

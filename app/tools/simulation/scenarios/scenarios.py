@@ -1,6 +1,7 @@
-"""The scenarios of the tests' worlds."""
+"""The scenarios: those of the tests' worlds, and the course of events that is built from options."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 from app.naming.model.model import BEAT_INTERVAL_MS, DELETE_TIMEOUT_MS
@@ -17,6 +18,10 @@ LIFE_MS = 90_000
 FAULTS_MS = 78_000
 """The time after the first registrations in which faults begin; the last ones end with the heal."""
 
+COURSE_SETTLE_MS = 12_000
+"""The time from the start of the members to the first fault of a course."""
+FAULT_EVERY_MS = 6_000
+"""The average time from the start of one fault of a course to that of the next."""
 TOGETHER_MS = 1_000
 """The time for which clients that change together call one member."""
 
@@ -121,6 +126,49 @@ def clients_agree(seed: int, *, member_class: type[ConnectedMember] = ConnectedM
         world.run(HANDOVER_MS // 4)
     connections.check_quiet()
     world.checker.check_digests()
+    return world
+
+
+@dataclass(frozen=True, slots=True)
+class SimCourse:
+    """The ingredients of a seed's world. Random choices, which the seed determines, decide everything else."""
+
+    members: int = 3
+    span_ms: int = 60_000
+    """The time from the first fault to the heal."""
+    services: int = 4
+    instances: int = 12
+    """The number of clients, each with one instance, spread over the services."""
+    records: int = 2
+    """The number of persistent instances."""
+    writes: int = 24
+    """The number of changes after the first registrations: other attributes, a client that leaves, dies or returns."""
+    faults: tuple[str, ...] = tuple(faults.NAMED)
+    """Names of kinds in ``faults.NAMED``."""
+
+
+def take_course(course: SimCourse, seed: int, member_class: type[SimMember]) -> World:
+    """Run the course, then heal and settle; raises ``Broken`` when an invariant does not hold."""
+    world = World(seed, course.members, member_class=member_class)
+    span_ms = COURSE_SETTLE_MS + course.span_ms
+    for number in range(course.instances):
+        client = world.add_client(f"DEFAULT_GROUP@@svc{number % course.services}")
+        world.after(world.between(1_000, COURSE_SETTLE_MS + course.span_ms // 3), client.appear)
+    for _ in range(course.writes if course.instances else 0):
+        client = world.choice(world.clients)
+        change = world.choice((client.appear, client.appear, client.appear, client.disappear, client.die))
+        world.after(world.between(COURSE_SETTLE_MS, span_ms), change)
+    live_durably(world, course.records, span_ms)
+    world.start_all(settle_ms=COURSE_SETTLE_MS)
+    kinds = tuple(kind for name in course.faults for kind in faults.NAMED[name])
+    if kinds:
+        faults.plan(world, course.span_ms, max(course.span_ms // FAULT_EVERY_MS, 1), kinds)
+    world.run(course.span_ms)
+    world.heal()
+    world.checker.watch(settle_ms(world.config))
+    world.checker.check_agreement()
+    world.checker.watch(DELETE_TIMEOUT_MS)
+    world.checker.check_quiet()
     return world
 
 

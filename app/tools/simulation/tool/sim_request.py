@@ -10,9 +10,8 @@ from typing import Any
 from app.tools.simulation.member.member import SimMember
 from app.tools.simulation.member.sim_connections import ConnectedMember
 from app.tools.simulation.scenarios.cases import CASES, RuleCase
-from app.tools.simulation.scenarios.course import SimCourse, take
 from app.tools.simulation.scenarios.large import LargeSizes, grow
-from app.tools.simulation.scenarios.scenarios import WORLDS
+from app.tools.simulation.scenarios.scenarios import WORLDS, SimCourse, take_course
 from app.tools.simulation.transcript.lines import Selection
 from app.tools.simulation.transcript.short_names import address_of
 from app.tools.simulation.world import faults
@@ -78,7 +77,7 @@ class SimRequest:
         """Run one seed to its end; raises ``Broken``."""
         member_class = RULES[self.without].without_rule if self.without else None
         if self.scenario == COURSE:
-            return take(self.course, seed, member_class or SimMember)
+            return take_course(self.course, seed, member_class or SimMember)
         if self.scenario == LARGE:
             return grow(self.large, seed, member_class or SimMember)
         if self.scenario in RULES:

@@ -5,7 +5,7 @@ from threading import Event
 
 import pytest
 
-from app.tools.audit.watch.periods import every
+from app.tools.audit.watch.command import every
 
 
 class Clock:
