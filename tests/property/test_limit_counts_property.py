@@ -22,7 +22,7 @@ from app.naming.records.projection import Projection
 from app.naming.records.records import Records
 from app.naming.registry.operations import Beat, ChangeMetadata, DeregisterInstance, PatchInstance, RegisterInstance
 from app.naming.registry.registry import Registry
-from app.tools.simulation.member.memory_disk import MemoryDisk
+from app.tools.simulation.member.disk import MemoryDisk
 from distro.model.types import NO_VERSION, Version
 from tests.support.registry_parts import naming_of
 

@@ -51,7 +51,7 @@ from app.peers.owner_forwarder import LoopForwarding
 from app.peers.peer_parts import ForwardStats, MemberRequest
 from app.peers.small_datums import LoopCalls
 from app.ports.http_ports import ConnectionLoader, LoopFrontend
-from app.tools.simulation.member.memory_disk import MemoryDisk
+from app.tools.simulation.member.disk import MemoryDisk
 from distro.members.mapper import DistroMapper
 from distro.model.types import CAPABILITY_CLIENTS_ONLY, CAPABILITY_VERSIONS, DistroKey, Member, MemberState
 from tests.support.registry_parts import naming_of

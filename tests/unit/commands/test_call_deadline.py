@@ -5,7 +5,7 @@ import pytest
 from app.commands.call_deadline import check_call_deadline, executing_until
 from app.naming.model.nacos_errors import Unavailable
 from app.naming.records.records import Records
-from app.tools.simulation.member.memory_disk import MemoryDisk
+from app.tools.simulation.member.disk import MemoryDisk
 
 
 def test_a_write_that_is_over_changes_nothing() -> None:

@@ -11,7 +11,7 @@ from app.naming.records.record import Record
 from app.naming.records.record_keys import namespace_key, persistent_key, service_meta_key
 from app.naming.records.records import KEEP_REMOVED_MS, Records
 from app.replication.record_type import RECORDS, RecordCodec
-from app.tools.simulation.member.memory_disk import MemoryDisk
+from app.tools.simulation.member.disk import MemoryDisk
 from distro.members.mapper import DistroMapper
 from distro.model.errors import CodecError
 from distro.model.monitor import DistroStats

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import orjson
 
 from app.machine.storage.warm_log import FLUSH_MS, ReadDatums, WarmStore, decode_aged
+from app.naming.model.nacos_errors import StorageError
 from app.naming.records.record import Record
 from app.naming.wire.datum_codec import InstanceListCodec
 from app.tools.simulation.member.costs import CostMeter
-from app.tools.simulation.member.memory_disk import MemoryDisk
 from distro.model.types import Datum
 
 if TYPE_CHECKING:
@@ -22,6 +23,33 @@ if TYPE_CHECKING:
 WallMs = Callable[[], int]
 COST_MS_MAX = 5
 """The longest time of one write on a healthy disk."""
+
+
+class MemoryDisk:
+    """Keeps records as a disk would, across the ``Records`` that use it. A test can fill it up."""
+
+    def __init__(self) -> None:
+        self.records: dict[str, Record] = {}
+        """The records, with ``changed_ms`` by the wall clock."""
+        self.full = False
+
+    def read_all(self, offset_ms: int) -> Iterator[Record]:
+        return iter([_moved(record, -offset_ms) for record in self.records.values()])
+
+    def write(self, records: list[Record], offset_ms: int) -> None:
+        if self.full:
+            raise StorageError("the data folder does not accept the change: database or disk is full")
+        self.records.update({record.key: _moved(record, offset_ms) for record in records})
+
+    def delete(self, keys: list[str]) -> None:
+        if self.full:
+            raise StorageError("the data folder does not accept the change: database or disk is full")
+        for key in keys:
+            del self.records[key]
+
+
+def _moved(record: Record, by_ms: int) -> Record:
+    return record if record.changed_ms is None else replace(record, changed_ms=record.changed_ms + by_ms)
 
 
 class SimDisk(MemoryDisk):

@@ -20,7 +20,7 @@ from app.naming.registry.operations import Beat, DeregisterInstance, PatchInstan
 from app.naming.registry.registry import Registry
 from app.naming.wire.datum_codec import InstanceListCodec
 from app.replication.client_type import ClientCodec, client_key
-from app.tools.simulation.member.memory_disk import MemoryDisk
+from app.tools.simulation.member.disk import MemoryDisk
 from distro.model.types import NO_VERSION, Datum, Version
 from tests.support.registry_parts import naming_of
 

@@ -22,7 +22,7 @@ from app.naming.records.records import SAID_AGAIN_MS, Records
 from app.naming.registry.operations import Beat, ChangeMetadata, DeregisterInstance, PatchInstance, RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.registry.union import view_of
-from app.tools.simulation.member.memory_disk import MemoryDisk
+from app.tools.simulation.member.disk import MemoryDisk
 from tests.support.taken_first import TakenFirst
 
 NAME = "g@@s"

@@ -7,7 +7,7 @@ import pytest
 from app.naming.records.record import Record
 from app.naming.records.records import KEEP_REMOVED_MS, Records
 from app.replication.record_type import RECORDS
-from app.tools.simulation.member.memory_disk import MemoryDisk
+from app.tools.simulation.member.disk import MemoryDisk
 from distro.members.mapper import DistroMapper
 from distro.model.errors import CodecError
 from distro.model.monitor import DistroStats

@@ -23,7 +23,7 @@ from app.naming.records.record_keys import (
     service_meta_key,
 )
 from app.naming.records.records import SAID_AGAIN_MS, Records
-from app.tools.simulation.member.memory_disk import MemoryDisk
+from app.tools.simulation.member.disk import MemoryDisk
 from distro.model.errors import CodecError
 from distro.model.types import NO_VERSION, Datum, Merged, Version
 

@@ -16,7 +16,7 @@ from app.naming.records.record import Record, Value
 from app.naming.records.records import UNKNOWN_REMOVED_MAX, Records
 from app.naming.records.user_records import ADMIN_ROLE
 from app.naming.records.write_order import GroupCommit, WriteTurns
-from app.tools.simulation.member.memory_disk import MemoryDisk
+from app.tools.simulation.member.disk import MemoryDisk
 from distro.model.errors import CodecError
 from distro.model.types import Datum, Version
 from tests.support.processes import eventually

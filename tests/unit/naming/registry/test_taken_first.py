@@ -14,7 +14,7 @@ from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import ChangeMetadata, RegisterInstance
 from app.naming.registry.registry import Registry
 from app.naming.registry.service_table import COPIED_UNDER_LOCK_MAX, COPY_TRIES_MAX
-from app.tools.simulation.member.memory_disk import MemoryDisk
+from app.tools.simulation.member.disk import MemoryDisk
 from distro.model.types import Datum, Version
 from tests.support.taken_first import TakenFirst
 
