@@ -1,14 +1,17 @@
 """The network between embedded members, which a test cuts and heals; clients are not part of it."""
 
+import asyncio
 import threading
 from collections.abc import Iterable
 
 from app.auth import signed
 from app.http.api.answers import text_reply
-from app.http.api.call import Reply
+from app.http.api.call import Reply, Services
+from app.http.factory import create_app
 from app.http.server.connection import HttpConnection
 from app.http.server.request_reader import Request
 from app.http.server.server import HttpServer
+from app.machine.process.open_files import CONNECTIONS_MAX
 
 _LOST = text_reply(503, "the network is cut here")
 """An answer that never arrives, as its connection is cut."""
@@ -47,15 +50,17 @@ class CutNetwork:
 class CutServer(HttpServer):
     """The server of a member, which cuts the connection of a call from a member that it must not hear."""
 
-    network: CutNetwork | None = None
-    """The network; None for a node without others."""
-    self_address = ""
+    def __init__(self, network: CutNetwork | None, services: Services, loop: asyncio.AbstractEventLoop) -> None:
+        """``network``: None for a node without others."""
+        super().__init__(create_app(services), services, loop, CONNECTIONS_MAX)
+        self._network = network
+        self._self_address = services.cluster.self_address
 
     def answer(self, connection: HttpConnection, request: Request) -> Reply | None:
         """Answer as usual, or lose the call: its sender sees a broken connection, and nothing was executed."""
-        if self.network is not None and (text := request.block.get(signed.SIGNATURE)) is not None:
+        if self._network is not None and (text := request.block.get(signed.SIGNATURE)) is not None:
             made = signed.parse(text)
-            if made is not None and self.network.is_cut(made.sender, self.self_address):
+            if made is not None and self._network.is_cut(made.sender, self._self_address):
                 connection.cut()
                 return _LOST
         return super().answer(connection, request)

@@ -5,9 +5,7 @@ import socket
 from collections.abc import Callable
 
 from app.config.settings import LEAVE_S, SettingError, Settings
-from app.http.factory import create_app
 from app.http.server.connection import HttpConnection
-from app.machine.process.open_files import CONNECTIONS_MAX
 from app.naming.push.udp_subscribers import PushState
 from app.node.node import Node
 from app.rpc.frontend import GrpcFrontend
@@ -100,8 +98,7 @@ class ServedNode:
     # --- on the loop -----------------------------------------------------------------------------
 
     async def _serve(self, opened: socket.socket) -> None:
-        node, loop = self.node, asyncio.get_running_loop()
-        services = node.services
+        services, loop = self.node.services, asyncio.get_running_loop()
         try:
             for frontend in services.loop_frontends:
                 await frontend.start()
@@ -109,8 +106,7 @@ class ServedNode:
             for frontend in services.loop_frontends:
                 await frontend.stop()
             raise
-        server = self._server = CutServer(create_app(services), services, loop, CONNECTIONS_MAX)
-        server.network, server.self_address = self._network, node.settings.self_address
+        server = self._server = CutServer(self._network, services, loop)
         self._listening = await loop.create_server(lambda: HttpConnection(server), sock=opened, backlog=BACKLOG)
 
     async def _leave(self) -> None:
