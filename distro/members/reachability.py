@@ -25,7 +25,7 @@ class MemberRules:
     """
 
     hears_others: bool = True
-    """What a peer says of another counts (R12)."""
+    """A peer's word about another counts (R12)."""
     waits_apart: bool = True
     """A member that is new to this run waits like one that returns, if both wrote keys without the other (R16)."""
 
