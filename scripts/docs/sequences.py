@@ -133,7 +133,7 @@ def _events(picture: Picture) -> Iterator[Entry]:
         picture.story(world, entries.clear)
     for entry in entries:
         # A fetch is shown when the call is made, not when it is decided and queued.
-        if not entry.minor and entry.what not in picture.hidden and not entry.text.startswith("is to fetch"):
+        if not entry.minor and entry.what not in picture.hidden and not entry.text.startswith("will fetch"):
             yield entry
 
 

@@ -48,7 +48,7 @@ def test_with_a_rule_the_world_holds_and_without_it_names_what_is_broken() -> No
     assert "\ninvariant: agreement: " in verdict
     assert verdict.count(" holds ") == 2, "the two states that differ"
     assert "the last events that touched it" in verdict
-    assert "(no rule: what arrives last counts)" in broken.stdout
+    assert "(no rule: the last arrival wins)" in broken.stdout
     command = verdict.rpartition("again:     rollcall simulate ")[2].split()
     assert run(*command).stdout == broken.stdout
 

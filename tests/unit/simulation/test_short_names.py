@@ -22,7 +22,7 @@ INSTANCE = "10.1.0.3:8080:unknown:DEFAULT"
         (f"a round of {INSTANCE_LIST}: one", "a round of instance lists: one"),
         (f"{RECORDS}, {CLIENTS}", "records, clients"),
         (f"{INSTANCE} of 10.0.0.3:8848", "10.1.0.3:8080 of C"),
-        ("client-3 is told 503", "client-3 is told 503"),
+        ("client-3 gets 503", "client-3 gets 503"),
     ],
 )
 def test_short(text: str, expected: str) -> None:

@@ -175,7 +175,7 @@ class SimForwarder(LoopForwarder[Reply]):
                 done(NotAnswered())
 
         write = world.write_of(call) if world.tracing else None
-        about = (f"passes on: {write.text}", (write.key,)) if write is not None else NOTHING_SAID
+        about = (f"forwards: {write.text}", (write.key,)) if write is not None else NOTHING_SAID
         if write is not None:
             world.trace(
                 own.address, about[0], What.SEND, peer=member, keys=about[1], minor=write.kind is WriteKind.BEAT

@@ -183,10 +183,10 @@ class SimConnections:
             if member.shown() != first:
                 raise self._broken(member, "lists", member.shown(), first)
         if back := self.ended & expected.keys():
-            raise Broken(f"seed {self._world.seed}: {back} are back", Invariant.GONE)
+            raise Broken(f"seed {self._world.seed}: {back} came back", Invariant.GONE)
 
     def _broken(self, member: ConnectedMember, what: str, stored: object, expected: object) -> Broken:
-        text = f"seed {self._world.seed}: {member.address} holds of {what} {stored}, not {expected}"
+        text = f"seed {self._world.seed}: {member.address} has for {what}: {stored}, not {expected}"
         return Broken(text, Invariant.AGREEMENT)
 
     def copies(self, client_id: str) -> Iterator[ConnectedMember]:

@@ -211,7 +211,7 @@ class SimRuntime:
                 trace(text, What.CLAIM, keys=names, rule="R2: this member owns them now")
             case Forget(keys):
                 names = tuple(one.key for one in keys)
-                rule = "R6: nothing is left of them, and all peers agree"
+                rule = "R6: they are empty, and all peers agree"
                 trace(f"forgets {named(names)}", What.FORGET, keys=names[:KEYS_MAX], rule=rule)
             case FinishLoad():
                 trace("has loaded", What.LOAD, rule="R7: before it claims or answers")

@@ -15,7 +15,7 @@ class RuleCase:
     name: str
     """One word, for a command line."""
     rule: str
-    """The rule as replication.md names it: its number, if it has one, and its text."""
+    """The number of the rule in replication.md, if it has one, and a short text."""
     trial: Trial
     with_rule: type[SimMember]
     without_rule: type[SimMember]
@@ -38,29 +38,29 @@ CASES = (
     RuleCase("tombstones", "tombstones", rules.sides_go_apart, SimMember, without.NoTombstones),
     RuleCase(
         "coverage",
-        "hand-over, take only what covers",
+        "take-over, only of complete data",
         rules.owner_dies_while_it_sends,
         without.RoundsInTurn,
         without.NoCoverage,
     ),
-    RuleCase("merge", "hand-over, owner merges", rules.sides_go_apart, SimMember, without.NoMerge),
+    RuleCase("merge", "take-over, owner merges", rules.sides_go_apart, SimMember, without.NoMerge),
     RuleCase(
         "copies-prove-no-life",
-        "a copy proves no life",
+        "a copy is no sign of life",
         rules.copy_waits_in_a_paused_member,
         without_10_to_17.LateCallsCount,
         without_10_to_17.LateCopiesProveLife,
     ),
     RuleCase(
         "ages",
-        "R13, ages count from the send",
+        "R13, ages count from the time of sending",
         rules.copy_waits_in_a_paused_member,
         without_10_to_17.LateCallsCount,
         without_10_to_17.LateUndated,
     ),
     RuleCase(
         "owner-fetches",
-        "hand-over, owner fetches",
+        "take-over, owner fetches",
         rules.copies_come_late,
         without_10_to_17.LateWholeCalls,
         without_10_to_17.LateMergedCopies,
@@ -92,28 +92,28 @@ CASES = (
     RuleCase("deadlines", "R13, deadlines", rules_10_to_17.calls_come_late, SimMember, without_10_to_17.LateCallsCount),
     RuleCase(
         "waiting-calls",
-        "R13, what waited",
+        "R13, calls that waited",
         rules_10_to_17.calls_wait_in_a_paused_member,
         SimMember,
         without_10_to_17.WaitingCallsCount,
     ),
     RuleCase(
         "clients-word",
-        "R14, a client's word",
+        "R14, only clients' writes count",
         rules_10_to_17.check_follows_a_cut,
         SimMember,
         without_10_to_17.ChecksSpeak,
     ),
     RuleCase(
         "repeated-words",
-        "R14, a word that is repeated",
+        "R14, a repeated write counts",
         rules_of_words.words_are_repeated,
         SimMember,
         without_10_to_17.RepeatsUnsaid,
     ),
     RuleCase(
         "late-removals",
-        "R15, a removal soon after a word",
+        "R15, a removal soon after a write",
         rules_of_words.removals_are_late,
         SimMember,
         without_10_to_17.VagueRemovals,
@@ -127,15 +127,21 @@ CASES = (
     ),
     RuleCase(
         "expiry-guesses",
-        "R15, an expiry is a guess",
+        "R15, an expiry yields to a beat",
         rules_10_to_17.silence_is_on_one_side,
         without_10_to_17.JudgesAlone,
         without_10_to_17.ExpiryWins,
     ),
-    RuleCase("rejoin", "R16, who waits", rules_10_to_17.members_restart_apart, SimMember, without_10_to_17.JoinsUnseen),
+    RuleCase(
+        "rejoin",
+        "R16, the smaller side waits",
+        rules_10_to_17.members_restart_apart,
+        SimMember,
+        without_10_to_17.JoinsUnseen,
+    ),
     RuleCase(
         "own-will",
-        "a refusal is no silence",
+        "R9, refused beats are not silence",
         rules_10_to_17.members_refuse_beats,
         SimMember,
         without_10_to_17.RefusalsAreSilence,

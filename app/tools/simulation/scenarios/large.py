@@ -99,5 +99,5 @@ def _check_taken_over(world: World, dead: SimMember) -> None:
             if version.writer == dead.writer
         ]
         if left:
-            text = f"{member.address} still has {len(left)} keys as the dead member's, {left[0]} first"
+            text = f"{member.address} still has {len(left)} keys written by the dead member, such as {left[0]}"
             raise world.checker.broken(text, Invariant.WRITER, left[0])

@@ -240,7 +240,7 @@ def removal_is_unheard_of(seed: int, member_class: type[SimMember]) -> World:
         for address in rest:
             for client in clients:
                 if world.members[address].shows(client):
-                    raise world.checker.broken(f"{address} shows {client.address}, which deregistered there")
+                    raise world.checker.broken(f"{address} still lists {client.address}, which deregistered there")
     return world
 
 
@@ -285,7 +285,7 @@ def members_restart_apart(seed: int, member_class: type[SimMember]) -> World:
         for other in world.members.values():
             taken = [key for key in far if str(_writer(other, key)).startswith(f"{member.address}~")]
             if taken and other is not member:
-                raise world.checker.broken(f"{member.address} took {taken} over, as {other.address} knows")
+                raise world.checker.broken(f"{member.address} took {taken} over, and {other.address} has the claim")
     return world
 
 
@@ -344,6 +344,6 @@ def clients_are_sent_away(seed: int, member_class: type[ConnectedMember]) -> Wor
             for one in instances if other.serving else ():
                 view = other.naming.service_view(DEFAULT_NAMESPACE, one.service)
                 if view is None or not view.instances:
-                    raise world.checker.broken(f"{other.address} shows nothing of {one.service}")
+                    raise world.checker.broken(f"{other.address} has no instance of {one.service}")
     connections.check_quiet()
     return world

@@ -76,7 +76,7 @@ def sides_speak(seed: int, member_class: type[SimMember]) -> World:
     first, *others = world.running()
     for one in others:
         if lists_of(one) != lists_of(first):
-            text = f"{one.address} and {first.address} give other lists {AGREE_MS} ms after the heal"
+            text = f"{one.address} and {first.address} have different lists {AGREE_MS} ms after the heal"
             raise world.checker.broken(text, Invariant.AGREEMENT)
     return world
 
@@ -105,7 +105,7 @@ def words_are_repeated(seed: int, member_class: type[SimMember]) -> World:
         for one in world.running():
             metadata = one.instances(client.datum_key)[client.instance_key].instance.metadata or {}
             if metadata["revision"] != str(first[client]):
-                text = f"{one.address} has {metadata} of {client.address}, whose last word is {first[client]}"
+                text = f"{one.address} has {metadata} of {client.address}, whose last write is {first[client]}"
                 raise world.checker.broken(text, Invariant.ATTRIBUTES, client.datum_key)
     return world
 
@@ -133,7 +133,7 @@ def removals_are_late(seed: int, member_class: type[SimMember]) -> World:
     for client in clients:
         for one in world.running():
             if one.shows(client):
-                text = f"{one.address} shows {client.address}, which deregistered"
+                text = f"{one.address} still lists {client.address}, which deregistered"
                 raise world.checker.broken(text, Invariant.GONE, client.datum_key)
     world.run(found_ms(world.config))
     world.checker.check_agreement()

@@ -86,7 +86,7 @@ class LastArrivalReceiver(DistroReceiver):
         component = self._components[key.resource_type]
         stored = component.store.version(datum.key)
         assert component.store.apply(datum, stored, now_ms)
-        self.observer.decided(key, sender, datum.version, stored, "no rule", "what arrives last counts", "applied")
+        self.observer.decided(key, sender, datum.version, stored, "no rule", "the last arrival wins", "applied")
         return None
 
 

@@ -51,7 +51,7 @@ class RunVerdict:
     def _checks(self) -> Iterator[str]:
         checked = self.world.checker.checked if self.world is not None else {}
         for invariant, times in sorted(checked.items(), key=lambda one: one[0].title):
-            yield f"    {invariant.title}: looked at {times} times"
+            yield f"    {invariant.title}: checked {times} times"
 
     def json(self, command: str) -> str:
         """Return the verdict as a line of JSON."""

@@ -22,11 +22,11 @@ COURSE = "course"
 LARGE = "large"
 RULES = {case.name: case for case in CASES}
 MEANINGS = {
-    COURSE: "clients, operators and faults as the options say (the default)",
-    "members": "as the tests run it: all faults, sizes by the seed, some members with a copy of their lists on disk",
-    "clients": "clients of gRPC, which hold connections, with all faults",
+    COURSE: "clients, operators and faults as in the options (the default)",
+    "members": "the world of the tests: all faults, sizes from the seed, some members with their lists on disk",
+    "clients": "gRPC clients with connections, and all faults",
     "mixed": "one member is real Nacos 1.4",
-    LARGE: "100,000 services and 10,000 records whose work costs time: no tick over 50 ms; takes minutes",
+    LARGE: "100,000 services and 10,000 records, in a world where work takes time: no tick over 50 ms; takes minutes",
 }
 BOUNDS = {
     "seed": (0, 2**63 - 1),
@@ -46,7 +46,7 @@ NAME = re.compile(r"[A-Z]|client-\d+|operator-\d+|10\.0\.0\.\d+:8848")
 
 
 class OptionError(Exception):
-    """An option cannot be followed; the text names it and says what is allowed."""
+    """An option is wrong; the text names it and the allowed values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,17 +91,17 @@ def read_request(options: argparse.Namespace) -> SimRequest:
     """Check the options.
 
     Raises:
-        OptionError: one of them is out of its bounds, unknown, or does not go with another.
+        OptionError: one of them is out of its bounds, unknown, or cannot be combined with another.
     """
     bounds = BOUNDS | LARGE_BOUNDS if options.scenario == LARGE else BOUNDS
     for name, allowed in bounds.items():
         _check_bounds(name, getattr(options, f"{name}_ms" if name in ("from", "to") else name), allowed)
     without = options.without or ""
     if without and without not in RULES:
-        raise OptionError(f"--without {without}: there is no such rule; allowed: {', '.join(RULES)}")
+        raise OptionError(f"--without {without}: unknown rule; allowed: {', '.join(RULES)}")
     scenario = options.scenario or without or COURSE
     if scenario not in MEANINGS and scenario not in RULES:
-        raise OptionError(f"--scenario {scenario}: there is none; allowed: {', '.join([*MEANINGS, *RULES])}")
+        raise OptionError(f"--scenario {scenario}: unknown scenario; allowed: {', '.join([*MEANINGS, *RULES])}")
     if without:
         _check_pair(scenario, without)
     given: dict[str, Any] = {
@@ -112,11 +112,11 @@ def read_request(options: argparse.Namespace) -> SimRequest:
     for name in given:
         if scenario != COURSE and not (scenario == LARGE and name in LARGE_OPTIONS):
             raise OptionError(
-                f"--{name} does not go with the scenario {scenario}, which sets it; allowed: --scenario {COURSE}"
+                f"--{name} cannot be combined with the scenario {scenario}, which sets it; allowed: --scenario {COURSE}"
             )
     member = options.member or ""
     if member and not NAME.fullmatch(member):
-        raise OptionError(f"--member {member}: no name of a member (A, B, ...) or client (client-1, operator-1, ...)")
+        raise OptionError(f"--member {member}: not the name of a member (A, B, ...) or client (client-1, ...)")
     if options.to_ms is not None and options.to_ms < (options.from_ms or 0):
         raise OptionError(f"--to {options.to_ms} is before --from {options.from_ms}")
     selection = Selection(options.from_ms or 0, options.to_ms, options.key or "", address_of(member), options.all)
@@ -146,7 +146,7 @@ def _check_pair(scenario: str, without: str) -> None:
     member_class = RULES[without].without_rule
     if scenario == "clients" and not issubclass(member_class, ConnectedMember):
         raise OptionError(
-            f"--without {without} does not go with --scenario clients; allowed: {COURSE}, members, {without}"
+            f"--without {without} cannot be combined with --scenario clients; allowed: {COURSE}, members, {without}"
         )
     if scenario in RULES and scenario != without:
         raise OptionError(
@@ -171,7 +171,5 @@ def _faults(text: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(text.split(",")))
     for name in names:
         if name not in faults.NAMED:
-            raise OptionError(
-                f"--faults {name!r}: there is no such fault; allowed: none, all, {', '.join(faults.NAMED)}"
-            )
+            raise OptionError(f"--faults {name!r}: unknown fault; allowed: none, all, {', '.join(faults.NAMED)}")
     return names

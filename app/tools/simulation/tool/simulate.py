@@ -25,7 +25,7 @@ def simulate(request: SimRequest) -> int:
         for seed in range(request.seed, request.seed + request.runs):
             verdict = _run(request, seed, Recorder(_nothing))
             if verdict.interrupted:
-                print(f"INTERRUPTED: seeds {request.seed} to {seed - 1} held, seed {seed} did not end")
+                print(f"INTERRUPTED: seeds {request.seed} to {seed - 1} held, seed {seed} was not finished")
                 return INTERRUPTED
             if verdict.broken is not None:
                 return _show(request, seed, quiet=True)
@@ -70,10 +70,10 @@ def catalogue() -> str:
     lines = ["scenarios (--scenario):"]
     lines += [f"    {name:20} {meaning}" for name, meaning in MEANINGS.items()]
     lines.append(
-        "rules (--without; each is also a scenario, which holds with the rule, and breaks without it in some seeds):"
+        "rules (--without; each is also a scenario that holds with the rule and breaks without it in some seeds):"
     )
     lines += [f"    {case.name:20} {case.rule} (seeds 0 to {case.seeds - 1})" for case in RULES.values()]
-    lines.append("faults (--faults, a list with commas):")
+    lines.append("faults (--faults, comma-separated):")
     for name, kinds in faults.NAMED.items():
         said = " / ".join(dict.fromkeys(faults.meaning_of(fault) for fault, _ in kinds))
         lines.append(f"    {name:20} {said}")

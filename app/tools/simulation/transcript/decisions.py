@@ -41,7 +41,7 @@ class Decisions(DistroObserver):
             over = f" under {version.to_text()}" if version != came else ""
             done = "refused" if version != came else "kept"
             text = f"{name} {came.to_text()}{over}: {done}"
-            rule = "R3: a state of that version was here before"
+            rule = "R3: this member had a state of that version before"
             self._world.trace(self._address, text, What.DECIDE, keys=(name,), rule=rule, minor=version == came)
 
     def compared(self, resource_type: str, source: str, equal: int, wanted: Collection[str], answer: Received) -> None:
@@ -60,7 +60,7 @@ class Decisions(DistroObserver):
     def fetches(self, peer: str, keys: Collection[str], rule: str, reason: str) -> None:
         if not keys:
             return
-        text = f"is to fetch {named(keys)}"
+        text = f"will fetch {named(keys)}"
         self._world.trace(
             self._address, text, What.FETCH, peer=peer, keys=tuple(keys)[:KEYS_MAX], rule=f"{rule}: {reason}"
         )  # fmt: skip

@@ -131,12 +131,12 @@ class InvariantChecker:
         self.checked[Invariant.CALLS] += 1
         if (told_ms := self._refused_ms.get(write.sequence)) is not None:
             raise self.broken(
-                f"{member.address} executes {write}, of which its client was told at {told_ms} ms that it is given up",
+                f"{member.address} executes {write}, which its client was told at {told_ms} ms to have failed",
                 Invariant.CALLS,
                 write.key,
             )
         if self.in_order and write.sequence < self._last_acknowledged.get((write.datum_key, write.instance_key), 0):
-            text = f"{member.address} executes {write} after a later call of its client was acknowledged"
+            text = f"{member.address} executes {write} after a later call of the same client was acknowledged"
             raise self.broken(text, Invariant.CALLS, write.key)
 
     def answered(self, write: Write) -> None:
@@ -157,7 +157,7 @@ class InvariantChecker:
         if write.kind is WriteKind.REGISTER and all(
             revision_of(one) != str(write.revision) for _, one in self._words.get(key, ())
         ):
-            raise self.broken(f"{write} is acknowledged, and no member has written it", Invariant.WORDS, key)
+            raise self.broken(f"{write} is acknowledged, but no member has written it", Invariant.WORDS, key)
 
     def ticked(self, member: SimMember, taken_ms: float) -> None:
         """Note that the engine's thread of a member did one tick; without ``costs`` it took no time."""
@@ -205,7 +205,7 @@ class InvariantChecker:
             version = service.version if service else NO_VERSION
             self.checked[Invariant.ORDER] += 1
             if version != NO_VERSION and version < seen.version:
-                text = f"{member.address} fell from {seen.version.to_text()} to {version.to_text()} of {key}"
+                text = f"{member.address} fell from {seen.version.to_text()} to {version.to_text()} for {key}"
                 raise self.broken(text, Invariant.ORDER, key)
             seen.version = version  # none once the key is forgotten: then all agreed that nothing of it matters
             if service is not None and version != NO_VERSION:
@@ -220,7 +220,7 @@ class InvariantChecker:
         first, known = self._contents.setdefault((key, service.version), (member.address, content))
         if known != content:
             raise self.broken(
-                f"{first} and {member.address} hold different content of {key} as {service.version.to_text()}: "
+                f"{first} and {member.address} hold different contents of {key} as {service.version.to_text()}: "
                 f"{_shown(known)} and {_shown(content)}",
                 Invariant.CONTENT,
                 key,
@@ -258,18 +258,20 @@ class InvariantChecker:
             return
         version = service.version.to_text() if service else "none"
         for name in sorted(before - instances):
-            self._world.trace(member.address, f"lists {name} of {key} no more, at {version}", What.LIST, keys=(key,))
+            self._world.trace(member.address, f"no longer lists {name} of {key}, at {version}", What.LIST, keys=(key,))
             client = self._clients[key, name]
             if self.strict and client.is_due:
-                raise self.broken(f"{member.address} drops {name} of {key}, whose client beats", Invariant.PRESENT, key)
+                raise self.broken(
+                    f"{member.address} drops {name} of {key}, although its client beats", Invariant.PRESENT, key
+                )
             seen.gone[name] = self._known_ms(member, key, name, service.tombstones.get(name) if service else None)
         for name in sorted(instances - before):
             self._world.trace(member.address, f"lists {name} of {key}, at {version}", What.LIST, keys=(key,))
             known_ms = seen.gone.pop(name, -1)
             if self._life_ms.get((key, name), -1) <= known_ms:
                 raise self.broken(
-                    f"{name} of {key} is back at {member.address} with {version}: its removal knew of its life until "
-                    f"{known_ms} ms, and the last was at {self._life_ms.get((key, name))} ms",
+                    f"{name} of {key} is back at {member.address} with {version}: its removal covers beats until "
+                    f"{known_ms} ms, and the last one was at {self._life_ms.get((key, name))} ms",
                     Invariant.GONE,
                     key,
                 )
@@ -280,7 +282,7 @@ class InvariantChecker:
         removed_ms = self._last_removal_ms.get((key, name), self._world.now_ms)
         forgotten_ms = removed_ms + DELETE_TIMEOUT_MS + self._world.config.tombstone_slack_ms
         if self.removals_are_marked and self._world.now_ms < forgotten_ms:
-            raise self.broken(f"{member.address} lost {name} of {key}, and knows of no removal", Invariant.GONE, key)
+            raise self.broken(f"{member.address} lost {name} of {key} without a removal", Invariant.GONE, key)
         return removed_ms
 
     def watch(self, span_ms: int) -> None:
@@ -307,7 +309,7 @@ class InvariantChecker:
             self.checked[Invariant.HEALTHY] += 1
             stored = member.instances(client.datum_key).get(client.instance_key)
             if stored is not None and not stored.instance.healthy:
-                text = f"{client.address} of {client.service} beats, and {member.address} has it unhealthy"
+                text = f"{client.address} of {client.service} beats, but is unhealthy at {member.address}"
                 raise self.broken(text, Invariant.HEALTHY, client.datum_key)
 
     def _sample(self, client: SimClient, where: str, members: list[SimMember], missing_ms_max: int) -> None:
@@ -318,7 +320,7 @@ class InvariantChecker:
         missing_ms = self._world.now_ms - self._missing_since_ms.setdefault((client.address, where), self._world.now_ms)
         self.longest_missing_ms = max(self.longest_missing_ms, missing_ms)
         if missing_ms > missing_ms_max:
-            text = f"{client.address} of {client.service} beats, and {where} lacks it for {missing_ms} ms"
+            text = f"{client.address} of {client.service} beats, but {where} has lacked it for {missing_ms} ms"
             raise self.broken(text, Invariant.PRESENT, client.datum_key)
 
     # --- at quiet ------------------------------------------------------------------------
@@ -378,7 +380,7 @@ class InvariantChecker:
                     continue
                 if there is None or name not in there.tombstones or there.version != service.version:
                     raise self.broken(
-                        f"{one.address} has {name} of {service.key} as removed, {other.address} not so",
+                        f"{one.address} has a removal of {name} of {service.key}, {other.address} has not",
                         Invariant.AGREEMENT,
                         service.key,
                         {side.address: _held(side, service.key) for side in (one, other)},
@@ -403,7 +405,7 @@ class InvariantChecker:
                 self.checked[Invariant.WRITER] += 1
                 owner = member.protocol.mapper.map_srv(service.full_name)
                 if service.version.writer.partition("~")[0] != owner:
-                    text = f"{key} is {owner}'s, and written as {service.version.to_text()}"
+                    text = f"{key} belongs to {owner}, but its version is {service.version.to_text()}"
                     raise self.broken(text, Invariant.WRITER, key)
                 acknowledged = self._acknowledged.get(key, {})
                 for other in self._world.members.values():
@@ -421,14 +423,14 @@ class InvariantChecker:
                 stored = member.instances(client.datum_key).get(client.instance_key)
                 if client.wish is not Wish.PRESENT:
                     if stored is not None:
-                        text = f"{client.address} is gone, and {member.address} shows it"
+                        text = f"{client.address} is gone, but {member.address} lists it"
                         raise self.broken(text, Invariant.GONE, client.datum_key)
                     continue
                 if stored is None:
-                    text = f"{client.address} beats, and {member.address} does not know it"
+                    text = f"{client.address} beats, but {member.address} does not know it"
                     raise self.broken(text, Invariant.PRESENT, client.datum_key)
                 if not stored.instance.healthy:
-                    text = f"{client.address} beats, and {member.address} has it unhealthy"
+                    text = f"{client.address} beats, but is unhealthy at {member.address}"
                     raise self.broken(text, Invariant.HEALTHY, client.datum_key)
 
     def check_mixed(self) -> None:
@@ -437,7 +439,7 @@ class InvariantChecker:
             members: list[SimMember | SimNacos] = [*self._world.running(), *self._world.nacos.values()]
             for member in members:
                 if member.shows(client) != (client.wish is Wish.PRESENT):
-                    text = f"{client.address} is {client.wish.value}, not so at {member.address}"
+                    text = f"{client.address} is {client.wish.value}, but not at {member.address}"
                     raise self.broken(text, Invariant.AGREEMENT, client.datum_key)
 
     def check_revisions(self) -> None:
@@ -476,11 +478,11 @@ class InvariantChecker:
                 self.checked[Invariant.WORDS] += 1
                 record = next((datum.value for datum in member.records.datums([key])), None)
                 if (revision_of(record), is_removed(record)) not in allowed:
-                    text = f"{member.address} has {record}, and the last words are {close}"
+                    text = f"{member.address} has {record}, but the last writes are {close}"
                     raise self.broken(text, Invariant.WORDS, key)
                 stored = member.record_disk.records.get(key)
                 if stored != record or (stored != first and not is_removed(stored)):
-                    text = f"{member.address} has {record}, on disk {stored}, {members[0].address} {first}"
+                    text = f"{member.address} has {record}, on disk {stored}; {members[0].address} has {first}"
                     raise self.broken(text, Invariant.WORDS, key)
 
 
@@ -505,6 +507,6 @@ def _held(member: SimMember, key: str) -> str:
 
 def _shown(content: dict[str, Any]) -> str:
     return ", ".join(
-        f"{name} {instance.metadata} {'up' if instance.healthy else 'ill'} {version.to_text()}"
+        f"{name} {instance.metadata} {'healthy' if instance.healthy else 'unhealthy'} {version.to_text()}"
         for name, (instance, version) in sorted(content.items())
     )

@@ -52,14 +52,14 @@ def crash_at_the_disk(world: World, length_ms: int) -> None:
 def power_cut(world: World, length_ms: int) -> None:
     """All members are killed at once, and come back one by one, with what is on their disks."""
     world.marks["power cut"] += 1
-    world.trace("world", f"is without power for {length_ms} ms", What.FAULT)
+    world.trace("world", f"has no power for {length_ms} ms", What.FAULT)
     for member in world.members.values():
         world.kill(member)
         world.in_faults(length_ms + world.between(0, 1_500), partial(world.start, member))
 
 
 def leave(world: World, length_ms: int) -> None:
-    """A member is stopped in order and returns empty."""
+    """A member is stopped in an orderly way and returns empty."""
     member = world.any_member()
     if not member.serving:
         return
@@ -73,7 +73,7 @@ def pause(world: World, length_ms: int) -> None:
     member = world.any_member()
     if not member.listening or member.paused:
         return
-    world.trace(member.address, f"stands still for {length_ms} ms", What.FAULT)
+    world.trace(member.address, f"is paused for {length_ms} ms", What.FAULT)
     member.pause()
     run = member.run
     world.in_faults(length_ms, lambda: world.resume(member) if member.run == run else None)
@@ -87,33 +87,33 @@ def partition(world: World, length_ms: int) -> None:
     for client, side in clients.items():
         if side != "both":
             cuts += [(client, a) for a in world.addresses if (a in one_side) != (side == "one")]
-    world.trace("network", f"parts {', '.join(sorted(one_side))} from the others for {length_ms} ms", What.FAULT)
+    world.trace("network", f"separates {', '.join(sorted(one_side))} from the others for {length_ms} ms", What.FAULT)
     _cut(world, cuts, length_ms)
 
 
 def deaf(world: World, length_ms: int) -> None:
     """One member's messages to another are lost; in the other direction they arrive."""
     source, target = world.sample(world.addresses, 2)
-    world.trace("network", f"loses what {source} says to {target} for {length_ms} ms", What.FAULT)
+    world.trace("network", f"loses all messages from {source} to {target} for {length_ms} ms", What.FAULT)
     _cut(world, [(source, target)], length_ms)
 
 
 def block(world: World, length_ms: int) -> None:
-    """One member cannot call another, whose calls are answered; at times it is told so."""
+    """One member cannot call another, but answers it; sometimes its calls are refused, sometimes lost."""
     source, target = world.sample(world.addresses, 2)
     refused = world.chance(0.3)
-    world.trace("network", f"lets {source} not call {target} for {length_ms} ms", What.FAULT)
+    world.trace("network", f"blocks calls from {source} to {target} for {length_ms} ms", What.FAULT)
     world.network.block(source, target, refused=refused)
     world.in_faults(length_ms, lambda: world.network.unblock(source, target, refused=refused))
 
 
 def bridge(world: World, length_ms: int) -> None:
-    """Two members hear nothing of each other, all others hear both; a client may hear one of them alone."""
+    """Two members hear nothing of each other, all others hear both; a client may reach only one of them."""
     if len(world.addresses) < 3:
         return
     one, other = world.sample(world.addresses, 2)
     world.marks["bridge"] += 1
-    world.trace("network", f"cuts {one} and {other}, which others hear, for {length_ms} ms", What.FAULT)
+    world.trace("network", f"cuts {one} from {other}, but not from the others, for {length_ms} ms", What.FAULT)
     cuts = [(one, other), (other, one)]
     for client in world.clients:
         side = world.choice((one, other, ""))
@@ -122,10 +122,10 @@ def bridge(world: World, length_ms: int) -> None:
 
 
 def change_lists(world: World, length_ms: int) -> None:
-    """One member is taken out of the lists, and put in again, of each member at a time of its own."""
+    """One member leaves the list of each other member and comes back to it, at a different time for each."""
     gone = world.any_member()
     rest = [one for one in world.addresses if one != gone.address]
-    world.trace(gone.address, f"leaves the lists, one by one, for {length_ms} ms", What.FAULT)
+    world.trace(gone.address, f"leaves the member lists, one after the other, for {length_ms} ms", What.FAULT)
 
     def take(member: SimMember, addresses: list[str]) -> None:
         if member.listed != tuple(sorted({*addresses, member.address})):
@@ -147,12 +147,12 @@ def jump(world: World, length_ms: int) -> None:
     world.marks["wall clock set"] += 1
     reach_ms = world.choice((2_000, 3_600_000, 10 * 86_400_000))
     jump_ms = world.between(-reach_ms, reach_ms)
-    world.trace(member.address, f"sets its clock by {jump_ms} ms", What.FAULT)
+    world.trace(member.address, f"changes its wall clock by {jump_ms} ms", What.FAULT)
     member.set_wall(jump_ms)
 
 
 def slow_disk(world: World, length_ms: int) -> None:
-    """Each write of one member takes up to 2.5 s: longer than its caller waits."""
+    """Each disk write of one member takes up to 2.5 s, which is longer than its caller waits."""
     slow_disk_of(world, world.any_member(), length_ms)
 
 
@@ -164,7 +164,7 @@ def slow_disk_of(world: World, member: SimMember, length_ms: int) -> None:
 
 
 def full_disk(world: World, length_ms: int) -> None:
-    """One member's disk takes nothing more."""
+    """One member's disk accepts no more writes."""
     member = world.any_member()
     disk = member.record_disk
     world.trace(member.address, f"has a full disk for {length_ms} ms", What.FAULT)
@@ -173,7 +173,7 @@ def full_disk(world: World, length_ms: int) -> None:
 
 
 def forge(world: World, length_ms: int) -> None:
-    """Somebody sends a member a datum of it in a peer's name, under a version that no member may give (R10)."""
+    """Somebody sends a member one of its datums in a peer's name, under a version that no member may assign (R10)."""
     holder = world.any_member()
     keys = [key for key, _ in holder.stored()] if holder.serving else []
     if not keys:
@@ -185,7 +185,7 @@ def forge(world: World, length_ms: int) -> None:
     component = holder.components[INSTANCE_LIST]
     datum = Datum(key, version, stored.value)
     body = encode_frame([datum], component.codec, holder.clock.monotonic_ms(), versioned=True)
-    world.trace(holder.address, f"is sent a forged {version.to_text()} of {key}", What.FAULT, keys=(key,))
+    world.trace(holder.address, f"receives a forged {version.to_text()} of {key}", What.FAULT, keys=(key,))
     call = Call("PUT", "/v1/ns/distro/datum", b"", {MEMBER_HEADER.lower(): sender}, body, sender.partition(":")[0])
     holder.http.take(call, lambda _reply: None)
 
@@ -216,12 +216,12 @@ def _weather(weather: Weather, what: str) -> Fault:
     return blow
 
 
-lose_some = _weather(Weather(loss=0.1), "loses a tenth")
-lose_many = _weather(Weather(loss=0.4), "loses four tenths")
-reorder = _weather(Weather(slow=0.3, slow_ms_max=1_500), "is slow at times")
-crawl = _weather(Weather(slow=0.5, slow_ms_max=6_000), "is slower than the deadlines at times")
-repeat = _weather(Weather(duplicates=0.3, late_ms_max=8_000), "delivers some requests again, late")
-keep = _weather(Weather(loss=0.1, kept=0.7, kept_ms_max=60_000), "keeps what it loses, and delivers it within a minute")
+lose_some = _weather(Weather(loss=0.1), "loses a tenth of all messages")
+lose_many = _weather(Weather(loss=0.4), "loses four tenths of all messages")
+reorder = _weather(Weather(slow=0.3, slow_ms_max=1_500), "is sometimes slow")
+crawl = _weather(Weather(slow=0.5, slow_ms_max=6_000), "is sometimes slower than the deadlines")
+repeat = _weather(Weather(duplicates=0.3, late_ms_max=8_000), "delivers some requests a second time, late")
+keep = _weather(Weather(loss=0.1, kept=0.7, kept_ms_max=60_000), "keeps lost calls, and delivers most within a minute")
 
 ALL: tuple[tuple[Fault, int], ...] = (
     (crash, 12_000),

@@ -12,21 +12,24 @@ class Invariant(enum.Enum):
         "once the faults are over, all members hold the same keys, versions, instances and removals",
     )
     VIEWS = "one view", "once the faults are over, all members are UP and see the same members"
-    PRESENT = "no instance is missing", "an instance that beats is in its owner's list, but for two beats and one call"
-    HEALTHY = "health", "an instance that beats without a pause is shown as healthy"
-    GONE = "what is gone stays gone", "a removal holds against all beats of before it, and nothing is lost without one"
-    CONTENT = "versions identify content", "all that ever had a version of a key have the same instances under it"
-    WRITER = "one writer", "each key is written by its owner, above all that any run acknowledged"
-    ORDER = "versions never fall", "what one run of one member holds of a key only rises"
-    ATTRIBUTES = "the last description", "an instance is shown as its client described it last and was told to be so"
-    WORDS = "durable words", "of a durable record all members hold the last word of a client, on their disks, too (R14)"
+    PRESENT = (
+        "no instance is missing",
+        "an instance that beats is missing at its owner for two beats and one call at most",
+    )
+    HEALTHY = "health", "an instance that beats without a pause is healthy in all lists"
+    GONE = "removals hold", "a removal holds against all earlier beats, and no instance is lost without a removal"
+    CONTENT = "versions identify content", "members with the same version of a key have the same instances under it"
+    WRITER = "one writer", "the owner of each key wrote its version, which is above all acknowledged ones"
+    ORDER = "versions never fall", "within one run of a member, the version of a key only rises"
+    ATTRIBUTES = "latest attributes", "an instance has the last attributes that were acknowledged to its client"
+    WORDS = "durable writes", "all members hold a client's last write to a durable record, on their disks, too (R14)"
     CALLS = (
-        "calls that are over",
-        "a call is not executed once its client was told that it failed, or a later one (R13)",
+        "no late calls",
+        "no member executes a call after its client was told that it failed, or after a later one (R13)",
     )
     TICKS = "short ticks", "no tick of the engine's thread takes longer than the bound"
-    CODE = "no error", "no code of a member raises what nobody catches"
-    COURSE = "the scenario's bound", "what the scenario says must have happened by then"
+    CODE = "no error", "no code of a member raises an uncaught exception"
+    COURSE = "the scenario's bound", "the events that the scenario demands have happened in time"
 
     @property
     def title(self) -> str:

@@ -175,7 +175,7 @@ class Network:
         if repeats and weather.duplicates and self._world.chance(weather.duplicates):
             self._world.marks["request repeated"] += 1
             late_ms = self._world.between(1, weather.late_ms_max)
-            self._tell(source.address, target, about, f"arrives once more, {late_ms} ms later")
+            self._tell(source.address, target, about, f"arrives again, {late_ms} ms later")
             self._arrive_late(source.address, target, serve, late_ms)
 
     def _tell(self, source: str, target: str, about: About, fate: str) -> None:

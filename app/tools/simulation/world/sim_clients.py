@@ -62,7 +62,7 @@ class SimCaller:
             answer = read_answer(reply) if outcome is Outcome.DELIVERED else Answered.UNAVAILABLE
             self._avoid = target if answer is Answered.UNAVAILABLE else ""
             if self.world.tracing:
-                said = f"is told {answer.value} to" if reply is not None else "hears nothing of"
+                said = f"gets {answer.value} for" if reply is not None else "gets no answer to"
                 minor = write.kind is WriteKind.BEAT and answer is Answered.OK
                 self.world.trace(
                     self.address,

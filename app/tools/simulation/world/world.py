@@ -145,7 +145,7 @@ class World:
 
     def resume(self, member: SimMember) -> None:
         if member.listening and member.paused:
-            self.trace(member.address, "goes on")
+            self.trace(member.address, "continues")
             member.resume()
 
     def write(
