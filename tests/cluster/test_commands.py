@@ -106,7 +106,7 @@ def test_what_goes_wrong_is_one_line(shell: Shell) -> None:
     shell.refused(3, f"{nobody} does not answer: connection refused", "services", "--server", nobody)
     shell.refused(5, "there is no service cli-nosuch in namespace public", "instances", "cli-nosuch")
     shell.refused(5, "there is no namespace cli-nowhere", "services", "--namespace", "cli-nowhere")
-    shell.refused(2, "is no URL of a member", "services", "--server", "ftp://nowhere")
+    shell.refused(2, "is not the URL of a member", "services", "--server", "ftp://nowhere")
 
 
 @pytest.fixture(scope="module")

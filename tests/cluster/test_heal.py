@@ -83,7 +83,7 @@ def test_what_verify_rounds_do_not_notice_is_healed(
     assert (code, said) == (0, ""), lines
     assert departures(lines) == [(finding_class, departures(lines)[0][1], target.address)]
     assert departures(lines, "after") == []
-    assert lines[-1]["text"] == "healed, of departures: 1"
+    assert lines[-1]["text"] == "healed, differences: 1"
     assert {one: one.client.hosts(service) for one in (owner, other)} == before, "what was right stays"
     code, lines, _ = healed(cluster, service)
     assert (code, lines[-1]["text"]) == (0, "the members agree")
@@ -192,7 +192,7 @@ def test_the_others_are_healed_while_a_member_is_gone(make_cluster: StartCluster
     plant(left, service, [target], lacking)
     code, lines, said = healed(cluster, service, "--retries", "0")
     assert code == 1, lines
-    assert f"{gone.address} did not answer, so nobody can say that it agrees" in said
+    assert f"{gone.address} did not answer, so it is unknown whether it agrees" in said
     assert departures(lines) == [("MISSING", f"{TWO}:8080#DEFAULT", target.address)]
     assert departures(lines, "after") == []
     assert cluster.all_list(service, {*listed, f"{MARKER}:8080"}, left)

@@ -19,7 +19,7 @@ WORDS = {
     "json": ('"verdict":"divergent"', '"verdict":"unjudged"', '"resolved":["MISSING","UNJUDGED"]'),
     "slack": ("rollcall: divergent (check)", "rollcall: unjudged (check)", "rollcall: resolved (check)"),
     "text": ("rollcall: divergent (check)\n", "rollcall: unjudged (check)\n", "rollcall: resolved (check)\n"),
-    "alertmanager": ('"class":"MISSING"', '"class":"UNJUDGED"', "open no more: agreed"),
+    "alertmanager": ('"class":"MISSING"', '"class":"UNJUDGED"', "no longer open: agreed"),
 }
 
 
@@ -73,6 +73,6 @@ def test_an_alert_of_a_folder_that_takes_no_results_is_sent(tmp_path: Path, chec
         code, text = check("--alert-url", f"http://{tiny.address}/", out="full")
     assert code == 2
     assert [json.loads(one.body)["verdict"] for one in tiny.received] == ["unjudged"]
-    assert "cannot keep which alerts are open" in text
+    assert "the list of open alerts cannot be saved in" in text
     assert "could not judge: " in text
     assert f"{NIGHT}" in tiny.received[0].body.decode()

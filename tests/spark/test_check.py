@@ -207,7 +207,7 @@ def test_a_class_can_be_left_out(tmp_path: Path, checked: Judging) -> None:
     )
     summary, findings = checked(ignored=[FindingClass.WEIGHT])
     assert brief(findings) == {("EXTRA", True, TWO)}
-    assert summary.notes == ["not looked for: WEIGHT"]
+    assert summary.notes == ["classes not checked: WEIGHT"]
 
 
 def test_the_summary_tells_services_and_pairs(tmp_path: Path, checked: Judging) -> None:

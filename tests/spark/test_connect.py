@@ -45,5 +45,5 @@ def test_it_is_refused_in_one_line(asked: str, tmp_path: Path) -> None:
     )
     assert done.returncode == 2, done.stderr
     (line,) = [line for line in done.stdout.splitlines() if not line.startswith("report: ")]  # spark-submit joins both
-    assert line.startswith("could not judge: the check needs a session with a driver of its own"), done
+    assert line.startswith("could not judge: the check needs a Spark session with its own driver"), done
     assert "Traceback" not in done.stderr

@@ -83,7 +83,7 @@ def test_a_field_that_is_unknown_is_told_and_not_compared(tmp_path: Path, check:
     write_dump(tmp_path / "dumps", {ONE: newer, TWO: ROWS})
     code, text = check()
     assert code == 0
-    assert f"note: the dump of {ONE} has fields that are unknown here and are not compared: zone" in text
+    assert f"note: the dump of {ONE} has unknown fields, which are not compared: zone" in text
 
 
 def test_a_member_that_did_not_answer_is_absent(tmp_path: Path, check: Checking) -> None:
@@ -98,7 +98,7 @@ def test_a_manifest_that_lies_about_rows(tmp_path: Path, check: Checking) -> Non
     change(folder, lambda member: member["parts"][0].update(rows=31))
     code, text = check()
     assert (code, "divergent: 1 CORRUPT; " in text) == (1, True)
-    assert "it has 30 rows, the manifest says 31" in findings(tmp_path)[0]["detail"]
+    assert "the file has 30 rows, but its manifest says 31" in findings(tmp_path)[0]["detail"]
 
 
 def test_a_manifest_that_lies_about_a_hash(tmp_path: Path, check: Checking) -> None:
@@ -106,7 +106,7 @@ def test_a_manifest_that_lies_about_a_hash(tmp_path: Path, check: Checking) -> N
     change(folder, lambda member: member["parts"][0].update(sha256="0" * 64))
     code, text = check()
     assert (code, "divergent: 1 CORRUPT; " in text) == (1, True)
-    assert "its sha256 is not that of the manifest" in findings(tmp_path)[0]["detail"]
+    assert "its sha256 is not the one in the manifest" in findings(tmp_path)[0]["detail"]
 
 
 def test_a_manifest_that_is_damaged(tmp_path: Path, check: Checking) -> None:
@@ -129,7 +129,7 @@ def test_a_dump_that_is_half_written(tmp_path: Path, check: Checking) -> None:
     (folder / MANIFEST_NAME).unlink()
     code, text = check()
     assert code == 2
-    assert "has no manifest: its dump is under way or was cut off" in text
+    assert "has no manifest: its dump is still running or was interrupted" in text
     assert "only round 1 of 2" in text
 
 

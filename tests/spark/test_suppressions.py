@@ -89,7 +89,7 @@ def test_an_entry_that_has_ended_suppresses_nothing(tmp_path: Path, check: Check
     assert check("--suppressions", file)[0] == 0
     code, text = check("--suppressions", file, night="2026-11-21")
     assert code == 1
-    assert f"note: suppressions, entry 1 has ended at {NIGHT} and suppresses nothing: moves in December" in text
+    assert f"note: suppressions, entry 1 expired at {NIGHT}, and suppresses nothing: moves in December" in text
     assert findings(tmp_path, "2026-11-21")[0]["lasting"] is True
 
 

@@ -199,7 +199,7 @@ def test_files_of_a_check_under_way_stay_and_those_of_one_cut_off_go(
         (tmp_path / "out" / path).rename(renamed)
     assert all(began(path) for path in unnamed(tmp_path))
     code, text = check(night=NIGHTS[0])
-    assert (code, f"removed {len(under_way)} files of checks that were cut off" in text) == (1, True)
+    assert (code, f"removed {len(under_way)} files of interrupted checks" in text) == (1, True)
     assert unnamed(tmp_path) == []
 
 
@@ -211,7 +211,7 @@ def test_a_damaged_commit_has_nothing_removed(spark: "SparkSession", tmp_path: P
     summary = tmp_path / "out" / "reports" / f"night={NIGHTS[0]}" / "summary.json"
     whole = summary.read_bytes()
     summary.write_bytes(whole[:-20])
-    with pytest.raises(BadCommit, match=f"^{summary}: it is no summary of a night$"):
+    with pytest.raises(BadCommit, match=f"^{summary}: not the summary of a night$"):
         Results(str(tmp_path / "out"), now=later()).remove_abandoned()
     with pytest.raises(BadCommit):
         read_table(spark, str(tmp_path / "out"), "findings")
@@ -228,7 +228,7 @@ def test_what_became_of_an_earlier_night_costs_its_history_and_no_verdict(
     judged(spark, tmp_path, NIGHTS[0])
     shutil.rmtree(tmp_path / "out" / "faults")
     code, text = check(night=NIGHTS[1])
-    assert (code, f"is not what night {NIGHTS[0]} left: history begins anew" in text) == (1, True)
+    assert (code, f"changed after the night {NIGHTS[0]}: the history begins again" in text) == (1, True)
 
 
 class TestCompaction:
@@ -298,9 +298,9 @@ class TestCompaction:
             patch.setattr(Output, "write", full_for_months(Output.write))
             code, text = check("--compact-after", "1", night="2026-12-01")
         assert (code, "divergent" in text) == (1, True)
-        assert "note: old results were not put together: [Errno 28] No space left" in text
+        assert "note: old results were not merged: [Errno 28] No space left" in text
         code, text = check("--compact-after", "1", night="2026-12-01")
-        assert (code, "put the results of 2026-10 together" in text) == (1, True)
+        assert (code, "merged the results of 2026-10" in text) == (1, True)
         assert "2026-11 together" not in text
 
 

@@ -38,7 +38,7 @@ class TestEmptyMembers:
         write_dump(tmp_path / "dumps", {one: [] if one in empty else ROWS for one in ADDRESSES})
         code, text = check()
         assert code == 1
-        assert f"note: {empty[0]} answered and holds nothing" in text
+        assert f"note: {empty[0]} answered, but has no data" in text
         assert "divergent: 2 MISSING; 3 members, 2 instances of 1 services" in text
         assert told(tmp_path) == [
             ("MISSING", True, empty[0], f"10.1.0.{number}", "absent", VALUES) for number in (1, 2)
@@ -70,7 +70,7 @@ class TestEmptyMembers:
     def test_members_that_all_hold_nothing_agree_and_it_is_said(self, tmp_path: Path, check: Checking) -> None:
         write_dump(tmp_path / "dumps", {one: [] for one in ADDRESSES})
         code, text = check()
-        assert (code, text.count("answered and holds nothing")) == (0, 3)
+        assert (code, text.count("answered, but has no data")) == (0, 3)
         assert "agreed: 3 members, 0 instances of 0 services" in text
 
 
@@ -170,7 +170,7 @@ class TestWhatStaysWrong:
         write_dump(tmp_path / "dumps", {ONE: rows, TWO: rows, THREE: [service(owner=named), instance(1)]})
         assert check()[0] == 1
         assert told(tmp_path) == [("OWNER", True, THREE, "", THREE, ONE)]
-        detail = f"{THREE} names {named}, and {ONE} takes itself for responsible"
+        detail = f"{THREE} names {named}, and {ONE} claims to be responsible"
         assert findings(tmp_path)[0]["detail"] == detail
         assert findings(tmp_path)[0]["service"] == SERVICE
 
@@ -302,7 +302,7 @@ class TestEverythingSuspect:
         write_dump(tmp_path / "dumps", {ONE: rows, TWO: behind, THREE: rows})
         code, text = check()
         assert code == 1
-        assert "note: 200 keys differ, 200 of them perhaps for good: one of 10 is explained" in text
+        assert "note: 200 keys differ, 200 in both rounds; explained and counted: one of 10" in text
         [count] = re.findall(r"divergent: at least (\d+) BEHIND; 3 members", text)
         assert 5 <= int(count) <= 60
         assert {(one["finding_class"], one["member"]) for one in findings(tmp_path)} == {("BEHIND", TWO)}
@@ -314,7 +314,7 @@ class TestEverythingSuspect:
         write_dump(tmp_path / "dumps", {ONE: rows, TWO: other, THREE: lasting}, {ONE: rows, TWO: rows, THREE: lasting})
         code, text = check()
         assert (code, "divergent: at least 1 ENABLED; " in text) == (1, True)
-        assert "one of 10 of those of one round only is explained" in text
+        assert "one of 10 of those that differ in only one round" in text
 
     def test_when_nothing_in_a_sample_lasts_all_are_explained(self, tmp_path: Path, check: Checking) -> None:
         """Each differs in both rounds, by other values; but for one."""

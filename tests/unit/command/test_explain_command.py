@@ -44,7 +44,7 @@ def test_a_server_of_another_kind(run: Commands, body: bytes) -> None:
 
 def test_no_instance_and_a_wrong_server(run: Commands) -> None:
     assert "is not an instance address" in run("explain", "nowhere", "--service", "orders").err
-    assert "is no URL of a member" in explain(run, "ftp://a")[1]
+    assert "is not the URL of a member" in explain(run, "ftp://a")[1]
 
 
 def test_json_is_ascii_and_the_namespace_may_be_configured(run: Commands, monkeypatch: pytest.MonkeyPatch) -> None:

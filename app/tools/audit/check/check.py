@@ -90,7 +90,7 @@ def judge(spark: SparkSession, check: NightCheck, results: Results) -> Summary:
     summary = replace(summary, notes=[*summary.notes, *notes_on(found, entries, night.date), *results.notes])
     if check.ignored:
         names = ", ".join(sorted(one.value for one in check.ignored))
-        summary = replace(summary, notes=[*summary.notes, f"not looked for: {names}"])
+        summary = replace(summary, notes=[*summary.notes, f"classes not checked: {names}"])
     return replace(summary, took_s=round(time.monotonic() - started, 1))
 
 
@@ -148,7 +148,7 @@ def _compare(spark: SparkSession, check: NightCheck, night: Night) -> Compared:
             path = unreadable_file(str(error), evidence.files)
             if path is None or path in damaged:
                 raise
-            damaged[path] = "it cannot be read to its end"
+            damaged[path] = "the file cannot be read to its end"
             continue
         evidence = replace(evidence, notes=[*evidence.notes, *unknown_in_rows(check.dumps, evidence.files)])
         counted = flagged.counts()
@@ -182,7 +182,7 @@ def _explained(
             break
         findings = findings.persist()
         if part.with_all_that_may_last or findings.where("lasting").limit(1).count():
-            text = f"{count:,} keys differ, {may_last:,} of them perhaps for good: {part.text}, and counted below"
+            text = f"{count:,} keys differ, {may_last:,} in both rounds; explained and counted: {part.text}"
             evidence = replace(evidence, notes=[text, *evidence.notes])
             break
         closer.unpersist()
@@ -202,8 +202,8 @@ class _Sample:
 
     @property
     def text(self) -> str:
-        rest = " of those of one round only" if self.with_all_that_may_last else ""
-        return f"one of {self.one_of}{rest} is explained"
+        rest = " of those that differ in only one round" if self.with_all_that_may_last else ""
+        return f"one of {self.one_of}{rest}"
 
     def of(self, suspects: DataFrame) -> DataFrame:
         if not self.sampled:

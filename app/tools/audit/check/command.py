@@ -24,7 +24,7 @@ SHUFFLE_PARTITIONS = 8
 """The number of partitions before the rows are counted."""
 CAUSE_CHARS_MAX = 500
 _DESCRIPTION = (
-    "Compare the dumps that `rollcall dump` took of all members of a cluster, and tell whether they agree. "
+    "Compare the dumps that `rollcall dump` took of all members of a cluster, and report whether they agree. "
     "Exit code 0: agreed; 1: divergent; 2: could not judge."
 )
 
@@ -39,9 +39,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
 def _add_options(made: argparse.ArgumentParser) -> None:
     made.add_argument("--dumps", required=True, metavar="URI", help="the folder or URI of the dumps")
     made.add_argument("--out", required=True, metavar="URI", help="the folder or URI for findings, reports and history")
-    made.add_argument(
-        "--night", type=night_argument, metavar="DATE", help="the dump_date to check (the latest there is)"
-    )
+    made.add_argument("--night", type=night_argument, metavar="DATE", help="the dump_date to check (the latest)")
     made.add_argument("--keep", type=days_argument, metavar="DAYS", help="remove results of nights older than this")
     made.add_argument(
         "--compact-after",
@@ -57,12 +55,12 @@ def _add_options(made: argparse.ArgumentParser) -> None:
         help="classes to ignore: " + ", ".join(FindingClass),
     )
     made.add_argument(
-        "--suppressions", metavar="FILE", help="known findings that change no verdict until a date, as TOML"
+        "--suppressions", metavar="FILE", help="TOML file of known findings that do not change the verdict until a date"
     )
-    made.add_argument("--json", action="store_true", help="print the summary as JSON in place of the verdict's line")
+    made.add_argument("--json", action="store_true", help="print the summary as JSON instead of the verdict line")
     add_alert_options(made)
-    made.add_argument("--textfile", metavar="PATH", help="write metrics for Prometheus's textfile collector there")
-    made.add_argument("--master", metavar="URL", help="Spark's master (local[*]; under spark-submit, its own)")
+    made.add_argument("--textfile", metavar="PATH", help="write metrics for Prometheus's textfile collector here")
+    made.add_argument("--master", metavar="URL", help="the Spark master (local[*]; under spark-submit, its own)")
     made.add_argument("--remote", help=argparse.SUPPRESS)  # of Spark Connect: refused, and told why
     made.add_argument("--driver-memory", metavar="SIZE", help="as in Spark: 4g (half of the machine's, at most 8g)")
 
@@ -174,9 +172,9 @@ def _compact(options: argparse.Namespace, results: "Results", spark: "SparkSessi
 
     try:
         for month in compact(spark, results, days_before(night, options.compact_after)):
-            print(f"put the results of {month} together", file=sys.stderr)
+            print(f"merged the results of {month}", file=sys.stderr)
     except (PySparkException, Py4JError, OSError, BadCommit) as error:
-        print(f"note: old results were not put together: {failure_of(error).line}", file=sys.stderr)
+        print(f"note: old results were not merged: {failure_of(error).line}", file=sys.stderr)
 
 
 def _on_sigterm(*_: object) -> NoReturn:
@@ -233,7 +231,7 @@ def _remove_old(options: argparse.Namespace, results: "Results", night: str) -> 
         for removed in results.remove_before(night, options.keep) if options.keep else ():
             print(f"removed the results of {removed}", file=sys.stderr)
         if abandoned := results.remove_abandoned():
-            print(f"removed {abandoned} files of checks that were cut off", file=sys.stderr)
+            print(f"removed {abandoned} files of interrupted checks", file=sys.stderr)
     except (BadCommit, OSError) as error:
         print(f"note: old results were not removed: {error}", file=sys.stderr)
 
@@ -276,7 +274,7 @@ def _alert(options: argparse.Namespace, summary: Summary, results: "Results | No
     except ImportError as error:
         print(f"the alert was not delivered: {error}", file=sys.stderr)
     except OSError as error:
-        print(f"{options.out} cannot keep which alerts are open: {_reason(error)}", file=sys.stderr)
+        print(f"the list of open alerts cannot be saved in {options.out}: {_reason(error)}", file=sys.stderr)
 
 
 def _reason(error: OSError | ImportError) -> str:

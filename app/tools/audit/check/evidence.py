@@ -125,7 +125,7 @@ def weigh(night: Night, damaged: Mapping[str, str]) -> Evidence:
         problems = [f"{one['member']}: {one['detail']}" for one in findings]
         raise NoDump("; ".join([f"only {len(compared)} of {len(addresses)} members can be compared", *problems]))
     if len(compared) > MEMBERS_MAX:
-        raise NoDump(f"{len(compared)} members are more than the {MEMBERS_MAX} that one check compares")
+        raise NoDump(f"the dump has {len(compared)} members; one check compares at most {MEMBERS_MAX}")
     findings += _membership(night, addresses)
     sound = tuple(file for file in files if file.member in compared)
     folders = {file.member: file.part.path.partition("/")[0] for file in sound}
@@ -142,7 +142,7 @@ def weigh(night: Night, damaged: Mapping[str, str]) -> Evidence:
         findings,
         [
             *night.notes,
-            *[f"{compared[number]} answered and holds nothing" for number in empty],
+            *[f"{compared[number]} answered, but has no data" for number in empty],
             *unknown_fields("the dump", {name for one in night.rounds for name in one.manifest.fields}),
             *[
                 note
@@ -175,7 +175,7 @@ def miscounted(evidence: Evidence, counted: Mapping[str, int]) -> list[dict[str,
     ``counted``: the number of rows by path, from the round on (see ``in_round``).
     """
     return [
-        _corrupt(file, f"it has {rows} rows, the manifest says {file.part.rows}")
+        _corrupt(file, f"the file has {rows} rows, but its manifest says {file.part.rows}")
         for file in evidence.files
         if (rows := counted.get(in_round(file.path), 0)) != file.part.rows
     ]
@@ -184,7 +184,7 @@ def miscounted(evidence: Evidence, counted: Mapping[str, int]) -> list[dict[str,
 def unknown_fields(where: str, names: Set[str]) -> list[str]:
     """Return one note that names the fields unknown here; none when all are known."""
     unknown = sorted(names - FIELDS.keys())
-    return [f"{where} has fields that are unknown here and are not compared: {', '.join(unknown)}"] if unknown else []
+    return [f"{where} has unknown fields, which are not compared: {', '.join(unknown)}"] if unknown else []
 
 
 def _corrupt(file: File, detail: str) -> dict[str, Any]:
@@ -196,7 +196,7 @@ def _absent(address: str, dumps: list[MemberDump | None]) -> dict[str, Any] | No
     missing = [one for one in dumps if one is None or one.state is DumpState.ABSENT]
     if not missing:
         return None
-    error = next((one.error for one in missing if one and one.error), "it is in no manifest of that round")
+    error = next((one.error for one in missing if one and one.error), "no manifest of that round names it")
     if len(missing) < len(dumps):
         error = f"in one round only: {error}"
     # In one round only too: without the member's state nobody can say that the members agree.
@@ -229,5 +229,5 @@ def _views_differ(round_: Round, one: str, other: str) -> tuple[str, str, str] |
         views.append({f"{seen.address} {seen.state}" for seen in dump.members})
     if views[0] == views[1]:
         return None
-    left, right = (", ".join(sorted(mine - theirs)) or "no more" for mine, theirs in (views, views[::-1]))
+    left, right = (", ".join(sorted(mine - theirs)) or "no others" for mine, theirs in (views, views[::-1]))
     return left, right, f"{one} lists {left}; {other} lists {right}"

@@ -38,11 +38,11 @@ def explain_owners(rows: DataFrame, evidence: Evidence) -> DataFrame:
     claimer = "get(names, claimers[0])"
     wrong = (
         f"concat({{}}, ' names ', array_join(array_sort({others}), ', '), ', and ', {claimer}, "
-        "' takes itself for responsible')"
+        "' claims to be responsible')"
     )
     listed = "array_join(transform(members, m -> get(names, m)), ', ')"
-    several = f"concat({listed}, ' each take themselves for responsible')"
-    nobody = f"concat('none of ', {listed}, ' takes itself for responsible')"
+    several = f"concat({listed}, ' each claim to be responsible')"
+    nobody = f"concat('none of ', {listed}, ' claims to be responsible')"
     is_wrong = "size(claimers) = 1 AND NOT array_contains(members, claimers[0])"
     return findings_of(
         services,

@@ -41,7 +41,7 @@ def damaged_files(spark: SparkSession, root_uri: str, night: Night, files: list[
         if info is None:
             wrong[file.path] = "the file is missing"
         elif info["size"] != file.part.bytes:
-            wrong[file.path] = f"it has {info['size']} bytes, the manifest says {file.part.bytes}"
+            wrong[file.path] = f"the file has {info['size']} bytes, but its manifest says {file.part.bytes}"
     whole = [file for file in files if file.path not in wrong]
     with ThreadPoolExecutor(FOOTERS_AT_ONCE, thread_name_prefix="footers") as pool:
         footers = [file for file in whole if file.part.is_parquet]
@@ -55,14 +55,14 @@ def _footer_fault(filesystem: Any, file: File) -> str:
     """Return the fault in the beginning or the footer of a Parquet file, in words; empty for none."""
     part = file.part
     if not len(PARQUET_MAGIC) < part.footer_bytes < min(part.bytes, FOOTER_BYTES_MAX):
-        return f"its manifest says a footer of {part.footer_bytes} bytes"
+        return f"its manifest names a footer of {part.footer_bytes} bytes"
     try:
         head = filesystem.cat_file(file.path, start=0, end=len(PARQUET_MAGIC))
         footer = filesystem.cat_file(file.path, start=part.bytes - part.footer_bytes, end=part.bytes)
     except OSError as error:
-        return f"it cannot be read: {error.strerror or error}"
+        return f"the file cannot be read: {error.strerror or error}"
     if head != PARQUET_MAGIC or sha256(footer).hexdigest() != part.footer_sha256:
-        return "the sha256 of its footer is not that of the manifest"
+        return "the sha256 of its footer is not the one in the manifest"
     return ""
 
 
@@ -77,7 +77,7 @@ def _wrong_hashes(spark: SparkSession, root_uri: str, files: list[File]) -> dict
     )
     wrong = hashed.join(F.broadcast(expected), "name").where("sha256 != said").limit(MISMATCHES_MAX).collect()
     paths = {in_round(file.path): file.path for file in files}
-    return {paths[row["name"]]: "its sha256 is not that of the manifest" for row in wrong}
+    return {paths[row["name"]]: "its sha256 is not the one in the manifest" for row in wrong}
 
 
 def unreadable_file(text: str, files: Iterable[File]) -> str | None:

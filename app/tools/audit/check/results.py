@@ -152,7 +152,7 @@ class Results:
                 return None
             for file in faults.files:
                 if not self._is_whole(file):
-                    self.notes.append(f"{file.path} is not what night {summary.night} left: history begins anew")
+                    self.notes.append(f"{file.path} changed after the night {summary.night}: the history begins again")
                     return None
             return frame_of(spark, self.uri, "faults", commit).where("closed_night IS NULL")
         return None

@@ -48,7 +48,7 @@ NO_PYSPARK = "the check runs on Spark, and PySpark is not installed: pip install
 
 
 NO_CONNECT = (
-    "the check needs a session with a driver of its own, and not one of Spark Connect: "
+    "the check needs a Spark session with its own driver, not one of Spark Connect: "
     "give --master, or submit it with spark-submit --master"
 )
 

@@ -66,7 +66,7 @@ def read_suppressions(path: str | None, night: str) -> list[Suppression]:
         raise BadSuppressions(f"{path} is not TOML: {error}") from None
     entries = value.pop("suppress", [])
     if value:
-        raise BadSuppressions(f"{path}: {min(value)!r} is not known; entries are tables [[suppress]]")
+        raise BadSuppressions(f"{path}: unknown field {min(value)!r}; entries are tables [[suppress]]")
     if not isinstance(entries, list) or len(entries) > ENTRIES_MAX:
         raise BadSuppressions(f"{path}: suppress should be at most {ENTRIES_MAX} tables [[suppress]]")
     latest = date.fromisoformat(night) + timedelta(days=DAYS_AHEAD_MAX)
@@ -156,10 +156,10 @@ def notes_on(findings: DataFrame, entries: Sequence[Suppression], night: str) ->
     notes = []
     for entry in entries:
         if not entry.holds(night):
-            said = f"has ended at {entry.until} and suppresses nothing: {entry.reason}"
+            said = f"expired at {entry.until}, and suppresses nothing: {entry.reason}"
         elif count := counts.get(entry.number):
             said = f"suppresses {count:,} {entry.finding_class} until {entry.until}: {entry.reason}"
         else:
-            said = f"matched no lasting {entry.finding_class}; is it needed any more? {entry.reason}"
+            said = f"matched no lasting {entry.finding_class}; is it still needed? {entry.reason}"
         notes.append(f"suppressions, entry {entry.number} {said}")
     return notes

@@ -44,7 +44,7 @@ class Output:
         else:
             lines = self._rows_by_file(table, frame, written)
         if sum(lines.values()) != rows:
-            raise OSError(f"{self.uri}: {sum(lines.values()):,} of {rows:,} rows of {table} are there after writing")
+            raise OSError(f"{self.uri}: {sum(lines.values()):,} of {rows:,} rows of {table} exist after the write")
         return NightTable(rows, tuple(self._file(path, lines[path]) for path in written))
 
     def own_files(self, folder: str) -> list[str]:

@@ -93,7 +93,7 @@ def parse_members(text: str) -> tuple[str, ...]:
     """
     found = dict.fromkeys(parse_member(part) for part in text.split(",") if part.strip())
     if not found:
-        raise AccessError("no member is named")
+        raise AccessError("no member is given")
     return tuple(found)
 
 
@@ -103,7 +103,7 @@ def parse_url(text: str) -> tuple[str, str, str | None]:
     Raises:
         AccessError: the text is not such a URL.
     """
-    wrong = f"{text!r} is no URL of a member, such as http://10.0.0.7:8848/nacos"
+    wrong = f"{text!r} is not the URL of a member, such as http://10.0.0.7:8848/nacos"
     try:
         parts = urllib.parse.urlsplit(text if "://" in text else f"http://{text}")
     except ValueError:
@@ -121,7 +121,7 @@ def add_member_options(parser: argparse.ArgumentParser) -> None:
     where.add_argument(
         "--from-cluster",
         metavar="URL",
-        help=f"the members that this one lists; without both, those of {SERVER_VARIABLE} or of the configured server",
+        help=f"the members that this one lists; without both, those of {SERVER_VARIABLE} or the configured server",
     )
     parser.set_defaults(refuse=parser.error)
 
@@ -162,7 +162,7 @@ def client_config(options: argparse.Namespace) -> ClientConfig:
 
 def add_server_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that name a server and a namespace, for ``server_of`` and ``namespace_of``."""
-    parser.add_argument("--server", metavar="URL", help=f"any member, which asks the others ({DEFAULT_SERVER})")
+    parser.add_argument("--server", metavar="URL", help=f"any member; it asks the others ({DEFAULT_SERVER})")
     parser.add_argument("--namespace", metavar="NAMESPACE", help=f"the namespace of the services ({DEFAULT_NAMESPACE})")
 
 
@@ -188,31 +188,36 @@ def add_access_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that ``access_of`` reads: time-out, retries, context path and credentials."""
     group = add_call_options(parser, TIMEOUT_S)
     group.add_argument(
-        "--retries", metavar="N", type=int, choices=range(RETRIES_MAX + 1), default=3, help="for a member (3)"
+        "--retries",
+        metavar="N",
+        type=int,
+        choices=range(RETRIES_MAX + 1),
+        default=3,
+        help="further tries for each member (3)",
     )
     group.add_argument(
         "--identity",
         metavar="KEY:VALUE",
-        help=f"the header by which real Nacos knows its members; better in the environment's {AUDIT_IDENTITY_VARIABLE}",
+        help=f"the header that identifies members to real Nacos; safer in the variable {AUDIT_IDENTITY_VARIABLE}",
     )
 
 
 def add_call_options(parser: argparse.ArgumentParser, timeout_s: float) -> "argparse._ArgumentGroup":
     """Add the options of ``add_access_options`` for commands that ask one Rollcall member, once; return their group."""
-    group = parser.add_argument_group("how the server is called")
+    group = parser.add_argument_group("how to call the server")
     group.add_argument(
         "--timeout",
         metavar="TIME",
         type=positive_duration_s,
         default=timeout_s,
-        help=f"of a connection, and of each wait for more of an answer ({timeout_s:g}s)",
+        help=f"time-out of a connection, and of each part of an answer ({timeout_s:g}s)",
     )
-    group.add_argument("--ca", metavar="FILE", help="call by HTTPS, and check the server by these certificates (PEM)")
-    group.add_argument("--context-path", metavar="PATH", help=f"of the server's calls ({CONTEXT_PATH})")
-    group.add_argument("--user", metavar="NAME", help=f"log in with a password of a file or of {PASSWORD_VARIABLE}")
+    group.add_argument("--ca", metavar="FILE", help="use HTTPS, and verify the server with these certificates (PEM)")
+    group.add_argument("--context-path", metavar="PATH", help=f"the context path of the server ({CONTEXT_PATH})")
+    group.add_argument("--user", metavar="NAME", help=f"log in, with a password from a file or {PASSWORD_VARIABLE}")
     group.add_argument("--password-file", metavar="FILE", help="the password of --user")
-    group.add_argument("--token-file", metavar="FILE", help=f"token of an earlier login, in place of {TOKEN_VARIABLE}")
-    group.add_argument("--profile", metavar="NAME", help=f"a profile of cli.toml, in place of {PROFILE_VARIABLE}")
+    group.add_argument("--token-file", metavar="FILE", help=f"token of an earlier login, instead of {TOKEN_VARIABLE}")
+    group.add_argument("--profile", metavar="NAME", help=f"a profile of cli.toml, instead of {PROFILE_VARIABLE}")
     parser.set_defaults(retries=0, identity=None)
     return group
 
@@ -247,13 +252,13 @@ def _credentials(options: argparse.Namespace, config: ClientConfig) -> tuple[str
     """Return user, password and token from the options, else from the configuration, where a token takes precedence."""
     if options.token_file:
         if options.user:
-            raise AccessError("--token-file and --user exclude each other: give one")
+            raise AccessError("give either --token-file or --user, not both")
         return "", "", _first_line("token", options.token_file)
     if options.user:
         is_own = config.user == options.user or not config.sources.get("password", "").startswith(str(config.file))
         return options.user, _password(options.password_file, config if is_own else ClientConfig()), ""
     if options.password_file:
-        raise AccessError("--password-file goes with --user")
+        raise AccessError("--password-file needs --user")
     if config.token:
         return "", "", _checked_token(config.token, config.sources.get("token", ""))
     if config.user:
@@ -270,9 +275,7 @@ def _password(path: str | None, config: ClientConfig) -> str:
         return config.password
     if sys.stdin is not None and sys.stdin.isatty():
         return getpass.getpass("Password: ")
-    raise AccessError(
-        f"--user needs --password-file or the environment's {AUDIT_PASSWORD_VARIABLE} or {PASSWORD_VARIABLE}"
-    )
+    raise AccessError(f"--user needs --password-file, or the variable {AUDIT_PASSWORD_VARIABLE} or {PASSWORD_VARIABLE}")
 
 
 def _first_line(what: str, path: str) -> str:
@@ -286,7 +289,7 @@ def _first_line(what: str, path: str) -> str:
 def _checked_token(text: str, source: str) -> str:
     """Return a token if it can be sent in a header. Its text is a secret, and no message repeats it."""
     if not text.isascii() or not text.isprintable() or not text or " " in text:
-        raise AccessError(f"the token of {source} is not valid: it should be one word, as a login returns it")
+        raise AccessError(f"the token of {source} is not valid: it should be one word, as returned by a login")
     return text
 
 
@@ -296,9 +299,7 @@ def _certificates(path: str) -> str:
         try:
             ssl.create_default_context(cafile=path)
         except OSError as error:  # ssl.SSLError is one
-            raise AccessError(
-                f"--ca {path} holds no certificates that can be read: {error.strerror or error}"
-            ) from None
+            raise AccessError(f"--ca {path} has no readable certificates: {error.strerror or error}") from None
     return path
 
 

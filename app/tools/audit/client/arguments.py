@@ -30,8 +30,10 @@ def night_argument(text: str) -> str:
 
 def add_alert_options(parser: argparse.ArgumentParser) -> None:
     """Add the options for the recipient of alerts and the format of their bodies."""
-    parser.add_argument("--alert-url", metavar="URL", help="POST findings to it, and once more when they are resolved")
-    parser.add_argument("--alert-format", choices=ALERT_FORMATS, default=ALERT_FORMATS[0], help="of the body (json)")
+    parser.add_argument("--alert-url", metavar="URL", help="POST findings here, and again when they are resolved")
+    parser.add_argument(
+        "--alert-format", choices=ALERT_FORMATS, default=ALERT_FORMATS[0], help="format of the body (json)"
+    )
     parser.add_argument(
         "--alert-cluster",
         metavar="NAME",

@@ -267,7 +267,7 @@ class MemberClient:
                     raise CallError(f"{path}: the answer took over {seconds_max:g} s")
                 yield piece
         except (HTTPError, OSError) as error:
-            raise CallError(f"{path}: the answer broke off: {_why(error, self._access.timeout_s)}") from None
+            raise CallError(f"{path}: the answer ended early: {_why(error, self._access.timeout_s)}") from None
 
     # --- credentials -------------------------------------------------------------------------------
 

@@ -27,31 +27,31 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     parser = subparsers.add_parser(
         "compare",
         help="show how two members differ",
-        description="Show how two members differ, running ones or those of a dump. Exit code 0: they agree; "
+        description="Show how two members differ, running or from a dump. Exit code 0: they agree; "
         "1: they differ; 2: they could not be compared.",
     )
     parser.add_argument(
         "a",
         metavar="A",
         nargs="?",
-        help="a member: host:port as in the dump, or address or URL of a running one; without A and B, the two members "
-        "of the cluster of the configured server",
+        help="a member: host:port as in the dump, or the address or URL of a running one; without A and B, the two "
+        "members of the cluster of the configured server",
     )
-    parser.add_argument("b", metavar="B", nargs="?", help="another member")
-    parser.add_argument("--service", metavar="NAME", help="only this one: group@@name, or a name in DEFAULT_GROUP")
-    parser.add_argument("--namespace", metavar="NAMESPACE", help="only this one; the default one is public")
+    parser.add_argument("b", metavar="B", nargs="?", help="the other member")
+    parser.add_argument("--service", metavar="NAME", help="only this service: group@@name, or a name in DEFAULT_GROUP")
+    parser.add_argument("--namespace", metavar="NAMESPACE", help="only this namespace; the default namespace is public")
     parser.add_argument(
-        "--lasting", action="store_true", help="only differences of both rounds; also for the exit code"
+        "--lasting", action="store_true", help="only differences in both rounds; also for the exit code"
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object a line for each difference")
+    parser.add_argument("--json", action="store_true", help="print each difference as one line of JSON")
     parser.add_argument("--dumps", metavar="URI", help="take the rows from the dumps in this folder or at this URI")
-    parser.add_argument("--date", metavar="DATE", help="the night of the dump (the latest there is)")
+    parser.add_argument("--date", metavar="DATE", help="the night of the dump (the latest)")
     parser.add_argument(
         "--gap",
         metavar="TIME",
         type=duration_s,
         default=GAP_S,
-        help="ask running members that differ again after this time, to see what lasts; 0: do not (15s)",
+        help="if running members differ, ask again after this time to see what lasts; 0: do not (15s)",
     )
     add_access_options(parser)
     parser.set_defaults(run=run)
@@ -100,7 +100,7 @@ def _differences(
         name_members(options)
 
         if options.date is not None:
-            raise CannotCompare("--date goes with --dumps")
+            raise CannotCompare("--date needs --dumps")
         return live_differences(options, reading, stack)
     return _of_dump(options, reading)
 
@@ -116,7 +116,7 @@ def _of_dump(options: argparse.Namespace, reading: "Reading") -> "tuple[str, str
         raise CannotCompare("two members are needed, as the dump names them")
     a, b = parse_member(options.a), parse_member(options.b)
     if a == b:
-        raise CannotCompare(f"{a} is one member; two are needed")
+        raise CannotCompare(f"{a} is only one member; two are needed")
     try:
         night = read_night(options.dumps, options.date)
     except NoDump as error:

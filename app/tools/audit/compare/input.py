@@ -55,7 +55,7 @@ class Reading:
             elif "service" in row and self._takes(row):
                 self.has_rows = True
                 yield row
-        note = f"{where}: lines that are no rows and were left out: {bad}"
+        note = f"{where}: left out {bad} lines that are not rows"
         if bad and note not in self.notes:
             self.notes.append(note)
 
@@ -176,7 +176,7 @@ def _check_part(filesystem: Any, path: str, part: Part) -> None:
         while piece := raw.read(PIECE_BYTES):
             digest.update(piece)
     if digest.hexdigest() != part.sha256:
-        raise CannotCompare(f"{path} is not the file that its manifest names: the sha256 differs")
+        raise CannotCompare(f"{path} is not the file in its manifest: the sha256 differs")
 
 
 # --- a running member ----------------------------------------------------------------------------

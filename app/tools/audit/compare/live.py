@@ -39,7 +39,7 @@ def name_members(options: Namespace) -> None:
     if options.b is not None:
         return
     if options.a is not None:
-        raise CannotCompare("one member is named; two are needed")
+        raise CannotCompare("only one member is given; two are needed")
     if not (server := client_config(options).server):
         raise CannotCompare(f"name two members, or a server of a cluster of two in {SERVER_VARIABLE} or in cli.toml")
     scheme, address, path = parse_url(server)

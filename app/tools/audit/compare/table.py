@@ -69,7 +69,7 @@ class Tally:
         if not self.total:
             return "no difference"
         classes = ", ".join(f"{name} {count}" for name, count in sorted(self.by_class.items()))
-        late = f"; {self.late} of them not alike in both rounds" if self.late else ""
+        late = f"; {self.late} of them not the same in both rounds" if self.late else ""
         return f"{_number(self.total, 'difference')} in {_number(self.services, 'service')}: {classes}{late}"
 
 

@@ -110,7 +110,7 @@ def listed_members(address: str, access: Access) -> tuple[str, ...]:
         AccessError: an identity is given, which would be sent to any address that the member lists.
     """
     if access.identity:
-        raise AccessError("--identity goes to members that you name: list them with --members")
+        raise AccessError("--identity is only sent to members that you name: list them with --members")
     with closing(MemberClient(address, access, Patience(access.retries, Event()))) as client:
         members = read_nodes(client).members
     if not members:

@@ -53,12 +53,12 @@ def add_to(subparsers: Any) -> None:
     parser.add_argument(
         "--format",
         choices=[one.value for one in PartFormat],
-        help="of the files: parquet, or json if the package pyarrow is not installed",
+        help="format of the files: parquet, or json without the package pyarrow",
     )
     parser.add_argument(
         "--progress", action=argparse.BooleanOptionalAction, help="show a bar (on a terminal it is shown)"
     )
-    parser.add_argument("--json", action="store_true", help="print members and counts as JSON in place of the folder")
+    parser.add_argument("--json", action="store_true", help="print members and counts as JSON instead of the folder")
     add_access_options(parser)
     parser.set_defaults(run=run)
 
@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"rollcall: {error}", file=sys.stderr)
         return NOTHING_DUMPED
     except KeyboardInterrupt:
-        print("rollcall: ended before the dump was complete; its last round has no manifest", file=sys.stderr)
+        print("rollcall: interrupted before the dump was complete; its last round has no manifest", file=sys.stderr)
         return NOTHING_DUMPED
     return SOME_ABSENT if dumped.absent() else ALL_DUMPED
 
@@ -107,7 +107,7 @@ def _format(options: argparse.Namespace) -> PartFormat:
     if options.format is None:
         return PartFormat.PARQUET if has_parquet() else PartFormat.JSON
     if options.format == PartFormat.PARQUET and not has_parquet():
-        raise StoreError("--format parquet takes the package pyarrow: pip install 'rollcall[audit]'")
+        raise StoreError("--format parquet needs the package pyarrow: pip install 'rollcall[audit]'")
     return PartFormat(options.format)
 
 

@@ -73,7 +73,7 @@ def read_datums(client: MemberClient) -> Datums | None:
 def _decode(answer: Answer) -> Datums:
     body = answer.json()
     if not isinstance(body, dict):
-        raise CallError(f"{answer.path}: the answer is no map of datums")
+        raise CallError(f"{answer.path}: the answer is not a map of datums")
     lists: dict[Key, list[Found]] = {}
     for key, datum in body.items():
         parsed = parse_datum_key(key)

@@ -111,7 +111,7 @@ def _take_ours(
 def _read_dump(lines: Iterator[bytes], emit: Emit) -> MemberDump:
     header = _object(next(lines, b""))
     if header.get("kind") != "member":
-        raise CallError(f"{DUMP_PATH}: the first line is no member's")
+        raise CallError(f"{DUMP_PATH}: the first line does not describe a member")
     if header.get("format") != FORMAT:
         raise Unusable(f"{DUMP_PATH}: its format is {header.get('format')!r}; this version reads {FORMAT}")
     listed = header.get("members")
@@ -130,7 +130,7 @@ def _read_dump(lines: Iterator[bytes], emit: Emit) -> MemberDump:
                 services += 1
             case "end":
                 if (row.get("services"), row.get("instances")) != (services, instances):
-                    raise CallError(f"{DUMP_PATH}: the counts of its last line are not those of its rows")
+                    raise CallError(f"{DUMP_PATH}: the counts in its last line do not match its rows")
                 return replace(told, services=services, instances=instances)
         emit(line + b"\n", row)
     raise CallError(f"{DUMP_PATH}: the answer ended before its last line")
@@ -146,7 +146,7 @@ def _object(line: bytes) -> dict[str, Any]:
     except orjson.JSONDecodeError:
         value = None
     if not isinstance(value, dict):
-        raise CallError(f"{DUMP_PATH}: a line is no JSON object")
+        raise CallError(f"{DUMP_PATH}: a line is not a JSON object")
     return value
 
 

@@ -105,7 +105,7 @@ def decode_tables(body: bytes, path: str) -> Committed:
     try:
         return {str(name): _table(one) for name, one in json.loads(body).get("tables", {}).items()}
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise BadCommit(f"{path}: {error if isinstance(error, _Newer) else 'it is no summary of a night'}") from None
+        raise BadCommit(f"{path}: {error if isinstance(error, _Newer) else 'not the summary of a night'}") from None
 
 
 class _Newer(ValueError):

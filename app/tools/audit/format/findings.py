@@ -28,7 +28,7 @@ class FindingClass(StrEnum):
     CLIENT = "CLIENT"
     """Members differ on a client over gRPC: some lack it, or have it at another revision or another member."""
     OWNER = "OWNER"
-    """Two members take themselves for responsible for a service, no member does, or a member names another one."""
+    """Two members claim to be responsible for a service, no member does, or a member names another one."""
     MEMBERSHIP = "MEMBERSHIP"
     """Two members list different members, or the same in different states."""
     DRIFT = "DRIFT"

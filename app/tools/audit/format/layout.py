@@ -93,7 +93,7 @@ def read_night(uri: str, date: str | None = None) -> Night:
     for run, found in runs.items():
         if run not in complete:
             numbers = ", ".join(str(one.manifest.round) for one in found)
-            notes.append(f"run {run} is cut off: only round {numbers} of {found[0].manifest.rounds}")
+            notes.append(f"run {run} is incomplete: only round {numbers} of {found[0].manifest.rounds}")
     if not complete:
         raise NoDump("; ".join([f"no complete dump of the night {date} under {uri}", *notes]))
     latest = max(complete.values(), key=lambda found: found[-1].manifest.taken_at)
@@ -110,7 +110,7 @@ def _read_rounds(filesystem: Any, folder: str) -> tuple[list[Round], list[str]]:
         try:
             rounds.append(Round(path, decode_manifest(filesystem.cat_file(f"{path}/{MANIFEST_NAME}"))))
         except FileNotFoundError:
-            notes.append(f"{name} has no manifest: its dump is under way or was cut off")
+            notes.append(f"{name} has no manifest: its dump is still running or was interrupted")
         except ManifestError as error:
             notes.append(f"the manifest of {name} cannot be read: {error}")
     return rounds, notes

@@ -34,27 +34,27 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     parser = subparsers.add_parser(
         "heal",
         help="bring Rollcall members together on one service",
-        description="Show what each member holds of one service and what the rules say is right, have the members "
-        "exchange it, and look again. Nothing is written but by the members' own rules. Exit code 0: they agree; 1: "
-        "they still differ, or one did not answer; 2: it could not be done.",
+        description="Show the state of one service at each member and the right state by the rules, have the members "
+        "exchange it, and check again.  The members only write by their own rules. Exit code 0: they agree; 1: "
+        "they still differ, or one did not answer; 2: the heal failed.",
     )
     parser.add_argument("--service", metavar="NAME", required=True, help="group@@name, or a name in DEFAULT_GROUP")
     parser.add_argument("--namespace", metavar="NAMESPACE", help="its namespace (public)")
     add_member_options(parser)
-    parser.add_argument("--dry-run", action="store_true", help="only show the state of each member and the right one")
+    parser.add_argument("--dry-run", action="store_true", help="only show the state of each member and the right state")
     parser.add_argument(
         "--gap",
         metavar="TIME",
         type=duration_s,
         default=GAP_S,
-        help="heal differences that are still the same after this time; 0: do not look again (15s)",
+        help="heal differences that are still the same after this time; 0: do not check again (15s)",
     )
     parser.add_argument(
         "--within",
         metavar="TIME",
         type=positive_duration_s,
         default=WITHIN_S,
-        help="the time in which they must agree (30s)",
+        help="the time within which they must agree (30s)",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object a line")
     add_access_options(parser)
@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
         return DIFFERENT
     except KeyboardInterrupt:
         stop.set()
-        return _could_not("ended before the members were seen to agree; what they began to exchange goes on")
+        return _could_not("interrupted before the members agreed; the exchanges under way continue")
 
 
 def _heal(options: argparse.Namespace, healing: "Healing", stop: Event) -> int:
@@ -120,11 +120,11 @@ def _heal(options: argparse.Namespace, healing: "Healing", stop: Event) -> int:
         return _end(options, after, f"not healed: {after.decision.blocked}", DIFFERENT)
     if course.left:
         text = (
-            f"still different in {len(course.left)} (it was {len(found)}): what the rules refuse stays as it is. A "
-            "member whose state nobody takes is brought in line by its restart: it loads what the others hold"
+            f"differences that remain: {len(course.left)} (before: {len(found)}). The rules do not exchange them. "
+            "If no other member accepts the state of a member, restart that one: it then loads the data of the others"
         )
         return _end(options, after, text, DIFFERENT)
-    return _end(options, after, f"healed, of departures: {len(found)}", AGREED)
+    return _end(options, after, f"healed, differences: {len(found)}", AGREED)
 
 
 def _show(options: argparse.Namespace, stage: str, look: "Look", departures: "Sequence[Departure]") -> None:
@@ -141,14 +141,14 @@ def _show(options: argparse.Namespace, stage: str, look: "Look", departures: "Se
 
 def _tell_late(late: "tuple[Departure, ...]") -> None:
     if late:
-        _say(f"{len(late)} more differences were other ones a moment later: they were under way, and do not count")
+        _say(f"{len(late)} more differences were still changing, and do not count")
 
 
 def _end(options: argparse.Namespace, look: "Look", text: str, code: int) -> int:
     for address in look.absent:
-        _say(f"{address} did not answer, so nobody can say that it agrees")
+        _say(f"{address} did not answer, so it is unknown whether it agrees")
     if look.absent and code == AGREED:
-        code, text = DIFFERENT, f"of those that answered: {text}"
+        code, text = DIFFERENT, f"among the members that answered: {text}"
     if options.json:
         from app.tools.audit.compare.table import ascii_line
 

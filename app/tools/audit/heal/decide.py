@@ -28,10 +28,10 @@ _COMPARED = (
     (FindingClass.METADATA, "metadata"),
 )
 OWNERS_STATE = "the owner's state is right (R3)"
-OWNERS_LIST = "the owner's list is whole, and goes to all (R3)"
-RESTORED = "most members have it: its owner takes it back, unless it was removed there (R4)"
-UNKNOWN_LIST = "the owner knows nothing of the service, and takes what others have (R3)"
-DURABLE = "among Rollcall members no absence removes: its owner takes it, unless it was removed there (R6)"
+OWNERS_LIST = "the owner's list is complete, and goes to all (R3)"
+RESTORED = "most members have it: its owner accepts it again, unless it was removed there (R4)"
+UNKNOWN_LIST = "the owner does not know the service, and accepts it from others (R3)"
+DURABLE = "among Rollcall members absence removes nothing: its owner accepts it, unless it was removed there (R6)"
 OF_CLIENT = "the member that the client is connected to is right (R3)"
 EMPTY = "the owner's list goes to all, until all agree to forget it (R6)"
 
@@ -85,8 +85,8 @@ def decide(held: Sequence[Held]) -> Decision:
     owner = next((one for one in held if one.address == name), None)
     if owner is None:
         text = (
-            f"the owner, {name}, is not among the members that answered, and without it nothing is exchanged: name it, "
-            "or wait until the others take it for DOWN and name another"
+            f"the owner, {name}, is not among the members that answered, and a heal needs it: name it, "
+            "or wait until the others consider it DOWN and name another owner"
         )
         return Decision(name, blocked=text, notes=notes)
     lost = _Lost()
@@ -106,8 +106,8 @@ def lasting(first: Iterable[Departure], second: Iterable[Departure]) -> tuple[De
 
 def _disagreeing(held: Sequence[Held], named: list[str], notes: tuple[str, ...]) -> Decision:
     text = (
-        f"the members take different ones for responsible ({', '.join(named) or 'nobody'}): that is no matter of one "
-        "service. See that all list and reach the same members (cluster.conf, GET /v1/core/cluster/nodes)"
+        f"the members name different owners ({', '.join(named) or 'none'}), which concerns more than one "
+        "service. Check that all list and reach the same members (cluster.conf, GET /v1/core/cluster/nodes)"
     )
     found = [
         Departure(FindingClass.OWNER, "", one.address, one.owner or "nobody", "one owner", one.version, None, text)
@@ -203,7 +203,7 @@ def _source(held: Sequence[Held], owner: Held, lost: Sequence[InstanceKey]) -> s
 
 
 def _of_service(held: Sequence[Held], owner: Held, *, has_instances: bool, differ: bool) -> Iterator[Departure]:
-    there = "there, without instances"
+    there = "present, without instances"
     for one in held:
         if not one.is_known and not has_instances:
             rule = EMPTY if owner.is_known else UNKNOWN_LIST
@@ -232,7 +232,7 @@ def _notes(held: Sequence[Held]) -> Iterator[str]:
     lists = {one.address: sorted((seen.address, seen.state) for seen in one.members) for one in held}
     if any(listed != lists[held[0].address] for listed in lists.values()):
         yield (
-            "MEMBERSHIP: the members list different members, or the same in other states, which no exchange heals: see "
+            "MEMBERSHIP: the members list different members, or different states of them, which no exchange heals: see "
             "cluster.conf and the links between them"
         )
     for one in held:
@@ -240,12 +240,12 @@ def _notes(held: Sequence[Held]) -> Iterator[str]:
         if stale:
             yield (
                 f"STALE: {one.address}, the owner, has not heard of {_some(stale)} for longer than its time-out, and "
-                "keeps it: its health check does not run; see the switch healthCheckEnabled and its log"
+                "still lists it: its health check does not run; see the switch healthCheckEnabled and its log"
             )
         twice = [key for key in one.instances if key[3] and (*key[:3], False) in one.instances]
         if twice:
             yield (
-                f"DUPLICATE: {one.address} has {_some(twice)} as ephemeral and as durable, both by clients' calls: "
+                f"DUPLICATE: {one.address} has {_some(twice)} as ephemeral and as durable, both registered by clients: "
                 "deregister one of them"
             )
 

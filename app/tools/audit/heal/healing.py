@@ -57,7 +57,7 @@ class Healing:
             CannotHeal: there are too many members, or fewer than two.
         """
         if not 2 <= len(addresses) <= MEMBERS_MAX:
-            raise CannotHeal(f"it takes 2 to {MEMBERS_MAX} members to exchange anything; named: {len(addresses)}")
+            raise CannotHeal(f"a heal needs 2 to {MEMBERS_MAX} members; {len(addresses)} given")
         self._addresses = tuple(addresses)
         self._access = access
         self._wanted = wanted
@@ -150,6 +150,6 @@ def _refuse_others(answers: Mapping[str, Answered]) -> None:
     for address, one in answers.items():
         if isinstance(one, OtherKind):
             raise CannotHeal(
-                f"heal is for Rollcall members; {address} is {one.name}: look at it with `rollcall compare`, and "
-                "restart it, so that it loads what the others hold"
+                f"heal is for Rollcall members; {address} is {one.name}: examine it with `rollcall compare`, and "
+                "restart it, so that it loads the data of the others"
             )

@@ -132,14 +132,14 @@ class _Rows:
             return
         row = valid_row(given)
         if row is None:
-            raise CallError("a line of its dump is no row")
+            raise CallError("a line of its dump is not a row")
         if (row.get("namespace"), row.get("service")) != self._wanted:
             return
         if row["kind"] == RowKind.SERVICE:
             self.service = row
         elif row["kind"] == RowKind.INSTANCE:
             if len(self.instances) >= ROWS_MAX:
-                raise CallError(f"it holds over {ROWS_MAX} instances of the service, more than can be compared here")
+                raise CallError(f"it has over {ROWS_MAX} instances of the service, more than this command compares")
             self.instances[row["cluster"], row["ip"], row["port"], row["ephemeral"]] = _row(row)
 
 

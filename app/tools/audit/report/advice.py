@@ -14,14 +14,14 @@ ADDRESSES_MAX = 3
 _REASONS = (
     (r"no (complete )?dump", "There is no complete dump of this night. The log of the dump says why; take it again."),
     (r"only \d+ of \d+ members", "Too few members answered. Check that they run and can be reached from here."),
-    (r"are more than the \d+", "A check compares no more members than that: dump fewer of them into this folder."),
-    (r"has no package|Java", "The Python of the check lacks what it needs: install the extra audit, with its Java."),
+    (r"compares at most \d+", "A check compares no more members than that: dump fewer of them into this folder."),
+    (r"has no package|Java", "The Python of the check lacks a package: install the extra audit, with its Java."),
     (
         r"cannot write",
         "Files cannot be written to the folder of the results: check its permissions and the free space on its disk.",
     ),
-    (r"Spark failed|the check failed", "The check itself failed; its log says more. The dump may be sound."),
-    (r"ended by a signal", "The check was ended, as by its time-out. Give it more time or memory."),
+    (r"Spark failed|the check failed", "The check itself failed; see its log. The dump may be sound."),
+    (r"ended by a signal", "The check was stopped, for example by a time-out. Give it more time or memory."),
 )
 """Reasons of a night without a verdict, and what to do; the first one found in the text applies."""
 
@@ -53,7 +53,7 @@ def _when_unjudged(summary: Summary, last: Summary | None) -> list[Step]:
     is_sound = advice.endswith("may be sound.") or "its Java" in advice or "more time" in advice
     if last is None:
         again = "check the night again" if is_sound else "take the dump again, and check it"
-        return [*steps, Step(f"Then {again}: no earlier night is known here whose folders could be named.")]
+        return [*steps, Step(f"Then {again}. (No earlier night is known here whose folders this page could name.)")]
     if not is_sound and (taken := shell.dump(last, summary.night)):
         steps.append(Step("Take the dump again, of the members of the last night:", taken))
     if checked := shell.check(last, summary.night):
@@ -68,15 +68,15 @@ def _on_members(summary: Summary) -> list[Step]:
     again = shell.dump(summary, summary.night)
     if absent:
         steps.append(
-            Step(f"See whether {_listed(absent)} runs and can be reached from here. Then take the dump again:", again)
+            Step(f"Check that {_listed(absent)} runs and can be reached from here. Then take the dump again:", again)
         )
     elif damaged:
-        steps.append(Step(f"The dump of {_listed(damaged)} is damaged: see the disk it lies on. Take it again:", again))
+        steps.append(Step(f"The dump of {_listed(damaged)} is damaged: check its disk. Take it again:", again))
     if (absent or damaged) and again and (checked := shell.check(summary, summary.night)):
         steps.append(Step("And check it:", checked))
     if summary.findings.get(FindingClass.MEMBERSHIP):
         steps.append(
-            Step("Make the members' lists alike (cluster.conf, or what each was started with): they decide on owners.")
+            Step("Give all members the same member list (cluster.conf, or their start options): it decides on owners.")
         )
     return steps
 
@@ -99,10 +99,10 @@ def _on_services(summary: Summary) -> list[Step]:
     looked = ((one, shell.compare(summary, one)) for one in of_services)
     if found := next(((one, line) for one, line in looked if line), None):
         where = "the worst" if found[0] is of_services[0] else "this"
-        steps.append(Step(f"See what differs in {where} service; without --dumps and --date, as it is now:", found[1]))
+        steps.append(Step(f"Show what differs in {where} service (now, without --dumps and --date):", found[1]))
     steps += _healing(summary, of_services)
     if not steps:
-        steps.append(Step("No command line is given: a name in it is cut, or holds characters that are not printable."))
+        steps.append(Step("No command line is shown, because a name in it is shortened or has unprintable characters."))
     return steps
 
 
@@ -111,12 +111,12 @@ def _healing(summary: Summary, of_services: Sequence[Mapping[str, Any]]) -> list
     if not to_heal:
         return []
     if not shell.can_heal(summary):
-        return [Step("Members that are not Rollcall's are not healed from here: restart the member that departs.")]
+        return [Step("Rollcall cannot heal members of other software: restart the member that differs.")]
     healed = list(dict.fromkeys(line for one in to_heal if (line := shell.heal(summary, one))))
     if not healed:
         return []
-    steps = [Step("See what a heal would do to that service; without --dry-run, it does it:", healed[0])]
+    steps = [Step("Show what a heal would do to that service (without --dry-run, it does it):", healed[0])]
     if len(healed) > 1 and (all_of_them := shell.heal_all(summary)):
-        text = "Heal every service: this writes a file with a line for each, to read and then to run."
+        text = "Heal every service: this writes a file with one line for each; read it, then run it."
         steps.append(Step(text, all_of_them, is_folded=True))
     return steps

@@ -58,7 +58,7 @@ def post(
     try:
         where = _origin(url)
     except ValueError:
-        return Delivery(False, "the URL is not one of http or https with a host")
+        return Delivery(False, "the URL needs http or https, and a host")
     if form is AlertFormat.ALERTMANAGER:
         url = _api_url(url)
     body, ended = body_of(alert, form), stop or Event()
@@ -70,7 +70,7 @@ def post(
             failure = _try(session, url, body, timeout_s)
     if failure is None:
         return Delivery(True)
-    often = f", at the last of {len(back_off_s) + 1} tries" if failure.passing else ""
+    often = f", also in the last of {len(back_off_s) + 1} tries" if failure.passing else ""
     return Delivery(False, f"{where} {failure.text}{often}")
 
 
@@ -113,10 +113,10 @@ def _failure_of(error: Exception, timeout_s: float) -> _Failure:
         case requests.exceptions.Timeout():
             return _Failure(f"did not answer within {timeout_s:g} s")
         case requests.exceptions.SSLError():
-            return _Failure("has no certificate that is trusted here, or speaks no TLS", passing=False)
+            return _Failure("has no trusted certificate, or does not speak TLS", passing=False)
         case requests.exceptions.ProxyError():
             return _Failure("could not be reached through the proxy")
         case requests.exceptions.ConnectionError():
-            return _Failure("could not be reached, or hung up")
+            return _Failure("could not be reached, or closed the connection")
         case _:
-            return _Failure(f"could not be asked ({type(error).__name__})", passing=False)
+            return _Failure(f"could not be called ({type(error).__name__})", passing=False)

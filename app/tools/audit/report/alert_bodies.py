@@ -113,7 +113,7 @@ def _lines(alert: Alert) -> list[str]:
     summary = alert.summary
     lines = [summary.line]
     if alert.is_resolved and alert.ended:
-        lines.append(f"open no more: {', '.join(alert.ended)}")
+        lines.append(f"no longer open: {', '.join(alert.ended)}")
     lasting = [one for one in summary.examples if one.get("lasting")]
     lines += [told(one) for one in lasting[:EXAMPLES_MAX]]
     if (more := sum(summary.findings.values()) - min(len(lasting), EXAMPLES_MAX)) > 0 and lasting:
@@ -204,7 +204,7 @@ def _alertmanager(alert: Alert) -> list[dict[str, Any]]:
         alerts.append({"labels": _labels(alert, name), "annotations": annotations, **times})
     for name in alert.ended:
         began = _moment(alert.since) or now
-        annotations = {"summary": one_line(f"open no more: {alert.summary.line}")}
+        annotations = {"summary": one_line(f"no longer open: {alert.summary.line}")}
         times = {"startsAt": _text(min(began, now)), "endsAt": _text(now)}
         alerts.append({"labels": _labels(alert, name), "annotations": annotations, **times})
     return alerts

@@ -40,9 +40,9 @@ def _put_counts(registry: CollectorRegistry, summary: Summary) -> None:
     lasting = Gauge(
         "rollcall_check_findings", "Findings that were the same in both rounds", ["class"], registry=registry
     )
-    late = Gauge("rollcall_check_findings_late", "Findings of one round only", ["class"], registry=registry)
+    late = Gauge("rollcall_check_findings_late", "Findings in only one round", ["class"], registry=registry)
     known = Gauge(
-        "rollcall_check_findings_suppressed", "Findings that are known until a date", ["class"], registry=registry
+        "rollcall_check_findings_suppressed", "Findings that are suppressed until a date", ["class"], registry=registry
     )
     for one in FindingClass:
         lasting.labels(one.value).set(summary.findings.get(one, 0))
@@ -50,11 +50,11 @@ def _put_counts(registry: CollectorRegistry, summary: Summary) -> None:
         known.labels(one.value).set(summary.suppressed.get(one, 0))
     absent = sum(member.get("state") == DumpState.ABSENT for member in summary.members)
     oldest = max((one.get("nights_open") or 0 for one in summary.examples if one.get("lasting")), default=0)
-    _put(registry, "members", "Members of the last dump, with those that did not answer", len(summary.members))
+    _put(registry, "members", "Members of the last dump, including those that did not answer", len(summary.members))
     _put(registry, "members_absent", "Members that did not answer", absent)
     _put(registry, "services", "Different services of all members together", summary.services)
     _put(registry, "instances", "Different instances of all members together", summary.instances)
-    _put(registry, "rows", "Rows read, of all members and rounds", summary.rows)
+    _put(registry, "rows", "Rows read, in all rounds and of all members", summary.rows)
     _put(registry, "oldest_finding_nights", "Nights for which the oldest lasting finding has been open", oldest)
 
 

@@ -38,20 +38,20 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     parser = subparsers.add_parser(
         "watch-agreement",
         help="check every few minutes whether the members agree",
-        description="Compare digests of all that the members hold, every few minutes, until SIGTERM. It is quick, and "
-        "no proof: that is the nightly check. Exit code with --once: 0 agreed, 1 divergent, 2 could not judge.",
+        description="Compare digests of all data of the members, every few minutes, until SIGTERM. It is quick, but "
+        "not a proof, as the nightly check is. Exit code with --once: 0 agreed, 1 divergent, 2 could not judge.",
     )
     add_member_options(parser)
     parser.add_argument(
         "--every", metavar="TIME", type=_period_s, default=300.0, help="from the start of a round to the next (5m)"
     )
-    parser.add_argument("--once", action="store_true", help="one round; its verdict is the exit code")
+    parser.add_argument("--once", action="store_true", help="run one round; its verdict is the exit code")
     parser.add_argument(
         "--gap",
         metavar="TIME",
         type=duration_s,
         default=15.0,
-        help="wait before a second look at members that differ (15s)",
+        help="wait before members that differ are compared again (15s)",
     )
     parser.add_argument(
         "--namespaces",
@@ -62,7 +62,7 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     )
     add_alert_options(parser)
     parser.add_argument("--state", metavar="DIR", help="keep the open alerts in this folder, across restarts")
-    parser.add_argument("--textfile", metavar="PATH", help="write metrics for Prometheus's textfile collector there")
+    parser.add_argument("--textfile", metavar="PATH", help="write metrics for Prometheus's textfile collector here")
     add_access_options(parser)
     parser.set_defaults(run=run, timeout=30.0)
 
@@ -172,7 +172,7 @@ class Watch:
                 if delivery and not delivery.delivered:
                     print(f"the alert was not delivered: {delivery.reason}", file=sys.stderr)
             except OSError as error:
-                print(f"{self._options.state} cannot keep which alerts are open: {error}", file=sys.stderr)
+                print(f"the list of open alerts cannot be saved in {self._options.state}: {error}", file=sys.stderr)
         for note in summary.notes:
             print(f"note: {note}", file=sys.stderr)
         lines = [summary.line, *(f"  {one_line(told(one))}" for one in summary.examples)]

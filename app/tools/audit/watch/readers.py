@@ -83,7 +83,7 @@ class DigestReader:
                 case [str(namespace), str(name), int(), str(digest)]:
                     found[namespace, name] = digest
                 case _:
-                    raise CallError(f"{DIGEST_PATH}: a service is no list of its names, count and digest")
+                    raise CallError(f"{DIGEST_PATH}: a service is not a list of its names, count and digest")
         return found
 
     def rows(self, key: ServiceKey) -> list[Row]:

@@ -111,9 +111,9 @@ def _outcome(group: Group, looked: TwoLooks, began: str) -> RoundOutcome:
     counts = {name: count for name, count in sorted(findings.items()) if count}
     looks = [looked.looks[address] for address in here]
     services, instances = max(look.services for look in looks), max(look.instances for look in looks)
-    notes = [f"{address} answered and holds nothing" for address in here if not looked.looks[address].instances]
+    notes = [f"{address} answered, but has no data" for address in here if not looked.looks[address].instances]
     if looked.is_cut:
-        notes.append(f"more than {DIFFERING_MAX:,} services differ; no more of them were looked at twice")
+        notes.append(f"more than {DIFFERING_MAX:,} services differ; only that many were checked twice")
     verdict = Verdict.DIVERGENT if counts else Verdict.AGREED
     summary = replace(
         summary,

@@ -28,15 +28,18 @@ def metrics_of(outcome: RoundOutcome) -> CollectorRegistry:
     counts = {
         "duration_seconds": ("How long the last round took", summary.took_s),
         "timestamp_seconds": ("When the last round ended, in Unix time", _seconds(summary.checked_at)),
-        "members": ("Members that were asked, with those that did not answer", len(summary.members)),
+        "members": ("Members that were called, including those that did not answer", len(summary.members)),
         "members_absent": ("Members that did not answer", absent),
     }
     if summary.verdict is not Verdict.UNJUDGED:
         counts |= {
-            "services_differing": ("Services that differ and did not change between two looks", outcome.lasting),
-            "services_in_motion": ("Services that differed and changed: nothing is known of them", outcome.in_motion),
-            "services": ("Services with instances, at the member with most", summary.services),
-            "instances": ("Instances, at the member with most", summary.instances),
+            "services_differing": ("Services that differ and did not change between two comparisons", outcome.lasting),
+            "services_in_motion": (
+                "Services that differed and were still changing: unknown whether they agree",
+                outcome.in_motion,
+            ),
+            "services": ("Services with instances, at the member with the most", summary.services),
+            "instances": ("Instances, at the member with the most", summary.instances),
         }
     for name, (text, value) in counts.items():
         Gauge(f"rollcall_watch_{name}", text, registry=registry).set(value)

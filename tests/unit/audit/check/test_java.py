@@ -84,7 +84,7 @@ def test_a_java_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.Monke
     script = tmp_path / "java"
     script.write_text("#!/bin/sh\nexec sleep 60\n")
     script.chmod(0o755)
-    with pytest.raises(NoJava, match="did not tell its version"):
+    with pytest.raises(NoJava, match="did not report its version"):
         java_version(script)
 
 

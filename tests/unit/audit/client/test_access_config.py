@@ -101,7 +101,7 @@ class TestCredentials:
         assert access_of(parse("--token-file", str(home / "token"))).token == "t0k"
         configure(home, 'user = "ann"\npassword-file = "~/password"\n')
         assert access_of(parse()).password == "of ann"
-        with pytest.raises(AccessError, match="exclude each other"):
+        with pytest.raises(AccessError, match="not both"):
             access_of(parse("--token-file", str(home / "token"), "--user", "ann"))
 
     @pytest.mark.parametrize("text", ["", "two words", "caf\u00e9", "a\x1bb"])
@@ -125,7 +125,7 @@ def test_a_file_that_cannot_be_used_is_named(home: Path) -> None:
 
 @pytest.mark.parametrize("text", ["http://[::1", "ftp://a", "http://a?b"])
 def test_what_is_no_url(text: str) -> None:
-    with pytest.raises(AccessError, match="is no URL of a member"):
+    with pytest.raises(AccessError, match="is not the URL of a member"):
         parse_url(text)
 
 
@@ -157,7 +157,7 @@ class TestCompare:
         code, said = self.run(capsys)
         assert (code, said.count("\n")) == (2, 1)
         assert "name two members, or a server of a cluster of two in ROLLCALL_SERVER or in cli.toml" in said
-        assert "one member is named; two are needed" in self.run(capsys, "a:1")[1]
+        assert "only one member is given; two are needed" in self.run(capsys, "a:1")[1]
         assert "two members are needed, as the dump names them" in self.run(capsys, "--dumps", "x")[1]
 
     @pytest.mark.parametrize("count", [1, 3])

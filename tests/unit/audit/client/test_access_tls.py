@@ -47,5 +47,5 @@ def test_a_file_without_certificates_is_named(tmp_path: Path) -> None:
     for content in (None, b"broken"):
         if content is not None:
             broken.write_bytes(content)
-        with pytest.raises(AccessError, match=r"--ca .*broken\.pem holds no certificates that can be read"):
+        with pytest.raises(AccessError, match=r"--ca .*broken\.pem has no readable certificates"):
             members_of(parse("--members", "10.0.0.1", "--ca", str(broken)))

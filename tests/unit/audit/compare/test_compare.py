@@ -215,7 +215,7 @@ def test_the_last_line_counts() -> None:
     found = differences([row(), row("G@@other")], [row(weight=2.0, healthy=False)])
     list(tally.count(lasting(found, found[:1])))
     assert tally.text() == (
-        "3 differences in 2 services: HEALTH 1, MISSING 1, WEIGHT 1; 2 of them not alike in both rounds"
+        "3 differences in 2 services: HEALTH 1, MISSING 1, WEIGHT 1; 2 of them not the same in both rounds"
     )
 
 
@@ -302,7 +302,7 @@ def test_what_cannot_be_compared_is_told_with_a_reason(tmp_path: Path, run: Run)
         ((B, "--date", "2020-01-01"), "no dump of the night 2020-01-01"),
         (("10.0.0.9",), "10.0.0.9:8848 is not in the dump"),
         (("10.0.0.4",), "10.0.0.4:8848 was not dumped at 20261121T031515.000Z: connection refused"),
-        (("10.0.0.3",), "is not the file that its manifest names"),
+        (("10.0.0.3",), "is not the file in its manifest"),
         (("10.0.0.1",), "two are needed"),
         (("not an address",), "is not a member address"),
     ):
@@ -316,7 +316,7 @@ def test_lines_that_are_no_rows_are_told_and_not_taken_for_agreement(tmp_path: P
     dumped(tmp_path, members=2, seed=2, faults={"CORRUPT": 6})
     code, lines, said = run(A, B, "--dumps", tmp_path)
     assert (code, lines) == (2, ["no difference"])
-    assert said.count("lines that are no rows and were left out: 1\n") == 5
+    assert said.count("left out 1 lines that are not rows\n") == 5
     assert "the same of 1 more files" in said
 
 

@@ -101,7 +101,7 @@ def test_what_cannot_be_compared_is_told_with_a_reason(way: str) -> None:
             "cut": ([cut.address], "did not answer"),
             "same": ([same.address], "both are a:1"),
             "bad-address": (["no address"], "is no"),
-            "date": ([same.address, "--date", "2026-11-21"], "--date goes with --dumps"),
+            "date": ([same.address, "--date", "2026-11-21"], "--date needs --dumps"),
         }[way]
         code, found, said = compared(a, *arguments)
     assert (code, found) == (2, [])

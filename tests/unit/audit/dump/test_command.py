@@ -107,7 +107,7 @@ def test_without_pyarrow_it_is_json_unless_parquet_is_asked_for(
     assert dump(tmp_path, serve(member()), serve(member("10.0.0.2:8848"))) == 0
     assert len(list(tmp_path.rglob("*.jsonl.gz"))) == 4
     assert dump(tmp_path, serve(member()), options=("--format", "parquet")) == 2
-    assert "--format parquet takes the package pyarrow: pip install 'rollcall[audit]'" in capsys.readouterr().err
+    assert "--format parquet needs the package pyarrow: pip install 'rollcall[audit]'" in capsys.readouterr().err
 
 
 def test_fields_of_a_later_release_are_named_in_the_manifest(tmp_path: Path, serve: Serve) -> None:
@@ -136,7 +136,7 @@ def test_one_that_breaks_off_leaves_no_rows(tmp_path: Path, serve: Serve) -> Non
     assert dump(tmp_path, serve(member()), broken, options=("--retries", "1")) == 1
     assert len(broken.received) == 4, "twice a round"
     [manifest, _] = rounds(tmp_path)
-    assert "broke off" in manifest.members[1].error
+    assert "ended early" in manifest.members[1].error
     assert {path.name for path in tmp_path.glob("*/*/member=*")} == {manifest.members[0].parts[0].path.split("/")[0]}
 
 
@@ -269,17 +269,17 @@ class TestWrongWords:
         ("arguments", "text"),
         [
             (("--members", "a:99999"), "'a:99999' is not a member address: its port"),
-            (("--members", " , "), "no member is named"),
-            (("--from-cluster", "ftp://a"), "'ftp://a' is no URL of a member"),
-            (("--from-cluster", "http://u:p@a"), "is no URL of a member"),
+            (("--members", " , "), "no member is given"),
+            (("--from-cluster", "ftp://a"), "'ftp://a' is not the URL of a member"),
+            (("--from-cluster", "http://u:p@a"), "is not the URL of a member"),
             (
                 ("--members", "a", "--user", "u"),
-                "--user needs --password-file or the environment's ROLLCALL_AUDIT_PASS",
+                "--user needs --password-file, or the variable ROLLCALL_AUDIT_PASS",
             ),
             (("--members", "a", "--user", "u", "--password-file", "/no/such"), "/no/such cannot be read"),
-            (("--members", "a", "--password-file", "/no/such"), "--password-file goes with --user"),
+            (("--members", "a", "--password-file", "/no/such"), "--password-file needs --user"),
             (("--members", "a", "--identity", "word"), "an identity should be KEY:VALUE"),
-            (("--from-cluster", "http://a", "--identity", "a:b"), "--identity goes to members that you name"),
+            (("--from-cluster", "http://a", "--identity", "a:b"), "--identity is only sent to members that you name"),
             (("--members", "a", "--out", "nosuch://x"), "nosuch://x cannot be written"),
         ],
     )

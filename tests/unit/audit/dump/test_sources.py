@@ -89,13 +89,13 @@ class TestOurKind:
         [
             (lines(HEADER, SERVICE, INSTANCE), "ended before its last line"),
             (lines(HEADER, SERVICE, INSTANCE, END)[:-1], "ended before its last line"),
-            (lines(HEADER, SERVICE, END), "counts of its last line"),
-            (lines(HEADER, SERVICE, SERVICE, INSTANCE, END), "counts of its last line"),
-            (lines(SERVICE, INSTANCE, END), "first line is no member's"),
+            (lines(HEADER, SERVICE, END), "counts in its last line"),
+            (lines(HEADER, SERVICE, SERVICE, INSTANCE, END), "counts in its last line"),
+            (lines(SERVICE, INSTANCE, END), "first line does not describe a member"),
             (lines({**HEADER, "format": 2}, END), "its format is 2; this version reads 1"),
-            (b"", "no JSON object"),
-            (lines(HEADER) + b"[]\n", "no JSON object"),
-            (lines(HEADER) + b"{\n", "no JSON object"),
+            (b"", "not a JSON object"),
+            (lines(HEADER) + b"[]\n", "not a JSON object"),
+            (lines(HEADER) + b"{\n", "not a JSON object"),
         ],
     )
     def test_what_is_cut_off_or_wrong_is_no_dump(self, body: bytes, text: str) -> None:
@@ -104,7 +104,7 @@ class TestOurKind:
 
     def test_a_connection_that_breaks_is_no_end(self) -> None:
         body = lines(HEADER, SERVICE, INSTANCE, END)
-        with pytest.raises(CallError, match="broke off"):
+        with pytest.raises(CallError, match="ended early"):
             taken_of(ours(body, cut_at=len(body) - 1))
 
     @pytest.mark.parametrize("header", [{"members": None}, {"members": [1, {"address": "a"}]}, {"address": 5}])

@@ -52,10 +52,10 @@ def test_a_summary_keeps_its_fields_beside_its_tables() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (b"{", "it is no summary of a night"),
-        (b"[]", "it is no summary of a night"),
-        (b'{"tables": {"findings": {"schema": 1, "rows": 1}}}', "it is no summary of a night"),
-        (b'{"tables": {"findings": {"schema": 1, "rows": 1, "files": [{"path": "x"}]}}}', "it is no summary"),
+        (b"{", "not the summary of a night"),
+        (b"[]", "not the summary of a night"),
+        (b'{"tables": {"findings": {"schema": 1, "rows": 1}}}', "not the summary of a night"),
+        (b'{"tables": {"findings": {"schema": 1, "rows": 1, "files": [{"path": "x"}]}}}', "not the summary"),
         (b'{"tables": {"findings": {"schema": 2, "rows": 1, "files": 0}}}', "its tables are of schema 2, and this"),
     ],
 )

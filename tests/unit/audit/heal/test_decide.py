@@ -146,7 +146,7 @@ def test_members_that_name_different_owners_exchange_nothing() -> None:
     decision = decide([held(A), held(B, owner=B), held(C)])
     assert decision.owner is None
     assert [one.finding_class for one in decision.departures] == [FindingClass.OWNER] * 3
-    assert f"different ones for responsible ({A}, {B})" in decision.blocked
+    assert f"different owners ({A}, {B})" in decision.blocked
     assert "cluster.conf" in decision.blocked
 
 

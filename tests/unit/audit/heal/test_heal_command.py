@@ -110,7 +110,7 @@ def test_a_dry_run_shows_what_is_right_and_asks_for_nothing() -> None:
 def test_all_members_are_asked_and_seen_to_agree() -> None:
     a, b = Fake(A, [ONE, TWO]), Fake(B, [ONE], after=[ONE, TWO])
     code, lines, said = healed(a, b)
-    assert (code, said, lines[-1]["text"]) == (0, "", "healed, of departures: 1")
+    assert (code, said, lines[-1]["text"]) == (0, "", "healed, differences: 1")
     wanted = {"namespaceId": "public", "serviceName": SERVICE}
     assert (a.healed, b.healed) == ([wanted], [wanted])
 
@@ -148,14 +148,14 @@ def test_members_that_name_different_owners_are_told_what_to_do_instead() -> Non
     a, b = Fake(A, [ONE]), Fake(B, [ONE], owner=B)
     code, lines, _ = healed(a, b)
     assert (code, a.healed) == (1, [])
-    assert "the members take different ones for responsible" in lines[-1]["text"]
+    assert "the members name different owners" in lines[-1]["text"]
 
 
 def test_an_owner_that_does_not_answer_is_named() -> None:
     code, lines, said = healed(Fake(B, [ONE]), Fake(C, [ONE, TWO]), refusing_address())
     assert code == 1
     assert f"the owner, {A}, is not among the members that answered" in lines[-1]["text"]
-    assert "did not answer, so nobody can say that it agrees" in said
+    assert "did not answer, so it is unknown whether it agrees" in said
 
 
 def test_a_member_that_is_named_twice() -> None:
@@ -185,7 +185,7 @@ def test_a_member_of_another_kind_is_named_and_nobody_is_asked(version: str, nam
     code, lines, said = healed(a, Fake(B, [ONE]), nacos(version))
     assert (code, lines, a.healed) == (2, [], [])
     assert "heal is for Rollcall members; 127.0.0.1:" in said
-    assert f"is {name}: look at it with `rollcall compare`" in said
+    assert f"is {name}: examine it with `rollcall compare`" in said
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_a_member_whose_rows_are_none_has_not_answered(lie: dict[str, Any]) -> N
     code, _, said = healed(Fake(A, [ONE]), Fake(B, [ONE | lie]))
     assert code == 2
     assert "fewer than two members answered" in said
-    assert "a line of its dump is no row" in said
+    assert "a line of its dump is not a row" in said
     assert "Traceback" not in said
 
 
@@ -238,7 +238,7 @@ def test_what_the_rules_refuse_is_told_at_the_end() -> None:
         ("MISSING", "before"),
         ("MISSING", "after"),
     ]
-    assert lines[-1]["text"].startswith("still different in 1 (it was 1): what the rules refuse stays as it is.")
+    assert lines[-1]["text"].startswith("differences that remain: 1 (before: 1). The rules do not exchange them.")
     assert (len(a.healed), len(b.healed)) == (1, 1), "asked again after 6 s only"
     assert a.looked >= 4
 
@@ -257,4 +257,4 @@ def test_a_member_that_knows_no_such_call_is_named() -> None:
 def test_one_member_is_not_enough() -> None:
     code, _, said = healed(Fake(A, [ONE]))
     assert code == 2
-    assert "it takes 2 to 64 members to exchange anything; named: 1" in said
+    assert "a heal needs 2 to 64 members; 1 given" in said

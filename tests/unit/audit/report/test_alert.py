@@ -53,7 +53,7 @@ def test_a_server_that_recovers_gets_it_at_the_third_try() -> None:
 def test_a_third_failure_is_the_last() -> None:
     delivery, tiny = sent_to(*answering(500, 500, 502, 200))
     assert not delivery.delivered
-    assert delivery.reason == f"http://{tiny.address} answered with status 502, at the last of 3 tries"
+    assert delivery.reason == f"http://{tiny.address} answered with status 502, also in the last of 3 tries"
     assert len(tiny.received) == 3
 
 
@@ -88,14 +88,16 @@ def test_a_server_that_never_answers_is_given_up() -> None:
         tiny.answer = wait
         delivery = post(f"http://{tiny.address}/", Alert(SUMMARY), back_off_s=AT_ONCE, timeout_s=0.1)
         assert not delivery.delivered
-        assert delivery.reason == f"http://{tiny.address} did not answer within 0.1 s, at the last of 3 tries"
+        assert delivery.reason == f"http://{tiny.address} did not answer within 0.1 s, also in the last of 3 tries"
         tiny.wait_for(3)
 
 
 def test_nobody_there() -> None:
     address = refusing_address()
     delivery = post(f"http://{address}/", Alert(SUMMARY), back_off_s=AT_ONCE)
-    assert delivery == Delivery(False, f"http://{address} could not be reached, or hung up, at the last of 3 tries")
+    assert delivery == Delivery(
+        False, f"http://{address} could not be reached, or closed the connection, also in the last of 3 tries"
+    )
 
 
 def test_credentials_are_sent_and_never_told() -> None:
@@ -114,7 +116,7 @@ def test_credentials_are_sent_and_never_told() -> None:
     "url", ["", "hook", "ftp://host/x", "http://", "http:///path", "http://host:port/", "http://[::1/"]
 )
 def test_what_is_no_url_is_not_delivered(url: str) -> None:
-    assert post(url, Alert(SUMMARY)) == Delivery(False, "the URL is not one of http or https with a host")
+    assert post(url, Alert(SUMMARY)) == Delivery(False, "the URL needs http or https, and a host")
 
 
 def test_a_name_that_cannot_be_one_is_not_delivered() -> None:

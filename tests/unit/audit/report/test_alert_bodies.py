@@ -73,7 +73,7 @@ def test_plain_text() -> None:
         "and 1 more",
         "note: a note",
     ]
-    assert text_of(RESOLVED) == "rollcall: resolved (check)\nagreed: 3 members\nopen no more: HEALTH, MISSING\n"
+    assert text_of(RESOLVED) == "rollcall: resolved (check)\nagreed: 3 members\nno longer open: HEALTH, MISSING\n"
     assert "rollcall: unjudged (check)\ncould not judge: no dump" in text_of(Alert(unjudged("", "no dump")))
 
 

@@ -191,9 +191,9 @@ def page_of(summary: Summary, earlier: Sequence[Summary] = ()) -> Page:
 def test_a_divergent_night_says_who_what_since_when_and_what_to_do() -> None:
     page = page_of(RICH, past(3, findings={"WEIGHT": 1}))
     for said in (
-        "Divergent 1 of 3 members departs: 12 findings that both rounds tell alike.",
+        "Divergent 1 of 3 members differs: 12 findings in both rounds.",
         "Compared: 4,400 instances of 31 services at 2 of 3 members.",
-        "Which member 10.0.0.1:8848 lacks 2 instances, differs on the weight of 10 "
+        "Member that differs 10.0.0.1:8848 lacks 2 instances, differs on the weight of 10 "
         "open for 10 nights, since 2026-11-12 ; 2 new tonight",
         "rollcall compare 10.0.0.2:8848 10.0.0.1:8848 --dumps /var/lib/rollcall/dumps --date 2026-11-21 "
         "--service DEFAULT_GROUP@@stock",
@@ -206,9 +206,9 @@ def test_a_divergent_night_says_who_what_since_when_and_what_to_do() -> None:
 
 
 def test_counts_of_a_sample_are_the_least_that_there_are() -> None:
-    text = "900,000 keys differ, 900,000 of them perhaps for good: one of 18 is explained, and counted below"
+    text = "900,000 keys differ, 900,000 in both rounds; explained and counted: one of 18"
     page = page_of(replace(RICH, sampled=True, notes=[text, *RICH.notes]))
-    assert f"departs: at least 12 findings that both rounds tell alike. {text}. Compared" in page.text
+    assert f"differs: at least 12 findings in both rounds. {text}. Compared" in page.text
 
 
 def test_findings_are_grouped_and_the_worst_come_first() -> None:
@@ -218,7 +218,7 @@ def test_findings_are_grouped_and_the_worst_come_first() -> None:
         "DEFAULT_GROUP@@stock 10.0.0.1:8848 lost all 2 instances new tonight 10.1.2.4:8080 and 1 more",
         "DEFAULT_GROUP@@orders 10.0.0.1:8848 differs on the weight of 10 of 40 open for 10 nights, since 2026-11-12",
         "10.1.2.3:8080 found 1.0 version 3.17~a expected 2.0 version 4.17~b and 9 more",
-        "Late findings 3 differences that the two rounds do not tell alike",
+        "Late findings 3 differences that the two rounds do not share",
         "HEALTH 3 in 1 service at 1 member",
         "field 'colour' is unknown",
         "rollcall 0.1.0 4,321",

@@ -101,7 +101,7 @@ def test_members_of_another_kind_are_not_healed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("finding_class", "said"), [("ABSENT_MEMBER", f"See whether {THREE} runs"), ("CORRUPT", f"The dump of {THREE} is")]
+    ("finding_class", "said"), [("ABSENT_MEMBER", f"Check that {THREE} runs"), ("CORRUPT", f"The dump of {THREE} is")]
 )
 def test_a_member_of_which_nothing_is_known_is_dumped_again(finding_class: str, said: str) -> None:
     summary = divergent(row(finding_class, 1))
@@ -111,12 +111,12 @@ def test_a_member_of_which_nothing_is_known_is_dumped_again(finding_class: str, 
 
 def test_lists_of_members_are_made_alike() -> None:
     (step,) = steps_for(divergent(row("MEMBERSHIP", 1)), [])
-    assert "lists alike" in step.text
+    assert "the same member list" in step.text
 
 
 def test_names_that_no_shell_may_see_are_said_to_be_so() -> None:
     (step,) = steps_for(divergent(row("MISSING", 1), groups=[group(service="g@@\x1b")]), [])
-    assert "not printable" in step.text
+    assert "unprintable" in step.text
     assert step.command is None
 
 

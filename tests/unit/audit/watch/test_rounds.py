@@ -141,14 +141,14 @@ def test_a_member_that_lost_all(stack: ExitStack) -> None:
     assert outcome.lasting == many
     assert outcome.summary.findings == {"DIFFERENT": 10, "MISSING": NAMED_MAX}
     assert len(outcome.summary.examples) <= 20
-    assert [note for note in outcome.summary.notes if "answered and holds nothing" in note]
+    assert [note for note in outcome.summary.notes if "answered, but has no data" in note]
 
 
 def test_so_many_services_differ_that_not_all_are_remembered(stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(looks, "DIFFERING_MAX", 5)
     outcome = held(stack, Told(services(30)), Told({}))
     assert outcome.lasting == 5
-    assert [note for note in outcome.summary.notes if "no more of them were looked at twice" in note]
+    assert [note for note in outcome.summary.notes if "only that many were checked twice" in note]
 
 
 def test_who_does_not_answer_at_one_look_is_absent_and_others_are_compared(stack: ExitStack) -> None:

@@ -40,7 +40,7 @@ def watched(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, s
 def test_members_that_a_member_lists(pair: tuple[TinyServer, TinyServer], capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = watched(capsys, "--from-cluster", f"http://{pair[0].address}/nacos")
     assert (code, out.partition(";")[0]) == (0, "agreed: 2 members, 0 instances of 0 services")
-    assert err.count(" answered and holds nothing") == 2
+    assert err.count(" answered, but has no data") == 2
 
 
 def test_a_member_that_gives_no_list(capsys: pytest.CaptureFixture[str]) -> None:
@@ -52,9 +52,9 @@ def test_a_member_that_gives_no_list(capsys: pytest.CaptureFixture[str]) -> None
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--members", ","], "no member is named"),
+        (["--members", ","], "no member is given"),
         (["--members", "a:b"], "'a:b' is not a member address"),
-        (["--from-cluster", "ftp://x"], "is no URL of a member"),
+        (["--from-cluster", "ftp://x"], "is not the URL of a member"),
         (["--members", "a", "--user", "x"], "--user needs --password-file"),
         (["--members", "a", "--alert-url", "http://x", "--state", "none://x"], "--state none://x cannot be used"),
     ],
@@ -93,7 +93,7 @@ def test_a_metrics_file_or_an_alert_that_fails_changes_no_verdict(
     code, out, err = watched(capsys, *members, "--textfile", textfile, "--alert-url", "http://[", "--timeout", "1s")
     assert (code, out.partition(";")[0]) == (1, "divergent: 1 ABSENT_MEMBER")
     assert f"the metrics were not written to {textfile}" in err
-    assert "the alert was not delivered: the URL is not one of http or https with a host" in err
+    assert "the alert was not delivered: the URL needs http or https, and a host" in err
 
 
 def test_whatever_fails_in_a_round_is_no_verdict(

@@ -148,7 +148,7 @@ class TestUsers:
         assert [one["user"] for one in json.loads(ran.out)] == ["ann", ADMIN]
 
     def test_a_password_is_needed(self, guarded: Commands) -> None:
-        assert_one_line(guarded("services", "--user", "ann"), 2, "--user needs --password-file or the environment's")
+        assert_one_line(guarded("services", "--user", "ann"), 2, "--user needs --password-file, or the variable")
 
 
 def test_credentials_of_the_file_are_not_sent_elsewhere(run: Commands, serve: Serve, home: Path) -> None:
