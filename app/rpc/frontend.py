@@ -246,7 +246,7 @@ class GrpcFrontend:
             try:
                 due_ms = self._round(check)
             except Exception:  # without rounds dead clients would stay for ever
-                LOG.exception("the check of the connections failed in an unforeseen way")
+                LOG.exception("the check of the connections failed unexpectedly")
                 due_ms = self._now_ms() + ROUND_MS
 
     def _round(self, check: ConnectionCheck) -> int:

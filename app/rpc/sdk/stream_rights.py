@@ -67,7 +67,7 @@ class StreamRights:
             try:
                 await self.look()
             except Exception:  # without rounds a token that was revoked would get pushes for ever
-                LOG.exception("the check of the streams' rights failed in an unforeseen way")
+                LOG.exception("the check of the streams' rights failed unexpectedly")
 
     async def look(self) -> None:
         """Check each connection once."""

@@ -145,5 +145,5 @@ class ClientStream:
         self.wake()
 
     def _fail(self) -> None:
-        LOG.exception("writing to %s failed in an unforeseen way", self.connection.id)
+        LOG.exception("writing to %s failed unexpectedly", self.connection.id)
         self.cut()

@@ -209,7 +209,7 @@ class RpcServer:
                 try:
                     due.popleft().go_on()
                 except Exception:  # or nothing would be pushed any more
-                    LOG.exception("writing to a client failed in an unforeseen way")
+                    LOG.exception("writing to a client failed unexpectedly")
             if self.loop.time() - begun_s > TURN_S:
                 break
         self._is_writing = bool(due)
@@ -226,4 +226,4 @@ class RpcServer:
             try:
                 one.check(now_s)
             except Exception:  # without sweeps dead clients would stay for ever
-                LOG.exception("the check of a connection failed in an unforeseen way")
+                LOG.exception("the check of a connection failed unexpectedly")

@@ -282,7 +282,7 @@ class RpcTransport(asyncio.Protocol):
             if reply is None:
                 reply = self._call_handler(client, call, known)
         except Exception:
-            LOG.exception("a call of %s failed in an unforeseen way", self._peer)
+            LOG.exception("a call of %s failed unexpectedly", self._peer)
             self._machine.end(call.stream_id, UNKNOWN, "internal error, see the server's log")
             return
         if reply is not None:
@@ -315,7 +315,7 @@ class RpcTransport(asyncio.Protocol):
         if task.cancelled():
             return
         if (error := task.exception()) is not None:
-            LOG.error("a call of %s failed in an unforeseen way", self._peer, exc_info=error)
+            LOG.error("a call of %s failed unexpectedly", self._peer, exc_info=error)
             self._machine.end(stream_id, UNKNOWN, "internal error, see the server's log")
         else:
             self._machine.reply(stream_id, task.result())

@@ -249,7 +249,7 @@ def test_a_message_that_cannot_be_made_ends_its_stream_alone(
             await other.wait(lambda: other.messages)
 
     run(main)
-    assert "failed in an unforeseen way" in caplog.text
+    assert "failed unexpectedly" in caplog.text
 
 
 def test_a_message_that_is_made_while_its_client_goes_is_dropped() -> None:
@@ -494,7 +494,7 @@ def test_what_fails_in_the_transport_itself_is_said_to_its_client_alone(caplog: 
             assert (await client.call("EchoRequest", text="later"))["text"] == "later"
 
     run(main)
-    assert caplog.text.count("failed in an unforeseen way") == 2
+    assert caplog.text.count("failed unexpectedly") == 2
 
 
 def test_calls_that_wait_for_their_client_to_read_have_a_bound_and_may_be_given_up() -> None:
