@@ -66,7 +66,7 @@ class CallPool:
         """Count a call that ended, or was dropped by ``stop``."""
         self._leave()
         if not call.cancelled() and (error := call.exception()) is not None:
-            log.error("a request failed in an unforeseen way", exc_info=error)
+            log.error("a request failed unexpectedly", exc_info=error)
 
     def _leave(self) -> None:
         SWITCH_INTERVAL.add(-1)
