@@ -141,7 +141,7 @@ class MemberLookup:
             try:
                 self.look()
             except Exception:
-                LOG.exception("reading the member list failed in an unforeseen way")
+                LOG.exception("reading the member list failed unexpectedly")
 
     def look(self) -> bool:
         """Look once. Return whether a list was found; a look that finds none changes nothing."""

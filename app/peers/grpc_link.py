@@ -75,7 +75,7 @@ class GrpcLink:
             except (grpc.RpcError, aio.BaseError, TransportError, PayloadError, TimeoutError) as error:
                 LOG.debug("the connection to %s: %s", self.peer, _reason(error))
             except Exception:
-                LOG.exception("the connection to %s failed in an unforeseen way", self.peer)
+                LOG.exception("the connection to %s failed unexpectedly", self.peer)
             finally:
                 if self.running:
                     LOG.info("the connection to %s is gone", self.peer)

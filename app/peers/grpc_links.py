@@ -155,7 +155,7 @@ class GrpcLinks:
                 done(task.result())
             else:
                 if not isinstance(error, TransportError):
-                    LOG.error("a call to a member failed in an unforeseen way", exc_info=error)
+                    LOG.error("a call to a member failed unexpectedly", exc_info=error)
                 done(error if isinstance(error, TransportError) else TransportError(str(error)))
 
         def start() -> None:
