@@ -45,7 +45,7 @@ class PeerWorker:
             try:
                 work()
             except Exception:
-                LOG.exception("a call on %s failed in an unforeseen way", self._thread.name)
+                LOG.exception("a call on %s failed unexpectedly", self._thread.name)
             self._present = None
 
     def finish(self) -> None:

@@ -98,7 +98,7 @@ class PeerCallRunner:
             self._fail(action, error)
         except Exception:
             # By its name: a verify round names a hundred thousand keys.
-            LOG.exception("%s to %s failed in an unforeseen way", type(action).__name__, action.peer)
+            LOG.exception("%s to %s failed unexpectedly", type(action).__name__, action.peer)
             self._end(action, Outcome.FAILED)
 
     def sync_at_once(self, action: SyncData) -> bool:
@@ -119,7 +119,7 @@ class PeerCallRunner:
                 return False
             self._stats.sync_deltas += len(datums)
         except Exception:
-            LOG.exception("%s to %s failed in an unforeseen way", type(action).__name__, action.peer)
+            LOG.exception("%s to %s failed unexpectedly", type(action).__name__, action.peer)
             self._end(action, Outcome.FAILED)
         return True
 

@@ -184,7 +184,7 @@ class DistroRuntime:
                 wait_s = self._turn(events, keys)
                 gather_s = max(gather_s, self._protocol.gathers_ms(self._clock.monotonic_ms()) / 1_000)
             except Exception:
-                LOG.exception("the engine failed in an unforeseen way; it goes on")
+                LOG.exception("the engine failed unexpectedly, and continues")
                 wait_s = 1.0
             self._watch.end()
 
@@ -196,7 +196,7 @@ class DistroRuntime:
             try:
                 event(protocol, now_ms)
             except Exception:
-                LOG.exception("an event of the engine failed in an unforeseen way; the others go on")
+                LOG.exception("an event of the engine failed unexpectedly; the others are handled")
             if watch.did(event) >= EVENTS_S_MAX and number < len(events):
                 self._mailbox.put_back(events[number:])
                 break
@@ -237,7 +237,7 @@ class DistroRuntime:
         try:
             event = self._local_actions.run(action, self._clock.monotonic_ms())
         except Exception:
-            LOG.exception("%s failed in an unforeseen way", type(action).__name__)
+            LOG.exception("%s failed unexpectedly", type(action).__name__)
             event = self._local_actions.failed(action)
         self._times.note_action(type(action).__name__, monotonic_s() - begun_s)
         self._mailbox.put(event, urgent=True)
