@@ -9,7 +9,7 @@ from app.http.api.answers import text_reply
 from app.http.api.call import Reply, Services
 from app.http.factory import create_app
 from app.http.server.connection import HttpConnection
-from app.http.server.request_reader import Request
+from app.http.server.request import AnyRequest
 from app.http.server.server import HttpServer
 from app.machine.process.open_files import CONNECTIONS_MAX
 
@@ -56,7 +56,7 @@ class CutServer(HttpServer):
         self._network = network
         self._self_address = services.cluster.self_address
 
-    def answer(self, connection: HttpConnection, request: Request) -> Reply | None:
+    def answer(self, connection: HttpConnection, request: AnyRequest) -> Reply | None:
         """Answer as usual, or lose the call: its sender sees a broken connection, and nothing was executed."""
         if self._network is not None and (text := request.block.get(signed.SIGNATURE)) is not None:
             made = signed.parse(text)
