@@ -22,8 +22,7 @@ from app.naming.service import NamingService
 from app.naming.wire.datum_codec import InstanceListCodec
 from app.naming.wire.service_info import ANSWERS_BYTES_MAX
 from app.node.node_parts import Domain, NodeKinds
-from app.operator.count_history import CountHistory
-from app.operator.instance_history import InstanceHistory
+from app.operator.instance_history import CountHistory, InstanceHistory
 from distro.model.ports import Clock
 from distro.protocol.engine_reader import EngineReader
 

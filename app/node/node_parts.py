@@ -33,12 +33,11 @@ from app.naming.records.records import Records
 from app.naming.registry.registry import LISTS, ListKinds, Registry
 from app.naming.service import NamingService
 from app.naming.wire.datum_codec import InstanceListCodec
-from app.operator.count_history import CountHistory
 from app.operator.drain_steps import DrainSteps
 from app.operator.engine_page import EnginePage
 from app.operator.instance_drain import InstanceDrains
 from app.operator.instance_facts import InstanceFacts
-from app.operator.instance_history import InstanceHistory
+from app.operator.instance_history import CountHistory, InstanceHistory
 from app.peers.beats import BeatCollector
 from app.peers.grpc_links import GrpcLinks
 from app.peers.small_datums import SmallSends

@@ -1,9 +1,9 @@
 """The page on which the parts of a node are told of the events of others."""
 
+import logging
 from collections.abc import Callable
 from itertools import islice
 
-from app.background.health_log import log_health, log_health_check
 from app.background.push_udp import UdpPusher
 from app.metrics.audit_trail import NODE, AuditTrail
 from app.naming.model.events import (
@@ -31,6 +31,23 @@ from app.replication.record_type import RECORDS
 from app.rpc.frontend import GrpcFrontend
 from app.rpc.sdk.subscriptions import GrpcSubscriptions
 from distro.model.types import DistroKey
+
+LOG = logging.getLogger(__name__)
+LINES_MAX = 9
+"""The most lines about instances of one service in one round."""
+
+
+def log_health(event: HealthChanged) -> None:
+    """Log one instance, unless the round has logged ``LINES_MAX`` of its service."""
+    if event.number <= LINES_MAX:
+        LOG.info("instance %s of %s is %s: no beat came in time", event.instance, event.key, event.what)
+
+
+def log_health_check(event: HealthChecked) -> None:
+    """Log the number of the instances that ``log_health`` left out."""
+    if event.changes > LINES_MAX:
+        LOG.info("%d more instances of %s are unhealthy or removed", event.changes - LINES_MAX, event.key)
+
 
 NOTED_MAX = 1_000
 """Instances of one publication whose end is noted one by one."""

@@ -9,8 +9,7 @@ from distro.engine.runtime import DistroRuntime
 from distro.members.members import MemberList
 from distro.model.config import DistroConfig
 from distro.model.monitor import DistroStats
-from distro.model.observer import NO_OBSERVER, DistroObserver
-from distro.model.ports import Clock, Component, MemberAgent
+from distro.model.ports import NO_OBSERVER, Clock, Component, DistroObserver, MemberAgent
 from distro.model.types import DistroKey
 from distro.protocol.protocol import DistroProtocol
 from distro.protocol.protocol_parts import ALL_RULES, ProtocolRules

@@ -3,10 +3,27 @@
 import enum
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, dataclass_transform
 
 from distro.model.errors import CodecError
-from distro.model.value import ordered_value, value
+
+T = TypeVar("T")
+
+
+@dataclass_transform(frozen_default=True)
+def value(cls: type[T]) -> type[T]:
+    """Make a dataclass with slots whose fields are frozen for the type checker only.
+
+    A dataclass that is frozen at run time stores each field by a call: an instance of a service, with twelve fields,
+    takes 2.3 microseconds to make instead of 0.4.
+    """
+    return dataclass(slots=True, unsafe_hash=True)(cls)
+
+
+@dataclass_transform(frozen_default=True, order_default=True)
+def ordered_value(cls: type[T]) -> type[T]:
+    """Make a class as ``value`` does, whose objects compare by their fields in order."""
+    return dataclass(slots=True, order=True, unsafe_hash=True)(cls)
 
 
 @ordered_value

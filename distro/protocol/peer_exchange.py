@@ -14,9 +14,9 @@ from distro.model.types import (
     SyncData,
     Version,
 )
+from distro.protocol.key_ownership import SendRights
 from distro.protocol.peer_table import PeerTable
 from distro.protocol.protocol_parts import ProtocolParts
-from distro.protocol.send_rights import SendRights
 from distro.protocol.tasks import PeerQueue
 
 LOG = logging.getLogger(__name__)

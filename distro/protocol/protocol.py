@@ -8,8 +8,7 @@ from distro.members.mapper import DistroMapper
 from distro.members.members import MemberList
 from distro.model.config import DistroConfig
 from distro.model.monitor import DistroStats, EngineTimes
-from distro.model.observer import NO_OBSERVER, DistroObserver
-from distro.model.ports import Components
+from distro.model.ports import NO_OBSERVER, Components, DistroObserver
 from distro.model.types import (
     Action,
     Compare,
@@ -29,12 +28,11 @@ from distro.model.types import (
 from distro.protocol.claims import Claims
 from distro.protocol.engine_reader import EngineReader
 from distro.protocol.engine_view import EngineView, peer_view
-from distro.protocol.key_ownership import Ownership
+from distro.protocol.key_ownership import Ownership, SendRights
 from distro.protocol.load_rounds import LoadRounds
 from distro.protocol.peer_exchange import PeerExchange
 from distro.protocol.peer_table import PeerTable
 from distro.protocol.protocol_parts import ALL_RULES, PauseWatch, ProtocolParts, ProtocolRules
-from distro.protocol.send_rights import SendRights
 from distro.protocol.tasks import PeerQueue
 from distro.protocol.verify_rounds import PeerTurns, VerifyRounds
 

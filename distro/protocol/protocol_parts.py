@@ -11,8 +11,7 @@ from distro.members.members import MemberList
 from distro.members.members_view import MembersView
 from distro.model.config import DistroConfig
 from distro.model.monitor import DistroStats, EngineTimes
-from distro.model.observer import DistroObserver
-from distro.model.ports import Components
+from distro.model.ports import Components, DistroObserver
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,11 @@ from distro.model.digest import LEAVES
 from distro.model.types import Compare, DataCall, DigestFindings, DistroKey, Outcome, Received, RefreshDigests, Verify
 from distro.protocol.convergence import VerifyRound
 from distro.protocol.forgetting import Forgetting
-from distro.protocol.key_ownership import Ownership
+from distro.protocol.key_ownership import Ownership, SendRights
 from distro.protocol.peer_exchange import PeerExchange
 from distro.protocol.peer_table import PeerTable
 from distro.protocol.protocol_parts import ProtocolParts
 from distro.protocol.samples import sample_after
-from distro.protocol.send_rights import SendRights
 from distro.protocol.tasks import BackOff, PeerQueue
 
 RELAY_INTERVAL_MS = 1_000

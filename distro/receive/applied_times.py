@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from distro.model.types import NO_VERSION, DistroKey, Received, Version
-from distro.model.value import value
+from distro.model.types import NO_VERSION, DistroKey, Received, Version, value
 
 APPLIED_MAX = 10_000
 """The most keys whose time is remembered. A datum sent after its time was forgotten counts as applied just then."""

@@ -14,8 +14,7 @@ from typing import Protocol
 from distro.members.mapper import DistroMapper
 from distro.model.errors import CodecError, NotInitialized
 from distro.model.monitor import DistroStats
-from distro.model.observer import NO_OBSERVER, DistroObserver
-from distro.model.ports import Component, Components
+from distro.model.ports import NO_OBSERVER, Component, Components, DistroObserver
 from distro.model.stores import DistroStore
 from distro.model.types import NO_VERSION, Datum, DistroKey, Merged, Received, Resolution, Version
 from distro.receive.applied_times import AppliedTimes

@@ -41,11 +41,10 @@ from app.naming.records.projection import Projection
 from app.naming.records.records import Records
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
-from app.operator.count_history import CountHistory
 from app.operator.drain_steps import DrainSteps
 from app.operator.instance_drain import InstanceDrains
 from app.operator.instance_facts import InstanceFacts
-from app.operator.instance_history import InstanceHistory
+from app.operator.instance_history import CountHistory, InstanceHistory
 from app.peers.beats import BeatCollector
 from app.peers.owner_forwarder import LoopForwarding
 from app.peers.peer_parts import ForwardStats, MemberRequest

@@ -37,9 +37,9 @@ from app.naming.clients.clients import Clients
 from app.naming.health.beat_refusals import BeatRefusals
 from app.naming.records.durable_service import DurableService
 from app.naming.service import NamingService
-from app.operator.count_history import CountHistory
 from app.operator.drain_steps import DrainSteps
 from app.operator.instance_drain import InstanceDrains
+from app.operator.instance_history import CountHistory
 from app.peers.beats import BeatCollector
 from app.peers.headers import AUTHORIZATION as AUTHORIZATION
 from app.peers.headers import BEARER as BEARER

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.http.console.shown_texts import age_text
-from app.operator.count_history import CountSample
+from app.operator.instance_history import CountSample
 
 WIDTH, HEIGHT = 640, 160
 LEFT, RIGHT, TOP, BOTTOM = 44, 12, 10, 22

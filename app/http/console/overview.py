@@ -6,7 +6,7 @@ from app.http.api.call import Reply
 from app.http.console.cluster_facts import ClusterFacts, cluster_facts
 from app.http.console.curve import curve_of
 from app.http.console.page import ConsolePage, page_route
-from app.operator.count_history import CountSample
+from app.operator.instance_history import CountSample
 
 COUNTED_MAX = 1_000
 """The most services that are counted for each page."""

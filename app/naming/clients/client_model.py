@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 from app.naming.model.keys import INT_MAX, check_namespace, check_service_chars, check_service_format
 from app.naming.model.model import Publication
-from distro.model.types import Version
-from distro.model.value import value
+from distro.model.types import Version, value
 
 ServiceKey = tuple[str, str]
 """Namespace and full service name."""

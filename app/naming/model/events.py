@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from app.naming.model.model import Publication
-from distro.model.value import value
+from distro.model.types import value
 
 
 class Origin(enum.Enum):

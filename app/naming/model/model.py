@@ -21,8 +21,7 @@ from app.naming.model.keys import (
 from app.naming.model.keys import NO_METADATA as NO_METADATA
 from app.naming.model.keys import Metadata as Metadata
 from app.naming.model.meta import NO_META, ServiceMeta
-from distro.model.types import NO_VERSION, Version
-from distro.model.value import value
+from distro.model.types import NO_VERSION, Version, value
 
 BEAT_INTERVAL_MS = 5_000
 BEAT_TIMEOUT_MS = 15_000

@@ -2,15 +2,15 @@
 
 import pytest
 
-from app.background.health_log import LINES_MAX, log_health, log_health_check
 from app.naming.model.events import HealthChanged, HealthChecked
+from app.node.wiring import LINES_MAX, log_health, log_health_check
 
 
 @pytest.mark.parametrize(
     ("changes", "last"), [(LINES_MAX, "instance i9 of s is removed"), (10, "1 more"), (500, "491 more")]
 )
 def test_a_service_has_ten_lines_a_round_at_most(changes: int, last: str, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "app.background.health_log")
+    caplog.set_level("INFO", "app.node.wiring")
     for number in range(1, changes + 1):
         log_health(HealthChanged("s", f"i{number}", "removed", number))
     log_health_check(HealthChecked("s", changes))

@@ -1,6 +1,6 @@
 """The numbers of the last hour."""
 
-from app.operator.count_history import SAMPLE_MS, SAMPLES_MAX, CountHistory
+from app.operator.instance_history import SAMPLE_MS, SAMPLES_MAX, CountHistory
 
 
 def test_samples_come_at_their_time_and_the_oldest_go() -> None:

@@ -20,6 +20,7 @@ from app.replication.client_receiver import ClientReceiver
 from app.replication.client_type import CLIENTS, ClientCodec, ClientStore, client_key
 from app.replication.instance_list_type import INSTANCE_LIST
 from app.replication.large_bodies import LargeBodies
+from distro.engine.peer_call_runner import OwnChecksums
 from distro.members.mapper import DistroMapper, WriterMapper
 from distro.model.errors import CodecError
 from distro.model.monitor import DistroStats
@@ -38,7 +39,6 @@ from distro.model.types import (
     Verify,
 )
 from distro.receive.receive import DistroReceiver
-from distro.verify.checksums import OwnChecksums
 from tests.support.engine import ME, SELF, B, C, Engine, NoEvents
 from tests.support.nacos_view import REAL, NacosView
 

@@ -46,8 +46,7 @@ from distro.engine.peer_sends import PeerSends
 from distro.members.members import MemberList
 from distro.model.config import DistroConfig
 from distro.model.digest import ChangedKeys
-from distro.model.observer import NO_OBSERVER
-from distro.model.ports import Component
+from distro.model.ports import NO_OBSERVER, Component
 from distro.model.types import MemberState
 from distro.protocol.protocol import DistroProtocol
 from distro.protocol.protocol_parts import ALL_RULES, ProtocolRules

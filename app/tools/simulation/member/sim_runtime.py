@@ -11,7 +11,7 @@ from app.tools.simulation.member.engine_calls import CallAgent
 from app.tools.simulation.transcript.decisions import named
 from app.tools.simulation.transcript.entry import KEYS_MAX, What
 from distro.engine.local_actions import LocalActions
-from distro.engine.peer_call_runner import EngineParts
+from distro.engine.peer_call_runner import EngineParts, OwnChecksums
 from distro.model.types import (
     Action,
     Call,
@@ -26,7 +26,6 @@ from distro.model.types import (
 from distro.protocol.claims import Claimer
 from distro.protocol.protocol import DistroProtocol, Event
 from distro.receive.receive import ReceiverEvents
-from distro.verify.checksums import OwnChecksums
 
 if TYPE_CHECKING:
     from app.tools.simulation.member.member import SimMember

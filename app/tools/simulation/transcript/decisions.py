@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from app.tools.simulation.transcript.entry import KEYS_MAX, What
-from distro.model.observer import DistroObserver
+from distro.model.ports import DistroObserver
 from distro.model.types import NO_VERSION, DistroKey, Received, Version
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from distro.engine.peer_call_runner import OwnChecksums
 from distro.members.mapper import DistroMapper
 from distro.model.types import Datum, MemberKind, Version
-from distro.verify.checksums import OwnChecksums
 from tests.support.named_store import NamedStore, component
 
 A, B = "10.0.0.1:8848", "10.0.0.2:8848"

@@ -7,7 +7,7 @@ from app.http.console.cluster_facts import ClusterFacts, Pair
 from app.http.console.curve import GAP_MS, curve_of
 from app.http.console.instance_pages import metadata_of, metadata_text
 from app.http.console.shown_texts import age_text, number_text
-from app.operator.count_history import CountSample
+from app.operator.instance_history import CountSample
 
 QUEUE = {"toSend": 0, "inFlight": 0, "toFetch": 0, "failing": False}
 EQUAL = {"ageMs": 900, "outcome": "delivered", "compared": "digests", "keys": 3, "newerThere": 0, "lackingThere": 0}
