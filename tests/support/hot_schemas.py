@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 
 from marshmallow import EXCLUDE, Schema, ValidationError, fields, post_load, validates_schema
 
-from app.http.input.fields import AbsentIf, LenientFlag, Needed, Number, Parameter, StrictFlag, Trimmed, Whole, filled
+from app.http.input.fields import FILLED, AbsentIf, LenientFlag, Needed, Number, Parameter, StrictFlag, Trimmed, Whole
 from app.http.input.instance_schemas import ListQuery
 from app.http.input.metadata import parse_metadata
 from app.http.input.schemas import load
@@ -97,11 +97,11 @@ class Printable(Trimmed):
 
 
 def _service() -> FullName:
-    return FullName(**filled("serviceName"))
+    return FullName("serviceName", "", needs=FILLED)
 
 
 def _namespace() -> Printable:
-    return Printable(data_key="namespaceId", load_default="public")
+    return Printable("namespaceId", "", "public")
 
 
 class _HotSchema(Schema):
@@ -111,18 +111,18 @@ class _HotSchema(Schema):
 
 class RegisterSchema(_HotSchema):
     service = _service()
-    ip = Needed(**filled("ip"))
-    port = Number(**filled("port"))
-    weight = Double(load_default=1.0)
-    metadata = MetadataField(load_default=dict)
-    app = Trimmed(load_default="DEFAULT")
-    namespace = Trimmed(data_key="namespaceId", load_default="public")
-    cluster_name = Trimmed(data_key="clusterName", load_default="")
-    cluster = Trimmed(load_default="DEFAULT")
-    healthy = LenientFlag(load_default=True)
-    enabled = LenientFlag(load_default=None)
-    enable = LenientFlag(load_default=True)
-    ephemeral = LenientFlag(load_default=None)
+    ip = Needed("ip", "", needs=FILLED)
+    port = Number("port", "", needs=FILLED)
+    weight = Double("weight", "", 1.0)
+    metadata = MetadataField("metadata", "", dict)
+    app = Trimmed("app", "", "DEFAULT")
+    namespace = Trimmed("namespaceId", "", "public")
+    cluster_name = Trimmed("clusterName", "", "")
+    cluster = Trimmed("cluster", "", "DEFAULT")
+    healthy = LenientFlag("healthy", "", True)
+    enabled = LenientFlag("enabled", "", None)
+    enable = LenientFlag("enable", "", True)
+    ephemeral = LenientFlag("ephemeral", "", None)
 
     @validates_schema
     def check(self, found: Mapping[str, Any], **_: Any) -> None:
@@ -140,14 +140,14 @@ class RegisterSchema(_HotSchema):
 
 
 class DeregisterSchema(_HotSchema):
-    ip = Needed(**filled("ip"))
-    port = Number(**filled("port"))
-    weight = Double(load_default=1.0)
+    ip = Needed("ip", "", needs=FILLED)
+    port = Number("port", "", needs=FILLED)
+    weight = Double("weight", "", 1.0)
     service = _service()
     namespace = _namespace()
-    cluster_name = Trimmed(data_key="clusterName", load_default="")
-    cluster = Trimmed(load_default="DEFAULT")
-    ephemeral = LenientFlag(load_default=None)
+    cluster_name = Trimmed("clusterName", "", "")
+    cluster = Trimmed("cluster", "", "DEFAULT")
+    ephemeral = LenientFlag("ephemeral", "", None)
 
     @post_load
     def make(self, found: dict[str, Any], **_: Any) -> dict[str, Any]:
@@ -159,13 +159,13 @@ class DeregisterSchema(_HotSchema):
 class ListSchema(_HotSchema):
     namespace = _namespace()
     service = _service()
-    clusters = Trimmed(load_default="")
-    healthy_only = StrictFlag(data_key="healthyOnly", load_default=False)
-    is_check = StrictFlag(data_key="isCheck", load_default=False)
-    env = Trimmed(load_default="")
-    client_ip = Trimmed(data_key="clientIP", load_default="")
-    udp_port = Int(data_key="udpPort", load_default=0)
-    app = Trimmed(load_default="")
+    clusters = Trimmed("clusters", "", "")
+    healthy_only = StrictFlag("healthyOnly", "", False)
+    is_check = StrictFlag("isCheck", "", False)
+    env = Trimmed("env", "", "")
+    client_ip = Trimmed("clientIP", "", "")
+    udp_port = Int("udpPort", "", 0)
+    app = Trimmed("app", "", "")
 
 
 # --- beats --------------------------------------------------------------------------------------------
@@ -284,9 +284,9 @@ class BeatObject(fields.Field["dict[str, Any] | None"]):
 class BeatSchema(_HotSchema):
     service = _service()
     namespace = _namespace()
-    cluster = Trimmed(data_key="clusterName", load_default="DEFAULT")
-    ip = Trimmed(load_default="")
-    port = Int(load_default=0)
+    cluster = Trimmed("clusterName", "", "DEFAULT")
+    ip = Trimmed("ip", "", "")
+    port = Int("port", "", 0)
     beat = BeatObject(load_default=None)
 
     @validates_schema

@@ -7,7 +7,7 @@ from enum import Enum, auto
 from typing import Any, ClassVar, TypeVar
 
 from marshmallow import ValidationError, fields, missing
-from marshmallow.types import ErrorMessages
+from marshmallow.types import ErrorMessages, Validator
 
 from app.config.addresses import split_address
 from app.config.settings_keys import parse_flag
@@ -32,34 +32,16 @@ JSON: Shape = {"type": "string", "contentMediaType": "application/json"}
 METADATA: Shape = {"type": "string", "examples": ['{"zone":"a"}', "zone=a"]}
 
 T = TypeVar("T")
+PRESENT = "Parameter '{}' is missing"
+"""The refusal of a call without a parameter whose value may be empty."""
+FILLED = "Param '{}' is required."
+"""The refusal of a call without a value. Source: Nacos 1.4.1 WebUtils.required."""
 
 
 class Whole(str):
     """A complaint that is the whole answer, in Nacos's words; other complaints are put behind the parameter's name."""
 
     __slots__ = ()
-
-
-def present(name: str, says: str = "", *, example: object = None) -> dict[str, Any]:
-    """Arguments of a field for a parameter that must be in the call; its value may be empty."""
-    return _needed(optional(name, says, example=example), f"Parameter '{name}' is missing")
-
-
-def filled(name: str, says: str = "", *, example: object = None) -> dict[str, Any]:
-    """Arguments of a field for a parameter that must have a value. Source: Nacos 1.4.1 WebUtils.required."""
-    return _needed(optional(name, says, example=example), f"Param '{name}' is required.")
-
-
-def _needed(arguments: dict[str, Any], complaint: str) -> dict[str, Any]:
-    return arguments | {"required": True, "error_messages": {"required": Whole(complaint)}}
-
-
-def optional(
-    name: str, says: str, default: object = missing, *, example: object = None, deprecated: bool = False
-) -> dict[str, Any]:
-    """Arguments of a field for a parameter that may be absent; ``says``: its description, one sentence."""
-    told: dict[str, Any] = {"description": says} | ({} if example is None else {"examples": [example]})
-    return {"data_key": name, "load_default": default, "metadata": told | ({"deprecated": True} if deprecated else {})}
 
 
 def invalid(text: str) -> ErrorMessages:
@@ -88,10 +70,28 @@ class Parameter(fields.Field[T]):
     """The characters stripped from both ends, as of ``str.strip``."""
     absent_if = AbsentIf.BLANK
 
-    def __init__(self, **arguments: Any) -> None:
-        super().__init__(**arguments)
-        self.key = self.data_key or ""
-        """The parameter's name, for parsers that load no schema."""
+    def __init__(
+        self,
+        name: str,
+        says: str,
+        default: object = missing,
+        *,
+        needs: str = "",
+        example: object = None,
+        deprecated: bool = False,
+        validate: Validator | None = None,
+        error_messages: ErrorMessages | None = None,
+    ) -> None:
+        """``says``: the description, one sentence. ``needs``: PRESENT or FILLED for a parameter that must be there."""
+        complaints: ErrorMessages = {"required": Whole(needs.format(name))} if needs else {}
+        super().__init__(
+            data_key=name,
+            load_default=default,
+            required=bool(needs),
+            validate=validate,
+            error_messages={**complaints, **(error_messages or {})},
+        )
+        self.key, self.says, self.example, self.is_deprecated = name, says, example, deprecated
 
     def read(self, text: str) -> T:
         """Return the value of the stripped text.
@@ -102,7 +102,9 @@ class Parameter(fields.Field[T]):
         """
         raise NotImplementedError
 
-    def _deserialize(self, value: str, *_: Any, **__: Any) -> Any:
+    def _deserialize(self, value: object, *_: Any, **__: Any) -> Any:
+        if not isinstance(value, str):  # in a body of JSON
+            raise ValidationError("Not a valid string.")
         text = value.strip(self.trims)
         if (self.absent_if is AbsentIf.BLANK and not text) or (self.absent_if is AbsentIf.EMPTY and not value):
             return self.deserialize(missing)
@@ -113,6 +115,16 @@ class Parameter(fields.Field[T]):
                 raise self.make_error("invalid") from None
             complaint = Whole(error.text) if isinstance(error, InvalidParam) else str(error)
             raise ValidationError(complaint) from None
+
+
+class Text(Parameter[str]):
+    """A text as it was sent."""
+
+    trims = ""
+    absent_if = AbsentIf.NEVER
+
+    def read(self, text: str) -> str:
+        return text
 
 
 class Trimmed(Parameter[str]):

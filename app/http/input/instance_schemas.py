@@ -9,18 +9,7 @@ from dataclasses import dataclass
 
 from marshmallow import validate
 
-from app.http.input.fields import (
-    Double,
-    Int,
-    LenientFlag,
-    MetadataText,
-    Needed,
-    Number,
-    StrictFlag,
-    Trimmed,
-    filled,
-    optional,
-)
+from app.http.input.fields import FILLED, Double, Int, LenientFlag, MetadataText, Needed, Number, StrictFlag, Trimmed
 from app.http.input.forms import DOM
 from app.http.input.schemas import CLUSTER_NAME_TEXT, DOM_TEXT, CallSchema, NamespaceSchema, NeededServiceSchema
 from app.naming.model.keys import APP_CHARS_MAX, DEFAULT_CLUSTER, IP_CHARS_MAX, PORT_MAX
@@ -36,35 +25,31 @@ _HEALTHY_TEXT, _ENABLED_TEXT = "Whether the instance is healthy.", "Whether clie
 _WEIGHT_TEXT = "The share of calls, relative to the other instances."
 METADATA_TEXT = "A JSON object of texts, or `k=v,k=v`."
 
-IP = Needed(**filled("ip", _IP_TEXT, example="10.0.0.1"), validate=validate.Length(1, IP_CHARS_MAX))
-PORT = Number(**filled("port", _PORT_TEXT, example=8080), validate=_PORT_RANGE)
-CLUSTER_NAME = Trimmed(**optional("clusterName", CLUSTER_NAME_TEXT, DEFAULT_CLUSTER))
-CLUSTER = Trimmed(**optional("cluster", "The old name of `clusterName`.", ""))
-WEIGHT = Double(**optional("weight", _WEIGHT_TEXT, 1.0))
-HEALTHY = LenientFlag(**optional("healthy", _HEALTHY_TEXT, True))
-ENABLED = LenientFlag(**optional("enabled", _ENABLED_TEXT, True))
-ENABLE = LenientFlag(**optional("enable", "The old name of `enabled`.", True))
+IP = Needed("ip", _IP_TEXT, needs=FILLED, example="10.0.0.1", validate=validate.Length(1, IP_CHARS_MAX))
+PORT = Number("port", _PORT_TEXT, needs=FILLED, example=8080, validate=_PORT_RANGE)
+CLUSTER_NAME = Trimmed("clusterName", CLUSTER_NAME_TEXT, DEFAULT_CLUSTER)
+CLUSTER = Trimmed("cluster", "The old name of `clusterName`.", "")
+WEIGHT = Double("weight", _WEIGHT_TEXT, 1.0)
+HEALTHY = LenientFlag("healthy", _HEALTHY_TEXT, True)
+ENABLED = LenientFlag("enabled", _ENABLED_TEXT, True)
+ENABLE = LenientFlag("enable", "The old name of `enabled`.", True)
 EPHEMERAL = LenientFlag(
-    **optional(
-        "ephemeral", "Whether the instance lives by beats; else it is persistent. A switch sets the default.", True
-    )
+    "ephemeral", "Whether the instance lives by beats; else it is persistent. A switch sets the default.", True
 )
-METADATA = MetadataText(**optional("metadata", METADATA_TEXT, dict))
-APP = Trimmed(**optional("app", _APP_TEXT, "DEFAULT"), validate=_APP_LENGTH)
+METADATA = MetadataText("metadata", METADATA_TEXT, dict)
+APP = Trimmed("app", _APP_TEXT, "DEFAULT", validate=_APP_LENGTH)
 
-CLUSTERS = Trimmed(**optional("clusters", "The wanted clusters, with commas between them; all without it.", ""))
-HEALTHY_ONLY = StrictFlag(**optional("healthyOnly", "Only healthy instances.", False))
-IS_CHECK = StrictFlag(**optional("isCheck", "Ask for an empty object where the service has instances.", False))
-ENV = Trimmed(**optional("env", "It is repeated in the answer.", ""))
-CLIENT_IP = Trimmed(**optional("clientIP", "The client's address for pushes; that of the call without it.", ""))
-UDP_PORT = Int(**optional("udpPort", "The client's port for pushes; none with 0.", 0))
-SUBSCRIBER_APP = Trimmed(**optional("app", _APP_TEXT, ""))
+CLUSTERS = Trimmed("clusters", "The wanted clusters, with commas between them; all without it.", "")
+HEALTHY_ONLY = StrictFlag("healthyOnly", "Only healthy instances.", False)
+IS_CHECK = StrictFlag("isCheck", "Ask for an empty object where the service has instances.", False)
+ENV = Trimmed("env", "It is repeated in the answer.", "")
+CLIENT_IP = Trimmed("clientIP", "The client's address for pushes; that of the call without it.", "")
+UDP_PORT = Int("udpPort", "The client's port for pushes; none with 0.", 0)
+SUBSCRIBER_APP = Trimmed("app", _APP_TEXT, "")
 
-BEAT_IP = Trimmed(**optional("ip", _IP_TEXT, "", example="10.0.0.1"), validate=validate.Length(max=IP_CHARS_MAX))
-BEAT_PORT = Int(**optional("port", _PORT_TEXT, 0, example=8080), validate=_PORT_RANGE)
-BEAT = Trimmed(
-    **optional("beat", "The instance as a JSON object; without it the beat is a light one, of a known instance.", "")
-)
+BEAT_IP = Trimmed("ip", _IP_TEXT, "", example="10.0.0.1", validate=validate.Length(max=IP_CHARS_MAX))
+BEAT_PORT = Int("port", _PORT_TEXT, 0, example=8080, validate=_PORT_RANGE)
+BEAT = Trimmed("beat", "The instance as a JSON object; without it the beat is a light one, of a known instance.", "")
 
 
 class InstanceSchema(NeededServiceSchema):
@@ -93,11 +78,11 @@ class DeregisterSchema(_Named):
 class PatchSchema(_Named):
     """PATCH ``/instance``: an absent value stays as it is."""
 
-    weight = Double(**optional("weight", _WEIGHT_TEXT))
-    healthy = LenientFlag(**optional("healthy", _HEALTHY_TEXT))
-    enabled = LenientFlag(**optional("enabled", _ENABLED_TEXT))
-    metadata = MetadataText(**optional("metadata", METADATA_TEXT))
-    app = Trimmed(**optional("app", _APP_TEXT), validate=_APP_LENGTH)
+    weight = Double("weight", _WEIGHT_TEXT)
+    healthy = LenientFlag("healthy", _HEALTHY_TEXT)
+    enabled = LenientFlag("enabled", _ENABLED_TEXT)
+    metadata = MetadataText("metadata", METADATA_TEXT)
+    app = Trimmed("app", _APP_TEXT, validate=_APP_LENGTH)
 
 
 class _List(NamespaceSchema):
@@ -112,7 +97,7 @@ class ListSchema(NeededServiceSchema, _List):
 class ListV2Schema(ListSchema):
     """GET ``/v2/ns/instance/list``."""
 
-    cluster_name = Trimmed(**optional("clusterName", CLUSTER_NAME_TEXT, ""))
+    cluster_name = Trimmed("clusterName", CLUSTER_NAME_TEXT, "")
 
 
 class _Beat(NamespaceSchema):
@@ -124,7 +109,7 @@ class BeatSchema(NeededServiceSchema, _Beat):
 
 
 class _Dom(CallSchema):
-    dom = Needed(**filled(DOM, DOM_TEXT))
+    dom = Needed(DOM, DOM_TEXT, needs=FILLED)
 
 
 class DomListSchema(_Dom, _List):

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
-from marshmallow import EXCLUDE, Schema, ValidationError, fields, validate
+from marshmallow import EXCLUDE, Schema, ValidationError, validate
 
-from app.http.input.fields import Needed, Parameter, StrictFlag, Trimmed, Whole, filled, optional, present
+from app.http.input.fields import FILLED, PRESENT, Needed, Parameter, StrictFlag, Text, Trimmed, Whole
 from app.http.input.forms import DOM, GROUP_NAME, NAMESPACE_ID, SERVICE_NAME, Parameters
 from app.naming.model.keys import DEFAULT_GROUP, DEFAULT_NAMESPACE, PORT_MAX
 from app.naming.model.nacos_errors import InvalidParam
@@ -19,8 +19,8 @@ GROUP_NAME_TEXT = "The group of the service; a name with `@@` brings its own."
 DOM_TEXT = "The old name of the service, without its group."
 """The descriptions of parameters that many calls have."""
 BESIDE_SERVICE_NAME: tuple[Parameter[str], ...] = (
-    Trimmed(**optional(GROUP_NAME, GROUP_NAME_TEXT, DEFAULT_GROUP)),
-    Trimmed(**optional(DOM, DOM_TEXT, deprecated=True)),
+    Trimmed(GROUP_NAME, GROUP_NAME_TEXT, DEFAULT_GROUP),
+    Trimmed(DOM, DOM_TEXT, deprecated=True),
 )
 """The parameters that are read with each service's name: see ``Parameters.service_name``."""
 PORT_RANGE = validate.Range(0, PORT_MAX, error=f"it should be a number from 0 to {PORT_MAX}")
@@ -74,22 +74,22 @@ class CallSchema(Schema):
 
 
 class NamespaceSchema(CallSchema):
-    namespace = Trimmed(**optional(NAMESPACE_ID, "The id of the namespace.", DEFAULT_NAMESPACE))
+    namespace = Trimmed(NAMESPACE_ID, "The id of the namespace.", DEFAULT_NAMESPACE)
 
 
 class ServiceSchema(NamespaceSchema):
     """GET and DELETE ``/service``, and all other calls about one service."""
 
-    service = fields.String(**present(SERVICE_NAME, SERVICE_NAME_TEXT, example="orders"))
+    service = Text(SERVICE_NAME, SERVICE_NAME_TEXT, needs=PRESENT, example="orders")
 
 
 class NeededServiceSchema(NamespaceSchema):
     """Calls about one service whose name may not be empty."""
 
-    service = Needed(**filled(SERVICE_NAME, SERVICE_NAME_TEXT, example="orders"))
+    service = Needed(SERVICE_NAME, SERVICE_NAME_TEXT, needs=FILLED, example="orders")
 
 
 class LocalSchema(CallSchema):
     """Calls that ask all members, and with ``local`` this one alone."""
 
-    local = StrictFlag(**optional("local", "Only what this member knows.", False))
+    local = StrictFlag("local", "Only what this member knows.", False)

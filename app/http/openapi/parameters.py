@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from marshmallow import Schema, fields, missing, validate
+from marshmallow import Schema, missing, validate
 
 from app.http.input.fields import Parameter
 from app.http.input.forms import SERVICE_NAME
@@ -15,30 +15,30 @@ def parameters_of(schemas: Iterable[type[Schema]]) -> list[dict[str, Any]]:
     """Return the parameters of schemas, each name once, in the order of the schemas. Shape: OpenAPI's parameters."""
     found: dict[str, dict[str, Any]] = {}
     for schema in schemas:
-        for name, one in schema().fields.items():
-            found.setdefault(one.data_key or name, _parameter(one.data_key or name, one))
-            if one.data_key == SERVICE_NAME:
-                for further in BESIDE_SERVICE_NAME:
-                    found.setdefault(further.key, _parameter(further.key, further))
+        for one in schema().fields.values():
+            if not isinstance(one, Parameter):
+                raise TypeError(f"{schema.__name__}.{one.name} is no parameter")
+            for further in (one, *(BESIDE_SERVICE_NAME if one.key == SERVICE_NAME else ())):
+                found.setdefault(further.key, _parameter(further))
     return list(found.values())
 
 
-def _parameter(name: str, one: fields.Field[Any]) -> dict[str, Any]:
+def _parameter(one: Parameter[Any]) -> dict[str, Any]:
     return {
-        "name": name,
+        "name": one.key,
         "in": "query",
-        "description": one.metadata["description"],
+        "description": one.says,
         **({"required": True} if one.required else {}),
-        **({"deprecated": True} if one.metadata.get("deprecated") else {}),
+        **({"deprecated": True} if one.is_deprecated else {}),
         "schema": _shape(one),
     }
 
 
-def _shape(one: fields.Field[Any]) -> Shape:
-    """Return the values that a parameter takes, as a JSON schema; a field of marshmallow itself takes any text."""
-    shape = dict(one.shape if isinstance(one, Parameter) else Parameter.shape)
-    if examples := one.metadata.get("examples"):
-        shape["examples"] = examples
+def _shape(one: Parameter[Any]) -> Shape:
+    """Return the values that a parameter takes, as a JSON schema."""
+    shape = dict(one.shape)
+    if one.example is not None:
+        shape["examples"] = [one.example]
     default = one.load_default
     if default is not missing and isinstance(default, bool | int | float | str) and default != "":
         shape["default"] = default

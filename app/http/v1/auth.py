@@ -3,7 +3,6 @@
 import secrets
 
 import orjson
-from marshmallow import fields
 
 from app.auth.access_rules import PUBLIC
 from app.auth.refusals import AUTH_IS_OFF, UNKNOWN_USER, AccessDenied, TooManyLogins
@@ -12,7 +11,7 @@ from app.commands.record_commands import CreateFirstAdmin
 from app.http.api.answers import json_reply, text_reply
 from app.http.api.call import BEARER, JSON, Answer, Call, Reply, Services, rendered, route
 from app.http.api.user_access import token_of, too_many_logins
-from app.http.input.fields import Trimmed, optional, present
+from app.http.input.fields import PRESENT, Text, Trimmed
 from app.http.input.schemas import CallSchema, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.user_shapes import FIRST_ADMIN, HAS_ADMIN, LOGIN
@@ -24,20 +23,14 @@ PASSWORD_BYTES = 18
 
 
 class LoginSchema(CallSchema):
-    """POST ``/auth/login``."""
-
-    username = fields.String(**present("username", "The name of the user."))
-    password = fields.String(**present("password", "The password."))
+    username = Text("username", "The name of the user.", needs=PRESENT)
+    password = Text("password", "The password.", needs=PRESENT)
 
 
 class FirstAdminSchema(CallSchema):
-    """POST ``/auth/users/admin``."""
-
-    username = Trimmed(**optional("username", "The name of the user.", "nacos"))
-    password = fields.String(**optional("password", "The password.", ""))
-    secret = Trimmed(
-        **optional("secret", "The content of the file first-admin.secret in the data folder of this member.", "")
-    )
+    username = Trimmed("username", "The name of the user.", "nacos")
+    password = Text("password", "The password.", "")
+    secret = Trimmed("secret", "The content of the file first-admin.secret in the data folder of this member.", "")
 
 
 @route(

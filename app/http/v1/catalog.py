@@ -3,13 +3,11 @@
 from collections.abc import Iterable
 from typing import Any
 
-from marshmallow import fields
-
 from app.auth.access_rules import READ, Target, naming
 from app.http.api.answers import json_array_reply, json_reply
 from app.http.api.call import Answer, Call, Services, route
 from app.http.api.pages import page_size
-from app.http.input.fields import Flag, PageNumber, PatternText, Trimmed, optional, present
+from app.http.input.fields import PRESENT, Flag, PageNumber, PatternText, Text, Trimmed
 from app.http.input.name_pattern import NamePattern, literal_pattern
 from app.http.input.schemas import (
     CLUSTER_NAME_TEXT,
@@ -37,37 +35,27 @@ NO_TIME_YET = 2**63 - 1
 
 
 class CatalogInstancesSchema(ServiceSchema):
-    """GET ``/catalog/instances``."""
-
-    cluster = fields.String(**present("clusterName", CLUSTER_NAME_TEXT))
-    page = PageNumber(**present("pageNo", PAGE_NO_TEXT))
-    size = PageNumber(**present("pageSize", PAGE_SIZE_TEXT))
+    cluster = Text("clusterName", CLUSTER_NAME_TEXT, needs=PRESENT)
+    page = PageNumber("pageNo", PAGE_NO_TEXT, needs=PRESENT)
+    size = PageNumber("pageSize", PAGE_SIZE_TEXT, needs=PRESENT)
 
 
 class CatalogServicesSchema(NamespaceSchema):
-    """GET ``/catalog/services``."""
-
-    with_instances = Flag(
-        **optional("withInstances", "The services with their instances, and not with their counts.", False)
-    )
-    page = PageNumber(**present("pageNo", PAGE_NO_TEXT))
-    size = PageNumber(**present("pageSize", PAGE_SIZE_TEXT))
+    with_instances = Flag("withInstances", "The services with their instances, and not with their counts.", False)
+    page = PageNumber("pageNo", PAGE_NO_TEXT, needs=PRESENT)
+    size = PageNumber("pageSize", PAGE_SIZE_TEXT, needs=PRESENT)
     name = PatternText(
-        **optional(
-            "serviceNameParam",
-            "The pattern of the wanted names: `.` is any character, `.*` any number of them.",
-            NamePattern(),
-        )
+        "serviceNameParam",
+        "The pattern of the wanted names: `.` is any character, `.*` any number of them.",
+        NamePattern(),
     )
     group = PatternText(
-        **optional(
-            "groupNameParam",
-            "The pattern of the wanted groups: `.` is any character, `.*` any number of them.",
-            NamePattern(),
-        )
+        "groupNameParam",
+        "The pattern of the wanted groups: `.` is any character, `.*` any number of them.",
+        NamePattern(),
     )
-    instance = Trimmed(**optional("instance", "Only services with an instance at this address, `ip` or `ip:port`.", ""))
-    has_instances = Flag(**optional("hasIpCount", "Only services with instances.", False))
+    instance = Trimmed("instance", "Only services with an instance at this address, `ip` or `ip:port`.", "")
+    has_instances = Flag("hasIpCount", "Only services with instances.", False)
 
 
 @route(

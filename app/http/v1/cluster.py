@@ -10,7 +10,7 @@ from app.config.lookup_settings import ADDRESS_SERVER, FILE, LOOKUPS
 from app.http.api.answers import json_reply, rest_refusal, rest_reply
 from app.http.api.call import Answer, Call, Services, route
 from app.http.input import json_text
-from app.http.input.fields import Trimmed, optional, present
+from app.http.input.fields import PRESENT, Text, Trimmed
 from app.http.input.schemas import PORT_RANGE, CallSchema, load, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.operator_shapes import (
@@ -31,15 +31,11 @@ NACOS_LOOKUPS = (FILE, ADDRESS_SERVER)
 
 
 class NodesSchema(CallSchema):
-    """GET ``/core/cluster/nodes``."""
-
-    keyword = Trimmed(**optional("keyword", "The beginning of the addresses of the wanted members.", ""))
+    keyword = Trimmed("keyword", "The beginning of the addresses of the wanted members.", "")
 
 
 class LookupSchema(CallSchema):
-    """POST ``/core/cluster/switch/lookup``."""
-
-    type = fields.String(**present("type", "Where the member list comes from: `file`, `address-server` or `dns`."))
+    type = Text("type", "Where the member list comes from: `file`, `address-server` or `dns`.", needs=PRESENT)
 
 
 class MemberSchema(Schema):

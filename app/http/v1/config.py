@@ -1,11 +1,9 @@
 """Calls to a configuration server, which this node is not: refused, or answered as if there were no configurations."""
 
-from marshmallow import fields
-
 from app.auth.access_rules import LOGGED_IN, MEMBERS
 from app.http.api.answers import json_reply, text_reply
 from app.http.api.call import Answer, Call, Later, Reply, Services, route
-from app.http.input.fields import optional
+from app.http.input.fields import Text
 from app.http.input.schemas import CallSchema
 from app.http.shapes.described import Described
 from app.http.shapes.operator_shapes import DONE, NO_CHANGE
@@ -24,7 +22,7 @@ SEARCH = "search"
 class ConfigSearchSchema(CallSchema):
     """GET ``/cs/configs``; clients repeat the call, which loads nothing."""
 
-    search = fields.String(**optional(SEARCH, "A search among configurations: refused.", None))
+    search = Text(SEARCH, "A search among configurations: refused.", None)
 
 
 @route("GET", "/v1/cs/communication/dataChange", access=MEMBERS, described=Described(DONE))

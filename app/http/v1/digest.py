@@ -7,7 +7,7 @@ from app.config.version import __version__
 from app.http.api.answers import json_reply, text_reply
 from app.http.api.call import Answer, Call, Reply, Services, route
 from app.http.api.digest_values import bucket_digests, service_digests
-from app.http.input.fields import BucketList, optional
+from app.http.input.fields import BucketList
 from app.http.input.schemas import CallSchema, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.operator_shapes import DIGEST
@@ -17,12 +17,8 @@ RETRY_AFTER_S = 2
 
 
 class DigestSchema(CallSchema):
-    """GET ``/operator/digest``."""
-
     buckets = BucketList(
-        **optional(
-            "buckets", "The numbers of the buckets whose services are wanted, with commas between them.", frozenset()
-        )
+        "buckets", "The numbers of the buckets whose services are wanted, with commas between them.", frozenset()
     )
 
 

@@ -27,7 +27,7 @@ from app.http.api.call import (
     route,
 )
 from app.http.input import json_text
-from app.http.input.fields import StrictFlag, filled, optional, present
+from app.http.input.fields import FILLED, PRESENT, StrictFlag, Text
 from app.http.input.schemas import CallSchema, load, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.operator_shapes import DATUM_BODY, DATUMS, KEYS_BODY, RECEIVED
@@ -50,25 +50,25 @@ PASSED_MS_MAX = 1_000
 class SourceSchema(CallSchema):
     """PUT ``/distro/checksum``: the member that sends it."""
 
-    source = fields.String(**present("source", "The address of the member that sends."))
+    source = Text("source", "The address of the member that sends.", needs=PRESENT)
 
 
 class TypeSchema(CallSchema):
     """Calls of members about one resource type."""
 
-    type = fields.String(**optional(TYPE, "The resource type; instances of services without it.", ""))
+    type = Text(TYPE, "The resource type; instances of services without it.", "")
 
 
 class PagesSchema(CallSchema):
     """Calls of members that read page by page."""
 
-    pages = StrictFlag(**optional("pages", "Ask for the first page, and not for all.", False))
+    pages = StrictFlag("pages", "Ask for the first page, and not for all.", False)
 
 
 class KeysSchema(CallSchema):
     """The body of GET ``/distro/datum``."""
 
-    keys = fields.String(**filled("keys"))
+    keys = Text("keys", "", needs=FILLED)
     listed = fields.List(fields.String())
 
 

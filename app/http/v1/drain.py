@@ -8,7 +8,7 @@ from marshmallow import validate
 from app.auth.access_rules import MEMBERS, READ, WRITE, admin, naming
 from app.http.api.answers import json_reply, text_reply
 from app.http.api.call import JSON, Answer, Call, Reply, Services, route
-from app.http.input.fields import FLAG, INT, Needed, Parameter, filled, invalid, optional
+from app.http.input.fields import FILLED, FLAG, INT, Needed, Parameter, invalid
 from app.http.input.instance_schemas import InstanceSchema
 from app.http.input.schemas import CallSchema, load_parameters
 from app.http.shapes.described import Described
@@ -54,33 +54,28 @@ class ExactFlag(Parameter[bool]):
 
 
 class DrainSchema(CallSchema):
-    """PUT ``/instance/drain``."""
-
     timeout_ms = Milliseconds(
-        **optional("timeoutMs", "The instance is removed after so many milliseconds at the latest.", TIMEOUT_MS),
-        validate=_TIMES,
+        "timeoutMs", "The instance is removed after so many milliseconds at the latest.", TIMEOUT_MS, validate=_TIMES
     )
     least_ms = Milliseconds(
-        **optional(
-            "minMs", "The instance stays hidden for at least so many milliseconds, for clients that poll.", None
-        ),
+        "minMs",
+        "The instance stays hidden for at least so many milliseconds, for clients that poll.",
+        None,
         validate=_TIMES,
     )
 
 
 class DrainStepSchema(CallSchema):
-    """POST ``/instance/drain/step``."""
-
     action = Needed(
-        **filled("action", "The step to take."),
+        "action",
+        "The step to take.",
+        needs=FILLED,
         validate=validate.OneOf(ACTIONS, error=f"it should be one of {', '.join(ACTIONS)}"),
     )
 
 
 class NodeDrainSchema(CallSchema):
-    """PUT ``/operator/drain``."""
-
-    enabled = ExactFlag(**optional("enabled", "False takes the draining back.", True))
+    enabled = ExactFlag("enabled", "False takes the draining back.", True)
 
 
 @route(

@@ -5,7 +5,7 @@ from app.config.version import __version__
 from app.http.api.answers import text_reply
 from app.http.api.call import Answer, Call, Reply, Services, route
 from app.http.api.dump_lines import dump_lines
-from app.http.input.fields import Trimmed, optional
+from app.http.input.fields import Trimmed
 from app.http.input.schemas import SERVICE_NAME_TEXT, NamespaceSchema, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.operator_shapes import DUMP
@@ -17,7 +17,7 @@ RETRY_AFTER_S = 5
 class DumpSchema(NamespaceSchema):
     """GET ``/operator/dump``; of all services without a name."""
 
-    service = Trimmed(**optional("serviceName", SERVICE_NAME_TEXT, None, example="orders"))
+    service = Trimmed("serviceName", SERVICE_NAME_TEXT, None, example="orders")
 
 
 @route("GET", "/v1/ns/operator/dump", access=admin(READ), described=Described(DUMP, takes=(DumpSchema,)))

@@ -5,7 +5,7 @@ import math
 from app.auth.access_rules import WRITE, admin
 from app.http.api.answers import json_reply, text_reply
 from app.http.api.call import Answer, Call, Reply, Services, route
-from app.http.input.fields import InstanceKeys, Trimmed, optional
+from app.http.input.fields import InstanceKeys, Trimmed
 from app.http.input.schemas import NeededServiceSchema, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.operator_shapes import HEAL
@@ -13,11 +13,9 @@ from app.naming.model.keys import check_namespace, check_printable, check_servic
 
 
 class HealSchema(NeededServiceSchema):
-    """POST ``/operator/heal``."""
-
-    source = Trimmed(**optional("source", "The member to ask; all without it.", ""))
+    source = Trimmed("source", "The member to ask; all without it.", "")
     instances = InstanceKeys(
-        **optional("instances", "The keys of the wanted instances, with commas between them; all without it.", ())
+        "instances", "The keys of the wanted instances, with commas between them; all without it.", ()
     )
 
 

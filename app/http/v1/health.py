@@ -4,7 +4,7 @@ from app.auth.access_rules import LOGGED_IN, WRITE, naming
 from app.commands.record_commands import UpdateCluster, UpdateHealth, read_late
 from app.http.api.answers import json_reply
 from app.http.api.call import Answer, Call, Services, rendered, route
-from app.http.input.fields import JsonObject, MetadataText, Needed, NeededLenientFlag, Number, Trimmed, filled, optional
+from app.http.input.fields import FILLED, JsonObject, MetadataText, Needed, NeededLenientFlag, Number, Trimmed
 from app.http.input.schemas import (
     CLUSTER_NAME_TEXT,
     PORT_RANGE,
@@ -26,31 +26,29 @@ from app.naming.model.nacos_errors import InvalidParam
 class ClusterNameSchema(NamespaceSchema):
     """PUT ``/cluster``: the names of the cluster and its service."""
 
-    cluster = Needed(**filled("clusterName", CLUSTER_NAME_TEXT))
-    service = Needed(**filled("serviceName", "The service's name, alone or as `group@@name`.", example="orders"))
+    cluster = Needed("clusterName", CLUSTER_NAME_TEXT, needs=FILLED)
+    service = Needed("serviceName", "The service's name, alone or as `group@@name`.", needs=FILLED, example="orders")
 
 
 class ClusterConfigSchema(CallSchema):
     """PUT ``/cluster``: the settings of the cluster."""
 
-    check_port = Number(**filled("checkPort", "The port that is checked."), validate=PORT_RANGE)
+    check_port = Number("checkPort", "The port that is checked.", needs=FILLED, validate=PORT_RANGE)
     use_instance_port = NeededLenientFlag(
-        **filled("useInstancePort4Check", "Whether an instance is checked at its own port, and not at `checkPort`.")
+        "useInstancePort4Check", "Whether an instance is checked at its own port, and not at `checkPort`.", needs=FILLED
     )
-    checker = JsonObject(**filled("healthChecker", "How persistent instances are checked: a JSON object with `type`."))
-    metadata = MetadataText(
-        **optional("metadata", "The cluster's metadata: a JSON object of texts, or `k=v,k=v`.", dict)
+    checker = JsonObject(
+        "healthChecker", "How persistent instances are checked: a JSON object with `type`.", needs=FILLED
     )
+    metadata = MetadataText("metadata", "The cluster's metadata: a JSON object of texts, or `k=v,k=v`.", dict)
 
 
 class HealthSchema(NeededServiceSchema):
-    """PUT ``/health``."""
-
-    ip = Needed(**filled("ip", "The address of the instance.", example="10.0.0.1"))
-    port = Number(**filled("port", "The port of the instance.", example=8080))
-    cluster = Trimmed(**optional("clusterName", CLUSTER_NAME_TEXT, DEFAULT_CLUSTER))
-    healthy = Trimmed(**optional("healthy", "Whether the instance is healthy.", ""))
-    valid = Trimmed(**optional("valid", "The old name of `healthy`.", ""))
+    ip = Needed("ip", "The address of the instance.", needs=FILLED, example="10.0.0.1")
+    port = Number("port", "The port of the instance.", needs=FILLED, example=8080)
+    cluster = Trimmed("clusterName", CLUSTER_NAME_TEXT, DEFAULT_CLUSTER)
+    healthy = Trimmed("healthy", "Whether the instance is healthy.", "")
+    valid = Trimmed("valid", "The old name of `healthy`.", "")
 
 
 @route(

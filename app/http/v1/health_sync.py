@@ -4,13 +4,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote_plus
 
-from marshmallow import fields
-
 from app.auth.access_rules import MEMBERS, READ, Target, naming
 from app.http.api.answers import json_reply, text_reply
 from app.http.api.call import OK, Answer, Call, Services, route
 from app.http.input import json_text
-from app.http.input.fields import present
+from app.http.input.fields import PRESENT, Text
 from app.http.input.schemas import CallSchema, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.instance_shapes import STATUSES
@@ -28,9 +26,7 @@ _CLOCK = SystemClock()
 
 
 class StatusesSchema(CallSchema):
-    """GET ``/instance/statuses``."""
-
-    key = fields.String(**present("key", "The service's name with its group, after its namespace and `##`."))
+    key = Text("key", "The service's name with its group, after its namespace and `##`.", needs=PRESENT)
 
 
 @route(

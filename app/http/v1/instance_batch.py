@@ -10,7 +10,7 @@ from app.commands.writes import Changed
 from app.http.api.answers import json_reply
 from app.http.api.call import DECLINE, Answer, Call, Services, rendered, route
 from app.http.input import json_text
-from app.http.input.fields import NeededMetadata, Trimmed, filled, optional
+from app.http.input.fields import FILLED, NeededMetadata, Trimmed
 from app.http.input.forms import NAMESPACE_ID, Parameters
 from app.http.input.instance_schemas import METADATA_TEXT
 from app.http.input.params import KEPT_CHARS_MAX, hot_metadata, hot_service
@@ -27,16 +27,12 @@ LOOP_CHARS_MAX = 8_192
 PATHS = ("/v1/ns/instance/metadata/batch", "/v1/ns/api/metadata/batch")
 
 
-_KIND = Trimmed(**optional("consistencyType", "All instances of one kind: `ephemeral` or `persist`.", ""))
-_INSTANCES = Trimmed(
-    **optional("instances", "A JSON array of instances, each with ip, port, clusterName and ephemeral.", "")
-)
-_METADATA = NeededMetadata(**filled("metadata", METADATA_TEXT))
+_KIND = Trimmed("consistencyType", "All instances of one kind: `ephemeral` or `persist`.", "")
+_INSTANCES = Trimmed("instances", "A JSON array of instances, each with ip, port, clusterName and ephemeral.", "")
+_METADATA = NeededMetadata("metadata", METADATA_TEXT, needs=FILLED)
 
 
 class MetadataBatchSchema(NeededServiceSchema):
-    """PUT and DELETE ``/instance/metadata/batch``."""
-
     kind, instances, metadata = _KIND, _INSTANCES, _METADATA
 
 

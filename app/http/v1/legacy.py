@@ -4,7 +4,7 @@ from app.auth.access_rules import MEMBERS, READ, WRITE, Target, admin, naming
 from app.http.api.agents import ClientType, parse_agent
 from app.http.api.answers import json_reply, text_reply
 from app.http.api.call import Answer, Call, Services, route
-from app.http.input.fields import StrictFlag, optional
+from app.http.input.fields import StrictFlag
 from app.http.input.forms import DOM
 from app.http.input.instance_schemas import DomBeatSchema, DomListSchema
 from app.http.input.name_pattern import NamePattern
@@ -24,9 +24,7 @@ OLD_RAFT = "caused: old raft protocol already stop;"
 
 
 class AllNamesSchema(CallSchema):
-    """GET ``/api/allDomNames``."""
-
-    responsible_only = StrictFlag(**optional("responsibleOnly", "Only services that this member owns.", False))
+    responsible_only = StrictFlag("responsibleOnly", "Only services that this member owns.", False)
 
 
 def _service_of(call: Call) -> str:

@@ -3,8 +3,6 @@
 import uuid
 from typing import Any
 
-from marshmallow import fields
-
 from app.auth.access_rules import LOGGED_IN, WRITE, admin
 from app.auth.refusals import NOT_PERMITTED
 from app.commands.record_commands import CreateNamespace, RemoveNamespace, UpdateNamespace
@@ -12,7 +10,7 @@ from app.commands.writes import UNCHANGED
 from app.http.api.answers import json_reply, rest_reply
 from app.http.api.audited import audit_refusal
 from app.http.api.call import Answer, Call, Services, rendered, route
-from app.http.input.fields import Trimmed, optional, present
+from app.http.input.fields import PRESENT, Text, Trimmed
 from app.http.input.schemas import CallSchema, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.operator_shapes import DONE, NAMESPACE_QUERY
@@ -33,38 +31,26 @@ _PUBLIC_IN_FULL = Namespace("", "Public", "Public Namespace")
 class NamespaceQuerySchema(CallSchema):
     """GET ``/console/namespaces``, in its three shapes."""
 
-    show = fields.String(**optional("show", "`all` asks for one namespace in full.", ""))
-    check_exists = fields.String(
-        **optional("checkNamespaceIdExist", "`true` asks whether the id `customNamespaceId` is taken.", "")
-    )
-    namespace = fields.String(**optional("namespaceId", "The id of the namespace.", ""))
-    custom = Trimmed(
-        **optional("customNamespaceId", "The id of the namespace; a new one is given a random id without it.", "")
-    )
+    show = Text("show", "`all` asks for one namespace in full.", "")
+    check_exists = Text("checkNamespaceIdExist", "`true` asks whether the id `customNamespaceId` is taken.", "")
+    namespace = Text("namespaceId", "The id of the namespace.", "")
+    custom = Trimmed("customNamespaceId", "The id of the namespace; a new one is given a random id without it.", "")
 
 
 class NamespaceCreateSchema(CallSchema):
-    """POST ``/console/namespaces``."""
-
-    id = fields.String(
-        **present("customNamespaceId", "The id of the namespace; a new one is given a random id without it.")
-    )
-    name = fields.String(**present("namespaceName", "The name of the namespace."))
-    description = fields.String(**optional("namespaceDesc", "The description of the namespace.", ""))
+    id = Text("customNamespaceId", "The id of the namespace; a new one is given a random id without it.", needs=PRESENT)
+    name = Text("namespaceName", "The name of the namespace.", needs=PRESENT)
+    description = Text("namespaceDesc", "The description of the namespace.", "")
 
 
 class NamespaceUpdateSchema(CallSchema):
-    """PUT ``/console/namespaces``."""
-
-    id = fields.String(**present("namespace", "The id of the namespace."))
-    name = fields.String(**present("namespaceShowName", "The new name of the namespace."))
-    description = fields.String(**optional("namespaceDesc", "The description of the namespace.", ""))
+    id = Text("namespace", "The id of the namespace.", needs=PRESENT)
+    name = Text("namespaceShowName", "The new name of the namespace.", needs=PRESENT)
+    description = Text("namespaceDesc", "The description of the namespace.", "")
 
 
 class NamespaceRemoveSchema(CallSchema):
-    """DELETE ``/console/namespaces``."""
-
-    id = fields.String(**present("namespaceId", "The id of the namespace."))
+    id = Text("namespaceId", "The id of the namespace.", needs=PRESENT)
 
 
 def _shown(one: Namespace) -> dict[str, Any]:

@@ -3,13 +3,11 @@
 import logging
 from typing import Any
 
-from marshmallow import fields
-
 from app.auth.access_rules import LOGGED_IN, MEMBERS, READ, WRITE, admin, naming
 from app.http.api.answers import json_reply, rest_refusal, rest_reply, server_status, text_reply
 from app.http.api.call import OK, Answer, Call, Services, route
 from app.http.input import json_text
-from app.http.input.fields import Flag, optional, present
+from app.http.input.fields import PRESENT, Flag, Text
 from app.http.input.schemas import CallSchema, ServiceSchema, load, load_parameters
 from app.http.shapes.described import Described, text_of
 from app.http.shapes.operator_shapes import (
@@ -49,28 +47,22 @@ LEVELS = {
 
 
 class ServersSchema(CallSchema):
-    """GET ``/operator/servers``."""
-
-    healthy = Flag(**optional("healthy", "Only members that are UP.", False))
+    healthy = Flag("healthy", "Only members that are UP.", False)
 
 
 class DistroStatusSchema(CallSchema):
-    """GET ``/operator/distro/status``."""
-
-    action = fields.String(**optional("action", "`view`; the answer to any other is an empty object.", "view"))
+    action = Text("action", "`view`; the answer to any other is an empty object.", "view")
 
 
 class ServerStatusSchema(CallSchema):
-    """GET ``/operator/server/status``."""
-
-    status = fields.String(**present("serverStatus", "The report, in lines `site#ip:port#ms#weight`."))
+    status = Text("serverStatus", "The report, in lines `site#ip:port#ms#weight`.", needs=PRESENT)
 
 
 class LogLevelSchema(CallSchema):
     """PUT ``/operator/log``, and the body of PUT ``/core/ops/log``."""
 
-    name = fields.String(**present("logName", "The log; an unknown one changes nothing."))
-    level = fields.String(**present("logLevel", "`ALL`, `TRACE`, `DEBUG`, `INFO`, `WARN`, `ERROR` or `OFF`."))
+    name = Text("logName", "The log; an unknown one changes nothing.", needs=PRESENT)
+    level = Text("logLevel", "`ALL`, `TRACE`, `DEBUG`, `INFO`, `WARN`, `ERROR` or `OFF`.", needs=PRESENT)
 
 
 def _paths(path: str) -> tuple[str, str]:

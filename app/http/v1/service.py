@@ -9,6 +9,7 @@ from app.http.api.answers import json_reply
 from app.http.api.call import Answer, Call, Services, rendered, route
 from app.http.api.pages import page_size
 from app.http.input.fields import (
+    FILLED,
     Flag,
     IntOrZero,
     ListFilter,
@@ -18,8 +19,6 @@ from app.http.input.fields import (
     SelectorText,
     Threshold,
     Trimmed,
-    filled,
-    optional,
 )
 from app.http.input.name_pattern import NamePattern
 from app.http.input.schemas import (
@@ -48,17 +47,13 @@ class ServiceCreateSchema(CallSchema):
     """POST ``/service``, in v2 also PUT: threshold, metadata and selector."""
 
     protect_threshold = Threshold(
-        **optional("protectThreshold", "At or below this share of healthy instances all are shown as healthy.", 0.0)
+        "protectThreshold", "At or below this share of healthy instances all are shown as healthy.", 0.0
     )
-    metadata = MetadataText(
-        **optional("metadata", "The service's metadata: a JSON object of texts, or `k=v,k=v`.", dict)
-    )
+    metadata = MetadataText("metadata", "The service's metadata: a JSON object of texts, or `k=v,k=v`.", dict)
     selector = SelectorText(
-        **optional(
-            "selector",
-            "How the service picks instances for a client: a JSON object with `type`, URL-encoded once more.",
-            NO_SELECTOR,
-        )
+        "selector",
+        "How the service picks instances for a client: a JSON object with `type`, URL-encoded once more.",
+        NO_SELECTOR,
     )
 
 
@@ -66,46 +61,34 @@ class ServiceUpdateSchema(CallSchema):
     """PUT ``/service``: threshold and metadata."""
 
     protect_threshold = Threshold(
-        **filled("protectThreshold", "At or below this share of healthy instances all are shown as healthy.")
+        "protectThreshold", "At or below this share of healthy instances all are shown as healthy.", needs=FILLED
     )
-    metadata = MetadataText(
-        **optional("metadata", "The service's metadata: a JSON object of texts, or `k=v,k=v`.", dict)
-    )
+    metadata = MetadataText("metadata", "The service's metadata: a JSON object of texts, or `k=v,k=v`.", dict)
 
 
 class ServiceSelectorSchema(CallSchema):
     """PUT ``/service``: the selector, which Nacos reads after it found the service."""
 
     selector = SelectorText(
-        **optional(
-            "selector",
-            "How the service picks instances for a client: a JSON object with `type`, URL-encoded once more.",
-            NO_SELECTOR,
-        )
+        "selector",
+        "How the service picks instances for a client: a JSON object with `type`, URL-encoded once more.",
+        NO_SELECTOR,
     )
 
 
 class ServiceListSchema(NamespaceSchema):
-    """GET ``/service/list``."""
-
-    page = IntOrZero(**filled("pageNo", PAGE_NO_TEXT))
-    size = IntOrZero(**filled("pageSize", PAGE_SIZE_TEXT))
-    group = Trimmed(**optional("groupName", GROUP_NAME_TEXT, DEFAULT_GROUP))
-    selector = ListFilter(
-        **optional("selector", "A filter by metadata: a JSON object with `type` and `expression`.", None)
-    )
+    page = IntOrZero("pageNo", PAGE_NO_TEXT, needs=FILLED)
+    size = IntOrZero("pageSize", PAGE_SIZE_TEXT, needs=FILLED)
+    group = Trimmed("groupName", GROUP_NAME_TEXT, DEFAULT_GROUP)
+    selector = ListFilter("selector", "A filter by metadata: a JSON object with `type` and `expression`.", None)
 
 
 class ServiceNamesSchema(CallSchema):
-    """GET ``/service/names``."""
-
-    namespace = Trimmed(**optional("namespaceId", "The id of the namespace.", ""))
+    namespace = Trimmed("namespaceId", "The id of the namespace.", "")
     pattern = PatternText(
-        **optional(
-            "expr", "The pattern of the wanted names: `.` is any character, `.*` any number of them.", NamePattern()
-        )
+        "expr", "The pattern of the wanted names: `.` is any character, `.*` any number of them.", NamePattern()
     )
-    responsible_only = Flag(**optional("responsibleOnly", "Only services that this member owns.", False))
+    responsible_only = Flag("responsibleOnly", "Only services that this member owns.", False)
 
 
 @route("POST", "/v1/ns/service", access=naming(WRITE), described=Described(takes=(ServiceSchema, ServiceCreateSchema)))

@@ -9,7 +9,7 @@ from app.http.api.call import Answer, Call, Services, route
 from app.http.api.callers import is_of_caller, normal_ip
 from app.http.api.pages import page_size
 from app.http.api.rights import READS, check_access
-from app.http.input.fields import Flag, IntOrZero, StrictFlag, optional
+from app.http.input.fields import Flag, IntOrZero, StrictFlag
 from app.http.input.instance_schemas import ListQuery
 from app.http.input.schemas import PAGE_NO_TEXT, PAGE_SIZE_TEXT, CallSchema, NeededServiceSchema, load_parameters
 from app.http.shapes.described import Described
@@ -38,16 +38,14 @@ Shown = dict[str, Any]
 class SubscribersSchema(NeededServiceSchema):
     """GET ``/service/subscribers``. Nacos 1.4.1 wants a page, though its members ask without one; 1.4.8 does not."""
 
-    page = IntOrZero(**optional("pageNo", PAGE_NO_TEXT, 1))
-    size = IntOrZero(**optional("pageSize", PAGE_SIZE_TEXT, SUBSCRIBERS_PAGE_SIZE))
-    aggregation = StrictFlag(**optional("aggregation", "Whether all other members are asked, too.", True))
+    page = IntOrZero("pageNo", PAGE_NO_TEXT, 1)
+    size = IntOrZero("pageSize", PAGE_SIZE_TEXT, SUBSCRIBERS_PAGE_SIZE)
+    aggregation = StrictFlag("aggregation", "Whether all other members are asked, too.", True)
 
 
 class PushStateSchema(CallSchema):
-    """GET ``/operator/push/state``."""
-
-    detail = Flag(**optional("detail", "With the pushes that are not acknowledged.", False))
-    reset = Flag(**optional("reset", "Let the counts begin anew.", False))
+    detail = Flag("detail", "With the pushes that are not acknowledged.", False)
+    reset = Flag("reset", "Let the counts begin anew.", False)
 
 
 def subscribe(call: Call, services: Services, query: ListQuery, agent: Agent) -> bool:

@@ -1,12 +1,12 @@
 """The switches that an operator may change while all members run."""
 
-from marshmallow import fields, validate
+from marshmallow import validate
 
 from app.auth.access_rules import READ, WRITE, admin
 from app.commands.record_commands import UpdateSwitch, UpdateSwitches
 from app.http.api.answers import SWITCHES_PATHS, json_reply
 from app.http.api.call import Answer, Call, Services, rendered, route
-from app.http.input.fields import Flag, JsonObject, optional, present
+from app.http.input.fields import PRESENT, Flag, JsonObject, Text
 from app.http.input.schemas import CallSchema, load, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.operator_shapes import SWITCHES
@@ -17,12 +17,12 @@ SWITCH_CHARS_MAX = 64 * 1024
 
 
 class SwitchSchema(CallSchema):
-    """PUT ``/operator/switches``."""
-
-    here_only = Flag(**optional("debug", "Only at this member, until its restart.", False))
-    entry = fields.String(**present("entry", "The switch; `batch` for several."))
-    value = fields.String(
-        **present("value", "The value of the switch; for `batch` a JSON object of switches."),
+    here_only = Flag("debug", "Only at this member, until its restart.", False)
+    entry = Text("entry", "The switch; `batch` for several.", needs=PRESENT)
+    value = Text(
+        "value",
+        "The value of the switch; for `batch` a JSON object of switches.",
+        needs=PRESENT,
         validate=validate.Length(max=SWITCH_CHARS_MAX),
     )
 
@@ -31,7 +31,9 @@ class SwitchBatchSchema(CallSchema):
     """PUT ``/operator/switches`` with ``batch``: the switches in place of one switch's value."""
 
     value = JsonObject(
-        required=True,
+        "value",
+        "The switches, by name.",
+        needs=PRESENT,
         error_messages=dict.fromkeys(("required", "invalid"), "it should be a JSON object of switches"),
     )
 

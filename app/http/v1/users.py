@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from marshmallow import fields, validate
+from marshmallow import validate
 
 from app.auth.access_rules import LOGGED_IN, READ, WRITE, admin
 from app.auth.refusals import AUTH_IS_OFF
@@ -27,7 +27,7 @@ from app.http.api.answers import json_reply, rest_refusal
 from app.http.api.audited import audit_refusal
 from app.http.api.call import Answer, Call, Reply, Services, rendered, route
 from app.http.api.user_access import token_of
-from app.http.input.fields import Number, filled, invalid, optional
+from app.http.input.fields import FILLED, Number, Text, invalid
 from app.http.input.forms import Parameters
 from app.http.input.schemas import PAGE_NO_TEXT, PAGE_SIZE_TEXT, CallSchema, load_parameters
 from app.http.shapes.described import Described
@@ -39,6 +39,8 @@ USERS = ("/v1/auth/users", "/v1/auth")
 LOGOUT = "/v1/auth/users/logout"
 ROLES, PERMISSIONS = "/v1/auth/roles", "/v1/auth/permissions"
 PAGE_SIZE_MAX = 500
+_USERNAME = Text("username", "The name of the user.", needs=FILLED)
+_ROLE = Text("role", "The name of the role.", needs=FILLED)
 
 
 class _Count(Number):
@@ -48,67 +50,56 @@ class _Count(Number):
 
 
 class NewPasswordSchema(CallSchema):
-    """PUT ``/auth/users``."""
-
-    username = fields.String(**filled("username", "The name of the user."))
-    password = fields.String(**filled("newPassword", "The new password."))
+    username = _USERNAME
+    password = Text("newPassword", "The new password.", needs=FILLED)
 
 
 class ChangePasswordSchema(CallSchema):
-    """PUT ``/auth/users/password``."""
-
-    old = fields.String(**filled("oldPassword", "The current password."))
-    new = fields.String(**filled("newPassword", "The new password."))
+    old = Text("oldPassword", "The current password.", needs=FILLED)
+    new = Text("newPassword", "The new password.", needs=FILLED)
 
 
 class UserNameSchema(CallSchema):
     """Calls about one user."""
 
-    username = fields.String(**filled("username", "The name of the user."))
+    username = _USERNAME
 
 
 class RoleSchema(CallSchema):
-    """POST ``/auth/roles``."""
-
-    role = fields.String(**filled("role", "The name of the role."))
-    username = fields.String(**filled("username", "The name of the user."))
+    role, username = _ROLE, _USERNAME
 
 
 class RemovedRoleSchema(CallSchema):
     """DELETE ``/auth/roles``: of one user, or of all."""
 
-    role = fields.String(**filled("role", "The name of the role."))
-    username = fields.String(**optional("username", "The name of the user.", ""))
+    role = _ROLE
+    username = Text("username", "The name of the user.", "")
 
 
 class PermissionSchema(CallSchema):
-    """POST and DELETE ``/auth/permissions``."""
-
-    role = fields.String(**filled("role", "The name of the role."))
-    resource = fields.String(
-        **filled("resource", "The pattern of what is permitted: `namespace:group:naming/service`.")
-    )
-    action = fields.String(**filled("action", "What is permitted: `r`, `w` or `rw`."))
+    role = _ROLE
+    resource = Text("resource", "The pattern of what is permitted: `namespace:group:naming/service`.", needs=FILLED)
+    action = Text("action", "What is permitted: `r`, `w` or `rw`.", needs=FILLED)
 
 
 class UserPageSchema(CallSchema):
     """A page of users, roles or permissions, perhaps of those that one name finds; ``search`` blur: ``*`` in it."""
 
-    page = _Count(**filled("pageNo", PAGE_NO_TEXT), validate=validate.Range(min=1, error="it should be 1 or more"))
+    page = _Count("pageNo", PAGE_NO_TEXT, needs=FILLED, validate=validate.Range(min=1, error="it should be 1 or more"))
     size = _Count(
-        **filled("pageSize", PAGE_SIZE_TEXT),
+        "pageSize",
+        PAGE_SIZE_TEXT,
+        needs=FILLED,
         validate=validate.Range(1, PAGE_SIZE_MAX, error=f"it should be a number from 1 to {PAGE_SIZE_MAX}"),
     )
-    username = fields.String(**optional("username", "The name of the user.", ""))
-    role = fields.String(**optional("role", "The name of the role.", ""))
-    search = fields.String(**optional("search", "`accurate`, or `blur`: names with `*` in them.", "accurate"))
+    username = Text("username", "The name of the user.", "")
+    role = Text("role", "The name of the role.", "")
+    search = Text("search", "`accurate`, or `blur`: names with `*` in them.", "accurate")
 
 
 class NameSearchSchema(CallSchema):
-    """GET ``/auth/users/search`` and ``/auth/roles/search``."""
-
-    username = fields.String(**optional("username", "The name of the user.", ""))
-    role = fields.String(**optional("role", "The name of the role.", ""))
+    username = Text("username", "The name of the user.", "")
+    role = Text("role", "The name of the role.", "")
 
 
 def _answer(call: Call, services: Services, read: Callable[[Parameters], RecordCommand], message: str) -> Answer:

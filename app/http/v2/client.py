@@ -11,7 +11,7 @@ from marshmallow import validate
 
 from app.auth.access_rules import READ, admin, naming
 from app.http.api.call import Answer, Call, Services
-from app.http.input.fields import Needed, Number, Trimmed, filled, optional
+from app.http.input.fields import FILLED, Needed, Number, Trimmed
 from app.http.input.forms import namespace_of, service_of
 from app.http.input.schemas import PAGE_NO_TEXT, PAGE_SIZE_TEXT, CallSchema, NeededServiceSchema, load_parameters
 from app.http.shapes.described import Described
@@ -37,25 +37,23 @@ CLIENTS_PAGE_SIZE, CLIENTS_PAGE_SIZE_MAX = 100, 1_000
 class ClientIdSchema(CallSchema):
     """Calls about one client."""
 
-    client_id = Needed(**filled("clientId", CLIENT_ID_TEXT))
+    client_id = Needed("clientId", CLIENT_ID_TEXT, needs=FILLED)
 
 
 class ClientAddressSchema(CallSchema):
     """Lists of a service's clients: those of one address alone."""
 
-    ip = Trimmed(
-        **optional("ip", "The address of the wanted client or instance; any without it.", "", example="10.0.0.1")
-    )
-    port = Trimmed(**optional("port", "The port of the wanted client or instance; any without it.", ""))
+    ip = Trimmed("ip", "The address of the wanted client or instance; any without it.", "", example="10.0.0.1")
+    port = Trimmed("port", "The port of the wanted client or instance; any without it.", "")
 
 
 class ClientSearchSchema(CallSchema):
-    """GET ``/v2/ns/client/search``."""
-
-    contained = Trimmed(**optional("clientId", CLIENT_ID_TEXT, ""))
-    page = Number(**optional("pageNo", PAGE_NO_TEXT, 1), validate=validate.Range(min=1, error="it should be 1 or more"))
+    contained = Trimmed("clientId", CLIENT_ID_TEXT, "")
+    page = Number("pageNo", PAGE_NO_TEXT, 1, validate=validate.Range(min=1, error="it should be 1 or more"))
     size = Number(
-        **optional("pageSize", PAGE_SIZE_TEXT, CLIENTS_PAGE_SIZE),
+        "pageSize",
+        PAGE_SIZE_TEXT,
+        CLIENTS_PAGE_SIZE,
         validate=validate.Range(1, CLIENTS_PAGE_SIZE_MAX, error=f"it should be from 1 to {CLIENTS_PAGE_SIZE_MAX}"),
     )
 

@@ -6,7 +6,7 @@ What Nacos changes with GET is changed with POST here too, which a browser may b
 from app.auth.access_rules import READ, WRITE, admin
 from app.http.api.answers import json_reply, text_reply
 from app.http.api.call import Answer, Call, Services, route
-from app.http.input.fields import AddressText, LoadFactor, Needed, Number, Trimmed, filled, optional
+from app.http.input.fields import FILLED, AddressText, LoadFactor, Needed, Number, Trimmed
 from app.http.input.schemas import CallSchema, load_parameters
 from app.http.shapes.described import Described, text_of
 from app.http.shapes.operator_shapes import CONNECTIONS, LOAD
@@ -21,30 +21,22 @@ CONNECTION_ID_TEXT = "The id of a connection; of a list those that are wanted, w
 
 
 class ConnectionIdsSchema(CallSchema):
-    """GET ``/v2/core/loader/current``."""
-
-    ids = Trimmed(**optional("connectionId", CONNECTION_ID_TEXT, ""))
+    ids = Trimmed("connectionId", CONNECTION_ID_TEXT, "")
 
 
 class ReloadClientSchema(CallSchema):
-    """GET ``/v2/core/loader/reloadClient``."""
-
-    connection_id = Needed(**filled("connectionId", CONNECTION_ID_TEXT))
-    redirect = AddressText(**optional("redirectAddress", "The member to send clients to; any without it.", None))
+    connection_id = Needed("connectionId", CONNECTION_ID_TEXT, needs=FILLED)
+    redirect = AddressText("redirectAddress", "The member to send clients to; any without it.", None)
 
 
 class ReloadCurrentSchema(CallSchema):
-    """GET ``/v2/core/loader/reloadCurrent``."""
-
-    count = Number(**filled("count", "How many connections are to be left."))
-    redirect = AddressText(**optional("redirectAddress", "The member to send clients to; any without it.", None))
+    count = Number("count", "How many connections are to be left.", needs=FILLED)
+    redirect = AddressText("redirectAddress", "The member to send clients to; any without it.", None)
 
 
 class SmartReloadSchema(CallSchema):
-    """GET ``/v2/core/loader/smartReloadCluster``."""
-
     factor = LoadFactor(
-        **optional("loaderFactor", "A member may have more clients than its share by this part of it.", LOAD_FACTOR)
+        "loaderFactor", "A member may have more clients than its share by this part of it.", LOAD_FACTOR
     )
 
 

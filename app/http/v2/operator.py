@@ -1,12 +1,12 @@
 """Operators' calls over HTTP v2: counters, switches, health set by hand, pages of instances, members."""
 
-from marshmallow import fields, validate
+from marshmallow import validate
 
 from app.auth.access_rules import LOGGED_IN, PUBLIC, READ, WRITE, admin, naming
 from app.http.api.answers import server_status
 from app.http.api.call import Answer, Call, Services
 from app.http.api.pages import PAGE_V2_MAX
-from app.http.input.fields import Flag, IntOrZero, Trimmed, filled, optional
+from app.http.input.fields import FILLED, Flag, IntOrZero, Text, Trimmed
 from app.http.input.params import check_numbers
 from app.http.input.schemas import PAGE_NO_TEXT, PAGE_SIZE_TEXT, CallSchema, NeededServiceSchema, load_parameters
 from app.http.shapes.common_shapes import STATE
@@ -24,37 +24,31 @@ NODES = "/v2/core/cluster/node"
 
 
 class CatalogInstancesV2Schema(NeededServiceSchema):
-    """GET ``/v2/ns/catalog/instances``."""
-
-    page = IntOrZero(**optional("pageNo", PAGE_NO_TEXT, 1))
-    size = IntOrZero(**optional("pageSize", PAGE_SIZE_TEXT, 100), validate=validate.Range(1, PAGE_V2_MAX))
-    healthy_only = Flag(**optional("healthyOnly", "Only healthy instances.", False))
-    enabled_only = Flag(**optional("enabledOnly", "Only enabled instances.", False))
+    page = IntOrZero("pageNo", PAGE_NO_TEXT, 1)
+    size = IntOrZero("pageSize", PAGE_SIZE_TEXT, 100, validate=validate.Range(1, PAGE_V2_MAX))
+    healthy_only = Flag("healthyOnly", "Only healthy instances.", False)
+    enabled_only = Flag("enabledOnly", "Only enabled instances.", False)
 
 
 class MembersSchema(CallSchema):
-    """GET ``/v2/core/cluster/node/list``."""
-
-    address = Trimmed(**optional("address", "The beginning of the addresses of the wanted members.", ""))
+    address = Trimmed("address", "The beginning of the addresses of the wanted members.", "")
 
 
 class SwitchV2Schema(CallSchema):
     """PUT ``/v2/ns/operator/switches``: the parameters that must not be blank."""
 
-    entry = fields.String(**filled("entry", "The switch; `batch` for several."))
-    value = fields.String(**filled("value", "The value of the switch; for `batch` a JSON object of switches."))
+    entry = Text("entry", "The switch; `batch` for several.", needs=FILLED)
+    value = Text("value", "The value of the switch; for `batch` a JSON object of switches.", needs=FILLED)
 
 
 class HealthV2Schema(CallSchema):
     """PUT ``/v2/ns/health``: the parameter that must not be blank, beside those of v1."""
 
-    healthy = fields.String(**filled("healthy", "Whether the instance is healthy."))
+    healthy = Text("healthy", "Whether the instance is healthy.", needs=FILLED)
 
 
 class MetricsV2Schema(CallSchema):
-    """GET ``/v2/ns/operator/metrics``."""
-
-    only_status = Flag(**optional("onlyStatus", "Only the status; with false all counters.", True))
+    only_status = Flag("onlyStatus", "Only the status; with false all counters.", True)
 
 
 @result_route(

@@ -6,7 +6,7 @@ from app.auth.access_rules import READ, WRITE, Target, naming
 from app.commands.record_commands import ServiceExists, UpdateService
 from app.http.api.call import Answer, Call, Services, rendered
 from app.http.api.pages import PAGE_V2_MAX
-from app.http.input.fields import IntOrZero, Trimmed, optional
+from app.http.input.fields import IntOrZero, Trimmed
 from app.http.input.forms import namespace_of, service_of
 from app.http.input.schemas import (
     GROUP_NAME_TEXT,
@@ -29,11 +29,9 @@ PATH = "/v2/ns/service"
 
 
 class ServiceListV2Schema(NamespaceSchema):
-    """GET ``/v2/ns/service/list``."""
-
-    group = Trimmed(**optional("groupName", GROUP_NAME_TEXT, DEFAULT_GROUP))
-    page = IntOrZero(**optional("pageNo", PAGE_NO_TEXT, 1))
-    size = IntOrZero(**optional("pageSize", PAGE_SIZE_TEXT, 20), validate=validate.Range(1, PAGE_V2_MAX))
+    group = Trimmed("groupName", GROUP_NAME_TEXT, DEFAULT_GROUP)
+    page = IntOrZero("pageNo", PAGE_NO_TEXT, 1)
+    size = IntOrZero("pageSize", PAGE_SIZE_TEXT, 20, validate=validate.Range(1, PAGE_V2_MAX))
 
 
 def _view(call: Call, services: Services) -> ServiceView:

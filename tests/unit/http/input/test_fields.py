@@ -6,6 +6,8 @@ import pytest
 from marshmallow import Schema, fields, validate
 
 from app.http.input.fields import (
+    FILLED,
+    PRESENT,
     AddressText,
     Flag,
     IntOrZero,
@@ -23,10 +25,9 @@ from app.http.input.fields import (
     Parameter,
     SelectorText,
     StrictFlag,
+    Text,
     Threshold,
     Trimmed,
-    filled,
-    present,
 )
 from app.http.input.forms import Parameters
 from app.http.input.schemas import ServiceSchema, load, load_parameters
@@ -94,20 +95,20 @@ def refusal(field: fields.Field[Any], **values: str) -> str:
     ],
 )
 def test_values(kind: type[Parameter[Any]], text: str, value: Any) -> None:
-    assert read(kind(load_default=ABSENT), found=text) == value
+    assert read(kind("found", "", ABSENT), found=text) == value
 
 
 @pytest.mark.parametrize("kind", [Needed, IntOrZero, Number, Threshold, NeededLenientFlag, NeededMetadata, JsonObject])
 @pytest.mark.parametrize("values", [{}, {"x": ""}])
 def test_a_required_parameter_must_be_filled(kind: type[Parameter[Any]], values: dict[str, str]) -> None:
-    assert refusal(kind(**filled("x")), **values) == "Param 'x' is required."
+    assert refusal(kind("x", "", needs=FILLED), **values) == "Param 'x' is required."
 
 
 def test_a_parameter_that_must_be_there_may_be_empty() -> None:
-    assert refusal(fields.String(**present("x"))) == "Parameter 'x' is missing"
-    assert read(fields.String(**present("x")), x="") == ""
-    assert refusal(PageNumber(**present("x"))) == "Parameter 'x' is missing"
-    assert refusal(PageNumber(**present("x")), x="") == "Parameter 'x' is illegal: it should be a whole number"
+    assert refusal(Text("x", "", needs=PRESENT)) == "Parameter 'x' is missing"
+    assert read(Text("x", "", needs=PRESENT), x="") == ""
+    assert refusal(PageNumber("x", "", needs=PRESENT)) == "Parameter 'x' is missing"
+    assert refusal(PageNumber("x", "", needs=PRESENT), x="") == "Parameter 'x' is illegal: it should be a whole number"
 
 
 @pytest.mark.parametrize(
@@ -124,7 +125,7 @@ def test_a_parameter_that_must_be_there_may_be_empty() -> None:
     ],
 )
 def test_refusals_in_the_words_of_nacos_are_the_whole_answer(kind: type[Parameter[Any]], text: str, words: str) -> None:
-    assert refusal(kind(data_key="x"), x=text) == words
+    assert refusal(kind("x", ""), x=text) == words
 
 
 @pytest.mark.parametrize(
@@ -142,18 +143,18 @@ def test_refusals_in_the_words_of_nacos_are_the_whole_answer(kind: type[Paramete
     ],
 )
 def test_other_refusals_name_the_parameter(kind: type[Parameter[Any]], text: str, words: str) -> None:
-    assert refusal(kind(data_key="x"), x=text) == f"Parameter 'x' is illegal: {words}"
+    assert refusal(kind("x", ""), x=text) == f"Parameter 'x' is illegal: {words}"
 
 
 def test_a_schema_words_the_refusals_of_its_field() -> None:
-    field = JsonObject(data_key="x", error_messages={"invalid": "it should be an object of switches"})
+    field = JsonObject("x", "", error_messages={"invalid": "it should be an object of switches"})
     assert refusal(field, x="zz") == "Parameter 'x' is illegal: it should be an object of switches"
-    bounded = Number(data_key="x", validate=validate.Range(0, 9, error="it should be a digit"))
+    bounded = Number("x", "", validate=validate.Range(0, 9, error="it should be a digit"))
     assert refusal(bounded, x="10") == "Parameter 'x' is illegal: it should be a digit"
 
 
 def test_the_first_field_with_a_complaint_is_answered() -> None:
-    schema = Schema.from_dict({"b": Number(load_default=0), "a": Number(**filled("a"))})
+    schema = Schema.from_dict({"b": Number("b", "", 0), "a": Number("a", "", needs=FILLED)})
     with pytest.raises(InvalidParam, match='For input string: "x"'):
         load(schema, {"b": "x"})
     with pytest.raises(InvalidParam, match="'a' is required"):
