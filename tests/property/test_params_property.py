@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from app.http.factory import create_app
 from app.http.input.forms import Parameters
-from app.http.input.metadata import parse_metadata
+from app.http.input.json_text import parse_metadata
 from app.http.input.params import parse_beat, parse_deregister, parse_detail, parse_list, parse_patch, parse_register
 from app.naming.model.meta import ServiceMeta
 from app.naming.model.model import Instance, ServiceView

@@ -13,7 +13,7 @@ from marshmallow import EXCLUDE, Schema, ValidationError, fields, post_load, val
 
 from app.http.input.fields import FILLED, AbsentIf, LenientFlag, Needed, Number, Parameter, StrictFlag, Trimmed, Whole
 from app.http.input.instance_schemas import ListQuery
-from app.http.input.metadata import parse_metadata
+from app.http.input.json_text import parse_metadata
 from app.http.input.schemas import load
 from app.http.input.values import java_double, java_int
 from app.naming.model.keys import TRIMMED, check_ip, check_metadata_size, check_port, check_printable, check_text

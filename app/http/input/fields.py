@@ -13,7 +13,7 @@ from app.config.addresses import split_address
 from app.config.settings_keys import parse_flag
 from app.http.input import json_text
 from app.http.input.forms import unescape
-from app.http.input.metadata import parse_metadata
+from app.http.input.json_text import parse_metadata
 from app.http.input.name_pattern import PATTERN_CHARS_MAX, NamePattern, parse_pattern
 from app.http.input.values import int_or_zero, java_double, java_int
 from app.http.shapes.json_shapes import Shape

@@ -1,4 +1,4 @@
-"""JSON in parameters and bodies. Numbers in metadata keep their digits: metadata is stored as texts."""
+"""JSON in parameters and bodies, and metadata. Numbers in metadata keep their digits: they are stored as texts."""
 
 import json
 from collections.abc import Callable
@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 import orjson
 
-from app.http.input.values import java_double, java_int
+from app.http.input.values import ECHO_CHARS_MAX, java_double, java_int
 from app.naming.model.json_fields import exact_bool, flag_text, structure_of
-from app.naming.model.keys import JSON_VALUES_MAX
+from app.naming.model.keys import JSON_VALUES_MAX, check_metadata_size
 from app.naming.model.model import Metadata
 from app.naming.model.nacos_errors import InvalidParam
 
@@ -150,3 +150,39 @@ def beat_fields(text: str) -> BeatFields:
     if not isinstance(value, dict):
         raise InvalidParam("Param 'beat' is illegal, it should be a JSON object.")
     return BeatFields(value)
+
+
+def parse_metadata(text: str) -> Metadata | None:
+    """The metadata in a text: a JSON object of scalars, which become texts, or ``k=v,k=v``; None for the JSON ``null``.
+
+    Raises:
+        InvalidParam: neither form, or over ``METADATA_CHARS_MAX``. Source: Nacos 1.4.1 UtilsAndCommons.parseMetadata.
+    """
+    if not text:
+        return {}
+    check_values("metadata", text)
+    try:
+        value = loads(text)
+        metadata = None if value is None else scalars(value)
+    except ValueError:
+        metadata = _parse_pairs(text)
+    check_metadata_size(metadata)
+    return metadata
+
+
+def _parse_pairs(text: str) -> dict[str, str | None]:
+    pairs: dict[str, str | None] = {}
+    for piece in _java_split(text, ","):
+        parts = _java_split(piece, "=")
+        if len(parts) != 2:
+            raise InvalidParam(f"metadata format incorrect:{text[:ECHO_CHARS_MAX]}")
+        pairs[parts[0]] = parts[1]
+    return pairs
+
+
+def _java_split(text: str, separator: str) -> list[str]:
+    """Java's String.split, which drops empty parts at the end: ``k=`` is one part, ``=v`` two."""
+    parts = text.split(separator)
+    while text and parts and not parts[-1]:
+        parts.pop()
+    return parts

@@ -17,7 +17,7 @@ from app.http.input import json_text
 from app.http.input.fields import Parameter
 from app.http.input.forms import GROUP_NAME, NAMESPACE_ID, SERVICE_NAME, Parameters, namespace_of, service_of
 from app.http.input.instance_schemas import DetailQuery, ListQuery
-from app.http.input.metadata import parse_metadata
+from app.http.input.json_text import parse_metadata
 from app.http.input.values import java_double
 from app.naming.model.json_fields import lenient_bool
 from app.naming.model.keys import (

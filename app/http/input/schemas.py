@@ -1,4 +1,7 @@
-"""The parameters and bodies of endpoints that are not hot, as marshmallow schemas. Every refusal names its field."""
+"""Loading a call's parameters by a schema, and the schemas that several endpoints share.
+
+Every refusal names its field. Other schemas stand beside their endpoints.
+"""
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache

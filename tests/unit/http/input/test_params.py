@@ -5,7 +5,7 @@ from urllib.parse import quote, urlencode
 import pytest
 
 from app.http.input.forms import PARAMETERS_MAX, PARTS_MAX, Parameters
-from app.http.input.metadata import parse_metadata
+from app.http.input.json_text import parse_metadata
 from app.http.input.params import (
     parse_beat,
     parse_deregister,
