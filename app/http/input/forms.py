@@ -22,6 +22,7 @@ from app.naming.model.keys import (
 )
 from app.naming.model.nacos_errors import InvalidParam
 
+T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 NAMESPACE_ID, SERVICE_NAME, GROUP_NAME, DOM, KEY = "namespaceId", "serviceName", "groupName", "dom", "key"
 """The parameters that say what a call is about; the right to it depends on them."""
@@ -107,17 +108,17 @@ class Parameters:
         """The trimmed value; the default when it is absent or blank."""
         return (self.get(name) or "").strip(TRIMMED) or default
 
-    def value(self, row: "ParameterRow[T_co]") -> T_co:
+    def value(self, row: ParameterRow[T]) -> T:
         """The value of a row's parameter; the row's default when it is absent or blank.
 
         Raises:
             InvalidParam: the text is no such value.
         """
         text = (self.get(row.key) or "").strip(TRIMMED)
-        default: T_co = row.load_default
+        default: T = row.load_default
         return row.read(text) if text else default
 
-    def given(self, row: "ParameterRow[T_co]") -> T_co | None:
+    def given(self, row: ParameterRow[T]) -> T | None:
         """The value of a row's parameter; None when it is absent or blank.
 
         Raises:
