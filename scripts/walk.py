@@ -259,7 +259,7 @@ KINDS: dict[str, Kind] = {
     "register": Kind("the first registration of an instance over HTTP", over_http(REGISTER)),
     "put": Kind("a change of its weight by PUT", over_http(REGISTER, PUT)),
     "delete": Kind("its removal by DELETE", over_http(REGISTER, DELETE)),
-    "beat": Kind("the beat of a known instance", over_http(REGISTER, BEAT, BEAT)),
+    "beat": Kind("the beat of a known instance, as it comes each 5 s", over_http(REGISTER, *[BEAT] * 4)),
     "list": Kind("the list of a service over HTTP", over_http(REGISTER, LIST)),
     "rpc-register": Kind("the first registration of a connection of gRPC", over_grpc(rpc_register)),
     "rpc-query": Kind("the list of a service over gRPC", over_grpc(rpc_register, rpc_query)),

@@ -32,7 +32,7 @@ class NumberKeeper:
         self.held.append(Kept(request))
         return self.held[-1], SIZES[request]
 
-    def drop(self, kept: Kept) -> int:
+    def drop(self, data: bytes, kept: Kept) -> int:
         self.held.remove(kept)
         return SIZES[kept.number]
 

@@ -19,9 +19,8 @@ from app.commands.writes import DONE, UNCHANGED, Done, Outcome, Writes
 from app.commands.writes import SHORT_CHANGE as SHORT_CHANGE
 from app.config.settings import Settings
 from app.http.api.agents import is_peer, is_redirect
-from app.http.api.call_memo import CallMemo
 from app.http.api.dump_lines import Dumps
-from app.http.api.parse_memo import ParseMemo
+from app.http.api.parse_memo import CallMemo, ParseMemo
 from app.http.api.stats import HttpStats
 from app.http.input.forms import Parameters
 from app.http.shapes.described import Described

@@ -18,8 +18,7 @@ from app.http.api.call import (
     Route,
     Services,
 )
-from app.http.api.call_memo import CallMemo
-from app.http.api.parse_memo import ParseMemo
+from app.http.api.parse_memo import CallMemo, ParseMemo
 from app.http.api.rights import check_access
 from app.http.api.user_access import PasswordGiven
 from app.http.input.forms import Parameters, is_form
@@ -170,23 +169,36 @@ class LoopCall(Call):
     def client_agent(self) -> str:
         return self._block.client_agent
 
+    @property
+    def agent(self) -> str:
+        get = self._block.get
+        return get("user-agent") or get("client-version") or ""
+
     def parse(self, parser: Callable[[Parameters], C]) -> C:
         memo = self.memo
-        if memo is not None:
-            known: C = memo.command if memo.parser is parser else memo.parse(parser, self)
+        if memo is not None and memo.parser is parser:
+            known: C = memo.command
             return known
-        if parser not in MEMOISED:
-            return parser(self.parameters)
+        made = self._parse_repeated(parser) if parser in MEMOISED else parser(self.parameters)
+        if memo is not None:
+            memo.parser, memo.command = parser, made
+        return made
+
+    def _parse_repeated(self, parser: Callable[[Parameters], C]) -> C:
+        """Return the command of a query that came before, or parse the query and take note of it."""
         query = self.raw_query
         if self.body:
             if not is_form(self.method, self.header("content-type") or ""):
                 return parser(self.parameters)
             query = b"%b\n%b" % (query, self.body)  # no query has a line's end in it
-        key = (parser, query)
-        made = self._parsed.made.get(key)
-        if made is None:
-            made = parser(self.parameters)
-            self._parsed.keep(key, made)
+        kept = self._parsed.find(query)
+        if kept is not None and kept.parser is parser:
+            kept.used = True
+            known: C = kept.command
+            return known
+        made = parser(self.parameters)
+        if kept is None:
+            self._parsed.note(query, (parser, made))
         return made
 
 

@@ -6,9 +6,8 @@ from typing import Final, NamedTuple
 from app.auth.access_control import Session
 from app.http.api.browsers import is_of_browser
 from app.http.api.call import Route
-from app.http.api.call_memo import CallMemo
 from app.http.api.loop_call import HeaderBlock
-from app.http.api.parse_memo import PASSWORD
+from app.http.api.parse_memo import PASSWORD, CallMemo
 from app.http.input.forms import MULTIPART
 from app.metrics.request_stats import RouteStats
 
@@ -39,7 +38,7 @@ class RepeatedRequest(CallMemo):
     It takes the target from its bytes when it is asked for, and shares its headers with other requests.
     """
 
-    __slots__ = ("begin", "block", "body", "data", "end", "method", "route", "used")
+    __slots__ = ("begin", "block", "body", "data", "end", "method", "route")
     keep_alive: Final = True
 
     def __init__(
@@ -136,7 +135,7 @@ class RequestKeeper:
         kept.block = shared.block
         return kept, size
 
-    def drop(self, kept: RepeatedRequest) -> int:
+    def drop(self, data: bytes, kept: RepeatedRequest) -> int:
         """Let go of a kept request and its part of the shared headers; return the memory that this frees."""
         key = tuple(kept.block.raw)
         shared = self._blocks[key]

@@ -24,7 +24,7 @@ from app.http.api.call import (
     Services,
 )
 from app.http.api.loop_call import HeaderBlock, LoopCall, run_hot
-from app.http.api.parse_memo import ParseMemo
+from app.http.api.parse_memo import QUERIES_BYTES_MAX, ParseMemo
 from app.http.api.rights import unidentified_reply
 from app.http.api.stats import HttpStats, LagMeter
 from app.http.input.forms import unescape
@@ -38,7 +38,7 @@ from app.http.server.request import REPEATED_BYTES_MAX, AnyRequest, RepeatedRequ
 from app.http.server.request_reader import CLIENT_BODY_BYTES_MAX, path_of
 from app.http.server.wsgi_bridge import WsgiApp
 from app.machine.limits.answer_budget import part_of_memory
-from app.machine.process.loop_parts import RequestMemo, TurnSends
+from app.machine.process.loop_parts import MARKS_MAX, RequestMemo, TurnSends
 from app.metrics.audit_trail import Actor
 from app.metrics.request_stats import RequestStats, RouteStats
 from app.naming.model.nacos_errors import TooManyRequests
@@ -119,16 +119,16 @@ class HttpServer:
         self.connections = OpenConnections(services, connections_max)
         self._bodies_bytes = 0
         self._bodies_bytes_max = max(BODIES_BYTES_MAX, 2 * services.settings.distro.body_bytes_max)
-        self._parsed = ParseMemo()
         self.resting = 0
         self._limits_writes = bool(services.addresses.writes_per_s)
         settings = services.settings
         self._context_path = settings.context_path
         self._counted = services.instruments.http
         self._hot = count_routes(hot_routes(settings.context_path), self._counted) if hot else {}
-        memo_bytes_max = part_of_memory(MEMO_BYTES_MAX, services.memory_bytes)
+        memory_bytes = services.memory_bytes
+        self._parsed = ParseMemo(part_of_memory(QUERIES_BYTES_MAX, memory_bytes), MARKS_MAX)
         self.repeated: RequestMemo[Request, RepeatedRequest] = RequestMemo(
-            RequestKeeper(self._hot), memo_bytes_max, REPEATED_BYTES_MAX
+            RequestKeeper(self._hot), part_of_memory(MEMO_BYTES_MAX, memory_bytes), REPEATED_BYTES_MAX
         )
         self._counts = services.instruments.counts_requests
         self._access_log = services.instruments.access_log

@@ -52,7 +52,7 @@ class Keeper(Protocol[R_contra, V]):
         """
         ...
 
-    def drop(self, kept: V) -> int:
+    def drop(self, data: bytes, kept: V) -> int:
         """Let go of a kept request; return the bytes of memory that this frees."""
         ...
 
@@ -167,7 +167,7 @@ class RequestMemo(Generic[R_contra, V]):
                 order.append(data)
             else:
                 del made[data]
-                self.bytes_held -= self._keeper.drop(kept)
+                self.bytes_held -= self._keeper.drop(data, kept)
         if not self._left:
             self._rest_until_s = self._clock_s() + UNUSED_S
 

@@ -95,7 +95,7 @@ class MessageKeeper:
         """Return a message, and the bytes of memory that it takes with its parsed fields."""
         return known, _bytes_of(known)
 
-    def drop(self, known: KnownMessage) -> int:
+    def drop(self, data: bytes, known: KnownMessage) -> int:
         """Return the bytes of memory that a message frees."""
         return _bytes_of(known)
 

@@ -31,7 +31,7 @@ class TextKeeper:
         changed = self._change(request)
         return None if changed is None else (Text(changed), 100)
 
-    def drop(self, kept: Text) -> int:
+    def drop(self, data: bytes, kept: Text) -> int:
         return 100
 
 

@@ -2,11 +2,13 @@
 
 import pytest
 
-from app.http.api.parse_memo import MEMO_FULL_S, MEMO_QUERY_BYTES_MAX, ParseMemo
+from app.http.api.parse_memo import ENTRY_BYTES, MEMO_QUERY_BYTES_MAX, ParseMemo
 from app.http.input.forms import Parameters
-from app.http.input.params import parse_register
+from app.http.input.params import parse_deregister, parse_register
+from app.machine.process.loop_parts import UNUSED_S
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.registry.operations import RegisterInstance
+from tests.support.traced_memory import traced_rest
 
 QUERY = "serviceName=a&ip=10.0.0.1&port=80"
 
@@ -14,9 +16,9 @@ QUERY = "serviceName=a&ip=10.0.0.1&port=80"
 class Reading:
     """Reads queries with one memo, and counts those that the parser had to read."""
 
-    def __init__(self, entries_max: int = 8) -> None:
+    def __init__(self, bytes_max: int = 1 << 20) -> None:
         self.now_s = 0.0
-        self.memo = ParseMemo(entries_max, lambda: self.now_s)
+        self.memo = ParseMemo(bytes_max, 1_024, lambda: self.now_s)
         self.parsed = 0
 
     def read(self, query: str) -> RegisterInstance:
@@ -33,9 +35,10 @@ def whole(query: str) -> RegisterInstance:
 
 def test_a_query_is_known_when_it_comes_again() -> None:
     reading = Reading()
+    assert reading.read(QUERY) == reading.read(QUERY)
     assert reading.read(QUERY) is reading.read(QUERY)
     assert reading.read(QUERY) == whole(QUERY)
-    assert reading.parsed == 1
+    assert reading.parsed == 2
 
 
 def test_what_differs_is_parsed() -> None:
@@ -57,9 +60,9 @@ def test_what_differs_is_parsed() -> None:
 )
 def test_these_are_not_kept(query: str) -> None:
     reading = Reading()
-    for _ in range(2):
+    for _ in range(4):
         assert reading.read(query) == whole(query)
-    assert reading.parsed == 2
+    assert reading.parsed == 4
 
 
 def test_a_refusal_is_made_each_time() -> None:
@@ -70,13 +73,36 @@ def test_a_refusal_is_made_each_time() -> None:
     assert reading.parsed == 2
 
 
-def test_a_full_memo_takes_no_more_for_a_while_and_then_begins_anew() -> None:
-    reading = Reading(entries_max=2)
+def test_the_same_query_is_another_command_for_another_parser() -> None:
+    reading, parameters = Reading(), Parameters.of(QUERY.encode(), "", b"", "DELETE")
+    for _ in range(3):
+        assert reading.read(QUERY) == whole(QUERY)
+        made = reading.memo.parse(parse_deregister, QUERY.encode(), lambda: parameters)
+        assert made == parse_deregister(parameters)
+
+
+def test_a_full_memo_takes_no_more_for_a_while_and_then_what_comes_in_place_of_what_does_not() -> None:
+    reading = Reading(bytes_max=2 * ENTRY_BYTES)
     queries = [f"{QUERY}&app={number}" for number in range(3)]
-    for query in [*queries, *queries]:
+    for query in [*queries, *queries, *queries]:
         reading.read(query)
-    assert reading.parsed == 4, "the third is parsed each time"
-    reading.now_s = MEMO_FULL_S
-    for query in [queries[2], queries[2], queries[0]]:
+    assert reading.parsed == 7, "the third is parsed each time"
+    for _ in range(2):
+        reading.now_s += UNUSED_S
+        reading.read(queries[1])
+        reading.read(queries[2])
+    for query in [queries[2], queries[1], queries[0]]:
         reading.read(query)
-    assert reading.parsed == 6
+    assert reading.parsed == 10
+
+
+def test_the_reckoned_memory_is_about_that_which_commands_take() -> None:
+    memo, count = ParseMemo(1 << 30), 500
+    queries = [f"{QUERY}&namespaceId=public&app={number}".encode() for number in range(count)]
+    for query in queries:
+        whole(query.decode())  # what parsers keep themselves
+    with traced_rest() as rest:
+        for query in [*queries, *queries]:
+            memo.note(bytes(bytearray(query)), (parse_register, whole(query.decode())))
+    assert len(memo) == count
+    assert 0.9 < memo.bytes_held / rest() < 1.5

@@ -180,11 +180,8 @@ def test_a_body_without_room_is_refused_as_ever() -> None:
 # --- memory -------------------------------------------------------------------------------------------
 
 
-class ParsedQuery:
-    """A call whose parameters are parsed."""
-
-    def __init__(self, query: bytes, body: bytes, method: str) -> None:
-        self.parameters = Parameters.of(query, FORM_TYPE if body else "", body, method)
+def parameters_of(query: bytes, body: bytes, method: str) -> Parameters:
+    return Parameters.of(query, FORM_TYPE if body else "", body, method)
 
 
 def http_memo() -> RequestMemo[Request, RepeatedRequest]:
@@ -237,7 +234,7 @@ def test_the_reckoned_memory_is_about_that_which_requests_take(
     memo, count = http_memo(), 500
     for number in range(count):  # what parsers keep themselves
         line, query, body = made(number)
-        parser(ParsedQuery(query, body, line.split()[0]).parameters)
+        parser(parameters_of(query, body, line.split()[0]))
     with traced_rest() as rest:
         for number in range(count):
             line, query, body = made(number)
@@ -251,7 +248,7 @@ def test_the_reckoned_memory_is_about_that_which_requests_take(
             kept = memo.find(data)
             assert kept is not None
             assert (kept.target, kept.method, kept.block.raw) == (path + b"?" + query, method, raw)
-            kept.parse(parser, ParsedQuery(query, body, method.decode()))
+            kept.parser, kept.command = parser, parser(parameters_of(query, body, method.decode()))
         del data, raw, kept
     assert 0.9 < memo.bytes_held / rest() < 1.8
 
@@ -267,7 +264,7 @@ def test_requests_with_the_same_headers_share_them_and_free_them_at_last() -> No
     (first, size), (second, other_size), (third, _) = [one for one in kept if one is not None]
     assert first.block is second.block is third.block
     assert size > other_size
-    assert [keeper.drop(one) for one in (first, second, third)] == [other_size, other_size, size]
+    assert [keeper.drop(one.data, one) for one in (first, second, third)] == [other_size, other_size, size]
     assert not keeper._blocks
 
 
