@@ -11,7 +11,7 @@ import httptools
 from app.http.api.call import Reply
 from app.http.api.loop_call import HeaderBlock
 from app.http.server.connection import HttpConnection
-from app.http.server.request import REPEATED_BYTES_MAX, Request, RequestKeeper
+from app.http.server.http_messages import REPEATED_BYTES_MAX, Request, RequestKeeper
 from app.machine.limits.answer_budget import AnswerBudget
 from app.machine.process.loop_parts import RequestMemo, TurnSends
 

@@ -11,8 +11,7 @@ from typing import Protocol, cast
 
 from app.http.api.answers import INTERNAL_ERROR
 from app.http.api.call import Reply
-from app.http.server.reply_head import head_of
-from app.http.server.request import AnyRequest, Refusal, RepeatedRequest
+from app.http.server.http_messages import AnyRequest, Refusal, RepeatedRequest, head_of
 from app.http.server.request_queue import RequestQueue, Turns
 from app.http.server.request_reader import IDLE, RequestReader, path_of
 from app.machine.limits.answer_budget import AnswerBudget

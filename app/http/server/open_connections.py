@@ -8,7 +8,7 @@ from contextlib import suppress
 from app.http.api.answers import error_reply
 from app.http.api.call import Services
 from app.http.server.connection import HttpConnection
-from app.http.server.reply_head import closing_bytes
+from app.http.server.http_messages import closing_bytes
 from app.machine.limits.client_addresses import Frontend
 from app.machine.limits.connection_room import Share
 from app.naming.model.nacos_errors import TooManyRequests

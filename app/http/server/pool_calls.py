@@ -1,6 +1,7 @@
-"""Calls that may block: the server's pools of threads, and the way of a call through one of them to its reply."""
+"""Calls that may block: the server's pools of threads, which of them a call belongs to, and its way to its reply."""
 
 import asyncio
+import enum
 from contextlib import suppress
 from time import perf_counter
 from typing import Any
@@ -8,10 +9,10 @@ from typing import Any
 from app.auth.member_calls import Caller
 from app.http.api.answers import text_reply
 from app.http.api.call import ADDRESS, AGAIN_MS, LOGIN_WAIT, READ, ROUTE, Reply, Route, Services
+from app.http.api.parse_memo import PASSWORD
 from app.http.server.call_pool import CallPool
 from app.http.server.connection import HttpConnection
-from app.http.server.pool_choice import PoolChoice, PoolKind
-from app.http.server.request import AnyRequest
+from app.http.server.http_messages import LOOP_FORM_BYTES_MAX, AnyRequest
 from app.http.server.wsgi_bridge import WsgiApp, WsgiRun, make_environ
 from app.metrics.access_log import AccessLog
 from app.metrics.request_stats import NO_ROUTE
@@ -26,6 +27,52 @@ compute for a switch interval. With a thread each, eight clients on cold pages m
 POOL_FULL = text_reply(503, "too many requests are under way, please try another server")
 REFUSED = 429
 """From this status on an answer is this node's will: a limit or a failure, and no fault of the request."""
+READS = (b"GET", b"HEAD")
+WAITING_READS = (
+    "/v1/ns/service/subscribers",
+    "/v1/ns/service/versions",
+    "/v1/ns/explain",
+    "/v1/ns/api/clientBeat",
+    "/v2/core/loader/cluster",
+    "/v2/core/loader/smartReloadCluster",
+)
+"""Reads that ask other members: they wait, and belong to ``http-people``. Pages of the console may, too."""
+CONSOLE_PATH = "/console/"
+PEER_PATHS = ("/v1/ns/distro/", "/v1/core/cluster/report", "/v1/ns/operator/cluster/state")
+
+
+class PoolKind(enum.Enum):
+    """The pools of a server."""
+
+    PEOPLE = enum.auto()
+    """Calls that may wait."""
+    READERS = enum.auto()
+    """Reads, which compute."""
+    PEERS = enum.auto()
+    """Calls of members."""
+    FORMS = enum.auto()
+    """Calls of clients with a large body."""
+
+
+class PoolChoice:
+    """The choice under one context path."""
+
+    def __init__(self, context_path: str) -> None:
+        self._peer_paths = tuple((context_path + path).encode() for path in PEER_PATHS)
+        self._waiting_reads = tuple((context_path + path).encode() for path in (*WAITING_READS, CONSOLE_PATH))
+        self._front_page = f"{context_path}/".encode()
+
+    def kind_of(self, request: AnyRequest, caller: Caller) -> PoolKind:
+        """The pool that answers a request."""
+        target = request.target
+        if caller.is_recent and (request.block.claims_member or target.startswith(self._peer_paths)):
+            return PoolKind.PEERS
+        if len(request.body) > LOOP_FORM_BYTES_MAX and not caller.is_recent:
+            return PoolKind.FORMS
+        waits = target.startswith(self._waiting_reads) or PASSWORD in target or target == self._front_page
+        if request.method in READS and not waits:
+            return PoolKind.READERS
+        return PoolKind.PEOPLE
 
 
 class PoolCalls:

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from app.http.server.request import AnyRequest, Refusal, RepeatedRequest, Request
+from app.http.server.http_messages import AnyRequest, Refusal, RepeatedRequest, Request
 from app.http.server.request_reader import IDLE, Bounds, RequestReader
 from app.machine.process.loop_parts import RequestMemo
 

@@ -7,8 +7,8 @@ from typing import NoReturn, Protocol
 import httptools
 
 from app.http.api.loop_call import HeaderBlock, RawHeaders
-from app.http.server.request import Refusal as Refusal
-from app.http.server.request import Request as Request
+from app.http.server.http_messages import Refusal as Refusal
+from app.http.server.http_messages import Request as Request
 
 LINE_BYTES_MAX = 8_190
 """The most bytes of the request target. Full beats carry their metadata in it; Nacos takes no more (Tomcat, 8 KiB)."""

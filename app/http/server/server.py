@@ -29,12 +29,18 @@ from app.http.api.rights import unidentified_reply
 from app.http.api.stats import HttpStats, LagMeter
 from app.http.input.forms import unescape
 from app.http.server.connection import HttpConnection
-from app.http.server.held_replies import HeldReplies
-from app.http.server.live_streams import LiveStreams
+from app.http.server.http_messages import (
+    REPEATED_BYTES_MAX,
+    AnyRequest,
+    RepeatedRequest,
+    Request,
+    RequestKeeper,
+    date_line,
+    is_slow,
+)
+from app.http.server.late_replies import HeldReplies, LiveStreams
 from app.http.server.open_connections import OpenConnections, waiting_connections
 from app.http.server.pool_calls import REFUSED, PoolCalls, log_access
-from app.http.server.reply_head import date_line
-from app.http.server.request import REPEATED_BYTES_MAX, AnyRequest, RepeatedRequest, Request, RequestKeeper, is_slow
 from app.http.server.request_reader import CLIENT_BODY_BYTES_MAX, path_of
 from app.http.server.wsgi_bridge import WsgiApp
 from app.machine.limits.answer_budget import part_of_memory

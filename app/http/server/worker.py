@@ -19,7 +19,7 @@ from app.http.api.answers import text_reply
 from app.http.api.call import Services
 from app.http.factory import SERVICES
 from app.http.server.connection import HttpConnection
-from app.http.server.reply_head import closing_bytes
+from app.http.server.http_messages import closing_bytes
 from app.http.server.server import HttpServer
 from app.machine.tls.tls_accept import TlsAcceptor
 from app.ports.http_ports import LoopFrontend

@@ -13,8 +13,7 @@ from app.http.api.answers import INTERNAL_ERROR, error_reply
 from app.http.api.call import AGAIN_MS, CALLER, LOGIN_WAIT, MEMBER_CERTIFICATE, Reply
 from app.http.input.forms import unescape
 from app.http.server.connection import UNREAD_S, HttpConnection
-from app.http.server.reply_head import status_line
-from app.http.server.request import AnyRequest
+from app.http.server.http_messages import AnyRequest, status_line
 from app.http.server.request_reader import path_of
 from app.machine.limits.answer_budget import LARGE_ANSWER_BYTES, AnswerBudget
 from app.naming.model.nacos_errors import TooManyRequests

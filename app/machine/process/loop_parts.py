@@ -1,16 +1,19 @@
 """Parts that the frontends on the event loop share.
 
 ``LoopPauses`` notices at the begin of a turn whether the process stood still, ``RequestMemo`` remembers requests that
-repeat, and ``TurnSends`` sends the replies together that a turn made for many connections.
+repeat, ``TurnSends`` sends the replies together that a turn made for many connections, and a coroutine becomes a task
+only once it waits.
 """
 
+import asyncio
 import logging
 import math
 import time
+import types
 from array import array
 from collections import deque
-from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, Generic, Protocol, TypeVar
 
 from distro.timing.clock import boot_s
 
@@ -32,6 +35,7 @@ _PAIRS = tuple(1 << first | 1 << second for first in range(64) for second in ran
 """One or two bits of a word, for each 12 bits of a hash."""
 
 R_contra = TypeVar("R_contra", contravariant=True)
+T = TypeVar("T")
 V = TypeVar("V", bound="Remembered")
 
 
@@ -270,3 +274,42 @@ class TurnSends:
                 send()
             except Exception:  # the others still get their replies
                 LOG.exception("a reply could not be sent")
+
+
+def begin(coroutine: Coroutine[Any, Any, T], on_task: Callable[[asyncio.Task[T]], None]) -> T | None:
+    """Return the result of a coroutine that need not wait; else None, and ``on_task`` is called with its task.
+
+    Until it waits it runs outside of a task: it may await futures, but no ``asyncio.timeout``.
+
+    Raises:
+        Exception: the one of the coroutine, before it waits.
+    """
+    try:
+        waited = coroutine.send(None)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    on_task(asyncio.get_running_loop().create_task(_finish(coroutine, waited)))
+    return None
+
+
+async def _finish(coroutine: Coroutine[Any, Any, T], waited: Any) -> T:
+    return await _rest(coroutine, waited)
+
+
+@types.coroutine
+def _rest(coroutine: Coroutine[Any, Any, T], waited: Any) -> Generator[Any, Any, T]:
+    """Go on with a coroutine that waits for the future ``waited``."""
+    while True:
+        failure: BaseException | None = None
+        try:
+            got = yield waited
+        except BaseException as error:
+            failure = error
+        try:
+            waited = coroutine.send(got) if failure is None else coroutine.throw(failure)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        finally:
+            failure = None  # its traceback has this frame, which would refer to itself

@@ -5,10 +5,10 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from app.machine.process.loop_parts import begin
 from app.naming.clients.client_model import ServiceKey
 from app.rpc.server.connections import Connection
 from app.rpc.server.grpc_messages import UNAVAILABLE
-from app.rpc.server.unary_step import begin
 
 LOG = logging.getLogger(__name__)
 GRACE_S = 1.0

@@ -6,6 +6,7 @@ import ssl
 from collections import deque
 from typing import cast
 
+from app.machine.process.loop_parts import begin
 from app.peers.payload import REQUEST_METHOD, STREAM_METHOD
 from app.rpc.server.client_stream import ClientStream
 from app.rpc.server.connections import Connection
@@ -23,7 +24,6 @@ from app.rpc.server.http2 import (
 from app.rpc.server.http2_frames import Code
 from app.rpc.server.message_bounds import MessageBounds
 from app.rpc.server.shared_port import Port
-from app.rpc.server.unary_step import begin
 
 LOG = logging.getLogger(__name__)
 TURN_S = 0.002

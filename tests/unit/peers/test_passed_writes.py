@@ -27,7 +27,7 @@ from app.http.api.call import (
     Forward,
     Reply,
 )
-from app.http.server.reply_head import head_of
+from app.http.server.http_messages import head_of
 from app.naming.model.events import Origin
 from app.naming.registry.registry import Registry
 from app.naming.wire.datum_codec import InstanceListCodec

@@ -9,7 +9,7 @@ import pytest
 from app.http.api.answers import MEMBER_REPLIES, NOT_RESPONSIBLE
 from app.http.api.call import ROUTES, Answer, Call, Forward, Reply
 from app.http.blueprints import MODULES
-from app.http.server.reply_head import head_of
+from app.http.server.http_messages import head_of
 from app.naming.registry.registry import Registry
 from app.peers.passed_writes import HOLD_S, LoopForwarder
 from app.peers.write_batches import CALL_BYTES_MAX, CALLS_MAX, WRITES_PATH, decode_calls

@@ -7,7 +7,7 @@ import pytest
 from app.http.api.call import Events, Reply
 from app.http.api.event_stream import RETRY_MS
 from app.http.server.connection import HttpConnection
-from app.http.server.live_streams import LASTS_S, PERIOD_S, STILL_S, STREAMS_MAX
+from app.http.server.late_replies import LASTS_S, PERIOD_S, STILL_S, STREAMS_MAX
 from tests.support.loops import SkippingLoop, run_loop, turns, until
 from tests.support.served import served
 from tests.support.wire import request

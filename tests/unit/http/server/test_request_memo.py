@@ -9,7 +9,7 @@ import pytest
 from app.http.api.loop_call import HeaderBlock
 from app.http.input.forms import Parameters
 from app.http.input.params import parse_beat, parse_list
-from app.http.server.request import REPEATED_BYTES_MAX, RepeatedRequest, Request, RequestKeeper
+from app.http.server.http_messages import REPEATED_BYTES_MAX, RepeatedRequest, Request, RequestKeeper
 from app.http.server.server import count_routes, hot_routes
 from app.machine.process.loop_parts import RequestMemo
 from app.metrics.request_stats import RequestStats

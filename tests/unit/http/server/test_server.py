@@ -11,8 +11,7 @@ import pytest
 
 from app.http.server import server as server_module
 from app.http.server.connection import IDLE_S
-from app.http.server.pool_calls import PEER_THREADS, QUEUED_PER_THREAD
-from app.http.server.pool_choice import LOOP_FORM_BYTES_MAX
+from app.http.server.pool_calls import LOOP_FORM_BYTES_MAX, PEER_THREADS, QUEUED_PER_THREAD
 from app.http.server.request_reader import CLIENT_BODY_BYTES_MAX, LARGE_BODY_BYTES
 from app.http.server.server import LOGIN_BODY_BYTES_MAX, MEMBER_BODY_BYTES_MAX
 from app.machine.limits.connection_room import ConnectionRoom

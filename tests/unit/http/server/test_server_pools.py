@@ -13,9 +13,8 @@ from app.http.api.loop_call import HeaderBlock
 from app.http.factory import create_app
 from app.http.server.call_pool import BUSY_INTERVAL_S, CallPool
 from app.http.server.connection import HttpConnection
-from app.http.server.pool_calls import READ_THREADS
-from app.http.server.pool_choice import LOOP_FORM_BYTES_MAX, PoolChoice, PoolKind
-from app.http.server.request import Request
+from app.http.server.http_messages import Request
+from app.http.server.pool_calls import LOOP_FORM_BYTES_MAX, READ_THREADS, PoolChoice, PoolKind
 from app.http.server.server import CHECKED_PER_TURN
 from distro.wire.codec import gzip_body
 from tests.support.fake_node import FakeNode, make_settings
