@@ -57,29 +57,30 @@ QUICK_START = {
 EVERY = {
     "quick start": "sdk/test_quick_start.py::test_it_prints_what_the_page_says[{program}]",
     "with users": "sdk/test_users.py::test_a_library_with_a_right_works_and_without_is_refused[{name} over {kind}]",
-    "a user where none is asked for": "sdk/test_users.py::test_a_library_with_a_user_works_where_none_is_asked_for"
+    "a user at members without users": "sdk/test_users.py::test_a_library_with_a_user_works_where_none_is_asked_for"
     "[{name} over {kind}]",
 }
 """The features tested with every library, and the test of each."""
 HTTP_FEATURES = {
-    "registers, beats, lists, hears of changes, leaves": "sdk/test_sdks.py::test_a_library_gets_through[life-{name}]",
+    "registers, beats, lists, gets changes, deregisters": "sdk/test_sdks.py::test_a_library_gets_through[life-{name}]",
     "several instances of a service": "sdk/test_sdks.py::test_a_library_gets_through[two instances-{name}]",
     "namespaces": "sdk/test_sdks.py::test_a_library_gets_through[namespaces-{name}]",
-    "told by push over UDP": "sdk/test_sdks.py::test_listeners_are_told_by_push[{name}]",
+    "gets UDP pushes": "sdk/test_sdks.py::test_listeners_are_told_by_push[{name}]",
     "a member is killed; all restart": "sdk/test_sdks.py::test_a_killed_member_and_a_restart_of_all_are_survived"
     "[{name}]",
     "HTTPS": "sdk/test_https.py::test_it_registers_and_lists[{name}]",
-    "refuses another authority": "sdk/test_https.py::test_it_sends_nothing_to_a_node_of_another_authority[{name}]",
+    "refuses a certificate of another authority": "sdk/test_https.py::"
+    "test_it_sends_nothing_to_a_node_of_another_authority[{name}]",
 }
 GRPC_CHAPTERS = {
-    "registers, lists, hears of changes, leaves": "life",
+    "registers, lists, gets changes, deregisters": "life",
     "several instances of a service": "two instances",
     "batches": "batch",
     "namespaces": "namespaces",
-    "is told of a refusal": "refusal",
-    "goes to another member": "failover",
-    "tells a member that forgot": "redo",
-    "its end takes all along": "end",
+    "reports a refusal": "refusal",
+    "moves to another member": "failover",
+    "registers again at a member that lost its data": "redo",
+    "its end removes its instances": "end",
 }
 GRPC_FEATURES = {
     title: f"sdk/test_grpc_sdks.py::test_a_library_gets_through[{chapter}-{{name}}]"
@@ -87,13 +88,13 @@ GRPC_FEATURES = {
 }
 TOGETHER = {
     "sdk/test_mixed_view.py::test_all_see_the_same_at_every_quiet_point": "libraries of both kinds on one service, at "
-    "three members, see the same whenever nothing changes",
-    "sdk/test_grpc_sdks.py::test_a_frozen_publisher_is_gone_and_comes_back": "a machine that stops with a connection "
-    "open: its instance goes, and comes back with it",
-    "sdk/test_rust_sdk.py::test_a_subscription_hears_of_what_others_register_over_http": f"{RUST}: hears of changes "
+    "three members, see the same while nothing changes",
+    "sdk/test_grpc_sdks.py::test_a_frozen_publisher_is_gone_and_comes_back": "a machine that freezes with an open "
+    "connection: its instance is removed, and comes back with it",
+    "sdk/test_rust_sdk.py::test_a_subscription_hears_of_what_others_register_over_http": f"{RUST}: gets changes "
     "by push",
     "sdk/test_rust_sdk.py::test_its_instance_is_listed_and_pushed_until_it_deregisters": f"{RUST}: registers, lists, "
-    "leaves",
+    "deregisters",
 }
 """Tests of several libraries at once, or of only one, and their features."""
 NOT_SHOWN = re.compile(
@@ -109,24 +110,23 @@ SHOWN_AS = {"passed": "yes", "failed": "**no**", "skipped": "not run", "": ""}
 HEAD = """\
 # Compatibility
 
-What was seen to work, by tests with the libraries as they are published and with real Nacos servers: release {version},
-results of {made}. *yes* is a test that passed, *not run* one whose library or server was not there, and an empty cell
-something that is not tested, as the library has no such thing. What differs on purpose is in
-[differences](differences.md), case by case for gRPC in [scenarios-2x](scenarios-2x.md).
+Results of tests with the published libraries and with real Nacos servers: release {version}, {made}. *yes* means that
+the test passed, *not run* that its library or server was missing; a cell is empty if the library lacks the feature.
+Intended differences are in [differences](differences.md), and case by case for gRPC in [scenarios-2x](scenarios-2x.md).
 
-Made from the results of tests that ran, by `python -m scripts.docs.compatibility`; a test compares the tables with the
-tests that there are."""
+`python -m scripts.docs.compatibility` makes this page from test results; a test compares its tables with the existing
+tests."""
 RECORDED_HEAD = """
 ## Conversations recorded from Nacos 1.4.1
 
-Replayed at a node alone, and through one member of three, to the text of each answer.
+Replayed at a single node, and through one member of three; the text of each answer must be equal.
 
-| area | a node alone | through a member |
+| area | single node | through a member |
 |---|---|---|"""
 PEERS_HEAD = """
 ## Real Nacos in one cluster with Rollcall
 
-Two members of theirs and one of ours.
+Two real members and one Rollcall member.
 
 | what | with | |
 |---|---|---|"""
@@ -162,7 +162,7 @@ def document(results: Results, made: str) -> str:
         HEAD.format(version=__version__, made=made),
         "\n## Libraries over HTTP\n\nAt three members with default settings.\n",
         *http,
-        "\n## Libraries over gRPC\n\nThe same.\n",
+        "\n## Libraries over gRPC\n\nAs above.\n",
         *grpc,
         "\n## Libraries together\n\n| what | |\n|---|---|",
         *together,
