@@ -9,7 +9,7 @@ from app.http.api.answers import text_reply
 from app.http.api.call import Reply, Services
 from app.http.factory import create_app
 from app.http.server.connection import HttpConnection
-from app.http.server.request import AnyRequest
+from app.http.server.http_messages import AnyRequest
 from app.http.server.server import HttpServer
 from app.machine.process.open_files import CONNECTIONS_MAX
 
