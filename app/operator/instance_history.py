@@ -1,4 +1,4 @@
-"""What this member remembers for questions after the fact, in memory.
+"""Memories for questions after the fact.
 
 Recent events of single instances, and the numbers of services and instances of the last hour, for a curve.
 """

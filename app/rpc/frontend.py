@@ -78,7 +78,7 @@ class GrpcFrontend:
             subscriptions, self._infos, self.connections, now_ms, lambda: services.cluster.is_behind, on_pushed
         )
         self.has, self.arriving = subscriptions.has, subscriptions.arriving
-        """Whether a service, by namespace and full name, has subscriptions. Callable from any thread."""
+        """``has`` returns whether a service, by namespace and full name, has subscriptions. For any thread."""
         self.changed: Callable[[str, str], None] = self._pusher.changed
         """Push a changed service, by namespace and full name, to its subscribers. Callable from any thread."""
         self.subscribed: Callable[[ServiceKey, str], None] = self._pusher.subscribed
