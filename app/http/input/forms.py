@@ -115,8 +115,10 @@ class Parameters:
             InvalidParam: the text is no such value.
         """
         text = (self.get(row.key) or "").strip(TRIMMED)
+        if text:
+            return row.read(text)
         default: T = row.load_default
-        return row.read(text) if text else default
+        return default
 
     def given(self, row: ParameterRow[T]) -> T | None:
         """The value of a row's parameter; None when it is absent or blank.
