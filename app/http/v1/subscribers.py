@@ -1,12 +1,14 @@
 """Subscribers over UDP: list queries that subscribe, the subscribers of a service, counts of pushes."""
 
+from functools import lru_cache
+from ipaddress import IPv6Address, ip_address
 from typing import Any
 
 from app.auth.access_rules import READ, WRITE, Target, admin, naming
+from app.config.addresses import is_loopback, is_this_machine
 from app.http.api.agents import AGENT_CHARS_MAX, Agent, ClientType, may_be_pushed
 from app.http.api.answers import json_reply
 from app.http.api.call import Answer, Call, Services, route
-from app.http.api.callers import is_of_caller, normal_ip
 from app.http.api.pages import page_size
 from app.http.api.rights import READS, check_access
 from app.http.input.fields import Flag, IntOrZero, StrictFlag
@@ -20,6 +22,36 @@ from app.naming.push.udp_subscribers import DATAGRAM_BYTES_MAX, PORT_MIN, Subscr
 from app.peers.asked import ask_member
 from distro.model.types import MemberState
 from distro.timing.clock import SystemClock
+
+ADDRESSES_KEPT = 1_024
+
+
+def normal_ip(text: str) -> str | None:
+    """An address without brackets and without the prefix of IPv4 on a socket for both families; None for no address."""
+    try:
+        address = ip_address(text.strip("[]"))
+    except ValueError:
+        return None
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return str(address)
+
+
+def is_of_caller(stated: str, remote_ip: str) -> bool:
+    """Return whether ``stated`` is the address that a call came from, or both are addresses of this machine.
+
+    Both are in the form that ``normal_ip`` returns.
+    A client on this machine calls from a loopback address, and states another one of the machine's.
+    """
+    return stated == remote_ip or (_is_here(remote_ip) and _is_here(stated))
+
+
+@lru_cache(ADDRESSES_KEPT)
+def _is_here(ip: str) -> bool:
+    address = ip_address(ip)
+    # A socket may be bound to an address of many machines, too.
+    return is_loopback(ip) or (not (address.is_multicast or address.is_reserved) and is_this_machine(ip))
+
 
 GO_BYTES_MAX = 4_024
 """The Go SDK reads so much of a datagram."""
