@@ -145,9 +145,11 @@ async def measure_http(node: Any, kind: str) -> float:
     """CPU-us of a request of this kind, from its bytes to the bytes of its answer."""
     from app.http.factory import create_app
     from app.http.server.connection import HttpConnection
+    from app.http.server.request_answers import RequestAnswers
     from app.http.server.server import HttpServer
 
-    server = HttpServer(create_app(node.services), node.services, asyncio.get_running_loop(), 10)
+    services, loop = node.services, asyncio.get_running_loop()
+    server = HttpServer(services, RequestAnswers(create_app(services), services, loop), loop, 10)
     connection, socket = HttpConnection(server), NoSocket()
     connection.connection_made(socket)
     for number in range(LONG):

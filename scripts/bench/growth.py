@@ -40,6 +40,7 @@ from typing import Any
 from app.config.settings import read_settings
 from app.http.factory import create_app
 from app.http.server.connection import HttpConnection
+from app.http.server.request_answers import RequestAnswers
 from app.http.server.server import HttpServer
 from app.http.server.worker import GC_THRESHOLDS, SWITCH_INTERVAL_S
 from app.naming.changes import Changes
@@ -99,7 +100,8 @@ class Bed:
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
         loop = asyncio.get_running_loop()
-        self.server = HttpServer(app, self.node.services, loop, 100)
+        services = self.node.services
+        self.server = HttpServer(services, RequestAnswers(app, services, loop), loop, 100)
         self.connection = HttpConnection(self.server)
         self.socket = NoSocket()
         self.connection.connection_made(self.socket)

@@ -7,6 +7,7 @@ from typing import Any
 
 from app.http.blueprints import MODULES
 from app.http.factory import create_app
+from app.http.server.request_answers import RequestAnswers
 from app.http.server.server import HttpServer
 from app.machine.process.loop_parts import LoopPauses
 from tests.support.fake_node import FakeNode
@@ -30,7 +31,8 @@ class Served:
             node.cluster.stood_still,
             lambda: loop.time() + self.slept_s,
         )
-        self.server = HttpServer(app or create_app(node), node, loop, connections_max, hot=hot)
+        self.requests = RequestAnswers(app or create_app(node), node, loop, hot=hot)
+        self.server = HttpServer(node, self.requests, loop, connections_max)
 
     def connect(self, client_ip: str = "127.0.0.1") -> Wire:
         return Wire(self.server, client_ip=client_ip)

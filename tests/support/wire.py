@@ -122,6 +122,11 @@ class FakeServer:
     """The functions to call in the loop's next turn."""
     resting: int = 0
 
+    @property
+    def bounds(self) -> Any:
+        """Itself."""
+        return self
+
     def opened(self, connection: HttpConnection) -> bytes | None:
         if self.full:
             return self.last_words

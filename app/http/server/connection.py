@@ -55,6 +55,8 @@ class Server(Turns, Protocol):
     answers: AnswerBudget
     check_pause: Callable[[], None]
     """Notices that this process stood still, and that what is read now may have waited."""
+    answer: Callable[["HttpConnection", AnyRequest], Reply | None]
+    """Returns the reply, or None: then ``connection.reply`` or ``connection.stream_head`` is called later."""
 
     def opened(self, connection: "HttpConnection") -> bytes | None:
         """Count a new connection; None if it may stay, else the answer with which it is closed, perhaps empty."""
@@ -62,14 +64,6 @@ class Server(Turns, Protocol):
 
     def closed(self, connection: "HttpConnection") -> None:
         """Count a connection no more."""
-        ...
-
-    def answer(self, connection: "HttpConnection", request: AnyRequest) -> Reply | None:
-        """Return the reply, or None: then ``connection.reply`` or ``connection.stream_head`` is called later."""
-        ...
-
-    def log_refused(self, remote_ip: str, status: int, text: str) -> None:
-        """Count and log a refusal."""
         ...
 
 
@@ -215,7 +209,7 @@ class HttpConnection(asyncio.Protocol):
         if reply is not None:
             queue.busy = False
             if request.body:
-                self._server.reserve(-len(request.body))
+                self._server.bounds.reserve(-len(request.body))
             self._put(reply, request.keep_alive)
 
     def _put(self, reply: Reply, keep_alive: bool) -> None:
@@ -257,7 +251,8 @@ class HttpConnection(asyncio.Protocol):
     def _release(self) -> AnyRequest:
         self._queue.busy = False
         assert self.current is not None
-        self._server.reserve(-len(self.current.body))
+        if self.current.body:
+            self._server.bounds.reserve(-len(self.current.body))
         return self.current
 
     def flush(self) -> None:
@@ -306,7 +301,7 @@ class HttpConnection(asyncio.Protocol):
 
     def refuse(self, refusal: Refusal) -> None:
         """Answer for the last time, behind the replies to all requests before, and close."""
-        self._server.log_refused(self.remote_ip, refusal.status, refusal.text)
+        self._server.bounds.log_refused(self.remote_ip, refusal.status, refusal.text)
         self._refusal = Reply(refusal.status, refusal.text.encode())
         if self._queue.busy or self._queue.pending:
             self._queue.pause_reading()

@@ -1,18 +1,30 @@
-"""The messages of a connection: a whole request, also as it is kept for when it comes again, and a reply's head."""
+"""The messages of a connection: a whole request, its bounds, how it is kept for the next time, and a reply's head."""
 
+import logging
 from collections.abc import Mapping
 from email.utils import formatdate
 from http.client import responses
 from typing import Final, NamedTuple
 
 from app.auth.access_control import Session
-from app.http.api.browsers import is_of_browser
-from app.http.api.call import JSON, Reply, Route
+from app.http.api.browsers import OwnHosts, is_of_browser
+from app.http.api.call import JSON, Reply, Route, Services
 from app.http.api.loop_call import HeaderBlock
 from app.http.api.parse_memo import PASSWORD, CallMemo
-from app.http.input.forms import MULTIPART
+from app.http.input.forms import MULTIPART, unescape
 from app.metrics.request_stats import RouteStats
 
+CLIENT_BODY_BYTES_MAX = 512 * 1024
+"""The longest body of a client: metadata may have 64 KiB, and an escape makes three to nine bytes of a character."""
+DISTRO_PATH = "/v1/ns/distro/"
+MEMBER_BODY_BYTES_MAX = 8 * 1024 * 1024
+"""The longest body of a member, except those that bring datums."""
+LOGIN_BODY_BYTES_MAX = 16 * 1024
+"""The longest body of a call about users and passwords, which anybody may make."""
+USERS_PATH, LOGIN_PAGE = b"/auth/", b"/console/login"
+"""In the paths of such calls."""
+BODIES_BYTES_MAX = 128 * 1024 * 1024
+"""All bodies of requests under way, or twice the largest of a member; clients' large ones get half."""
 LOOP_FORM_BYTES_MAX = 8_192
 """A larger body of a client is read by few threads: the interpreter is held for milliseconds at a time by each."""
 REPEATED_BYTES_MAX = 1_024
@@ -23,6 +35,8 @@ query of up to ``PLAIN_BYTES``; and the memory of each value in JSON. Measured f
 BLOCK_BYTES, HEADER_BYTES = 400, 280
 """The memory of headers that kept requests share, and of each header."""
 _JSON_HEAD = f"HTTP/1.1 200 OK\r\nContent-Type: {JSON}\r\nContent-Length: ".encode()
+
+log = logging.getLogger(__name__)
 
 
 class Request(NamedTuple):
@@ -86,6 +100,67 @@ def is_slow(request: AnyRequest) -> bool:
     """Return whether the body of a call takes longer to read than the event loop has for it."""
     content_type = request.block.get("content-type") or ""
     return len(request.body) > LOOP_FORM_BYTES_MAX or content_type[: len(MULTIPART)].lower() == MULTIPART
+
+
+class RequestBounds:
+    """The room for the bodies of requests under way, and the refusals of requests. Used on the loop's thread."""
+
+    __slots__ = ("_bodies_bytes", "_bodies_bytes_max", "_distro_path", "_own_hosts", "_services", "_stats")
+
+    def __init__(self, services: Services) -> None:
+        settings = services.settings
+        self._services = services
+        self._stats = services.http
+        self._bodies_bytes = 0
+        self._bodies_bytes_max = max(BODIES_BYTES_MAX, 2 * settings.distro.body_bytes_max)
+        self._distro_path = (settings.context_path + DISTRO_PATH).encode()
+        self._own_hosts = OwnHosts(services.cluster, settings.guards.http_hosts)
+
+    def body_bytes_max(self, method: bytes, target: bytes, block: HeaderBlock, remote_ip: str) -> int:
+        """Return the size that the body of a request may have, of which the head is here."""
+        services, path = self._services, target.partition(b"?")[0]
+        if b"%" in path:
+            path = unescape(path)
+        of_client = LOGIN_BODY_BYTES_MAX if USERS_PATH in path or LOGIN_PAGE in path else CLIENT_BODY_BYTES_MAX
+        of_members, may_be_of_member = MEMBER_BODY_BYTES_MAX, block.claims_member
+        if target.startswith(self._distro_path):
+            of_members, may_be_of_member = services.settings.distro.body_bytes_max, True
+        length = block.content_length
+        if not may_be_of_member or (length is not None and int(length) <= min(of_members, of_client)):
+            return of_client
+        call = (method.decode(), target.decode("latin-1"), block.get, remote_ip)
+        if not services.callers.may_be_member(*call):
+            return of_client
+        if length is not None and int(length) <= min(of_members, MEMBER_BODY_BYTES_MAX):
+            return of_members
+        return of_members if services.callers.may_be_large(*call) else min(of_members, MEMBER_BODY_BYTES_MAX)
+
+    def reserve(self, count: int, *, is_large: bool = False) -> bool:
+        """Take room for bytes of bodies, or return False when there is none; a negative count gives room back.
+
+        ``is_large``: they are of a large body of a client, for which there is less.
+        """
+        held = self._bodies_bytes + count
+        if held > self._bodies_bytes_max >> is_large and count > 0:
+            return False
+        self._bodies_bytes = held
+        return True
+
+    def refusal_of_page(self, block: HeaderBlock) -> str | None:
+        """Return why a call with these headers, caused by a page in a browser, is refused; None for all others."""
+        text = self._own_hosts.refusal(block.get)
+        if text is not None:
+            self._stats.pages_refused += 1
+        return text
+
+    def has_foreign_origin(self, block: HeaderBlock) -> bool:
+        """Return whether a page of another origin in a browser made this call: it may change nothing."""
+        return self._own_hosts.has_foreign_origin(block.get)
+
+    def log_refused(self, remote_ip: str, status: int, text: str) -> None:
+        """Count and log a refusal."""
+        self._stats.requests_refused += 1
+        log.debug("a request of %s is refused with %d: %s", remote_ip, status, text)
 
 
 class SharedBlock:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from app.http.server.http_messages import AnyRequest, Refusal, RepeatedRequest, Request
-from app.http.server.request_reader import IDLE, Bounds, RequestReader
+from app.http.server.request_reader import IDLE, Clocked, RequestReader
 from app.machine.process.loop_parts import RequestMemo
 
 PIPELINED_MAX = 64
@@ -31,7 +31,7 @@ BULK_BYTES = 65_536
 NOTHING = memoryview(b"")
 
 
-class Turns(Bounds, Protocol):
+class Turns(Clocked, Protocol):
     """The room that the connections of a server share, and the turns of its loop."""
 
     repeated: RequestMemo[Request, RepeatedRequest]
@@ -74,6 +74,7 @@ class RequestQueue:
     __slots__ = (
         "_answer",
         "_answerer",
+        "_bounds",
         "_closed",
         "_going_on",
         "_left",
@@ -91,6 +92,7 @@ class RequestQueue:
 
     def __init__(self, server: Turns, transport: asyncio.Transport, answerer: Answerer, remote_ip: str) -> None:
         self._server = server
+        self._bounds = server.bounds
         self._transport = transport
         self._answerer = answerer
         self._answer = answerer.answer
@@ -143,7 +145,7 @@ class RequestQueue:
         """Take a piece that begins with a request; nearly all are one whole request that came before to the byte."""
         reader = self.reader
         request = self._repeated.find(data)
-        if request is not None and (not request.body or self._server.reserve(len(request.body))):
+        if request is not None and (not request.body or self._bounds.reserve(len(request.body))):
             request.used = True
             reader.skip()
             self.on_request(request)
@@ -266,7 +268,7 @@ class RequestQueue:
     def close(self) -> None:
         """Drop all requests, give back the room of their bodies, and let go of the owner."""
         self._closed = True
-        self._server.reserve(-sum(len(request.body) for request in self.pending))
+        self._bounds.reserve(-sum(len(request.body) for request in self.pending))
         self.pending.clear()
         self._left = NOTHING
         self.reader.close()

@@ -7,6 +7,7 @@ from typing import NoReturn, Protocol
 import httptools
 
 from app.http.api.loop_call import HeaderBlock, RawHeaders
+from app.http.server.http_messages import CLIENT_BODY_BYTES_MAX, RequestBounds
 from app.http.server.http_messages import Refusal as Refusal
 from app.http.server.http_messages import Request as Request
 
@@ -20,8 +21,6 @@ HEAD_S = 10.0
 BODY_S = 20.0
 BODY_BYTES_PER_S = 65_536
 """A body may take ``BODY_S``, and a second more for each ``BODY_BYTES_PER_S`` received."""
-CLIENT_BODY_BYTES_MAX = 512 * 1024
-"""The longest body of a client: metadata may have 64 KiB, and an escape makes three to nine bytes of a character."""
 LARGE_BODY_BYTES = 16_384
 """From here on a client's body is large, and finds less room beside others."""
 PART_BYTES_MIN = 4_096
@@ -51,30 +50,12 @@ IDLE, HEAD, BODY = Phase.IDLE, Phase.HEAD, Phase.BODY
 _new_tuple = tuple.__new__
 
 
-class Bounds(Protocol):
-    """The clock of a server, and the room that its connections share."""
+class Clocked(Protocol):
+    """A server, as its readers see it."""
 
     now_s: float
     """The loop's time, at most a second old."""
-
-    def body_bytes_max(self, method: bytes, target: bytes, block: HeaderBlock, remote_ip: str) -> int:
-        """Return the size that the body of a request may have, of which the head is here."""
-        ...
-
-    def reserve(self, count: int, *, is_large: bool = False) -> bool:
-        """Take room for bytes of bodies, or return False when there is none; a negative count gives room back.
-
-        ``is_large``: they are of a large body of a client, for which there is less.
-        """
-        ...
-
-    def refusal_of_page(self, block: HeaderBlock) -> str | None:
-        """Return why a call with these headers, caused by a page in a browser, is refused; None for all others."""
-        ...
-
-    def has_foreign_origin(self, block: HeaderBlock) -> bool:
-        """Return whether a page of another origin in a browser made this call: it may change nothing."""
-        ...
+    bounds: RequestBounds
 
 
 class RequestTaker(Protocol):
@@ -110,6 +91,7 @@ class RequestReader:
         "_more_bytes",
         "_parser",
         "_remote_ip",
+        "_server",
         "_take",
         "_taker",
         "_target",
@@ -121,8 +103,9 @@ class RequestReader:
         "work",
     )
 
-    def __init__(self, bounds: Bounds, taker: RequestTaker, remote_ip: str) -> None:
-        self._bounds = bounds
+    def __init__(self, server: Clocked, taker: RequestTaker, remote_ip: str) -> None:
+        self._server = server
+        self._bounds = server.bounds
         self._taker = taker
         self._take = taker.on_request
         self._remote_ip = remote_ip
@@ -201,7 +184,7 @@ class RequestReader:
 
     def restart_time(self) -> None:
         """Count the time of the request that is being received from now: nothing was read for a while."""
-        self._began_s = self._bounds.now_s
+        self._began_s = self._server.now_s
 
     def close(self) -> None:
         """Give back the room of the body that was being read, and let go of the parser and the taker."""
@@ -338,7 +321,7 @@ class RequestReader:
             return self._refuse(431, f"there are more than {HEADERS_MAX} headers")
         if self._more_bytes < 0:
             self._more_bytes = 0
-            self._began_s = self._bounds.now_s
+            self._began_s = self._server.now_s
             return None
         self._more_bytes += count
         if self.phase is HEAD:

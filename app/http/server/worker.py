@@ -20,6 +20,7 @@ from app.http.api.call import Services
 from app.http.factory import SERVICES
 from app.http.server.connection import HttpConnection
 from app.http.server.http_messages import closing_bytes
+from app.http.server.request_answers import RequestAnswers
 from app.http.server.server import HttpServer
 from app.machine.tls.tls_accept import TlsAcceptor
 from app.ports.http_ports import LoopFrontend
@@ -86,7 +87,8 @@ class LoopWorker(Worker):  # type: ignore[misc]  # gunicorn has no types
     async def _serve(self) -> None:
         services: Services = self.wsgi.extensions[SERVICES]
         await self._start(services.loop_frontends)
-        server = HttpServer(self.wsgi, services, self.loop, self.cfg.worker_connections)
+        requests = RequestAnswers(self.wsgi, services, self.loop)
+        server = HttpServer(services, requests, self.loop, self.cfg.worker_connections)
         listening = await self._listen(server, services)
         server.listening = [one.sock for one in self.sockets]
         ended = asyncio.Event()

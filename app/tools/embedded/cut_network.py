@@ -7,11 +7,10 @@ from collections.abc import Iterable
 from app.auth import signed
 from app.http.api.answers import text_reply
 from app.http.api.call import Reply, Services
-from app.http.factory import create_app
 from app.http.server.connection import HttpConnection
 from app.http.server.http_messages import AnyRequest
-from app.http.server.server import HttpServer
-from app.machine.process.open_files import CONNECTIONS_MAX
+from app.http.server.request_answers import RequestAnswers
+from app.http.server.wsgi_bridge import WsgiApp
 
 _LOST = text_reply(503, "the network is cut here")
 """An answer that never arrives, as its connection is cut."""
@@ -47,14 +46,18 @@ class CutNetwork:
             self._cut = frozenset()
 
 
-class CutServer(HttpServer):
-    """The server of a member, which cuts the connection of a call from a member that it must not hear."""
+class CutAnswers(RequestAnswers):
+    """The answers of a member, which cuts the connection of a call from a member that it must not hear."""
 
-    def __init__(self, network: CutNetwork | None, services: Services, loop: asyncio.AbstractEventLoop) -> None:
+    __slots__ = ("_network", "_self_address")
+
+    def __init__(
+        self, app: WsgiApp, services: Services, loop: asyncio.AbstractEventLoop, network: CutNetwork | None
+    ) -> None:
         """``network``: None for a node without others."""
-        super().__init__(create_app(services), services, loop, CONNECTIONS_MAX)
+        super().__init__(app, services, loop)
         self._network = network
-        self._self_address = services.cluster.self_address
+        self._self_address = services.settings.self_address
 
     def answer(self, connection: HttpConnection, request: AnyRequest) -> Reply | None:
         """Answer as usual, or lose the call: its sender sees a broken connection, and nothing was executed."""
@@ -64,8 +67,3 @@ class CutServer(HttpServer):
                 connection.cut()
                 return _LOST
         return super().answer(connection, request)
-
-    def join(self) -> None:
-        """Wait for the threads of calls after ``stop``. Not on the loop."""
-        self._pools.join()
-        self._forwarder.fetchers.shutdown()

@@ -5,12 +5,15 @@ import socket
 from collections.abc import Callable
 
 from app.config.settings import LEAVE_S, SettingError, Settings
+from app.http.factory import create_app
 from app.http.server.connection import HttpConnection
+from app.http.server.server import HttpServer
+from app.machine.process.open_files import CONNECTIONS_MAX
 from app.naming.push.udp_subscribers import PushState
 from app.node.node import Node
 from app.rpc.frontend import GrpcFrontend
 from app.tools.embedded.clock_ahead import ClockAhead
-from app.tools.embedded.cut_network import CutNetwork, CutServer
+from app.tools.embedded.cut_network import CutAnswers, CutNetwork
 from app.tools.embedded.errors_of_use import UseError
 from app.tools.embedded.free_ports import BACKLOG
 from app.tools.embedded.loop_thread import LoopThread
@@ -29,7 +32,8 @@ class ServedNode:
         self._network = network
         self._clock = clock
         self._loop = loop
-        self._server: CutServer | None = None
+        self._server: HttpServer | None = None
+        self._requests: CutAnswers | None = None
         self._listening: asyncio.Server | None = None
         self.node = Node(settings, clock)
 
@@ -63,8 +67,8 @@ class ServedNode:
     def _finish(self) -> None:
         self._loop.run(self._end())
         ended = self.node.stop(STOP_S)
-        if self._server is not None:
-            self._server.join()
+        if self._requests is not None:
+            self._requests.join()
         for frontend in self.node.services.loop_frontends:
             frontend.join()
         if not ended:
@@ -106,7 +110,8 @@ class ServedNode:
             for frontend in services.loop_frontends:
                 await frontend.stop()
             raise
-        server = self._server = CutServer(self._network, services, loop)
+        requests = self._requests = CutAnswers(create_app(services), services, loop, self._network)
+        server = self._server = HttpServer(services, requests, loop, CONNECTIONS_MAX)
         self._listening = await loop.create_server(lambda: HttpConnection(server), sock=opened, backlog=BACKLOG)
 
     async def _leave(self) -> None:

@@ -62,7 +62,7 @@ def test_a_stream_ends_after_its_time_and_the_connection_goes_on() -> None:
 def test_what_is_read_for_others_just_then_does_not_come_before_the_head(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main(_loop: SkippingLoop) -> None:
         with served() as one:
-            live = one.server._live
+            live = one.requests._live
             begin = live.begin
 
             def begin_and_tell(connection: HttpConnection, answer: Events) -> Reply | None:
@@ -89,8 +89,8 @@ def test_a_client_that_goes_leaves_nothing_behind() -> None:
             wire.transport.turn()
             await pass_time(loop, PERIOD_S)
             await turns(5)
-            assert one.server._live._streams == {}
-            assert one.server._live._timer is None
+            assert one.requests._live._streams == {}
+            assert one.requests._live._timer is None
 
     run_loop(main)
 

@@ -117,7 +117,7 @@ def test_metadata_that_are_none_are_refused_whoever_owns_the_service(monkeypatch
 
     async def main(_: SkippingLoop) -> None:
         with served(node) as one:
-            monkeypatch.setattr(one.server._forwarder, "forward", lambda call, *_: passed_on.append(call.raw_query))
+            monkeypatch.setattr(one.requests._forwarder, "forward", lambda call, *_: passed_on.append(call.raw_query))
             wire = one.connect()
             for call in [*(register(f"n={number}") for number in range(3)), wrong, register("n=3")]:
                 wire.send(call)

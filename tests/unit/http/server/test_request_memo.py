@@ -10,7 +10,7 @@ from app.http.api.loop_call import HeaderBlock
 from app.http.input.forms import Parameters
 from app.http.input.params import parse_beat, parse_list
 from app.http.server.http_messages import REPEATED_BYTES_MAX, RepeatedRequest, Request, RequestKeeper
-from app.http.server.server import count_routes, hot_routes
+from app.http.server.request_answers import count_routes, hot_routes
 from app.machine.process.loop_parts import RequestMemo
 from app.metrics.request_stats import RequestStats
 from tests.support.auth import add_user, node_with_users
@@ -69,8 +69,8 @@ def test_a_request_is_answered_each_time_as_when_it_was_parsed(sent: bytes) -> N
             assert [(other.status, other.headers, other.body) for other in others] == [
                 (of_parsed.status, of_parsed.headers, of_parsed.body)
             ] * 3
-            assert one.server._bodies_bytes == 0
-            stats = one.server._hot[sent.split(b" ")[0], sent.split(b" ")[1].partition(b"?")[0]][1]
+            assert one.server.bounds._bodies_bytes == 0
+            stats = one.requests._hot[sent.split(b" ")[0], sent.split(b" ")[1].partition(b"?")[0]][1]
             assert sum(stats.counts) == 5 + (sent is REGISTER)
 
     run_loop(main)
@@ -170,7 +170,7 @@ def test_a_body_without_room_is_refused_as_ever() -> None:
             wire = one.connect()
             for _ in range(3):
                 wire.send(FULL_BEAT)
-            one.server._bodies_bytes = 512 * 1024 * 1024
+            one.server.bounds._bodies_bytes = 512 * 1024 * 1024
             wire.send(FULL_BEAT)
             assert wire.statuses() == [200, 200, 200, 503]
 

@@ -11,9 +11,9 @@ import pytest
 
 from app.http.server import server as server_module
 from app.http.server.connection import IDLE_S
+from app.http.server.http_messages import CLIENT_BODY_BYTES_MAX, LOGIN_BODY_BYTES_MAX, MEMBER_BODY_BYTES_MAX
 from app.http.server.pool_calls import LOOP_FORM_BYTES_MAX, PEER_THREADS, QUEUED_PER_THREAD
-from app.http.server.request_reader import CLIENT_BODY_BYTES_MAX, LARGE_BODY_BYTES
-from app.http.server.server import LOGIN_BODY_BYTES_MAX, MEMBER_BODY_BYTES_MAX
+from app.http.server.request_reader import LARGE_BODY_BYTES
 from app.machine.limits.connection_room import ConnectionRoom
 from distro.model.types import MemberState
 from tests.support.fake_node import PEER, SELF, FakeNode, make_settings
@@ -367,7 +367,7 @@ def test_a_form_that_takes_long_to_read_is_read_in_a_pool(content_type: str, bod
 def test_large_bodies_of_clients_leave_room_for_others() -> None:
     async def main(_: SkippingLoop) -> None:
         with served() as one:
-            one.server._bodies_bytes_max = 200_000
+            one.server.bounds._bodies_bytes_max = 200_000
             first, second, small = one.connect("10.9.9.9"), one.connect("10.9.9.9"), one.connect("10.9.9.9")
             for wire in (first, second, small):
                 wire.send(request(REGISTER, "POST", b"", "Content-Length: 500000"))
@@ -384,7 +384,7 @@ def test_large_bodies_of_clients_leave_room_for_others() -> None:
 def test_bodies_share_their_room() -> None:
     async def main(_: SkippingLoop) -> None:
         with gated() as (one, gate):
-            one.server._bodies_bytes_max = 1_000
+            one.server.bounds._bodies_bytes_max = 1_000
             first, second = one.connect(), one.connect()
             first.send(request("/wait", "PUT", b"x" * 600))
             second.send(request(LIST, "GET", b"x" * 600))

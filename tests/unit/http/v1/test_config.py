@@ -82,11 +82,11 @@ def test_a_client_that_hangs_up_leaves_nothing_behind() -> None:
             wire = one.connect()
             wire.send(request(LISTENER, "POST", b"Listening-Configs=abc", LONG_POLL))
             await turns(3)
-            assert one.server._bodies_bytes > 0
+            assert one.server.bounds._bodies_bytes > 0
             wire.transport.abort()
             wire.transport.turn()
             await turns(3)
-            assert one.server._bodies_bytes == 0
+            assert one.server.bounds._bodies_bytes == 0
             loop.skip(60)
             await turns(3)
             assert wire.statuses() == []
