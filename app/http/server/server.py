@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
-from app.http.api.call import Services
+from app.http.api.call import Reply, Services
 from app.http.api.stats import HttpStats, LagMeter
 from app.http.server.connection import HttpConnection
-from app.http.server.http_messages import date_line
+from app.http.server.http_messages import AnyRequest, date_line
 from app.http.server.open_connections import OpenConnections, waiting_connections
 from app.http.server.request_answers import RequestAnswers
 from app.machine.process.loop_parts import TurnSends
@@ -48,7 +48,8 @@ class HttpServer:
     ) -> None:
         self._loop = loop
         self._requests = requests
-        self.answer, self.bounds, self.repeated = requests.answer, requests.bounds, requests.repeated
+        self.answer: Callable[[HttpConnection, AnyRequest], Reply | None] = requests.answer
+        self.bounds, self.repeated = requests.bounds, requests.repeated
         self.connections = OpenConnections(services, connections_max)
         self.resting = 0
         self.soon, self.sends = loop.call_soon, TurnSends(loop.call_soon)
