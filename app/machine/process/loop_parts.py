@@ -36,7 +36,6 @@ _PAIRS = tuple(1 << first | 1 << second for first in range(64) for second in ran
 
 R_contra = TypeVar("R_contra", contravariant=True)
 T = TypeVar("T")
-V = TypeVar("V", bound="Remembered")
 
 
 class Remembered(Protocol):
@@ -44,6 +43,9 @@ class Remembered(Protocol):
 
     used: bool
     """Set by each reader that finds the request, and at first; the memo clears it when it looks."""
+
+
+V = TypeVar("V", bound=Remembered)
 
 
 class Keeper(Protocol[R_contra, V]):
