@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from app.http.api.loop_call import HeaderBlock
+from app.http.api.parse_memo import QUERIES_BYTES_MAX
 from app.http.input.forms import Parameters
 from app.http.input.params import parse_beat, parse_list
 from app.http.server.http_messages import REPEATED_BYTES_MAX, RepeatedRequest, Request, RequestKeeper
-from app.http.server.request_answers import count_routes, hot_routes
+from app.http.server.request_answers import MEMO_BYTES_MAX, count_routes, hot_routes
 from app.machine.process.loop_parts import RequestMemo
 from app.metrics.request_stats import RequestStats
 from tests.support.auth import add_user, node_with_users
@@ -251,6 +252,20 @@ def test_the_reckoned_memory_is_about_that_which_requests_take(
             kept.parser, kept.command = parser, parser(parameters_of(query, body, method.decode()))
         del data, raw, kept
     assert 0.9 < memo.bytes_held / rest() < 1.8
+
+
+@pytest.mark.parametrize(
+    ("memory_bytes", "expected"), [(0, MEMO_BYTES_MAX), (1 << 30, 1 << 27), (1 << 34, MEMO_BYTES_MAX)]
+)
+def test_the_memo_takes_an_eighth_of_the_memory_limit_at_most(memory_bytes: int, expected: int) -> None:
+    node = FakeNode(memory_bytes=memory_bytes)
+
+    async def main(_: SkippingLoop) -> None:
+        with served(node) as one:
+            assert one.server.repeated.bytes_max == expected
+            assert one.requests._parsed.bytes_max == min(QUERIES_BYTES_MAX, expected)
+
+    run_loop(main)
 
 
 def test_requests_with_the_same_headers_share_them_and_free_them_at_last() -> None:
