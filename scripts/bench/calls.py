@@ -145,11 +145,16 @@ async def measure_http(node: Any, kind: str) -> float:
     """CPU-us of a request of this kind, from its bytes to the bytes of its answer."""
     from app.http.factory import create_app
     from app.http.server.connection import HttpConnection
-    from app.http.server.request_answers import RequestAnswers
     from app.http.server.server import HttpServer
 
-    services, loop = node.services, asyncio.get_running_loop()
-    server = HttpServer(services, RequestAnswers(create_app(services), services, loop), loop, 10)
+    services, loop, app = node.services, asyncio.get_running_loop(), create_app(node.services)
+    try:
+        from app.http.server.request_answers import RequestAnswers
+
+        parts: tuple[Any, ...] = (services, RequestAnswers(app, services, loop), loop, 10)
+    except ImportError:  # an older checkout
+        parts = (app, services, loop, 10)
+    server = HttpServer(*parts)
     connection, socket = HttpConnection(server), NoSocket()
     connection.connection_made(socket)
     for number in range(LONG):
@@ -212,13 +217,14 @@ async def measure_rpc(node: Any, kind: str) -> float:
     }[kind]
     dispatcher = frontend.dispatcher
     known = getattr(dispatcher, "known", None)  # an older checkout may take messages as bytes
+    find = getattr(known, "find", None) or getattr(known, "get", None)
     for one in (register, call):
         if b'"resultCode":200' not in await dispatcher.answer(connection, one):
             raise SystemExit(f"{kind} was refused")
 
     async def run() -> None:
         for _ in range(INSTANCES):
-            found = call if known is None else known.get(call)
+            found = call if find is None else find(call)
             if found is None or dispatcher.answer_hot(connection, found) is None:
                 await dispatcher.answer(connection, call)
 
