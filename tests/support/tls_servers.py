@@ -11,8 +11,7 @@ from pathlib import Path
 from app.config.tls_settings import HttpTls
 from app.machine.tls.contexts import TlsContexts, make_contexts
 from app.machine.tls.member_tls import MemberTls
-from app.machine.tls.tls_stats import TlsStats
-from app.machine.tls.watched import WatchedFiles
+from app.machine.tls.watched import TlsStats, WatchedFiles
 from tests.support.certificates import Authority
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"

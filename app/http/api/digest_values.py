@@ -7,7 +7,7 @@ from app.http.api.dump_lines import instance_values
 from app.naming.model.model import Instance, ServiceSnapshot
 from app.naming.registry.union import of_clients_only
 from app.naming.service import NamingService
-from app.rows.digests import BUCKETS, bucket_of, digest_text, instance_digest
+from app.rows.rows import BUCKETS, bucket_of, digest_text, instance_digest
 from distro.timing.sliced import STEP_ENTRIES, rest
 
 

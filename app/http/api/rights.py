@@ -5,10 +5,9 @@ import hmac
 from app.auth.access_rules import PUBLIC, AccessRule, Action, Scope, admin
 from app.auth.member_calls import Caller, Unidentified, claims_member
 from app.http.api.answers import NOT_RESPONSIBLE
-from app.http.api.audited import audit_refusal
 from app.http.api.browsers import is_of_browser
 from app.http.api.call import Call, Reply, Services
-from app.http.api.user_access import check_user
+from app.http.api.user_access import audit_refusal, check_user
 from app.naming.model.nacos_errors import NoRight
 
 READS = ("GET", "HEAD")

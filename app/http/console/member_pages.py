@@ -7,7 +7,7 @@ from app.http.api.call import Reply
 from app.http.console.cluster_facts import cluster_facts
 from app.http.console.page import ConsolePage, page_route
 from app.peers.asked import ask_members
-from app.rows.digests import DIGEST_FORMAT
+from app.rows.rows import DIGEST_FORMAT
 
 DIGEST = "/v1/ns/operator/digest"
 ASK_S = 10.0

@@ -22,7 +22,7 @@ from app.naming.model.keys import INT_MAX, TRIMMED, Metadata
 from app.naming.model.meta import NO_SELECTOR, Selector, label_selector
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.switches import single_precision
-from app.rows.digests import BUCKETS
+from app.rows.rows import BUCKETS
 
 LOAD_FACTOR_MAX = 10.0
 INSTANCE_KEYS_MAX, INSTANCE_KEY_CHARS_MAX = 100, 300

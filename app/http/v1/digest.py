@@ -11,7 +11,7 @@ from app.http.input.fields import BucketList
 from app.http.input.schemas import CallSchema, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.operator_shapes import DIGEST
-from app.rows.digests import DIGEST_FORMAT
+from app.rows.rows import DIGEST_FORMAT
 
 RETRY_AFTER_S = 2
 

@@ -8,8 +8,8 @@ from app.auth.refusals import NOT_PERMITTED
 from app.commands.record_commands import CreateNamespace, RemoveNamespace, UpdateNamespace
 from app.commands.writes import UNCHANGED
 from app.http.api.answers import json_reply, rest_reply
-from app.http.api.audited import audit_refusal
 from app.http.api.call import Answer, Call, Services, rendered, route
+from app.http.api.user_access import audit_refusal
 from app.http.input.fields import PRESENT, Text, Trimmed
 from app.http.input.schemas import CallSchema, load_parameters
 from app.http.shapes.described import Described

@@ -24,9 +24,8 @@ from app.commands.record_commands import (
     WrongPassword,
 )
 from app.http.api.answers import json_reply, rest_refusal
-from app.http.api.audited import audit_refusal
 from app.http.api.call import Answer, Call, Reply, Services, rendered, route
-from app.http.api.user_access import token_of
+from app.http.api.user_access import audit_refusal, token_of
 from app.http.input.fields import FILLED, Number, Text, invalid
 from app.http.input.forms import Parameters
 from app.http.input.schemas import PAGE_NO_TEXT, PAGE_SIZE_TEXT, CallSchema, load_parameters

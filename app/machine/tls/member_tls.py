@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 from app.config.addresses import join_address
 from app.machine.tls.contexts import TlsContexts
-from app.machine.tls.tls_stats import TlsStats
-from app.machine.tls.watched import WatchedFiles
+from app.machine.tls.watched import TlsStats, WatchedFiles
 
 LOG = logging.getLogger(__name__)
 PLAIN_MS = 5_000

@@ -16,8 +16,7 @@ from app.machine.tls.certificate import (
 )
 from app.machine.tls.contexts import TlsContexts, make_contexts, make_port_context
 from app.machine.tls.member_tls import MemberTls
-from app.machine.tls.tls_stats import TlsStats
-from app.machine.tls.watched import CertificateWatch, WatchedFiles
+from app.machine.tls.watched import CertificateWatch, TlsStats, WatchedFiles
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from app.machine.tls.tls_stats import TlsStats
+from app.machine.tls.watched import TlsStats
 
 ACCEPTS_PER_TURN = 32
 HANDSHAKES_PER_TURN = 4

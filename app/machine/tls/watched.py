@@ -1,14 +1,43 @@
-"""Values made from certificate files, and made again when the files change. Unusable changes are ignored."""
+"""Values made from certificate files, and made again when the files change. Unusable changes are ignored.
+
+``TlsStats`` counts these changes, and the connections over TLS.
+"""
 
 import logging
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from app.config.file_stamp import file_stamp
 from app.machine.tls.certificate import Certificate, CertificateError
-from app.machine.tls.tls_stats import TlsStats
+
+
+@dataclass(slots=True)
+class TlsStats:
+    """Counters since the start of this node, and the time when a certificate expires."""
+
+    tls_handshakes: int = 0
+    """Connections over TLS that clients and members have made to the HTTP port and those of gRPC."""
+    tls_handshakes_failed: int = 0
+    tls_handshakes_cut: int = 0
+    """Connections that were closed before their handshake ended, because too many or too slow ones were in progress."""
+    tls_plain_refused: int = 0
+    """Connections to a TLS port that spoke plain HTTP, or something else."""
+    tls_plain_taken: int = 0
+    """Such connections to the HTTP port that were accepted, because ``rollcall.http.tls.compatibility`` is on."""
+    tls_plain_calls: int = 0
+    """Connections to members made without TLS, because the member spoke no TLS and compatibility is on."""
+    tls_members_refused: int = 0
+    """Connections to members that were not made: a certificate is not trusted, has expired or names another host."""
+    tls_reloads: int = 0
+    """Changed certificates that were put into use."""
+    tls_reloads_failed: int = 0
+    """Changed certificates that could not be used. The previous one stays in use."""
+    tls_certificate_ends_s: float = 0.0
+    """When the certificate in use that expires first does so, in seconds since 1970; 0 without one."""
+
 
 LOG = logging.getLogger(__name__)
 LOOK_MS = 2_000

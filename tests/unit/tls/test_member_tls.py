@@ -9,8 +9,7 @@ import pytest
 from app.config.tls_settings import HttpTls
 from app.machine.tls.contexts import TlsContexts, make_contexts
 from app.machine.tls.member_tls import LOG_AGAIN_MS, MEMBERS_MAX, PLAIN_MS, MemberTls
-from app.machine.tls.tls_stats import TlsStats
-from app.machine.tls.watched import WatchedFiles
+from app.machine.tls.watched import TlsStats, WatchedFiles
 from tests.support.certificates import Authority
 
 NO_TLS = ssl.SSLError("wrong version number")

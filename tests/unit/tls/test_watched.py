@@ -11,8 +11,7 @@ import pytest
 from app.machine.tls import watched
 from app.machine.tls.certificate import read_certificate
 from app.machine.tls.node_tls import PortCertificate
-from app.machine.tls.tls_stats import TlsStats
-from app.machine.tls.watched import LOOK_MS, CertificateWatch, WatchedFiles
+from app.machine.tls.watched import LOOK_MS, CertificateWatch, TlsStats, WatchedFiles
 from tests.support.certificates import Authority
 
 

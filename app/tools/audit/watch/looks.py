@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from app.rows.digests import BUCKETS
+from app.rows.rows import BUCKETS
 from app.tools.audit.client.http_client import CallError
 from app.tools.audit.watch.readers import BUCKETS_AT_ONCE, DigestReader, Digests, MemberLook, ServiceKey
 

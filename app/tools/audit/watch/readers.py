@@ -5,8 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.rows.digests import BUCKETS, DIGEST_FORMAT, bucket_of, digest_text, instance_digest
-from app.rows.rows import ClientKind, RowKind
+from app.rows.rows import BUCKETS, DIGEST_FORMAT, ClientKind, RowKind, bucket_of, digest_text, instance_digest
 from app.tools.audit.client.http_client import CallError, MemberClient, Patience, Refused, Unusable
 from app.tools.audit.compare.compare import Row, is_seen
 from app.tools.audit.compare.input import valid_row

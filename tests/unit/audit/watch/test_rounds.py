@@ -9,8 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from app.rows.digests import BUCKETS, bucket_of, digest_text, instance_digest
-from app.rows.rows import encode_row, instance_row, service_row
+from app.rows.rows import BUCKETS, bucket_of, digest_text, encode_row, instance_digest, instance_row, service_row
 from app.rows.summary import Verdict
 from app.tools.audit.client.access import Access
 from app.tools.audit.watch import looks, readers

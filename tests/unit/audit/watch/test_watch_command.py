@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.cli import main
-from app.rows.digests import BUCKETS
+from app.rows.rows import BUCKETS
 from tests.support.tiny_server import Given, Received, TinyServer, refusing_address, tiny_server
 
 JSON = {"Content-Type": "application/json"}

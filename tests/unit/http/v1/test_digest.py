@@ -9,7 +9,7 @@ from flask.testing import FlaskClient
 from app.config.version import __version__
 from app.http.api.dump_lines import dump_lines
 from app.naming.registry.operations import DeregisterInstance, RegisterInstance
-from app.rows.digests import BUCKETS, bucket_of, digest_text, instance_digest
+from app.rows.rows import BUCKETS, bucket_of, digest_text, instance_digest
 from distro.model.types import MemberState
 from tests.support.fake_node import PEER, SELF, FakeNode
 

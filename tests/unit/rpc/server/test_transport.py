@@ -20,8 +20,7 @@ from app.machine.limits.connection_room import ConnectionRoom
 from app.machine.tls.certificate import read_certificate
 from app.machine.tls.contexts import make_port_context
 from app.machine.tls.node_tls import PortCertificate
-from app.machine.tls.tls_stats import TlsStats
-from app.machine.tls.watched import WatchedFiles
+from app.machine.tls.watched import TlsStats, WatchedFiles
 from app.peers import payload as wire
 from app.rpc.server import grpc_server, transport
 from app.rpc.server.connections import Connection
