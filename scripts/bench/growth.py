@@ -100,8 +100,8 @@ class Bed:
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
         loop = asyncio.get_running_loop()
-        services = self.node.services
-        self.server = HttpServer(services, RequestAnswers(app, services, loop), loop, 100)
+        parts = self.node.services
+        self.server = HttpServer(parts, RequestAnswers(app, parts, loop), loop, 100)
         self.connection = HttpConnection(self.server)
         self.socket = NoSocket()
         self.connection.connection_made(self.socket)
