@@ -12,7 +12,7 @@ BOUNDS = {
     "register": Figures(calls=114, files=28, returns=32),
     "put": Figures(calls=101, files=28, returns=34),
     "delete": Figures(calls=82, files=28, returns=23),
-    "beat": Figures(calls=33, files=16, returns=8),
+    "beat": Figures(calls=32, files=15, returns=7),
     "list": Figures(calls=101, files=25, returns=32),
     "rpc-register": Figures(calls=138, files=26, returns=46),
     "rpc-query": Figures(calls=109, files=27, returns=38),

@@ -147,7 +147,7 @@ class RequestQueue:
         request = self._repeated.find(data)
         if request is not None and (not request.body or self._bounds.reserve(len(request.body))):
             request.used = True
-            reader.skip()
+            reader.more_bytes = 0
             self.on_request(request)
             return
         reader.taken = 0

@@ -88,7 +88,6 @@ class RequestReader:
         "_body_size",
         "_bounds",
         "_headers",
-        "_more_bytes",
         "_parser",
         "_remote_ip",
         "_server",
@@ -98,6 +97,7 @@ class RequestReader:
         "_upgrade",
         "ended",
         "latest",
+        "more_bytes",
         "phase",
         "taken",
         "work",
@@ -123,8 +123,10 @@ class RequestReader:
         """True if the request that is parsed will be read again, without its wish for another protocol."""
         self._target = b""
         self._headers: RawHeaders = []
-        self._more_bytes = 0
-        """Bytes behind the piece in which the head or the body began, -1 within it; between requests, blank lines."""
+        self.more_bytes = 0
+        """Bytes behind the piece in which the head or the body began, -1 within it; between requests, blank lines.
+
+        Its owner sets 0 when a whole request came that was not parsed."""
         self._block: HeaderBlock | None = None
         """The headers of the request that was read last: the same headers need no second check."""
         self._body: list[bytes] = []
@@ -141,7 +143,7 @@ class RequestReader:
 
     def feed(self, data: bytes | memoryview) -> Refusal | None:
         """Parse bytes; a refusal means that they are no request, and that no more is read."""
-        if self.phase is IDLE and not self._more_bytes and _BARE_LF.match(data):
+        if self.phase is IDLE and not self.more_bytes and _BARE_LF.match(data):
             return self._refuse(400, "a line ends without a carriage return")
         failure: Exception | None = None
         try:
@@ -155,17 +157,13 @@ class RequestReader:
                 return refusal
         if self.phase is not IDLE:
             return self._count_more(len(data))
-        if self._more_bytes < 0:
-            self._more_bytes = 0
+        if self.more_bytes < 0:
+            self.more_bytes = 0
             return None
-        self._more_bytes += len(data)
-        if self._more_bytes > HEAD_BYTES_MAX and not self.ended:
+        self.more_bytes += len(data)
+        if self.more_bytes > HEAD_BYTES_MAX and not self.ended:
             return self._refuse(400, "nothing but blank lines comes")
         return None
-
-    def skip(self) -> None:
-        """A whole request came that was not parsed: blank lines before it count no more."""
-        self._more_bytes = 0
 
     def feed_eof(self) -> Refusal | None:
         """The client sends no more; a request of which only a part has come is refused."""
@@ -199,7 +197,7 @@ class RequestReader:
         self.phase = HEAD
         self._target = b""
         self._headers = []
-        self._more_bytes = -1
+        self.more_bytes = -1
 
     def on_url(self, part: bytes) -> None:
         target = self._target = self._target + part if self._target else part
@@ -259,7 +257,7 @@ class RequestReader:
             _stop(400, "a request should have one header Host")
 
     def _expect_body(self, block: HeaderBlock) -> None:
-        self._more_bytes = -1
+        self.more_bytes = -1
         limit = self._body_max = self._bounds.body_bytes_max(
             self._parser.get_method(), self._target, block, self._remote_ip
         )
@@ -290,7 +288,7 @@ class RequestReader:
         if self.ended or self._upgrade:
             return
         self.phase = IDLE
-        self._more_bytes = -1
+        self.more_bytes = -1
         parser = self._parser
         keep_alive = parser.should_keep_alive()
         if not keep_alive:
@@ -319,15 +317,15 @@ class RequestReader:
         """
         if len(self._headers) > HEADERS_MAX:
             return self._refuse(431, f"there are more than {HEADERS_MAX} headers")
-        if self._more_bytes < 0:
-            self._more_bytes = 0
+        if self.more_bytes < 0:
+            self.more_bytes = 0
             self._began_s = self._server.now_s
             return None
-        self._more_bytes += count
+        self.more_bytes += count
         if self.phase is HEAD:
-            if self._more_bytes > HEAD_BYTES_MAX:
+            if self.more_bytes > HEAD_BYTES_MAX:
                 return self._refuse(431, f"the request's head is over {HEAD_BYTES_MAX} bytes")
-        elif self._more_bytes > FRAMING_BYTES_MAX + self._body_size + self._body_size // BODY_BYTES_PER_FRAMING:
+        elif self.more_bytes > FRAMING_BYTES_MAX + self._body_size + self._body_size // BODY_BYTES_PER_FRAMING:
             return self._refuse(400, "there is far more around the request's body than in it")
         return None
 
