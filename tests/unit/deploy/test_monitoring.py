@@ -12,8 +12,8 @@ pytest.importorskip("prometheus_client")
 
 from app.rows.summary import Summary, Verdict
 from app.tools.audit.report.textfile import registry_of
-from app.tools.audit.watch.command import metrics_of
 from app.tools.audit.watch.rounds import RoundOutcome
+from app.tools.audit.watch.watch_metrics import metrics_of
 from tests.support.promtool import promtool
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
