@@ -144,8 +144,9 @@ class SimWarmStore(WarmStore):
         self._lists, self._read_lists, self._now_wall_ms = codec, read, wall_ms
         self._changed: dict[str, None] = {}
         """Lists that changed since they were copied."""
+        self.changed = self._note
 
-    def changed(self, key: str) -> None:
+    def _note(self, key: str) -> None:
         if self._member.world.warm and key not in self._changed:
             if not self._changed:
                 self._member.in_run(FLUSH_MS, self._copy)
