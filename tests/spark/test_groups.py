@@ -170,7 +170,7 @@ def test_a_dispute_of_member_lists_counts_at_both_members(tmp_path: Path, check:
     assert check()[0] == 1
     members = {one["member"]: one["findings"] for one in summary_of(tmp_path).by_member}
     assert members == {ONE: 1, TWO: 1, THREE: 2}
-    assert "1 of 3 members departs" in page_of(tmp_path)
+    assert "1 of 3 members differs" in page_of(tmp_path)
 
 
 def test_a_folder_is_named_whole_and_without_a_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
