@@ -30,8 +30,8 @@ from app.tools.audit.check.check import NightCheck, judge
 from app.tools.audit.check.evidence_rows import COLUMN_SCHEMA, spark_path
 from app.tools.audit.check.results import Results
 from app.tools.audit.check.session import open_session
-from app.tools.audit.dump.parts import PartFormat
 from app.tools.audit.format.layout import read_night
+from app.tools.audit.format.part_format import PartFormat
 from app.tools.audit.report.report import render
 from scripts.synthetic.dump import SyntheticDump, all_faults, make_dump
 from tests.support.processes import free_ports

@@ -25,8 +25,8 @@ from pyspark.sql import SparkSession
 
 from app.tools.audit.check import command
 from app.tools.audit.check.session import open_session
-from app.tools.audit.dump.parts import PartFormat
 from app.tools.audit.format.findings import FindingClass
+from app.tools.audit.format.part_format import PartFormat
 from scripts.synthetic.dump import SyntheticDump, make_dump
 from scripts.synthetic.faults import CORRUPT_FILE, LATE, PLANTS
 from scripts.synthetic.planting import Planted, told

@@ -15,11 +15,11 @@ from itertools import islice
 import orjson
 
 from app.rows.rows import Layer, encode_row
-from app.tools.audit.dump.parts import PartFormat
 from app.tools.audit.format.file_systems import open_root
 from app.tools.audit.format.findings import FindingClass
 from app.tools.audit.format.layout import member_folders, round_folder, taken_at_text
 from app.tools.audit.format.manifest import MANIFEST_NAME, ROUNDS, DumpState, Manifest, MemberDump, encode_manifest
+from app.tools.audit.format.part_format import PartFormat
 from scripts.synthetic.faults import (
     ALONE,
     CORRUPT_FILE,

@@ -11,7 +11,7 @@ from datetime import date
 
 import orjson
 
-from app.tools.audit.dump.parts import PartFormat
+from app.tools.audit.format.part_format import PartFormat
 from scripts.synthetic.dump import SHAPES, SyntheticDump, all_faults, counts, make_dump
 from scripts.synthetic.faults import LATE
 from scripts.synthetic.services import MemberKind

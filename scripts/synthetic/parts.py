@@ -6,8 +6,9 @@ from typing import Any
 import orjson
 
 from app.rows.rows import CORRUPT
-from app.tools.audit.dump.parts import PartFormat, row_file
+from app.tools.audit.dump.parts import row_file
 from app.tools.audit.format.manifest import Part
+from app.tools.audit.format.part_format import PartFormat
 
 BUFFER_BYTES = 1 << 18
 

@@ -13,8 +13,8 @@ pytest.importorskip("pyspark")
 from app.rows.summary import Summary, Verdict
 from app.tools.audit.check.check import NightCheck, judge
 from app.tools.audit.check.results import Results
-from app.tools.audit.dump.parts import PartFormat
 from app.tools.audit.format.findings import FindingClass
+from app.tools.audit.format.part_format import PartFormat
 from scripts.synthetic.dump import SyntheticDump, all_faults, make_dump
 from scripts.synthetic.faults import LATE
 from scripts.synthetic.planting import told

@@ -9,7 +9,7 @@ pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
 from app.rows.rows import client_row, record_row
-from app.tools.audit.dump.parts import PartFormat
+from app.tools.audit.format.part_format import PartFormat
 from tests.spark.conftest import Checking, findings
 from tests.support.dumps import ADDRESSES, instance, service, write_dump, write_round
 

@@ -11,10 +11,11 @@ from typing import Any
 import orjson
 
 from app.rows.rows import encode_row, instance_row, service_row
-from app.tools.audit.dump.parts import PartFormat, row_file
+from app.tools.audit.dump.parts import row_file
 from app.tools.audit.format.columns import rows_of_parquet
 from app.tools.audit.format.layout import Round, member_folders, round_folder, taken_at_text
 from app.tools.audit.format.manifest import MANIFEST_NAME, DumpState, Manifest, MemberDump, Part, Seen, encode_manifest
+from app.tools.audit.format.part_format import PartFormat
 
 FIRST_MS = 1_795_230_900_000
 GAP_MS = 15_000

@@ -14,11 +14,12 @@ from tqdm import tqdm
 from app.tools.audit.client.access import Access, AccessError
 from app.tools.audit.client.http_client import CallError, MemberClient, Patience
 from app.tools.audit.dump.nacos import read_nodes
-from app.tools.audit.dump.parts import PartFormat, PartWriter
+from app.tools.audit.dump.parts import PartWriter
 from app.tools.audit.dump.sources import take
 from app.tools.audit.dump.store import Store, StoreError
 from app.tools.audit.format.layout import member_folders, round_folder, taken_at_text
 from app.tools.audit.format.manifest import ROUNDS, DumpState, Manifest, MemberDump
+from app.tools.audit.format.part_format import PartFormat
 
 MEMBERS_AT_ONCE = 64
 TICK_ROWS = 1_000

@@ -16,7 +16,7 @@ from app.tools.audit.client.access import (
     names_of,
 )
 from app.tools.audit.client.arguments import days_argument, night_argument
-from app.tools.audit.dump.parts import PartFormat, has_parquet
+from app.tools.audit.format.part_format import PartFormat, has_parquet
 
 if TYPE_CHECKING:
     from app.tools.audit.dump.collect import Dumped, Plan

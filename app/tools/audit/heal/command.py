@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from threading import Event
 from typing import TYPE_CHECKING
 
-from app.naming.model.keys import DEFAULT_GROUP, compose_service_name
 from app.tools.audit.client.access import (
     AccessError,
     add_access_options,
@@ -63,6 +62,7 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
 
 def run(options: argparse.Namespace) -> int:
     """Heal one service, print what was seen before and after, and return the exit code."""
+    from app.naming.model.keys import DEFAULT_GROUP, compose_service_name
     from app.tools.audit.client.http_client import CallError
     from app.tools.audit.dump.collect import listed_members
     from app.tools.audit.heal.healing import CannotHeal, Healing

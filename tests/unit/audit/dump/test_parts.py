@@ -15,11 +15,12 @@ from fsspec.implementations.local import LocalFileSystem
 pytest.importorskip("pyarrow")
 
 from app.rows.rows import encode_row, service_row
-from app.tools.audit.dump.parts import PartFormat, PartWriter
+from app.tools.audit.dump.parts import PartWriter
 from app.tools.audit.dump.store import Store, StoreError
 from app.tools.audit.format.columns import rows_of_parquet
 from app.tools.audit.format.layout import round_folder
 from app.tools.audit.format.manifest import Part
+from app.tools.audit.format.part_format import PartFormat
 
 FORMATS = list(PartFormat)
 
