@@ -213,7 +213,7 @@ class TestManyMembers:
         write_dump(tmp_path / "dumps", claims, date="2026-11-21")
         code, text = check(night="2026-11-21")
         assert (code, "divergent: 1 OWNER; " in text) == (1, True)
-        assert findings(tmp_path, "2026-11-21")[0]["detail"].startswith(f"{owner}, {addresses[35]} each take")
+        assert findings(tmp_path, "2026-11-21")[0]["detail"].startswith(f"{owner}, {addresses[35]} each claim")
 
 
 SETTINGS = ServiceSettings.of({"team": "a"}, 0.5, {"type": "none"}, {}, "4.2.a").fields()
