@@ -156,8 +156,6 @@ class LineFile:
     def _add_text(self, line: Line) -> None:
         text = None if len(self._waiting) >= WAITING_MAX or self._stopped.is_set() else self._made(line)
         with self._lock:
-            if not self._waiting:
-                self._text_chars = 0
             if text is not None and self._text_chars + len(text) <= TEXT_CHARS_MAX:
                 self._text_chars += len(text)
                 self._waiting.append(text)
@@ -202,11 +200,14 @@ class LineFile:
 
     def _write_all(self) -> None:
         # Lines that arrive meanwhile wait for the next round: one by one they would cost a hundred times as much.
-        left = len(self._waiting)
+        with self._lock:
+            left, text_chars = len(self._waiting), self._text_chars
         while left:
             count = min(left, self._lines_per_write)
             self._write([self._waiting.popleft() for _ in range(count)])
             left -= count
+        with self._lock:
+            self._text_chars -= text_chars
 
     def _write(self, waiting: list[Line]) -> None:
         untold, lines = self._untold, list[str]()

@@ -140,6 +140,24 @@ def test_what_waits_for_a_hanging_disk_is_bounded_in_bytes(tmp_path: Path, monke
     assert f"lost {told}" in text
 
 
+def test_after_a_disk_that_hung_there_is_room_for_texts_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_file, "VALUES_MAX", 2)
+    monkeypatch.setattr(line_file, "TEXT_CHARS_MAX", 100)
+    monkeypatch.setattr(LineFile, "_start", lambda _file: None)
+    file = make(tmp_path / "a.log")
+    for number in range(3):
+        for letter in "abc":
+            file.add(letter * 60)
+        assert file.stats.dropped == number, "there is room for one text beyond the first two"
+        file.add("d" * 60)
+        assert file.stats.dropped == number + 1
+        file._write_all()
+    file._file.close()
+    lines = (tmp_path / "a.log").read_text().splitlines()
+    assert lines.count("c" * 60) == 3
+    assert lines.count("lost 1") == 3
+
+
 class Values:
     """A large value, and the line that tells of it."""
 
