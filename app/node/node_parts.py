@@ -166,7 +166,7 @@ class Background:
 
     timer: NamingTimer
     upkeep: Mapping[str, Tick]
-    """By resource type, the timer's task that ends what is kept for a time alone."""
+    """The timer's tasks that end what is kept for a time alone, by resource type."""
     checker: Checker
     push: UdpPusher
     machine: MachineWatch

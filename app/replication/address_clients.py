@@ -18,10 +18,10 @@ from app.naming.clients.client_model import (
     is_client_id,
 )
 from app.naming.clients.own_clients import plain_metadata
-from app.naming.model.events import MarkedKeys
 from app.naming.model.keys import parse_datum_key
 from app.naming.model.model import Instance, Publication
 from app.naming.registry.list_state import ListState
+from distro.model.digest import ChangedKeys
 from distro.model.types import NO_VERSION, MemberKind, Version
 from distro.protocol.engine_view import EngineView
 
@@ -70,10 +70,10 @@ class HttpClients:
         self._on_new = on_new
         self._lock = Lock()
         self._on = False
-        self._marked = MarkedKeys()
-        self.mark = self._marked.mark
+        self._noted = ChangedKeys()
+        self.mark = self._noted.note
         self._dirty: deque[str] = deque()
-        """Keys taken from ``_marked``, whose lists are to be read."""
+        """Keys taken from ``_noted``, whose lists are to be read."""
         self._clients: dict[str, _Client] = {}
         self._services: dict[str, dict[str, Instance]] = {}
         self._read_versions: dict[str, Version] = {}
@@ -156,7 +156,7 @@ class HttpClients:
         return now_ms + TICK_MS
 
     def _clear(self) -> None:
-        self._marked.take()
+        self._noted.take()
         if not self._on:
             return
         self._on = False
@@ -186,11 +186,11 @@ class HttpClients:
 
     def _next_key(self) -> str | None:
         if not self._dirty:
-            self._dirty.extend(self._marked.take())
+            self._dirty.extend(self._noted.take())
         if not self._dirty:
             return None
         key = self._dirty.popleft()
-        self._marked.discard(key)  # changes until now are read with it
+        self._noted.discard(key)  # changes until now are read with it
         return key
 
     def _read(self, key: str, now_ms: int) -> int:

@@ -294,7 +294,7 @@ class SharedSums:
         self._now_ms = now_ms
         self._lock = Lock()
         self._last: dict[str, tuple[tuple[str, range, int], int, dict[int, int]]] = {}
-        """By resource type: what was asked, when, and the sums."""
+        """The last question, its time and the sums, by resource type."""
 
     def of(self, resource_type: str, component: Component, writer: str, leaves: range) -> dict[int, int]:
         """The sums of a resource type. Shape: as of ``sums_of``; not to be changed."""
@@ -319,7 +319,7 @@ class OwnChecksums:
         self._components = components
         self._reader = reader
         self._known: dict[str, dict[str, tuple[Version, str]]] = {}
-        """By resource type and key; another mapping after each round, as several threads make them."""
+        """The checksums, by resource type and key; another mapping after each round, as several threads make them."""
 
     def of(self, resource_type: str) -> dict[str, str]:
         """The checksum of each key that this run wrote and is responsible for."""

@@ -25,9 +25,10 @@ BUCKETS_BYTES, BUCKET_BYTES = _BUCKETS.size, _LEAVES.size
 
 
 class ChangedKeys:
-    """The keys whose versions changed since they were last taken out. Never more than the keys that were ever stored.
+    """The keys that changed since they were last taken out. Never more than the keys that were ever stored.
 
-    Any thread may note a key, after the change itself; one at a time takes them out.
+    Any thread may note a key, after the change itself; one at a time takes them out. A key that is noted again before
+    that is there once.
     """
 
     __slots__ = ("_keys", "note")
@@ -47,6 +48,17 @@ class ChangedKeys:
             return self._keys.popitem()[0]
         except KeyError:
             return None
+
+    def take(self) -> list[str]:
+        """Take out all keys, in the order in which they were first noted. A key that changes later is noted again."""
+        keys = list(self._keys)
+        for key in keys:
+            del self._keys[key]
+        return keys
+
+    def discard(self, key: str) -> None:
+        """Take out a key that is about to be read."""
+        self._keys.pop(key, None)
 
 
 class DigestedStore(Protocol):

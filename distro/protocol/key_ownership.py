@@ -13,7 +13,7 @@ from distro.protocol.engine_reader import EngineReader
 from distro.protocol.protocol_parts import ProtocolParts
 
 PASSED_ON_MAX = 100_000
-"""Keys with states of other writers that are passed on; beyond it the peers wait for the claim of the oldest."""
+"""Keys with states of other writers that are forwarded; beyond it the peers wait for the claim of the oldest."""
 
 
 class SendRights:
@@ -40,7 +40,7 @@ class SendRights:
             self._passed_on.pop(key, None)
 
     def passed_on(self, keys: Iterable[DistroKey]) -> dict[str, Version]:
-        """Return the states among these keys that are passed on, by the name of the key."""
+        """Return the states among these keys that are forwarded, by the name of the key."""
         return {key.key: self._passed_on[key] for key in keys if key in self._passed_on} if self._passed_on else {}
 
     def speaks_for(self, resource_type: str, name: str, version: Version) -> bool:

@@ -15,7 +15,7 @@ MIB = 1 << 20
 QUERIES_BYTES_MAX = 96 * MIB
 """The memory of the commands of beats and lists whose requests differ in a header; 200,000 light beats fit."""
 WRITES_KEPT_MAX = 16 * MIB
-"""The memory of the commands of writes that members passed on, of some 30,000 registrations."""
+"""The memory of the commands of writes that members forwarded, of some 30,000 registrations."""
 MEMO_QUERY_BYTES_MAX = 1_024
 MARKS_MAX = 65_536
 ENTRY_BYTES, PLAIN_BYTES, VALUE_BYTES = 352, 128, 128

@@ -22,10 +22,10 @@ from typing import Any, TypeVar
 import orjson
 
 from app.machine.storage.private_files import create_private
-from app.naming.model.events import MarkedKeys
 from app.naming.model.model import NEVER_MS
 from app.naming.registry.merge import InstanceList
 from app.naming.wire.datum_codec import InstanceListCodec
+from distro.model.digest import ChangedKeys
 from distro.model.errors import CodecError
 from distro.model.types import Datum, Version
 from distro.timing.sliced import STEP_STORED, rest
@@ -85,8 +85,8 @@ class WarmStore:
         self._codec = codec
         self._read = read
         self._wall_ms = wall_ms
-        self._marked = MarkedKeys()
-        self.changed = self._marked.mark
+        self._noted = ChangedKeys()
+        self.changed = self._noted.note
         """Schedules the list of a key to be written."""
         self._dirty: OrderedDict[str, None] = OrderedDict()
         """The keys whose lists are to be written now, in the order of their first change."""
@@ -192,7 +192,7 @@ class WarmStore:
         if now_ms >= self._window_end_ms:
             self._end_window()
             self._window_end_ms = now_ms + WINDOW_MS
-        self._take_marked()
+        self._take_noted()
         if self._flush is None:
             earned = (now_ms - self._began_ms) * UNITS_PER_S // 1_000
             self._units = min(self._units + earned, UNITS_SAVED_MAX)
@@ -204,12 +204,12 @@ class WarmStore:
         self._flush = flush
         return now_ms
 
-    def _take_marked(self) -> None:
-        for key in self._marked.take():
+    def _take_noted(self) -> None:
+        for key in self._noted.take():
             (self._later if key in self._written else self._dirty)[key] = None
 
     def _end_window(self) -> None:
-        self._take_marked()
+        self._take_noted()
         self._hot = frozenset(self._later)
         self._dirty.update(self._later)
         self._dirty.update(dict.fromkeys(self._unpacked - self._hot))
@@ -222,7 +222,7 @@ class WarmStore:
         Changes that came meanwhile are still written, unless nothing is kept at all.
         """
         if self._reopen_ms is None:
-            self._marked.take()
+            self._noted.take()
             self._dirty.clear()
             self._later.clear()
             return False
@@ -243,7 +243,7 @@ class WarmStore:
         while flushes:
             self._units = UNITS_WITHOUT_END
             deque(flushes.pop(), maxlen=0)
-            self._take_marked()
+            self._take_noted()
             if self._dirty and not self._failing:
                 flushes.append(self._write())
         self._connection.close()
@@ -251,11 +251,11 @@ class WarmStore:
 
     def _next_key(self) -> str | None:
         if not self._dirty:
-            self._take_marked()
+            self._take_noted()
         if not self._dirty:
             return None
         key, _ = self._dirty.popitem(last=False)
-        self._marked.discard(key)  # changes until now are written with it
+        self._noted.discard(key)  # changes until now are written with it
         self._written.add(key)
         return key
 

@@ -1,7 +1,7 @@
 """Events that the domain publishes to the rest of the node. Values only; handlers must not block."""
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from app.naming.model.model import Publication
@@ -126,31 +126,3 @@ Event = (
     | ClientReturned
     | ServiceSubscribed
 )
-
-
-class MarkedKeys:
-    """The keys of changes that wait for a thread. Any thread marks, and one takes them.
-
-    A key that is marked again before it is taken is there once: as many wait at most as there are keys.
-    """
-
-    __slots__ = ("_keys", "mark")
-
-    def __init__(self) -> None:
-        self._keys: dict[str, None] = {}
-        self.mark: Callable[[str], object] = self._keys.setdefault
-        """Adds a key. The mapping's own method, without a lock: each change calls it."""
-
-    def __len__(self) -> int:
-        return len(self._keys)
-
-    def take(self) -> list[str]:
-        """Remove all keys, and return them in the order of their first mark. What changes later is marked again."""
-        keys = list(self._keys)
-        for key in keys:
-            del self._keys[key]
-        return keys
-
-    def discard(self, key: str) -> None:
-        """Remove a key that is about to be read."""
-        self._keys.pop(key, None)
