@@ -353,11 +353,16 @@ def differing(samples: Iterable[Sample]) -> dict[str, str]:
         if silent := [one.member for one in lists if one.hosts is None]:
             found[service] = f"no list by members {silent}"
         elif any(one.hosts != lists[0].hosts for one in lists):
-            ips = {ip for one in lists for ip in one.hosts or ()}
-            unlike = sorted(ip for ip in ips if len({(one.hosts or {}).get(ip) for one in lists}) > 1)
+            unlike = _unlike_ips(lists)
             shown = {one.member: (one.hosts or {}).get(unlike[0]) for one in lists}
             found[service] = f"{len(unlike)} instances, such as {unlike[0]}: {shown}"
     return found
+
+
+def _unlike_ips(lists: Sequence[Sample]) -> list[str]:
+    """The addresses of which these lists of one service do not say the same."""
+    ips = {ip for one in lists for ip in one.hosts or ()}
+    return sorted(ip for ip in ips if len({(one.hosts or {}).get(ip) for one in lists}) > 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,6 +372,8 @@ class Disagreement:
     sample: Sample
     other: int
     text: str
+    ips: Sequence[str]
+    """The addresses of which the two lists do not say the same."""
 
 
 def agreed_after_s(history: History, healed_s: float) -> float | None:
@@ -423,8 +430,10 @@ def _last_alone(
     if last is None:
         return None
     sample, near = last
-    text = next(iter(differing([sample, *near[-1:]]).values()), "no list")
-    return Disagreement(sample, others[0].member, f"{_where(sample)} of {sample.service}: {text}")
+    compared = [sample, *near[-1:]]
+    text = next(iter(differing(compared).values()), "no list")
+    ips = _unlike_ips(compared)
+    return Disagreement(sample, others[0].member, f"{_where(sample)} of {sample.service}: {text}", ips)
 
 
 def _where(sample: Sample) -> str:

@@ -2,9 +2,10 @@
 
 import asyncio
 import contextlib
+import json
 import random
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from tests.chaos.checker import (
 )
 from tests.chaos.cluster import Cluster, Member
 from tests.chaos.history import Outcome
+from tests.chaos.http import call
 from tests.chaos.load import Amounts, Load
 from tests.chaos.network import Network, run
 
@@ -28,6 +30,8 @@ SWITCH_HEALTH_S = 3.0
 CHECKED_PORT = 8080
 LAST_ROUNDS, LAST_PAUSE_S = 3, 1.0
 """Members that still differ at the end are asked again, as no two are asked in the same moment."""
+EXPLAINED_FROM_S, EXPLAINED_MAX = 2.0, 3
+"""Instances whose lists agreed so late are explained, at most so many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +145,8 @@ class Result:
     """How late the clients were at most."""
     cut_s: float
     healed_s: float
+    explained: Sequence[Mapping[str, object]]
+    """For each instance whose lists agreed late: each member's answer to ``explain``, by its number."""
 
 
 @contextlib.contextmanager
@@ -214,11 +220,28 @@ async def _play(world: World, scenario: Scenario, ips: list[str]) -> Result:
         if not differing(load.history.last):
             break
         await asyncio.sleep(LAST_PAUSE_S)
+    explained = await _explain_late(world)
     await load.end()
-    return _result(world)
+    return _result(world, explained)
 
 
-def _result(world: World) -> Result:
+async def _explain_late(world: World) -> list[Mapping[str, object]]:
+    """Ask all members for the reason of the last difference, if it lasted beyond ``EXPLAINED_FROM_S``."""
+    last = last_disagreement(world.load.history, world.healed_s)
+    if not isinstance(last, Disagreement) or last.sample.ended_s - world.healed_s < EXPLAINED_FROM_S:
+        return []
+    found: list[Mapping[str, object]] = []
+    for ip in last.ips[:EXPLAINED_MAX]:
+        asked = {"serviceName": last.sample.service, "ip": ip, "port": CHECKED_PORT, "local": "true"}
+        told: dict[str, object] = {"service": last.sample.service, "ip": ip, "at": time.monotonic()}
+        for number, member in enumerate(world.cluster.members):
+            with contextlib.suppress(OSError, ValueError):
+                told[str(number)] = json.loads((await call(member.address, "GET", "/explain", asked))[1])
+        found.append(told)
+    return found
+
+
+def _result(world: World, explained: Sequence[Mapping[str, object]]) -> Result:
     history = world.load.history
     words = [word for said in history.words.values() for word in said if word.ended_s >= world.cut_s]
     times = Times(world.cut_s, world.healed_s, world.sides, world.killed_s, world.killed, world.paused)
@@ -236,4 +259,5 @@ def _result(world: World) -> Result:
         world.load.late_s,
         world.cut_s,
         world.healed_s,
+        explained,
     )
