@@ -390,6 +390,7 @@ def last_disagreement(history: History, healed_s: float) -> Disagreement | str |
     A text where they still differ at the end, or one gave none. All that a list says counts: the instances with their
     health, weight and metadata. Without services whose instances come and go: no two of their lists are of one time.
     Lists from after the last ones were read do not count: clients end then, and fall silent one after the other.
+    Nor does a list that nobody gave while the clients stood still, too: the machine had no time for either.
     """
     if unlike := [text for service, text in differing(history.last).items() if service not in history.churning]:
         return f"at the end: {unlike[0]}"
@@ -398,6 +399,7 @@ def last_disagreement(history: History, healed_s: float) -> Disagreement | str |
     by_service: dict[str, dict[int, list[Sample]]] = defaultdict(lambda: {member: [] for member in members})
     for sample in history.samples:
         is_asked = sample.member in members and sample.service not in history.churning
+        is_asked = is_asked and not (sample.hosts is None and _stood_still(history, sample))
         if is_asked and sample.begun_s >= healed_s and sample.ended_s <= end_s:
             by_service[sample.service][sample.member].append(sample)
     last: Disagreement | None = None
@@ -410,6 +412,11 @@ def last_disagreement(history: History, healed_s: float) -> Disagreement | str |
             if found is not None and (last is None or found.sample.ended_s > last.sample.ended_s):
                 last = found
     return last
+
+
+def _stood_still(history: History, sample: Sample) -> bool:
+    """Whether the clients stood still while they waited for this list."""
+    return any(since_s <= sample.ended_s and sample.begun_s <= until_s for since_s, until_s in history.stood_still)
 
 
 def _last_alone(

@@ -96,5 +96,7 @@ class History:
     """Instances that clients with connections publish: they live as long as the connection, and need no beats."""
     late: set[Key] = field(default_factory=set)
     """Instances that were registered through one side near the end of a cut, and soon removed through the other."""
+    stood_still: list[tuple[float, float]] = field(default_factory=list)
+    """The times, from and to, in which the clients themselves stood still, as the machine had no time for them."""
     churning: set[str] = field(default_factory=set)
     """Services whose instances come and go until near the end of the run."""

@@ -32,6 +32,8 @@ CONNECTED_S = 30.0
 UNKNOWN_INSTANCE = 20_404
 PORT = 8080
 TICK_S = 0.1
+STOOD_STILL_S = 0.25
+"""Clients that are so late have stood still."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +197,10 @@ class Load:
         while True:
             due_s = time.monotonic() + TICK_S
             await asyncio.sleep(TICK_S)
-            self.late_s = max(self.late_s, time.monotonic() - due_s)
+            late_s = time.monotonic() - due_s
+            self.late_s = max(self.late_s, late_s)
+            if late_s >= STOOD_STILL_S:
+                self.history.stood_still.append((due_s - TICK_S, due_s + late_s))
 
     def _new_ip(self) -> str:
         self._ips += 1

@@ -466,6 +466,18 @@ def test_members_agree_from_the_last_list_on_that_only_one_of_them_gave() -> Non
     assert agreed_after_s(story.history, HEALED_S) == pytest.approx(127.0 + TAKES_S - HEALED_S)
 
 
+@pytest.mark.parametrize(("stood_still", "agreed_s"), [((126.5, 127.2), 0.0), ((125.0, 126.8), 3.0)])
+def test_a_list_that_is_missing_counts_unless_the_clients_stood_still_meanwhile(
+    stood_still: tuple[float, float], agreed_s: float
+) -> None:
+    story = Story().said("m1", 0, 80.0).ended_with("m1", "m1")
+    for at_s in (126.0, 129.0):
+        story.saw(0, at_s, "m1").saw(1, at_s, "m1")
+    story.history.samples.append(Sample(1, "orders", 127.0, HEALED_S + 3.0, None))
+    story.history.stood_still.append(stood_still)
+    assert agreed_after_s(story.history, HEALED_S) == agreed_s
+
+
 def test_members_that_change_their_lists_together_agree_all_the_time() -> None:
     """One whose registration was refused, and yet made, expires everywhere long after the heal."""
     story = Story().said("m1", 0, 80.0).ended_with(None, None)
