@@ -387,8 +387,9 @@ def agreed_after_s(history: History, healed_s: float) -> float | None:
 def last_disagreement(history: History, healed_s: float) -> Disagreement | str | None:
     """The last list after the heal that a member gave, and another one gave neither shortly before nor after.
 
-    A text where they still differ at the end, or one gave none. All that a list says counts: the instances with their
-    health, weight and metadata. Without services whose instances come and go: no two of their lists are of one time.
+    A text where they still differ at the end, or one gave none. All that a list says of an instance counts: that it is
+    there, its health, weight and metadata. Two instances that change together may do so in another order elsewhere.
+    Without services whose instances come and go: no two of their lists are of one time.
     Lists from after the last ones were read do not count: clients end then, and fall silent one after the other.
     Nor does a list that nobody gave while the clients stood still, too: the machine had no time for either.
     """
@@ -422,7 +423,7 @@ def _stood_still(history: History, sample: Sample) -> bool:
 def _last_alone(
     mine: list[Sample], told: list[Told], others: list[Sample], told_there: list[Told]
 ) -> Disagreement | None:
-    """The last of these lists that the other member gave neither within ``SAME_S`` nor when it was asked next to that.
+    """The last of these lists that says what the other member said neither within ``SAME_S`` nor when next asked.
 
     A busy machine asks it less often: what it gives may change from its last list before to its first list after, and
     the lists of members that change together are still the same. After its last list nothing is known of it.
@@ -432,7 +433,7 @@ def _last_alone(
         while first < len(others) and others[first].ended_s < one.begun_s - SAME_S:
             first += 1
         end = bisect_right(others, one.ended_s + SAME_S, lo=first, key=lambda other: other.begun_s)
-        if one.hosts is None or (end < len(others) and what not in told_there[max(first - 1, 0) : end + 1]):
+        if one.hosts is None or (end < len(others) and not _is_told(what, told_there[max(first - 1, 0) : end + 1])):
             last = one, others[first : end + 1]
     if last is None:
         return None
@@ -441,6 +442,14 @@ def _last_alone(
     text = next(iter(differing(compared).values()), "no list")
     ips = _unlike_ips(compared)
     return Disagreement(sample, others[0].member, f"{_where(sample)} of {sample.service}: {text}", ips)
+
+
+def _is_told(what: Told, near: Sequence[Told]) -> bool:
+    """Whether these lists of another member, taken together, say the same of each instance."""
+    if what in near:
+        return True
+    ips = what.keys() | {ip for one in near for ip in one}
+    return all(any(what.get(ip) == one.get(ip) for one in near) for ip in ips)
 
 
 def _where(sample: Sample) -> str:

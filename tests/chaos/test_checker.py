@@ -487,6 +487,21 @@ def test_members_that_change_their_lists_together_agree_all_the_time() -> None:
     assert agreed_after_s(story.history, HEALED_S) == 0.0
 
 
+@pytest.mark.parametrize(("second_from_s", "agreed_s"), [(127.0, 0.0), (132.0, 131.0 + TAKES_S - HEALED_S)])
+def test_two_instances_that_change_together_may_do_so_in_another_order_elsewhere(
+    second_from_s: float, agreed_s: float
+) -> None:
+    """One member tells one of them first, the other one both at once."""
+    story = Story().said("m1", 0, 80.0).ended_with(None, None)
+    unhealthy_from_s = {0: (127.0, 128.0), 1: (127.0, second_from_s)}
+    for number in range(10):
+        at_s = 126.0 + number
+        for member, from_s in unhealthy_from_s.items():
+            hosts = {f"10.0.0.{one}": Seen("m1", at_s < since_s, "1.0") for one, since_s in enumerate(from_s)}
+            story.history.samples.append(Sample(member, "orders", at_s, at_s + TAKES_S, hosts))
+    assert agreed_after_s(story.history, HEALED_S) == pytest.approx(agreed_s)
+
+
 def test_lists_after_the_last_ones_do_not_count() -> None:
     """The clients end then, one after the other, and what beats no more turns unhealthy here sooner than there."""
     story = Story().said("m1", 0, 80.0).ended_with("m1", "m1")
