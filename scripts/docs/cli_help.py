@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from app.cli import make_parser
+from app.tools.cli import make_parser
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 MARK = "<!-- From here on made by `python -m scripts.docs.cli_help`. -->\n"

@@ -10,9 +10,9 @@ from urllib.parse import urlencode
 
 import pytest
 
-from app.cli import main
 from app.tools.audit.format.layout import read_night
 from app.tools.audit.format.manifest import DumpState
+from app.tools.cli import main
 from tests.support.dumps import rows_of
 from tests.support.processes import FAST, ClusterProcesses, Member, eventually
 

@@ -14,9 +14,9 @@ import grpc
 import pytest
 from cryptography import x509
 
-from app.cli import main as rollcall
 from app.http.server.http_messages import CLIENT_BODY_BYTES_MAX
 from app.tools.audit.format.layout import read_night
+from app.tools.cli import main as rollcall
 from tests.cluster.conftest import StartCluster
 from tests.support.certificates import Authority, https_settings, tls_settings
 from tests.support.client import CODE_OK, Client

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import main
 from app.naming.model.keys import instance_key
+from app.tools.cli import main
 from tests.support.processes import COMMAND, NO_VERIFY, ClusterProcesses, Member, clean_environ, eventually
 from tests.support.tiny_server import Given, TinyServer, tiny_server
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from app.cli import main
 from app.tools.audit.format.layout import read_night
+from app.tools.cli import main
 from tests.peers.conftest import PORTS_APART, SCRIPT, START_TIMEOUT_S, PeerProcessFailed
 from tests.support.client import Client
 from tests.support.dumps import rows_of

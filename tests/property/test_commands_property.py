@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.cli import main
 from app.config.client_config import CLIENT_VARIABLES
+from app.tools.cli import main
 from app.tools.command.asking.exits import ExitCode
 from tests.support.tiny_server import Given, TinyServer, refusing_address, tiny_server
 

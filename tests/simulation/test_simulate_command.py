@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 pytestmark = pytest.mark.simulation
-COMMAND = [sys.executable, "-c", "from app.cli import main; raise SystemExit(main())", "simulate"]
+COMMAND = [sys.executable, "-c", "from app.tools.cli import main; raise SystemExit(main())", "simulate"]
 
 
 def run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:

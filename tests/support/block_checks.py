@@ -10,13 +10,13 @@ from pathlib import Path
 
 import yaml
 
-from app.cli import make_parser
 from app.config import settings_keys
 from app.config.client_config import FILE_VARIABLE, read_client_config
 from app.http.api.call import ROUTES
 from app.http.blueprints import MODULES
 from app.rpc.server.limits import parse_rule
 from app.tools.audit.check.suppressions import read_suppressions
+from app.tools.cli import make_parser
 from scripts.docs.cli_help import parsers
 from tests.support.promtool import promtool
 from tests.support.snippets import ROOT, Snippet

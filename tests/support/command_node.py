@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from werkzeug.serving import WSGIRequestHandler, make_server
 
-from app.cli import main
 from app.http.blueprints import MODULES
 from app.http.factory import create_app
+from app.tools.cli import main
 from tests.support.fake_node import FakeNode
 
 assert MODULES, "their import fills the table of routes"

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from app.cli import main
 from app.config.settings import read_settings
 from app.machine.process.announce import announce, base_url
 from app.machine.process.data_lock import DataLock
+from app.tools.cli import main
 from tests.support.processes import HANG_S, free_ports, heeding_hangup
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -158,7 +158,7 @@ def test_each_member_knows_all_and_its_own_folder(
         def run(self) -> int:
             return 0
 
-    monkeypatch.setattr("app.cli.LocalCluster", Recorded)
+    monkeypatch.setattr("app.tools.cli.LocalCluster", Recorded)
     monkeypatch.setenv("NACOS_MEMBER_LIST", "10.0.0.1,10.0.0.2")
     [port] = free_ports(1)
     # Below the ports that systems hand out, so that the two above are free as well.

@@ -8,12 +8,12 @@ from urllib.parse import parse_qs
 import pytest
 
 from app.auth.user_table import UserTable
-from app.cli import main
 from app.config.auth_settings import FIRST_ADMIN_FILE
 from app.machine.process.data_lock import DataLock
 from app.machine.storage.record_file import RecordFile
 from app.naming.records.records import Records
 from app.naming.records.user_records import ADMIN_ROLE
+from app.tools.cli import main
 from tests.support.auth import PASSWORD
 from tests.support.tiny_server import Given, tiny_server
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import COMPLETION_VARIABLE, INTERRUPTED, READER_GONE, main
+from app.tools.cli import COMPLETION_VARIABLE, INTERRUPTED, READER_GONE, main
 from tests.support.command_node import Commands
 from tests.support.processes import COMMAND
 
@@ -77,7 +77,7 @@ def test_a_shell_that_asks(line: str, expected: set[str], tmp_path: Path) -> Non
 
 
 def test_a_reader_that_has_gone_is_no_error() -> None:
-    code = "import sys; from app.cli import main; sys.exit(main(['completion', 'bash']))"
+    code = "import sys; from app.tools.cli import main; sys.exit(main(['completion', 'bash']))"
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stderr is not None

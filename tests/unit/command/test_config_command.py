@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import main
 from app.config.settings import ALL_KEYS
+from app.tools.cli import main
 from app.tools.command.config_command import MASKED, is_secret
 
 

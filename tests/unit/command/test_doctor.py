@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import main
 from app.config.settings import Settings, read_settings
 from app.machine.process.data_lock import DataLock
 from app.machine.storage.record_file import RecordFile
 from app.machine.storage.warm_log import ASIDE
 from app.naming.model.keys import SERVICE_META_PREFIX
 from app.naming.records.record import Record
+from app.tools.cli import main
 from app.tools.command.doctor_findings import CheckFinding, Severity
 from app.tools.command.machine_checks import machine_findings
 from app.tools.command.member_checks import SeenMember, _of_member, _skew_s, _together

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import MALLOC
+from app.tools.cli import MALLOC
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
 UNIT = DEPLOY / "rollcall.service"

@@ -5,7 +5,7 @@ import shlex
 
 import pytest
 
-from app.cli import make_parser
+from app.tools.cli import make_parser
 from app.tools.command.asking.exits import ExitCode
 from scripts.docs.cli_help import COLUMNS, PAGE, document, parsers
 from scripts.docs.cli_session import COLUMNS as SESSION_COLUMNS

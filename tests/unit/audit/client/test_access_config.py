@@ -7,7 +7,6 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from app.cli import main
 from app.config.client_config import CLIENT_VARIABLES
 from app.tools.audit.client.access import (
     AccessError,
@@ -20,6 +19,7 @@ from app.tools.audit.client.access import (
     parse_url,
     server_of,
 )
+from app.tools.cli import main
 from tests.support.certificates import Authority
 from tests.support.command_node import without_configuration
 from tests.support.tiny_server import Given, Received, tiny_server

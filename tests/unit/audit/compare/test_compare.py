@@ -339,7 +339,7 @@ def test_classes_are_those_of_the_check() -> None:
 def test_the_command_needs_no_spark(tmp_path: Path) -> None:
     dumped(tmp_path, members=2)
     code = (
-        "import sys; from app.cli import main; code = main(sys.argv[1:]); "
+        "import sys; from app.tools.cli import main; code = main(sys.argv[1:]); "
         "print(*[name for name in sys.modules if name.startswith(('pyspark', 'py4j', 'matplotlib'))]); sys.exit(code)"
     )
     command = [sys.executable, "-c", code, "compare", A, B, "--dumps", str(tmp_path)]

@@ -16,10 +16,10 @@ import fsspec
 import orjson
 import pytest
 
-from app.cli import main
 from app.tools.audit.format.columns import rows_of_parquet
 from app.tools.audit.format.layout import read_night
 from app.tools.audit.format.manifest import DumpState, Manifest
+from app.tools.cli import main
 from tests.support.fake_nacos import FakeNacos, instance
 from tests.support.processes import eventually
 from tests.support.tiny_server import Given, Received, TinyServer, refusing_address, tiny_server
@@ -366,7 +366,7 @@ def test_an_ended_dump_leaves_no_manifest(tmp_path: Path, serve: Serve, signal: 
 def test_the_command_loads_nothing_that_it_does_not_need() -> None:
     costly = ("requests", "fsspec", "tqdm", "flask", "pyspark", "orjson", "rich", "argcomplete", "tomllib")
     code = (
-        "import sys; from app.cli import make_parser; make_parser()\n"
+        "import sys; from app.tools.cli import make_parser; make_parser()\n"
         f"print(*[name for name in {costly!r} if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import main
 from app.rows.rows import BUCKETS
+from app.tools.cli import main
 from tests.support.tiny_server import Given, Received, TinyServer, refusing_address, tiny_server
 
 JSON = {"Content-Type": "application/json"}

@@ -52,7 +52,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], object]]:
 @pytest.fixture
 def change(command: Commands, capsys: pytest.CaptureFixture[str]) -> Callable[..., Callable[[], object]]:
     """A step in which another command runs, and what was printed so far stays."""
-    from app.cli import main
+    from app.tools.cli import main
 
     def make(*arguments: str) -> Callable[[], object]:
         return lambda: main([*arguments, "--server", command.server])

@@ -46,7 +46,7 @@ READY_PATH = "/v1/console/health/readiness"
 MALLOC = {"MALLOC_ARENA_MAX": "2", "MALLOC_MMAP_THRESHOLD_": "4194304", "MALLOC_TRIM_THRESHOLD_": "16777216"}
 """Variables that make glibc give memory back: by default each thread keeps its own, and large freed blocks stay."""
 
-_FOLDER = Path(__file__).resolve().parent.parent
+_FOLDER = Path(__file__).resolve().parents[2]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
