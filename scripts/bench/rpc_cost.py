@@ -10,6 +10,9 @@ a call, p50 and p99 as the load sees them.
 crowd: many connections that subscribe to one service, each with a health check every 5 s, at a newly started server:
 kB of memory (PSS) a connection at first and after a while, percent of a core while all are idle, and for one change
 the time until the last push, the time until the last answer was sent, and CPU. Medians of the changes.
+fanout: one change of a service with 1,000 gRPC subscribers, and 200 over UDP where a server pushes to them, while
+other services get new instances and lose them, 500 calls a second: the time until the last is told, and its CPU beyond
+that of these calls alone. Medians of the changes.
 hold: the failures of many connections that stay open for some minutes. Node and load need a descriptor for each: a
 hard limit of 20,000 allows 17,200 connections.
 
@@ -28,16 +31,18 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
 
 from scripts.bench.idle import cpu_s, pss_mb
 from scripts.bench.peers import OTHER, CannotStart, Target, nacos, our_node, rnacos
+from scripts.bench.push import TELL_TIMEOUT_S, Http, Listener, seconds_until_told
 from scripts.bench.rpc_program import RpcLoad, build
 from scripts.support.arguments import add_port, names_of
 
-PARTS = ["calls", "crowd", "hold"]
+PARTS = ["calls", "crowd", "fanout", "hold"]
 PEERS = ["rnacos", "nacos", "echo"]
 KINDS = ("health", "churn", "batch", "register", "query")
 LIMITS = ("none", "changing")
@@ -52,6 +57,11 @@ HEALTH_S = 5
 IDLE_S = 20.0
 CHANGES = 3
 SETTLE_S = 2.0
+FANOUT_RPC, FANOUT_UDP, FANOUT_CHANGES = 1_000, 200, 15
+CHURN_CALLERS, CHURN_PER_S, CHURN_S = 20, 500, 20
+FANOUT_GAP_S = 1.0
+SUBSCRIBED = "load"
+"""The service to which the load program's connections subscribe."""
 FILES_SPARE = 500
 
 Start = Callable[[int, Path], AbstractContextManager[Target]]
@@ -172,6 +182,49 @@ def crowd(target: Target, program: Path, options: argparse.Namespace) -> dict[st
         load.close()
 
 
+def fanout(target: Target, program: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """Measure changes of a service with many subscribers, while other services change all the time."""
+    with ExitStack() as stack:
+        load = RpcLoad(program, [port_of(target)], FANOUT_RPC, "-subscribe", wide=True)
+        stack.callback(load.close)
+        churn = RpcLoad(program, [port_of(target)], CHURN_CALLERS)
+        stack.callback(churn.close)
+        listeners = [Listener("127.0.0.1") for _ in range(FANOUT_UDP)]
+        for one in listeners:
+            stack.callback(one.socket.close)
+        try:
+            for one in listeners:
+                one.subscribe(Http(target.addresses[0]), SUBSCRIBED)
+        except RuntimeError as error:
+            say(f"{target.name} pushes nothing over UDP: {error}")
+            listeners = []
+        pool = stack.enter_context(ThreadPoolExecutor(2))
+        time.sleep(SETTLE_S)
+
+        def churned(seconds: int) -> tuple[dict[str, Any], float]:
+            used_s = cpu_of(target)
+            return churn.do("calls", "churn", CHURN_PER_S * seconds, LIMITS[0], CHURN_PER_S), cpu_of(target) - used_s
+
+        alone, alone_s = churned(CHURN_S)
+        beside = pool.submit(churned, CHURN_S)
+        rows = []
+        for number in range(FANOUT_CHANGES):
+            mark, begun_s = f"f{number}", time.perf_counter()
+            udp = pool.submit(seconds_until_told, listeners, f'\\"n\\":\\"{mark}\\"'.encode(), begun_s)
+            told = load.do("change", mark)
+            last_s = [TELL_TIMEOUT_S if one is None else one for one in udp.result()]
+            rows.append({"last_told_ms": told["max_ms"], "last_udp_told_ms": max(last_s, default=0.0) * 1e3})
+            time.sleep(max(begun_s + FANOUT_GAP_S - time.perf_counter(), 0))
+        with_changes, used_s = beside.result()
+        return {
+            "subscribers": FANOUT_RPC,
+            "udp_subscribers": len(listeners),
+            "one_change": medians(rows) | {"cpu_ms": round((used_s - alone_s) / FANOUT_CHANGES * 1e3, 1)},
+            "churn_p99_us": {"alone": alone["p99_us"], "with_changes": with_changes["p99_us"]},
+            "failed": alone["errors"] + with_changes["errors"],
+        }
+
+
 def hold(target: Target, program: Path, options: argparse.Namespace) -> dict[str, Any]:
     """Measure CPU and failures while many connections stay open, each with its health checks."""
     load = RpcLoad(program, [port_of(target)], options.connections, "-subscribe", wide=True)
@@ -200,7 +253,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
                     except CannotStart as error:
                         say(f"{which} is left out: {error}")
                 found["calls"] = calls(targets, program, options)
-        for part, work in (("crowd", crowd), ("hold", hold)):
+        for part, work in (("crowd", crowd), ("fanout", fanout), ("hold", hold)):
             for number, (which, start) in enumerate(starts.items()):
                 if part not in options.parts or which == "echo":
                     continue
@@ -218,7 +271,9 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 def main() -> None:
     """Measure, and print JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parts", type=names_of(PARTS), default=PARTS[:2], help="of calls,crowd,hold (calls,crowd)")
+    parser.add_argument(
+        "--parts", type=names_of(PARTS), default=PARTS[:2], help="of calls,crowd,fanout,hold (calls,crowd)"
+    )
     parser.add_argument(
         "--peers", type=names_of([*PEERS, "none"]), default=PEERS, help="of rnacos,nacos,echo,none (all)"
     )

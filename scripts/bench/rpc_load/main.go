@@ -3,8 +3,9 @@
 // It opens all, and prints a line of JSON. Then it takes a command a line, and prints a line of JSON for each:
 //
 //	calls KIND COUNT changing|none   COUNT calls over all connections, one at a time on each, with another grpc-timeout each,
-//	                                 or none. KIND: health; register, the same instance again; query; churn, in turn a new
-//	                                 instance and its removal; batch, batchSize instances with other metadata
+//	      [RATE]                     or none; at most RATE a second. KIND: health; register, the same instance again; query;
+//	                                 churn, in turn a new instance and its removal; batch, batchSize instances with other
+//	                                 metadata
 //	health SECONDS                   begin to ask for the health of each connection so often; 0 ends it
 //	change MARK                      the first client changes its instance; all that subscribe are told, and answer
 //	changes COUNT                    the same again and again: times until the other clients of each address are told
@@ -174,9 +175,12 @@ func (l *load) messages(kind string, at int) (func() []byte, error) {
 	return nil, fmt.Errorf("no kind of call: %s", kind)
 }
 
-// calls makes calls of one kind over all connections.
-func (l *load) calls(kind string, count int, changesTimeout bool, isBare bool) (result, error) {
-	each := max(count/len(l.clients), 1)
+// calls makes calls of one kind over all connections, at most rate a second; 0 is without a bound.
+func (l *load) calls(kind string, count int, changesTimeout bool, isBare bool, rate int) (result, error) {
+	each, between := max(count/len(l.clients), 1), time.Duration(0)
+	if rate > 0 {
+		between = time.Duration(len(l.clients)) * time.Second / time.Duration(rate)
+	}
 	var failed atomic.Int64
 	var working sync.WaitGroup
 	times := make([][]int64, len(l.clients))
@@ -190,7 +194,9 @@ func (l *load) calls(kind string, count int, changesTimeout bool, isBare bool) (
 		go func() {
 			defer working.Done()
 			took := make([]int64, 0, each)
-			for range each {
+			for number := range each {
+				// A call that comes late is not made up for: the next ones keep their times.
+				time.Sleep(time.Until(begun.Add(between*time.Duration(number) + between*time.Duration(one.number)/time.Duration(len(l.clients)))))
 				ctx, cancel := context.Background(), func() {}
 				if changesTimeout {
 					ctx, cancel = context.WithTimeout(ctx, callTimeout)
@@ -321,7 +327,9 @@ func (l *load) do(words []string, isBare bool) (result, error) {
 	}
 	switch {
 	case len(words) == 4 && words[0] == "calls" && number(2) > 0:
-		return l.calls(words[1], number(2), words[3] == "changing", isBare)
+		return l.calls(words[1], number(2), words[3] == "changing", isBare, 0)
+	case len(words) == 5 && words[0] == "calls" && number(2) > 0 && number(4) > 0:
+		return l.calls(words[1], number(2), words[3] == "changing", isBare, number(4))
 	case len(words) == 2 && words[0] == "health" && number(1) >= 0:
 		return l.health(time.Duration(number(1)) * time.Second), nil
 	case len(words) == 2 && words[0] == "change":
