@@ -14,7 +14,7 @@ BOUNDS = {
     "delete": Figures(calls=82, files=28, returns=23),
     "beat": Figures(calls=32, files=15, returns=7),
     "list": Figures(calls=101, files=25, returns=32),
-    "rpc-register": Figures(calls=138, files=26, returns=46),
+    "rpc-register": Figures(calls=134, files=24, returns=45),
     "rpc-query": Figures(calls=109, files=27, returns=38),
     "rpc-health": Figures(calls=37, files=9, returns=11),
     "from-peer": Figures(calls=152, files=39, returns=59),

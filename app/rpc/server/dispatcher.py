@@ -18,6 +18,7 @@ from app.metrics.request_stats import OK, RequestStats
 from app.naming.clients.client_model import ClientInfo
 from app.naming.clients.own_clients import OwnClients
 from app.naming.model.json_fields import Fields
+from app.naming.model.keys import JSON_VALUES_MAX
 from app.naming.model.nacos_errors import ClientGone, InvalidParam, NacosError, TooManyRequests, Unavailable
 from app.peers import payload as wire
 from app.peers.grpc_link import OWN_KIND_ABILITY
@@ -170,7 +171,7 @@ class Dispatcher:
             return refusal
         if known is None:
             try:
-                known = route.read(message)
+                known = read_message(route, message)
             except PayloadError as error:
                 return wire.error_response(wire.UNREADABLE, str(error))
             self.known.note(data, known)
@@ -382,3 +383,13 @@ HEALTHY = wire.encode_json("HealthCheckResponse", wire.success())
 
 async def _healthy(_asked: GrpcRequest) -> bytes:
     return HEALTHY
+
+
+def read_message(route: GrpcRoute, message: Payload) -> KnownMessage:
+    """Parse a message of the route's type.
+
+    Raises:
+        PayloadError: its body is no JSON object, or has too many values.
+    """
+    values_max = len(message.body) // route.bytes_per_value if route.bytes_per_value else 0
+    return KnownMessage(message, route, Fields(message.json(max(JSON_VALUES_MAX, values_max))))

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from app.auth.access_rules import AccessRule, Action, Scope
 from app.naming.model.json_fields import Fields
-from app.naming.model.keys import JSON_VALUES_MAX
 from app.peers.payload import Payload
 from app.rpc.server.connections import Connection
 from app.rpc.server.grpc_messages import ANYBODYS_BYTES_MAX
@@ -64,15 +63,6 @@ class GrpcRoute:
         object.__setattr__(self, "is_client_read", action is Action.READ and scope is Scope.NAMING)
         is_write = action is Action.WRITE and scope in (Scope.NAMING, Scope.ADMIN)
         object.__setattr__(self, "is_client_write", is_write)
-
-    def read(self, message: Payload) -> "KnownMessage":
-        """Parse a message of this type.
-
-        Raises:
-            PayloadError: its body is no JSON object, or has too many values.
-        """
-        values_max = len(message.body) // self.bytes_per_value if self.bytes_per_value else 0
-        return KnownMessage(message, self, Fields(message.json(max(JSON_VALUES_MAX, values_max))))
 
 
 @dataclass(slots=True, eq=False)

@@ -7,6 +7,7 @@ from app.auth.access_rules import PUBLIC
 from app.machine.process.loop_parts import RequestMemo
 from app.peers import payload as wire
 from app.peers.payload import Payload
+from app.rpc.server.dispatcher import read_message
 from app.rpc.server.grpc_routes import KNOWN_BYTES_MAX, GrpcRequest, GrpcRoute, KnownMessage, MessageKeeper
 from tests.support.traced_memory import traced_rest
 
@@ -26,7 +27,7 @@ def memo(bytes_max: int = 1 << 20, now_s: float = 0.0) -> Memo:
 
 def add(known: Memo, data: bytes) -> None:
     for _ in range(2):
-        known.note(data, ROUTE.read(Payload(data.decode(), "", b"")))
+        known.note(data, read_message(ROUTE, Payload(data.decode(), "", b"")))
 
 
 def test_what_came_before_is_found_by_its_bytes() -> None:
@@ -91,7 +92,7 @@ def test_the_reckoned_memory_is_about_that_which_messages_take(fields: dict[str,
         for number in range(count):
             data = wire.encode("XRequest", orjson.dumps(fields | {"n": number}))
             for _ in range(2):
-                known.note(data, ROUTE.read(wire.decode(data)))
+                known.note(data, read_message(ROUTE, wire.decode(data)))
         del data
     assert len(known) == count
     assert 0.9 < known.bytes_held / rest() < 1.6
