@@ -7,10 +7,10 @@ from http.client import responses
 from typing import Final, NamedTuple
 
 from app.auth.access_control import Session
-from app.http.api.browsers import OwnHosts, is_of_browser
 from app.http.api.call import JSON, Reply, Route, Services
 from app.http.api.loop_call import HeaderBlock
 from app.http.api.parse_memo import PASSWORD, CallMemo
+from app.http.api.rights import OwnHosts, is_of_browser
 from app.http.input.forms import MULTIPART, unescape
 from app.metrics.request_stats import RouteStats
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.http.api.browsers import OwnHosts, host_name, is_of_browser
+from app.http.api.rights import OwnHosts, host_name, is_of_browser
 from distro.model.types import Member, MemberState
 from tests.support.fake_node import StubCluster
 
