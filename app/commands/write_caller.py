@@ -5,11 +5,7 @@ from typing import NamedTuple, Protocol
 from app.auth.login_limits import LoginWait
 from app.commands.ownership import Owners
 from app.metrics.audit_trail import Actor
-from app.naming.model.nacos_errors import NacosError, Unavailable
-
-
-class NotExecuted(Unavailable):
-    """This member does not serve now, or the call comes too late: nothing was done, another member may be asked."""
+from app.naming.model.nacos_errors import NacosError
 
 
 class PassedOn(NamedTuple):
@@ -93,12 +89,3 @@ class WriteOwners(Owners, Protocol):
     def capabilities(self, address: str) -> frozenset[str]:
         """The capabilities in a member's last report."""
         ...
-
-
-class Pauses(Protocol):
-    """The frontend's knowledge of pauses of this process."""
-
-    stood_still: bool
-    """The process went on a moment ago after it had stood still: what is read now may have waited."""
-    too_late: int
-    """Calls that were refused for coming too late."""

@@ -5,17 +5,17 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from app.commands.call_deadline import TOO_LATE
 from app.commands.metadata_batch import instances_of, takes_long
 from app.commands.ownership import Forward, durable_owner, not_serving_text
 from app.commands.record_commands import RecordCommand, UpdateHealth, UpdateMetadata
 from app.commands.record_writes import RecordStep, RecordWrites
-from app.commands.write_caller import Misdirected, NotExecuted, Pauses, WriteCaller, WriteOwners
+from app.commands.write_caller import Misdirected, WriteCaller, WriteOwners
+from app.members.membership import Pauses, check_late
 from app.metrics.audit_trail import AuditTrail
 from app.naming.model.keys import check_metadata_size
 from app.naming.model.meta import DEFAULT_CLUSTER_CONFIG
 from app.naming.model.model import Instance, instance_bytes
-from app.naming.model.nacos_errors import InvalidParam
+from app.naming.model.nacos_errors import InvalidParam, NotExecuted
 from app.naming.records.durable_service import DurableService
 from app.naming.records.record_keys import persistent_key, service_meta_key
 from app.naming.registry import operations
@@ -35,7 +35,6 @@ from distro.model.types import CAPABILITY_WRITES, MemberState
 
 SHORT_CHANGE = "2"
 """The form of a change for who reads the short one; any other asks for the form of all releases."""
-STOOD_STILL = "server is back after it stood still, please try again later!"
 _UP = MemberState.UP
 """Python 3.11 needs ten times as long to look a member up in its class."""
 
@@ -158,23 +157,7 @@ class Writes:
             raise NotExecuted(not_serving_text(state.value))
         # Looked at here for the sake of the many calls that have no deadline.
         if caller.deadline is not None or self._pauses.stood_still:
-            self.check_late(caller)
-
-    def check_late(self, caller: WriteCaller) -> None:
-        """Check that the call may still be executed (R13).
-
-        Raises:
-            NotExecuted: the member that passed it on has given it up, or it may have waited while this process stood
-                still.
-        """
-        deadline = caller.deadline
-        if deadline is not None:
-            if self._cluster.is_over(deadline):
-                self._pauses.too_late += 1
-                raise NotExecuted(TOO_LATE)
-        elif self._pauses.stood_still:
-            self._pauses.too_late += 1
-            raise NotExecuted(STOOD_STILL)
+            check_late(caller.deadline, self._cluster, self._pauses)
 
     def _other_owner(self, service: str, caller: WriteCaller) -> str | None:
         """Return the member that owns the service, to which the write may be passed on; None when this member does."""

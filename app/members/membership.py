@@ -1,13 +1,16 @@
 """Membership: the cluster as frontends see it, and the state of this node in it."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Protocol
 
 from app.config.addresses import split_address
 from app.config.settings import Settings
 from app.config.version import NACOS_VERSION
 from app.members.reports import OWN_FIELD, RAFT_PORT_OFFSET
 from app.naming.health.beat_refusals import BeatRefusals
+from app.naming.model.nacos_errors import NotExecuted, Unavailable
 from distro.engine.runtime import DistroRuntime
 from distro.model.ports import Clock
 from distro.model.types import (
@@ -23,6 +26,9 @@ from distro.wire.deadlines import CallDeadlines
 
 _STARTING, _UP, _DOWN = MemberState.STARTING, MemberState.UP, MemberState.DOWN
 """Asked for with each request; Python 3.11 looks members up in their class slowly."""
+TOO_LATE = "server is asked too late: the call was given up"
+"""The text of the 503 for a call that came after its deadline; it means that nothing was executed."""
+STOOD_STILL = "server is back after it stood still, please try again later!"
 CAPABILITIES = (CAPABILITY_VERSIONS, CAPABILITY_GZIP, CAPABILITY_WRITES)
 
 
@@ -200,3 +206,63 @@ class Membership:
             "version": NACOS_VERSION,
         }
         return Member(self.self_address, self._own_state(), frozenset(self.own_capabilities), info)
+
+
+# --- calls that come too late (R13) --------------------------------------------------------------
+
+
+class ReadsDeadlines(Protocol):
+    """The members, as far as a call's deadline depends on them."""
+
+    def is_over(self, deadline: str) -> bool:
+        """Return whether it is too late to execute a call with this deadline."""
+        ...
+
+
+class Pauses(Protocol):
+    """The frontend's knowledge of pauses of this process."""
+
+    stood_still: bool
+    """The process went on a moment ago after it had stood still: what is read now may have waited."""
+    too_late: int
+    """Calls that were refused for coming too late."""
+
+
+def check_late(deadline: str | None, members: ReadsDeadlines, pauses: Pauses) -> None:
+    """Check that a call may still be executed. ``deadline``: the text that came with it; None without one.
+
+    Raises:
+        NotExecuted: the member that passed it on has given it up, or it may have waited while this process stood
+            still.
+    """
+    if deadline is not None:
+        if members.is_over(deadline):
+            pauses.too_late += 1
+            raise NotExecuted(TOO_LATE)
+    elif pauses.stood_still:
+        pauses.too_late += 1
+        raise NotExecuted(STOOD_STILL)
+
+
+_is_over: ContextVar[Callable[[], bool] | None] = ContextVar("is_over", default=None)
+
+
+@contextmanager
+def executing_until(is_over: Callable[[], bool]) -> Iterator[None]:
+    """Let ``check_call_deadline`` in the body fail as soon as ``is_over`` says so."""
+    token = _is_over.set(is_over)
+    try:
+        yield
+    finally:
+        _is_over.reset(token)
+
+
+def check_call_deadline() -> None:
+    """Check that the call which this thread executes may still write.
+
+    Raises:
+        Unavailable: its caller has given it up.
+    """
+    is_over = _is_over.get()
+    if is_over is not None and is_over():
+        raise Unavailable(TOO_LATE)

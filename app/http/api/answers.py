@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from app.commands.ownership import BEHIND_TEXT, not_serving_text
-from app.commands.write_caller import Misdirected, NotExecuted
+from app.commands.write_caller import Misdirected
 from app.http.api.agents import is_peer
 from app.http.api.call import (
     BEAT_PATHS,
@@ -22,7 +22,7 @@ from app.http.api.call import (
     Services,
 )
 from app.naming.model.json_fields import exact_json
-from app.naming.model.nacos_errors import NacosError, TooManyRequests
+from app.naming.model.nacos_errors import NacosError, NotExecuted, TooManyRequests
 from app.naming.model.switches import is_served
 from app.naming.records.durable_service import DurableService
 from app.peers.headers import NOT_RESPONSIBLE as NOT_RESPONSIBLE

@@ -1,11 +1,11 @@
 """Runs an endpoint on a thread that may block: here, or at the member that owns the call."""
 
-from app.commands.call_deadline import executing_until
 from app.http.api.answers import refuse_unless_up
 from app.http.api.call import Call, Decline, Events, Forward, Later, Reply, Route, Services
 from app.http.api.event_stream import single_event
 from app.http.api.rights import check_access
 from app.http.api.user_access import audit_operation
+from app.members.membership import executing_until
 from app.metrics.audit_trail import acting_as
 
 

@@ -31,6 +31,7 @@ from app.http.input.fields import FILLED, PRESENT, StrictFlag, Text
 from app.http.input.schemas import CallSchema, load, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.operator_shapes import DATUM_BODY, DATUMS, KEYS_BODY, RECEIVED
+from app.members.membership import check_late
 from app.naming.model.keys import CLIENT_KEY_PREFIX, EPHEMERAL_PREFIX, parse_datum_key
 from app.naming.model.nacos_errors import InvalidParam
 from app.peers.beats import take_batch
@@ -83,7 +84,7 @@ def put_datum(call: Call, services: Services) -> Answer:
     frame = _small_frame(call.body) if call.on_loop else call.read
     if call.on_loop and not (frame and all(map(_is_on_loop, frame))):
         return Decline(frame)  # a durable record is written to the disk
-    services.writes.check_late(call)
+    check_late(call.deadline, services.cluster, services.http)
     return _received(services.replication.receive(call.body, call.headers, call.remote_ip, frame))
 
 

@@ -13,7 +13,7 @@ import orjson
 from marshmallow import Schema
 
 from app.auth.access_rules import AccessRule
-from app.commands.write_caller import Misdirected, NotExecuted
+from app.commands.write_caller import Misdirected
 from app.http.api.answers import PreparedRefusal, error_reply, later_reply
 from app.http.api.call import JSON, OK, Answer, Call, Endpoint, Reply, Services, route
 from app.http.input.schemas import needed_names
@@ -24,6 +24,7 @@ from app.naming.model.nacos_errors import (
     InvalidParam,
     NacosError,
     NoRight,
+    NotExecuted,
     NotFound,
     TooManyRequests,
     Unavailable,

@@ -65,6 +65,10 @@ class Unavailable(NacosError):
     status = 503
 
 
+class NotExecuted(Unavailable):
+    """This member does not serve now, or the call comes too late: nothing was done, another member may be asked."""
+
+
 class StorageError(NacosError):
     """A durable record could not be written to disk, and was not changed."""
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from app.auth.access_rules import MEMBERS
-from app.commands.call_deadline import TOO_LATE
+from app.members.membership import TOO_LATE
 from app.naming.model.nacos_errors import InvalidParam, NoRight
 from app.peers import payload as wire
 from app.peers.distro_payload import (

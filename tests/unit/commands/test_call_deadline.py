@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.commands.call_deadline import check_call_deadline, executing_until
+from app.members.membership import check_call_deadline, executing_until
 from app.naming.model.nacos_errors import Unavailable
 from app.naming.records.records import Records
 from app.tools.simulation.member.disk import MemoryDisk

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from app.commands.ownership import Forward
-from app.commands.write_caller import Misdirected, NotExecuted, PassedOn
+from app.commands.write_caller import Misdirected, PassedOn
 from app.commands.writes import DONE, WAITS, Beaten, Command, Done
 from app.metrics.audit_trail import Actor
 from app.naming.model.model import Publication
-from app.naming.model.nacos_errors import InvalidParam, TooManyRequests
+from app.naming.model.nacos_errors import InvalidParam, NotExecuted, TooManyRequests
 from app.naming.registry.operations import Beat, DeregisterInstance, PatchInstance, RegisterInstance, UpdateInstance
 from distro.model.types import CAPABILITY_WRITES, NO_VERSION, Member, MemberState
 from tests.support.fake_node import PEER, FakeNode, StubCluster

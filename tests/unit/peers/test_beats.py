@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 import orjson
 import pytest
 
-from app.commands.write_caller import Misdirected, NotExecuted
+from app.commands.write_caller import Misdirected
 from app.http.api.answers import MEMBER_REPLIES, error_reply
 from app.http.api.call import CLOCK, DECLINE, OK, RELAY, Answer, Call, Decline, Forward, Reply
 from app.http.input import json_text
@@ -21,6 +21,7 @@ from app.http.v1.instance import beat, deregister, register
 from app.naming.model.events import InstancesChanged, Origin
 from app.naming.model.keys import CLIENT_KEY_PREFIX
 from app.naming.model.model import Instance
+from app.naming.model.nacos_errors import NotExecuted
 from app.naming.registry.registry import Registry
 from app.naming.wire.datum_codec import AGE_MS_MAX
 from app.peers import beats as beats_module

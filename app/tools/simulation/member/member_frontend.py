@@ -16,7 +16,6 @@ from urllib.parse import urlencode
 import orjson
 
 from app.auth.member_calls import Unidentified
-from app.commands.call_deadline import TOO_LATE, executing_until
 from app.http.api.answers import MEMBER_REPLIES, error_reply, refuse_unless_up, text_reply
 from app.http.api.call import (
     CLIENT_AGENT,
@@ -37,6 +36,7 @@ from app.http.api.rights import caller_of, check_access, unidentified_reply
 from app.http.v1 import cluster, distro, heal, instance  # noqa: F401  # they fill the table of routes
 from app.http.v1.writes import answer_writes
 from app.machine.process.loop_parts import WAITED_S
+from app.members.membership import TOO_LATE, executing_until
 from app.naming.model.keys import DEFAULT_CLUSTER, DEFAULT_NAMESPACE, datum_key, instance_key
 from app.naming.model.nacos_errors import NacosError
 from app.naming.records.record_keys import persistent_key

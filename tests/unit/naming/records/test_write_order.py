@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from app.auth.user_table import UserTable
 from app.auth.users import AdminExists, Users
-from app.commands.call_deadline import check_call_deadline, executing_until
+from app.members.membership import check_call_deadline, executing_until
 from app.naming.model.nacos_errors import InvalidParam, StorageError, Unavailable
 from app.naming.records.record import Record, Value
 from app.naming.records.records import UNKNOWN_REMOVED_MAX, Records
