@@ -9,7 +9,7 @@ from app.auth import signed
 from app.auth.identity import Identity
 from app.auth.signed import PROOF, SIGNATURE, Nonces, Signature, is_question
 from app.config.identity_settings import IDENTITY_NACOS_MEMBERS
-from distro.wire.deadlines import CLOCK_HEADER
+from distro.wire.call_trust import CLOCK_HEADER
 from distro.wire.http_agent import MEMBER_HEADER
 
 AGENT = "Nacos-Server"

@@ -13,8 +13,7 @@ from app.auth import signed
 from app.auth.identity import Identity
 from app.auth.signed import NO_CLOCK, PROOF, QUESTION_TARGET, SIGNATURE
 from app.config.identity_settings import IDENTITY_NACOS_MEMBERS, IDENTITY_VALUE
-from distro.wire.call_trust import Question
-from distro.wire.deadlines import CLOCK_HEADER
+from distro.wire.call_trust import CLOCK_HEADER, Question
 
 CLOCK = CLOCK_HEADER.lower()
 SESSION_BYTES = 9

@@ -1,6 +1,6 @@
 """Names and values of the headers with which members pass calls of clients on, and answer them."""
 
-from distro.wire.deadlines import CLOCK_HEADER, DEADLINE_HEADER, RELAY_HEADER
+from distro.wire.call_trust import CLOCK_HEADER, DEADLINE_HEADER, RELAY_HEADER
 
 TEXT = "text/plain;charset=UTF-8"
 CLIENT_AGENT = "rollcall-client-agent"

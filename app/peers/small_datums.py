@@ -20,8 +20,8 @@ from app.peers.peer_parts import PeerParts
 from distro.model.errors import CodecError, RejectedError, TransportError
 from distro.model.ports import Clock, Done
 from distro.model.types import CAPABILITY_DELTAS, Datum, Received, Version
+from distro.wire.call_trust import CLOCK_HEADER, DEADLINE_HEADER
 from distro.wire.codec import decode_received, frame_of, gzip_body
-from distro.wire.deadlines import CLOCK_HEADER, DEADLINE_HEADER
 from distro.wire.http_agent import GZIP_FROM_BYTES, MEMBER_HEADER, DistroHttpAgent
 
 SMALL_BYTES, SMALL_ZIPPED_BYTES = 16_384, 4_096

@@ -20,6 +20,7 @@ from distro.model.ports import Clock, Components
 from distro.model.types import Datum, Received, Version
 from distro.receive.receive import DistroReceiver
 from distro.verify.digest_answers import DigestAnswers
+from distro.wire.call_trust import CLOCK_HEADER
 from distro.wire.codec import (
     cut_entries,
     decode_entries,
@@ -32,7 +33,6 @@ from distro.wire.codec import (
     json_object,
     versions_of,
 )
-from distro.wire.deadlines import CLOCK_HEADER
 from distro.wire.digest_wire import DigestRequest
 from distro.wire.http_agent import GZIP_FROM_BYTES, MEMBER_HEADER, SNAPSHOT_HEADER, SNAPSHOT_VERSIONS
 

@@ -1,8 +1,15 @@
-"""Trust between members that call each other: signatures, proofs and TLS."""
+"""The headers of calls between members, and the trust in them: signatures, proofs and TLS."""
 
 import ssl
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
+
+DEADLINE_HEADER = "Rollcall-Deadline"
+"""Request header between members of our own kind: the text that ``CallDeadlines.text`` makes."""
+RELAY_HEADER = "Rollcall-Relay"
+"""Request header between members of our own kind: the call is for a member that the sender cannot reach (R12)."""
+CLOCK_HEADER = "Rollcall-Clock"
+"""Header of datums between members of our own kind, in requests and answers: a ``CallDeadlines.stamp``."""
 
 
 class Question(NamedTuple):

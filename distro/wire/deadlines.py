@@ -13,12 +13,6 @@ from dataclasses import dataclass, replace
 
 from distro.model.ports import Clock
 
-DEADLINE_HEADER = "Rollcall-Deadline"
-"""Request header between members of our own kind: the text that ``CallDeadlines.text`` makes."""
-RELAY_HEADER = "Rollcall-Relay"
-"""Request header between members of our own kind: the call is for a member that the sender cannot reach (R12)."""
-CLOCK_HEADER = "Rollcall-Clock"
-"""Header of datums between members of our own kind, in requests and answers: a ``CallDeadlines.stamp``."""
 UNDER_WAY_MS_MAX = 30_000
 """A call that seems to have been under way for longer is dated back by this: no member waits longer for an answer."""
 STEP_MS = 128

@@ -14,7 +14,7 @@ from distro.model.errors import CodecError, RejectedError, TransportError, Unfit
 from distro.model.ports import Clock, DatumCodec
 from distro.model.types import CAPABILITY_GZIP, CAPABILITY_VERSIONS, Datum, Page, Received, Version
 from distro.timing.sliced import dumps_sliced
-from distro.wire.call_trust import CallSigner, PeerTls
+from distro.wire.call_trust import CLOCK_HEADER, DEADLINE_HEADER, CallSigner, PeerTls
 from distro.wire.codec import (
     decode_entries,
     decode_frame,
@@ -26,7 +26,6 @@ from distro.wire.codec import (
     gzip_body,
     json_object,
 )
-from distro.wire.deadlines import CLOCK_HEADER, DEADLINE_HEADER
 from distro.wire.peer_calls import PeerAnswer, call_peer, peer_session
 
 MEMBER_HEADER = "Rollcall-Member"

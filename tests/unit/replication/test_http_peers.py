@@ -20,7 +20,7 @@ from distro.model.ports import Component
 from distro.model.types import Datum, DistroKey, Received, Version
 from distro.receive.applied_times import AppliedTimes
 from distro.timing.clock import SystemClock
-from distro.wire.deadlines import CLOCK_HEADER
+from distro.wire.call_trust import CLOCK_HEADER
 from distro.wire.http_agent import MEMBER_HEADER, SNAPSHOT_HEADER, SNAPSHOT_VERSIONS
 
 PEER, PEER_IP = "10.0.0.2:8848", "10.0.0.2"

@@ -32,8 +32,8 @@ from distro.model.types import (
     Verify,
 )
 from distro.verify.comparison import Comparison
+from distro.wire.call_trust import CLOCK_HEADER
 from distro.wire.codec import decode_frame, decode_received, encode_frame, gunzip_if_gzip, gzip_body
-from distro.wire.deadlines import CLOCK_HEADER
 from distro.wire.http_agent import GZIP_FROM_BYTES, MEMBER_HEADER, keys_body
 
 if TYPE_CHECKING:

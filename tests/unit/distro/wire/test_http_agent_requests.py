@@ -9,7 +9,7 @@ import pytest
 
 from distro.model.errors import RejectedError, TransportError, UnfitError
 from distro.model.types import CAPABILITY_GZIP, CAPABILITY_VERSIONS, NO_VERSION, Datum, Page, Received, Version
-from distro.wire.deadlines import CLOCK_HEADER, DEADLINE_HEADER
+from distro.wire.call_trust import CLOCK_HEADER, DEADLINE_HEADER
 from distro.wire.http_agent import GZIP_FROM_BYTES, MEMBER_HEADER, DistroHttpAgent
 from tests.support.tiny_server import Given, tiny_server
 from tests.support.tiny_server import Received as Request
