@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from app.config.addresses import split_address
 from distro.model.types import CAPABILITY_CLIENTS_ONLY, CAPABILITY_VERSIONS, Member
 from distro.protocol.engine_reader import EngineReader
+from distro.receive.call_times import CallDeadlines
 from distro.timing.clock import monotonic_s
-from distro.wire.deadlines import CallDeadlines
 
 LOG = logging.getLogger(__name__)
 RESOLVE_INTERVAL_S = 30.0

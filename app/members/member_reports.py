@@ -21,8 +21,8 @@ from distro.model.types import (
     PeerReport,
 )
 from distro.protocol.engine_reader import EngineReader
+from distro.receive.call_times import CallDeadlines
 from distro.wire.call_trust import CallSigner, PeerTls
-from distro.wire.deadlines import CallDeadlines
 from distro.wire.peer_calls import call_peer, peer_session
 
 REPORT_BYTES_MAX = 256 * 1024

@@ -22,7 +22,7 @@ from distro.model.types import (
     MemberState,
 )
 from distro.protocol.engine_reader import EngineReader
-from distro.wire.deadlines import CallDeadlines
+from distro.receive.call_times import CallDeadlines
 
 _STARTING, _UP, _DOWN = MemberState.STARTING, MemberState.UP, MemberState.DOWN
 """Asked for with each request; Python 3.11 looks members up in their class slowly."""

@@ -40,7 +40,7 @@ from distro.engine.engine import DistroEngine
 from distro.model.ports import Clock, Component, DatumCodec, DistroCallbackAgent, DistroTransportAgent
 from distro.model.types import DistroKey, MemberKind
 from distro.protocol.engine_reader import EngineReader
-from distro.wire.deadlines import CallDeadlines
+from distro.receive.call_times import CallDeadlines
 from distro.wire.http_agent import DistroHttpAgent
 
 CLAIMED_SHOWN_MAX = 20

@@ -13,7 +13,7 @@ from distro.model.ports import NO_OBSERVER, Clock, Component, DistroObserver, Me
 from distro.model.types import DistroKey
 from distro.protocol.protocol import DistroProtocol
 from distro.protocol.protocol_parts import ALL_RULES, ProtocolRules
-from distro.receive.applied_times import AppliedTimes
+from distro.receive.call_times import AppliedTimes
 from distro.receive.receive import DistroReceiver
 from distro.timing.clock import boot_s
 from distro.verify.digest_answers import DigestAnswers

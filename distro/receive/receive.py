@@ -17,7 +17,7 @@ from distro.model.monitor import DistroStats
 from distro.model.ports import NO_OBSERVER, Component, Components, DistroObserver
 from distro.model.stores import DistroStore
 from distro.model.types import NO_VERSION, Datum, DistroKey, Merged, Received, Resolution, Version
-from distro.receive.applied_times import AppliedTimes
+from distro.receive.call_times import AppliedTimes
 from distro.receive.resolve import (
     DELTA,
     DELTA_KNOWN,

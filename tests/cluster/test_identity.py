@@ -14,8 +14,8 @@ from app.auth.identity import identity_of
 from app.auth.member_signer import MemberSigner
 from app.auth.signed import SIGNATURE
 from app.config.identity_settings import IdentitySettings, NamedNacos
+from distro.receive.call_times import CallDeadlines
 from distro.timing.clock import SystemClock
-from distro.wire.deadlines import CallDeadlines
 from distro.wire.http_agent import MEMBER_HEADER
 from tests.cluster.conftest import StartCluster
 from tests.support.client import Answer, Client

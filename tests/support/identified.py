@@ -9,7 +9,7 @@ from app.auth.member_calls import Caller, Callers, Unidentified
 from app.auth.member_signer import CLOCK, MemberSigner
 from app.auth.signed import PROOF
 from app.config.identity_settings import IdentitySettings, NamedNacos, named_nacos
-from distro.wire.deadlines import CallDeadlines
+from distro.receive.call_times import CallDeadlines
 
 HEADER = "Cluster-Key"
 OLD, NEW = "the-secret-of-these-members", "another-secret-of-the-members"

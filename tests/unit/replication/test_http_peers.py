@@ -18,7 +18,7 @@ from app.replication.large_bodies import LargeBodies
 from distro.model.errors import NotInitialized
 from distro.model.ports import Component
 from distro.model.types import Datum, DistroKey, Received, Version
-from distro.receive.applied_times import AppliedTimes
+from distro.receive.call_times import AppliedTimes
 from distro.timing.clock import SystemClock
 from distro.wire.call_trust import CLOCK_HEADER
 from distro.wire.http_agent import MEMBER_HEADER, SNAPSHOT_HEADER, SNAPSHOT_VERSIONS

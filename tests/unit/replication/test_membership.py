@@ -21,8 +21,8 @@ from distro.model.errors import RejectedError, TransportError
 from distro.model.monitor import DistroStats
 from distro.model.types import CAPABILITY_CLIENTS_ONLY, CAPABILITY_VERSIONS, MemberState, PeerReport
 from distro.protocol.protocol import DistroProtocol
+from distro.receive.call_times import CallDeadlines
 from distro.timing.clock import SystemClock
-from distro.wire.deadlines import CallDeadlines
 from distro.wire.peer_calls import PeerAnswer
 from tests.support.fake_node import make_settings
 

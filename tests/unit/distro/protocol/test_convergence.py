@@ -9,7 +9,7 @@ from distro.model.monitor import Timings
 from distro.model.types import DistroKey, Outcome, Query, Received, SyncData, Verify, Version
 from distro.protocol.convergence import PUSHES_AWAITED_MAX, STUCK_S, Cause, PeerTrace
 from distro.protocol.engine_view import cause_of
-from distro.receive.applied_times import APPLIED_MAX, PUSHES_MAX, AppliedTimes
+from distro.receive.call_times import APPLIED_MAX, PUSHES_MAX, AppliedTimes
 from tests.support.engine import INSTANCE_LIST, ME, OTHER, SELF, B, C, Engine
 
 A, Z = DistroKey("t", "a"), DistroKey("t", "z")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distro.wire.deadlines import DRIFT_PER_MS, LATE_IN_A_ROW_MAX, STEP_MS, UNDER_WAY_MS_MAX, CallDeadlines
+from distro.receive.call_times import DRIFT_PER_MS, LATE_IN_A_ROW_MAX, STEP_MS, UNDER_WAY_MS_MAX, CallDeadlines
 
 ME, PEER = "10.0.0.1:8848", "10.0.0.2:8848"
 
