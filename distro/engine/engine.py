@@ -83,12 +83,9 @@ class DistroEngine:
         self.receiver = kinds.receiver(
             writer,
             self.components,
-            reader.mapper_of,
-            reader.is_loading,
+            reader,
             self.mailbox,
             self.stats,
-            reader.is_known_writer,
-            reader.answers_itself,
             AppliedTimes(now_s, is_pushed),
             kinds.observer,
         )

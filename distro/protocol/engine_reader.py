@@ -25,10 +25,6 @@ class EngineReader:
         self._components = components
         self._queues = queues
 
-    def is_loading(self) -> bool:
-        """Return whether this node still loads the data of its peers (R7)."""
-        return self.view.loading
-
     def mapper_of(self, resource_type: str) -> DistroMapper:
         """Return the present mapper of a resource type."""
         return self.view.mappers.of(self._components[resource_type])
@@ -54,14 +50,6 @@ class EngineReader:
         return found
 
     # --- runs that versions name -----------------------------------------------------------------
-
-    def is_known_writer(self, writer: str) -> bool:
-        """Return whether a version's ``writer`` is a run of a member that is listed, or was until lately."""
-        return self.view.members.is_known_writer(writer)
-
-    def answers_itself(self, writer: str) -> bool:
-        """Return whether a version's ``writer`` is the present run of a peer that answers."""
-        return self.view.members.answers_itself(writer)
 
     def has_left(self, writer: str) -> bool:
         """Return whether the run that a version names as ``writer`` is over, and its hand-over too (R17)."""

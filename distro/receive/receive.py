@@ -11,7 +11,6 @@ from functools import partial
 from itertools import islice
 from typing import Protocol
 
-from distro.members.mapper import DistroMapper
 from distro.model.errors import CodecError, NotInitialized
 from distro.model.monitor import DistroStats
 from distro.model.ports import NO_OBSERVER, Component, Components, DistroObserver
@@ -28,6 +27,7 @@ from distro.receive.resolve import (
     OthersWordError,
     Resolved,
     VersionCheck,
+    ViewReader,
     resolve,
 )
 from distro.timing.sliced import STEP_STORED, paced, rest
@@ -87,26 +87,18 @@ class DistroReceiver:
         self,
         own_writer: str,
         components: Components,
-        mapper_of: Callable[[str], DistroMapper],
-        is_loading: Callable[[], bool],
+        reader: ViewReader,
         events: ReceiverEvents,
         stats: DistroStats,
-        is_known_writer: Callable[[str], bool],
-        answers_itself: Callable[[str], bool] = lambda _writer: False,
         applied: AppliedTimes | None = None,
         observer: DistroObserver = NO_OBSERVER,
         version_check: Callable[..., VersionCheck] = VersionCheck,
     ) -> None:
-        """``is_known_writer``: returns whether a writer is a member that is listed, or was until lately (R10).
-
-        ``answers_itself``: returns whether a writer is the current run of a peer that answers this member's calls.
-        ``applied``: where the times of what peers sent are kept.
-        """
+        """``applied``: where the times of what peers sent are kept."""
         self._own_writer = own_writer
-        self._check = version_check(own_writer, components, is_known_writer, answers_itself)
+        self._check = version_check(own_writer, components, reader)
         self._components = components
-        self._mapper_of = mapper_of
-        self.is_loading = is_loading
+        self._reader = reader
         self._events = events
         self._stats = stats
         self.applied = applied or AppliedTimes()
@@ -115,6 +107,10 @@ class DistroReceiver:
         """By key, the peer whose state is to be restored from when it is fetched next, and until when."""
         self._absent: dict[str, frozenset[str]] = {}
         """The keys that each member of real Nacos left out of its last round. Each set is replaced, never changed."""
+
+    def is_loading(self) -> bool:
+        """Return whether this node still loads the data of its peers (R7)."""
+        return self._reader.view.loading
 
     def receive(
         self,
@@ -135,7 +131,7 @@ class DistroReceiver:
         Raises:
             NotInitialized: this node has not loaded yet (R7).
         """
-        if self.is_loading():
+        if self._reader.view.loading:
             raise NotInitialized("Distro protocol is not initialized")
         refused, failed, wanted = dict[str, Version](), dict[str, str](), list[str]()
         taken, had = dict[str, Version](), dict[str, Version]()
@@ -178,7 +174,8 @@ class DistroReceiver:
         return Received(refused, failed, tuple(wanted), ages_ms)
 
     def _owns(self, key: DistroKey) -> bool:
-        mapper, component = self._mapper_of(key.resource_type), self._components[key.resource_type]
+        component = self._components[key.resource_type]
+        mapper = self._reader.view.mappers.of(component)
         return (
             not mapper.standalone and not component.owned_by_writer and mapper.responsible(component.store.tag(key.key))
         )
@@ -227,7 +224,7 @@ class DistroReceiver:
         Raises:
             NotInitialized: this node has not loaded yet (R7).
         """
-        if self.is_loading():
+        if self._reader.view.loading:
             raise NotInitialized("Distro protocol is not initialized")
         store = self._components[resource_type].store
         known: dict[str, Version] = {}
@@ -250,7 +247,7 @@ class DistroReceiver:
         """Take one datum. Return the stored version if it was refused, ``NO_VERSION`` if it is to be fetched."""
         component = self._components[key.resource_type]
         tag = component.store.tag(datum.key)
-        mapper = self._mapper_of(key.resource_type)
+        mapper = self._reader.view.mappers.of(component)
         owner = mapper.map_srv(tag)
         # A standalone node has nobody to merge with: it takes every datum that is put, as real Nacos does.
         is_owner = owner == mapper.self_address and not mapper.standalone
@@ -304,7 +301,8 @@ class DistroReceiver:
 
         A delta of a state that is known here, or of an earlier one, changes nothing.
         """
-        component, mapper = self._components[key.resource_type], self._mapper_of(key.resource_type)
+        component = self._components[key.resource_type]
+        mapper = self._reader.view.mappers.of(component)
         if component.deltas is None:
             raise CodecError("a datum of this type is never sent in part")
         is_owner = mapper.responsible(component.store.tag(delta.key)) and not mapper.standalone
@@ -377,7 +375,7 @@ class DistroReceiver:
         """
         component = self._components[resource_type]
         taken = 0
-        if not self.is_loading():
+        if not self._reader.view.loading:
             return taken
 
         def take(datum: Datum, _once_stored: OnceStored) -> None:
@@ -450,11 +448,11 @@ class DistroReceiver:
         Raises:
             NotInitialized: this node has not loaded yet (R7).
         """
-        if self.is_loading():
+        if self._reader.view.loading:
             raise NotInitialized("Distro protocol is not initialized")
         self._stats.verify_received += 1
         component = self._components[resource_type]
-        mapper = self._mapper_of(resource_type)
+        mapper = self._reader.view.mappers.of(component)
         newer, wanted, equal = self._compared(component, resource_type, versions)
         if component.on_verified is not None:
             component.on_verified(equal, now_ms)
@@ -521,11 +519,11 @@ class DistroReceiver:
         Raises:
             NotInitialized: this node has not loaded yet (R7).
         """
-        if self.is_loading():
+        if self._reader.view.loading:
             raise NotInitialized("Distro protocol is not initialized")
         self._stats.verify_received += 1
         component = self._components[resource_type]
-        mapper = self._mapper_of(resource_type)
+        mapper = self._reader.view.mappers.of(component)
         wanted = [
             DistroKey(resource_type, name)
             for name, checksum in checksums.items()

@@ -3,9 +3,11 @@
 An accepted version leaves room for the versions that members give after it.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
+from distro.members.mapper import Mappers
+from distro.members.members_view import MembersView
 from distro.model.errors import CodecError
 from distro.model.ports import Components
 from distro.model.types import ACCEPTED_MAX, NO_VERSION, Datum, Merged, Resolution, Version
@@ -28,6 +30,34 @@ class OthersWordError(CodecError):
     """A version names a run that answers this member itself, but came from another member."""
 
 
+class ReceiverView(Protocol):
+    """The part of the engine's view by which it is decided what to take from peers."""
+
+    @property
+    def loading(self) -> bool:
+        """True while this node loads the data of its peers (R7)."""
+        ...
+
+    @property
+    def mappers(self) -> Mappers:
+        """The members that are responsible for keys."""
+        ...
+
+    @property
+    def members(self) -> MembersView:
+        """The members, and the runs of them that versions name."""
+        ...
+
+
+class ViewReader(Protocol):
+    """The published state of an engine."""
+
+    @property
+    def view(self) -> ReceiverView:
+        """The state at the end of the last tick. Take it once, then read it."""
+        ...
+
+
 class VersionCheck:
     """Checks the version of each datum before it is resolved. Thread-safe."""
 
@@ -35,17 +65,11 @@ class VersionCheck:
         self,
         own_writer: str,
         components: Components,
-        is_known_writer: Callable[[str], bool],
-        answers_itself: Callable[[str], bool],
+        reader: ViewReader,
     ) -> None:
-        """``is_known_writer``: returns whether a writer is a run of a member that is listed, or was until lately.
-
-        ``answers_itself``: returns whether a writer is the current run of a peer that answers this member's calls.
-        """
         self._own_writer = own_writer
         self._components = components
-        self._is_known_writer = is_known_writer
-        self._answers_itself = answers_itself
+        self._reader = reader
         self._highest: Version | None = None
         """The highest epoch and the highest counter of all versions stored and accepted; None until the first check."""
 
@@ -79,9 +103,11 @@ class VersionCheck:
             stored = store.version(datum.key)
             if version > (stored if stored is not None else store.highest_own()):
                 raise NotGivenError(f"field 'version' is of this run, which did not give it: {version.to_text()}")
-        elif not (is_claimed or self._is_known_writer(writer)):  # a claimed state belongs to this run from then on
+        elif not (
+            is_claimed or self._reader.view.members.is_known_writer(writer)
+        ):  # a claimed state belongs to this run from then on
             raise CodecError(f"field 'version' is of no member: {version.to_text()}")
-        elif not (is_of_sender or loading or is_claimed) and self._answers_itself(writer):
+        elif not (is_of_sender or loading or is_claimed) and self._reader.view.members.answers_itself(writer):
             stored = store.version(datum.key)
             if stored is None or not stored.has_had(version):
                 raise OthersWordError(f"field 'version' is of a run that is asked itself: {version.to_text()}")

@@ -8,6 +8,7 @@ from distro.model.errors import CodecError
 from distro.model.types import NO_VERSION, Datum, Version
 from distro.receive.resolve import ACCEPTED_MAX, ASKED_HEAD_ROOM, VersionCheck
 from tests.support.named_store import NamedStore, component
+from tests.support.receiver_view import StubView
 
 WRITERS = st.sampled_from(["10.0.0.1:8848~1", "10.0.0.1:8848~2", "10.0.0.2:8848~1"])
 VERSIONS = st.builds(Version, st.integers(1, 10**6), st.integers(0, 10**6), WRITERS)
@@ -61,7 +62,7 @@ class Listening:
     def __init__(self, known: Version) -> None:
         store = NamedStore()
         store.put("known", known)
-        self._check = VersionCheck("10.0.0.9:8848~1", {"t": component(store)}, lambda _: True, lambda _: False)
+        self._check = VersionCheck("10.0.0.9:8848~1", {"t": component(store)}, StubView())
 
     def takes(self, version: Version, sender: str, *, fetched: bool = False) -> bool:
         try:

@@ -41,6 +41,7 @@ from distro.model.types import (
 from distro.receive.receive import DistroReceiver
 from tests.support.engine import ME, SELF, B, C, Engine, NoEvents
 from tests.support.nacos_view import REAL, NacosView
+from tests.support.receiver_view import StubView
 
 ONE, TWO = "10.9.0.1:80#true", "10.9.0.2:80#true"
 A_SERVICE, B_SERVICE = "G@@a", "G@@b"
@@ -89,9 +90,7 @@ class Bed:
             owned_by_writer=True,
         )
         mapper = WriterMapper.over(SELF, ())
-        return DistroReceiver(
-            ME, {CLIENTS: part}, lambda _type: mapper, lambda: False, NoEvents(), DistroStats(), lambda _writer: True
-        )
+        return DistroReceiver(ME, {CLIENTS: part}, StubView(mapper), NoEvents(), DistroStats())
 
     def tick(self, wait_ms: int = TICK_MS) -> list[str]:
         """Let time pass; return the clients of which this member is to tell."""

@@ -41,6 +41,7 @@ from distro.model.types import (
 )
 from distro.receive.receive import DistroReceiver, ReceiverEvents
 from distro.wire.codec import decode_frame, encode_frame
+from tests.support.receiver_view import StubView
 
 A, B, C = "10.0.0.1:8848", "10.0.0.2:8848", "10.0.0.3:8848"
 ID = "1700000000000_10.9.0.1_40000"
@@ -77,11 +78,9 @@ class Side(ReceiverEvents):
         self.receiver = DistroReceiver(
             self.registry.lists.writer,
             {CLIENTS: component},
-            lambda _type: mapper,
-            lambda: self.loading,
+            StubView(mapper, lambda: self.loading),
             self,
             self.record,
-            lambda _writer: True,
         )
 
     def fetch(self, peer: str, keys: list[DistroKey]) -> None:

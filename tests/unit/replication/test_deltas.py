@@ -34,6 +34,7 @@ from distro.model.types import (
 from distro.receive.receive import DistroReceiver
 from distro.wire.codec import decode_frame, encode_frame
 from tests.support.engine import ME, SELF, B, Engine, NoEvents
+from tests.support.receiver_view import StubView
 from tests.support.registry_parts import store_of
 
 CODEC = InstanceListCodec(lambda: 1_700_000_000_000)
@@ -62,9 +63,7 @@ class Peer:
         store = store_of(self.registry, self.published.append)
         parts = {INSTANCE_LIST: Component(store, CODEC, NOTHING, deltas=store)}
         mapper = DistroMapper.over(B, (B,) if owned else (SELF,), standalone=False)
-        self.receiver = DistroReceiver(
-            f"{B}~1", parts, lambda _type: mapper, lambda: False, self.events, self.stats, lambda _writer: True
-        )
+        self.receiver = DistroReceiver(f"{B}~1", parts, StubView(mapper), self.events, self.stats)
 
     def take(self, datums: list[Datum]) -> Received:
         taken, failed = decode_frame(encode_frame(datums, CODEC, NOW_MS, versioned=True), CODEC, NOW_MS)

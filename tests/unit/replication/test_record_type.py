@@ -19,6 +19,7 @@ from distro.model.ports import Component
 from distro.model.types import Datum, DistroKey, Merged, Version
 from distro.receive.receive import DistroReceiver
 from tests.support.engine import NoEvents
+from tests.support.receiver_view import StubView
 
 KEY = namespace_key("dev")
 NOW_MS = 1_000
@@ -312,11 +313,13 @@ def test_a_member_loads_what_is_newer_and_keeps_what_only_it_has() -> None:
     receiver = DistroReceiver(
         "a:1~2",
         {RECORDS: component},
-        lambda _type: DistroMapper.over("a:1", ("a:1", "b:1"), False),
-        lambda: True,
+        StubView(
+            DistroMapper.over("a:1", ("a:1", "b:1"), False),
+            lambda: True,
+            lambda writer: writer.startswith(("a:1~", "b:1~")),
+        ),
         NoEvents(),
         DistroStats(),
-        lambda writer: writer.startswith(("a:1~", "b:1~")),
     )
     receiver.load(RECORDS, peer.records.datums(keys), NOW_MS, "10.0.0.2:8848")
     assert [back.name(key) for key in keys] == ["unsent", "newer", "first"]
@@ -425,11 +428,13 @@ def test_a_version_of_this_run_that_it_never_gave_to_the_key_is_refused() -> Non
     receiver = DistroReceiver(
         "a:1~1",
         {RECORDS: component},
-        lambda _type: DistroMapper.over("a:1", ("a:1", "b:1"), False),
-        lambda: False,
+        StubView(
+            DistroMapper.over("a:1", ("a:1", "b:1"), False),
+            lambda: False,
+            lambda writer: writer.startswith(("a:1~", "b:1~")),
+        ),
         NoEvents(),
         DistroStats(),
-        lambda writer: writer.startswith(("a:1~", "b:1~")),
     )
     received = receiver.receive(RECORDS, "b:1", [Datum(KEY, forged, Record(KEY, forged, forged, None, 5))], NOW_MS)
     assert "did not give it" in received.failed[KEY]

@@ -122,9 +122,7 @@ def test_the_engine_sends_and_takes_the_datums_of_such_a_store() -> None:
     [send] = [call for call in engine.tick(CONFIG.sync_delay_ms) if isinstance(call, SyncData)]
     assert (send.resource_type, send.keys) == ("t", ("k",))
     reader = engine.protocol.reader
-    receiver = DistroReceiver(
-        ME, engine.components, reader.mapper_of, reader.is_loading, NoEvents(), engine.stats, lambda _writer: True
-    )
+    receiver = DistroReceiver(ME, engine.components, reader, NoEvents(), engine.stats)
     name = next(f"k{number}" for number in range(99) if not reader.is_responsible(DistroKey("t", f"k{number}")))
     receiver.receive("t", B, [Datum(name, Version(1, 1, OTHER), "y")], engine.now_ms)
     assert store.stored[name].value == "y"

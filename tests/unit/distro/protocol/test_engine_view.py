@@ -25,7 +25,7 @@ def read_members(reader: EngineReader) -> None:
     members.next_hop(B, 0)
     members.cut_off_since_ms(0)
     reader.waiting_for(B)
-    assert reader.is_known_writer(f"{B}~1")
+    assert reader.view.members.is_known_writer(f"{B}~1")
     assert not reader.has_left(f"{B}~1")
 
 
@@ -138,7 +138,7 @@ def test_a_member_list_of_a_view_stays_while_its_members_move() -> None:
     assert after.members.calls(engine.now_ms)[B] > 0
     assert not after.members.is_reachable(C)
     assert after.members.is_known_writer("10.0.0.9:8848~2")
-    assert engine.protocol.reader.is_known_writer("10.0.0.9:8848~2")
+    assert engine.protocol.reader.view.members.is_known_writer("10.0.0.9:8848~2")
 
 
 def test_entries_of_the_member_list_are_copied_when_one_changed() -> None:

@@ -19,6 +19,7 @@ from distro.model.ports import Component
 from distro.model.types import NO_VERSION, VERSION_NUMBER_MAX, Datum, DistroKey, Received, Version
 from distro.receive.receive import RESTORE_MS, RESTORES_MAX, DistroReceiver, ReceiverEvents, VerifyScope
 from distro.receive.resolve import ACCEPTED_MAX, ASKED_HEAD_ROOM, HEAD_ROOM
+from tests.support.receiver_view import StubView
 from tests.support.registry_parts import store_of
 
 SELF, B, C = "10.0.0.1:8848", "10.0.0.2:8848", "10.0.0.3:8848"
@@ -66,12 +67,9 @@ class Member:
         self.receiver = DistroReceiver(
             ME,
             {INSTANCE_LIST: component},
-            lambda _type: MAPPER,
-            lambda: self.loading,
+            StubView(MAPPER, lambda: self.loading, lambda writer: writer.startswith((SELF, B, C)), answers_itself),
             self.events,
             self.stats,
-            lambda writer: writer.startswith((SELF, B, C)),
-            answers_itself,
         )
 
     def register(self, service: str, port: int, now_ms: int = 0) -> None:

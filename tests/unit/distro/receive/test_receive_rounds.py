@@ -9,6 +9,7 @@ from distro.model.types import NO_VERSION, Datum, Merged, Received, Resolution, 
 from distro.receive.receive import TRIES_MAX, DistroReceiver
 from distro.receive.resolve import KeyVersions, resolve
 from tests.support.named_store import NamedStore, component
+from tests.support.receiver_view import StubView
 from tests.unit.distro.receive.test_receive import Events
 
 SELF, B, C = "10.0.0.1:8848", "10.0.0.2:8848", "10.0.0.3:8848"
@@ -30,11 +31,9 @@ class Receiver:
         self.receiver = DistroReceiver(
             ME,
             {"t": component(self.store, **fields)},
-            lambda _type: mapper,
-            lambda: self.loading,
+            StubView(mapper, lambda: self.loading, lambda writer: writer.startswith((SELF, B, C))),
             self.events,
             self.stats,
-            lambda writer: writer.startswith((SELF, B, C)),
         )
 
     def receive(self, sender: str, *datums: Datum, fetched: bool = False) -> Received:

@@ -12,6 +12,7 @@ from distro.receive.resolve import (
     VersionCheck,
 )
 from tests.support.named_store import NamedStore, component
+from tests.support.receiver_view import StubView
 
 B, C = "10.0.0.2:8848", "10.0.0.3:8848"
 ME, OTHER = "10.0.0.1:8848~1", f"{B}~1"
@@ -24,7 +25,7 @@ class Checked:
         self.store, self.other_store = NamedStore(), NamedStore()
         components = {"t": component(self.store), "u": component(self.other_store)}
         self.answering: set[str] = set()
-        self.versions = VersionCheck(ME, components, lambda _: True, self.answering.__contains__)
+        self.versions = VersionCheck(ME, components, StubView(answers_itself=self.answering.__contains__))
 
     def is_taken(self, epoch: int, counter: int = 0, *, sender: str = C, **how: bool) -> bool:
         try:
@@ -36,7 +37,7 @@ class Checked:
 
 def test_what_a_member_wrote_that_left_is_taken_by_the_owner_alone_who_claims_it() -> None:
     checked = Checked()
-    checked.versions = VersionCheck(ME, {"t": component(checked.store)}, lambda _: False, lambda _: False)
+    checked.versions = VersionCheck(ME, {"t": component(checked.store)}, StubView(is_known_writer=lambda _: False))
     assert checked.is_taken(2, 1, fetched=True, is_claimed=True)
     for how in ({}, {"fetched": True}, {"loading": True}):
         assert not checked.is_taken(2, 1, **how)

@@ -19,6 +19,7 @@ from distro.verify.comparison import Comparison
 from distro.verify.digest_answers import DigestAnswers
 from distro.wire.digest_wire import DigestAnswer, DigestRequest
 from tests.support.named_store import NamedStore, component
+from tests.support.receiver_view import StubView
 from tests.unit.distro.receive.test_receive import Events
 
 A, B, C = "10.0.0.1:8848", "10.0.0.2:8848", "10.0.0.3:8848"
@@ -67,11 +68,9 @@ class Side:
         self.receiver = DistroReceiver(
             self.writer,
             self.components,
-            self.protocol.mapper_of,
-            lambda: self.loading,
+            StubView(self.protocol.mapper, lambda: self.loading),
             self.events,
             self.stats,
-            lambda _writer: True,
         )
         self.answers = DigestAnswers(self.components, self.receiver, self.protocol, self.stats)  # type: ignore[arg-type]
         self.messages: list[bytes] = []

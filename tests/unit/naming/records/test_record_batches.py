@@ -16,6 +16,7 @@ from distro.model.types import Datum, DistroKey, MemberKind, Version
 from distro.receive.receive import DistroReceiver
 from distro.timing.sliced import STEP_STORED
 from tests.support.engine import NoEvents
+from tests.support.receiver_view import StubView
 
 ME, OTHER = "a:1~1", "b:1~1"
 COUNT = 1_000
@@ -164,9 +165,7 @@ def test_a_receiver_stores_many_records_by_few_writes_and_tells_those_that_the_d
     nothing: Any = None
     parts = {RECORDS: Component(held.records, nothing, nothing, taken_by=taken_by)}
     mapper = DistroMapper.over("a:1", ["b:1"])
-    receiver = DistroReceiver(
-        ME, parts, lambda _type: mapper, lambda: loading, NoEvents(), DistroStats(), lambda _writer: True
-    )
+    receiver = DistroReceiver(ME, parts, StubView(mapper, lambda: loading), NoEvents(), DistroStats())
     datums = [sent(f"k{number}", 5, {"x": -number}) for number in range(COUNT)]
     if loading:
         assert receiver.load(RECORDS, datums, NOW_MS, "b:1") == COUNT
@@ -207,11 +206,9 @@ def test_the_engine_is_told_of_a_group_when_it_is_stored_as_it_looks_at_once_who
     receiver = DistroReceiver(
         ME,
         {RECORDS: Component(held.records, nothing, nothing, taken_by=frozenset({MemberKind.OWN}))},
-        lambda _type: DistroMapper.over("a:1", ["a:1"]),
-        lambda: False,
+        StubView(DistroMapper.over("a:1", ["a:1"])),
         events,
         DistroStats(),
-        lambda _writer: True,
     )
     newer = Version(9, 0, OTHER)
     later = Datum("k1", newer, Record("k1", newer, newer, None, NOW_MS))
