@@ -21,8 +21,7 @@ from app.naming.push.udp_subscribers import (
     UdpSubscribers,
 )
 from app.naming.service import NamingService
-from app.naming.wire.service_info import Variant, echo_of, unknown_service
-from app.naming.wire.zipped import ZippedHead
+from app.naming.wire.service_info import Variant, ZippedHead, echo_of, unknown_service
 from distro.model.ports import Clock
 
 LOG = logging.getLogger(__name__)

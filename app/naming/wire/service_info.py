@@ -5,7 +5,9 @@ again.
 """
 
 import hashlib
+import zlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -15,8 +17,11 @@ from app.naming.model.json_fields import exact_json
 from app.naming.model.keys import short_name_of
 from app.naming.model.model import Instance, Metadata, ServiceView
 from app.naming.wire.rendered import RenderedLists
-from app.naming.wire.zipped import STORED_BYTES_MAX, ZippedHead
 
+GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
+STORED_BYTES_MAX = 0xFFFF
+"""The most bytes of a stored block, which is not compressed: the format has 16 bits for its length."""
+WORD_MASK = (1 << 32) - 1
 ANSWERS_BYTES_MAX = 256 * 1024 * 1024
 """The most bytes of all cached answers."""
 ANSWER_OVERHEAD_BYTES = 600
@@ -50,6 +55,33 @@ class Variant(NamedTuple):
 def echo_of(clusters: str, env: str) -> bytes:
     """Return the JSON of the texts that a list repeats as they were requested."""
     return orjson.dumps({"clusters": clusters, "env": env})[1:-1] if clusters or env else NO_ECHO
+
+
+@dataclass(frozen=True, slots=True)
+class ZippedHead:
+    """The compressed beginning of a text, flushed to a whole byte, with its length and CRC.
+
+    Texts that differ only in their end share it: it is compressed once.
+    """
+
+    packed: bytes
+    plain_bytes: int
+    crc: int
+
+    @classmethod
+    def of(cls, plain: bytes, level: int = -1) -> "ZippedHead":
+        """Compress a beginning; ``level`` as in zlib."""
+        packer = zlib.compressobj(level, wbits=-zlib.MAX_WBITS)
+        packed = GZIP_HEADER + packer.compress(plain) + packer.flush(zlib.Z_FULL_FLUSH)
+        return cls(packed, len(plain), zlib.crc32(plain))
+
+    def with_end(self, end: bytes) -> bytes:
+        """Return the gzip of the whole text. ``end`` has at most ``STORED_BYTES_MAX`` bytes."""
+        size = len(end)
+        assert size <= STORED_BYTES_MAX
+        stored = b"\x01" + size.to_bytes(2, "little") + (size ^ 0xFFFF).to_bytes(2, "little") + end
+        total = (self.plain_bytes + size) & WORD_MASK
+        return self.packed + stored + zlib.crc32(end, self.crc).to_bytes(4, "little") + total.to_bytes(4, "little")
 
 
 class ListAnswer:

@@ -13,7 +13,7 @@ import pytest
 from app.background import push_udp as udp
 from app.background.push_udp import GZIP_FROM_BYTES, Packet, UdpPusher, open_socket, reference_of
 from app.naming.push.udp_subscribers import DATAGRAM_BYTES_MAX, Subscriber, UdpSubscribers
-from app.naming.wire.zipped import ZippedHead
+from app.naming.wire.service_info import ZippedHead
 from distro.timing.clock import SystemClock
 from tests.support.listener import TIMEOUT_S, Listener, own_address
 from tests.support.processes import eventually

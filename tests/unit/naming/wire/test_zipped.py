@@ -4,7 +4,7 @@ import zlib
 
 import pytest
 
-from app.naming.wire.zipped import STORED_BYTES_MAX, ZippedHead
+from app.naming.wire.service_info import STORED_BYTES_MAX, ZippedHead
 
 HEAD = b"0123456789" * 1_000
 
