@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from xml.sax.saxutils import escape
 
 from app.tools.simulation.transcript.entry import Entry, What
-from app.tools.simulation.transcript.short_names import letter_of, short
+from app.tools.simulation.transcript.lines import letter_of, short
 
 INK, PALE, LINE, PAPER = "#1f2933", "#52606d", "#c5ccd3", "#ffffff"
 COLOURS = {

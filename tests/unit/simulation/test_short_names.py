@@ -7,7 +7,7 @@ from app.naming.records.record_keys import persistent_key
 from app.replication.client_type import CLIENTS
 from app.replication.instance_list_type import INSTANCE_LIST
 from app.replication.record_type import RECORDS
-from app.tools.simulation.transcript.short_names import address_of, letter_of, short
+from app.tools.simulation.transcript.lines import address_of, letter_of, short
 
 SERVICE = "DEFAULT_GROUP@@web"
 INSTANCE = "10.1.0.3:8080:unknown:DEFAULT"

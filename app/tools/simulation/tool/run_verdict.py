@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 import orjson
 
-from app.tools.simulation.transcript.lines import clock_of, line_of
+from app.tools.simulation.transcript.lines import clock_of, letter_of, line_of, short
 from app.tools.simulation.transcript.recorder import Recorder
-from app.tools.simulation.transcript.short_names import letter_of, short
 from app.tools.simulation.world.invariants import Broken
 from app.tools.simulation.world.world import World
 
