@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from app.auth import signed
-from app.auth.identity import Identity
-from app.auth.signed import PROOF, SIGNATURE, Nonces, Signature, is_question
+from app.auth.signed import PROOF, SIGNATURE, Identity, Nonces, Signature, is_question
 from app.config.identity_settings import IDENTITY_NACOS_MEMBERS
 from distro.wire.call_trust import CLOCK_HEADER
 from distro.wire.http_agent import MEMBER_HEADER

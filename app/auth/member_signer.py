@@ -10,8 +10,7 @@ from itertools import count
 from typing import Protocol
 
 from app.auth import signed
-from app.auth.identity import Identity
-from app.auth.signed import NO_CLOCK, PROOF, QUESTION_TARGET, SIGNATURE
+from app.auth.signed import NO_CLOCK, PROOF, QUESTION_TARGET, SIGNATURE, Identity
 from app.config.identity_settings import IDENTITY_NACOS_MEMBERS, IDENTITY_VALUE
 from distro.wire.call_trust import CLOCK_HEADER, Question
 

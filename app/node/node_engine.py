@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from app.auth.identity import identity_of
 from app.auth.member_calls import Callers
 from app.auth.member_signer import MemberSigner
+from app.auth.signed import identity_of
 from app.config.settings import Settings
 from app.config.version import MEMBER_AGENT, NACOS_VERSION
 from app.http.api.answers import refusal_by_switch

@@ -10,9 +10,8 @@ from http.client import HTTPException
 
 import pytest
 
-from app.auth.identity import identity_of
 from app.auth.member_signer import MemberSigner
-from app.auth.signed import SIGNATURE
+from app.auth.signed import SIGNATURE, identity_of
 from app.config.identity_settings import IdentitySettings, NamedNacos
 from distro.receive.call_times import CallDeadlines
 from distro.timing.clock import SystemClock

@@ -7,10 +7,10 @@ from typing import Any
 
 from app.auth.access_control import AccessControl
 from app.auth.decision_memo import DecisionMemo
-from app.auth.identity import identity_of
 from app.auth.member_calls import Callers
 from app.auth.member_signer import MemberSigner
 from app.auth.setup_secret import SetupSecret
+from app.auth.signed import identity_of
 from app.auth.user_table import UserTable
 from app.auth.users import Users
 from app.commands.record_writes import RecordWrites

@@ -4,10 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from app.auth import signed
-from app.auth.identity import identity_of
 from app.auth.member_calls import Caller, Callers, Unidentified
 from app.auth.member_signer import CLOCK, MemberSigner
-from app.auth.signed import PROOF
+from app.auth.signed import PROOF, identity_of
 from app.config.identity_settings import IdentitySettings, NamedNacos, named_nacos
 from distro.receive.call_times import CallDeadlines
 

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from app.auth.identity import identity_of
 from app.auth.member_signer import MemberSigner
-from app.auth.signed import PROOF, SIGNATURE
+from app.auth.signed import PROOF, SIGNATURE, identity_of
 from distro.model.types import CAPABILITY_SIGNED, CAPABILITY_VERSIONS, Member, MemberState
 from tests.support.fake_node import PEER, SECRET, SELF, FakeNode, StubClocks, StubCluster, make_settings
 from tests.support.loops import SkippingLoop, run_loop, until
