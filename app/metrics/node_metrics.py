@@ -17,7 +17,7 @@ from app.background.push_udp import UdpPusher
 from app.config.version import __version__
 from app.members.membership import Membership
 from app.metrics.catalogue import MEASURED_ELSEWHERE, PREFIX, info_of
-from app.metrics.request_stats import RequestStats
+from app.metrics.instruments import RequestStats
 from app.naming.clients.client_table import ClientCounts, ClientTable
 from app.naming.push.udp_subscribers import UdpPushStats
 from app.naming.registry.service_table import Counts

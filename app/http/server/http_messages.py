@@ -12,7 +12,7 @@ from app.http.api.loop_call import HeaderBlock
 from app.http.api.parse_memo import PASSWORD, CallMemo
 from app.http.api.rights import OwnHosts, is_of_browser
 from app.http.input.forms import MULTIPART, unescape
-from app.metrics.request_stats import RouteStats
+from app.metrics.instruments import RouteStats
 
 CLIENT_BODY_BYTES_MAX = 512 * 1024
 """The longest body of a client: metadata may have 64 KiB, and an escape makes three to nine bytes of a character."""

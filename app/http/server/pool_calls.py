@@ -15,7 +15,7 @@ from app.http.server.connection import HttpConnection
 from app.http.server.http_messages import LOOP_FORM_BYTES_MAX, AnyRequest
 from app.http.server.wsgi_bridge import WsgiApp, WsgiRun, make_environ
 from app.metrics.access_log import AccessLog
-from app.metrics.request_stats import NO_ROUTE
+from app.metrics.instruments import NO_ROUTE
 
 QUEUED_PER_THREAD = 8
 """Calls that may wait for a pool, for each of its threads."""

@@ -37,7 +37,7 @@ from app.http.server.wsgi_bridge import WsgiApp
 from app.machine.limits.answer_budget import part_of_memory
 from app.machine.process.loop_parts import MARKS_MAX, RequestMemo
 from app.metrics.audit_trail import Actor
-from app.metrics.request_stats import RequestStats, RouteStats
+from app.metrics.instruments import RequestStats, RouteStats
 from app.naming.model.nacos_errors import TooManyRequests
 from app.peers.beats import BeatSender
 from app.peers.passed_writes import LoopForwarder

@@ -14,7 +14,7 @@ from app.commands.ownership import BEHIND_TEXT
 from app.machine.limits.answer_budget import LARGE_ANSWER_BYTES, AnswerBudget
 from app.machine.process.loop_parts import RequestMemo
 from app.machine.process.open_files import CONNECTIONS_MAX
-from app.metrics.request_stats import OK, RequestStats
+from app.metrics.instruments import OK, RequestStats
 from app.naming.clients.client_model import ClientInfo
 from app.naming.clients.own_clients import OwnClients
 from app.naming.model.json_fields import Fields

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.metrics.request_stats import NO_ROUTE, RequestStats
+from app.metrics.instruments import NO_ROUTE, RequestStats
 from distro.model.monitor import TIMING_BOUNDS_S, Timings
 
 

@@ -1,6 +1,6 @@
 """What the server counts and logs of each request, whichever way it is answered."""
 
-from app.metrics.request_stats import NO_ROUTE
+from app.metrics.instruments import NO_ROUTE
 from tests.support.fake_node import FakeNode, make_settings
 from tests.support.loops import SkippingLoop, run_loop, until
 from tests.support.served import served

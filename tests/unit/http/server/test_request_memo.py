@@ -13,7 +13,7 @@ from app.http.input.params import parse_beat, parse_list
 from app.http.server.http_messages import REPEATED_BYTES_MAX, RepeatedRequest, Request, RequestKeeper
 from app.http.server.request_answers import MEMO_BYTES_MAX, count_routes, hot_routes
 from app.machine.process.loop_parts import RequestMemo
-from app.metrics.request_stats import RequestStats
+from app.metrics.instruments import RequestStats
 from tests.support.auth import add_user, node_with_users
 from tests.support.fake_node import FakeNode
 from tests.support.loops import SkippingLoop, run_loop

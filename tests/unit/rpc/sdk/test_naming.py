@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from app.auth.member_calls import Callers
-from app.metrics.request_stats import RequestStats
+from app.metrics.instruments import RequestStats
 from app.naming.clients.client_model import ClientInfo
 from app.naming.registry.operations import RegisterInstance
 from app.peers import payload as wire
