@@ -14,8 +14,7 @@ from app.config.settings_keys import parse_flag
 from app.http.input import json_text
 from app.http.input.forms import unescape
 from app.http.input.json_text import parse_metadata
-from app.http.input.name_pattern import PATTERN_CHARS_MAX, NamePattern, parse_pattern
-from app.http.input.values import int_or_zero, java_double, java_int
+from app.http.input.values import PATTERN_CHARS_MAX, NamePattern, int_or_zero, java_double, java_int, parse_pattern
 from app.http.shapes.json_shapes import Shape
 from app.naming.model.json_fields import lenient_bool, strict_bool
 from app.naming.model.keys import INT_MAX, TRIMMED, Metadata

@@ -8,7 +8,6 @@ from app.http.api.answers import json_array_reply, json_reply
 from app.http.api.call import Answer, Call, Services, route
 from app.http.api.pages import page_size
 from app.http.input.fields import PRESENT, Flag, PageNumber, PatternText, Text, Trimmed
-from app.http.input.name_pattern import NamePattern, literal_pattern
 from app.http.input.schemas import (
     CLUSTER_NAME_TEXT,
     PAGE_NO_TEXT,
@@ -17,6 +16,7 @@ from app.http.input.schemas import (
     ServiceSchema,
     load_parameters,
 )
+from app.http.input.values import NamePattern, literal_pattern
 from app.http.shapes.described import Described
 from app.http.shapes.instance_shapes import CATALOG_INSTANCES
 from app.http.shapes.service_shapes import CATALOG_SERVICE, CATALOG_SERVICES, CHECK_TIMES

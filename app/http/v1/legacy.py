@@ -7,9 +7,9 @@ from app.http.api.call import Answer, Call, Services, route
 from app.http.input.fields import StrictFlag
 from app.http.input.forms import DOM
 from app.http.input.instance_schemas import DomBeatSchema, DomListSchema
-from app.http.input.name_pattern import NamePattern
 from app.http.input.params import parse_beat, parse_list
 from app.http.input.schemas import CallSchema, load_parameters
+from app.http.input.values import NamePattern
 from app.http.shapes.described import Described
 from app.http.shapes.instance_shapes import BEAT_REPLY, INSTANCE_LIST
 from app.http.shapes.service_shapes import ALL_NAMES

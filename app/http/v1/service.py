@@ -20,7 +20,6 @@ from app.http.input.fields import (
     Threshold,
     Trimmed,
 )
-from app.http.input.name_pattern import NamePattern
 from app.http.input.schemas import (
     GROUP_NAME_TEXT,
     PAGE_NO_TEXT,
@@ -31,6 +30,7 @@ from app.http.input.schemas import (
     ServiceSchema,
     load_parameters,
 )
+from app.http.input.values import NamePattern
 from app.http.shapes.described import Described
 from app.http.shapes.service_shapes import CHECKSUM, NAMES_BY_NAMESPACE, SERVICE, SERVICE_NAMES
 from app.naming.model.keys import DEFAULT_GROUP, check_printable, check_service_format, group_of, short_name_of

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.http.input.name_pattern import PATTERN_CHARS_MAX, literal_pattern, parse_pattern
+from app.http.input.values import PATTERN_CHARS_MAX, literal_pattern, parse_pattern
 
 
 @pytest.mark.parametrize(
