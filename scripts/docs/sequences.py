@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.tools.simulation.member.member import SimMember
-from app.tools.simulation.member.sim_connections import ConnectedMember, SimConnections
 from app.tools.simulation.transcript.entry import Entry, What
 from app.tools.simulation.transcript.recorder import Recorder, recording
 from app.tools.simulation.world.network import Weather
 from app.tools.simulation.world.sim_clients import SimClient
+from app.tools.simulation.world.sim_connections import ConnectedMember, SimConnections
 from app.tools.simulation.world.world import World
 from scripts.docs.sequence_svg import draw
 

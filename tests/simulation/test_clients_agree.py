@@ -8,10 +8,10 @@ import pytest
 from app.naming.clients.client_model import ClientSnapshot
 from app.naming.registry.operations import RegisterInstance
 from app.replication.client_type import client_key
-from app.tools.simulation.member.sim_connections import SERVICES, ConnectedMember, SimConnections
 from app.tools.simulation.member.sim_runtime import SimMailbox
 from app.tools.simulation.scenarios.scenarios import clients_agree
 from app.tools.simulation.world.invariants import Broken
+from app.tools.simulation.world.sim_connections import SERVICES, ConnectedMember, SimConnections
 from app.tools.simulation.world.world import World
 from distro.members.members_view import HANDOVER_MS
 from distro.model.types import DistroKey, Version

@@ -1,1 +1,1 @@
-"""One member in virtual time: its frontend, calls, disk and connections."""
+"""One member in virtual time: its frontend, its calls and its disk."""

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from app.tools.simulation.member.member import SimMember
-from app.tools.simulation.member.sim_connections import ConnectedMember
 from app.tools.simulation.scenarios import rules, rules_10_to_17, rules_of_words, without, without_10_to_17
 from app.tools.simulation.scenarios.rules import Trial
+from app.tools.simulation.world.sim_connections import ConnectedMember
 
 
 @dataclass(frozen=True, slots=True)

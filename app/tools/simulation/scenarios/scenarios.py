@@ -6,9 +6,9 @@ from functools import partial
 
 from app.naming.model.model import BEAT_INTERVAL_MS, DELETE_TIMEOUT_MS
 from app.tools.simulation.member.member import SimMember
-from app.tools.simulation.member.sim_connections import ConnectedMember, SimConnections
 from app.tools.simulation.world import faults
 from app.tools.simulation.world.operators import live_durably
+from app.tools.simulation.world.sim_connections import ConnectedMember, SimConnections
 from app.tools.simulation.world.world import World, settle_ms
 from distro.members.members_view import HANDOVER_MS, HANDOVER_MS_MAX
 from distro.model.config import DistroConfig

@@ -13,10 +13,10 @@ from app.naming.registry.list_replication import ListReplication
 from app.naming.registry.local_writes import LocalWrites, Replaced
 from app.naming.registry.operations import RegisterInstance, key_of
 from app.tools.simulation.member.member import SimMember, SimMembership
-from app.tools.simulation.member.sim_connections import ConnectedMember
 from app.tools.simulation.member.sim_runtime import SimRuntime
 from app.tools.simulation.member.watched_parts import WatchedRecords
 from app.tools.simulation.scenarios.without import CopiesProveLife, LateCopiesCount, UndatedMembership
+from app.tools.simulation.world.sim_connections import ConnectedMember
 from distro.members.members import MemberList
 from distro.members.members_view import MembersView
 from distro.members.reachability import MemberRules

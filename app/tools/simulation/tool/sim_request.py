@@ -8,12 +8,12 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from app.tools.simulation.member.member import SimMember
-from app.tools.simulation.member.sim_connections import ConnectedMember
 from app.tools.simulation.scenarios.cases import CASES, RuleCase
 from app.tools.simulation.scenarios.large import LargeSizes, grow
 from app.tools.simulation.scenarios.scenarios import WORLDS, SimCourse, take_course
 from app.tools.simulation.transcript.lines import Selection, address_of
 from app.tools.simulation.world import faults
+from app.tools.simulation.world.sim_connections import ConnectedMember
 from app.tools.simulation.world.world import World
 
 COURSE = "course"

@@ -1,1 +1,1 @@
-"""The world around the members: time, chance, network, clients, faults, and invariants."""
+"""The world around the members: time, chance, network, clients, connections, faults, and invariants."""
