@@ -18,7 +18,6 @@ WHOLE = {
     "distro/receive/receive.py": "the way of a datum that came: each decision, and what it does",
     "distro/model/types.py": "the values that the engine passes around: keys, members, answers, and the calls to make",
     "app/naming/records/records.py": "each change of a record, by a client or a peer, and what follows from it",
-    "app/tools/simulation/member/member_frontend.py": "the way of one call, from the network to its answer",
     "app/tools/simulation/world/checker.py": "all that must hold, over one memory of what was seen",
     "app/naming/wire/datum_codec.py": "the JSON of one datum, written and read: whole, a delta, a claim",
     "app/http/server/connection.py": "one connection's socket: replies in order, what is not read, and the end",

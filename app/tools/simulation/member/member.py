@@ -27,13 +27,13 @@ from app.replication.address_client_type import HTTP_CLIENTS
 from app.replication.client_type import CLIENTS
 from app.replication.instance_list_type import INSTANCE_LIST
 from app.replication.record_type import RECORDS
+from app.tools.simulation.member.client_writes import Write
 from app.tools.simulation.member.costs import CostedStore, CostMeter, CostModel
 from app.tools.simulation.member.disk import DiskQueue, SimDisk, SimWarmStore
 from app.tools.simulation.member.member_frontend import (
     DiskTurn,
     HttpFrontend,
     SimForwarder,
-    Write,
     stood_still_ms,
 )
 from app.tools.simulation.member.sim_runtime import SimMailbox, SimRuntime

@@ -6,14 +6,10 @@ sockets, and the queue of the disk replaces the pool's threads.
 
 from __future__ import annotations
 
-import enum
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode
-
-import orjson
 
 from app.auth.member_calls import Unidentified
 from app.http.api.answers import MEMBER_REPLIES, error_reply, refuse_unless_up, text_reply
@@ -37,9 +33,7 @@ from app.http.v1 import cluster, distro, heal, instance  # noqa: F401  # they fi
 from app.http.v1.writes import answer_writes
 from app.machine.process.loop_parts import WAITED_S
 from app.members.membership import TOO_LATE, executing_until
-from app.naming.model.keys import DEFAULT_CLUSTER, DEFAULT_NAMESPACE, datum_key, instance_key
 from app.naming.model.nacos_errors import NacosError
-from app.naming.records.record_keys import persistent_key
 from app.peers.beats import BeatSender
 from app.peers.link_results import LinkAnswer, LinkResult, NotAnswered, NotSent
 from app.peers.owner_forwarder import (
@@ -52,6 +46,7 @@ from app.peers.owner_forwarder import (
 from app.peers.passed_writes import LoopForwarder
 from app.peers.write_batches import WRITES_PATH
 from app.replication.http_peers import REFRESH_TIMEOUT_MS
+from app.tools.simulation.member.client_writes import WriteKind
 from app.tools.simulation.member.sim_time import SimLoop
 from app.tools.simulation.transcript.entry import What
 from app.tools.simulation.world import network
@@ -63,85 +58,8 @@ if TYPE_CHECKING:
     from app.tools.simulation.member.member import SimMember
 
 CONTEXT = "/nacos"
-SEQUENCE = "sequence"
-"""A parameter that no endpoint knows: the number of the call among those of the world's clients."""
 ROWS = {(row.method, row.path): row for row in ROUTES}
 Respond = Callable[[Reply], None]
-
-
-class Answered(enum.Enum):
-    """A client's reading of an answer."""
-
-    OK = "ok"
-    UNKNOWN = "20404"
-    UNAVAILABLE = "503"
-
-
-class WriteKind(enum.Enum):
-    REGISTER = "POST", "/v1/ns/instance"
-    DEREGISTER = "DELETE", "/v1/ns/instance"
-    BEAT = "PUT", "/v1/ns/instance/beat"
-
-
-@dataclass(frozen=True, slots=True)
-class Write:
-    """A client's request, as one call: ``sequence`` distinguishes it from all others of the world.
-
-    ``revision`` marks the attributes of a registration.
-    """
-
-    kind: WriteKind
-    service: str
-    ip: str
-    port: int
-    revision: int
-    sequence: int = 0
-    ephemeral: bool = True
-
-    @property
-    def datum_key(self) -> str:
-        return datum_key(DEFAULT_NAMESPACE, self.service)
-
-    @property
-    def instance_key(self) -> str:
-        return instance_key(self.ip, self.port, DEFAULT_CLUSTER)
-
-    @property
-    def key(self) -> str:
-        """The key of its datum or record."""
-        if self.ephemeral:
-            return self.datum_key
-        return persistent_key(DEFAULT_NAMESPACE, self.service, self.instance_key)
-
-    @property
-    def text(self) -> str:
-        """The request as text."""
-        revision = f", revision {self.revision}" if self.kind is WriteKind.REGISTER else ""
-        where = self.datum_key if self.ephemeral else self.service
-        return f"{self.kind.name.lower()} {self.instance_key} of {where}{revision}"
-
-    def call(self) -> Call:
-        """Return the call of Nacos's API."""
-        method, path = self.kind.value
-        fields: dict[str, Any] = {
-            SEQUENCE: self.sequence,
-            "serviceName": self.service,
-            "ip": self.ip,
-            "port": self.port,
-        }
-        if not self.ephemeral:
-            fields["ephemeral"] = "false"
-        if self.kind is WriteKind.REGISTER:
-            fields["metadata"] = orjson.dumps({"revision": str(self.revision)}).decode()
-        return Call(method, path, urlencode(fields).encode(), {"user-agent": "sim"}, b"", self.ip)
-
-
-def read_answer(reply: Reply) -> Answered:
-    """Return a client's reading of the answer to its write; an answer that no client should get fails the test."""
-    if reply.status >= 500:
-        return Answered.UNAVAILABLE
-    assert reply.status == 200, (reply.status, reply.body)
-    return Answered.UNKNOWN if b"20404" in reply.body else Answered.OK
 
 
 class SimForwarder(LoopForwarder[Reply]):

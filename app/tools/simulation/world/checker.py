@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from app.naming.model.keys import AGE_MARGIN_MS
 from app.naming.model.model import BEAT_INTERVAL_MS, DELETE_TIMEOUT_MS, Service, Tombstone
 from app.naming.records.record import Record
-from app.tools.simulation.member.member_frontend import Write, WriteKind
+from app.tools.simulation.member.client_writes import Write, WriteKind
 from app.tools.simulation.transcript.entry import What
 from app.tools.simulation.world.digest_check import digest_from_scratch, told_by
 from app.tools.simulation.world.invariants import Broken, Invariant

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from app.naming.model.keys import DEFAULT_NAMESPACE
 from app.naming.model.nacos_errors import StorageError
 from app.naming.records.record_keys import PersistentKey, parse_record_key, persistent_key
-from app.tools.simulation.member.member_frontend import Answered, Write, WriteKind
+from app.tools.simulation.member.client_writes import Answered, Write, WriteKind
 from app.tools.simulation.world.sim_clients import SimCaller
 
 if TYPE_CHECKING:

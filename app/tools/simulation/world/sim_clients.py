@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from app.http.api.call import Call
 from app.naming.model.keys import DEFAULT_CLUSTER, DEFAULT_NAMESPACE, datum_key, instance_key
 from app.naming.model.model import BEAT_INTERVAL_MS
-from app.tools.simulation.member.member_frontend import Answered, Write, WriteKind, read_answer
+from app.tools.simulation.member.client_writes import Answered, Write, WriteKind, read_answer
 from app.tools.simulation.transcript.entry import What
 from app.tools.simulation.world.network import NOTHING_SAID
 from distro.model.types import Outcome

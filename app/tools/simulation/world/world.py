@@ -8,8 +8,8 @@ from random import Random
 from typing import TypeVar
 
 from app.http.api.call import Call
+from app.tools.simulation.member.client_writes import SEQUENCE, Write, WriteKind
 from app.tools.simulation.member.member import SimMember
-from app.tools.simulation.member.member_frontend import SEQUENCE, Write, WriteKind
 from app.tools.simulation.transcript.entry import Entry, What
 from app.tools.simulation.transcript.recorder import present_recorder
 from app.tools.simulation.world.checker import InvariantChecker
