@@ -12,7 +12,7 @@ from app.naming.model.keys import datum_key
 from app.naming.model.model import DELETE_TIMEOUT_MS, Instance, StoredInstance
 from app.tools.simulation.member.member import SimMember
 from app.tools.simulation.scenarios.scenarios import steady_world
-from app.tools.simulation.world.operators import SimOperator
+from app.tools.simulation.world.sim_clients import SimOperator
 from app.tools.simulation.world.world import World, settle_ms
 from distro.model.config import DistroConfig
 from distro.model.types import Version

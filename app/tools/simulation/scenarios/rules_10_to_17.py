@@ -11,9 +11,8 @@ from app.replication.instance_list_type import INSTANCE_LIST
 from app.tools.simulation.member.engine_calls import DATUM
 from app.tools.simulation.member.member import SimMember
 from app.tools.simulation.scenarios.rules import change_often
-from app.tools.simulation.scenarios.scenarios import steady_world
+from app.tools.simulation.scenarios.scenarios import flip_by_check, steady_world
 from app.tools.simulation.world.network import Weather
-from app.tools.simulation.world.operators import flip_by_check
 from app.tools.simulation.world.sim_clients import SimClient
 from app.tools.simulation.world.sim_connections import ConnectedMember, SimConnections
 from app.tools.simulation.world.world import World

@@ -6,9 +6,8 @@ from typing import Any
 
 from app.tools.simulation.member.member import SimMember
 from app.tools.simulation.scenarios.rules_10_to_17 import down_ms, found_ms
-from app.tools.simulation.scenarios.scenarios import steady_world
+from app.tools.simulation.scenarios.scenarios import live_durably, steady_world
 from app.tools.simulation.world.invariants import Invariant
-from app.tools.simulation.world.operators import live_durably
 from app.tools.simulation.world.sim_clients import SimClient
 from app.tools.simulation.world.world import World
 

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from app.naming.model.model import BEAT_INTERVAL_MS, DELETE_TIMEOUT_MS
+from app.naming.model.nacos_errors import StorageError
+from app.naming.records.record_keys import PersistentKey, parse_record_key
 from app.tools.simulation.member.member import SimMember
 from app.tools.simulation.world import faults
-from app.tools.simulation.world.operators import live_durably
 from app.tools.simulation.world.sim_connections import ConnectedMember, SimConnections
 from app.tools.simulation.world.world import World, settle_ms
 from distro.members.members_view import HANDOVER_MS, HANDOVER_MS_MAX
@@ -49,6 +50,49 @@ def change_together(world: World) -> None:
             client.members = [address]
             client.appear()
             world.after(TOGETHER_MS, partial(setattr, client, "members", None))
+
+
+def live_durably(world: World, instances: int, span_ms: int) -> None:
+    """Let two operators change each persistent instance, and checks flip the health of some."""
+    for number in range(instances):
+        service = f"DEFAULT_GROUP@@durable{number % 3}"
+        for _ in range(2):
+            operator = world.add_operator(service, f"10.2.0.{number}")
+            for _ in range(world.between(1, 5)):
+                say = operator.put if world.chance(0.65) else operator.remove
+                world.after(world.between(1_000, span_ms), say)
+    for _ in range(instances * 2):
+        world.after(world.between(10_000, span_ms), lambda: flip_by_check(world))
+
+
+def flip_by_check(world: World, *, parted: SimMember | None = None) -> None:
+    """Let a check of one member, other than ``parted``, flip the health of an instance that it is responsible for."""
+    member = world.any_member()
+    if member is parted:
+        return
+    keys = [key for key in member.records.versions() if _is_checked(member, key)] if member.serving else []
+    if keys:
+        key = world.choice(keys)
+        member.disk.put(lambda: None, lambda: _flip(member, key))
+
+
+def _is_checked(member: SimMember, key: str) -> bool:
+    record_key = parse_record_key(key)
+    is_live = isinstance(record_key, PersistentKey) and member.records.value(key) is not None
+    return is_live and member.membership.responsible_durable(member.records.tag(key))
+
+
+def _flip(member: SimMember, key: str) -> None:
+    value, record_key = member.records.value(key), parse_record_key(key)
+    if value is None or not isinstance(record_key, PersistentKey):
+        return
+    try:
+        member.durable.set_health(
+            record_key.namespace, record_key.full_name, record_key.instance_key, not value["healthy"], by_check=True
+        )
+    except StorageError:
+        return
+    member.world.marks["health flipped by a check"] += 1
 
 
 def members_agree(seed: int, *, member_class: type[SimMember] = SimMember, bursts: int = 0) -> World:

@@ -1,4 +1,4 @@
-"""Clients in virtual time: each keeps one instance registered by light beats, until it leaves or falls silent."""
+"""Callers in virtual time: clients, each with one instance, and operators, each with one persistent instance."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from app.http.api.call import Call
 from app.naming.model.keys import DEFAULT_CLUSTER, DEFAULT_NAMESPACE, datum_key, instance_key
 from app.naming.model.model import BEAT_INTERVAL_MS
+from app.naming.records.record_keys import persistent_key
 from app.tools.simulation.member.client_writes import Answered, Write, WriteKind, read_answer
 from app.tools.simulation.transcript.entry import What
 from app.tools.simulation.world.network import NOTHING_SAID
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 CALL_MS_MAX = 3_000
 """The time that a client waits for one member. Source: nacos-sdk-python, its default time-out."""
 RETRY_MS = (50, 500)
+OPERATOR_RETRY_MS = (50, 800)
+GIVE_UP_TRIES = 6
+"""The number of times that an operator repeats a refused call."""
 
 
 class Wish(enum.Enum):
@@ -88,7 +92,7 @@ class SimCaller:
 
 
 class SimClient(SimCaller):
-    """One instance's client. It makes one call at a time, to a member by chance, and asks another after a failure."""
+    """One instance's client. It registers the instance and sends light beats, until it leaves or falls silent."""
 
     def __init__(self, world: World, number: int, service: str) -> None:
         super().__init__(world, f"client-{number}")
@@ -192,3 +196,52 @@ class SimClient(SimCaller):
                 self._call(WriteKind.BEAT)
                 return
         self.world.after(self.world.between(*RETRY_MS), self._step)
+
+
+class SimOperator(SimCaller):
+    """Makes one change after the other to one persistent instance, which others may change, too."""
+
+    def __init__(self, world: World, number: int, service: str, ip: str) -> None:
+        super().__init__(world, f"operator-{number}")
+        self.service, self.ip = service, ip
+        self._words: list[tuple[WriteKind, int]] = []
+        self._tries_left = 0
+        self._busy = False
+
+    @property
+    def key(self) -> str:
+        return persistent_key(DEFAULT_NAMESPACE, self.service, f"{self.ip}:80:unknown:DEFAULT")
+
+    def put(self) -> None:
+        """Register the instance with new attributes."""
+        self.world.words += 1
+        self._say(WriteKind.REGISTER, self.world.words)
+
+    def remove(self) -> None:
+        self._say(WriteKind.DEREGISTER, 0)
+
+    def _say(self, kind: WriteKind, revision: int) -> None:
+        self._words.append((kind, revision))
+        if not self._busy:
+            self._next()
+
+    def _next(self) -> None:
+        if self._words:
+            self._busy, self._tries_left = True, GIVE_UP_TRIES
+            self._try()
+
+    def _try(self) -> None:
+        kind, revision = self._words[0]
+        self.ask(self.world.write(kind, self.service, self.ip, 80, revision, ephemeral=False), self._on_answer)
+
+    def _on_answer(self, write: Write, answer: Answered) -> None:
+        self._tries_left -= 1
+        if answer is Answered.UNAVAILABLE and self._tries_left > 0:
+            self.world.after(self.world.between(*OPERATOR_RETRY_MS), self._try)
+            return
+        if answer is Answered.OK:
+            self.world.marks["durable word acknowledged"] += 1
+            self.world.checker.acknowledged(write, self.key)
+        self._words.pop(0)
+        self._busy = False
+        self._next()

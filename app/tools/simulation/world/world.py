@@ -14,8 +14,7 @@ from app.tools.simulation.transcript.entry import Entry, What
 from app.tools.simulation.transcript.recorder import present_recorder
 from app.tools.simulation.world.checker import InvariantChecker
 from app.tools.simulation.world.network import Network, Process
-from app.tools.simulation.world.operators import SimOperator
-from app.tools.simulation.world.sim_clients import SimClient
+from app.tools.simulation.world.sim_clients import SimClient, SimOperator
 from app.tools.simulation.world.sim_nacos import SimNacos
 from distro.model.config import DistroConfig
 
