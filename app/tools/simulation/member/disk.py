@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import orjson
 
@@ -15,10 +14,9 @@ from app.naming.model.nacos_errors import StorageError
 from app.naming.records.record import Record
 from app.naming.wire.datum_codec import InstanceListCodec
 from app.tools.simulation.member.costs import CostMeter
+from app.tools.simulation.member.sim_ports import InRun, PartWorld, Scheduler
+from app.tools.simulation.member.sim_time import MemberClock
 from distro.model.types import Datum
-
-if TYPE_CHECKING:
-    from app.tools.simulation.member.member import SimMember
 
 WallMs = Callable[[], int]
 COST_MS_MAX = 5
@@ -53,10 +51,12 @@ def _moved(record: Record, by_ms: int) -> Record:
 
 
 class SimDisk(MemoryDisk):
-    """The records of one member, across its runs."""
+    """The disk of one member, across its runs: its records, and its copy of instance lists."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.lists: dict[str, tuple[int, bytes]] = {}
+        """The copy of instance lists, each with the wall clock of its time."""
         self.cost_ms_max = COST_MS_MAX
         self.refused = 0
         """The number of writes that found the disk full."""
@@ -95,8 +95,8 @@ class SimDisk(MemoryDisk):
 class DiskQueue:
     """The writes of one run that wait for the disk, one after the other: the slowest possible order."""
 
-    def __init__(self, member: SimMember) -> None:
-        self._member = member
+    def __init__(self, world: Scheduler, disk: SimDisk, in_run: InRun) -> None:
+        self._world, self._disk, self._in_run = world, disk, in_run
         self._jobs: deque[tuple[Callable[[], None], Callable[[], None]]] = deque()
 
     @property
@@ -111,13 +111,13 @@ class DiskQueue:
 
     def _begin(self) -> None:
         self._jobs[0][0]()
-        cost_ms = self._member.world.between(0, self._member.record_disk.cost_ms_max)
-        self._member.in_run(cost_ms, self._finish)
+        cost_ms = self._world.between(0, self._disk.cost_ms_max)
+        self._in_run(cost_ms, self._finish)
 
     def _finish(self) -> None:
-        refused = self._member.record_disk.refused
+        refused = self._disk.refused
         self._jobs[0][1]()
-        self._member.world.marks["write refused by a full disk"] += self._member.record_disk.refused - refused
+        self._world.marks["write refused by a full disk"] += self._disk.refused - refused
         self._jobs.popleft()
         if self._jobs:
             self._begin()
@@ -126,7 +126,7 @@ class DiskQueue:
         """End the process: the write under way reached the disk or is lost; waiting writes are lost."""
         if not self._jobs:
             return
-        world = self._member.world
+        world = self._world
         if world.chance(0.5):
             world.marks["write on disk at the end of its process"] += 1
             self._jobs[0][1]()
@@ -138,31 +138,41 @@ class DiskQueue:
 class SimWarmStore(WarmStore):
     """The copy of one run's instance lists on its member's disk, in a world whose members keep one."""
 
-    def __init__(self, member: SimMember, folder: Path, codec: InstanceListCodec, read: ReadDatums, wall_ms: WallMs):
+    def __init__(
+        self,
+        disk: SimDisk,
+        world: PartWorld,
+        clock: MemberClock,
+        in_run: InRun,
+        folder: Path,
+        codec: InstanceListCodec,
+        read: ReadDatums,
+        wall_ms: WallMs,
+    ) -> None:
         super().__init__(folder, codec, read, wall_ms)
-        self._member = member
+        self._copied, self._world, self._clock, self._in_run = disk.lists, world, clock, in_run
         self._lists, self._read_lists, self._now_wall_ms = codec, read, wall_ms
         self._changed: dict[str, None] = {}
         """Lists that changed since they were copied."""
         self.changed = self._note
 
     def _note(self, key: str) -> None:
-        if self._member.world.warm and key not in self._changed:
+        if self._world.warm and key not in self._changed:
             if not self._changed:
-                self._member.in_run(FLUSH_MS, self._copy)
+                self._in_run(FLUSH_MS, self._copy)
             self._changed[key] = None
 
     def _copy(self) -> None:
-        rows, keys, self._changed = self._member.warm, list(self._changed), {}
+        rows, keys, self._changed = self._copied, list(self._changed), {}
         for key in keys:
             rows.pop(key, None)
-        now_ms, wall_ms = self._member.clock.monotonic_ms(), self._now_wall_ms()
+        now_ms, wall_ms = self._clock.monotonic_ms(), self._now_wall_ms()
         for one in self._read_lists(keys):
             rows[one.key] = wall_ms, self._lists.encode(one, now_ms, True)
 
     def load(self, _age_ms_max: int, now_ms: int, *_known: object) -> Iterator[Datum]:
         """Return the datums of the last run, whatever their age."""
-        rows, wall_ms = list(self._member.warm.items()), self._now_wall_ms()
+        rows, wall_ms = list(self._copied.items()), self._now_wall_ms()
         return (
             decode_aged(self._lists, key, orjson.loads(body), wall_ms - at_ms, now_ms) for key, (at_ms, body) in rows
         )

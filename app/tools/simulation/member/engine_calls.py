@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
 from app.config.version import MEMBER_AGENT
 from app.http.api.call import DEADLINE, Reply
 from app.http.api.call import Call as HttpCall
+from app.tools.simulation.member.sim_ports import NOTHING_SAID, About, EngineMember
 from app.tools.simulation.transcript.decisions import named
 from app.tools.simulation.transcript.entry import KEYS_MAX, What
-from app.tools.simulation.world.network import NOTHING_SAID, About
+from distro.engine.peer_call_runner import OwnChecksums
+from distro.engine.peer_sends import PeerSends
 from distro.model.errors import CodecError, NotInitialized, RejectedError, TransportError
 from distro.model.types import (
     CAPABILITY_GZIP,
@@ -31,13 +33,11 @@ from distro.model.types import (
     SyncData,
     Verify,
 )
+from distro.protocol.protocol import Event
 from distro.verify.comparison import Comparison
 from distro.wire.call_trust import CLOCK_HEADER
 from distro.wire.codec import decode_frame, decode_received, encode_frame, gunzip_if_gzip, gzip_body
 from distro.wire.http_agent import GZIP_FROM_BYTES, MEMBER_HEADER, keys_body
-
-if TYPE_CHECKING:
-    from app.tools.simulation.member.member import SimMember
 
 Done = Callable[[], None]
 End = Callable[[Outcome, bytes, int], None]
@@ -50,8 +50,12 @@ REPORT = "/v1/core/cluster/report"
 class CallAgent:
     """Executes the protocol's actions on the simulated network."""
 
-    def __init__(self, member: SimMember) -> None:
-        self._member = member
+    def __init__(
+        self, member: EngineMember, put: Callable[[Event], None], sends: PeerSends, checksums: OwnChecksums
+    ) -> None:
+        """``put``: gives the protocol an event."""
+        self._member, self._put = member, put
+        self._sends, self._checksums = sends, checksums
 
     def execute(self, action: Call, done: Done) -> None:
         """Make the call; call ``done`` when it ended, after the protocol's event was put."""
@@ -160,7 +164,7 @@ class CallAgent:
                     outcome = Outcome.REJECTED
                 except TransportError:
                     outcome = Outcome.FAILED
-            self._member.mailbox.put(lambda one, now_ms: one.on_report_done(action.peer, outcome, report, now_ms))
+            self._put(lambda one, now_ms: one.on_report_done(action.peer, outcome, report, now_ms))
             done()
 
         self._call(action, "POST", REPORT, body, end)
@@ -170,9 +174,9 @@ class CallAgent:
     def _sync(self, action: SyncData, done: Done) -> None:
         member = self._member
         component = member.components[action.resource_type]
-        datums = member.runtime.sends.read(action)
+        datums = self._sends.read(action)
         if not datums:
-            member.mailbox.put(lambda one, now_ms: one.on_sync_done(action, Outcome.DELIVERED, Received(), now_ms))
+            self._put(lambda one, now_ms: one.on_sync_done(action, Outcome.DELIVERED, Received(), now_ms))
             done()
             return
         versioned = self._is_own_kind(action.peer)
@@ -188,13 +192,13 @@ class CallAgent:
 
         def end(outcome: Outcome, answer: bytes, _made_ms: int) -> None:
             received = _received(outcome, answer) if outcome is Outcome.DELIVERED else None
-            received = member.runtime.sends.ended(action, datums, received)
+            received = self._sends.ended(action, datums, received)
             member.world.marks["datum asked for whole"] += len(received.wanted)
             if outcome is not Outcome.DELIVERED and member.world.tracing:
                 said, keys = about_of(action)
                 text = f"{said}: ended as {outcome.value}"
                 member.world.trace(member.address, text, What.LOST, peer=action.peer, keys=keys)
-            member.mailbox.put(lambda one, now_ms: one.on_sync_done(action, outcome, received, now_ms))
+            self._put(lambda one, now_ms: one.on_sync_done(action, outcome, received, now_ms))
             done()
 
         member.world.marks["delta sent"] += sum(one.base is not None for one in datums)
@@ -207,11 +211,11 @@ class CallAgent:
             stored = ((key, component.store.version(key)) for key in action.keys)
             summary = {key: version.to_text() for key, version in stored if version is not None}
         else:
-            summary = member.runtime.checksums.of(action.resource_type)
+            summary = self._checksums.of(action.resource_type)
 
         def end(outcome: Outcome, answer: bytes, _made_ms: int) -> None:
             received = _received(outcome, answer)
-            member.mailbox.put(lambda one, now_ms: one.on_verify_done(action, outcome, received, now_ms))
+            self._put(lambda one, now_ms: one.on_verify_done(action, outcome, received, now_ms))
             done()
 
         query = f"source={member.address}&type={action.resource_type}"
@@ -230,7 +234,7 @@ class CallAgent:
                     self._call(action, "PUT", DIGEST, following, end)
                     return
             compared = comparison.compared() if outcome is Outcome.DELIVERED else {}
-            member.mailbox.put(lambda one, now_ms: one.on_compare_done(action, outcome, compared, now_ms))
+            self._put(lambda one, now_ms: one.on_compare_done(action, outcome, compared, now_ms))
             done()
 
         self._call(action, "PUT", DIGEST, comparison.request(), end)
@@ -258,7 +262,7 @@ class CallAgent:
 
         def finish(outcome: Outcome, datums: list[Datum]) -> None:
             versions = {one.key: one.version for one in datums}
-            member.mailbox.put(lambda one, now_ms: one.on_query_done(action, outcome, versions, now_ms))
+            self._put(lambda one, now_ms: one.on_query_done(action, outcome, versions, now_ms))
             done()
 
         self._call(action, "GET", DATUM, keys_body(action.keys), end)
@@ -304,7 +308,7 @@ class CallAgent:
                 finish(Outcome.DELIVERED if answer == _UNAVAILABLE else outcome, None)
 
         def finish(outcome: Outcome, keys: frozenset[str] | None) -> None:
-            member.mailbox.put(lambda one, now_ms: one.on_load_done(action, outcome, keys, now_ms))
+            self._put(lambda one, now_ms: one.on_load_done(action, outcome, keys, now_ms))
             done()
 
         self._call(action, "GET", DATUMS, b"", end, f"type={action.resource_type}")

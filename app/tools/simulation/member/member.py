@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from app.config.settings import read_settings
 from app.members.member_reports import MemberReports
@@ -36,6 +36,7 @@ from app.tools.simulation.member.member_frontend import (
     SimForwarder,
     stood_still_ms,
 )
+from app.tools.simulation.member.sim_ports import Listed, MemberWorld
 from app.tools.simulation.member.sim_runtime import SimMailbox, SimRuntime
 from app.tools.simulation.member.sim_time import MemberClock, SimLoop
 from app.tools.simulation.member.watched_parts import SimEvents, WatchedKeys, WatchedRecords
@@ -51,10 +52,6 @@ from distro.model.types import MemberState
 from distro.protocol.protocol import DistroProtocol
 from distro.protocol.protocol_parts import ALL_RULES, ProtocolRules
 from distro.receive.receive import DistroReceiver
-
-if TYPE_CHECKING:
-    from app.tools.simulation.world.sim_clients import SimClient
-    from app.tools.simulation.world.world import World
 
 STANDALONE = {"nacos.standalone": "true", "rollcall.rpc.enabled": "false", "rollcall.audit.enabled": "false"}
 SETTINGS = replace(read_settings(STANDALONE, {}), standalone=False)
@@ -105,7 +102,7 @@ class SimMember:
     claim_ms = 0
     """The cost of a claim of one key, above ``LOCAL_MS_MAX``."""
 
-    def __init__(self, world: World, address: str, config: DistroConfig, wall_skew_ms: int) -> None:
+    def __init__(self, world: MemberWorld[SimMember], address: str, config: DistroConfig, wall_skew_ms: int) -> None:
         self.world = world
         self.address = address
         self.ip = address.partition(":")[0]
@@ -116,8 +113,6 @@ class SimMember:
         self.listed: tuple[str, ...] = ()
         """Its file of members."""
         self.record_disk = SimDisk()
-        self.warm: dict[str, tuple[int, bytes]] = {}
-        """Its copy of instance lists on disk, with the wall clock of each."""
         self._alive = False
         self._wall_skew_ms = wall_skew_ms
         self._waiting: list[Callable[[], None]] = []
@@ -183,27 +178,29 @@ class SimMember:
         for resource_type, made in self.components.items():
             self.components[resource_type] = self.component(resource_type, made)
         domain.notify.subscribe(HealthChanged, self._tell_health)
-        self.disk = DiskQueue(self)
-        self.http_stats, self.http = node.services.http, HttpFrontend(self, node.services, SimLoop(self))
+        self.disk = DiskQueue(self.world, self.record_disk, self.in_run)
+        loop, services = SimLoop(self.clock, self.in_run), node.services
+        forwarder = self.forwarder_class(self, services, loop, self.runtime.agent)
+        self.http_stats, self.http = services.http, HttpFrontend(self, services, self.disk, forwarder)
 
     def _kinds(self) -> NodeKinds:
         """Return the kinds of the node's parts: those of this class, on a disk and a network of the world's."""
         disk: Any = self.record_disk  # it outlives the runs
         mailbox: Any = self.mailbox
-        runtime: Any = partial(self.runtime_class, self)
+        runtime: Any = partial(self.runtime_class, self, self.mailbox)
         return NodeKinds(
             name_run=lambda _settings, _clock: self.writer,
             notify=SimEvents,
             lists=ListKinds(self._lists, self.writes_class, self.replication_class),
             record_file=lambda _folder: disk,
             records=self._records,
-            warm_store=partial(SimWarmStore, self),
+            warm_store=partial(SimWarmStore, self.record_disk, self.world, self.clock, self.in_run),
             membership=partial(self.membership_class, self),
             reports=self.reports_class(),
             beat_check=self.beat_check_class,
             engine=EngineKinds(
                 rules=self.protocol_rules(),
-                observer=Decisions(self.world, self.address) if self.world.tracing else NO_OBSERVER,
+                observer=Decisions(self.world.trace, self.address) if self.world.tracing else NO_OBSERVER,
                 members=self.members_class,
                 protocol=self.protocol_class,
                 receiver=self.receiver_class,
@@ -211,6 +208,9 @@ class SimMember:
                 runtime=runtime,
             ),
         )
+
+    def wake(self) -> None:
+        self.runtime.wake()
 
     def protocol_rules(self) -> ProtocolRules:
         return self.rules
@@ -258,6 +258,14 @@ class SimMember:
         """Note that the engine did one tick, which took this long."""
         self.longest_tick_ms = max(self.longest_tick_ms, taken_ms)
         self.world.checker.ticked(self, taken_ms)
+
+    def note_begin(self, write: Write) -> None:
+        """Note that a client's write begins, which can no longer be delayed."""
+        self.world.checker.begins(self, write)
+
+    def note_executed(self, write: Write, before: int | None) -> None:
+        """Note that a client's write is executed; its instance had the revision ``before``, if any."""
+        self.world.checker.executed(self, write, before)
 
     def kill(self) -> None:
         """End the process, which loses its memory (SIGKILL)."""
@@ -371,8 +379,8 @@ class SimMember:
         service = self.registry.table.find(key)
         return service.stored if service else {}
 
-    def shows(self, client: SimClient) -> bool:
-        return client.instance_key in self.instances(client.datum_key)
+    def shows(self, one: Listed) -> bool:
+        return one.instance_key in self.instances(one.datum_key)
 
     def stored(self) -> Iterator[tuple[str, Service]]:
         """The services that hold instances, by datum key."""

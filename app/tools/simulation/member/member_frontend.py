@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from app.auth.member_calls import Unidentified
 from app.http.api.answers import MEMBER_REPLIES, error_reply, refuse_unless_up, text_reply
@@ -47,17 +47,17 @@ from app.peers.passed_writes import LoopForwarder
 from app.peers.write_batches import WRITES_PATH
 from app.replication.http_peers import REFRESH_TIMEOUT_MS
 from app.tools.simulation.member.client_writes import WriteKind
-from app.tools.simulation.member.sim_time import SimLoop
+from app.tools.simulation.member.disk import DiskQueue
+from app.tools.simulation.member.engine_calls import CallAgent
+from app.tools.simulation.member.sim_ports import NOTHING_SAID, FrontendMember
+from app.tools.simulation.member.sim_ports import Reply as NetworkReply
 from app.tools.simulation.transcript.entry import What
-from app.tools.simulation.world import network
-from app.tools.simulation.world.network import CONNECT_MS_MAX, NOTHING_SAID
 from distro.model.errors import CodecError, NotInitialized
 from distro.model.types import Outcome
 
-if TYPE_CHECKING:
-    from app.tools.simulation.member.member import SimMember
-
 CONTEXT = "/nacos"
+CONNECT_MS_MAX = 1_000
+"""The time that a member waits for a connection. Source: ``CONNECT_S`` of its links, ``CONNECT_TIMEOUT_S`` of peers."""
 ROWS = {(row.method, row.path): row for row in ROUTES}
 Respond = Callable[[Reply], None]
 
@@ -65,9 +65,10 @@ Respond = Callable[[Reply], None]
 class SimForwarder(LoopForwarder[Reply]):
     """The real forwarder, whose requests and answers go over the simulated network."""
 
-    def __init__(self, member: SimMember, services: Services, loop: Any) -> None:
+    def __init__(self, member: FrontendMember, services: Services, loop: Any, agent: CallAgent) -> None:
         super().__init__(services, loop, MEMBER_REPLIES)
         self._member = member
+        self.agent = agent
 
     def ask(
         self, member: str, request: bytes, deadline_s: float, done: Callable[[LinkResult], None], *, own_kind: bool
@@ -109,7 +110,7 @@ class SimForwarder(LoopForwarder[Reply]):
             return
         self._fetching.add(at)
         self._member.world.marks["datum of a forwarded write fetched"] += 1
-        self._member.runtime.agent.refresh(member, (key,), left_ms, lambda _came: self._fetching.discard(at))
+        self.agent.refresh(member, (key,), left_ms, lambda _came: self._fetching.discard(at))
 
 
 def parse_request(request: bytes, remote_ip: str) -> Call:
@@ -130,14 +131,14 @@ class DiskTurn(Exception):
 class HttpFrontend:
     """The answers of a member to clients and peers."""
 
-    def __init__(self, member: SimMember, services: Services, loop: SimLoop) -> None:
+    def __init__(self, member: FrontendMember, services: Services, disk: DiskQueue, forwarder: SimForwarder) -> None:
         self._member = member
         self._services = services
-        self._loop = loop
-        self.forwarder = member.forwarder_class(member, services, loop)
-        self.beat_sender = BeatSender(services, self.forwarder)
+        self._disk = disk
+        self.forwarder = forwarder
+        self.beat_sender = BeatSender(services, forwarder)
 
-    def serve(self, call: Call, reply: network.Reply) -> None:
+    def serve(self, call: Call, reply: NetworkReply) -> None:
         """Answer a call that came over the network."""
         write = self._member.world.write_of(call) if CLIENT_AGENT not in call.headers else None
 
@@ -190,7 +191,7 @@ class HttpFrontend:
         if isinstance(answer, Reply):
             self._mark_refusal(answer)
             if write is not None and answer.status == 200 and b"20404" not in answer.body:
-                self._member.world.checker.executed(self._member, write, before)
+                self._member.note_executed(write, before)
         return answer
 
     def _endpoint(self, row: Route, call: Call) -> Answer:
@@ -211,7 +212,7 @@ class HttpFrontend:
     def _in_pool(self, row: Route, call: Call, respond: Respond) -> None:
         """Answer a call like a thread that may block; a write of durable records waits for its turn at the disk."""
         if (call.method, call.path) == ("PUT", "/v1/ns/distro/datum"):
-            self._member.disk.put(lambda: None, lambda: respond(self._reply(row, call)))
+            self._disk.put(lambda: None, lambda: respond(self._reply(row, call)))
             return
         outcome = self._try(row, call, respond)
         if isinstance(outcome, Reply):
@@ -246,7 +247,7 @@ class HttpFrontend:
             nonlocal late
             late = deadline is not None and self._services.cluster.is_over(deadline)
             if not late and (write := self._member.world.write_of(call)) is not None:
-                self._member.world.checker.begins(self._member, write)
+                self._member.note_begin(write)
 
         def finish() -> None:
             self._member.owns_durable = True  # as it was when the write came to the lock
@@ -258,7 +259,7 @@ class HttpFrontend:
             assert isinstance(answer, Reply), answer
             respond(answer)
 
-        self._member.disk.put(begin, finish)
+        self._disk.put(begin, finish)
 
 
 def _without_deadline(call: Call) -> dict[str, str]:
@@ -274,7 +275,7 @@ class OwnerCall(WaitingCall[Reply]):
 
     def __init__(
         self,
-        member: SimMember,
+        member: FrontendMember,
         forwarder: SimForwarder,
         call: Call,
         to: Forward,
@@ -320,7 +321,7 @@ class OwnerCall(WaitingCall[Reply]):
                 self._respond(text_reply(503, unseen_text(self.member)))
 
         left_ms = max(self._end_ms - self._sim.clock.monotonic_ms(), REFRESH_MS_MIN)
-        self._sim.runtime.agent.refresh(self.hop, self._keys, min(left_ms, REFRESH_TIMEOUT_MS), refreshed)
+        self._forwarder.agent.refresh(self.hop, self._keys, min(left_ms, REFRESH_TIMEOUT_MS), refreshed)
 
 
 def stood_still_ms() -> int:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from app.tools.simulation.member.engine_calls import CallAgent
+from app.tools.simulation.member.sim_ports import EngineMember, WokenMember
 from app.tools.simulation.transcript.decisions import named
 from app.tools.simulation.transcript.entry import KEYS_MAX, What
 from distro.engine.local_actions import LocalActions
@@ -27,9 +28,6 @@ from distro.protocol.claims import Claimer
 from distro.protocol.protocol import DistroProtocol, Event
 from distro.receive.receive import ReceiverEvents
 
-if TYPE_CHECKING:
-    from app.tools.simulation.member.member import SimMember
-
 WAKE_MS_MAX = 1
 """How long an event waits until the protocol's thread has woken up."""
 LOCAL_MS_MAX = 3
@@ -39,14 +37,14 @@ LOCAL_MS_MAX = 3
 class SimMailbox(ReceiverEvents):
     """Events for the protocol; each new event wakes it."""
 
-    def __init__(self, member: SimMember) -> None:
+    def __init__(self, member: WokenMember) -> None:
         self.member = member
         self._events: list[Event] = []
         self._keys: dict[DistroKey, None] = {}
 
     def sync(self, key: DistroKey) -> None:
         self._keys[key] = None
-        self.member.runtime.wake()
+        self.member.wake()
 
     def claim(self, key: DistroKey, source: str | None = None) -> None:
         self.put(lambda protocol, now_ms: protocol.claim_later(key, now_ms, source))
@@ -73,7 +71,7 @@ class SimMailbox(ReceiverEvents):
 
     def put(self, event: Event) -> None:
         self._events.append(event)
-        self.member.runtime.wake()
+        self.member.wake()
 
     def take(self) -> tuple[list[Event], list[DistroKey]]:
         taken = self._events, list(self._keys)
@@ -86,13 +84,14 @@ class SimRuntime:
 
     def __init__(
         self,
-        member: SimMember,
+        member: EngineMember,
+        mailbox: SimMailbox,
         protocol: DistroProtocol,
         parts: EngineParts,
         before_serving: Callable[[int], None],
         _on_behind: Callable[[bool], None],
     ) -> None:
-        self.member, self._world = member, member.world
+        self.member, self.mailbox, self._world = member, mailbox, member.world
         self.protocol = protocol
         self._before_serving = before_serving
         self._turn_at_ms: int | None = None
@@ -105,16 +104,16 @@ class SimRuntime:
         self.local_actions = LocalActions(parts.reader, parts.components, self._fill, self.claimer)
         self.sends = member.sends_class(parts.components, parts.reader, parts.stats)
         self.checksums = OwnChecksums(parts.components, parts.reader)
-        self.agent = CallAgent(member)
+        self.agent = CallAgent(member, mailbox.put, self.sends, self.checksums)
 
     # --- calls of the node -----------------------------------------------------------------------
 
     def replace_members(self, addresses: tuple[str, ...]) -> None:
-        self.member.mailbox.put(lambda protocol, now_ms: protocol.replace_members(addresses, now_ms))
+        self.mailbox.put(lambda protocol, now_ms: protocol.replace_members(addresses, now_ms))
         self._drop_calls(addresses)
 
     def leave(self) -> None:
-        self.member.mailbox.put(lambda protocol, now_ms: protocol.leave(now_ms))
+        self.mailbox.put(lambda protocol, now_ms: protocol.leave(now_ms))
 
     def workers(self) -> dict[str, dict[str, object]]:
         """Return nothing, as there are no threads."""
@@ -143,7 +142,7 @@ class SimRuntime:
         member, protocol = self.member, self.protocol
         seen, loading = protocol.mapper.servers, protocol.loading
         now_ms, before_us = member.clock.monotonic_ms(), member.spent_us()
-        events, keys = member.mailbox.take()
+        events, keys = self.mailbox.take()
         for event in events:
             event(protocol, now_ms)
         protocol.sync(dict.fromkeys(keys, now_ms / 1_000), now_ms)
@@ -188,7 +187,7 @@ class SimRuntime:
             taken_ms = round((member.spent_us() - before_us) / 1_000)
             taken_ms += self.claimer.claimed * member.claim_ms if isinstance(action, Claim) else 0
             self._local_end_ms = max(self._local_end_ms, world.now_ms + taken_ms)
-            member.in_run(taken_ms, lambda: member.mailbox.put(event))
+            member.in_run(taken_ms, lambda: self.mailbox.put(event))
 
         member.in_run(begin_ms - world.now_ms, run)
 

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from app.tools.simulation.member.member import SimMember
-    from app.tools.simulation.world.world import World
+from app.tools.simulation.member.sim_ports import InRun, Scheduler
 
 WALL_MS = 1_800_000_000_000
 """The time of day at which worlds begin."""
@@ -17,7 +14,7 @@ WALL_MS = 1_800_000_000_000
 class MemberClock:
     """One run's clocks: monotonic ones begin at any value; wall clocks differ and jump."""
 
-    def __init__(self, world: World, start_ms: int, wall_ms: int) -> None:
+    def __init__(self, world: Scheduler, start_ms: int, wall_ms: int) -> None:
         self._world = world
         self._start_ms = self._boot_ms = start_ms
         self._wall_ms = wall_ms
@@ -45,11 +42,13 @@ class MemberClock:
 class SimLoop:
     """The event loop of one run of a member, in virtual time."""
 
-    def __init__(self, member: SimMember) -> None:
-        self._member = member
+    def __init__(self, clock: MemberClock, in_run: InRun) -> None:
+        """``in_run``: does work of this run after so many ms."""
+        self._clock = clock
+        self._in_run = in_run
 
     def time(self) -> float:
-        return self._member.clock.monotonic_ms() / 1_000
+        return self._clock.monotonic_ms() / 1_000
 
     def call_soon(self, work: Callable[..., object], *args: object) -> SimTimer:
         return self.call_later(0, work, *args)
@@ -61,7 +60,7 @@ class SimLoop:
             if not timer.cancelled:
                 work(*args)
 
-        self._member.in_run(math.ceil(delay_s * 1_000), run)
+        self._in_run(math.ceil(delay_s * 1_000), run)
         return timer
 
 

@@ -58,9 +58,9 @@ class ClaimsInTheTickRuntime(SimRuntime):
             event = self.local_actions.run(action, member.clock.monotonic_ms())
             claimed, unfinished = claimed + self.claimer.claimed, self.claimer.unfinished
             action = replace(action, all_keys=False, keys=())
-            member.mailbox.put(event)
+            self.mailbox.put(event)
         taken_ms = (member.spent_us() - before_us) / 1_000
-        member.world.checker.ticked(member, taken_ms)
+        member.note_tick(taken_ms)
         member.stand_still(claimed * member.claim_ms + round(taken_ms))
 
 

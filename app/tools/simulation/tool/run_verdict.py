@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import orjson
 
 from app.tools.simulation.transcript.lines import clock_of, letter_of, line_of, short
-from app.tools.simulation.transcript.recorder import Recorder
+from app.tools.simulation.transcript.recorder import RecordedWorld, Recorder
+from app.tools.simulation.transcript.short_names import letter_of, short
 from app.tools.simulation.world.invariants import Broken
-from app.tools.simulation.world.world import World
 
 TEXT_MAX = 1_000
 """The most characters of a difference that are shown: a member may hold much."""
@@ -19,7 +19,7 @@ class RunVerdict:
     """The end of the run of one seed."""
 
     seed: int
-    world: World | None
+    world: RecordedWorld | None
     """The world at the end of the run; None if it did not begin."""
     broken: Broken | None = None
     interrupted: bool = False
@@ -48,20 +48,19 @@ class RunVerdict:
         yield f"again:     {command}"
 
     def _checks(self) -> Iterator[str]:
-        checked = self.world.checker.checked if self.world is not None else {}
-        for invariant, times in sorted(checked.items(), key=lambda one: one[0].title):
-            yield f"    {invariant.title}: checked {times} times"
+        checked = self.world.checked if self.world is not None else {}
+        for title, times in sorted(checked.items()):
+            yield f"    {title}: checked {times} times"
 
     def json(self, command: str) -> str:
         """Return the verdict as a line of JSON."""
         world, broken = self.world, self.broken
-        checked = world.checker.checked.items() if world is not None else ()
         fields: dict[str, object] = {
             "verdict": self.word.lower(),
             "seed": self.seed,
             "at_ms": world.now_ms if world is not None else 0,
             "events": world.events if world is not None else 0,
-            "checked": {one.title: times for one, times in sorted(checked, key=lambda one: one[0].title)},
+            "checked": dict(sorted(world.checked.items())) if world is not None else {},
         }
         if broken is not None:
             fields |= {

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
 
-from app.tools.simulation.transcript.entry import KEYS_MAX, What
+from app.tools.simulation.transcript.entry import KEYS_MAX, Trace, What
 from distro.model.ports import DistroObserver
 from distro.model.types import NO_VERSION, DistroKey, Received, Version
-
-if TYPE_CHECKING:
-    from app.tools.simulation.world.world import World
 
 NAMED_MAX = 6
 """The most keys that a line names."""
@@ -19,8 +15,8 @@ NAMED_MAX = 6
 class Decisions(DistroObserver):
     """Writes down each decision with its rule, as the deciding code reports it."""
 
-    def __init__(self, world: World, address: str) -> None:
-        self._world = world
+    def __init__(self, trace: Trace, address: str) -> None:
+        self._trace = trace
         self._address = address
 
     def decided(
@@ -30,7 +26,7 @@ class Decisions(DistroObserver):
         came = "without a version" if received == NO_VERSION else received.to_text()
         text = f"{key.key} {came}{over}: {done}"
         why = f"{rule}: {reason}"
-        self._world.trace(
+        self._trace(
             self._address, text, What.DECIDE, peer=sender, incoming=True, keys=(key.key,), rule=why,
             minor=stored == received and rule == "R3",
         )  # fmt: skip
@@ -42,7 +38,7 @@ class Decisions(DistroObserver):
             done = "refused" if version != came else "kept"
             text = f"{name} {came.to_text()}{over}: {done}"
             rule = "R3: this member had a state of that version before"
-            self._world.trace(self._address, text, What.DECIDE, keys=(name,), rule=rule, minor=version == came)
+            self._trace(self._address, text, What.DECIDE, keys=(name,), rule=rule, minor=version == came)
 
     def compared(self, resource_type: str, source: str, equal: int, wanted: Collection[str], answer: Received) -> None:
         lacking = {name: f"has {version.to_text()}" for name, version in answer.refused.items()}
@@ -53,7 +49,7 @@ class Decisions(DistroObserver):
             parts.append(f"answers that it {', '.join(f'{has} of {name}' for name, has in first(lacking))}")
         keys = (*wanted, *lacking)[:KEYS_MAX]
         text = f"compares a round of {resource_type}: {'; '.join(parts)}"
-        self._world.trace(
+        self._trace(
             self._address, text, What.VERIFY, peer=source, incoming=True, keys=keys, minor=not keys
         )  # fmt: skip
 
@@ -61,12 +57,12 @@ class Decisions(DistroObserver):
         if not keys:
             return
         text = f"will fetch {named(keys)}"
-        self._world.trace(
+        self._trace(
             self._address, text, What.FETCH, peer=peer, keys=tuple(keys)[:KEYS_MAX], rule=f"{rule}: {reason}"
         )  # fmt: skip
 
     def forgot(self, key: DistroKey, reason: str) -> None:
-        self._world.trace(self._address, f"forgets {key.key}", What.FORGET, keys=(key.key,), rule=f"R6: {reason}")
+        self._trace(self._address, f"forgets {key.key}", What.FORGET, keys=(key.key,), rule=f"R6: {reason}")
 
 
 def named(keys: Collection[str]) -> str:

@@ -2,6 +2,7 @@
 
 import enum
 from dataclasses import dataclass
+from typing import Protocol
 
 
 class What(enum.Enum):
@@ -61,3 +62,20 @@ class Entry:
 
 KEYS_MAX = 50
 """The most keys that an event keeps."""
+
+
+class Trace(Protocol):
+    """Writes down an event of a world now, see ``Entry``; without a recorder it does nothing."""
+
+    def __call__(
+        self,
+        who: str,
+        text: str,
+        what: What = ...,
+        *,
+        peer: str = ...,
+        incoming: bool = ...,
+        keys: tuple[str, ...] = ...,
+        rule: str = ...,
+        minor: bool = ...,
+    ) -> None: ...

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from app.tools.simulation.transcript.entry import Entry
-
-if TYPE_CHECKING:
-    from app.tools.simulation.world.world import World
 
 LAST_MAX = 12
 """The number of last events that are kept for each key."""
@@ -20,13 +17,28 @@ KEYS_KEPT_MAX = 20_000
 Sink = Callable[[Entry], None]
 
 
+class RecordedWorld(Protocol):
+    """The progress of a world that writes to a recorder."""
+
+    @property
+    def now_ms(self) -> int: ...
+
+    @property
+    def events(self) -> int: ...
+
+    @property
+    def checked(self) -> Mapping[str, int]:
+        """The number of checks of each invariant, by its title."""
+        ...
+
+
 class Recorder:
     """Hands each event on, and keeps the last events of each key, without minor ones."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
         self._last: dict[str, deque[Entry]] = {}
-        self.world: World | None = None
+        self.world: RecordedWorld | None = None
         """The world that writes here, once it is made."""
 
     def add(self, entry: Entry) -> None:

@@ -18,24 +18,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from app.naming.model.keys import AGE_MARGIN_MS
 from app.naming.model.model import BEAT_INTERVAL_MS, DELETE_TIMEOUT_MS, Service, Tombstone
 from app.naming.records.record import Record
 from app.tools.simulation.member.client_writes import Write, WriteKind
+from app.tools.simulation.member.member import SimMember
+from app.tools.simulation.member.sim_ports import ClusterWorld
 from app.tools.simulation.transcript.entry import What
 from app.tools.simulation.world.digest_check import digest_from_scratch, told_by
 from app.tools.simulation.world.invariants import Broken, Invariant
 from app.tools.simulation.world.sim_clients import CALL_MS_MAX, SimClient, Wish
+from app.tools.simulation.world.sim_nacos import SimNacos
+from distro.model.config import DistroConfig
 from distro.model.types import NO_VERSION, Version
-
-if TYPE_CHECKING:
-    from app.tools.simulation.member.member import SimMember
-    from app.tools.simulation.world.sim_nacos import SimNacos
-    from app.tools.simulation.world.world import World
 
 SAMPLE_MS = 250
 RECOVERY_MS = 8_000
@@ -45,6 +44,29 @@ BATCH_MS = 200
 MISSING_MS_MAX = 2 * BEAT_INTERVAL_MS + BATCH_MS + CALL_MS_MAX
 """The longest absence of an instance. A copy may answer the first beat: the owner, which lacks the instance, says so
 only in its answer to the batch."""
+
+
+class CheckedWorld(ClusterWorld, Protocol):
+    """A world as its checker sees it."""
+
+    @property
+    def seed(self) -> int: ...
+
+    @property
+    def config(self) -> DistroConfig: ...
+
+    @property
+    def members(self) -> Mapping[str, SimMember]: ...
+
+    @property
+    def nacos(self) -> Mapping[str, SimNacos]: ...
+
+    @property
+    def clients(self) -> Sequence[SimClient]: ...
+
+    def running(self) -> list[SimMember]: ...
+
+    def run(self, span_ms: int) -> None: ...
 
 
 @dataclass(slots=True)
@@ -60,7 +82,7 @@ class _Seen:
 class InvariantChecker:
     """Checks every member after each of its events. The first breach raises ``Broken`` out of the world."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: CheckedWorld) -> None:
         self._world = world
         self.strict = False
         """True if no instance whose client beats may be dropped, or be missing from a serving member."""

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from app.http.api.call import Call
 from app.replication.instance_list_type import INSTANCE_LIST
+from app.tools.simulation.member.member import SimMember
 from app.tools.simulation.transcript.entry import What
 from app.tools.simulation.world.network import Weather
+from app.tools.simulation.world.world import World
 from distro.model.types import VERSION_NUMBER_MAX, Datum, Version
 from distro.wire.codec import encode_frame
 from distro.wire.http_agent import MEMBER_HEADER
 
-if TYPE_CHECKING:
-    from app.tools.simulation.member.member import SimMember
-    from app.tools.simulation.world.world import World
-
-Fault = Callable[["World", int], None]
+Fault = Callable[[World, int], None]
 """Starts a fault now, which ends by itself after about so many ms."""
 
 

@@ -3,47 +3,11 @@
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
+from app.tools.simulation.member.sim_ports import NOTHING_SAID, About, Process, Reply, Scheduler
 from app.tools.simulation.transcript.entry import What
 from distro.model.types import Outcome
-
-Reply = Callable[[Outcome, Any], None]
-"""Gives the answer of a call, which travels back as the request came."""
-About = tuple[str, tuple[str, ...]]
-"""The content of a call as text, and its keys."""
-NOTHING_SAID: About = ("", ())
-CONNECT_MS_MAX = 1_000
-"""The time that a member waits for a connection. Source: ``CONNECT_S`` of its links, ``CONNECT_TIMEOUT_S`` of peers."""
-
-
-class Process(Protocol):
-    """A process at an end of a call."""
-
-    address: str
-    run: int
-    """The number of the run, which rises with every start; a message for an earlier run reaches nobody."""
-
-    @property
-    def listening(self) -> bool: ...
-
-    def post(self, work: Callable[[], None]) -> None:
-        """Do the work now, or when the process runs again."""
-        ...
-
-
-class Scheduler(Protocol):
-    """The methods of the world that the network needs."""
-
-    marks: Counter[str]
-
-    def trace(self, who: str, text: str, what: What = ..., *, peer: str = ..., keys: tuple[str, ...] = ...) -> None: ...
-
-    def after(self, delay_ms: int, work: Callable[[], None]) -> None: ...
-
-    def between(self, low: int, high: int) -> int: ...
-
-    def chance(self, share: float) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)

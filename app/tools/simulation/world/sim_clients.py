@@ -3,27 +3,49 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
 
 from app.http.api.call import Call
 from app.naming.model.keys import DEFAULT_CLUSTER, DEFAULT_NAMESPACE, datum_key, instance_key
 from app.naming.model.model import BEAT_INTERVAL_MS
 from app.naming.records.record_keys import persistent_key
 from app.tools.simulation.member.client_writes import Answered, Write, WriteKind, read_answer
+from app.tools.simulation.member.sim_ports import NOTHING_SAID, ClusterWorld
 from app.tools.simulation.transcript.entry import What
-from app.tools.simulation.world.network import NOTHING_SAID
 from distro.model.types import Outcome
 
-if TYPE_CHECKING:
-    from app.tools.simulation.world.world import World
-
+T = TypeVar("T")
 CALL_MS_MAX = 3_000
 """The time that a client waits for one member. Source: nacos-sdk-python, its default time-out."""
 RETRY_MS = (50, 500)
 OPERATOR_RETRY_MS = (50, 800)
 GIVE_UP_TRIES = 6
 """The number of times that an operator repeats a refused call."""
+
+
+class CallerChecks(Protocol):
+    """The notes that callers make for the checker of their world."""
+
+    def answered(self, write: Write) -> None: ...
+
+    def acknowledged(self, write: Write, key: str) -> None: ...
+
+
+class CallerWorld(ClusterWorld, Protocol):
+    """A world as its callers see it."""
+
+    words: int
+    """The number of operators' changes so far."""
+
+    @property
+    def checker(self) -> CallerChecks: ...
+
+    def choice(self, options: Sequence[T]) -> T: ...
+
+    def write(
+        self, kind: WriteKind, service: str, ip: str, port: int, revision: int, *, ephemeral: bool = ...
+    ) -> Write: ...
 
 
 class Wish(enum.Enum):
@@ -41,7 +63,7 @@ class SimCaller:
     run = 0
     listening = False
 
-    def __init__(self, world: World, address: str) -> None:
+    def __init__(self, world: CallerWorld, address: str) -> None:
         self.world = world
         self.address = address
         self._avoid = ""
@@ -94,7 +116,7 @@ class SimCaller:
 class SimClient(SimCaller):
     """One instance's client. It registers the instance and sends light beats, until it leaves or falls silent."""
 
-    def __init__(self, world: World, number: int, service: str) -> None:
+    def __init__(self, world: CallerWorld, number: int, service: str) -> None:
         super().__init__(world, f"client-{number}")
         self.service = service
         self.ip, self.port = f"10.1.{number >> 8}.{number & 255}", 8080
@@ -201,7 +223,7 @@ class SimClient(SimCaller):
 class SimOperator(SimCaller):
     """Makes one change after the other to one persistent instance, which others may change, too."""
 
-    def __init__(self, world: World, number: int, service: str, ip: str) -> None:
+    def __init__(self, world: CallerWorld, number: int, service: str, ip: str) -> None:
         super().__init__(world, f"operator-{number}")
         self.service, self.ip = service, ip
         self._words: list[tuple[WriteKind, int]] = []

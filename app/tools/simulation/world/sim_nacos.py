@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
@@ -25,14 +25,11 @@ from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import Shared, register
 from app.naming.wire.datum_codec import InstanceListCodec
 from app.tools.simulation.member.engine_calls import CHECKSUM, DATUM, DATUMS, REPORT
-from app.tools.simulation.world import network
+from app.tools.simulation.member.sim_ports import ClusterWorld, Listed
+from app.tools.simulation.member.sim_ports import Reply as NetworkReply
 from distro.members.mapper import DistroMapper
 from distro.model.types import NO_VERSION, Datum, Outcome
 from distro.wire.codec import decode_frame, encode_frame
-
-if TYPE_CHECKING:
-    from app.tools.simulation.world.sim_clients import SimClient
-    from app.tools.simulation.world.world import World
 
 REPORT_MS, REPORT_TIMEOUT_MS = 2_000, 1_500
 FAILURES_MAX = 3
@@ -53,7 +50,7 @@ class _Peer:
 class SimNacos:
     """A real Nacos that starts once, after our members, and runs to the end of the world."""
 
-    world: World
+    world: ClusterWorld
     address: str
     run: int = 1
     listening: bool = False
@@ -92,7 +89,7 @@ class SimNacos:
         self.world.after(self.world.between(0, every_ms), run)
 
     def _call(
-        self, peer: str, method: str, path: str, body: bytes, timeout_ms: int, end: network.Reply, query: str = ""
+        self, peer: str, method: str, path: str, body: bytes, timeout_ms: int, end: NetworkReply, query: str = ""
     ) -> None:
         call = Call(method, path, query.encode(), {"user-agent": f"Nacos-Server:v{NACOS_VERSION}"}, body, self.ip)
         self.world.network.call(
@@ -135,7 +132,7 @@ class SimNacos:
 
     # --- answers -------------------------------------------------------------------------
 
-    def serve(self, call: Call, reply: network.Reply) -> None:
+    def serve(self, call: Call, reply: NetworkReply) -> None:
         def respond(answer: Reply) -> None:
             reply(Outcome.DELIVERED, answer)
 
@@ -288,8 +285,8 @@ class SimNacos:
 
     # --- queries of the checks -------------------------------------------------------------------------
 
-    def shows(self, client: SimClient) -> bool:
-        return client.instance_key in self.lists.get(client.datum_key, {})
+    def shows(self, one: Listed) -> bool:
+        return one.instance_key in self.lists.get(one.datum_key, {})
 
 
 def _name(key: str) -> str:

@@ -10,10 +10,11 @@ from typing import TypeVar
 from app.http.api.call import Call
 from app.tools.simulation.member.client_writes import SEQUENCE, Write, WriteKind
 from app.tools.simulation.member.member import SimMember
+from app.tools.simulation.member.sim_ports import Process
 from app.tools.simulation.transcript.entry import Entry, What
 from app.tools.simulation.transcript.recorder import present_recorder
 from app.tools.simulation.world.checker import InvariantChecker
-from app.tools.simulation.world.network import Network, Process
+from app.tools.simulation.world.network import Network
 from app.tools.simulation.world.sim_clients import SimClient, SimOperator
 from app.tools.simulation.world.sim_nacos import SimNacos
 from distro.model.config import DistroConfig
@@ -70,6 +71,11 @@ class World:
         self.operators: list[SimOperator] = []
         self.words = 0
         """The number of operators' changes so far."""
+
+    @property
+    def checked(self) -> dict[str, int]:
+        """The number of checks of each invariant so far, by its title."""
+        return {invariant.title: times for invariant, times in self.checker.checked.items()}
 
     # --- chance and time -------------------------------------------------------------------------
 
