@@ -7,7 +7,6 @@ import orjson
 
 from app.tools.simulation.transcript.lines import clock_of, letter_of, line_of, short
 from app.tools.simulation.transcript.recorder import RecordedWorld, Recorder
-from app.tools.simulation.transcript.short_names import letter_of, short
 from app.tools.simulation.world.invariants import Broken
 
 TEXT_MAX = 1_000
