@@ -137,7 +137,11 @@ class StoredInstance:
     There are a million of these: each has only the fields that beats need, and the rest is computed from the instance.
     """
 
-    __slots__ = ("beat_ms", "changed_ms", "client_version", "instance", "last_confirmed_ms", "usual", "version")
+    # fmt: off
+    __slots__ = (
+        "beat_ms", "changed_ms", "client_version", "counted_bytes", "instance", "last_confirmed_ms", "usual", "version",
+    )
+    # fmt: on
 
     def __init__(
         self,
@@ -147,7 +151,9 @@ class StoredInstance:
         client_version: Version | None = None,
         last_confirmed_ms: int | None = None,
         changed_ms: int | None = None,
+        counted_bytes: int | None = None,
     ) -> None:
+        """``counted_bytes``: the ``instance_bytes`` of the instance, if the caller has them."""
         self.instance = instance
         self.version = version
         self.client_version = version if client_version is None else client_version
@@ -156,13 +162,13 @@ class StoredInstance:
         self.changed_ms = beat_ms if changed_ms is None else changed_ms
         self.usual = instance.healthy and not (instance.metadata and PRESERVED_BEAT_INTERVAL in instance.metadata)
         """True if healthy and with the default beat interval: then a beat needs nothing else of the instance."""
+        self.counted_bytes = instance_bytes(instance) if counted_bytes is None else counted_bytes
+        """What the list is counted with for this instance, kept for the time when it is replaced or removed."""
 
     def with_health(self, healthy: bool, version: Version) -> "StoredInstance":
         """Return the instance with another health, as of ``version``. Its beats and its client's last change stay."""
-        changed = replace(self.instance, healthy=healthy)
-        return StoredInstance(
-            changed, version, self.beat_ms, self.client_version, self.last_confirmed_ms, self.changed_ms
-        )
+        kept = (self.client_version, self.last_confirmed_ms, self.changed_ms, self.counted_bytes)
+        return StoredInstance(replace(self.instance, healthy=healthy), version, self.beat_ms, *kept)
 
     def carry_beat(self, old: "StoredInstance") -> None:
         """Take over the beat of the instance that this one replaced: it may have come after this one was made.

@@ -14,7 +14,6 @@ from app.naming.model.model import (
     Service,
     StoredInstance,
     Tombstone,
-    instance_bytes,
 )
 from app.naming.registry.merge import InstanceList, shown, vanished
 from app.naming.registry.recent_changes import RecentChanges
@@ -114,7 +113,7 @@ class ListState:
             return False
         clusters = {stored.instance.cluster_name for stored in value.stored.values()}
         shortest_timeout_ms = min([stored.shortest_timeout_ms for stored in value.stored.values()], default=NOT_DUE_MS)
-        size = sum([instance_bytes(stored.instance) for stored in value.stored.values()])
+        size = sum([stored.counted_bytes for stored in value.stored.values()])
         known = self._table.find(key)
         replaced: list[dict[str, StoredInstance]] = []
 
@@ -171,14 +170,13 @@ class ListState:
         key: str,
         instance: Instance,
         now_ms: int,
-        grown: int | None = None,
+        counted_bytes: int | None = None,
         *,
         differs: bool = False,
     ) -> str | None:
         """Store an instance in a list, unless it is there already.
 
-        ``grown``: by how many counted bytes the list grows; ``differs``: the instance is known to differ from the
-        stored one.
+        ``counted_bytes``: as of ``StoredInstance``; ``differs``: the instance is known to differ from the stored one.
         """
         old = service.stored.get(key)
         if old is not None:
@@ -186,7 +184,7 @@ class ListState:
             if not differs and old.instance == instance:
                 return None
         self.raise_version(service, now_ms, key)
-        stored = StoredInstance(instance, service.version, now_ms)
+        stored = StoredInstance(instance, service.version, now_ms, counted_bytes=counted_bytes)
         if not service.stored:
             service.shortest_timeout_ms = NOT_DUE_MS
         service.stored[key] = stored
@@ -194,10 +192,7 @@ class ListState:
         if shortest_timeout_ms < service.shortest_timeout_ms:
             service.shortest_timeout_ms = shortest_timeout_ms
         service.expect(now_ms + shortest_timeout_ms + 1)
-        if grown is None:
-            self._count(service, old, stored)
-        elif grown or old is None:
-            self._table.count_stored(service, old is None, grown)
+        self._count(service, old, stored)
         service.tombstones.pop(key, None)
         service.retained.pop(key, None)
         service.clusters.add(instance.cluster_name)
@@ -304,10 +299,10 @@ class ListState:
 
     def _count(self, service: Service, old: StoredInstance | None, new: StoredInstance | None) -> None:
         """Count an instance of the list that came, went or was replaced."""
-        size = (instance_bytes(new.instance) if new is not None else 0) - (
-            instance_bytes(old.instance) if old is not None else 0
-        )
-        self._table.count_stored(service, (new is not None) - (old is not None), size)
+        size = (new.counted_bytes if new is not None else 0) - (old.counted_bytes if old is not None else 0)
+        came = (new is not None) - (old is not None)
+        if size or came:
+            self._table.count_stored(service, came, size)
 
     def raise_version(self, service: Service, now_ms: int, key: str = "") -> None:
         """Give a list the version of its next change. The first one after another writer restarts its time-outs (R2).

@@ -67,16 +67,16 @@ class LocalWrites:
                     )
                     return None
                 # The statement wins over statements by the last writer only under a version of this member.
-                self._lists.put(service, key, old.instance, now_ms, 0, differs=True)
+                self._lists.put(service, key, old.instance, now_ms, old.counted_bytes, differs=True)
                 return _new_tuple(Replaced, (service.key, old.instance, key))
             size = metadata_bytes(command.metadata)
             counted = size + surplus_bytes(size, command.metadata, command.ip, command.cluster, command.app)
             if old is None:
-                known, grown = None, counted
+                known = None
                 self._admit(command, key, service, counted)
             else:
                 known = old.instance
-                grown = counted - instance_bytes(known)
+                grown = counted - old.counted_bytes
                 self._table.admit(command.namespace, command.service, service, 0, grown)
                 if grown > 0:
                     self._table.admission.check_growth(command.service, service, 0, grown)
@@ -84,7 +84,7 @@ class LocalWrites:
                 service = self._table.open(command.namespace, command.service, service, now_ms)
             ids = (service.id_allocator or service.ids()) if is_numbered and known is None else ()
             instance = operations.register(known, command, ids, self._shared, size)
-            changed = self._lists.put(service, key, instance, now_ms, grown, differs=is_listed)
+            changed = self._lists.put(service, key, instance, now_ms, counted, differs=is_listed)
             return None if changed is None else _new_tuple(Replaced, (changed, known, key))
 
     def _make_id_allocator(self, namespace: str, full_name: str) -> None:
@@ -117,7 +117,7 @@ class LocalWrites:
             self._admit(command, key, found, size)
             service = self._table.open(command.namespace, command.service, found, now_ms)
             instance = operations.instance_from_beat(command, service.id_allocator or service.ids(), self._shared)
-            return self._lists.put(service, key, instance, now_ms)
+            return self._lists.put(service, key, instance, now_ms, size)
 
     def patch(self, command: operations.PatchInstance, now_ms: int) -> str | None:
         """Change attributes of an instance. Return the datum key if that changed anything.
@@ -133,11 +133,12 @@ class LocalWrites:
             if service is None or old is None:
                 raise InvalidParam("instance not found")
             patched = operations.patch(old.instance, command)
-            grown = instance_bytes(patched) - instance_bytes(old.instance)
+            counted = instance_bytes(patched)
+            grown = counted - old.counted_bytes
             self._table.admit(command.namespace, command.service, service, 0, grown)
             if grown > 0:
                 self._table.admission.check_growth(command.service, service, 0, grown)
-            return self._lists.put(service, key, patched, now_ms, grown)
+            return self._lists.put(service, key, patched, now_ms, counted)
 
     def set_metadata(
         self, namespace: str, full_name: str, key: str, change: operations.ChangeMetadata, now_ms: int

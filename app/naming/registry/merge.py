@@ -165,7 +165,9 @@ def _newer(mine: StoredInstance | None, other: StoredInstance | None, version: V
     if best is mine and changed == mine.version:
         mine.beat_ms, mine.last_confirmed_ms = beat_ms, last_confirmed_ms
         return mine
-    return StoredInstance(instance, changed, beat_ms, client_version, last_confirmed_ms, best.changed_ms)
+    return StoredInstance(
+        instance, changed, beat_ms, client_version, last_confirmed_ms, best.changed_ms, best.counted_bytes
+    )
 
 
 def _is_later(mine: StoredInstance, other: StoredInstance) -> bool:
