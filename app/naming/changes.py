@@ -25,13 +25,14 @@ from app.naming.wire.datum_codec import (
     encode_stored,
     to_ascii,
     usual_short,
+    usual_tombstone,
 )
 from distro.model.errors import CodecError
 from distro.model.types import NO_VERSION, VERSION_NUMBER_MAX, Version
 
 CHANGE_BYTES_MAX = 4_096
 """The longest text of a change, in bytes."""
-_USUAL = frozenset({"key", "id", "version", "short", "alone"})
+_USUAL = frozenset({"key", "id", "version", "short", "age", "keep", "alone"})
 _VERSION_ALONE = frozenset({"key", "id", "version"})
 _PEER = Origin.PEER
 """Bound once: Python 3.11 needs ten times as long to look an enum member up in its class."""
@@ -130,14 +131,14 @@ class Changes:
         return key if is_known else None
 
     def _usual(self, values: object, sent_ms: int) -> Change | None:
-        """Return the next change of a list that is held here, with an instance in the short form, as nearly all are.
+        """Return the next change of a list that is held here: of an instance in the short form, or a removal.
 
         None for all others, and for malformed ones: those are then read, or refused by name, field by field.
         """
         if type(values) is not dict or not values.keys() <= _USUAL:
             return None
         key, instance_key, told = values.get("key"), values.get("id"), values.get("version")
-        if type(key) is not str or type(told) is not str or values.get("alone", False) is not False:
+        if not (type(key) is type(instance_key) is type(told) is str and type(values.get("alone", False)) is bool):
             return None
         service = self._table.find(key)
         if service is None or not (known := service.version).writer or known.counter >= VERSION_NUMBER_MAX:
@@ -145,10 +146,13 @@ class Changes:
         version = Version(known.epoch, known.counter + 1, known.writer)
         if told != version.to_text():
             return None
-        stored = usual_short(values.get("short"), service.full_name, version, sent_ms)
+        if (short := values.get("short")) is None:
+            tombstone = usual_tombstone(instance_key, values.get("age"), values.get("keep"), version, sent_ms)
+            return None if tombstone is None else Change(key, instance_key, version, None, tombstone)
+        stored = usual_short(short, service.full_name, version, sent_ms)
         if stored is None or stored.version is not version or stored.instance.key != instance_key:
             return None
-        return Change(key, stored.instance.key, version, stored, None, False)
+        return Change(key, stored.instance.key, version, stored, None)
 
     def _is_past(self, key: str, version: Version) -> bool:
         """Return whether the list here is of this or a later version by the same writer, and so has the change."""

@@ -192,7 +192,7 @@ class StoredInstance:
         return min(self.instance.beat_timeout_ms, self.instance.delete_timeout_ms)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Tombstone:
     """A removed instance: the version of its removal, and the last time at which it was known to be alive.
 

@@ -26,6 +26,7 @@ from app.naming.model.json_fields import Fields, member_object
 from app.naming.model.keys import (
     APP_CHARS_MAX,
     DEFAULT_CLUSTER,
+    INSTANCE_KEY_CHARS_MAX,
     METADATA_CHARS_MAX,
     PORT_MAX,
     SIMPLE_ID,
@@ -58,8 +59,11 @@ KEEP_MS_DEFAULT = 90_000
 ENTRIES_PER_PART = 100
 _USUAL_APP = "DEFAULT"
 """The application that a delta leaves out, besides the values that ``decode_stored`` reads for absent fields."""
-_USUAL_SHORT = frozenset(("app", "ip", "port", "metadata", "version", "beatAge", "saidAge", "heard"))
+_USUAL_SHORT = frozenset(
+    ("app", "ip", "port", "weight", "healthy", "enabled", "metadata", "version", "beatAge", "saidAge", "heard")
+)
 """The fields in a delta of an instance whose other fields have their default values."""
+_USUAL_TOMBSTONE = frozenset(("version", "age", "keep"))
 DIGEST_CHARS = 16
 _DIGEST = re.compile(f"[0-9a-f]{{{DIGEST_CHARS}}}")
 _NOT_ASCII = re.compile("[^\x00-\x7f]+")
@@ -197,7 +201,7 @@ class InstanceListCodec:
             is_last = text is not None and isinstance(fields, dict) and fields.get("version") == text
             one = _decode_at(fields, *parsed, version, now_ms) if is_last else decode_stored(fields, *parsed, now_ms)
             stored[one.instance.key] = one
-        tombstones = _decode_tombstones(body.get("tombstones"), now_ms)
+        tombstones = _decode_tombstones(body.get("tombstones"), text, version, now_ms)
         inner = [one.version for one in stored.values()] + [one.version for one in tombstones.values()]
         if max(inner, default=NO_VERSION) > version:
             raise CodecError(f"field 'version' of a part of {key[:200]!r} is above that of the whole")
@@ -259,7 +263,7 @@ def decode_short(fields: Any, namespace: str, full_name: str, of: Version, now_m
 
 
 def usual_short(fields: Any, full_name: str, of: Version, now_ms: int) -> StoredInstance | None:
-    """As ``decode_short``, for an instance with default values, as nearly all have: at a third of the cost.
+    """As ``decode_short``, for an instance of the default cluster, as nearly all are: at a third of the cost.
 
     None for all others, which are then read, or refused by name, field by field.
     """
@@ -270,14 +274,17 @@ def usual_short(fields: Any, full_name: str, of: Version, now_ms: int) -> Stored
     port: Any
     ip, port, app, metadata, counter = get("ip"), get("port"), get("app", _USUAL_APP), get("metadata"), get("version")
     beat_age, said_age, heard = get("beatAge"), get("saidAge"), get("heard", False)
+    weight, healthy, enabled = get("weight", 1.0), get("healthy", True), get("enabled", True)
     if not (
         type(ip) is type(app) is str
         and type(port) is type(counter) is type(beat_age) is int
         and type(metadata) is dict
+        and type(weight) is float
+        and 0.0 <= weight <= WEIGHT_MAX
+        and type(healthy) is type(enabled) is type(heard) is bool
         and 0 <= port <= PORT_MAX
         and 0 <= beat_age <= AGE_MS_MAX
         and (said_age is None or (type(said_age) is int and 0 <= said_age <= AGE_MS_MAX))
-        and type(heard) is bool
         and len(app) <= APP_CHARS_MAX
         and app.isprintable()
         and is_four_numbers(ip)
@@ -285,8 +292,10 @@ def usual_short(fields: Any, full_name: str, of: Version, now_ms: int) -> Stored
         and sum(map(len, metadata)) + sum(map(len, metadata.values())) <= METADATA_CHARS_MAX
     ):
         return None
+    if weight != 1.0:
+        weight = clamp_weight(weight)
     instance = Instance(
-        ip, port, DEFAULT_CLUSTER, full_name, 1.0, True, True, True, False, metadata, app, SIMPLE_ID
+        ip, port, DEFAULT_CLUSTER, full_name, weight, healthy, enabled, True, False, metadata, app, SIMPLE_ID
     )  # fmt: skip
     version, beat_ms = of if counter == of.counter else Version(of.epoch, counter, of.writer), now_ms - beat_age
     changed_ms = beat_ms if said_age is None else now_ms - said_age
@@ -317,7 +326,7 @@ def _decode_delta(key: str, names: tuple[str, str], body: Mapping[str, Any], ver
     for fields in changed:
         one = decode_short(fields, *names, version, now_ms)
         stored[one.instance.key] = one
-    tombstones = _decode_tombstones(body.get("tombstones"), now_ms)
+    tombstones = _decode_tombstones(body.get("tombstones"), body.get("version"), version, now_ms)
     if tombstones and not stored.keys().isdisjoint(tombstones):
         raise CodecError(f"an instance of {key[:200]!r} is both changed and removed")
     for part in [one.version for one in stored.values()] + [one.version for one in tombstones.values()]:
@@ -447,23 +456,46 @@ def _read_instance(read: Fields, fields: Mapping[str, Any]) -> Instance:
     )
 
 
-def _decode_tombstones(tombstones: object, now_ms: int) -> dict[str, Tombstone]:
+def _decode_tombstones(tombstones: object, text: object, version: Version, now_ms: int) -> dict[str, Tombstone]:
+    """Return the removals of a datum. ``text``: what was read as its ``version``, which the last of them has, too."""
     if tombstones is None:
         return {}
     if not isinstance(tombstones, dict):
         raise CodecError("field 'tombstones' is not an object")
     decoded = {}
     for key, fields in tombstones.items():
-        try:
-            check_instance_key(key)
-        except InvalidParam as error:
-            raise CodecError(f"a key of field 'tombstones' is that of no instance: {key[:200]!r}") from error
-        one = member_object(fields, "an element of 'tombstones'")
-        age_ms = min(max(one.integer("age", 0), 0), AGE_MS_MAX)
-        keep_ms = min(max(one.integer("keep", KEEP_MS_DEFAULT), 0), AGE_MS_MAX)
-        version, unknown = Version.from_text(fields.get("version")), one.flag("unknown", False)
-        decoded[key] = Tombstone(version, now_ms - age_ms, keep_ms, unknown)
+        one = None
+        if type(fields) is dict and fields.keys() <= _USUAL_TOMBSTONE:
+            told = fields.get("version")
+            of = version if text is not None and told == text else Version.from_text(told)
+            one = usual_tombstone(key, fields.get("age"), fields.get("keep"), of, now_ms)
+        decoded[key] = one or _read_tombstone(key, fields, now_ms)
     return decoded
+
+
+def usual_tombstone(key: str, age_ms: Any, keep_ms: Any, of: Version, now_ms: int) -> Tombstone | None:
+    """Return a removal of the version ``of``; None for values that are not as usual, which may be wrong."""
+    if not (
+        type(age_ms) is type(keep_ms) is int
+        and 0 <= age_ms <= AGE_MS_MAX
+        and 0 <= keep_ms <= AGE_MS_MAX
+        and key.isprintable()
+        and len(key) <= INSTANCE_KEY_CHARS_MAX
+    ):
+        return None
+    return Tombstone(of, now_ms - age_ms, keep_ms)
+
+
+def _read_tombstone(key: str, fields: object, now_ms: int) -> Tombstone:
+    try:
+        check_instance_key(key)
+    except InvalidParam as error:
+        raise CodecError(f"a key of field 'tombstones' is that of no instance: {key[:200]!r}") from error
+    one = member_object(fields, "an element of 'tombstones'")
+    age_ms = min(max(one.integer("age", 0), 0), AGE_MS_MAX)
+    keep_ms = min(max(one.integer("keep", KEEP_MS_DEFAULT), 0), AGE_MS_MAX)
+    version, unknown = Version.from_text(one.value("version")), one.flag("unknown", False)
+    return Tombstone(version, now_ms - age_ms, keep_ms, unknown)
 
 
 def _metadata(fields: Mapping[str, Any]) -> Metadata | None:
