@@ -7,6 +7,11 @@ from app.commands.ownership import Owners
 from app.metrics.audit_trail import Actor
 from app.naming.model.nacos_errors import NacosError
 
+SHORT_CHANGE = "2"
+"""The form of a change for who reads the short one; any other asks for the form of all releases."""
+BATCH_CHANGE = "batch"
+"""The short form, for a batch of writes whose answer has one time, from which all ages count."""
+
 
 class PassedOn(NamedTuple):
     """A call that a member passed on, taking this member for the owner."""

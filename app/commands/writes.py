@@ -9,7 +9,7 @@ from app.commands.metadata_batch import instances_of, takes_long
 from app.commands.ownership import Forward, durable_owner, not_serving_text
 from app.commands.record_commands import RecordCommand, UpdateHealth, UpdateMetadata
 from app.commands.record_writes import RecordStep, RecordWrites
-from app.commands.write_caller import Misdirected, WriteCaller, WriteOwners
+from app.commands.write_caller import BATCH_CHANGE, SHORT_CHANGE, Misdirected, WriteCaller, WriteOwners
 from app.members.membership import Pauses, check_late
 from app.metrics.audit_trail import AuditTrail
 from app.naming.model.keys import check_metadata_size
@@ -33,8 +33,6 @@ from app.naming.service import NamingService
 from app.naming.wire.service_info import QUICK_HOSTS_MAX
 from distro.model.types import CAPABILITY_WRITES, MemberState
 
-SHORT_CHANGE = "2"
-"""The form of a change for who reads the short one; any other asks for the form of all releases."""
 _UP = MemberState.UP
 """Python 3.11 needs ten times as long to look a member up in its class."""
 
@@ -65,7 +63,7 @@ class Done(NamedTuple):
     change: bytes | None = None
     """The instance as the write left it, for the member that passed the call on; None for other callers."""
     made_at: str = ""
-    """The time from which the ages in the change count, as text; empty where there are none."""
+    """The time from which the ages in the change count, as text; empty where there are none, and in a batch."""
 
 
 class Beaten(NamedTuple):
@@ -195,8 +193,7 @@ class Writes:
         That maps addresses to owners, not services, so that any of our members may get its call. Source: Nacos 1.4.8
         and 2.3.1 DistroFilter.
         """
-        passed_on = caller.passed_on
-        if passed_on is None:
+        if (passed_on := caller.passed_on) is None:
             return
         if passed_on.by_own_kind or not self._is_nacos_2_at(passed_on.remote_ip):
             raise Misdirected(passed_on, self._wall_ms())
@@ -237,7 +234,7 @@ class Writes:
         return self._done(command, caller, is_new=done is not None)
 
     def _patch(self, command: PatchInstance, caller: WriteCaller) -> Outcome:
-        found = self._hot_detail(command)
+        found = self._naming.hot_detail(command.namespace, command.service, command.ip, command.port, command.cluster)
         if found is None and caller.on_loop and self._is_large(command):
             return WAITS
         found = found or self._find(command)
@@ -328,8 +325,7 @@ class Writes:
         return Changed(tuple(found))
 
     def _write_records(self, step: RecordStep, command: RecordCommand, caller: WriteCaller) -> Outcome:
-        keys = step.keys(command)
-        if keys and (other := self._durable_elsewhere(caller, *keys)) is not None:
+        if (keys := step.keys(command)) and (other := self._durable_elsewhere(caller, *keys)) is not None:
             return other
         return UNCHANGED if step.write(command, caller) is False else DONE
 
@@ -358,15 +354,13 @@ class Writes:
         if wanted is None:
             return DONE
         key = operations.key_of(command)
-        change = self._naming.change_of(
-            command.namespace, command.service, key, is_new=is_new, short=wanted == SHORT_CHANGE
+        short = wanted in (SHORT_CHANGE, BATCH_CHANGE)
+        change = self._naming.change_of(command.namespace, command.service, key, is_new=is_new, short=short)
+        return (
+            DONE if change is None else Done(change, self._cluster.stamp() if is_new and wanted != BATCH_CHANGE else "")
         )
-        return DONE if change is None else Done(change, self._cluster.stamp() if is_new else "")
 
     # --- what is asked of the domain ---------------------------------------------------------------
-
-    def _hot_detail(self, command: Addressed) -> Instance | None:
-        return self._naming.hot_detail(command.namespace, command.service, command.ip, command.port, command.cluster)
 
     def _find(self, command: Addressed) -> Instance | None:
         return self._naming.find(command.namespace, command.service, command.cluster, command.ip, command.port)

@@ -8,6 +8,7 @@ long, it has none of these, and the member waits for the owner's own send. The t
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 import orjson
 
@@ -101,26 +102,26 @@ class Changes:
             whole["alone"] = True
         return _text(whole) or _text(fields)
 
-    def take_change(self, text: bytes, sent_ms: int) -> "TakenChange":
+    def take_change(self, change: bytes | dict[str, Any], sent_ms: int) -> "TakenChange":
         """Apply a change (R5) if it follows the version stored here. Return how to ask whether it is known here.
 
-        ``sent_ms``: when it was sent, by our monotonic clock, from which the ages in it count.
+        ``change``: its text, or the object in it. ``sent_ms``: when it was sent, by our monotonic clock, from which the
+        ages in it count.
 
         Raises:
             CodecError: the text cannot be read.
         """
-        values = parse_json(text, "a change")
+        values = parse_json(change, "a change") if isinstance(change, bytes) else change
         if (known := self._known_version(values)) is not None:
             return TakenChange(known, None)
-        change = self._usual(values, sent_ms)
-        if change is None:
+        read = self._usual(values, sent_ms)
+        if read is None:
             key, version, fields = _fields(values)
             if self._is_past(key, version):
                 return TakenChange(key, None)
-            change = _decode(key, version, fields, sent_ms)
-        key = change.key
+            read = _decode(key, version, fields, sent_ms)
         # Nearly all follow the stored version.
-        return TakenChange(key, None if self._apply(change) or self._try(change) else partial(self._try, change))
+        return TakenChange(read.key, None if self._apply(read) or self._try(read) else partial(self._try, read))
 
     def _known_version(self, values: object) -> str | None:
         """Return the key of a list of which only the version was sent, if that version is stored here."""

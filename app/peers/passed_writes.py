@@ -11,11 +11,11 @@ import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from app.commands.member_writes import MemberAnswer
 from app.commands.ownership import Forward
-from app.commands.writes import SHORT_CHANGE
+from app.commands.write_caller import SHORT_CHANGE
 from app.naming.changes import TakenChange
 from app.peers.headers import CHANGE, CLOCK, NOT_RESPONSIBLE, RELAY, WANTS_CHANGE
 from app.peers.link import MemberLinks
@@ -77,6 +77,8 @@ class LoopForwarder(Generic[A]):
         """Members with the keys of datums that are fetched from them."""
         self.fetchers = ThreadPoolExecutor(FETCH_THREADS, thread_name_prefix="http-datums")
         self._expiring: asyncio.TimerHandle | None = None
+        self._last_sent = "", 0
+        """The last stamp of an answer, which all changes in a batch share, and when that was."""
         self._closed = False
 
     def forward(self, call: ClientCall, to: Forward, run: Callable[[], R], done: Callable[[A | R], None]) -> None:
@@ -121,15 +123,9 @@ class LoopForwarder(Generic[A]):
         if self.held >= HELD_MAX:
             self.refuse_busy(waiting.answer)
             return
-        deadline_s = self.loop.time() + left_s
+        end_s = self.loop.time() + left_s
         call = ForwardedCall(
-            self,
-            waiting.find_owner,
-            request_to,
-            _left_to_thread,
-            waiting.answer,
-            deadline_s,
-            is_relayed=waiting.is_relayed,
+            self, waiting.find_owner, request_to, _left_to_thread, waiting.answer, end_s, is_relayed=waiting.is_relayed
         )
         if hold_first:
             call.hold_first()
@@ -191,6 +187,13 @@ class LoopForwarder(Generic[A]):
         for links in (*self._pipelined.values(), *self._in_turn.values()):
             links.expire(now_s)
         self._expiring = self.loop.call_later(EXPIRE_S, self._expire)
+
+    def sent_ms(self, clock: str) -> int:
+        """Return when an answer with this stamp was sent, by our monotonic clock."""
+        if clock != self._last_sent[0] or not clock:
+            # It may have waited in a socket of this process. A stamp has the run, which begins with the address.
+            self._last_sent = clock, self.cluster.sent_ms(clock.partition("~")[0], clock)
+        return self._last_sent[1]
 
     def refuse_busy(self, done: Callable[[A], None]) -> None:
         """Answer a call that may not wait here, as too many do."""
@@ -345,13 +348,11 @@ class ForwardedCall(Generic[A, R]):
             reply = replies.of_member(result.status, result.body, headers)
         self._take(change, clock, reply)
 
-    def _take(self, change: bytes, clock: str, reply: A) -> None:
+    def _take(self, change: bytes | dict[str, Any], clock: str, reply: A) -> None:
         """Give the client the reply once the change that its write made is known here."""
         forwarder = self._forwarder
-        # It may have waited in a socket of this process. A clock is told with the run, which begins with the address.
-        sent_ms = forwarder.cluster.sent_ms(clock.partition("~")[0], clock)
         try:
-            taken = forwarder.naming.take_change(change, sent_ms)
+            taken = forwarder.naming.take_change(change, forwarder.sent_ms(clock))
         except CodecError as error:
             log.warning("the change in an answer of %s cannot be read: %s", self._member, error)
             self._done(reply)

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from app.auth.member_calls import PREFIX
 from app.auth.member_signer import MemberSigner
 from app.auth.signed import header_of
-from app.commands.writes import SHORT_CHANGE
+from app.commands.write_caller import SHORT_CHANGE
 from app.config.version import MEMBER_AGENT, NACOS_VERSION
 from app.peers.headers import (
     AUTHORIZATION,

@@ -5,17 +5,19 @@ texts, or null for a header that the client did not send; ``path`` is below the 
 Shape of the answer: an array with one entry for each call, in their order:
 
 - ``null``: not executed; the call is to be made by itself.
-- ``[change, clock]``: the answer ``ok``, with the headers of these names; texts, null for none.
+- ``[change]``: the answer ``ok``; ``change`` is an object, null for none, whose ages count from the answer's clock.
+- ``[change, clock]``: the same, with the headers of these names, to members that do not ask for the form above. Texts,
+  null for none.
 - ``[status, body, headers]``: any other answer; ``headers`` by their names.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import orjson
 
-from app.commands.writes import SHORT_CHANGE
+from app.commands.write_caller import SHORT_CHANGE
 from app.peers.headers import (
     AUTHORIZATION,
     CHANGE,
@@ -41,7 +43,7 @@ _CONTENT_TYPE_SENT = "Content-Type"
 _PARTS = 9
 # ``_new_tuple(C, (...))`` is ``C(...)`` without its function in Python.
 _new_tuple = tuple.__new__
-_USUAL_HEADERS = frozenset({CHANGE, CLOCK})
+_USUAL_HEADERS, _CHANGE_ALONE = frozenset({CHANGE, CLOCK}), frozenset({CHANGE})
 
 
 class BatchedCall(NamedTuple):
@@ -72,8 +74,8 @@ class BatchedCall(NamedTuple):
 class DoneAnswer(NamedTuple):
     """The answer ``ok`` to a call of a batch, which nearly all are."""
 
-    change: bytes | None
-    """See ``app.naming.changes``."""
+    change: bytes | dict[str, Any] | None
+    """See ``app.naming.changes``: as text, or as the object in it."""
     clock: str
     """When the owner answered; empty where nothing was changed."""
 
@@ -167,20 +169,29 @@ def _bytes_of(text: str) -> bytes:
         raise CodecError("a call of a batch of writes has characters that stand for no byte") from None
 
 
-def entry_of(reply: GivenReply) -> list[object]:
-    """The entry of a batch's answer for the reply to one call."""
+def entry_of(reply: GivenReply, *, is_dated: bool) -> bytes:
+    """The entry of a batch's answer for the reply to one call. ``is_dated``: the answer has a clock for all of them."""
     headers = reply.headers
     if reply.status == HTTPStatus.OK and reply.body == b"ok" and reply.content_type == TEXT:
         if not headers:
-            return [None, None]
+            return b"[null]" if is_dated else b"[null,null]"
+        if is_dated and headers.keys() == _CHANGE_ALONE:
+            return b"[%b]" % headers[CHANGE].encode()
         if headers.keys() <= _USUAL_HEADERS:
-            return [headers.get(CHANGE), headers.get(CLOCK)]
+            return orjson.dumps([headers.get(CHANGE), headers.get(CLOCK)])
     typed = {} if reply.content_type is None else {_CONTENT_TYPE_SENT: reply.content_type}
-    return [reply.status, reply.body.decode("latin-1"), {**headers, **typed}]
+    return orjson.dumps([reply.status, reply.body.decode("latin-1"), {**headers, **typed}])
 
 
-def decode_answers(body: bytes, count: int) -> list[DoneAnswer | BatchedAnswer | None]:
+def encode_answers(entries: Iterable[bytes | None]) -> bytes:
+    """The answer to a batch with these entries, in the order of its calls; None for a call that was not executed."""
+    return b"[%b]" % b",".join([b"null" if one is None else one for one in entries])
+
+
+def decode_answers(body: bytes, count: int, clock: str = "") -> list[DoneAnswer | BatchedAnswer | None]:
     """The answers to the calls of a batch of ``count``; None for each that was not executed.
+
+    ``clock``: when the batch was answered.
 
     Raises:
         CodecError: they cannot be read.
@@ -189,17 +200,22 @@ def decode_answers(body: bytes, count: int) -> list[DoneAnswer | BatchedAnswer |
     if not isinstance(entries, list) or len(entries) != count:
         raise CodecError(f"the answer to a batch of {count} writes has not as many entries")
     try:
-        return [None if entry is None else _answer(entry) for entry in entries]
+        return [None if entry is None else _answer(entry, clock) for entry in entries]
     except (TypeError, ValueError, AttributeError):
         raise CodecError("an entry of the answer to a batch of writes cannot be read") from None
 
 
-def _answer(entry: list[object]) -> DoneAnswer | BatchedAnswer:
-    if len(entry) == 2:
-        change, clock = entry
-        if clock is not None and type(clock) is not str:
+def _answer(entry: list[object], clock: str) -> DoneAnswer | BatchedAnswer:
+    if len(entry) == 1:
+        [change] = entry
+        if change is not None and type(change) is not dict:
             raise TypeError
-        return _new_tuple(DoneAnswer, (None if change is None else _bytes(change), clock or ""))
+        return _new_tuple(DoneAnswer, (change, clock))
+    if len(entry) == 2:
+        text, told = entry
+        if told is not None and type(told) is not str:
+            raise TypeError
+        return _new_tuple(DoneAnswer, (None if text is None else _bytes(text), told or ""))
     status, text, named = entry
     if type(status) is not int or not isinstance(named, dict):
         raise TypeError

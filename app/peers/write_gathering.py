@@ -7,7 +7,9 @@ from functools import partial
 from http import HTTPStatus
 from typing import Protocol
 
+from app.commands.write_caller import BATCH_CHANGE
 from app.config.version import MEMBER_AGENT
+from app.peers.headers import CLOCK, WANTS_CHANGE
 from app.peers.link_results import LinkAnswer, LinkResult, NotAnswered, NotSent
 from app.peers.peer_parts import ClientCall, PeerParts
 from app.peers.signed_requests import OwnRequests
@@ -33,6 +35,7 @@ COMPANY_S = 0.1
 MANY = 8
 """So many calls, or as many as went last if those were more, wait no longer: where clients write on as soon as they are
 answered, all have come then. With less than this, chance would make ever fewer go together."""
+_CLOCK = CLOCK.encode()
 _REFUSED = range(HTTPStatus.BAD_REQUEST, HTTPStatus.INTERNAL_SERVER_ERROR)
 """The member does not read batches as this one writes them, or does not list this one yet; it executed nothing. What
 it says of a batch is no answer to a client."""
@@ -136,7 +139,11 @@ class WriteBatches:
         gathering.company_until_s = now_s + COMPANY_S
         left_ms = int((gathering.deadline_s - now_s) * 1_000)
         requests = self._links.requests
-        headers = {"user-agent": MEMBER_AGENT, **requests.hop_headers(member, left_ms, relay=False)}
+        headers = {
+            "user-agent": MEMBER_AGENT,
+            WANTS_CHANGE: BATCH_CHANGE,
+            **requests.hop_headers(member, left_ms, relay=False),
+        }
         request = requests.signed("PUT", self._context_path + WRITES_PATH, member, headers, encode_calls(calls))
         done = partial(self._on_result, member, gathering, told)
         gathering.under_way += 1
@@ -162,7 +169,7 @@ class WriteBatches:
         if result.status != HTTPStatus.OK:
             return [result] * count
         try:
-            answers = decode_answers(result.body, count)
+            answers = decode_answers(result.body, count, result.headers.get(_CLOCK, b"").decode("latin-1"))
         except CodecError as error:
             log.warning("%s: %s", member, error)
             return [NotAnswered()] * count

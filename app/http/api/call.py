@@ -14,9 +14,10 @@ from app.auth.member_calls import CLIENT, Caller, Callers
 from app.auth.member_signer import MemberSigner
 from app.auth.users import Users
 from app.commands.ownership import Forward as Forward
+from app.commands.write_caller import BATCH_CHANGE as BATCH_CHANGE
+from app.commands.write_caller import SHORT_CHANGE as SHORT_CHANGE
 from app.commands.write_caller import PassedOn
 from app.commands.writes import DONE, UNCHANGED, Done, Outcome, Writes
-from app.commands.writes import SHORT_CHANGE as SHORT_CHANGE
 from app.config.settings import Settings
 from app.http.api.agents import is_peer, is_redirect
 from app.http.api.dump_lines import Dumps

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from app.http.api.call import CLIENT_ADDRESS, DEADLINE, SHORT_CHANGE, WANTS_CHANGE, Call, Route
+from app.http.api.call import BATCH_CHANGE, CLIENT_ADDRESS, DEADLINE, SHORT_CHANGE, WANTS_CHANGE, Call, Route
 from app.http.api.parse_memo import ParseMemo
 from app.http.input.forms import Parameters
 from app.peers.write_batches import BatchedCall
@@ -14,7 +14,9 @@ C = TypeVar("C")
 class PassedOnCall(Call):
     """A call of a batch, on the event loop; it comes from the member that sent the batch."""
 
-    __slots__ = ("_all_headers", "_batch", "_deadline", "_known", "_one")
+    __slots__ = ("_all_headers", "_batch", "_known", "_one", "deadline", "wants_change")
+    deadline: str | None
+    wants_change: str | None
 
     def __init__(self, batch: Call, row: Route, one: BatchedCall, known: ParseMemo) -> None:
         """``batch``: the call that brought it, whose sender and deadline it has."""
@@ -33,7 +35,8 @@ class PassedOnCall(Call):
         self.memo = self.read = None
         self._parameters: Parameters | None = None
         self._batch = batch
-        self._deadline = batch.deadline
+        self.deadline = batch.deadline
+        self.wants_change = BATCH_CHANGE if batch.wants_change == BATCH_CHANGE else SHORT_CHANGE
         self._known = known
         self._one = one
         self._all_headers: dict[str, str] | None = None
@@ -42,14 +45,14 @@ class PassedOnCall(Call):
     def headers(self) -> Mapping[str, str]:  # type: ignore[override]  # read where asked for, a field in the base class
         if self._all_headers is None:
             own = {"user-agent": self._batch.agent}
-            if self._deadline is not None:
-                own[DEADLINE] = self._deadline
+            if self.deadline is not None:
+                own[DEADLINE] = self.deadline
             self._all_headers = self._one.headers(own)
         return self._all_headers
 
     def header(self, name: str) -> str | None:
         if name == WANTS_CHANGE:
-            return SHORT_CHANGE
+            return self.wants_change
         if name == CLIENT_ADDRESS:
             return self._one.address
         return self.headers.get(name)
@@ -57,10 +60,6 @@ class PassedOnCall(Call):
     @property
     def client_agent(self) -> str:
         return self._one.agent or self.agent
-
-    @property
-    def deadline(self) -> str | None:
-        return self._deadline
 
     def parse(self, parser: Callable[[Parameters], C]) -> C:
         if self.body:

@@ -4,15 +4,13 @@ from collections.abc import Callable
 from functools import lru_cache
 from time import perf_counter
 
-import orjson
-
 from app.auth.access_rules import MEMBERS, Action, Scope
-from app.http.api.call import JSON, ROUTES, Answer, Call, Reply, Route, Services, route
+from app.http.api.call import BATCH_CHANGE, CLOCK, JSON, ROUTES, Answer, Call, Reply, Route, Services, route
 from app.http.api.loop_call import run_hot
 from app.http.api.passed_on import PassedOnCall
 from app.http.shapes.described import Described
 from app.http.shapes.operator_shapes import WRITES_ANSWERED, WRITES_BODY
-from app.peers.write_batches import WRITES_PATH, BatchedCall, decode_calls, entry_of
+from app.peers.write_batches import WRITES_PATH, BatchedCall, decode_calls, encode_answers, entry_of
 
 _ROWS_KEPT = 64
 Run = Callable[[Route, Call, Services], Answer]
@@ -35,10 +33,11 @@ def answer_writes(call: Call, services: Services, run: Run) -> Reply:
     """
     calls = decode_calls(call.body)
     if not call.on_loop:
-        return Reply(200, orjson.dumps([None] * len(calls)), JSON)
+        return Reply(200, encode_answers([None] * len(calls)), JSON)
     counts = services.instruments.counts_requests
+    is_dated = call.wants_change == BATCH_CHANGE
 
-    def entry(one: BatchedCall) -> list[object] | None:
+    def entry(one: BatchedCall) -> bytes | None:
         row = _row(one.method, one.path)
         if row is None:
             return None
@@ -48,9 +47,11 @@ def answer_writes(call: Call, services: Services, run: Run) -> Reply:
             return None
         if counts:
             services.instruments.http.of_loop(row.method, row.path).add(answer.status, perf_counter() - begun_s)
-        return entry_of(answer)
+        return entry_of(answer, is_dated=is_dated)
 
-    return Reply(200, orjson.dumps([entry(one) for one in calls]), JSON)
+    body = encode_answers([entry(one) for one in calls])
+    # Behind the writes: no age counts from before its change.
+    return Reply(200, body, JSON, {CLOCK: services.cluster.stamp()} if is_dated else {})
 
 
 @lru_cache(_ROWS_KEPT)

@@ -5,7 +5,9 @@ from urllib.parse import urlencode
 import orjson
 import pytest
 
-from app.http.api.call import CHANGE
+from app.commands.write_caller import BATCH_CHANGE
+from app.http.api.call import CHANGE, CLOCK, WANTS_CHANGE
+from app.naming.registry.operations import RegisterInstance
 from app.peers.write_batches import (
     CALLS_MAX,
     WRITES_PATH,
@@ -49,9 +51,15 @@ def answers(node: FakeNode, calls: list[BatchedCall], *lines: str, hot: bool = T
     reply = asked(node, encode_calls(calls), *lines, hot=hot)
     assert reply.status == 200, reply.body
     return [
-        BatchedAnswer(200, b"ok", {CHANGE.encode(): one.change or b""}) if isinstance(one, DoneAnswer) else one
+        BatchedAnswer(200, b"ok", {CHANGE.encode(): text_of(one)}) if isinstance(one, DoneAnswer) else one
         for one in decode_answers(reply.body, len(calls))
     ]
+
+
+def text_of(one: DoneAnswer) -> bytes:
+    """The text of a change for a member that did not ask for objects; empty for none."""
+    assert not isinstance(one.change, dict)
+    return one.change or b""
 
 
 def hosts(node: FakeNode) -> set[str]:
@@ -170,6 +178,42 @@ def test_the_routes_of_the_writes_are_counted(node: FakeNode) -> None:
     answers(node, [write("10.0.0.1"), write("no address")])
     counted = {(one.method, one.route): dict(one.statuses) for one in node.instruments.http.read()}
     assert counted["POST", INSTANCE] == {200: 1, 400: 1}
+
+
+def test_changes_are_objects_with_one_clock_for_a_member_that_reads_them(node: FakeNode) -> None:
+    node.naming.register(RegisterInstance("DEFAULT_GROUP@@a", "10.0.0.2", 80))
+    calls = [write("10.0.0.1", metadata='{"\u00fc":"\\""}'), write("no address"), write("10.0.0.2", "DELETE")]
+    reply = asked(node, encode_calls(calls), f"{WANTS_CHANGE}: {BATCH_CHANGE}")
+    clock = reply.headers[CLOCK]
+    assert clock.startswith(f"{SELF}~1 ")
+    come, wrong, gone = decode_answers(reply.body, 3, clock)
+    assert isinstance(come, DoneAnswer)
+    assert isinstance(come.change, dict)
+    assert come.change["short"]["metadata"] == {"\u00fc": '"'}
+    assert isinstance(wrong, BatchedAnswer)
+    assert wrong.status == 400
+    assert isinstance(gone, DoneAnswer)
+    assert isinstance(gone.change, dict)
+    assert gone.change.keys() == {"key", "id", "version", "age", "keep"}
+    assert {come.clock, gone.clock} == {clock}
+
+
+def test_the_changes_of_both_forms_are_the_same(node: FakeNode) -> None:
+    other = FakeNode()
+    calls = [write("10.0.0.1"), write("10.0.0.1"), write("10.0.0.3", "DELETE"), write("10.0.0.1", "DELETE")]
+    texts = decode_answers(asked(node, encode_calls(calls)).body, len(calls))
+    reply = asked(other, encode_calls(calls), f"{WANTS_CHANGE}: {BATCH_CHANGE}")
+    objects = decode_answers(reply.body, len(calls), "clock")
+    for one, two in zip(texts, objects, strict=True):
+        assert isinstance(one, DoneAnswer)
+        assert isinstance(two, DoneAnswer)
+        assert (orjson.loads(one.change) if isinstance(one.change, bytes) else one.change) == two.change
+
+
+@pytest.mark.parametrize("entry", [[1], ["text"], [[]], []])
+def test_a_change_that_is_no_object_is_refused(entry: list[object]) -> None:
+    with pytest.raises(CodecError):
+        decode_answers(orjson.dumps([entry]), 1)
 
 
 def test_an_answer_of_another_length_is_refused(node: FakeNode) -> None:
