@@ -1,7 +1,8 @@
 """PeerSends: reads the datums of a send to a peer, whole or as deltas (R5) to what the peer has acknowledged."""
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from threading import Lock
 
 from distro.model.monitor import DistroStats
 from distro.model.ports import Components
@@ -16,6 +17,17 @@ SMALL_KEYS_MAX = 4
 """Keys of a send that is read at once: each may have some hundred changes, of which a send in a stream has a few."""
 
 
+@dataclass(frozen=True, slots=True)
+class _SharedDeltas:
+    """The deltas that were read last. They serve every send of their turn: a later change is due after that turn."""
+
+    turn: tuple[int, bool, str] = 0, False, ""
+    """The turn of the engine; whether claims are among them; the resource type."""
+    keys: tuple[str, ...] = ()
+    bases: list[Version | None] = field(default_factory=list)
+    deltas: list[Datum | None] = field(default_factory=list)
+
+
 class PeerSends:
     """Reads what is sent, and notes what arrived. For any thread; of one peer's sends one at a time."""
 
@@ -28,6 +40,9 @@ class PeerSends:
 
         ``NO_VERSION``: it asked for the whole.
         """
+        self._lock = Lock()
+        """Guards ``_shared``. A send of the same keys to another peer waits for the deltas instead of reading them."""
+        self._shared = _SharedDeltas()
 
     def read(self, action: SyncData) -> list[Datum]:
         """The datums of a send as they are now: of each key what the peer lacks, where that is known."""
@@ -54,8 +69,18 @@ class PeerSends:
             return []
         known = self._acknowledged.get((peer, resource_type), {})
         of_claims = of_claims and self._takes(CAPABILITY_CLAIMS, peer)
-        found = [_delta(deltas, key, known.get(key), of_claims=of_claims) for key in action.keys]
-        return [one for one in found if one is not None and self._may_send(action, one)]
+        keys, bases, turn = (
+            action.keys,
+            [known.get(key) for key in action.keys],
+            (action.turn, of_claims, resource_type),
+        )
+        with self._lock:
+            shared = self._shared
+            if not action.turn or shared.turn != turn or shared.keys != keys or shared.bases != bases:
+                pairs = zip(keys, bases, strict=True)
+                found = [_delta(deltas, key, base, of_claims=of_claims) for key, base in pairs]
+                shared = self._shared = _SharedDeltas(turn, keys, bases, found)
+        return [one for one in shared.deltas if one is not None and self._may_send(action, one)]
 
     def _may_send(self, action: SyncData, datum: Datum) -> bool:
         """Return whether this node sends the datum to the peer: its own, or another writer's (R12, R16)."""

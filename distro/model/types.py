@@ -379,6 +379,8 @@ class SyncData(KeysCall):
     """The members of which this node passes on what they wrote, as they cannot reach the peer (R12)."""
     passed_on: Mapping[str, Version] = field(default_factory=dict, hash=False)
     """Keys with states of other writers that the peer may get until this node claims them (R16)."""
+    turn: int = field(default=0, compare=False)
+    """The engine's turn that made the call. What is read for one peer serves the others of that turn; 0: none."""
 
 
 @dataclass(frozen=True, slots=True)

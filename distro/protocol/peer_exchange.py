@@ -32,6 +32,7 @@ class PeerExchange:
         self._config, self._components = parts.config, parts.components
         self._stats, self._times = parts.stats, parts.times
         self._members, self._rules, self._observer = parts.members, parts.rules, parts.observer
+        self._turn = 0
 
     # --- keys ------------------------------------------------------------------------------------
 
@@ -102,6 +103,10 @@ class PeerExchange:
 
     # --- calls -----------------------------------------------------------------------------------
 
+    def begin_turn(self) -> None:
+        """Begin a turn: a key that changes from now on is sent again after the sends of this turn."""
+        self._turn += 1
+
     def next_query(self, peer: str, queue: PeerQueue, now_ms: int) -> Query | None:
         """Return the query to make now; None if none is due."""
         for key in [one for one in queue.unfit if one in queue.fetch and queue.is_aside(one, now_ms)]:
@@ -128,6 +133,7 @@ class PeerExchange:
             now_ms + self._config.sync_timeout_ms,
             self._rights.relayed.get(peer, frozenset()),
             self._rights.passed_on(keys),
+            self._turn,
         )
 
     # --- ends of calls ---------------------------------------------------------------------------

@@ -332,6 +332,7 @@ class DistroProtocol:
             actions.append(finish)
         if self.steady(now_ms) and (claim := self.claims.next_action(self.members.view_since_ms, now_ms)):
             actions.append(claim)
+        self.exchange.begin_turn()
         self.exchange.note_waiting(now_ms)
         self.peers.log_stuck(now_ms)
         self.rights.relayed = self.members.relayed()

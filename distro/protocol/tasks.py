@@ -191,12 +191,17 @@ class PeerQueue:
 
         Where several came within the spacing, the next one is longer, up to ``SPACING_FACTOR_MAX`` times: a send costs
         as much as several changes in it, and in a stream of them nobody waits for one. Many changes come to few keys.
+        A longer one ends at a multiple of itself: so the sends to all peers fall into one turn, and are read once.
         """
         if not self.is_sync_due(now_ms):
             return []
         taken = self.tasks.pop_due(now_ms, keys_max := min(keys_max, self.sync_keys_max))
         has_more = len(taken) == keys_max
-        self.sync_not_before_ms = now_ms + (1 if has_more else _spacing_factor(len(taken))) * spacing_ms
+        wait_ms = (1 if has_more else _spacing_factor(len(taken))) * spacing_ms
+        end_ms = now_ms + wait_ms
+        if wait_ms > spacing_ms:
+            end_ms = max(end_ms - end_ms % wait_ms, now_ms + spacing_ms)
+        self.sync_not_before_ms = end_ms
         return taken
 
     def gathers_ms(self, now_ms: int) -> int:

@@ -124,6 +124,26 @@ def test_what_a_peer_acknowledged_it_is_sent_no_more() -> None:
     assert len(peer.published) == 1, "the second arrival changes nothing"
 
 
+def test_what_was_read_for_one_peer_serves_the_other_ones_of_the_turn() -> None:
+    owner, peer = Owner(), Peer()
+    owner.change("a")
+    owner.send(peer)
+    owner.change("b")
+
+    def read(turn: int) -> Datum:
+        [datum] = owner.sends.read(SyncData(B, INSTANCE_LIST, (KEY,), 0, turn=turn))
+        return datum
+
+    first = read(7)
+    owner.change("c")
+    assert read(7) is first, "the change is due after this turn"
+    later = read(8)
+    assert (later.base, later.version) == (first.base, first.version.next(ME))
+    owner.ended([first], Received())
+    assert read(8).base == first.version, "the peer lacks less"
+    assert owner.read() != [later]
+
+
 def test_a_send_without_an_answer_leaves_the_base() -> None:
     owner, peer = Owner(), Peer()
     owner.change("a")

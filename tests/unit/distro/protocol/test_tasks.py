@@ -49,6 +49,15 @@ def test_keys_that_were_refused_together_leave_one_by_one() -> None:
     assert [tasks.pop_due(0, 10) for _ in range(3)] == [keys("a"), keys("b"), keys("c")]
 
 
+@pytest.mark.parametrize(("begun_ms", "end_ms"), [(960, 1_020), (970, 1_020), (1_005, 1_020), (1_013, 1_023)])
+def test_streams_of_changes_go_to_all_peers_at_the_same_times(begun_ms: int, end_ms: int) -> None:
+    queue = PeerQueue(BackOff(250, 1_000))
+    for key in keys(*map(str, range(16))):
+        queue.tasks.add(key, 0)
+    assert len(queue.take_sync(begun_ms, 100, 10)) == 16
+    assert queue.gathers_ms(begun_ms) == end_ms - begun_ms
+
+
 def test_a_peer_that_answers_again_ends_the_wait_of_new_keys_and_of_those_that_failed() -> None:
     tasks = DelayTasks()
     tasks.add(*keys("a"), 0)
