@@ -43,9 +43,9 @@ class HeaderBlock:
     """The headers of a request; kept for the next request of the connection if that has the same, as most have."""
 
     __slots__ = (
-        "_client_agent",
         "chunked",
         "claims_member",
+        "client_agent",
         "connection",
         "content_length",
         "deadline",
@@ -69,7 +69,6 @@ class HeaderBlock:
         """
         self.get: Callable[[str], str | None] = named.get
         """Returns a header by its name in lower case. The mapping's own method, as a call asks for twenty of them."""
-        self._client_agent: str | None = None
         self.content_length: bytes | None = None
         self.connection = self.expects = self.chunked = False
         self.encoded_otherwise = False
@@ -103,14 +102,8 @@ class HeaderBlock:
                     self.hosts += 1
         self.deadline = named.get(DEADLINE)
         self.wants_change = named.get(WANTS_CHANGE)
-
-    @property
-    def client_agent(self) -> str:
-        """As ``Call.client_agent``; looked for once."""
-        if self._client_agent is None:
-            get = self.get
-            self._client_agent = get(CLIENT_AGENT) or get("user-agent") or get("client-version") or ""
-        return self._client_agent
+        self.client_agent = named.get(CLIENT_AGENT) or named.get("user-agent") or named.get("client-version") or ""
+        """As ``Call.client_agent``."""
 
 
 class LoopCall(Call):

@@ -74,7 +74,8 @@ class Parameters:
 
     def __init__(self, values: Mapping[str, str], *, plain: bool = False) -> None:
         self._values = values
-        self._charset = find_charset(values.get("encoding"))
+        encoding = values.get("encoding")
+        self._charset = None if encoding is None else find_charset(encoding)
         self.plain = values if plain and self._charset is None else None
         """The values, if they are printable ASCII without blanks; else None."""
 
@@ -214,11 +215,8 @@ def parse_plain(raw: bytes) -> dict[str, str] | None:
     if raw.translate(None, _PLAIN) not in _SEPARATORS:
         return None
     parts = raw.decode().split("&")
-    if len(raw) <= KEPT_CHARS_MAX or max(map(len, parts)) <= KEPT_CHARS_MAX:
-        values = dict(map(_kept_pair, parts))
-    else:
-        # A user's token or metadata is long, and comes with parameters that are not.
-        values = dict([_kept_pair(one) if len(one) <= KEPT_CHARS_MAX else _pair(one) for one in parts])
+    # A user's token or metadata is long, and comes with parameters that are not.
+    values = dict([_kept_pair(one) if len(one) <= KEPT_CHARS_MAX else _pair(one) for one in parts])
     return values if len(values) == len(parts) and "" not in values else None
 
 

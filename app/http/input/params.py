@@ -40,6 +40,8 @@ from app.naming.registry.operations import Beat, DeregisterInstance, PatchInstan
 KEPT_CHARS_MAX = 512
 """Longer texts are not cached, as any client may send them."""
 PORT_DIGITS_MAX = 5
+_TRUE = "true"
+"""The text of nearly all flags."""
 _IP, _PORT, _CLUSTER_NAME, _CLUSTER = rows.IP.key, rows.PORT.key, rows.CLUSTER_NAME.key, rows.CLUSTER.key
 _WEIGHT, _METADATA, _APP = rows.WEIGHT.key, rows.METADATA.key, rows.APP.key
 _HEALTHY, _ENABLED, _ENABLE = rows.HEALTHY.key, rows.ENABLED.key, rows.ENABLE.key
@@ -49,7 +51,8 @@ _HEALTHY_DEFAULT, _ENABLE_DEFAULT = rows.HEALTHY.load_default, rows.ENABLE.load_
 """The names and defaults of rows, bound once: reading them of the rows would cost a parser 3 % of its time."""
 _USUAL_WEIGHT, _NO_PORT = str(rows.WEIGHT.load_default), str(rows.BEAT_PORT.load_default)
 _NUMBERS: tuple[tuple[Parameter[Any], str], ...] = ((rows.PORT, "a whole number"), (rows.WEIGHT, "a number"))
-_TEXTS = frozenset({str})
+# ``_new_tuple(C, (...))`` is ``C(...)`` without its function in Python.
+_new_tuple = tuple.__new__
 _LONG_EXPONENT = "0000000"
 """Zeros in front of an exponent: the general parser refuses one of over nine digits, orjson reads it."""
 
@@ -232,6 +235,7 @@ def parse_beat(parameters: Parameters, service: str | None = None) -> Beat:
 # --- plain values ----------------------------------------------------------------------------------
 
 
+@lru_cache(1_024)
 def _hot_port(text: str | None) -> int | None:
     if text and text.isdecimal() and len(text) <= PORT_DIGITS_MAX and (port := int(text)) <= PORT_MAX:
         return port
@@ -292,19 +296,21 @@ def hot_register(values: Mapping[str, str], ephemeral: bool) -> RegisterInstance
     weight, metadata = _weight(weight_text), hot_metadata(text)
     if weight is None or metadata is None:
         return None
-    return RegisterInstance(
+    fields = (
         service,
         ip,
         port,
         get(NAMESPACE_ID) or DEFAULT_NAMESPACE,
         get(_CLUSTER_NAME) or get(_CLUSTER) or _CLUSTER_DEFAULT,
         weight,
-        _flag(get(_HEALTHY), _HEALTHY_DEFAULT),
-        _flag(get(_ENABLED) or get(_ENABLE), _ENABLE_DEFAULT),
-        _flag(get(_EPHEMERAL), ephemeral),
+        (flag := get(_HEALTHY)) == _TRUE or _flag(flag, _HEALTHY_DEFAULT),
+        (flag := get(_ENABLED) or get(_ENABLE)) == _TRUE or _flag(flag, _ENABLE_DEFAULT),
+        (flag := get(_EPHEMERAL)) == _TRUE or _flag(flag, ephemeral),
         metadata,
         app,
+        "",
     )
+    return _new_tuple(RegisterInstance, fields)
 
 
 def hot_deregister(values: Mapping[str, str], ephemeral: bool) -> DeregisterInstance | None:
@@ -323,16 +329,21 @@ def hot_deregister(values: Mapping[str, str], ephemeral: bool) -> DeregisterInst
         port,
         get(NAMESPACE_ID) or DEFAULT_NAMESPACE,
         get(_CLUSTER_NAME) or get(_CLUSTER) or _CLUSTER_DEFAULT,
-        _flag(get(_EPHEMERAL), ephemeral),
+        (flag := get(_EPHEMERAL)) == _TRUE or _flag(flag, ephemeral),
     )
 
 
 def _flag(text: str | None, default: bool) -> bool:
-    return True if text == "true" else lenient_bool(text) if text else default
+    return lenient_bool(text) if text else default
 
 
 def _is_of_texts(fields: Any) -> bool:
-    return type(fields) is dict and {*map(type, fields.values())} <= _TEXTS
+    if type(fields) is not dict:
+        return False
+    for one in fields.values():  # noqa: SIM110  # nearly all have few values: a generator would take twice as long
+        if type(one) is not str:
+            return False
+    return True
 
 
 def hot_beat(values: Mapping[str, str]) -> Beat | None:
