@@ -220,7 +220,7 @@ class Writes:
     def _replaced(self, verb: str, command: RegisterInstance, done: Replaced | None, caller: WriteCaller) -> Done:
         if done is not None:
             self._tell(verb, command, done.instance_key, done.before, command, caller)
-        return self._done(command, caller, is_new=done is not None)
+        return DONE if caller.wants_change is None else self._done(command, caller, is_new=done is not None)
 
     def _deregister(self, command: DeregisterInstance, caller: WriteCaller) -> Outcome:
         if not command.ephemeral:
@@ -231,7 +231,7 @@ class Writes:
         done = self._naming.deregister(command)
         if done is not None:
             self._tell("remove", command, done.instance_key, done.before, None, caller)
-        return self._done(command, caller, is_new=done is not None)
+        return DONE if caller.wants_change is None else self._done(command, caller, is_new=done is not None)
 
     def _patch(self, command: PatchInstance, caller: WriteCaller) -> Outcome:
         found = self._naming.hot_detail(command.namespace, command.service, command.ip, command.port, command.cluster)
@@ -342,8 +342,7 @@ class Writes:
     ) -> None:
         """Write the change of the instance with this key to the audit trail."""
         if self._audit.covers_instances:
-            shown = f"{command.namespace}/{command.service}/{key}"
-            self._audit.write_instance(f"instance.{verb}", shown, before, after, caller.actor)
+            self._audit.write_instance(verb, (command.namespace, command.service), key, before, after, caller.actor)
 
     def _done(self, command: Addressed, caller: WriteCaller, *, is_new: bool) -> Done:
         """Return the end of a write; for a member that passed it on with the instance, as the write left it.

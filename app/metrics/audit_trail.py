@@ -122,9 +122,14 @@ class AuditTrail:
         if self._on and self._security.takes(Event(what, who.address, who.user)):
             self._security.add(partial(self._line, self._wall_ms(), who, what, key[:KEY_CHARS_MAX], None, why))
 
-    def write_instance(self, what: str, key: str, before: object, after: object, actor: Actor) -> None:
-        """Write one change of one instance, as ``write`` does: the event loop hands over values, and makes no line."""
-        self._file.add(partial(self._line, self._wall_ms(), actor, what, key, before, after))
+    def write_instance(
+        self, verb: str, service: tuple[str, str], key: str, before: object, after: object, actor: Actor
+    ) -> None:
+        """Write one change of one instance, as ``write`` does: the event loop hands over values, and makes no text.
+
+        ``service``: namespace and full name. ``key``: the instance key.
+        """
+        self._file.add(partial(self._instance_line, self._wall_ms(), actor, verb, service, key, before, after))
 
     def on_members(self, members: tuple[str, ...]) -> None:
         """Write which members joined and left the member list since the last call; nothing for the first list."""
@@ -192,6 +197,11 @@ class AuditTrail:
         fields = self._fields(at_ms, who, what, key, *_differing(before, after))
         sides = [side for side in ("before", "after") if side in fields]
         return json_line({**fields, **{side: _shown(fields[side]) for side in sides}})
+
+    def _instance_line(
+        self, at_ms: int, who: Actor, verb: str, service: tuple[str, str], key: str, before: object, after: object
+    ) -> str:
+        return self._line(at_ms, who, f"instance.{verb}", f"{service[0]}/{service[1]}/{key}", before, after)
 
     def _line_of_repeated(self, at_ms: int, event: Event, told: dict[str, Any]) -> str:
         return self._line(at_ms, Actor(event.address, event.user), event.what, "", None, told)

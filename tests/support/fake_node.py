@@ -372,8 +372,10 @@ class RecordedTrail(AuditTrail):
         self.audited.append((what, key, before, after))
         self.actors.append(actor or acting())
 
-    def write_instance(self, what: str, key: str, before: object, after: object, actor: Actor) -> None:
-        self.write(what, key, before=before, after=after, actor=actor)
+    def write_instance(
+        self, verb: str, service: tuple[str, str], key: str, before: object, after: object, actor: Actor
+    ) -> None:
+        self.write(f"instance.{verb}", "/".join((*service, key)), before=before, after=after, actor=actor)
 
 
 class SentByPlan:

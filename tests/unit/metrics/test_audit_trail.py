@@ -70,8 +70,8 @@ def test_the_line_of_an_instance_is_the_same_however_soon_it_is_made(
     after = None if verb == "remove" else RegisterInstance("g@@s", "1.2.3.4", 80, metadata=metadata)
     soon, later = lines_of(
         tmp_path,
-        lambda trail: trail.write_instance(f"instance.{verb}", "k", before, after, ALICE),
-        lambda trail: trail.write(f"instance.{verb}", "k", before=before, after=after, actor=ALICE),
+        lambda trail: trail.write_instance(verb, ("public", "g@@s"), "k", before, after, ALICE),
+        lambda trail: trail.write(f"instance.{verb}", "public/g@@s/k", before=before, after=after, actor=ALICE),
     )
     assert soon == later
     assert list(soon) == list(later)
@@ -89,9 +89,9 @@ def test_where_the_metadata_alone_changed_the_line_tells_of_them_alone(
     alone, whole = lines_of(
         tmp_path,
         lambda trail: trail.write(
-            "instance.register", "k", before={"metadata": was}, after={"metadata": now or {}}, actor=ALICE
+            "instance.register", "public/g@@s/k", before={"metadata": was}, after={"metadata": now or {}}, actor=ALICE
         ),
-        lambda trail: trail.write_instance("instance.register", "k", before, after, ALICE),
+        lambda trail: trail.write_instance("register", ("public", "g@@s"), "k", before, after, ALICE),
     )
     if was != (now or {}):
         assert alone == whole

@@ -50,7 +50,7 @@ def test_changes_of_administrators_and_logins_are_in_it_and_what_clients_do_is_n
         logs.trail.write(what, "k", after={"a": 1}, actor=BOSS)
     for what in ("instance.register", "client.disconnect", "service.update", "ownership.claim"):
         logs.trail.write(what, "k", actor=NODE)
-    logs.trail.write_instance("instance.update", "k", None, RegisterInstance("g@@s", "1.2.3.4", 80), BOSS)
+    logs.trail.write_instance("update", ("public", "g@@s"), "k", None, RegisterInstance("g@@s", "1.2.3.4", 80), BOSS)
     logs.trail.on_access("login.done", "", BOSS)
     assert whats(logs.lines()) == [*evidence, "login.done"]
     assert whats(logs.lines("audit"))[: len(evidence)] == list(evidence)
