@@ -79,8 +79,8 @@ class NamingService:
 
     # --- instances -------------------------------------------------------------------------------
 
-    def register(self, command: operations.RegisterInstance) -> Replaced | None:
-        """Register an instance, or replace it. Return the changes, None for none.
+    def register(self, command: operations.RegisterInstance, key: str = "") -> Replaced | None:
+        """Register an instance, or replace it; ``key``: its key, if known. Return the changes, None for none.
 
         Raises:
             InvalidParam: a name, the cluster or the weight is not allowed.
@@ -90,9 +90,9 @@ class NamingService:
         operations.check_weight(command.weight)
         if self.drained.any:
             self.drained.forget((command.namespace, command.service, operations.key_of(command)))
-        replaced = self._writes.register(command, self._now_ms())
+        replaced = self._writes.register(command, self._now_ms(), key)
         if replaced is not None:
-            self._changed(replaced.key)
+            self._publish(InstancesChanged(replaced.key, _LOCAL))
         return replaced
 
     def update(self, command: operations.RegisterInstance, strict: bool) -> Replaced | None:
@@ -101,14 +101,14 @@ class NamingService:
         Raises:
             InvalidParam: as ``register``, or strict and there is none. Source: Nacos 1.4.1 ServiceManager.
         """
+        key = keys.instance_key(command.ip, command.port, command.cluster)
         if strict:
-            operations.check_weight(command.weight)
             service = self._table.get(command.namespace, command.service)
-            key = keys.instance_key(command.ip, command.port, command.cluster)
             stored = service.stored.get(key) if service is not None else None
             if stored is None or stored.instance.ephemeral is not command.ephemeral:
+                operations.check_weight(command.weight)
                 operations.check_known(self._known(command), command)
-        return self.register(command)
+        return self.register(command, key)
 
     def _known(self, command: operations.RegisterInstance) -> list[Instance] | None:
         """Return the instances among which an update may find its own; None for an unknown service."""
@@ -132,7 +132,7 @@ class NamingService:
         removed = self._writes.remove(command.namespace, command.service, key, self._now_ms())
         if removed is not None:
             self._on_deregistered(removed.key, key)
-            self._changed(removed.key)
+            self._publish(InstancesChanged(removed.key, _LOCAL))
         return removed
 
     def patch(self, command: operations.PatchInstance) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from app.naming.model.keys import datum_key
+from distro.model.types import value
 
 INSTANCES_MAX = 10_000
 """The most remembered instances. Beyond it, the one with the oldest last event is forgotten."""
@@ -16,7 +17,7 @@ ENTRIES_MAX = 8
 """The most events of one instance."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Happening:
     """One event of an instance at this member."""
 
@@ -36,9 +37,12 @@ class InstanceHistory:
 
     def note(self, key: str, instance_key: str, what: str = "deregistered by a call") -> None:
         """Record an event of an instance, at the current time."""
+        instance = key, instance_key
         with self._lock:
-            kept = self._kept.pop((key, instance_key), ())[1 - ENTRIES_MAX :]
-            self._kept[key, instance_key] = (*kept, Happening(self._now_ms(), what))  # the latest event is at the end
+            happening = Happening(self._now_ms(), what)
+            known = self._kept.pop(instance, None)
+            # The instance with the latest event is at the end.
+            self._kept[instance] = (happening,) if known is None else (*known[1 - ENTRIES_MAX :], happening)
             if len(self._kept) > INSTANCES_MAX:
                 self._kept.popitem(last=False)
 

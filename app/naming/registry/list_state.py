@@ -239,7 +239,8 @@ class ListState:
 
     def _bound_tombstones(self, service: Service) -> None:
         """Drop the oldest tombstones beyond the bound, after one was added."""
-        bound_tombstones(service.tombstones)
+        if len(service.tombstones) > TOMBSTONES_PER_SERVICE_MAX:
+            bound_tombstones(service.tombstones)
         service.tombstones_free -= 1
         if service.tombstones_free < 0:
             service.tombstones_free = bound_tombstone_bytes(service.tombstones, self._removals_bytes_max)
@@ -310,7 +311,8 @@ class ListState:
         ``key``: the instance that changes; empty if it is not a single one, and peers need the whole list.
         """
         known, writer = service.version, self.writer
-        version = known.next(writer) if known.writer == writer else self.next_version(service)
+        is_next = known.writer == writer
+        version = Version(known.epoch, known.counter + 1, writer) if is_next else self.next_version(service)
         if version.epoch != service.version.epoch:
             service.claimed_ms = now_ms
             service.due_ms = 0

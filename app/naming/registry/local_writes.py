@@ -5,7 +5,13 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from app.naming.model.id_allocator import IdAllocator
-from app.naming.model.keys import WORD_MARGIN_MS, check_metadata_size, metadata_bytes, surplus_bytes
+from app.naming.model.keys import (
+    WORD_MARGIN_MS,
+    check_metadata_size,
+    instance_key,
+    metadata_bytes,
+    surplus_bytes,
+)
 from app.naming.model.model import Instance, Service, StoredInstance, Tombstone, instance_bytes
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.registry import operations
@@ -45,8 +51,10 @@ class LocalWrites:
         self._made_by_removal: deque[str] = deque()
         """Keys of services that a deregistration of an unknown instance made, the latest last."""
 
-    def register(self, command: operations.RegisterInstance, now_ms: int) -> Replaced | None:
+    def register(self, command: operations.RegisterInstance, now_ms: int, key: str = "") -> Replaced | None:
         """Register an instance. Return the changes, None if there are none.
+
+        ``key``: its instance key, if the caller has it.
 
         Raises:
             LimitReached, TooManyRequests: as ``ServiceTable.admit``; a repeated registration is never refused.
@@ -54,8 +62,8 @@ class LocalWrites:
         is_numbered = operations.is_numbered(command.metadata)
         if is_numbered:
             self._make_id_allocator(command.namespace, command.service)
+        key = key or instance_key(command.ip, command.port, command.cluster)
         with self._table.lock:
-            key = operations.key_of(command)
             service = self._table.get(command.namespace, command.service)
             old = service.stored.get(key) if service is not None else None
             is_listed = service is not None and not service.dropped and not service.hidden
@@ -77,12 +85,13 @@ class LocalWrites:
             else:
                 known = old.instance
                 grown = counted - old.counted_bytes
-                self._table.admit(command.namespace, command.service, service, 0, grown)
+                if grown > 0 or not is_listed:
+                    self._table.admit(command.namespace, command.service, service, 0, grown)
                 if grown > 0:
                     self._table.admission.check_growth(command.service, service, 0, grown)
             if service is None or not is_listed:
                 service = self._table.open(command.namespace, command.service, service, now_ms)
-            ids = (service.id_allocator or service.ids()) if is_numbered and known is None else ()
+            ids = (service.id_allocator or service.ids()) if is_numbered and known is None else None
             instance = operations.register(known, command, ids, self._shared, size)
             changed = self._lists.put(service, key, instance, now_ms, counted, differs=is_listed)
             return None if changed is None else _new_tuple(Replaced, (changed, known, key))

@@ -17,7 +17,7 @@ from app.naming.model.model import (
     kept_id,
 )
 from app.naming.model.nacos_errors import InstanceMissing, WeightRefused
-from distro.model.types import Version
+from distro.model.types import Version, value
 
 Traits = tuple[str, str, str | None, float]
 """Service, cluster, application and weight of an instance."""
@@ -62,7 +62,7 @@ class UpdateInstance(NamedTuple):
     strict: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DeregisterInstance:
     """Remove an instance. ``service`` is the full name."""
 
@@ -239,16 +239,22 @@ Ids = Iterable[str | None] | IdAllocator
 
 
 def register(
-    old: Instance | None, command: RegisterInstance, ids: Ids, shared: Shared, size: int | None = None
+    old: Instance | None, command: RegisterInstance, ids: Ids | None, shared: Shared, size: int | None = None
 ) -> Instance:
     """Return the instance after a registration. ``old``, the one before it, keeps its health and id.
 
-    ``size``: the bytes of the command's metadata, if known. ``ids`` are read only for a new instance.
+    ``size``: the bytes of the command's metadata, if known. ``ids`` are read only for a new instance; None if its
+    metadata requests no number.
     Source: Nacos 1.4.1 ServiceManager.updateIpAddresses.
     """
     metadata = shared.metadata({} if command.metadata is None else command.metadata, size)
     traits = (command.service, command.cluster, command.app, check_weight(command.weight))
     service, cluster, app, weight = shared.traits(traits)
+    if old is not None:
+        # Without making a text that follows from the address and the service.
+        instance_id = kept_id(old) if old.service_name == service else old.instance_id
+    else:
+        instance_id = SIMPLE_ID if ids is None else make_instance_id(command, metadata, ids)
     return Instance(
         command.ip,
         shared.port(command.port),
@@ -260,7 +266,7 @@ def register(
         command.ephemeral,
         metadata=metadata,
         app=app,
-        instance_id=make_instance_id(command, metadata, ids) if old is None else _id_of(old, service),
+        instance_id=instance_id,
     )
 
 
@@ -291,11 +297,6 @@ def make_instance_id(command: RegisterInstance | Beat, metadata: Metadata, ids: 
     if is_numbered(metadata):
         return str((ids if isinstance(ids, IdAllocator) else IdAllocator(ids)).lowest_free())
     return SIMPLE_ID
-
-
-def _id_of(old: Instance, service: str) -> str | None:
-    """Return the id of an instance for its successor in ``service``, without making a text that follows from both."""
-    return kept_id(old) if old.service_name == service else old.instance_id
 
 
 def patch(old: Instance, command: PatchInstance) -> Instance:

@@ -182,11 +182,11 @@ class ChecksSpeak(SimMember):
 
 
 class RepeatsUnsaidWrites(LocalWrites):
-    def register(self, command: RegisterInstance, now_ms: int) -> Replaced | None:
+    def register(self, command: RegisterInstance, now_ms: int, key: str = "") -> Replaced | None:
         service = self._table.get(command.namespace, command.service)
         old = service.stored.get(key_of(command)) if service is not None else None
         said_ms = old.changed_ms if old is not None else NEVER_MS
-        replaced = super().register(command, now_ms)
+        replaced = super().register(command, now_ms, key)
         if replaced is None and old is not None:
             old.changed_ms = said_ms
         return replaced
