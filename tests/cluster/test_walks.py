@@ -9,9 +9,9 @@ from scripts.walk import KINDS, shortest_walks
 from tests.support.walk import Figures, Walk
 
 BOUNDS = {
-    "register": Figures(calls=114, files=28, returns=32),
-    "put": Figures(calls=101, files=28, returns=34),
-    "delete": Figures(calls=82, files=28, returns=23),
+    "register": Figures(calls=104, files=28, returns=30),
+    "put": Figures(calls=84, files=27, returns=27),
+    "delete": Figures(calls=71, files=27, returns=18),
     "beat": Figures(calls=32, files=15, returns=7),
     "list": Figures(calls=101, files=25, returns=32),
     "rpc-register": Figures(calls=134, files=24, returns=45),
