@@ -163,7 +163,7 @@ class StoredInstance:
         self.usual = instance.healthy and not (instance.metadata and PRESERVED_BEAT_INTERVAL in instance.metadata)
         """True if healthy and with the default beat interval: then a beat needs nothing else of the instance."""
         self.counted_bytes = instance_bytes(instance) if counted_bytes is None else counted_bytes
-        """What the list is counted with for this instance, kept for the time when it is replaced or removed."""
+        """The bytes that the list counts for this instance, kept until it is replaced or removed."""
 
     def with_health(self, healthy: bool, version: Version) -> "StoredInstance":
         """Return the instance with another health, as of ``version``. Its beats and its client's last change stay."""
