@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import ClassVar
 
 from distro.members import reachability
-from distro.members.members_view import Contact, MemberRuns, MembersView
-from distro.members.peer_state import NEVER_MS, PeerState
+from distro.members.members_view import MemberRuns, MembersView
+from distro.members.peer_state import NEVER_MS, Contact, PeerState
 from distro.members.reachability import ALL_MEMBER_RULES, MemberRules, is_smaller_side
 from distro.model.config import DistroConfig
 from distro.model.types import (
@@ -292,6 +292,7 @@ class MemberList:
             if now_ms - self.returned_ms >= RETURNS_MS:
                 self.returned_ms = now_ms
         peer.seen, peer.lost, peer.last_ok_ms, peer.view = True, False, now_ms, report.view
+        self.runs.heard(report.address, report.writer, now_ms)
         peer.declared_rejoin_at_ms = now_ms + report.rejoin_delay_ms
         if report.imposed_rejoin_delay_ms and is_smaller_side(self.self_address, self.view, report):
             self._own_rejoin_at_ms = max(self._own_rejoin_at_ms, now_ms + report.imposed_rejoin_delay_ms)

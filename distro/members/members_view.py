@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
-from distro.members.peer_state import ALWAYS_MS, NEVER_MS, PeerState, is_lately
+from distro.members.peer_state import ALWAYS_MS, NEVER_MS, Contact, is_lately
 from distro.model.config import DistroConfig
 from distro.model.types import HeardOf, Member, MemberKind, MemberState
 
@@ -30,18 +30,22 @@ Value = TypeVar("Value")
 
 
 class Handover(NamedTuple):
-    """Until when the clients of a run that is over are kept, and at most, in monotonic ms."""
+    """The hand-over of the clients of a run that is over. Times are monotonic ms."""
 
     end_ms: int
+    """Until then the clients are kept."""
     max_ms: int
+    """And until then at most, however long others need."""
+    heard_ms: int
+    """When the run was last heard of: of what happened since, it could not tell."""
 
     def moved(self, by_ms: int) -> "Handover":
-        """Return this hand-over, with both ends moved by so many ms."""
-        return Handover(self.end_ms + by_ms, self.max_ms + by_ms)
+        """Return this hand-over, with all times moved by so many ms."""
+        return Handover(self.end_ms + by_ms, self.max_ms + by_ms, self.heard_ms + by_ms)
 
     def until(self, end_ms: int) -> "Handover":
         """Return this hand-over, lasting until ``end_ms`` at least, as far as it may."""
-        return Handover(min(max(self.end_ms, end_ms), self.max_ms), self.max_ms)
+        return self._replace(end_ms=min(max(self.end_ms, end_ms), self.max_ms))
 
 
 class RunsView(NamedTuple):
@@ -112,10 +116,17 @@ class MemberRuns:
     """The runs of listed members. One thread owns it; others read ``view``, a frozen value. Times are monotonic ms."""
 
     def __init__(self, self_address: str, now_ms: int) -> None:
-        self.view = RunsView(self_address, "", _frozen({}), _frozen({}), (), _frozen({}), _handover(now_ms))
+        self.view = RunsView(self_address, "", _frozen({}), _frozen({}), (), _frozen({}), _handover(now_ms, NEVER_MS))
         """Replaced with each change, never changed itself."""
         self._returns: dict[str, int] = {}
         """When a client of a run came back last, since the last ``tick``."""
+        self._heard_ms: dict[str, int] = {}
+        """When the present run of a peer last called or answered, by address."""
+
+    def heard(self, address: str, writer: str, now_ms: int) -> None:
+        """Note that a run of a peer called or answered. (Before its first answer, it is not known for the present.)"""
+        if writer and writer == self.view.writers.get(address):
+            self._heard_ms[address] = now_ms
 
     def set_own_writer(self, own_writer: str) -> None:
         """Note the writer of this run."""
@@ -130,6 +141,7 @@ class MemberRuns:
         gone = list(left)
         for address in gone:
             self.end(address, now_ms)
+            self._heard_ms.pop(address, None)
         view = self.view
         kept = {address: ended for address, ended in view.ended.items() if address not in gone}
         self.view = view._replace(
@@ -174,13 +186,14 @@ class MemberRuns:
             before = {one: handover.until(now_ms + HANDOVER_MS) for one, handover in view.handing_over.items()}
             self.view = view._replace(
                 ended=_frozen({**view.ended, address: (*ended, run)[-RUNS_REMEMBERED:]}),
-                handing_over=_frozen({**before, run: _handover(now_ms)}),
+                handing_over=_frozen({**before, run: _handover(now_ms, self._heard_ms.get(address, now_ms))}),
                 own=None if view.own is None else view.own.until(now_ms + HANDOVER_MS),
             )
 
     def on_pause(self, pause_ms: int) -> None:
-        """Add a pause of this process to the ends of all hand-overs (R9)."""
+        """Add a pause of this process to the times of all runs (R9)."""
         view = self.view
+        self._heard_ms = {address: heard_ms + pause_ms for address, heard_ms in self._heard_ms.items()}
         self.view = view._replace(
             handing_over=_frozen({one: handover.moved(pause_ms) for one, handover in view.handing_over.items()}),
             own=None if view.own is None else view.own.moved(pause_ms),
@@ -212,54 +225,12 @@ def _frozen(values: dict[str, Value]) -> Mapping[str, Value]:
     return MappingProxyType(values)
 
 
-def _handover(now_ms: int) -> Handover:
-    return Handover(now_ms + HANDOVER_MS, now_ms + HANDOVER_MS_MAX)
+def _handover(now_ms: int, heard_ms: int) -> Handover:
+    return Handover(now_ms + HANDOVER_MS, now_ms + HANDOVER_MS_MAX, heard_ms)
 
 
 HALF_MS_MAX, CUT_OFF_MS_MAX = 30_000, 300_000
 """For so long a member that hears nothing of half of the others, or of more, does not judge what these heard of."""
-
-
-class Contact(NamedTuple):
-    """One listed member: its entry, and when this node heard of it. The fields are those of ``PeerState``."""
-
-    member: Member
-    is_alive: bool
-    seen: bool
-    lost: bool
-    refused: bool
-    farewell: bool
-    failures: int
-    rejoin_at_ms: int
-    answered_ms: int
-    last_ok_ms: int
-    heard_ms: int
-    told_ms: int
-    calls: Mapping[str, int] | None
-
-    @classmethod
-    def of(cls, peer: PeerState) -> "Contact":
-        """Return a copy of a peer's state."""
-        return cls(
-            peer.member,
-            peer.is_alive,
-            peer.seen,
-            peer.lost,
-            peer.refused,
-            peer.farewell,
-            peer.failures,
-            peer.rejoin_at_ms,
-            peer.answered_ms,
-            peer.last_ok_ms,
-            peer.heard_ms,
-            peer.told_ms,
-            None if peer.calls is None else MappingProxyType(peer.calls),
-        )
-
-    @property
-    def last_heard_ms(self) -> int:
-        """When anything was heard of it last, directly or through others."""
-        return max(self.last_ok_ms, self.heard_ms)
 
 
 class MembersView(NamedTuple):
@@ -361,11 +332,16 @@ class MembersView(NamedTuple):
     # --- runs that versions name -----------------------------------------------------------------
 
     def contact_ms(self, writer: str) -> int:
-        """Return when the peer that a version names last answered or called; of no peer ``ALWAYS_MS``.
+        """Return when the run that a version names last answered or called; of no peer ``ALWAYS_MS``.
 
-        What others heard does not count: the ages in their reports are a little older when these are read, and so go
+        Of a run that was over when this member started, that is ``NEVER_MS``. While the clients of an ended run are
+        kept (R17), the calls of the next run of the same member do not count as its own. What others heard does not count: the ages in their reports are a little older when these are read, and so go
         round.
         """
+        if (over := self.runs.handing_over.get(writer)) is not None:
+            return over.heard_ms
+        if self.runs.ended_before(writer):
+            return NEVER_MS
         one = self.contacts.get(writer.partition("~")[0])
         return ALWAYS_MS if one is None else one.last_ok_ms
 

@@ -1,8 +1,9 @@
-"""PeerState: one member as this node knows it, and when it learned that."""
+"""PeerState: one member as this node knows it, and when it learned that; and Contact, its frozen copy for readers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 
 from distro.model.config import DistroConfig
 from distro.model.types import Member, MemberState
@@ -78,6 +79,48 @@ class PeerState:
     def answers(self, config: DistroConfig, now_ms: int) -> bool:
         """Return whether it answers this node's calls, or did until a short time ago."""
         return not self.failures or is_lately(self.answered_ms, config, now_ms, refused=self.refused)
+
+
+class Contact(NamedTuple):
+    """One listed member: its entry, and when this node heard of it. The fields are those of ``PeerState``."""
+
+    member: Member
+    is_alive: bool
+    seen: bool
+    lost: bool
+    refused: bool
+    farewell: bool
+    failures: int
+    rejoin_at_ms: int
+    answered_ms: int
+    last_ok_ms: int
+    heard_ms: int
+    told_ms: int
+    calls: Mapping[str, int] | None
+
+    @classmethod
+    def of(cls, peer: PeerState) -> "Contact":
+        """Return a copy of a peer's state."""
+        return cls(
+            peer.member,
+            peer.is_alive,
+            peer.seen,
+            peer.lost,
+            peer.refused,
+            peer.farewell,
+            peer.failures,
+            peer.rejoin_at_ms,
+            peer.answered_ms,
+            peer.last_ok_ms,
+            peer.heard_ms,
+            peer.told_ms,
+            None if peer.calls is None else MappingProxyType(peer.calls),
+        )
+
+    @property
+    def last_heard_ms(self) -> int:
+        """When anything was heard of it last, directly or through others."""
+        return max(self.last_ok_ms, self.heard_ms)
 
 
 def is_lately(answered_ms: int, config: DistroConfig, now_ms: int, *, refused: bool) -> bool:

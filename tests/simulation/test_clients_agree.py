@@ -121,6 +121,35 @@ def test_a_client_that_is_back_elsewhere_has_the_last_word() -> None:
         assert [key for key, *_ in one.shown()[SERVICES[1]]] == ["10.9.1.1:81:unknown:DEFAULT"]
 
 
+def test_a_client_leaves_for_good_while_its_member_restarts_and_another_one_is_apart() -> None:
+    """R15: the one that was apart hears of the next run and of the withdrawal in one, and keeps no copy of the former.
+
+    It would for 40 s: a client that is back says no more, and its member had a contact just now.
+    """
+    world, connections = calm_world()
+    member, _old_id = connected(world, connections)
+    apart = world.members[world.addresses[2]]
+    assert isinstance(apart, ConnectedMember)
+    for other in world.addresses[:2]:
+        world.network.cut(apart.address, other)
+        world.network.cut(other, apart.address)
+    world.run(6_000)
+    world.kill(member)
+    world.run(2_000)
+    world.start(member)
+    world.run(10_000)
+    new_id = connections.connect(member)
+    assert new_id is not None
+    member.connections.own.register(new_id, ONE)
+    world.run(200)
+    member.connections.own.deregister(new_id, ONE.namespace, ONE.service)
+    world.run(3_000)
+    assert SERVICES[0] in apart.shown()
+    world.network.heal()
+    world.run(5_000)
+    assert not any(SERVICES[0] in other.shown() for other in connections.members())
+
+
 def test_a_client_that_came_back_before_its_member_was_known_to_leave() -> None:
     world, connections = calm_world()
     member, old_id = connected(world, connections)

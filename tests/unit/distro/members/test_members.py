@@ -2,6 +2,7 @@
 
 import sys
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -69,6 +70,26 @@ def test_the_last_contact_with_a_member(members: MemberList) -> None:
     assert members.frozen().contact_ms(B) == 12_500, "its silence in the pause proves nothing"
     for writer in (f"{SELF}~1", "d:1~1", ""):
         assert members.frozen().contact_ms(writer) == ALWAYS_MS
+
+
+@pytest.mark.parametrize("reports_first", [True, False])
+def test_the_last_contact_with_a_run_that_is_over_is_not_that_with_the_next_one(
+    members: MemberList, reports_first: bool
+) -> None:
+    """R15, R17: what a client withdraws after it must not stay listed by a copy of the former run."""
+    old, new = f"{B}~1", f"{B}~2"
+    members.on_report_done(B, Outcome.DELIVERED, replace(report(B), writer=old), 1_000)
+    members.on_report(replace(report(B), writer=old), 2_000)
+    fail(members, B, Outcome.FAILED, 30_000)
+    if reports_first:
+        members.on_report(replace(report(B), writer=new), 39_000)
+    members.on_report_done(B, Outcome.DELIVERED, replace(report(B), writer=new), 40_000)
+    assert members.frozen().contact_ms(old) == 2_000
+    assert members.frozen().contact_ms(new) == 40_000
+    members.on_pause(10_000, 60_000)
+    assert members.frozen().contact_ms(old) == 12_000
+    members.on_report_done(B, Outcome.DELIVERED, replace(report(B), writer=old), 61_000)
+    assert members.frozen().contact_ms(old) == 61_000, "it was only said to be over"
 
 
 def test_beats_are_known_as_far_as_each_member_that_is_alive_told_them(members: MemberList) -> None:
