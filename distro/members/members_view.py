@@ -335,8 +335,8 @@ class MembersView(NamedTuple):
         """Return when the run that a version names last answered or called; of no peer ``ALWAYS_MS``.
 
         Of a run that was over when this member started, that is ``NEVER_MS``. While the clients of an ended run are
-        kept (R17), the calls of the next run of the same member do not count as its own. What others heard does not count: the ages in their reports are a little older when these are read, and so go
-        round.
+        kept (R17), calls of the next run do not count as its own. What others heard does not count either: the ages in
+        their reports are a little older when these are read, and so go round.
         """
         if (over := self.runs.handing_over.get(writer)) is not None:
             return over.heard_ms
