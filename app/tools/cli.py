@@ -3,7 +3,6 @@
 import argparse
 import io
 import os
-import socket
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -13,7 +12,7 @@ from app.config import settings_keys as keys
 from app.config.addresses import PORT_MAX, is_wildcard, join_address, split_address
 from app.config.lookup_settings import FILE, LOOKUP_TYPE, MEMBER_LIST
 from app.config.settings import SettingError, Settings, read_settings
-from app.machine.process.announce import base_url
+from app.machine.process.announce import base_url, listen_failure
 from app.machine.process.data_lock import DataLock
 from app.tools.audit.check import command as check_command
 from app.tools.audit.compare import command as compare_command
@@ -216,14 +215,7 @@ def _check_free(settings: Settings) -> None:
 
 
 def _check_port(host: str, port: int, where: str, names: str) -> None:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        # As gunicorn does: closing connections of a previous run do not occupy the port.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            raise SettingError(
-                f"cannot listen on {where}: {error.strerror or error}; "
-                f"allowed: an address of this machine and a free port ({names})"
-            ) from None
+    if (why := listen_failure(host, port)) is not None:
+        raise SettingError(
+            f"cannot listen on {where}: {why}; allowed: an address of this machine and a free port ({names})"
+        )

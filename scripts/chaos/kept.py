@@ -41,7 +41,7 @@ HANG_S = 180.0
 ROUNDS_S = 2.5
 """Two verify rounds: a refused key is sent again in each."""
 REFUSING_ROUNDS = 3
-"""So many times ``ROUNDS_S`` in a row a member must refuse data to be found refusing it for good."""
+"""The spans of ``ROUNDS_S`` in a row in which a member refuses data before it counts as refusing it for good."""
 POLL_S = 0.2
 GRPC_TIMEOUT_S = 10.0
 SHOWN = 10

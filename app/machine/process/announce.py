@@ -1,7 +1,22 @@
-"""The lines that a node prints when it is ready: its URL, and a request to try."""
+"""The addresses of a node at its start: whether it can listen, and the lines that it prints when it is ready."""
+
+import socket
 
 from app.config.addresses import is_wildcard, join_address, split_address
 from app.config.settings import Settings
+
+
+def listen_failure(host: str, port: int) -> str | None:
+    """Return the reason why no process could listen on a TCP port now; None if one could."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        # As gunicorn does: closing connections of a previous run do not occupy the port.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            return error.strerror or str(error)
+    return None
 
 
 def base_url(settings: Settings) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from app.config import settings_keys as keys
 from app.config.settings import SettingError, Settings
 from app.machine.limits.connection_room import ConnectionRoom
+from app.machine.process.announce import listen_failure
 from app.machine.process.data_lock import DataLock, DataLockError
 from app.machine.process.open_files import CONNECTIONS_MAX, files_wanted, room_for_connections
 from app.machine.process.root_user import ROOT_WARNING, is_root
@@ -115,10 +116,10 @@ def _ports(settings: Settings, is_running: bool) -> Iterator[CheckFinding]:
     if settings.rpc is not None:
         ports += [settings.rpc.sdk.port, settings.rpc.cluster.port]
     for port in ports:
-        is_free, why = _can_listen(settings.host, port)
-        if is_free and not is_running:
+        why = listen_failure(settings.host, port)
+        if why is None and not is_running:
             yield ok("port", f"{port} is free")
-        elif is_free:
+        elif why is None:
             yield failure("port", f"the node that runs does not listen on {port}", "its log has the reason")
         elif is_running:
             yield ok("port", f"{port} is in use, by the node that runs")
@@ -128,17 +129,6 @@ def _ports(settings: Settings, is_running: bool) -> Iterator[CheckFinding]:
                 f"cannot listen on {settings.host} port {port}: {why}",
                 f"end the process that uses it (ss -ltnp), or set {keys.PORT.name} or {keys.HOST_KEY.name}",
             )
-
-
-def _can_listen(host: str, port: int) -> tuple[bool, str]:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            return False, error.strerror or str(error)
-    return True, ""
 
 
 def _descriptors(settings: Settings) -> CheckFinding:
