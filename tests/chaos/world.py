@@ -21,7 +21,7 @@ from tests.chaos.checker import (
     last_disagreement,
 )
 from tests.chaos.cluster import Cluster, Member
-from tests.chaos.history import Outcome
+from tests.chaos.history import History, Outcome, Sample
 from tests.chaos.http import call
 from tests.chaos.load import Amounts, Load
 from tests.chaos.network import Network, run
@@ -32,6 +32,8 @@ LAST_ROUNDS, LAST_PAUSE_S = 3, 1.0
 """Members that still differ at the end are asked again, as no two are asked in the same moment."""
 EXPLAINED_FROM_S, EXPLAINED_MAX = 2.0, 3
 """Instances whose lists agreed so late are explained, at most so many."""
+EXPLAINED_NEAR_S = 4.0
+"""Lists of so long before and after such a difference are told with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +148,7 @@ class Result:
     cut_s: float
     healed_s: float
     explained: Sequence[Mapping[str, object]]
-    """For each instance whose lists agreed late: each member's answer to ``explain``, by its number."""
+    """For each instance whose lists agreed late: the lists of each member about then, and its answer to ``explain``."""
 
 
 @contextlib.contextmanager
@@ -235,10 +237,23 @@ async def _explain_late(world: World) -> list[Mapping[str, object]]:
         asked = {"serviceName": last.sample.service, "ip": ip, "port": CHECKED_PORT, "local": "true"}
         told: dict[str, object] = {"service": last.sample.service, "ip": ip, "at": time.monotonic()}
         for number, member in enumerate(world.cluster.members):
+            told[f"lists of {number}"] = _lists_near(world.load.history, last.sample, number, ip)
             with contextlib.suppress(OSError, ValueError):
                 told[str(number)] = json.loads((await call(member.address, "GET", "/explain", asked))[1])
         found.append(told)
     return found
+
+
+def _lists_near(history: History, sample: Sample, member: int, ip: str) -> list[tuple[float, float, str]]:
+    """The lists of the same service that a member gave about that time: from when to when, and what was in them."""
+    return [
+        (one.begun_s, one.ended_s, "no list" if one.hosts is None else str(one.hosts.get(ip)))
+        for one in history.samples
+        if one.member == member
+        and one.service == sample.service
+        and one.ended_s > sample.begun_s - EXPLAINED_NEAR_S
+        and one.begun_s < sample.ended_s + EXPLAINED_NEAR_S
+    ]
 
 
 def _result(world: World, explained: Sequence[Mapping[str, object]]) -> Result:

@@ -66,7 +66,8 @@ def made(**fields: object) -> tuple[EightMethods, Component]:
 
 
 def test_a_resource_type_has_to_implement_eight_methods() -> None:
-    required = {name for name in vars(RequiredStore) if not name.startswith("_")}
+    # Without the copies of methods that mutation testing adds: their names have other letters.
+    required = {name for name in vars(RequiredStore) if name.isascii() and not name.startswith("_")}
     assert len(required) <= REQUIRED_MAX
     assert required == {name for name in vars(EightMethods) if not name.startswith("_")}
 
