@@ -16,6 +16,8 @@ LOG = logging.getLogger(__name__)
 EVENTS_PER_TURN, KEYS_PER_TURN = 256, 2_000
 """Taken at a time at most, however many wait: what the thread does in one turn must not keep reports waiting."""
 FETCHED_PER_EVENT = 1_000
+LEAVES_NOTHING, LEAVES_KEYS, LEAVES_ENDS = range(3)
+"""What does not end the wait for a while: nothing; changed keys; these and the ends of calls that may wait."""
 
 
 class PeerWorker:
@@ -73,8 +75,10 @@ class Mailbox:
         self._returned: dict[str, int] = {}
         """When a client last came back, by the writer of its former run."""
         self._closed = False
-        self._leave_keys = False
-        """The thread waits, and takes keys when its wait ends: it need not be woken for each."""
+        self._presses = False
+        """Among the events is one that ends every wait."""
+        self._left = LEAVES_NOTHING
+        """What need not wake the thread now: it is taken when the wait ends."""
 
     def sync(self, key: DistroKey) -> None:
         """The key changed here, and is to be sent to the peers."""
@@ -84,7 +88,7 @@ class Mailbox:
                     self._stats.inbox_dropped += 1
                     return
                 self._sync[key] = self._now_s()
-            if not self._leave_keys:
+            if self._left == LEAVES_NOTHING:
                 self._condition.notify()
 
     def claim(self, key: DistroKey, source: str | None = None) -> None:
@@ -128,20 +132,22 @@ class Mailbox:
     def put(self, event: Event, *, urgent: bool = False, waits: bool = False) -> None:
         """Queue an event. An ``urgent`` one is never dropped: such as ends of calls, which are few.
 
-        ``waits``: while changed keys gather it does not end the wait for them.
+        ``waits``: it does not end a wait that leaves ends.
         """
         with self._condition:
             if not urgent and len(self._events) >= self._events_max:
                 self._stats.inbox_dropped += 1
                 return
             self._events.append(event)
-            if not (waits and self._leave_keys):
+            self._presses |= not waits
+            if not (waits and self._left == LEAVES_ENDS):
                 self._condition.notify()
 
     def put_back(self, events: Sequence[Event]) -> None:
         """Have these events, which were taken just now, taken again before all others."""
         with self._condition:
             self._events.extendleft(reversed(events))
+            self._presses = True
 
     @property
     def is_empty(self) -> bool:
@@ -155,22 +161,36 @@ class Mailbox:
             self._closed = True
             self._condition.notify()
 
-    def take(self, timeout_s: float, *, leave_keys: bool = False) -> tuple[list[Event], dict[DistroKey, float], bool]:
+    def take(
+        self, timeout_s: float, *, leave_keys_s: float = 0.0, leave_ends_s: float = 0.0
+    ) -> tuple[list[Event], dict[DistroKey, float], bool]:
         """Wait for events at most ``timeout_s``; return them, the changed keys, and whether the mailbox is closed.
 
         Each key comes with the time in s of the oldest change since it was taken last. At most ``EVENTS_PER_TURN`` and
         ``KEYS_PER_TURN``, the oldest; the others wait for the next call.
 
-        ``leave_keys``: changed keys alone do not end the wait.
+        ``leave_keys_s``: for so long changed keys alone do not end the wait; ``leave_ends_s``: nor do events that were
+        put to wait.
         """
         with self._condition:
-            if not (self._events or self._closed or (self._sync and not leave_keys)):
-                self._leave_keys = leave_keys
-                self._condition.wait(timeout_s)
-                self._leave_keys = False
+            begun_s = monotonic_s()
+            for part_s, self._left in (
+                (leave_ends_s, LEAVES_ENDS),
+                (max(leave_keys_s, leave_ends_s), LEAVES_KEYS),
+                (timeout_s, LEAVES_NOTHING),
+            ):
+                end_s = begun_s + min(part_s, timeout_s)
+                while not self._ends_wait() and (wait_s := end_s - monotonic_s()) > 0:
+                    self._condition.wait(wait_s)
             events = [self._events.popleft() for _ in range(min(len(self._events), EVENTS_PER_TURN))]
             keys = {key: self._sync.pop(key) for key in list(islice(self._sync, KEYS_PER_TURN))}
+            self._presses = bool(self._events)
             return events, keys, self._closed
+
+    def _ends_wait(self) -> bool:
+        if self._closed or self._presses:
+            return True
+        return self._left < LEAVES_ENDS and bool(self._events or (self._sync and self._left < LEAVES_KEYS))
 
 
 def _fetch(peer: str, keys: list[DistroKey]) -> Event:

@@ -13,8 +13,9 @@ from distro.protocol.engine_reader import EngineReader
 KEYS_MAX = 16_384
 """Keys of one peer and resource type whose version at the peer is remembered; others are sent whole."""
 
-SMALL_KEYS_MAX = 4
-"""Keys of a send that is read at once: each may have some hundred changes, of which a send in a stream has a few."""
+SMALL_CHANGES_MAX = 256
+"""Changes in a send that is read at once, some 2 ms of work. Each gave its key the next counter, so a difference of
+two counters is their number (R1)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +57,16 @@ class PeerSends:
         return datums
 
     def read_small(self, action: SyncData) -> list[Datum] | None:
-        """As ``read``, of a few keys that all changed here since; None for any other send: it may take long to read."""
-        if len(action.keys) > SMALL_KEYS_MAX:
+        """As ``read``, of keys with a few changes here since; None for any other send: it may take long to read."""
+        store = self._components[action.resource_type].store
+        known = self._acknowledged.get((action.peer, action.resource_type), {})
+        changes = 0
+        for key in action.keys:
+            base, version = known.get(key), store.version(key)
+            if base is None or version is None:
+                return None
+            changes += max(version.counter - base.counter, 1)
+        if changes > SMALL_CHANGES_MAX:
             return None
         datums = self._deltas(action, of_claims=False)
         return datums if len(datums) == len(action.keys) else None

@@ -24,6 +24,9 @@ from distro.protocol.protocol import DistroProtocol, Event
 from distro.timing.clock import monotonic_s, process_ran_s
 
 LOG = logging.getLogger(__name__)
+BUSY_S = 0.1
+"""For so long changed keys alone wake nobody while each peer has a call under way: the first that ends is followed by
+the send that they wait for."""
 EVENTS_S_MAX = 0.01
 """The time of events in one turn, after which the others wait for the next one, and calls that are due go first."""
 
@@ -170,19 +173,19 @@ class DistroRuntime:
     # --- the thread that owns the protocol -------------------------------------------------------
 
     def _run(self) -> None:
-        wait_s, gather_s = 0.0, 0.0
+        wait_s = gather_s = busy_s = 0.0
         while True:
-            gathering = gather_s > 0
-            events, keys, closed = self._mailbox.take(
-                min(wait_s, gather_s) if gathering else wait_s, leave_keys=gathering
-            )
+            events, keys, closed = self._mailbox.take(wait_s, leave_keys_s=busy_s, leave_ends_s=gather_s)
             if closed:
                 return
             # Keys that come now wait for the spacing anyway: a wake-up for each would cost more than all else here.
             gather_s = self._config.sync_spacing_ms / 1_000 if keys else 0.0
+            busy_s = 0.0
             try:
                 wait_s = self._turn(events, keys)
-                gather_s = max(gather_s, self._protocol.gathers_ms(self._clock.monotonic_ms()) / 1_000)
+                now_ms = self._clock.monotonic_ms()
+                gather_s = max(gather_s, self._protocol.gathers_ms(now_ms) / 1_000)
+                busy_s = BUSY_S if self._protocol.peers.is_busy(now_ms) else 0.0
             except Exception:
                 LOG.exception("the engine failed unexpectedly, and continues")
                 wait_s = 1.0

@@ -78,6 +78,11 @@ class PeerTable:
         for queue in self.queues.values():
             queue.call = None
 
+    def is_busy(self, now_ms: int) -> bool:
+        """Return whether a key that changes now waits for the end of a call, as each peer has one that is not late."""
+        reachable = [one for one in self.queues.values() if one.reachable]
+        return bool(reachable) and all(one.call is not None and not one.is_stuck(now_ms) for one in reachable)
+
     def log_stuck(self, now_ms: int) -> None:
         """Tell the log of changes that peers lack for long."""
         if now_ms - self._traced_ms < TRACE_INTERVAL_MS:

@@ -45,6 +45,9 @@ class PlannedProtocol:
         """The answer of ``pending``."""
         self.gathering_ms = 0
         """What ``gathers_ms`` answers."""
+        self.busy = False
+        """What ``is_busy`` answers."""
+        self.peers = self
 
     def tick(self, now_ms: int, ran_ms: int = 0) -> tuple[list[Action], int]:
         self.told.append(("tick", now_ms))
@@ -56,6 +59,9 @@ class PlannedProtocol:
 
     def gathers_ms(self, now_ms: int) -> int:
         return self.gathering_ms
+
+    def is_busy(self, now_ms: int) -> bool:
+        return self.busy
 
     def pending_keys(self) -> dict[str, int]:
         return self.unsent

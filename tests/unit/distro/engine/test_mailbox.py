@@ -103,7 +103,7 @@ def test_what_is_beyond_the_bound_is_dropped_and_counted(mailbox: Mailbox, stats
 def test_a_closed_mailbox_says_so_at_once_and_for_ever(mailbox: Mailbox) -> None:
     mailbox.sync(A)
     mailbox.close()
-    assert mailbox.take(LONG_S, leave_keys=True) == ([], {A: AT_S}, True)
+    assert mailbox.take(LONG_S, leave_ends_s=LONG_S) == ([], {A: AT_S}, True)
     assert mailbox.take(LONG_S) == ([], {}, True)
 
 
@@ -130,22 +130,24 @@ def test_who_waits_is_woken(mailbox: Mailbox, beside: Callable[..., threading.Th
     assert taken == [("put" in wake, wake == "sync", wake == "close")]
 
 
-def test_keys_alone_do_not_wake_who_leaves_them(mailbox: Mailbox, beside: Callable[..., threading.Thread]) -> None:
+@pytest.mark.parametrize("left", ["ends", "keys"])
+def test_what_is_left_wakes_nobody(mailbox: Mailbox, beside: Callable[..., threading.Thread], left: str) -> None:
     taken: list[tuple[int, list[DistroKey], bool]] = []
 
     def take() -> None:
-        events, keys, closed = mailbox.take(LONG_S, leave_keys=True)
+        events, keys, closed = mailbox.take(LONG_S, **{f"leave_{left}_s": LONG_S})
         taken.append((len(events), list(keys), closed))
 
     mailbox.sync(A)
     thread = beside(take)
     eventually(lambda: mailbox._condition._waiters)  # type: ignore[attr-defined]
     mailbox.sync(B)
-    mailbox.put(lambda _protocol, _now_ms: None, urgent=True, waits=True)
+    if left == "ends":
+        mailbox.put(lambda _protocol, _now_ms: None, urgent=True, waits=True)
     assert mailbox._condition._waiters, "it waits on"  # type: ignore[attr-defined]
-    mailbox.put(lambda _protocol, _now_ms: None)
+    mailbox.put(lambda _protocol, _now_ms: None, waits=left == "keys")
     thread.join(LONG_S / 2)
-    assert taken == [(2, [A, B], False)]
+    assert taken == [(2 if left == "ends" else 1, [A, B], False)]
     woken = beside(lambda: taken.append((0, list(mailbox.take(LONG_S)[1]), False)))
     eventually(lambda: mailbox._condition._waiters)  # type: ignore[attr-defined]
     mailbox.sync(C)
@@ -153,9 +155,23 @@ def test_keys_alone_do_not_wake_who_leaves_them(mailbox: Mailbox, beside: Callab
     assert taken[1:] == [(0, [C], False)], "the next wait ends with a key again"
 
 
+def test_what_was_left_ends_the_wait_when_its_time_is_over(mailbox: Mailbox) -> None:
+    mailbox.sync(A)
+    assert mailbox.take(LONG_S, leave_keys_s=0.01) == ([], {A: AT_S}, False)
+    mailbox.put(lambda _protocol, _now_ms: None, waits=True)
+    assert len(mailbox.take(LONG_S, leave_keys_s=LONG_S, leave_ends_s=0.01)[0]) == 1
+
+
+def test_an_event_that_was_put_back_is_taken_at_once(mailbox: Mailbox) -> None:
+    mailbox.put(lambda _protocol, _now_ms: None, waits=True)
+    [event] = mailbox.take(LONG_S)[0]
+    mailbox.put_back([event])
+    assert mailbox.take(LONG_S, leave_ends_s=LONG_S)[0] == [event]
+
+
 def test_a_wait_ends_by_itself(mailbox: Mailbox) -> None:
     mailbox.sync(A)
-    assert mailbox.take(0.01, leave_keys=True) == ([], {A: AT_S}, False)
+    assert mailbox.take(0.01, leave_ends_s=LONG_S) == ([], {A: AT_S}, False)
 
 
 def test_a_worker_tells_what_it_does_and_for_how_long() -> None:

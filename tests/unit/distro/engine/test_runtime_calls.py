@@ -6,7 +6,7 @@ import pytest
 
 from distro.engine.mailbox import Mailbox
 from distro.engine.peer_call_runner import EngineParts
-from distro.engine.peer_sends import SMALL_KEYS_MAX
+from distro.engine.peer_sends import SMALL_CHANGES_MAX
 from distro.engine.runtime import DistroRuntime
 from distro.members.mapper import DistroMapper, Mappers, WriterMapper
 from distro.members.members import MemberList
@@ -437,14 +437,16 @@ def test_a_change_is_sent_by_the_engines_thread_itself() -> None:
 
 def test_what_is_large_or_whole_or_goes_elsewhere_is_left_to_the_peers_thread() -> None:
     callbacks = Callbacks()
-    many = tuple(f"k{number}" for number in range(SMALL_KEYS_MAX + 1))
+    many = tuple(f"k{number}" for number in range(20))
     bed = acknowledged(callbacks, *many)
     at_once = bed.runtime._calls.sync_at_once
-    assert not at_once(SyncData(B, "t", many, DEADLINE_MS)), "too many"
+    bed.store.put("k7", Version(1, SMALL_CHANGES_MAX - 20 + 2, ME))
+    assert not at_once(SyncData(B, "t", many, DEADLINE_MS)), "together they have one change too many"
     assert not at_once(SyncData(B, "t", (*many[:2], "unknown"), DEADLINE_MS)), "one of them goes whole"
     assert not at_once(SyncData(C, "t", many[:2], DEADLINE_MS)), "it is called in another way"
     assert callbacks.called == []
-    assert not at_once(SyncData(B, "t", many[:-1], DEADLINE_MS)), "its frame is too large"
+    bed.store.put("k7", Version(1, SMALL_CHANGES_MAX - 20 + 1, ME))
+    assert not at_once(SyncData(B, "t", many, DEADLINE_MS)), "its frame is too large"
     assert [call[0] for call in callbacks.called] == ["start small sync"]
     assert not Bed().runtime._calls.sync_at_once(ACTIONS["sync"]), "no loop is there"
     assert (bed.ends(), bed.protocol.stats.sync_deltas) == ([], 0), "nothing was done"

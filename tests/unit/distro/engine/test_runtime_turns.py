@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from distro.engine.runtime import EVENTS_S_MAX
+from distro.engine.runtime import BUSY_S, EVENTS_S_MAX
 from distro.engine.turns import TurnWatch
 from distro.model.types import NO_VERSION, Claim, DistroKey, FinishLoad, Forget, Load, LocalAction, Report
 from distro.protocol.claims import Claimer
@@ -24,11 +24,13 @@ class PlannedMailbox:
 
     def __init__(self) -> None:
         self.plans: list[tuple[list[Event], list[DistroKey]]] = []
-        self.waits: list[tuple[float, bool]] = []
-        """Of each ``take``: the longest wait in s, and whether keys were left."""
+        self.waits: list[tuple[float, float, float]] = []
+        """Of each ``take``: the longest wait in s, and for how long keys and ends were left."""
 
-    def take(self, timeout_s: float, *, leave_keys: bool = False) -> tuple[list[Event], dict[DistroKey, float], bool]:
-        self.waits.append((timeout_s, leave_keys))
+    def take(
+        self, timeout_s: float, *, leave_keys_s: float, leave_ends_s: float
+    ) -> tuple[list[Event], dict[DistroKey, float], bool]:
+        self.waits.append((timeout_s, leave_keys_s, leave_ends_s))
         if self.plans:
             events, keys = self.plans.pop(0)
             return events, dict.fromkeys(keys, 4.9), False
@@ -53,14 +55,18 @@ def threads(start: str) -> set[str]:
 
 
 def looped(
-    *plans: tuple[list[Event], list[DistroKey]], ticks: list[Any], spacing_ms: int, gathering_ms: int = 0
+    *plans: tuple[list[Event], list[DistroKey]],
+    ticks: list[Any],
+    spacing_ms: int,
+    gathering_ms: int = 0,
+    busy: bool = False,
 ) -> PlannedMailbox:
     """Run the loop until the mailbox closes; return the mailbox."""
     mailbox = PlannedMailbox()
     mailbox.plans += plans
     bed = PlannedRuntime(now_ms=NOW_MS, mailbox=mailbox, sync_spacing_ms=spacing_ms)  # type: ignore[arg-type]
     bed.protocol.plans += ticks
-    bed.protocol.gathering_ms = gathering_ms
+    bed.protocol.gathering_ms, bed.protocol.busy = gathering_ms, busy
     bed.runtime._run()
     assert [told[0] for told in bed.protocol.told].count("tick") == len(plans), "none when it is closed"
     return mailbox
@@ -211,23 +217,23 @@ def test_a_local_action_that_fails_has_an_end_too(
 
 def test_the_loop_begins_at_once_and_waits_as_each_turn_says() -> None:
     mailbox = looped(([], []), ([], []), ticks=[([], NOW_MS + 4_000), ([], NOW_MS + 500)], spacing_ms=100)
-    assert mailbox.waits == [(0.0, False), (4.0, False), (0.5, False)]
+    assert mailbox.waits == [(0.0, 0.0, 0.0), (4.0, 0.0, 0.0), (0.5, 0.0, 0.0)]
 
 
 def test_keys_that_come_within_the_spacing_wake_nobody() -> None:
     mailbox = looped(([], KEYS), ([], []), ([], []), ticks=[([], NOW_MS + 4_000)] * 3, spacing_ms=100)
-    assert mailbox.waits == [(0.0, False), (0.1, True), (4.0, False), (4.0, False)]
+    assert mailbox.waits == [(0.0, 0.0, 0.0), (4.0, 0.0, 0.1), (4.0, 0.0, 0.0), (4.0, 0.0, 0.0)]
 
 
 def test_keys_wake_nobody_until_a_peer_may_be_sent_something_again() -> None:
     ticks = [([], NOW_MS + 4_000), ([], NOW_MS + 150)]
     mailbox = looped(([], KEYS), ([], []), ticks=ticks, spacing_ms=100, gathering_ms=300)
-    assert mailbox.waits == [(0.0, False), (0.3, True), (0.15, True)]
+    assert mailbox.waits == [(0.0, 0.0, 0.0), (4.0, 0.0, 0.3), (0.15, 0.0, 0.3)]
 
 
-def test_the_spacing_makes_no_wait_longer() -> None:
-    mailbox = looped(([], KEYS), ([], []), ticks=[([], NOW_MS + 50)] * 2, spacing_ms=100)
-    assert mailbox.waits == [(0.0, False), (0.05, True), (0.05, False)]
+def test_keys_wake_nobody_while_each_peer_has_a_call_under_way() -> None:
+    mailbox = looped(([], KEYS), ([], []), ticks=[([], NOW_MS + 4_000)] * 2, spacing_ms=10, busy=True)
+    assert mailbox.waits == [(0.0, 0.0, 0.0), (4.0, BUSY_S, 0.01), (4.0, BUSY_S, 0.0)]
 
 
 def test_a_turn_that_fails_is_followed_by_another_after_a_second(caplog: pytest.LogCaptureFixture) -> None:
@@ -235,7 +241,7 @@ def test_a_turn_that_fails_is_followed_by_another_after_a_second(caplog: pytest.
         raise KeyError("nobody foresaw this")
 
     mailbox = looped(([], []), ([], []), ticks=[fail, ([], NOW_MS + 50)], spacing_ms=100)
-    assert mailbox.waits == [(0.0, False), (1.0, False), (0.05, False)]
+    assert mailbox.waits == [(0.0, 0.0, 0.0), (1.0, 0.0, 0.0), (0.05, 0.0, 0.0)]
     assert "nobody foresaw this" in caplog.text
 
 

@@ -80,6 +80,24 @@ def test_sends_to_a_peer_keep_their_distance_and_the_changes_between_them_go_tog
     assert sent(engine.tick()) == {B: (key,)}
 
 
+def test_a_peer_whose_call_lasts_gets_what_changes_when_that_ends() -> None:
+    engine = Engine(B, C)
+    engine.load()
+    engine.write(engine.service_of(SELF))
+    assert not engine.protocol.peers.is_busy(engine.now_ms)
+    to_b, to_c = engine.tick()
+    assert engine.protocol.peers.is_busy(engine.now_ms + STUCK_MS - 1)
+    assert not engine.protocol.peers.is_busy(engine.now_ms + STUCK_MS), (
+        "calls may not arrive: others are told of the keys"
+    )
+    engine.protocol.on_sync_done(to_b, Outcome.DELIVERED, Received(), engine.now_ms)
+    assert not engine.protocol.peers.is_busy(engine.now_ms), "a change goes to one of them at once"
+    engine.protocol.on_sync_done(to_c, Outcome.DELIVERED, Received(), engine.now_ms)
+    for peer in (B, C):
+        engine.protocol.peers.queues[peer].reachable = False
+    assert not engine.protocol.peers.is_busy(engine.now_ms)
+
+
 @pytest.mark.parametrize(
     ("keys", "distance_ms"),
     [(1, 10), (2, 20), (3, 30), (4, 40), (7, 40), (8, 50), (15, 50), (16, 60), (90, 60)],
