@@ -16,7 +16,6 @@ import orjson
 from app.config.observability import Observability
 from app.metrics.line_file import LineFile
 from app.metrics.security_log import Event, SecurityLog
-from app.naming.model.keys import Metadata
 from app.naming.records.record_keys import (
     NamespaceKey,
     PersistentKey,
@@ -49,8 +48,6 @@ _INSTANCE_FIELDS = {
     "metadata": "metadata",
 }
 _SHOWN = tuple(dict.fromkeys(_INSTANCE_FIELDS.values()))
-_METADATA = _SHOWN[-1]
-"""The name of the metadata's field. Nearly all changes are of metadata alone."""
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 """The types of values that hold no names."""
 
@@ -160,16 +157,9 @@ class AuditTrail:
 
     def _hot_line(self, at_ms: int, who: Actor, what: str, key: str, before: object, after: object) -> str | None:
         """Return the line of a change that is plain and has no field with the name of a secret; else None."""
-        metadata = _changed_metadata(before, after)
-        if metadata is not None:
-            return self._metadata_line(at_ms, who, what, key, *metadata)
         old, new = _differing(before, after)
         line = _plain_line(self._fields(at_ms, who, what, key, old, new))
         return None if line is None or _may_have_secret(old) or _may_have_secret(new) else line
-
-    def _metadata_line(self, at_ms: int, who: Actor, what: str, key: str, was: Metadata, now: Metadata) -> str | None:
-        line = _plain_line(self._fields(at_ms, who, what, key, {_METADATA: was}, {_METADATA: now}))
-        return None if line is None or _has_secret_name((*was, *now)) else line
 
     def _fields(self, at_ms: int, who: Actor, what: str, key: str, before: object, after: object) -> dict[str, Any]:
         """Return the fields of a line, in order. Empty texts and missing values are left out."""
@@ -210,12 +200,15 @@ class AuditTrail:
         return json_line({"time": time_text(self._wall_ms()), "node": self._node, "what": "lost", "lines": count})
 
 
-@lru_cache(64)
 def time_text(wall_ms: int) -> str:
     """Return a time as ISO 8601 in UTC, with milliseconds."""
     second, ms = divmod(wall_ms, 1_000)
-    text = datetime.fromtimestamp(second, UTC).isoformat(timespec="seconds").removesuffix("+00:00")
-    return f"{text}.{ms:03}Z"
+    return f"{_second_text(second)}.{ms:03}Z"
+
+
+@lru_cache(64)
+def _second_text(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).isoformat(timespec="seconds").removesuffix("+00:00")
 
 
 def _plain_line(fields: Mapping[str, Any]) -> str | None:
@@ -306,7 +299,7 @@ def _differing(before: object, after: object) -> tuple[object, object]:
                 new[name] = now
         return old, new
     before, after = _fields_of(before), _fields_of(after)
-    if not isinstance(before, Mapping) or not isinstance(after, Mapping):
+    if before is None or after is None or not isinstance(before, Mapping) or not isinstance(after, Mapping):
         return _with_fields(before), _with_fields(after)
     absent = object()
     names = [name for name in {**before, **after} if before.get(name, absent) != after.get(name, absent)]
@@ -315,19 +308,6 @@ def _differing(before: object, after: object) -> tuple[object, object]:
 
 def _only(fields: Mapping[str, object], names: list[str]) -> dict[str, object]:
     return {name: fields[name] for name in names if name in fields}
-
-
-def _changed_metadata(before: object, after: object) -> tuple[Metadata, Metadata] | None:
-    """Return the metadata of an instance before and after, if nothing else of it changed, as in nearly all changes."""
-    # mypy takes type[object].__hash__ for the unbound method of object, and so finds no Hashable.
-    read_old, read_new = _reader_of(type(before)), _reader_of(type(after))  # type: ignore[arg-type]
-    if read_old is None or read_new is None:
-        return None
-    old, new = read_old(before), read_new(after)
-    was, now = old[-1], new[-1]
-    if type(was) is not dict or type(now) is not dict or was == now or old[:-1] != new[:-1]:
-        return None
-    return was, now
 
 
 def _with_fields(value: object) -> object:
