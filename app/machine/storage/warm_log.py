@@ -59,6 +59,8 @@ SCHEMA = (
     "CREATE TABLE IF NOT EXISTS datum (key TEXT PRIMARY KEY, body BLOB NOT NULL, at_ms INTEGER)",
     "CREATE TABLE IF NOT EXISTS alive (one INTEGER PRIMARY KEY CHECK (one = 1), at_ms INTEGER NOT NULL)",
 )
+OVER_THE_OLD = "ON CONFLICT (key) DO UPDATE SET body = excluded.body, at_ms = excluded.at_ms"
+"""Half the work of a row that replaces the old one, which is removed first, from the index, too."""
 ADD_TIME = "ALTER TABLE datum ADD COLUMN at_ms INTEGER"
 """Adds the time of each list (wall clock, ms). Files of earlier releases have only one, for all lists."""
 REOPEN_MS = 10_000
@@ -302,7 +304,7 @@ class WarmStore:
                 for some in _batches(rows):
                     places = ", ".join(["(?, ?, ?)"] * len(some))
                     values = [value for row in some for value in row]
-                    connection.execute(f"INSERT OR REPLACE INTO datum (key, body, at_ms) VALUES {places}", values)
+                    connection.execute(f"INSERT INTO datum (key, body, at_ms) VALUES {places} {OVER_THE_OLD}", values)
                 for keys in _batches(gone):
                     places = ", ".join("?" * len(keys))
                     connection.execute(f"DELETE FROM datum WHERE key IN ({places})", keys)
