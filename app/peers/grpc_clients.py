@@ -36,6 +36,8 @@ SIDE_BY_SIDE = 16
 class ClientAgent:
     """DistroTransportAgent and DistroCallbackAgent of clients. Thread-safe."""
 
+    sends_small = False  # a client's publications are many, and a link may wait
+
     def __init__(
         self,
         http: DistroHttpAgent,
@@ -72,7 +74,7 @@ class ClientAgent:
         self._start(peer, DataOperation.CHANGE, frame, timeout_ms, over_http, done)
 
     def start_small_sync(self, peer: str, datums: list[Datum], timeout_ms: int, done: Done) -> bool:
-        return False  # a client's publications are many, and a link may wait
+        return False
 
     def start_verify(self, peer: str, summary: Mapping[str, str], timeout_ms: int, done: Done) -> None:
         if self._links.is_nacos(peer):

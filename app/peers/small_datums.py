@@ -86,6 +86,8 @@ class _Frames:
 class SmallSends:
     """DistroCallbackAgent of instance lists, while a loop is attached. Thread-safe."""
 
+    sends_small = True
+
     def __init__(self, agent: DistroHttpAgent, clock: Clock) -> None:
         """``agent``: takes large datums, and verify rounds."""
         self._agent = agent

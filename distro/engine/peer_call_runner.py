@@ -108,7 +108,7 @@ class PeerCallRunner:
         and several peers' threads get in each other's way.
         """
         callbacks = self._components[action.resource_type].callbacks
-        if callbacks is None or not callbacks.takes(action.peer):
+        if callbacks is None or not callbacks.sends_small or not callbacks.takes(action.peer):
             return False
         try:
             datums = self._sends.read_small(action)

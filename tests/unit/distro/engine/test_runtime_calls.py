@@ -88,6 +88,8 @@ class Network:
 class Callbacks(Network):
     """An agent whose calls end later."""
 
+    sends_small = True
+
     def takes(self, peer: str) -> bool:
         return peer == B
 
@@ -448,6 +450,10 @@ def test_what_is_large_or_whole_or_goes_elsewhere_is_left_to_the_peers_thread() 
     bed.store.put("k7", Version(1, SMALL_CHANGES_MAX - 20 + 1, ME))
     assert not at_once(SyncData(B, "t", many, DEADLINE_MS)), "its frame is too large"
     assert [call[0] for call in callbacks.called] == ["start small sync"]
+    bed.store.put("k7", Version(1, 0, ME))
+    callbacks.sends_small = False
+    assert not at_once(SyncData(B, "t", many, DEADLINE_MS)), "it sends nothing at once, and is not asked"
+    assert len(callbacks.called) == 1
     assert not Bed().runtime._calls.sync_at_once(ACTIONS["sync"]), "no loop is there"
     assert (bed.ends(), bed.protocol.stats.sync_deltas) == ([], 0), "nothing was done"
 
