@@ -14,7 +14,7 @@ KEYS_MAX = 16_384
 """Keys of one peer and resource type whose version at the peer is remembered; others are sent whole."""
 
 SMALL_CHANGES_MAX = 256
-"""Changes in a send that is read at once, some 2 ms of work. Each gave its key the next counter, so a difference of
+"""Changes in a send that is read at once, some 3 ms of work. Each gave its key the next counter, so a difference of
 two counters is their number (R1)."""
 
 
