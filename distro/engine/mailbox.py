@@ -17,7 +17,7 @@ EVENTS_PER_TURN, KEYS_PER_TURN = 256, 2_000
 """Taken at a time at most, however many wait: what the thread does in one turn must not keep reports waiting."""
 FETCHED_PER_EVENT = 1_000
 LEAVES_NOTHING, LEAVES_KEYS, LEAVES_ENDS = range(3)
-"""What does not end the wait for a while: nothing; changed keys; these and the ends of calls that may wait."""
+"""The things that do not end a wait: none; changed keys; these, and the ends of calls that may wait."""
 
 
 class PeerWorker:
@@ -78,7 +78,7 @@ class Mailbox:
         self._presses = False
         """Among the events is one that ends every wait."""
         self._left = LEAVES_NOTHING
-        """What need not wake the thread now: it is taken when the wait ends."""
+        """The things that need not wake the thread now: they are taken when the wait ends."""
 
     def sync(self, key: DistroKey) -> None:
         """The key changed here, and is to be sent to the peers."""
