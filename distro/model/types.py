@@ -65,6 +65,19 @@ class Version:
         """Return the wire form."""
         return f"{self.epoch}.{self.counter}.{self.writer}"
 
+    def beside(self, text: object) -> "Version":
+        """Return the version of a wire form as ``from_text``, at half its cost if it has this one's epoch and writer.
+
+        Raises:
+            CodecError: as ``from_text``.
+        """
+        head, tail = f"{self.epoch}.", f".{self.writer}"
+        if type(text) is str and self.writer and text.startswith(head) and text.endswith(tail):
+            counter = text[len(head) : -len(tail)]
+            if counter.isdecimal() and counter.isascii() and len(counter) < VERSION_DIGITS_MAX:
+                return Version(self.epoch, int(counter), self.writer)
+        return Version.from_text(text)
+
     @classmethod
     def from_text(cls, text: object) -> "Version":
         """Return the version of a wire form.

@@ -1,5 +1,7 @@
 """Versions: their order, what follows what, and their text."""
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -54,6 +56,25 @@ def test_any_other_text_is_a_codec_error_or_names_a_version(text: object) -> Non
 def test_what_is_no_version_is_refused(text: object) -> None:
     with pytest.raises(CodecError):
         Version.from_text(text)
+
+
+TEXTS = st.one_of(
+    VERSIONS.map(Version.to_text),
+    st.from_regex(r"(1|01|2)?\.[0-9٣+-]{0,17}\.10\.0\.0\.[12]:8848~[12]?"),
+    st.text(max_size=3),
+    st.none(),
+)
+
+
+@given(st.one_of(st.just(Version(1, 5, "10.0.0.1:8848~1")), VERSIONS, st.just(NO_VERSION)), TEXTS)
+def test_beside_another_version_each_text_is_read_alike(known: Version, text: object) -> None:
+    def read(by: Callable[[object], Version]) -> Version | str:
+        try:
+            return by(text)
+        except CodecError as error:
+            return str(error)
+
+    assert read(known.beside) == read(Version.from_text)
 
 
 class Listening:

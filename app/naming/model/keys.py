@@ -325,4 +325,5 @@ def surplus_bytes(size: int, metadata: Metadata | None, ip: str, cluster: str, a
     characters that JSON escapes. Nearly always 0.
     """
     names = 3 * ((len(ip) if ip.isascii() else len(ip.encode())) + len(cluster)) + (len(app) if app else 0)
-    return max(names + (len(orjson.dumps(metadata)) if metadata else 0) - size * 5 // 4 - USUAL_BYTES, 0)
+    surplus = names + (len(orjson.dumps(metadata)) if metadata else 0) - size * 5 // 4 - USUAL_BYTES
+    return surplus if surplus > 0 else 0

@@ -71,7 +71,7 @@ class ListState:
     def version(self, key: str) -> Version | None:
         """Return the version of a list; None for an unknown or forgotten one."""
         service = self._table.find(key)
-        return None if service is None or service.version == NO_VERSION else service.version
+        return None if service is None or not service.version.writer else service.version
 
     def versions(self) -> dict[str, Version]:
         """Return the versions of all lists, by datum key."""

@@ -5,18 +5,18 @@ visible for a while: the empty-push guard, ``vanished``.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from app.naming.model.keys import AGE_MARGIN_MS, WORD_MARGIN_MS
 from app.naming.model.model import NEVER_MS, Instance, Service, StoredInstance, Tombstone, is_later_word
 from distro.model.digest import hash_of
-from distro.model.types import NO_VERSION, Version
+from distro.model.types import NO_VERSION, Version, value
 
 VersionSummary = tuple[Mapping[str, Version], Mapping[str, Version]]
 """The versions of a list's instances, and of its tombstones, by instance key."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class InstanceList:
     """The value of an instance-list datum: instances and tombstones by instance key."""
 

@@ -36,6 +36,7 @@ from app.naming.model.keys import (
     is_four_numbers,
     parse_datum_key,
     simple_instance_id,
+    surplus_bytes,
 )
 from app.naming.model.model import (
     NEVER_MS,
@@ -275,10 +276,13 @@ def usual_short(fields: Any, full_name: str, of: Version, now_ms: int) -> Stored
     ip, port, app, metadata, counter = get("ip"), get("port"), get("app", _USUAL_APP), get("metadata"), get("version")
     beat_age, said_age, heard = get("beatAge"), get("saidAge"), get("heard", False)
     weight, healthy, enabled = get("weight", 1.0), get("healthy", True), get("enabled", True)
+    try:
+        texts = "".join([*metadata, *metadata.values()])
+    except (AttributeError, TypeError):  # it is no object of texts
+        return None
     if not (
         type(ip) is type(app) is str
         and type(port) is type(counter) is type(beat_age) is int
-        and type(metadata) is dict
         and type(weight) is float
         and 0.0 <= weight <= WEIGHT_MAX
         and type(healthy) is type(enabled) is type(heard) is bool
@@ -288,8 +292,7 @@ def usual_short(fields: Any, full_name: str, of: Version, now_ms: int) -> Stored
         and len(app) <= APP_CHARS_MAX
         and app.isprintable()
         and is_four_numbers(ip)
-        and {str}.issuperset(map(type, metadata.values()))
-        and sum(map(len, metadata)) + sum(map(len, metadata.values())) <= METADATA_CHARS_MAX
+        and len(texts) <= METADATA_CHARS_MAX
     ):
         return None
     if weight != 1.0:
@@ -299,7 +302,9 @@ def usual_short(fields: Any, full_name: str, of: Version, now_ms: int) -> Stored
     )  # fmt: skip
     version, beat_ms = of if counter == of.counter else Version(of.epoch, counter, of.writer), now_ms - beat_age
     changed_ms = beat_ms if said_age is None else now_ms - said_age
-    return StoredInstance(instance, version, beat_ms, version, beat_ms if heard else NEVER_MS, changed_ms)
+    size = len(texts) if texts.isascii() else len(texts.encode("utf-8", "surrogatepass"))
+    size += surplus_bytes(size, metadata, ip, DEFAULT_CLUSTER, app)
+    return StoredInstance(instance, version, beat_ms, version, beat_ms if heard else NEVER_MS, changed_ms, size)
 
 
 def _encode_delta(datum: Datum, base: Version, now_ms: int) -> bytes:
@@ -322,18 +327,25 @@ def _decode_delta(key: str, names: tuple[str, str], body: Mapping[str, Any], ver
     if not isinstance(changed, list):
         raise CodecError(f"field 'changed' of {key[:200]!r} is not a list")
     base = Version(version.epoch, since, version.writer)
-    stored: dict[str, StoredInstance] = {}
+    stored, namespace, full_name = dict[str, StoredInstance](), *names
     for fields in changed:
-        one = decode_short(fields, *names, version, now_ms)
+        one = decode_short(fields, namespace, full_name, version, now_ms)
+        if one.version is not version:
+            _check_part(one.version, key, since, version)
         stored[one.instance.key] = one
     tombstones = _decode_tombstones(body.get("tombstones"), body.get("version"), version, now_ms)
-    if tombstones and not stored.keys().isdisjoint(tombstones):
-        raise CodecError(f"an instance of {key[:200]!r} is both changed and removed")
-    for part in [one.version for one in stored.values()] + [one.version for one in tombstones.values()]:
-        is_of_row = part.epoch == version.epoch and part.writer == version.writer
-        if not is_of_row or not since < part.counter <= version.counter:
-            raise CodecError(f"field 'version' of a part of {key[:200]!r} is not between those of the delta")
+    for name, tombstone in tombstones.items():
+        if name in stored:
+            raise CodecError(f"an instance of {key[:200]!r} is both changed and removed")
+        if tombstone.version is not version:
+            _check_part(tombstone.version, key, since, version)
     return Datum(key, version, InstanceList(stored, tombstones), base)
+
+
+def _check_part(part: Version, key: str, since: int, version: Version) -> None:
+    is_of_row = part.epoch == version.epoch and part.writer == version.writer
+    if not is_of_row or not since < part.counter <= version.counter:
+        raise CodecError(f"field 'version' of a part of {key[:200]!r} is not between those of the delta")
 
 
 def _decode_claim(key: str, body: Mapping[str, Any], version: Version) -> Datum:
@@ -467,7 +479,7 @@ def _decode_tombstones(tombstones: object, text: object, version: Version, now_m
         one = None
         if type(fields) is dict and fields.keys() <= _USUAL_TOMBSTONE:
             told = fields.get("version")
-            of = version if text is not None and told == text else Version.from_text(told)
+            of = version if text is not None and told == text else version.beside(told)
             one = usual_tombstone(key, fields.get("age"), fields.get("keep"), of, now_ms)
         decoded[key] = one or _read_tombstone(key, fields, now_ms)
     return decoded
