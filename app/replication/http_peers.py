@@ -130,7 +130,8 @@ class NodeReplication:
 
     def _receive_type(self, resource_type: str, entries: Mapping[str, object], source: "_Source") -> list[Received]:
         """Take the datums of one type. Return the receiver's answers, and one with the keys that cannot be read."""
-        now_ms, codec, receiver = self.clock.monotonic_ms(), self.components[resource_type].codec, self.receiver
+        component, receiver, now_ms = self.components[resource_type], self.receiver, self.clock.monotonic_ms()
+        codec = component.codec
         if source.sender is None:
             datums, failed = decode_entries(entries, codec, source.sent_ms)
             taken = [
@@ -138,7 +139,7 @@ class NodeReplication:
                 for datum in datums
             ]
             return [Received(failed=failed), *taken]
-        versions = versions_of(entries)
+        versions = versions_of(entries, component.store.version)
         known, answer = receiver.receive_known(resource_type, versions, now_ms)
         if known:
             entries = {key: value for key, value in entries.items() if key not in known}

@@ -6,7 +6,6 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from distro.model.ports import Component
-from distro.model.types import MemberKind
 
 INT_MAX = 0x7FFFFFFF
 HASH_CACHE_ENTRIES = 200_000
@@ -86,4 +85,4 @@ class Mappers(NamedTuple):
         """Return the mapper of a resource type."""
         if component.owned_by_writer:
             return self.writers
-        return self.all_kinds if MemberKind.NACOS_1 in component.taken_by else self.own_kind
+        return self.all_kinds if component.is_of_all_kinds else self.own_kind

@@ -158,9 +158,12 @@ class Component:
     """None for a type whose datums are always whole."""
     digest: KeyDigest = field(init=False)
     """The digest of the store's keys."""
+    is_of_all_kinds: bool = field(init=False)
+    """True if its keys are spread over members of Nacos 1.4, too."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "digest", KeyDigest(self.store))
+        object.__setattr__(self, "is_of_all_kinds", MemberKind.NACOS_1 in self.taken_by)
 
 
 Components = Mapping[str, Component]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from distro.model.ports import Clock
-from distro.model.types import NO_VERSION, DistroKey, Received, Version, value
+from distro.model.types import NO_VERSION, DistroKey, Received, Version
 
 UNDER_WAY_MS_MAX = 30_000
 """A call that seems to have been under way for longer is dated back by this: no member waits longer for an answer."""
@@ -156,12 +156,6 @@ class CallDeadlines:
         return int(end) - self._clock.boot_ms()
 
 
-@value
-class _Applied:
-    version: Version
-    at_s: float
-
-
 class AppliedTimes:
     """The times of keys that members of our own kind wrote.
 
@@ -181,7 +175,8 @@ class AppliedTimes:
         self._now_s = now_s
         self._is_pushed = is_pushed
         self._lock = threading.Lock()
-        self._applied: dict[DistroKey, _Applied] = {}
+        self._applied: dict[tuple[str, str], tuple[Version, float]] = {}
+        """The version that was applied last, and when."""
         self._unpushed: dict[DistroKey, tuple[str, float]] = {}
         """Keys applied and not yet pushed: the member that sent the datum, and when it was applied."""
         self._last_push: dict[DistroKey, float] = {}
@@ -198,13 +193,13 @@ class AppliedTimes:
 
         ``now_ms``: as for ``time_s``.
         """
-        if version == NO_VERSION:
+        if not version.writer:  # of real Nacos
             return
         at_s = self.time_s(now_ms)
         is_pushed = self._is_pushed(key)
         with self._lock:
             self._applied.pop(key, None)  # the latest goes to the end
-            self._applied[key] = _Applied(version, at_s)
+            self._applied[key] = version, at_s
             if len(self._applied) > APPLIED_MAX:
                 del self._applied[next(iter(self._applied))]
             if not is_pushed:
@@ -234,12 +229,12 @@ class AppliedTimes:
 
         Leaves out keys that were taken just now, and keys whose time is not known any more.
         """
-        now_s, applied, ages_ms = self.time_s(now_ms), self._applied, dict[str, float]()
+        now_s, applied = self.time_s(now_ms), self._applied
+        ages_ms: dict[str, float] = {}
         for name, version in versions.items():
-            one = applied.get(DistroKey(resource_type, name))
-            if one is None or (age_ms := (now_s - one.at_s) * 1_000) < AGE_MS_MIN or not one.version.has_had(version):
-                continue
-            ages_ms[name] = round(age_ms, 1)
+            had, at_s = applied.get((resource_type, name)) or (NO_VERSION, now_s)  # as a DistroKey, which costs more
+            if (age_ms := (now_s - at_s) * 1_000) >= AGE_MS_MIN and had.has_had(version):
+                ages_ms[name] = round(age_ms, 1)
         return ages_ms
 
     def with_pushes(self, received: Received, sender: str, resource_type: str) -> Received:

@@ -135,6 +135,7 @@ class DistroReceiver:
             raise NotInitialized("Distro protocol is not initialized")
         refused, failed, wanted = dict[str, Version](), dict[str, str](), list[str]()
         taken, had = dict[str, Version](), dict[str, Version]()
+        component = self._components[resource_type]
 
         def take(datum: Datum, once_stored: OnceStored) -> None:
             self._stats.received_keys += 1
@@ -144,7 +145,7 @@ class DistroReceiver:
                 self._check.check(resource_type, datum, sender, loading=catching_up, fetched=fetched, is_claimed=owned)
                 if datum.base is None:
                     own = self.receive_one(key, sender, datum, now_ms, once_stored, fetched=fetched)
-                elif self._receive_delta(key, sender, datum, now_ms, once_stored):
+                elif self._receive_delta(component, key, sender, datum, now_ms, once_stored):
                     own = None
                 else:
                     self._stats.deltas_wanted_whole += 1
@@ -163,7 +164,7 @@ class DistroReceiver:
             self._check.accept(datum.version)
             (taken if own is None else had)[datum.key] = datum.version
 
-        for keys, why in _take_in_groups(self._components[resource_type].store, datums, take):
+        for keys, why in _take_in_groups(component.store, datums, take):
             lost = [key for key in keys if key not in refused and key not in failed and key not in wanted]
             self._stats.received_failed += len(lost)
             failed.update(dict.fromkeys(lost, why))
@@ -234,7 +235,7 @@ class DistroReceiver:
                 known[name] = stored
         if not known:
             return frozenset(), Received()
-        refused = {name: stored for name, stored in known.items() if stored != versions[name]}
+        refused = {name: stored for name, stored in known.items() if not versions[name].has_had(stored)}
         self._stats.received_keys += len(known)
         self._stats.received_refused += len(refused)
         self.observer.had(resource_type, versions, known)
@@ -296,12 +297,19 @@ class DistroReceiver:
         if self.observer is not NO_OBSERVER:
             self.observer.decided(key, sender, datum.version, stored, decision.rule, decision.reason, done)
 
-    def _receive_delta(self, key: DistroKey, sender: str, delta: Datum, now_ms: int, once_stored: OnceStored) -> bool:
+    def _receive_delta(
+        self,
+        component: Component,
+        key: DistroKey,
+        sender: str,
+        delta: Datum,
+        now_ms: int,
+        once_stored: OnceStored,
+    ) -> bool:
         """Apply a delta (R5). Return False if the whole datum is needed, because the state here does not fit the delta.
 
         A delta of a state that is known here, or of an earlier one, changes nothing.
         """
-        component = self._components[key.resource_type]
         mapper = self._reader.view.mappers.of(component)
         if component.deltas is None:
             raise CodecError("a datum of this type is never sent in part")

@@ -94,12 +94,12 @@ class VersionCheck:
             CodecError: the writer is no member, and the datum is not claimed; or a number is too high.
         """
         version, writer = datum.version, datum.version.writer
-        if version == NO_VERSION:  # from real Nacos, which has none (R8)
+        if not writer:  # from real Nacos, which has no versions (R8)
             return
-        component = self._components[resource_type]
-        store, is_of_sender = component.store, writer.partition("~")[0] == sender
+        component, is_of_sender = self._components[resource_type], writer.partition("~")[0] == sender
         if writer == self._own_writer:
             # The store has what this run gave to a key, unless the key was forgotten.
+            store = component.store
             stored = store.version(datum.key)
             if version > (stored if stored is not None else store.highest_own()):
                 raise NotGivenError(f"field 'version' is of this run, which did not give it: {version.to_text()}")
@@ -108,13 +108,13 @@ class VersionCheck:
         ):  # a claimed state belongs to this run from then on
             raise CodecError(f"field 'version' is of no member: {version.to_text()}")
         elif not (is_of_sender or loading or is_claimed) and self._reader.view.members.answers_itself(writer):
-            stored = store.version(datum.key)
+            stored = component.store.version(datum.key)
             if stored is None or not stored.has_had(version):
                 raise OthersWordError(f"field 'version' is of a run that is asked itself: {version.to_text()}")
         room = ASKED_HEAD_ROOM if loading or fetched else 2 * HEAD_ROOM if is_of_sender else HEAD_ROOM
         known = self._highest or self._stored()
-        counter_max = ACCEPTED_MAX if is_claimed else min(known.counter + room, ACCEPTED_MAX)
-        if version.epoch > min(known.epoch + room, ACCEPTED_MAX) or version.counter > counter_max:
+        is_counted = is_claimed or version.counter <= known.counter + room
+        if not is_counted or version.epoch > known.epoch + room or max(version.epoch, version.counter) > ACCEPTED_MAX:
             if fetched or (is_of_sender and component.owned_by_writer):  # nobody fetches the latter
                 self._make_room(version, room)
             raise CodecError(f"field 'version' is too far above those known here: {version.to_text()}")

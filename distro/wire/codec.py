@@ -2,8 +2,7 @@
 
 import gzip
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -11,7 +10,7 @@ import orjson
 
 from distro.model.errors import CodecError
 from distro.model.ports import DatumCodec
-from distro.model.types import Datum, Received, Version
+from distro.model.types import NO_VERSION, Datum, Received, Version
 from distro.timing.sliced import dumps_sliced, loads_sliced, paced
 
 GZIP_MAGIC = b"\x1f\x8b"
@@ -172,13 +171,18 @@ def decode_entries(
     return datums, failed
 
 
-def versions_of(entries: Mapping[str, object]) -> dict[str, Version]:
-    """Return the versions in a frame's entries, for those entries whose version can be read."""
+def versions_of(entries: Mapping[str, object], stored: Callable[[str], Version | None]) -> dict[str, Version]:
+    """Return the versions in a frame's entries, for those entries whose version can be read.
+
+    ``stored``: returns the version that is stored of a key; nearly every other one comes soon after it.
+    """
     found: dict[str, Version] = {}
     for key, value in paced(entries.items()):
-        if isinstance(value, dict) and "version" in value:
-            with suppress(CodecError):
-                found[key] = Version.from_text(value["version"])
+        if type(value) is dict and (text := value.get("version")) is not None:
+            try:
+                found[key] = (stored(key) or NO_VERSION).beside(text)
+            except CodecError:
+                continue  # refused when the datum is read
     return found
 
 

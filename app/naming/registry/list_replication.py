@@ -1,6 +1,6 @@
 """ListReplication: the exchange of instance lists with peers: whole lists, deltas, and claims of lists of others."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from app.naming.model.contents import list_content
@@ -51,17 +51,18 @@ class ListReplication:
     def apply(self, datum: Datum, expected: Version | None, now_ms: int) -> bool:
         """Replace a list by a received datum, if its version is still ``expected``. Return whether it was replaced."""
         value: InstanceList = datum.value
-        self._take_over(datum, value.stored)
+        service = self._table.find(datum.key)
+        self._take_over(value.stored, datum.version, service.stored if service is not None else {})
         return self._lists.swap(datum.key, expected, datum.version, value, now_ms)
 
-    def _take_over(self, datum: Datum, received: dict[str, StoredInstance]) -> None:
-        """Give received instances the beats that this member knows of them, and share their equal parts in memory."""
-        service = self._table.find(datum.key)
-        known = service.stored if service is not None else {}
+    def _take_over(
+        self, received: dict[str, StoredInstance], version: Version, known: Mapping[str, StoredInstance]
+    ) -> None:
+        """Give received instances the beats of the known ones here, and share their equal parts in memory."""
         for key, stored in received.items():
             old = known.get(key)
             if not stored.version.writer:  # from a member without versions
-                stored.version = stored.client_version = datum.version
+                stored.version = stored.client_version = version
                 stored.changed_ms = stored.beat_ms
             if old is None:
                 stored.last_confirmed_ms = NEVER_MS
@@ -172,8 +173,11 @@ class ListReplication:
         parsed = parse_datum_key(change.key)
         if parsed is None:
             return False
-        service = self._table.find(change.key)
+        service, parts = self._table.find(change.key), InstanceList({}, {})
+        if tombstone is not None:
+            parts.tombstones[change.instance_key] = tombstone
         if stored is not None:
+            parts.stored[change.instance_key] = stored
             old = service.stored.get(change.instance_key) if service is not None else None
             self._shared.settle(stored, old.instance if old is not None else None)
         with self._table.lock:
@@ -196,10 +200,7 @@ class ListReplication:
                 self._table.open(*parsed, service, now_ms)  # lists the service again after its removal
                 old = service.stored.get(change.instance_key)
                 stored.last_confirmed_ms = old.last_confirmed_ms if old else NEVER_MS
-                self._lists.take_stored(service, change.instance_key, stored)
-            elif tombstone is not None:
-                self._lists.take_tombstone(service, change.instance_key, tombstone)
-            self._lists.took(service, version, now_ms)
+            self._lists.take(service, parts, version, now_ms)
             return True
 
     def delta(self, key: str, base: Version) -> Datum | None:
@@ -266,11 +267,10 @@ class ListReplication:
         if datum.is_claim:
             return self._apply_claim(datum, now_ms)
         value: InstanceList = datum.value
-        parsed, found, base = parse_datum_key(datum.key), self._table.find(datum.key), datum.base
-        if parsed is None or found is None or base is None:
+        service, base = self._table.find(datum.key), datum.base
+        if service is None or base is None:
             return False
-        service = found
-        self._take_over(datum, value.stored)
+        self._take_over(value.stored, datum.version, service.stored)
         if len(value.stored) + len(value.tombstones) > COPIED_UNDER_LOCK_MAX or service.retained:
             stored = next(self._lists.datums([datum.key]), None)
             if stored is None or not _is_between(base, stored.version, datum.version):
@@ -283,12 +283,8 @@ class ListReplication:
             if not _is_between(base, service.version, datum.version):
                 return False
             if value.stored:
-                self._table.open(*parsed, service, now_ms)
-            for key, tombstone in value.tombstones.items():
-                self._lists.take_tombstone(service, key, tombstone)
-            for key, one in value.stored.items():
-                self._lists.take_stored(service, key, one)
-            self._lists.took(service, datum.version, now_ms)
+                self._table.open(service.namespace, service.full_name, service, now_ms)
+            self._lists.take(service, value, datum.version, now_ms)
             return True
 
 

@@ -245,37 +245,47 @@ class ListState:
         if service.tombstones_free < 0:
             service.tombstones_free = bound_tombstone_bytes(service.tombstones, self._removals_bytes_max)
 
-    def take_stored(self, service: Service, key: str, stored: StoredInstance) -> None:
-        """Store an instance from a peer's change in the list."""
-        old = service.stored.get(key)
-        service.stored[key] = stored
-        self._count(service, old, stored)
-        if old is not None:
-            stored.carry_beat(old)
-        service.tombstones.pop(key, None)
-        service.clusters.add(stored.instance.cluster_name)
-        shortest_timeout_ms = stored.shortest_timeout_ms
-        if shortest_timeout_ms < service.shortest_timeout_ms:
-            service.shortest_timeout_ms = shortest_timeout_ms
-        service.expect(stored.beat_ms + shortest_timeout_ms + 1)
-
-    def take_tombstone(self, service: Service, key: str, tombstone: Tombstone) -> None:
-        """Store a removal from a peer's change in the list."""
-        self._count(service, service.stored.pop(key, None), None)
-        service.tombstones.pop(key, None)  # the latest goes to the end
-        service.tombstones[key] = tombstone
-        self._bound_tombstones(service)
-        service.expect(tombstone.at_ms + tombstone.keep_ms + 1)
+    def take(self, service: Service, parts: InstanceList, version: Version, now_ms: int) -> None:
+        """Store the instances and removals of a peer's change in the list, and give it the version of that."""
+        held, tombstones, came, size = service.stored, service.tombstones, 0, 0
+        for key, tombstone in parts.tombstones.items():
+            if (old := held.pop(key, None)) is not None:
+                came -= 1
+                size -= old.counted_bytes
+            tombstones.pop(key, None)  # the latest goes to the end
+            tombstones[key] = tombstone
+            self._bound_tombstones(service)
+            service.expect(tombstone.at_ms + tombstone.keep_ms + 1)
+        for key, stored in parts.stored.items():
+            old = held.get(key)
+            held[key] = stored
+            if old is None:
+                came += 1
+            else:
+                size -= old.counted_bytes
+                stored.carry_beat(old)
+            size += stored.counted_bytes
+            tombstones.pop(key, None)
+            service.clusters.add(stored.instance.cluster_name)
+            shortest_timeout_ms = stored.shortest_timeout_ms
+            if shortest_timeout_ms < service.shortest_timeout_ms:
+                service.shortest_timeout_ms = shortest_timeout_ms
+            service.expect(stored.beat_ms + shortest_timeout_ms + 1)
+        if size or came:
+            self._table.count_stored(service, came, size)
+        self.took(service, version, now_ms)
 
     def took(self, service: Service, version: Version, now_ms: int) -> None:
         """Give the list the version of the peer's change that it now has."""
         service.id_allocator = None
-        self._recent.forget(service)
+        if service.recent is not None:
+            self._recent.forget(service)
         service.version = version
         self._changed.note(service.key)
         service.revision += 1
         service.changed_ms = now_ms
-        self._table.hide_if_dropped(service)
+        if service.dropped:
+            self._table.hide_if_dropped(service)
 
     def forget(self, service: Service) -> None:
         """Drop a list and its version (R6). The service stays if it has other sources."""

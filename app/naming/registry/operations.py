@@ -152,7 +152,7 @@ class Shared:
     def metadata(self, fields: Metadata, size: int | None = None) -> Metadata:
         """Return the shared mapping with the same items in the same order.
 
-        ``size``: its ``metadata_bytes``, if known.
+        ``size``: its ``metadata_bytes``, or a few more, if known.
         """
         if len(fields) > MAP_ENTRIES_MAX:
             return fields
@@ -189,7 +189,7 @@ class Shared:
         _set(one, "weight", weight)
         _set(one, "port", self.port(one.port) if former is None or one.port != former.port else former.port)
         if one.metadata is not None:
-            _set(one, "metadata", self.metadata(one.metadata))
+            _set(one, "metadata", self.metadata(one.metadata, stored.counted_bytes))
         if stored.changed_ms == stored.beat_ms:
             stored.changed_ms = stored.beat_ms
         self._settle_version(stored.version)

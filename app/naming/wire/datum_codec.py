@@ -270,9 +270,7 @@ def usual_short(fields: Any, full_name: str, of: Version, now_ms: int) -> Stored
     """
     if type(fields) is not dict or not fields.keys() <= _USUAL_SHORT:
         return None
-    get = fields.get
-    ip: Any
-    port: Any
+    get: Callable[..., Any] = fields.get
     ip, port, app, metadata, counter = get("ip"), get("port"), get("app", _USUAL_APP), get("metadata"), get("version")
     beat_age, said_age, heard = get("beatAge"), get("saidAge"), get("heard", False)
     weight, healthy, enabled = get("weight", 1.0), get("healthy", True), get("enabled", True)
@@ -327,9 +325,9 @@ def _decode_delta(key: str, names: tuple[str, str], body: Mapping[str, Any], ver
     if not isinstance(changed, list):
         raise CodecError(f"field 'changed' of {key[:200]!r} is not a list")
     base = Version(version.epoch, since, version.writer)
-    stored, namespace, full_name = dict[str, StoredInstance](), *names
+    stored: dict[str, StoredInstance] = {}
     for fields in changed:
-        one = decode_short(fields, namespace, full_name, version, now_ms)
+        one = decode_short(fields, *names, version, now_ms)
         if one.version is not version:
             _check_part(one.version, key, since, version)
         stored[one.instance.key] = one

@@ -83,6 +83,9 @@ class Receiving(Stored):
         self.applied.note(key, VERSION, PEER, 1.0, 1_000)
         self.applied.pushed(key, 1.02)
 
+    def version(self, _key: str) -> Version:
+        return VERSION
+
     def sent_ms(self, _peer: str, _clock: str | None) -> int:
         return 5
 
@@ -104,7 +107,7 @@ LISTS = [datum_key("public", f"g@@s{number}") for number in range(5)]
 
 def test_of_datums_that_are_known_no_value_is_read() -> None:
     clock, stored = SystemClock(), Receiving()
-    component = Component(None, InstanceListCodec(clock.wall_ms), None)  # type: ignore[arg-type]
+    component = Component(stored, InstanceListCodec(clock.wall_ms), None)  # type: ignore[arg-type]
     peers = NodeReplication(stored, {INSTANCE_LIST: component}, stored, stored, clock, LargeBodies(10_000), None)  # type: ignore[arg-type]
     known, new, unread = VERSION.to_text(), Version(1, 3, "a:1~x").to_text(), {"instanceList": "none"}
     empty: dict[str, object] = {"instanceList": []}
