@@ -17,7 +17,7 @@ from app.replication.large_bodies import LargeBodies
 from app.replication.record_type import RECORDS
 from distro.model.errors import CodecError, DistroError, NotInitialized
 from distro.model.ports import Clock, Components
-from distro.model.types import Datum, Received, Version
+from distro.model.types import Datum, Received, Version, value
 from distro.receive.receive import DistroReceiver
 from distro.verify.digest_answers import DigestAnswers
 from distro.wire.call_trust import CLOCK_HEADER
@@ -49,7 +49,7 @@ KEYS_SHOWN, KEY_CHARS_SHOWN = 10, 200
 """The most failed keys, and characters of each, that are named in the answer to real Nacos, which only logs it."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class _Source:
     """The sender of datums, and the time of sending."""
 
@@ -141,8 +141,10 @@ class NodeReplication:
             return [Received(failed=failed), *taken]
         versions = versions_of(entries, component.store.version)
         known, answer = receiver.receive_known(resource_type, versions, now_ms)
+        if len(known) == len(entries):
+            return [answer]
         if known:
-            entries = {key: value for key, value in entries.items() if key not in known}
+            entries = {key: entry for key, entry in entries.items() if key not in known}
         datums, failed = decode_entries(entries, codec, source.sent_ms, versions)
         # A member that left the list is not queried any more: its datums are merged as if they had been fetched.
         fetched = source.is_parting
@@ -292,11 +294,11 @@ def _packed(
 def _by_type(entries: Mapping[str, T]) -> dict[str, dict[str, T]]:
     """Return the entries by the resource type of their keys. Keys of unknown types are left out, as by real Nacos."""
     parts: dict[str, dict[str, T]] = {}
-    for key, value in entries.items():
+    for key, entry in entries.items():
         if key.startswith(EPHEMERAL_PREFIX):
-            parts.setdefault(INSTANCE_LIST, {})[key] = value
+            parts.setdefault(INSTANCE_LIST, {})[key] = entry
         elif key.startswith(CLIENT_KEY_PREFIX):
-            parts.setdefault(CLIENTS, {})[key] = value
+            parts.setdefault(CLIENTS, {})[key] = entry
         elif parse_record_key(key) is not None:
-            parts.setdefault(RECORDS, {})[key] = value
+            parts.setdefault(RECORDS, {})[key] = entry
     return parts

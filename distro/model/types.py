@@ -336,7 +336,7 @@ class Merged(enum.Enum):
     """Each side had a change that the other lacked: a new state under a new version of this node."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Received:
     """A member's answer to datums, and to the versions of a verify round."""
 

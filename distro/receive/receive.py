@@ -133,9 +133,10 @@ class DistroReceiver:
         """
         if self._reader.view.loading:
             raise NotInitialized("Distro protocol is not initialized")
-        refused, failed, wanted = dict[str, Version](), dict[str, str](), list[str]()
+        component, wanted = self._components[resource_type], list[str]()
+        refused: dict[str, Version] = {}
+        failed: dict[str, str] = {}
         taken, had = dict[str, Version](), dict[str, Version]()
-        component = self._components[resource_type]
 
         def take(datum: Datum, once_stored: OnceStored) -> None:
             self._stats.received_keys += 1
@@ -152,10 +153,8 @@ class DistroReceiver:
                     wanted.append(datum.key)
                     return
             except CodecError as error:
-                self._stats.received_failed += 1
                 failed[datum.key] = str(error)
-                self.observer.decided(key, sender, datum.version, None, "R10", str(error), "not taken")
-                self._follow_refusal(key, datum, error, now_ms, once_stored, fetched=fetched)
+                self._follow_refusal(key, sender, datum, error, now_ms, once_stored, fetched=fetched)
                 return
             if own is not None and own != NO_VERSION:
                 self._stats.received_refused += 1
@@ -184,6 +183,7 @@ class DistroReceiver:
     def _follow_refusal(
         self,
         key: DistroKey,
+        sender: str,
         datum: Datum,
         error: CodecError,
         now_ms: int,
@@ -191,7 +191,9 @@ class DistroReceiver:
         *,
         fetched: bool,
     ) -> None:
-        """Follow R10: claim a state of this run above all that others hold; ask a run that another member reports."""
+        """Count the failure. By R10, claim a state of this run above all others; ask a run that another tells of."""
+        self._stats.received_failed += 1
+        self.observer.decided(key, sender, datum.version, None, "R10", str(error), "not taken")
         component = self._components[key.resource_type]
         match error:
             case NotGivenError() if self._check.is_within(datum.version):
