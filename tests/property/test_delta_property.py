@@ -225,6 +225,8 @@ BAD: dict[str, dict[str, Any]] = {
     "part version above": {"changed": [{"ip": "10.0.0.0", "port": 80, "version": 9}]},
     "both": {"tombstones": {name_of(0): {"version": f"1.2.{OWNER}", "age": 0, "keep": 0}}},
     "removal of another epoch": {"tombstones": {name_of(1): {"version": f"2.2.{OWNER}", "age": 0, "keep": 0}}},
+    "removal above": {"tombstones": {name_of(1): {"version": f"1.3.{OWNER}", "age": 0, "keep": 0}}},
+    "removal of before the base": {"tombstones": {name_of(1): {"version": f"1.0.{OWNER}", "age": 0, "keep": 0}}},
     "removal by another": {"tombstones": {name_of(1): {"version": "1.2.c:1~z", "age": 0, "keep": 0}}},
 }
 
@@ -281,7 +283,9 @@ odd = (
         optional={
             "port": st.integers(0, 65_536) | odd,
             "app": st.sampled_from(["shop", "x" * 513, "\u2028", "\xa0"]) | odd,
-            "metadata": st.dictionaries(st.text(max_size=2), st.text(max_size=2) | odd, max_size=2) | odd,
+            "metadata": st.dictionaries(st.text(max_size=2), st.text(max_size=2) | odd, max_size=2)
+            | st.dictionaries(st.text(), st.text())
+            | odd,
             "beatAge": st.integers(-1, 9) | odd,
             "saidAge": st.integers(-1, 9) | odd,
             "heard": odd,
@@ -296,6 +300,7 @@ def test_the_hot_parser_reads_what_the_other_one_does(fields: dict[str, Any]) ->
             one = decode_short(told, "public", FULL_NAME, Version(1, 2, OWNER), NOW_MS)
         except CodecError as error:
             return str(error)
-        return one.instance, one.version, one.client_version, one.beat_ms, one.last_confirmed_ms, one.changed_ms
+        times = one.beat_ms, one.last_confirmed_ms, one.changed_ms
+        return one.instance, one.version, one.client_version, times, one.counted_bytes
 
     assert read(fields) == read(fields | {"marked": False})

@@ -77,6 +77,16 @@ def test_beside_another_version_each_text_is_read_alike(known: Version, text: ob
     assert read(known.beside) == read(Version.from_text)
 
 
+@pytest.mark.parametrize("text", ["0.5.", "0.5.x", "0..x", ".5.x", "0.٣.x", "0." + "9" * 16 + ".x", 5])
+@pytest.mark.parametrize("known", [NO_VERSION, Version(0, 0, "x")])
+def test_beside_no_version_nothing_is_taken_for_one(known: Version, text: object) -> None:
+    if text == "0.5.x":
+        assert known.beside(text) == Version(0, 5, "x")
+    else:
+        with pytest.raises(CodecError):
+            known.beside(text)
+
+
 class Listening:
     """A member that knows one version, and what it takes."""
 
