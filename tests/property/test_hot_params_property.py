@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.http.input.forms import parse_values
+from app.http.input.forms import parse_plain, parse_values
 from app.http.input.params import (
     Parameters,
     hot_beat,
@@ -356,3 +356,25 @@ def test_long_texts_are_not_kept() -> None:
         assert hot_register(values, True) is None
     assert hot_beat({"serviceName": "a" * 600, "beat": json.dumps(BEAT)}) is None
     assert hot_beat({"serviceName": "a", "beat": json.dumps(BEAT | {"metadata": {"x": "y" * 600}})}) is None
+
+
+ESCAPED = [f"%{code}" for code in ("41", "00", "01", "0", "", "3D", "3d", "26", "2B", "25", "20", "7F", "C3%A9")]
+PIECES = st.sampled_from([*ESCAPED, *'ab=&+ _2F"\n\r\0\x01\x7f\xc3'])
+
+
+@given(st.lists(PIECES, max_size=10))
+def test_a_plain_query_is_read_as_the_general_parser_reads_it(pieces: list[str]) -> None:
+    raw = "".join(["x=", *pieces]).encode("latin-1")
+    plain = parse_plain(raw)
+    if plain is not None:
+        assert list(plain.items()) == list(parse_values(raw, "", b"", "GET").items())
+        assert all(
+            not value or (value.isascii() and value.isprintable() and " " not in value) for value in plain.values()
+        )
+
+
+@pytest.mark.parametrize(
+    "raw", [b"b%00%01b=", b"a=x%01b=c", b"a%00x&b=c", b"%=1", b"a=%", b"a=%4", b"a=%\n", b"a=1&a=2"]
+)
+def test_a_query_that_only_looks_plain_is_left_to_the_general_parser(raw: bytes) -> None:
+    assert parse_plain(raw) is None

@@ -42,11 +42,14 @@ CHARSETS = frozenset(
 
 
 KEPT_CHARS_MAX = 64
-"""The longest ``name=value`` whose parsed pair is cached: most short pairs come again and again."""
-_KEPT_PARAMETERS_MAX = 16_384
-_PLAIN = bytes(set(range(0x21, 0x7F)) - set(b"+=&"))
-_SEPARATORS = frozenset(b"=&" * count + b"=" for count in range(PLAIN_PARAMETERS_MAX))
-"""All that plain queries have without the characters of ``_PLAIN``: their separators, for each number of parameters."""
+"""The longest text that equal ones are replaced by: most names of services, clusters and namespaces are shorter."""
+_kept = lru_cache(16_384)(str)
+_PLAIN = bytes(range(0x21, 0x7F))
+_SIGNS = {ord("%"): ord("="), ord("="): 0, ord("&"): 1, ord("+"): 0x7F}
+_AS_QUOTED = bytes(_SIGNS.get(one, one if one in _PLAIN else 0x7F) for one in range(256))
+"""Makes quoted-printable of a query: the separators become control characters, and what is not plain becomes DEL."""
+_SEPARATORS = {b"\0\x01" * more + b"\0": more + 1 for more in range(PLAIN_PARAMETERS_MAX)}
+"""The separators of plain queries, with their numbers of parameters."""
 
 
 PIECE_BYTES = 32_768
@@ -162,7 +165,7 @@ def namespace_of(parameters: Parameters) -> str:
     """
     namespace = parameters.optional(NAMESPACE_ID, DEFAULT_NAMESPACE)
     check_printable(NAMESPACE_ID, namespace)
-    return namespace
+    return shared(namespace)
 
 
 def service_of(parameters: Parameters) -> str:
@@ -175,7 +178,12 @@ def service_of(parameters: Parameters) -> str:
     if not name:
         raise InvalidParam(f"Param '{SERVICE_NAME}' is required.")
     check_service_format(name)
-    return name
+    return shared(name)
+
+
+def shared(text: str) -> str:
+    """One text for all equal ones, as calls are kept in memory whose names are mostly the same."""
+    return _kept(text) if len(text) <= KEPT_CHARS_MAX else text
 
 
 def unescape(raw: bytes) -> bytes:
@@ -209,45 +217,19 @@ def is_form(method: str, content_type: str) -> bool:
 def parse_plain(raw: bytes) -> dict[str, str] | None:
     """Return the parameters of a plain query; None for any other.
 
-    A plain query has only printable ASCII, no blanks, and no names that are escaped or repeated. Its values need no
+    Without its escapes a plain query has only printable ASCII and no blanks, and it repeats no name. Its values need no
     trimming, and can stand in a log line.
     """
-    if raw.translate(None, _PLAIN) not in _SEPARATORS:
+    # An escape differs from one of quoted-printable in its sign alone, and makes its text shorter by two.
+    text = a2b_qp(raw.translate(_AS_QUOTED))
+    count = _SEPARATORS.get(text.translate(None, _PLAIN))
+    if count is None or raw.count(b"=") != count or raw.count(b"&") != count - 1:
+        return None  # also where an escape stands for a separator
+    if len(raw) - len(text) != 2 * raw.count(b"%"):
         return None
-    parts = raw.decode().split("&")
-    # A user's token or metadata is long, and comes with parameters that are not.
-    values = dict([_kept_pair(one) if len(one) <= KEPT_CHARS_MAX else _pair(one) for one in parts])
-    return values if len(values) == len(parts) and "" not in values else None
-
-
-def _pair(part: str) -> tuple[str, str]:
-    """Name and value of a ``name=value``; an empty name when either is not plain (see ``parse_plain``)."""
-    name, _, value = part.partition("=")
-    plain = plain_value(value)
-    return ("", "") if plain is None or "%" in name else (name, plain)
-
-
-def plain_value(escaped: str) -> str | None:
-    """A value that consists of characters of plain queries, without its escapes; None if it is not plain then."""
-    if "%" not in escaped:
-        return escaped
-    value = _unescape_ascii(escaped)
-    return value if value.isascii() and value.isprintable() and " " not in value else None
-
-
-def _unescape_ascii(text: str) -> str:
-    """Undo the escapes of a text in ASCII, those of JSON in a third of the time.
-
-    Those of metadata and of names with their group are looked for, as SDKs escape them.
-    """
-    plain = text.replace("%22", '"').replace("%3A", ":").replace("%2C", ",").replace("%7B", "{").replace("%7D", "}")
-    if "%" in plain:
-        plain = plain.replace("%40", "@")
-    # None of these characters is a part of an escape: each per cent sign that is left was there before.
-    return unescape(text.encode()).decode("utf-8", "replace") if "%" in plain else plain
-
-
-_kept_pair = lru_cache(_KEPT_PARAMETERS_MAX)(_pair)
+    parts = iter(text.decode().replace("\x01", "\0").split("\0"))
+    values = dict(zip(parts, parts, strict=True))
+    return values if len(values) == count and "" not in values else None
 
 
 def parse_values(raw_query: bytes, content_type: str, body: bytes, method: str) -> dict[str, str]:
