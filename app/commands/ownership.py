@@ -1,10 +1,10 @@
 """Which member must execute a write."""
 
-from dataclasses import dataclass
+from dataclasses import field
 from typing import Protocol
 
 from app.naming.records.record_keys import record_tag
-from distro.model.types import MemberState
+from distro.model.types import MemberState, value
 
 
 class Owners(Protocol):
@@ -35,7 +35,7 @@ class Owners(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Forward:
     """A write that belongs to another member: forward it, one hop, and return that member's answer."""
 
@@ -43,6 +43,8 @@ class Forward:
     """The text that DistroMapper hashes: the full service name."""
     durable: tuple[str, ...] = ()
     """Keys of the durable records that the write changes: they are fetched before it is answered here."""
+    owner: str = field(default="", compare=False)
+    """The member that owns ``tag`` now; empty if that is still to be asked."""
 
 
 BEHIND_TEXT = "server is back after it stood still and compares its data, please try another server!"

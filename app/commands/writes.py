@@ -203,16 +203,16 @@ class Writes:
     def _register(self, command: RegisterInstance, caller: WriteCaller) -> Outcome:
         if not command.ephemeral:
             return self._write_durably(caller, _keys_of(command), lambda: self._durable.register(command))
-        if self._other_owner(command.service, caller) is not None:
-            return Forward(command.service)
+        if (owner := self._other_owner(command.service, caller)) is not None:
+            return Forward(command.service, owner=owner)
         return self._replaced("register", command, self._naming.register(command), caller)
 
     def _update(self, command: UpdateInstance, caller: WriteCaller) -> Outcome:
         instance, strict = command
         if not instance.ephemeral:
             return self._write_durably(caller, _keys_of(instance), lambda: self._durable.update(instance, strict))
-        if self._other_owner(instance.service, caller) is not None:
-            return Forward(instance.service)
+        if (owner := self._other_owner(instance.service, caller)) is not None:
+            return Forward(instance.service, owner=owner)
         if caller.on_loop and strict and self._is_large(instance):
             return WAITS  # all instances are looked through for one that is missing
         return self._replaced("update", instance, self._naming.update(instance, strict), caller)
@@ -226,8 +226,8 @@ class Writes:
         if not command.ephemeral:
             key = persistent_key(command.namespace, command.service, operations.key_of(command))
             return self._write_durably(caller, (key,), lambda: self._durable.deregister(command))
-        if self._other_owner(command.service, caller) is not None:
-            return Forward(command.service)
+        if (owner := self._other_owner(command.service, caller)) is not None:
+            return Forward(command.service, owner=owner)
         done = self._naming.deregister(command)
         if done is not None:
             self._tell("remove", command, done.instance_key, done.before, None, caller)

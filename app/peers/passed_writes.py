@@ -101,7 +101,7 @@ class LoopForwarder(Generic[A]):
             left_s = min(left_s, self.cluster.left_ms(deadline) / 1_000)
         is_relayed = call.header(RELAY) is not None
         one = ForwardedCall(self, find_owner, request_to, run, done, self.loop.time() + left_s, is_relayed=is_relayed)
-        one.go(call if deadline is None and not is_relayed else None)
+        one.go(call if deadline is None and not is_relayed else None, to.owner)
 
     def request_maker(self, request: MemberRequest) -> Callable[[str, Mapping[str, str]], bytes]:
         """Return a function from an address and headers to the bytes, in Nacos's form. For any thread."""
@@ -263,16 +263,19 @@ class ForwardedCall(Generic[A, R]):
         self._is_relayed = is_relayed
         self._is_signed_anew = False
 
-    def go(self, client_call: ClientCall | None = None) -> None:
+    def go(self, client_call: ClientCall | None = None, owner: str = "") -> None:
         """Send the call to the member that owns it now; execute it here when that is this node.
 
-        ``client_call``: of a client, which may go in a batch the first time that it is sent.
+        ``client_call``: of a client, which may go in a batch the first time that it is sent. ``owner``: if it was asked
+        for in this turn of the loop.
         """
         forwarder = self._forwarder
         if self._is_held:
             self._is_held = False
             forwarder.held -= 1
-        member = self._member = self._find_owner()
+        member = self._member = self._hop = owner or self._find_owner()
+        if client_call is not None and forwarder.batches.join(member, client_call, self._on_batched):
+            return
         if member == forwarder.cluster.self_address:
             self._run_here()
             return

@@ -97,23 +97,37 @@ class WriteBatches:
         self._gathering: dict[str, _Gathering] = {}
 
     def add(self, member: str, call: ClientCall, deadline_s: float, told: Told) -> bool:
-        """Take a call for a member; False for one that goes by itself. ``told`` is called once."""
+        """Take a call for a member, for which no other waits; False for one that goes by itself.
+
+        ``told`` is called once.
+        """
         if CAPABILITY_WRITE_BATCHES not in self._cluster.capabilities(member) or (one := batched(call)) is None:
             return False
         gathering = self._gathering.get(member)
         if gathering is None:
             self._forget_idle()
             gathering = self._gathering[member] = _Gathering()
-        if not gathering.calls:
-            gathering.deadline_s = deadline_s
-            loop, flush = self._loop, partial(self._flush, member, gathering)
-            gathering.waits = waits = gathering.under_way > 0 or loop.time() < gathering.company_until_s
-            gathering.timer = loop.call_later(GATHER_S, flush) if waits else loop.call_soon(flush)
+        gathering.deadline_s = deadline_s
+        loop, flush = self._loop, partial(self._flush, member, gathering)
+        gathering.waits = waits = gathering.under_way > 0 or loop.time() < gathering.company_until_s
+        gathering.timer = loop.call_later(GATHER_S, flush) if waits else loop.call_soon(flush)
         gathering.calls.append(one)
         gathering.told.append(told)
-        if len(gathering.calls) >= CALLS_MAX:
+        return True
+
+    def join(self, member: str, call: ClientCall, told: Told) -> bool:
+        """Add a call to others for the member, which are sent whether or not it does; False where none wait.
+
+        False also for a call that goes by itself. ``told`` is called once.
+        """
+        gathering = self._gathering.get(member)
+        if gathering is None or not (calls := gathering.calls) or (one := batched(call)) is None:
+            return False
+        calls.append(one)
+        gathering.told.append(told)
+        if len(calls) >= CALLS_MAX:
             self._flush(member, gathering)
-        elif len(gathering.calls) == gathering.enough and gathering.timer is not None:
+        elif len(calls) == gathering.enough and gathering.timer is not None:
             gathering.timer.cancel()
             gathering.timer = self._loop.call_soon(self._flush, member, gathering)  # others may come in this turn
         return True

@@ -191,6 +191,14 @@ class RequestQueue:
         """
         if self._going_on:
             return  # a request of those below was answered at once, though not by ``answer`` itself
+        if self.pending or self._left or not self._reading:
+            self._take_turn(rested)
+        if together:
+            self._answerer.flush_soon()
+        else:
+            self._answerer.flush()
+
+    def _take_turn(self, rested: bool) -> None:
         pending, reader, self._going_on = self.pending, self.reader, True
         reader.work = self._work_begun()
         try:
@@ -207,10 +215,6 @@ class RequestQueue:
             self._resume_reading()
             if not rested:
                 reader.restart_time()  # the rest of a request could not come while nobody read
-        if together:
-            self._answerer.flush_soon()
-        else:
-            self._answerer.flush()
 
     def _work_begun(self) -> int:
         """Return where the count of a turn's work begins: above 0 while many connections share the turn."""
