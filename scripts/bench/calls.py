@@ -8,7 +8,9 @@ two runs of one checkout differ by about 1 %. The checkouts take turns, each in 
 HTTP: ``churn`` (alternately a new instance and the removal of an old one), ``update`` (PUT of another weight and other
 metadata), ``register`` (unchanged), ``change`` (new metadata), ``beat`` (light), ``full`` (a beat with the instance),
 ``full-query`` (the same in the query), ``list10``, ``list1000``, and ``gzip`` (``list1000`` compressed). gRPC, from the
-bytes of the message to those of the answer, without the transport: ``rpc-health``, ``rpc-register``, ``rpc-query``.
+bytes of the message to those of the answer, without the transport: ``rpc-churn`` (alternately a new instance and its
+removal), ``rpc-batch`` (100 instances with other metadata), ``rpc-health``, ``rpc-register`` (unchanged) and
+``rpc-query``.
 
     python -m scripts.bench.calls --other ../before
     python -m scripts.bench.calls --kinds register,rpc-query --turns 9
@@ -26,7 +28,7 @@ import subprocess
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,9 +36,11 @@ from urllib.parse import quote
 
 HERE = Path(__file__).resolve().parents[2]
 HTTP_KINDS = ("churn", "update", "register", "change", "beat", "full", "full-query", "list10", "list1000", "gzip")
-RPC_KINDS = ("rpc-health", "rpc-register", "rpc-query")
+RPC_KINDS = ("rpc-churn", "rpc-batch", "rpc-health", "rpc-register", "rpc-query")
 SERVICES, INSTANCES, LONG = 20, 200, 1_000
 """Services of ten instances, and one service of a thousand."""
+BATCH, BATCHES = 100, 10
+"""Instances of a batch, and batches in a window."""
 WINDOWS = 200
 CLIENT_IP = "10.9.0.9"
 HEADERS = "Host: 127.0.0.1:8848\r\nUser-Agent: Nacos-Java-Client:v1.4.1\r\n"
@@ -193,6 +197,32 @@ class NoStream:
         pass
 
 
+def rpc_call(kind: str, number: int) -> tuple[str, dict[str, Any]]:
+    """The type and the fields of a message; ``number`` makes each change different."""
+
+    def service(name: str) -> dict[str, str]:
+        return {"namespace": "public", "serviceName": name, "groupName": "DEFAULT_GROUP"}
+
+    def instance(ip: str, mark: int) -> dict[str, Any]:
+        flags = dict.fromkeys(("healthy", "enabled", "ephemeral"), True)
+        return {"ip": ip, "port": 8080, "weight": 1.0, **flags, "metadata": {"version": "v1", "start": str(mark)}}
+
+    match kind:
+        case "rpc-churn":
+            came = number // 2
+            verb = "deregisterInstance" if number % 2 else "registerInstance"
+            one = instance(f"11.{came >> 16}.{came >> 8 & 255}.{came & 255}", came)
+            return "InstanceRequest", {"type": verb, "instance": one, **service(service_of(came))}
+        case "rpc-batch":
+            some = [instance(f"10.3.0.{last}", number) for last in range(BATCH)]
+            return "BatchInstanceRequest", {"type": "batchRegisterInstance", "instances": some, **service("batch")}
+        case "rpc-health":
+            return "HealthCheckRequest", {}
+        case "rpc-register":
+            return "InstanceRequest", {"type": "registerInstance", "instance": instance(CLIENT_IP, 0), **service("own")}
+    return "ServiceQueryRequest", {"cluster": "", "healthyOnly": False, "udpPort": 0, **service("own")}
+
+
 async def measure_rpc(node: Any, kind: str) -> float:
     """CPU-us of a call of this kind, from the bytes of the message to those of its answer."""
     from app.peers import payload as wire
@@ -202,33 +232,32 @@ async def measure_rpc(node: Any, kind: str) -> float:
     connection = frontend.connections.opened(f"ipv4:{CLIENT_IP}:5", on_cluster_port=False)
     connection.stream = NoStream()
 
-    def message(type_name: str, **fields: Any) -> bytes:
+    def message(type_name: str, fields: Mapping[str, Any]) -> bytes:
         return wire.encode(type_name, json.dumps({"requestId": "1", "module": "naming", **fields}).encode(), CLIENT_IP)
 
     labels = {"source": "sdk", "module": "naming"}
-    frontend.dispatcher.take(connection, message("ConnectionSetupRequest", clientVersion="Java", labels=labels))
-    service = {"namespace": "public", "serviceName": "bench", "groupName": "DEFAULT_GROUP"}
-    instance = {"ip": CLIENT_IP, "port": 8080, "weight": 1.0, "healthy": True, "enabled": True, "ephemeral": True}
-    register = message("InstanceRequest", type="registerInstance", instance=instance, **service)
-    call = {
-        "rpc-health": message("HealthCheckRequest"),
-        "rpc-register": register,
-        "rpc-query": message("ServiceQueryRequest", cluster="", healthyOnly=False, udpPort=0, **service),
-    }[kind]
+    frontend.dispatcher.take(connection, message("ConnectionSetupRequest", {"clientVersion": "Java", "labels": labels}))
     dispatcher = frontend.dispatcher
     known = getattr(dispatcher, "known", None)  # an older checkout may take messages as bytes
     find = getattr(known, "find", None) or getattr(known, "get", None)
-    for one in (register, call):
-        if b'"resultCode":200' not in await dispatcher.answer(connection, one):
-            raise SystemExit(f"{kind} was refused")
+    for number in range(2):
+        for one in ("rpc-register", kind):
+            if b'"resultCode":200' not in await dispatcher.answer(connection, message(*rpc_call(one, number))):
+                raise SystemExit(f"{one} was refused")
 
-    async def run() -> None:
-        for _ in range(INSTANCES):
-            found = call if find is None else find(call)
-            if found is None or dispatcher.answer_hot(connection, found) is None:
-                await dispatcher.answer(connection, call)
+    def window(round_: int) -> tuple[Callable[[], Coroutine[Any, Any, None]], int]:
+        count = BATCHES if kind == "rpc-batch" else INSTANCES
+        calls = [message(*rpc_call(kind, (round_ + 1) * count + number)) for number in range(count)]
 
-    return await best_window(lambda _round: (run, INSTANCES))
+        async def run() -> None:
+            for call in calls:
+                found = call if find is None else find(call)
+                if found is None or dispatcher.answer_hot(connection, found) is None:
+                    await dispatcher.answer(connection, call)
+
+        return run, count
+
+    return await best_window(window)
 
 
 def work(kind: str, folder: str, port: int, settings: dict[str, str]) -> None:
