@@ -155,12 +155,6 @@ class AuditTrail:
         ended = self._security.stop(timeout_s)
         return self._file.stop(timeout_s) and ended
 
-    def _hot_line(self, at_ms: int, who: Actor, what: str, key: str, before: object, after: object) -> str | None:
-        """Return the line of a change that is plain and has no field with the name of a secret; else None."""
-        old, new = _differing(before, after)
-        line = _plain_line(self._fields(at_ms, who, what, key, old, new))
-        return None if line is None or _may_have_secret(old) or _may_have_secret(new) else line
-
     def _fields(self, at_ms: int, who: Actor, what: str, key: str, before: object, after: object) -> dict[str, Any]:
         """Return the fields of a line, in order. Empty texts and missing values are left out."""
         fields: dict[str, Any] = {"time": time_text(at_ms), "node": self._node}
@@ -182,11 +176,12 @@ class AuditTrail:
         return fields
 
     def _line(self, at_ms: int, who: Actor, what: str, key: str, before: object, after: object) -> str:
-        if (line := self._hot_line(at_ms, who, what, key, before, after)) is not None:
+        old, new = _differing(before, after)
+        fields = self._fields(at_ms, who, what, key, old, new)
+        line = _plain_line(fields)
+        if line is not None and not _may_have_secret(old) and not _may_have_secret(new):
             return line
-        fields = self._fields(at_ms, who, what, key, *_differing(before, after))
-        sides = [side for side in ("before", "after") if side in fields]
-        return json_line({**fields, **{side: _shown(fields[side]) for side in sides}})
+        return json_line({**fields, **{side: _shown(fields[side]) for side in ("before", "after") if side in fields}})
 
     def _instance_line(
         self, at_ms: int, who: Actor, verb: str, service: tuple[str, str], key: str, before: object, after: object
@@ -316,9 +311,12 @@ def _with_fields(value: object) -> object:
 
 def _shown(value: object) -> object:
     """Return a value as it may appear in the trail: without secrets, and within the bound."""
-    shown = hide_secrets(value)
-    size = len(json_line({"value": shown}))
-    return shown if size <= VALUE_BYTES_MAX else f"{size} bytes, left out"
+    text = json_line({"value": value})
+    lowered = text.lower()
+    if "\\u" in text or any(word in lowered for word in SECRET_WORDS):  # perhaps as, or in, the name of a field
+        value = hide_secrets(value)
+        text = json_line({"value": value})
+    return value if len(text) <= VALUE_BYTES_MAX else f"{len(text)} bytes, left out"
 
 
 @lru_cache(1_024)
