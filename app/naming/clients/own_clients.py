@@ -4,7 +4,6 @@ The member that holds the connection is the only one that changes the client.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import count
 
 from app.naming.clients.client_model import (
@@ -42,7 +41,6 @@ from app.naming.model.model import (
     Publication,
     Service,
     instance_bytes,
-    kept_id,
 )
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.registry import operations
@@ -54,6 +52,7 @@ _SEQUENCE_BITS = 12
 _MEMBER_BITS = 10
 _TIME_OUTS = frozenset((PRESERVED_BEAT_INTERVAL, PRESERVED_BEAT_TIMEOUT, PRESERVED_DELETE_TIMEOUT))
 _NOTHING_KNOWN = Known(0, 0)
+DEFAULT_APP = RegisterInstance._field_defaults["app"]
 
 
 class OwnClients:
@@ -169,7 +168,8 @@ class OwnClients:
             LimitReached, TooManyRequests: all clients together publish as much as they may (``ServiceTable.admit``).
             Unavailable: the client has changed too often.
         """
-        command = command._replace(namespace=command.namespace or DEFAULT_NAMESPACE)
+        if not command.namespace:
+            command = command._replace(namespace=DEFAULT_NAMESPACE)
         check_service_format(command.service)
         check_legal(command)
         return self._put(client_id, (command.namespace, command.service), [command], batch=False)
@@ -189,7 +189,10 @@ class OwnClients:
         instances_max = self._table.bounds.instances_per_batch_max
         if len(commands) > instances_max:
             raise InvalidParam(f"a batch has at most {instances_max} instances")
-        own = [one._replace(namespace=key[0], service=service) for one in commands]
+        own = [
+            one if (one.namespace, one.service) == key else one._replace(namespace=key[0], service=service)
+            for one in commands
+        ]
         return self._put(client_id, key, own, batch=True)
 
     def _put(
@@ -287,8 +290,9 @@ def _known_of(
 ) -> Known:
     """Return the existing parts of a publication: the client's own, listed ones, those of clients it came from."""
     instances, former = publication.instances, client.published.get(key)
-    found = dict(former.instances) if former is not None else {}
-    for one in instances.keys() - found.keys():
+    mine: Mapping[str, Instance] = former.instances if former is not None else {}
+    found: dict[str, Instance] = {}
+    for one in instances.keys() - mine.keys():
         stored = service.stored.get(one)
         listed = stored.instance if stored is not None else service.persistent.get(one)
         if listed is not None:
@@ -296,7 +300,10 @@ def _known_of(
     for other in sources.clients:
         theirs = other.published[key].instances
         found.update({one: theirs[one] for one in instances.keys() & theirs.keys()})
-    return Known(len(found), sum(map(instance_bytes, found.values())))
+    twice = found.keys() & mine.keys()
+    size = former.metadata_bytes if former is not None else 0
+    size += sum(map(instance_bytes, found.values())) - sum(instance_bytes(mine[one]) for one in twice)
+    return Known(len(mine) + len(found) - len(twice), size)
 
 
 def _check_kind(service: Service) -> None:
@@ -334,15 +341,18 @@ def instance_of(command: RegisterInstance, numbers: Iterator[int], shared: Share
         raise InvalidParam(
             f"Param 'instanceId' is illegal, the param length should not exceed {INSTANCE_ID_CHARS_MAX}."
         )
-    metadata = plain_metadata(command.metadata)
+    metadata = shared.metadata(plain_metadata(command.metadata))
     # The application belongs to the client, and is not sent to peers with its instances.
-    asked = command._replace(ephemeral=True, metadata=metadata, app=RegisterInstance._field_defaults["app"])
-    made = operations.register(None, asked, (), shared)
-    check_instance(made, kept_id(made), command.namespace, command.service)
-    if command.instance_id:
-        return replace(made, instance_id=command.instance_id)
-    if kept_id(made) is not SIMPLE_ID:
-        return replace(made, instance_id=f"{next(numbers)}#{command.cluster}#{command.service}")
+    traits = (command.service, command.cluster, DEFAULT_APP, operations.check_weight(command.weight))
+    service, cluster, app, weight = shared.traits(traits)
+    instance_id = command.instance_id or SIMPLE_ID
+    if not command.instance_id and operations.is_numbered(metadata):
+        instance_id = f"{next(numbers)}#{command.cluster}#{command.service}"
+    address = command.ip, shared.port(command.port), cluster, service
+    made = Instance(
+        *address, weight, command.healthy, command.enabled, metadata=metadata, app=app, instance_id=instance_id
+    )
+    check_instance(made, SIMPLE_ID, command.namespace, command.service)
     return made
 
 
