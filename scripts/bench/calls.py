@@ -205,7 +205,9 @@ def rpc_call(kind: str, number: int) -> tuple[str, dict[str, Any]]:
 
     def instance(ip: str, mark: int) -> dict[str, Any]:
         flags = dict.fromkeys(("healthy", "enabled", "ephemeral"), True)
-        return {"ip": ip, "port": 8080, "weight": 1.0, **flags, "metadata": {"version": "v1", "start": str(mark)}}
+        named = {"instanceId": "", "clusterName": "DEFAULT", "serviceName": ""}
+        metadata = {"version": "v1", "start": str(mark)}
+        return {"ip": ip, "port": 8080, "weight": 1.0, **flags, **named, "metadata": metadata}
 
     match kind:
         case "rpc-churn":

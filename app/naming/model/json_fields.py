@@ -58,11 +58,12 @@ FROM_MEMBER = FieldStyle(lambda field, kind: CodecError(f"{field} {kind.for_memb
 class Fields:
     """Reads one object. For a value of another kind each method raises the style's error, which names the field."""
 
-    __slots__ = ("_of", "_style", "_values")
+    __slots__ = ("_of", "_style", "values")
 
     def __init__(self, values: Mapping[str, Any], style: FieldStyle = FROM_CLIENT, of: str = "") -> None:
         """``of`` names the object in errors about its fields: ``" of an instance"``."""
-        self._values = values
+        self.values = values
+        """The object as it came, for a caller with rules of its own."""
         self._style = style
         self._of = of
 
@@ -73,7 +74,7 @@ class Fields:
 
     def text(self, name: str, default: str = "", chars_max: int = 0) -> str:
         """Return a text; the default if it is absent, null or empty."""
-        value = self._values.get(name)
+        value = self.values.get(name)
         if value is None:
             return default
         if not isinstance(value, str):
@@ -86,11 +87,11 @@ class Fields:
 
     def text_or_none(self, name: str, chars_max: int = 0) -> str | None:
         """Return a text, which may be empty; None if it is absent or null."""
-        return None if self._values.get(name) is None else self.text(name, "", chars_max)
+        return None if self.values.get(name) is None else self.text(name, "", chars_max)
 
     def required(self, name: str, chars_max: int = 0) -> str:
         """Return a text that must be there; from a client it must not be empty either."""
-        value = self._values.get(name)
+        value = self.values.get(name)
         if self._style.lenient and (value is None or value == ""):
             raise InvalidParam(f"field '{name}' is required")
         if value is None:
@@ -99,7 +100,7 @@ class Fields:
 
     def whole(self, name: str, default: int | None, lowest: int, highest: int) -> int:
         """Return a whole number within bounds. Without a default it must be there."""
-        value = self._values.get(name, default)
+        value = self.values.get(name, default)
         if self._style.lenient:
             if value is None or value == "":
                 value = default
@@ -112,14 +113,14 @@ class Fields:
 
     def integer(self, name: str, default: int | None = None) -> int:
         """Return a whole number of any size. Without a default it must be there."""
-        value = self._values.get(name, default)
+        value = self.values.get(name, default)
         if type(value) is not int:
             raise self._refusal(name, NUMBER)
         return value
 
     def number(self, name: str, default: float | None = None) -> float:
         """Return a finite number, with a point or without. Without a default it must be there."""
-        value = self._values.get(name, default)
+        value = self.values.get(name, default)
         if value is None and self._style.lenient:
             value = default
         if type(value) not in (float, int) or not -FLOAT_MAX <= value <= FLOAT_MAX:
@@ -128,7 +129,7 @@ class Fields:
 
     def flag(self, name: str, default: bool | None = None) -> bool:
         """Return true or false. Without a default it must be there."""
-        value = self._values.get(name, default)
+        value = self.values.get(name, default)
         if value is None and self._style.lenient:
             value = default
         if value is not True and value is not False:
@@ -137,7 +138,7 @@ class Fields:
 
     def texts(self, name: str) -> dict[str, str]:
         """Return an object of texts. Numbers and flags become text; nulls are left out."""
-        value = self._values.get(name)
+        value = self.values.get(name)
         if value is None:
             return {}
         if not isinstance(value, dict):
@@ -149,7 +150,7 @@ class Fields:
 
     def data(self, name: str) -> bytes:
         """Return bytes, which JSON carries as base64. An absent text is empty."""
-        value = self._values.get(name)
+        value = self.values.get(name)
         if value is None:
             return b""
         try:
@@ -165,7 +166,7 @@ class Fields:
 
     def whole_object(self, name: str) -> Mapping[str, Any]:
         """Return the same object as it came, for a caller with parsing rules of its own."""
-        value = self._values.get(name)
+        value = self.values.get(name)
         if value is None and self._style.lenient:
             return {}
         if not isinstance(value, dict):
@@ -173,15 +174,15 @@ class Fields:
         return value
 
     def has(self, name: str) -> bool:
-        return self._values.get(name) is not None
+        return self.values.get(name) is not None
 
     def value(self, name: str) -> Any:
         """Return the field's value, unchecked; None if it is absent."""
-        return self._values.get(name)
+        return self.values.get(name)
 
     def items(self, name: str) -> list["Fields"]:
         """Return a list of objects. An absent one is empty."""
-        value = self._values.get(name)
+        value = self.values.get(name)
         if value is None:
             return []
         if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
@@ -194,7 +195,7 @@ class Fields:
 
     def array(self, name: str) -> list[Any]:
         """Return a list as it came, which must be there."""
-        value = self._values.get(name)
+        value = self.values.get(name)
         if not isinstance(value, list):
             raise self._refusal(name, LIST)
         return value

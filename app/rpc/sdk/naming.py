@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import Any, TypeVar
 
 from app.auth.access_rules import READ, WRITE, Target, naming
@@ -13,16 +13,21 @@ from app.naming.clients.client_model import ServiceKey
 from app.naming.clients.client_subscriptions import CLUSTERS_CHARS_MAX
 from app.naming.model.json_fields import Fields
 from app.naming.model.keys import (
+    CLUSTER_NAME,
     DEFAULT_CLUSTER,
     DEFAULT_GROUP,
     DEFAULT_NAMESPACE,
     GROUP_SPLITTER,
     INT_MAX,
+    METADATA_CHARS_MAX,
+    NAME_CHARS_MAX,
     PORT_MAX,
     check_cluster_chars,
     compose_service_name,
+    is_four_numbers,
     short_name_of,
 )
+from app.naming.model.model import WEIGHT_MAX
 from app.naming.model.nacos_errors import InvalidParam, Unavailable
 from app.naming.registry.operations import DeregisterInstance, RegisterInstance
 from app.peers import payload as wire
@@ -250,21 +255,41 @@ def command_of(
     Raises:
         InvalidParam: a field is missing or of another kind; the text names it.
     """
-    ip, port, cluster = _address_of(fields)
     app = request.connection.app
+    app = app if app != "-" else "DEFAULT"
+    if (values := _plain_values(fields.values)) is not None:
+        ip, port, cluster, weight, healthy, enabled, metadata = values
+    else:
+        ip, port, cluster = _address_of(fields)
+        weight, metadata = fields.number("weight", 1.0), fields.texts("metadata")
+        healthy, enabled = fields.flag("healthy", True), fields.flag("enabled", True)
     return RegisterInstance(
-        service=service,
-        ip=ip,
-        port=port,
-        namespace=namespace,
-        cluster=cluster,
-        weight=fields.number("weight", 1.0),
-        healthy=fields.flag("healthy", True),
-        enabled=fields.flag("enabled", True),
-        ephemeral=ephemeral,
-        metadata=fields.texts("metadata"),
-        app=app if app != "-" else "DEFAULT",
+        service, ip, port, namespace, cluster, weight, healthy, enabled, ephemeral, metadata=metadata, app=app
     )
+
+
+def _plain_values(values: Mapping[str, Any]) -> tuple[str, int, str, float, bool, bool, dict[str, str]] | None:
+    """Return the fields of an instance if all are as SDKs send them, which takes a third of the time; else None."""
+    ip, port, cluster, weight = values.get("ip"), values.get("port"), values.get("clusterName"), values.get("weight")
+    healthy, enabled, metadata = values.get("healthy"), values.get("enabled"), values.get("metadata")
+    if (
+        type(ip) is str
+        and is_four_numbers(ip)
+        and type(port) is int
+        and 0 <= port <= PORT_MAX
+        and type(cluster) is str
+        and len(cluster) <= NAME_CHARS_MAX
+        and CLUSTER_NAME.fullmatch(cluster)
+        and (type(weight) is float or type(weight) is int)
+        and 0 <= weight <= WEIGHT_MAX
+        and type(healthy) is bool
+        and type(enabled) is bool
+        and type(metadata) is dict
+    ):
+        with suppress(TypeError):  # a value that is no text
+            if len("".join([*metadata, *metadata.values()])) <= METADATA_CHARS_MAX:
+                return ip, port, cluster, float(weight), healthy, enabled, metadata
+    return None
 
 
 def _address_of(fields: Fields) -> tuple[str, int, str]:

@@ -11,13 +11,16 @@ import pytest
 from app.auth.member_calls import Callers
 from app.metrics.instruments import RequestStats
 from app.naming.clients.client_model import ClientInfo
+from app.naming.model.json_fields import Fields
+from app.naming.model.nacos_errors import InvalidParam
 from app.naming.registry.operations import RegisterInstance
 from app.peers import payload as wire
-from app.rpc.sdk.naming import NamingHandlers
+from app.rpc.sdk.naming import NamingHandlers, command_of
 from app.rpc.sdk.service_messages import ServiceInfos
 from app.rpc.sdk.subscriptions import GrpcSubscriptions
 from app.rpc.server.connections import Connection, Connections
 from app.rpc.server.dispatcher import Dispatcher
+from app.rpc.server.grpc_routes import GrpcRequest
 from app.rpc.server.limits import LimitRule, LimitWatch
 from distro.model.types import MemberState
 from tests.support.fake_node import FakeNode, make_settings
@@ -198,3 +201,55 @@ def test_nothing_is_answered_at_once_while_it_is_to_be_traced_or_the_node_does_n
     asked.ask(client, register())
     assert asked.ask(stranger, register())["errorCode"] == wire.UNREGISTERED
     assert asked.at_once == known
+
+
+PLAIN = {
+    "ip": "10.0.0.1", "port": 80, "weight": 2, "healthy": True, "enabled": False, "clusterName": "A-1",
+    "metadata": {"a": "b"},
+}  # fmt: skip
+READ = RegisterInstance(SERVICE, "10.0.0.1", 80, "public", "A-1", 2.0, True, False, True, {"a": "b"}, "")
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ({}, {}),
+        ({"ip": "host.example"}, {"ip": "host.example"}),
+        ({"port": "81"}, {"port": 81}),
+        ({"port": None}, {"port": 0}),
+        ({"weight": None}, {"weight": 1.0}),
+        ({"weight": 1e9}, {"weight": 1e9}),
+        ({"healthy": None, "enabled": None}, {"enabled": True}),
+        ({"clusterName": ""}, {"cluster": "DEFAULT"}),
+        ({"metadata": {"a": 1, "b": True, "c": None}}, {"metadata": {"a": "1", "b": "true"}}),
+        ({"metadata": None}, {"metadata": {}}),
+    ],
+)
+def test_an_instance_is_read_the_same_however_its_fields_are_written(
+    asked: Asked, given: dict[str, Any], read: dict[str, Any]
+) -> None:
+    request = GrpcRequest(asked.connect(), Fields({}))
+    found = command_of(request, *KEY, Fields(PLAIN | given))
+    assert found == READ._replace(**read)
+    assert type(found.weight) is float
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"ip": ""}, "'ip' is required"),
+        ({"port": 65_536}, "'port'"),
+        ({"port": True}, "'port'"),
+        ({"weight": True}, "'weight'"),
+        ({"healthy": 1}, "'healthy'"),
+        ({"enabled": "true"}, "'enabled'"),
+        ({"clusterName": "a b"}, "cluster name"),
+        ({"clusterName": "c" * 513}, "'clusterName'"),
+        ({"metadata": {"a": ["b"]}}, "'metadata'"),
+        ({"metadata": {"a": "b" * 65_536}}, "'metadata'"),
+        ({"metadata": []}, "'metadata'"),
+    ],
+)
+def test_a_field_of_an_instance_that_is_wrong_is_refused(asked: Asked, given: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidParam, match=said):
+        command_of(GrpcRequest(asked.connect(), Fields({})), *KEY, Fields(PLAIN | given))
