@@ -3,10 +3,11 @@
 The servers take turns: one is measured while the others idle. One load program, in Go on grpc-go, behaves like the
 SDKs. CPU is the user and system time of all processes of a server.
 
-calls: 32 connections, one call at a time on each. Health checks, churn (alternately a new instance and its removal),
-batches of 100 instances with other metadata, unchanged registrations, and queries. Each runs with a different
-grpc-timeout per call, as the SDK for Go sends it, and without any, as that for Java. Medians of the turns: CPU-us of
-a call, p50 and p99 as the load sees them.
+calls: 32 connections, one call at a time on each. Churn (alternately a new instance and its removal), batches of 100
+instances with other metadata, health checks, queries, and unchanged registrations. Each kind has new processes: one
+node, and then three members, of which the first gets the calls and the CPU of all is added up. Each runs with a
+different grpc-timeout per call, as the SDK for Go sends it, and without any, as that for Java. Medians of the turns:
+CPU-us of a call and its ratio to ours, p50 and p99 as the load sees them.
 crowd: many connections that subscribe to one service, each with a health check every 5 s, at a newly started server:
 kB of memory (PSS) a connection at first and after a while, percent of a core while all are idle, and for one change
 the time until the last push, the time until the last answer was sent, and CPU. Medians of the changes.
@@ -17,6 +18,7 @@ hold: the failures of many connections that stay open for some minutes. Node and
 hard limit of 20,000 allows 17,200 connections.
 
     python -m scripts.bench.rpc_cost --rnacos PATH
+    python -m scripts.bench.rpc_cost --parts calls --kinds churn,batch --places cluster --peers rnacos --rnacos PATH
     python -m scripts.bench.rpc_cost --parts crowd --connections 5000 --peers none
     python -m scripts.bench.rpc_cost --parts hold --connections 20000 --minutes 10 --peers none
 """
@@ -37,14 +39,15 @@ from pathlib import Path
 from typing import Any
 
 from scripts.bench.idle import cpu_s, pss_mb
-from scripts.bench.peers import OTHER, CannotStart, Target, nacos, our_node, rnacos
+from scripts.bench.peers import OTHER, OURS, CannotStart, Target, nacos, our_cluster, our_node, rnacos, rnacos_cluster
 from scripts.bench.push import TELL_TIMEOUT_S, Http, Listener, seconds_until_told
+from scripts.bench.report import ALONE, PLACES
 from scripts.bench.rpc_program import RpcLoad, build
 from scripts.support.arguments import add_port, names_of
 
 PARTS = ["calls", "crowd", "fanout", "hold"]
 PEERS = ["rnacos", "nacos", "echo"]
-KINDS = ("health", "churn", "batch", "register", "query")
+KINDS = ("churn", "batch", "health", "query", "register")
 LIMITS = ("none", "changing")
 """Deadlines of the calls."""
 ECHO = "grpc.aio echo"
@@ -53,10 +56,14 @@ SDK_OFFSET = 1_000
 PORTS_APART = 30
 WARM_CALLS = 60_000
 """Number of calls of each kind that warm up Java's compilers."""
+BATCHED = 20
+"""A batch counts as so many calls."""
 HEALTH_S = 5
 IDLE_S = 20.0
 CHANGES = 3
 SETTLE_S = 2.0
+TAIL_S = 0.5
+"""Time for the work that calls cause later, such as replication."""
 FANOUT_RPC, FANOUT_UDP, FANOUT_CHANGES = 1_000, 200, 15
 CHURN_CALLERS, CHURN_PER_S, CHURN_S = 20, 500, 20
 FANOUT_GAP_S = 1.0
@@ -85,16 +92,17 @@ def echo(port: int, folder: Path) -> Iterator[Target]:
         process.communicate()
 
 
-def starts_of(options: argparse.Namespace) -> Mapping[str, Start]:
-    """Return the function that starts each requested server, ours first."""
-    starts: dict[str, Start] = {"ours": our_node}
+def starts_of(options: argparse.Namespace, place: str = ALONE) -> Mapping[str, Start]:
+    """Return the function that starts each requested server at a place, ours first."""
+    node, theirs = (our_node, rnacos) if place == ALONE else (our_cluster, rnacos_cluster)
+    starts: dict[str, Start] = {"ours": node}
     if options.other is not None:
-        starts["other"] = lambda port, folder: our_node(port, folder, options.other, OTHER)
+        starts["other"] = lambda port, folder: node(port, folder, options.other, OTHER)
     if "rnacos" in options.peers and options.rnacos is not None:
-        starts["rnacos"] = lambda port, folder: rnacos(options.rnacos, port, folder)
-    if "nacos" in options.peers:
+        starts["rnacos"] = lambda port, folder: theirs(options.rnacos, port, folder)
+    if "nacos" in options.peers and place == ALONE:
         starts["nacos"] = lambda port, folder: nacos(port, folder, "2")
-    if "echo" in options.peers:
+    if "echo" in options.peers and place == ALONE:
         starts["echo"] = echo
     return starts
 
@@ -116,33 +124,56 @@ def once(target: Target, load: RpcLoad, kind: str, count: int, limit: str) -> di
     """Make calls; return the cost of each."""
     before_s = cpu_of(target)
     done = load.do("calls", kind, count, limit)
+    time.sleep(TAIL_S)
     used_s = cpu_of(target) - before_s
     if done["errors"]:
         raise CannotStart(f"{target.name}: {done['errors']} of {done['calls']} calls of {kind} failed")
     return {"cpu_us": used_s / done["calls"] * 1e6, "p50_us": done["p50_us"], "p99_us": done["p99_us"]}
 
 
-def calls(targets: Sequence[Target], program: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """The costs of calls by kind, limit of time, and server."""
+def calls(kind: str, targets: Sequence[Target], program: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """The costs of calls of a kind, by limit of time and server."""
     found: dict[str, Any] = {}
+    share = BATCHED if kind == "batch" else 1
     with ExitStack() as stack:
         loads = []
         for target in targets:
             load = RpcLoad(program, [port_of(target)], CALLERS, *(["-bare"] if target.name == ECHO else []))
             stack.callback(load.close)
-            loads.append(load)
-            for kind in KINDS if target.name != ECHO else KINDS[:1]:
-                load.do("calls", kind, options.warm_calls, LIMITS[0])
-        for kind in KINDS:
-            for limit in LIMITS:
-                chosen = [pair for pair in zip(targets, loads, strict=True) if kind == KINDS[0] or pair[0].name != ECHO]
-                rows: dict[str, list[dict[str, float]]] = {target.name: [] for target, _ in chosen}
-                for turn in range(options.turns):
-                    first = turn % len(chosen)
-                    for target, load in chosen[first:] + chosen[:first]:
-                        rows[target.name].append(once(target, load, kind, options.calls, limit))
-                found[f"{kind}, grpc-timeout {limit}"] = {name: medians(some) for name, some in rows.items()}
-                say(f"{kind}, {limit}: {found[f'{kind}, grpc-timeout {limit}']}")
+            loads.append((target, load))
+            load.do("calls", kind, options.warm_calls // share, LIMITS[0])
+        for limit in LIMITS:
+            rows: dict[str, list[dict[str, float]]] = {target.name: [] for target in targets}
+            for turn in range(options.turns):
+                first = turn % len(loads)
+                for target, load in loads[first:] + loads[:first]:
+                    rows[target.name].append(once(target, load, kind, options.calls // share, limit))
+            found[f"grpc-timeout {limit}"] = costs = {name: medians(some) for name, some in rows.items()}
+            for name in costs.keys() - {OURS}:
+                costs[name]["ours_to_it"] = round(costs[OURS]["cpu_us"] / costs[name]["cpu_us"], 2)
+            say(f"{kind}, {limit}: {costs}")
+    return found
+
+
+def all_calls(program: Path, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """The costs of calls by place and kind; the servers are new for each kind."""
+    found: dict[str, Any] = {}
+    for place in options.places:
+        for kind in options.kinds:
+            with ExitStack() as stack:
+                targets = []
+                for number, (which, start) in enumerate(starts_of(options, place).items()):
+                    if which == "echo" and kind != "health":
+                        continue
+                    own = folder / f"{place}-{kind}-{which}"
+                    own.mkdir()
+                    try:
+                        targets.append(stack.enter_context(start(options.port + PORTS_APART * number, own)))
+                    except CannotStart as error:
+                        if which == "ours":
+                            raise
+                        say(f"{which} is left out: {error}")
+                found[f"{PLACES[place]}: {kind}"] = calls(kind, targets, program, options)
     return found
 
 
@@ -243,16 +274,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     program, starts, found = build(), starts_of(options), dict[str, Any]()
     with tempfile.TemporaryDirectory(prefix="rollcall-bench-") as name:
         if "calls" in options.parts:
-            with ExitStack() as stack:
-                targets = []
-                for number, (which, start) in enumerate(starts.items()):
-                    folder = Path(name) / f"calls-{which}"
-                    folder.mkdir()
-                    try:
-                        targets.append(stack.enter_context(start(options.port + PORTS_APART * number, folder)))
-                    except CannotStart as error:
-                        say(f"{which} is left out: {error}")
-                found["calls"] = calls(targets, program, options)
+            found["calls"] = all_calls(program, Path(name), options)
         for part, work in (("crowd", crowd), ("fanout", fanout), ("hold", hold)):
             for number, (which, start) in enumerate(starts.items()):
                 if part not in options.parts or which == "echo":
@@ -277,11 +299,16 @@ def main() -> None:
     parser.add_argument(
         "--peers", type=names_of([*PEERS, "none"]), default=PEERS, help="of rnacos,nacos,echo,none (all)"
     )
+    parser.add_argument("--kinds", type=names_of(KINDS), default=KINDS, help=f"of calls: {','.join(KINDS)} (all)")
+    parser.add_argument("--places", type=names_of(PLACES), default=PLACES, help=f"of calls: {','.join(PLACES)} (all)")
     parser.add_argument("--rnacos", type=Path, help="the program of r-nacos; without it, it is left out")
     parser.add_argument("--other", type=Path, help="another release's rollcall command, measured beside ours in turns")
     parser.add_argument("--connections", type=int, default=5_000, help="of a crowd (5000)")
     parser.add_argument(
-        "--calls", type=int, default=16_000, help="calls of each kind and turn, over all connections (16000)"
+        "--calls",
+        type=int,
+        default=16_000,
+        help=f"of each kind and turn, over all connections (16000; a {BATCHED}th in batches)",
     )
     parser.add_argument("--warm-calls", type=int, default=WARM_CALLS, help=f"warm-up calls of each kind ({WARM_CALLS})")
     parser.add_argument("--turns", type=int, default=5)
