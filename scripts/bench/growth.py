@@ -134,6 +134,7 @@ class Bed:
         begun_s = time.process_time()
         for one in requests:
             receive(one)
+        self.server.sends.send()  # else at the end of a turn of the loop
         took_s = time.process_time() - begun_s
         if self.socket.answers - answers != len(requests):
             raise SystemExit(f"{kind}: {self.socket.answers - answers} of {len(requests)} were answered with 200")
