@@ -205,7 +205,7 @@ class Writes:
             return self._write_durably(caller, _keys_of(command), lambda: self._durable.register(command))
         if (owner := self._other_owner(command.service, caller)) is not None:
             return Forward(command.service, owner=owner)
-        return self._replaced("register", command, self._naming.register(command), caller)
+        return self._replaced("register", command, self._naming.register(command), command, caller)
 
     def _update(self, command: UpdateInstance, caller: WriteCaller) -> Outcome:
         instance, strict = command
@@ -215,12 +215,18 @@ class Writes:
             return Forward(instance.service, owner=owner)
         if caller.on_loop and strict and self._is_large(instance):
             return WAITS  # all instances are looked through for one that is missing
-        return self._replaced("update", instance, self._naming.update(instance, strict), caller)
+        return self._replaced("update", instance, self._naming.update(instance, strict), instance, caller)
 
-    def _replaced(self, verb: str, command: RegisterInstance, done: Replaced | None, caller: WriteCaller) -> Done:
+    def _replaced(
+        self, verb: str, command: Addressed, done: Replaced | None, after: object, caller: WriteCaller
+    ) -> Done:
+        key = ""
         if done is not None:
-            self._tell(verb, command, done.instance_key, done.before, command, caller)
-        return DONE if caller.wants_change is None else self._done(command, caller, is_new=done is not None)
+            _, before, key = done
+            if self._audit.covers_instances:
+                service = command.namespace, command.service
+                self._audit.write_instance(verb, service, key, before, after, caller.actor)
+        return DONE if caller.wants_change is None else self._done(command, caller, is_new=done is not None, key=key)
 
     def _deregister(self, command: DeregisterInstance, caller: WriteCaller) -> Outcome:
         if not command.ephemeral:
@@ -228,10 +234,7 @@ class Writes:
             return self._write_durably(caller, (key,), lambda: self._durable.deregister(command))
         if (owner := self._other_owner(command.service, caller)) is not None:
             return Forward(command.service, owner=owner)
-        done = self._naming.deregister(command)
-        if done is not None:
-            self._tell("remove", command, done.instance_key, done.before, None, caller)
-        return DONE if caller.wants_change is None else self._done(command, caller, is_new=done is not None)
+        return self._replaced("remove", command, self._naming.deregister(command), None, caller)
 
     def _patch(self, command: PatchInstance, caller: WriteCaller) -> Outcome:
         found = self._naming.hot_detail(command.namespace, command.service, command.ip, command.port, command.cluster)
@@ -344,15 +347,16 @@ class Writes:
         if self._audit.covers_instances:
             self._audit.write_instance(verb, (command.namespace, command.service), key, before, after, caller.actor)
 
-    def _done(self, command: Addressed, caller: WriteCaller, *, is_new: bool) -> Done:
+    def _done(self, command: Addressed, caller: WriteCaller, *, is_new: bool, key: str = "") -> Done:
         """Return the end of a write; for a member that passed it on with the instance, as the write left it.
 
-        Of a write that changed nothing there are no ages, and no time from which they count.
+        Of a write that changed nothing there are no ages, and no time from which they count. ``key``: the instance key,
+        if it is known.
         """
         wanted = caller.wants_change
         if wanted is None:
             return DONE
-        key = operations.key_of(command)
+        key = key or operations.key_of(command)
         short = wanted in (SHORT_CHANGE, BATCH_CHANGE)
         change = self._naming.change_of(command.namespace, command.service, key, is_new=is_new, short=short)
         return (

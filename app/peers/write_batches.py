@@ -12,7 +12,6 @@ Shape of the answer: an array with one entry for each call, in their order:
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from http import HTTPStatus
 from typing import Any, NamedTuple, Protocol
 
 import orjson
@@ -43,7 +42,8 @@ _CONTENT_TYPE_SENT = "Content-Type"
 _PARTS = 9
 # ``_new_tuple(C, (...))`` is ``C(...)`` without its function in Python.
 _new_tuple = tuple.__new__
-_USUAL_HEADERS, _CHANGE_ALONE = frozenset({CHANGE, CLOCK}), frozenset({CHANGE})
+_USUAL_HEADERS = frozenset({CHANGE, CLOCK})
+_OK = 200
 
 
 class BatchedCall(NamedTuple):
@@ -115,9 +115,8 @@ def batched(call: ClientCall) -> BatchedCall | None:
     size = len(call.raw_query) + len(call.body) + len(agent) + len(content_type or "")
     if size + len(authorization or "") + len(token or "") > CALL_BYTES_MAX:
         return None
-    return BatchedCall(
-        call.method, call.path, call.raw_query, call.body, content_type, agent, call.remote_ip, authorization, token
-    )
+    sent = call.method, call.path, call.raw_query, call.body
+    return _new_tuple(BatchedCall, (*sent, content_type, agent, call.remote_ip, authorization, token))
 
 
 def encode_calls(calls: Sequence[BatchedCall]) -> bytes:
@@ -172,11 +171,11 @@ def _bytes_of(text: str) -> bytes:
 def entry_of(reply: GivenReply, *, is_dated: bool) -> bytes:
     """The entry of a batch's answer for the reply to one call. ``is_dated``: the answer has a clock for all of them."""
     headers = reply.headers
-    if reply.status == HTTPStatus.OK and reply.body == b"ok" and reply.content_type == TEXT:
+    if reply.body == b"ok" and reply.status == _OK and reply.content_type == TEXT:
         if not headers:
             return b"[null]" if is_dated else b"[null,null]"
-        if is_dated and headers.keys() == _CHANGE_ALONE:
-            return b"[%b]" % headers[CHANGE].encode()
+        if is_dated and len(headers) == 1 and (change := headers.get(CHANGE)) is not None:
+            return b"[%b]" % change.encode()
         if headers.keys() <= _USUAL_HEADERS:
             return orjson.dumps([headers.get(CHANGE), headers.get(CLOCK)])
     typed = {} if reply.content_type is None else {_CONTENT_TYPE_SENT: reply.content_type}

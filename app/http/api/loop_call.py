@@ -18,7 +18,7 @@ from app.http.api.call import (
     Route,
     Services,
 )
-from app.http.api.parse_memo import CallMemo, ParseMemo
+from app.http.api.parse_memo import CallMemo, ParseMemo, as_kept
 from app.http.api.rights import check_access
 from app.http.api.user_access import PasswordGiven
 from app.http.input.forms import Parameters, is_form
@@ -174,7 +174,7 @@ class LoopCall(Call):
             return known
         made = self._parse_repeated(parser) if parser in MEMOISED else parser(self.parameters)
         if memo is not None:
-            memo.parser, memo.command = parser, made
+            memo.parser, memo.command = parser, as_kept(made)
         return made
 
     def _parse_repeated(self, parser: Callable[[Parameters], C]) -> C:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from app.auth.access_control import Session
@@ -22,6 +23,9 @@ ENTRY_BYTES, PLAIN_BYTES, VALUE_BYTES = 352, 128, 128
 """The memory of a kept command beside its query, if that has up to ``PLAIN_BYTES``, and of each value in JSON."""
 PASSWORD = b"password="
 """In a call that brings its user's password, which is not kept in memory."""
+SHARED_CHARS_MAX = 64
+"""The longest text that kept commands share: nearly all names of services, clusters and namespaces are shorter."""
+_shared = lru_cache(16_384)(str)
 METADATA = b"metadata="
 """In a write that changes an instance, which seldom says the same twice."""
 
@@ -51,12 +55,21 @@ class CallMemo:
         return self.allowed[1]
 
 
+def as_kept(command: C) -> C:
+    """The command with short texts that other kept ones share, as most name the same services and clusters."""
+    if not isinstance(command, tuple):
+        return command
+    parts = [_shared(one) if type(one) is str and len(one) <= SHARED_CHARS_MAX else one for one in command]
+    return tuple.__new__(type(command), parts)
+
+
 class CommandKeeper:
     """Makes the commands that a memo keeps: of all queries but those with a password."""
 
     def keep(self, data: bytes, parsed: tuple[Parser, object]) -> tuple[CallMemo, int] | None:
         """Return a parser with the command that it made, and the memory that they take with their query."""
-        return None if PASSWORD in data else (CallMemo(*parsed), ENTRY_BYTES + _bytes_of(data))
+        parser, command = parsed
+        return None if PASSWORD in data else (CallMemo(parser, as_kept(command)), ENTRY_BYTES + _bytes_of(data))
 
     def drop(self, data: bytes, kept: CallMemo) -> int:
         """Return the bytes of memory that a command frees."""

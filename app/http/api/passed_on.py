@@ -3,12 +3,24 @@
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from app.http.api.call import BATCH_CHANGE, CLIENT_ADDRESS, DEADLINE, SHORT_CHANGE, WANTS_CHANGE, Call, Route
+from app.http.api.call import (
+    AGENT_CHARS_MAX,
+    BATCH_CHANGE,
+    CLIENT_ADDRESS,
+    DEADLINE,
+    SHORT_CHANGE,
+    WANTS_CHANGE,
+    Call,
+    Route,
+)
 from app.http.api.parse_memo import ParseMemo
 from app.http.input.forms import Parameters
+from app.metrics.audit_trail import Actor
 from app.peers.write_batches import BatchedCall
 
 C = TypeVar("C")
+# ``_new_tuple(Actor, (...))`` is ``Actor(...)`` without its function in Python.
+_new_tuple = tuple.__new__
 
 
 class PassedOnCall(Call):
@@ -60,6 +72,13 @@ class PassedOnCall(Call):
     @property
     def client_agent(self) -> str:
         return self._one.agent or self.agent
+
+    @property
+    def actor(self) -> Actor:
+        address, agent = self._one.address, self.client_agent[:AGENT_CHARS_MAX]
+        if not address:
+            return Actor(self.remote_ip, self.user, agent)
+        return _new_tuple(Actor, (address, self.user, agent, self.remote_ip))
 
     def parse(self, parser: Callable[[Parameters], C]) -> C:
         if self.body:

@@ -5,7 +5,6 @@ import io
 import re
 from binascii import a2b_qp
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
 from werkzeug.exceptions import RequestEntityTooLarge
@@ -41,9 +40,6 @@ CHARSETS = frozenset(
 """The codecs that ``encoding`` may name beside UTF-8. Some of Python's others make text that JSON cannot hold."""
 
 
-KEPT_CHARS_MAX = 64
-"""The longest text that equal ones are replaced by: most names of services, clusters and namespaces are shorter."""
-_kept = lru_cache(16_384)(str)
 _PLAIN = bytes(range(0x21, 0x7F))
 _SIGNS = {ord("%"): ord("="), ord("="): 0, ord("&"): 1, ord("+"): 0x7F}
 _AS_QUOTED = bytes(_SIGNS.get(one, one if one in _PLAIN else 0x7F) for one in range(256))
@@ -165,7 +161,7 @@ def namespace_of(parameters: Parameters) -> str:
     """
     namespace = parameters.optional(NAMESPACE_ID, DEFAULT_NAMESPACE)
     check_printable(NAMESPACE_ID, namespace)
-    return shared(namespace)
+    return namespace
 
 
 def service_of(parameters: Parameters) -> str:
@@ -178,12 +174,7 @@ def service_of(parameters: Parameters) -> str:
     if not name:
         raise InvalidParam(f"Param '{SERVICE_NAME}' is required.")
     check_service_format(name)
-    return shared(name)
-
-
-def shared(text: str) -> str:
-    """One text for all equal ones, as calls are kept in memory whose names are mostly the same."""
-    return _kept(text) if len(text) <= KEPT_CHARS_MAX else text
+    return name
 
 
 def unescape(raw: bytes) -> bytes:

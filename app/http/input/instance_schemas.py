@@ -6,6 +6,7 @@ The queries that ``params`` makes stand at the end.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from marshmallow import validate
 
@@ -131,8 +132,7 @@ class DetailQuery:
     cluster: str
 
 
-@dataclass(frozen=True, slots=True)
-class ListQuery:
+class ListQuery(NamedTuple):
     """The query of GET ``/instance/list``. ``clusters`` and ``env`` are repeated in the answer."""
 
     namespace: str

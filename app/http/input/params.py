@@ -15,15 +15,7 @@ import orjson
 from app.http.input import instance_schemas as rows
 from app.http.input import json_text
 from app.http.input.fields import Parameter
-from app.http.input.forms import (
-    GROUP_NAME,
-    NAMESPACE_ID,
-    SERVICE_NAME,
-    Parameters,
-    namespace_of,
-    service_of,
-    shared,
-)
+from app.http.input.forms import GROUP_NAME, NAMESPACE_ID, SERVICE_NAME, Parameters, namespace_of, service_of
 from app.http.input.instance_schemas import DetailQuery, ListQuery
 from app.http.input.json_text import parse_metadata
 from app.http.input.values import java_double
@@ -79,7 +71,7 @@ def check_numbers(parameters: Parameters) -> None:
 
 
 def _cluster_of(parameters: Parameters) -> str:
-    return shared(parameters.optional(_CLUSTER_NAME) or parameters.optional(_CLUSTER, _CLUSTER_DEFAULT))
+    return parameters.optional(_CLUSTER_NAME) or parameters.optional(_CLUSTER, _CLUSTER_DEFAULT)
 
 
 def parse_register(parameters: Parameters, ephemeral: bool = True) -> RegisterInstance:
@@ -217,7 +209,7 @@ def parse_beat(parameters: Parameters, service: str | None = None) -> Beat:
             return hot
         service = service_of(parameters)
     namespace = namespace_of(parameters)
-    cluster = shared(parameters.optional(_CLUSTER_NAME, _CLUSTER_DEFAULT))
+    cluster = parameters.optional(_CLUSTER_NAME, _CLUSTER_DEFAULT)
     ip, port = parameters.optional(rows.BEAT_IP.key), parameters.value(rows.BEAT_PORT)
     text = parameters.optional(_BEAT)
     if not text:
@@ -308,8 +300,8 @@ def hot_register(values: Mapping[str, str], ephemeral: bool) -> RegisterInstance
         service,
         ip,
         port,
-        shared(get(NAMESPACE_ID) or DEFAULT_NAMESPACE),
-        shared(get(_CLUSTER_NAME) or get(_CLUSTER) or _CLUSTER_DEFAULT),
+        get(NAMESPACE_ID) or DEFAULT_NAMESPACE,
+        get(_CLUSTER_NAME) or get(_CLUSTER) or _CLUSTER_DEFAULT,
         weight,
         (flag := get(_HEALTHY)) == _TRUE or _flag(flag, _HEALTHY_DEFAULT),
         (flag := get(_ENABLED) or get(_ENABLE)) == _TRUE or _flag(flag, _ENABLE_DEFAULT),
@@ -388,8 +380,8 @@ def hot_beat(values: Mapping[str, str]) -> Beat | None:
         service,
         ip,
         port,
-        shared(get(NAMESPACE_ID) or DEFAULT_NAMESPACE),
-        shared(cluster),
+        get(NAMESPACE_ID) or DEFAULT_NAMESPACE,
+        cluster,
         True,
         float(weight),
         metadata,

@@ -10,7 +10,7 @@ from app.http.api.loop_call import run_hot
 from app.http.api.passed_on import PassedOnCall
 from app.http.shapes.described import Described
 from app.http.shapes.operator_shapes import WRITES_ANSWERED, WRITES_BODY
-from app.peers.write_batches import WRITES_PATH, BatchedCall, decode_calls, encode_answers, entry_of
+from app.peers.write_batches import WRITES_PATH, decode_calls, encode_answers, entry_of
 
 _ROWS_KEPT = 64
 Run = Callable[[Route, Call, Services], Answer]
@@ -37,19 +37,20 @@ def answer_writes(call: Call, services: Services, run: Run) -> Reply:
     counts = services.instruments.counts_requests
     is_dated = call.wants_change == BATCH_CHANGE
 
-    def entry(one: BatchedCall) -> bytes | None:
+    entries: list[bytes | None] = []
+    begun_s = perf_counter()
+    for one in calls:
         row = _row(one.method, one.path)
-        if row is None:
-            return None
-        begun_s = perf_counter()
-        answer = run(row, PassedOnCall(call, row, one, services.written), services)
-        if not isinstance(answer, Reply) or answer.stream is not None:
-            return None
+        answer = None if row is None else run(row, PassedOnCall(call, row, one, services.written), services)
+        if row is None or type(answer) is not Reply or answer.stream is not None:
+            entries.append(None)
+            continue
+        entries.append(entry_of(answer, is_dated=is_dated))
         if counts:
-            services.instruments.http.of_loop(row.method, row.path).add(answer.status, perf_counter() - begun_s)
-        return entry_of(answer, is_dated=is_dated)
-
-    body = encode_answers([entry(one) for one in calls])
+            ended_s = perf_counter()
+            services.instruments.http.of_loop(row.method, row.path).add(answer.status, ended_s - begun_s)
+            begun_s = ended_s
+    body = encode_answers(entries)
     # Behind the writes: no age counts from before its change.
     return Reply(200, body, JSON, {CLOCK: services.cluster.stamp()} if is_dated else {})
 

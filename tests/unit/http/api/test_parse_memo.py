@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.http.api.parse_memo import ENTRY_BYTES, MEMO_QUERY_BYTES_MAX, ParseMemo
+from app.http.api.parse_memo import ENTRY_BYTES, MEMO_QUERY_BYTES_MAX, ParseMemo, as_kept
 from app.http.input.forms import Parameters
 from app.http.input.params import parse_deregister, parse_register
 from app.machine.process.loop_parts import UNUSED_S
@@ -39,6 +39,15 @@ def test_a_query_is_known_when_it_comes_again() -> None:
     assert reading.read(QUERY) is reading.read(QUERY)
     assert reading.read(QUERY) == whole(QUERY)
     assert reading.parsed == 2
+
+
+def test_kept_commands_share_their_names() -> None:
+    reading = Reading()
+    queries = [f"serviceName=orders-of-all&namespaceId=blue&ip=10.0.0.{number}&port=80" for number in (1, 2)]
+    first, second = [reading.read(query) for query in queries * 3][-2:]
+    assert first.ip != second.ip
+    assert (first.service is second.service, first.namespace is second.namespace) == (True, True)
+    assert first == whole(queries[0])
 
 
 def test_what_differs_is_parsed() -> None:
@@ -100,7 +109,7 @@ def test_the_reckoned_memory_is_about_that_which_commands_take() -> None:
     memo, count = ParseMemo(1 << 30), 500
     queries = [f"{QUERY}&namespaceId=public&app={number}".encode() for number in range(count)]
     for query in queries:
-        whole(query.decode())  # what parsers keep themselves
+        as_kept(whole(query.decode()))  # what parsers keep themselves, and the texts that commands share
     with traced_rest() as rest:
         for query in [*queries, *queries]:
             memo.note(bytes(bytearray(query)), (parse_register, whole(query.decode())))

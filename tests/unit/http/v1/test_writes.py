@@ -7,6 +7,7 @@ import pytest
 
 from app.commands.write_caller import BATCH_CHANGE
 from app.http.api.call import CHANGE, CLOCK, WANTS_CHANGE
+from app.metrics.audit_trail import Actor, AuditTrail
 from app.naming.registry.operations import RegisterInstance
 from app.peers.write_batches import (
     CALLS_MAX,
@@ -172,6 +173,15 @@ def test_each_write_needs_the_right_of_its_own_user() -> None:
     )
     assert [one and one.status for one in (allowed, nobody, forged)] == [200, 403, 403]
     assert hosts(node) == {"10.0.0.1"}
+
+
+def test_the_audit_names_the_client_and_the_member_that_passed_its_write_on(node: FakeNode) -> None:
+    answers(node, [write("10.0.0.1"), write("10.0.0.2")._replace(agent="", address="")])
+    trail: AuditTrail = node.instruments.audit
+    assert trail.actors == [  # type: ignore[attr-defined]
+        Actor("10.9.9.9", "", "curl", MEMBER_IP),
+        Actor(MEMBER_IP, "", "Nacos-Server:1.4.8"),
+    ]
 
 
 def test_the_routes_of_the_writes_are_counted(node: FakeNode) -> None:
