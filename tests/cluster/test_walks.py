@@ -14,7 +14,7 @@ BOUNDS = {
     "delete": Figures(calls=71, files=27, returns=18),
     "beat": Figures(calls=32, files=15, returns=7),
     "list": Figures(calls=100, files=25, returns=32),
-    "rpc-register": Figures(calls=133, files=24, returns=45),
+    "rpc-register": Figures(calls=134, files=24, returns=45),
     "rpc-query": Figures(calls=109, files=26, returns=38),
     "rpc-health": Figures(calls=37, files=9, returns=11),
     "from-peer": Figures(calls=146, files=35, returns=57),
