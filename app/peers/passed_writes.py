@@ -266,13 +266,11 @@ class ForwardedCall(Generic[A, R]):
     def go(self, client_call: ClientCall | None = None, owner: str = "") -> None:
         """Send the call to the member that owns it now; execute it here when that is this node.
 
-        ``client_call``: of a client, which may go in a batch the first time that it is sent. ``owner``: if it was asked
-        for in this turn of the loop.
+        ``client_call``: of a client, which may go in a batch the first time that it is sent. ``owner``: if known.
         """
         forwarder = self._forwarder
-        if self._is_held:
-            self._is_held = False
-            forwarder.held -= 1
+        forwarder.held -= self._is_held
+        self._is_held = False
         member = self._member = self._hop = owner or self._find_owner()
         if client_call is not None and forwarder.batches.join(member, client_call, self._on_batched):
             return
