@@ -429,11 +429,12 @@ def _last_alone(
     the lists of members that change together are still the same. After its last list nothing is known of it.
     """
     first, last = 0, None
-    for one, what in zip(mine, told, strict=True):
+    for at, (one, what) in enumerate(zip(mine, told, strict=True)):
         while first < len(others) and others[first].ended_s < one.begun_s - SAME_S:
             first += 1
         end = bisect_right(others, one.ended_s + SAME_S, lo=first, key=lambda other: other.begun_s)
-        if one.hosts is None or (end < len(others) and not _is_told(what, told_there[max(first - 1, 0) : end + 1])):
+        near, own = told_there[max(first - 1, 0) : end + 1], (*told[max(at - 1, 0) : at], *told[at + 1 : at + 2])
+        if one.hosts is None or (end < len(others) and not _is_told(what, near, own)):
             last = one, others[first : end + 1]
     if last is None:
         return None
@@ -444,12 +445,29 @@ def _last_alone(
     return Disagreement(sample, others[0].member, f"{_where(sample)} of {sample.service}: {text}", ips)
 
 
-def _is_told(what: Told, near: Sequence[Told]) -> bool:
-    """Whether these lists of another member, taken together, say the same of each instance."""
-    if what in near:
+def _is_told(what: Told, near: Sequence[Told], own: Sequence[Told]) -> bool:
+    """Whether these lists of another member, taken together, say the same of each instance.
+
+    ``own``: the lists of the same member before and after. A list shows all as healthy when none is: so when the last
+    healthy ones turn one after the other, the first are seen unhealthy for that moment alone, and by few. Health does
+    not count in a list between two that the other member gave, too, one of them of healthy instances alone.
+    """
+    if _is_said(what, near):
         return True
+    beside_all = any(all(seen.healthy for seen in one.values()) for one in own)
+    if beside_all and len(own) == 2 and any(seen.healthy for seen in what.values()):
+        blind = [_without_health(one) for one in near]
+        return _is_said(_without_health(what), blind) and all(_is_said(one, near) for one in own)
+    return False
+
+
+def _is_said(what: Told, near: Sequence[Told]) -> bool:
     ips = what.keys() | {ip for one in near for ip in one}
-    return all(any(what.get(ip) == one.get(ip) for one in near) for ip in ips)
+    return what in near or all(any(what.get(ip) == one.get(ip) for one in near) for ip in ips)
+
+
+def _without_health(told: Told) -> Told:
+    return {ip: replace(seen, healthy=True) for ip, seen in told.items()}
 
 
 def _where(sample: Sample) -> str:

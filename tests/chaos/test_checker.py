@@ -502,6 +502,19 @@ def test_two_instances_that_change_together_may_do_so_in_another_order_elsewhere
     assert agreed_after_s(story.history, HEALED_S) == pytest.approx(agreed_s)
 
 
+@pytest.mark.parametrize(("others_turn_s", "agreed_s"), [(128.0, 0.0), (132.0, 131.0 + TAKES_S - HEALED_S)])
+def test_the_last_one_that_turns_unhealthy_turns_the_others_back(others_turn_s: float, agreed_s: float) -> None:
+    """A list shows all as healthy when none is: only one member is asked between the turns of two instances."""
+    story = Story().said("m1", 0, 80.0).ended_with(None, None)
+    for number in range(10):
+        at_s = 126.0 + number
+        # Member 0 is asked when one is unhealthy: of two at 128.0, of all from then on.
+        for member, unhealthy in ((0, at_s == 128.0), (1, 128.0 <= at_s < others_turn_s and others_turn_s > 128.0)):
+            hosts = {ip: Seen("m1", not (unhealthy and ip == "10.0.0.1"), "1.0") for ip in ("10.0.0.1", "10.0.0.2")}
+            story.history.samples.append(Sample(member, "orders", at_s, at_s + TAKES_S, hosts))
+    assert agreed_after_s(story.history, HEALED_S) == pytest.approx(agreed_s)
+
+
 def test_lists_after_the_last_ones_do_not_count() -> None:
     """The clients end then, one after the other, and what beats no more turns unhealthy here sooner than there."""
     story = Story().said("m1", 0, 80.0).ended_with("m1", "m1")
