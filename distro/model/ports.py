@@ -100,7 +100,7 @@ class DistroCallbackAgent(Protocol):
     """Calls to one peer that return at once, and call ``done`` with the result within ``timeout_ms``."""
 
     sends_small: bool
-    """Whether ``start_small_sync`` may send anything: else nothing is read for it."""
+    """True if ``start_small_sync`` may send anything: else nothing is read for it."""
 
     def takes(self, peer: str) -> bool:
         """Return whether this agent can call the peer now."""
