@@ -17,8 +17,8 @@ BOUNDS = {
     "rpc-register": Figures(calls=134, files=24, returns=45),
     "rpc-query": Figures(calls=109, files=26, returns=38),
     "rpc-health": Figures(calls=37, files=9, returns=11),
-    "from-peer": Figures(calls=146, files=35, returns=57),
-    "forwarded": Figures(calls=181, files=40, returns=68),
+    "from-peer": Figures(calls=148, files=35, returns=58),
+    "forwarded": Figures(calls=176, files=39, returns=67),
 }
 """The figures of today, without slack: the shortest of some walks is the same in each run. Lower a bound with the code
 that makes its walk shorter, and raise one only for what the walk gains. The walk of rpc-register has two lengths, by
