@@ -38,8 +38,8 @@ def answer_writes(call: Call, services: Services, run: Run) -> Reply:
     is_dated = call.wants_change == BATCH_CHANGE
 
     entries: list[bytes | None] = []
-    begun_s = perf_counter()
     for one in calls:
+        begun_s = perf_counter()
         row = _row(one.method, one.path)
         answer = None if row is None else run(row, PassedOnCall(call, row, one, services.written), services)
         if row is None or type(answer) is not Reply or answer.stream is not None:
@@ -47,9 +47,7 @@ def answer_writes(call: Call, services: Services, run: Run) -> Reply:
             continue
         entries.append(entry_of(answer, is_dated=is_dated))
         if counts:
-            ended_s = perf_counter()
-            services.instruments.http.of_loop(row.method, row.path).add(answer.status, ended_s - begun_s)
-            begun_s = ended_s
+            services.instruments.http.of_loop(row.method, row.path).add(answer.status, perf_counter() - begun_s)
     body = encode_answers(entries)
     # Behind the writes: no age counts from before its change.
     return Reply(200, body, JSON, {CLOCK: services.cluster.stamp()} if is_dated else {})
