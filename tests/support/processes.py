@@ -11,7 +11,9 @@ import ssl
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from http.client import HTTPException
 from pathlib import Path
@@ -36,6 +38,8 @@ FIRST_PORT, LAST_PORT = 21_000, 31_000
 """Below the ports of outgoing connections, one of which could else take a member's port while that one is down."""
 PORT_OFFSETS = (-1_000, 0, 5, 1_000, 1_001)
 """From a member's port to all those it listens on; the first is that of a real Nacos' Raft."""
+RECENT_PORTS = 2_000
+"""How many of the ports given last are not given again, as members that have not started yet listen on none."""
 FAST = {
     "rollcall.distro.report.intervalMs": "300",
     "rollcall.distro.report.timeoutMs": "2000",
@@ -89,24 +93,31 @@ def heeding_hangup() -> Iterator[None]:
 class _Ports:
     """The ports that this process was given: no other run of the tests on this machine is given one of them.
 
-    They are locked as bytes of a file, which the kernel unlocks when the process ends.
+    They are locked as bytes of a file, which the kernel unlocks when the process ends. The threads of this process
+    share those locks, so what was given recently is remembered beside them.
     """
 
     def __init__(self) -> None:
         self._path = Path(tempfile.gettempdir()) / f"rollcall-test-ports-{os.getuid()}"
         self._file: int | None = None
+        self._recent: deque[int] = deque(maxlen=RECENT_PORTS)
+        self._taking = threading.Lock()
 
     def take(self, ports: Sequence[int]) -> bool:
-        """Return whether all these are ours now; nobody listens on any."""
-        if self._file is None:
-            # Never closed: that would unlock all of them.
-            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        taken = list(itertools.takewhile(self._lock, ports))
-        if len(taken) == len(ports) and all(map(_is_free, ports)):
-            return True
-        for port in taken:
-            fcntl.lockf(self._file, fcntl.LOCK_UN, 1, port)
-        return False
+        """Return whether all these are ours now; nobody listens on any, nor was given one a short while ago."""
+        with self._taking:
+            if not set(ports).isdisjoint(self._recent):
+                return False
+            if self._file is None:
+                # Never closed: that would unlock all of them.
+                self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            taken = list(itertools.takewhile(self._lock, ports))
+            if len(taken) == len(ports) and all(map(_is_free, ports)):
+                self._recent.extend(ports)
+                return True
+            for port in taken:
+                fcntl.lockf(self._file, fcntl.LOCK_UN, 1, port)
+            return False
 
     def _lock(self, port: int) -> bool:
         assert self._file is not None
@@ -125,15 +136,7 @@ def free_ports(count: int) -> list[int]:
 
     None is one that an outgoing connection is given by chance, or that another run of the tests is given.
     """
-    ports: list[int] = []
-    taken: set[int] = set()
-    while len(ports) < count:
-        [port] = ports_apart(1, 0)
-        wanted = {port + offset for offset in PORT_OFFSETS}
-        if not wanted & taken:
-            ports.append(port)
-            taken |= wanted
-    return ports
+    return [port for _ in range(count) for port in ports_apart(1, 0)]
 
 
 def ports_apart(count: int, distance: int) -> list[int]:
