@@ -22,7 +22,8 @@ class FakeTransport(asyncio.Transport):
     """Behaves as uvloop's: calls of the protocol that uvloop makes in a later turn are made in ``turn``."""
 
     def __init__(self, protocol: HttpConnection, client_ip: str = "10.0.0.9") -> None:
-        super().__init__({"peername": (client_ip, 40_000)})
+        self.extra: dict[str, Any] = {"peername": (client_ip, 40_000)}
+        super().__init__(self.extra)
         self._protocol = protocol
         self.taken = bytearray()
         """The bytes that the client has read."""

@@ -8,6 +8,7 @@ Nothing of an answer is kept: only what the same bytes always mean.
 """
 
 import asyncio
+import socket
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol
@@ -29,6 +30,9 @@ FEED_WORK = 8
 BULK_BYTES = 65_536
 """When so much came at once, there is more. libuv alone would read 8 MB before anybody else has a turn."""
 NOTHING = memoryview(b"")
+DROPPED = bytearray(16 * BULK_BYTES)
+"""Room for dropped bytes, to which none is written where the system drops them by itself."""
+DROP_FLAGS = socket.MSG_DONTWAIT | socket.MSG_TRUNC
 
 
 class Turns(Clocked, Protocol):
@@ -247,7 +251,10 @@ class RequestQueue:
         if self._closed:
             return
         if self._lingers and not self._transport.is_closing():
-            self._resume_reading()
+            if self._drop_received():
+                self.rest()
+            else:
+                self._resume_reading()
         elif not self.busy:
             self.go_on(rested=True)
 
@@ -268,6 +275,23 @@ class RequestQueue:
         self._lingers = True
         if not self._reading and not self._resting:
             self._resume_reading()
+
+    def _drop_received(self) -> int:
+        """Drop bytes that wait in the system's buffer, without having them copied; return how many, or 0 if none do.
+
+        The rest of a refused body then costs half of what reading it does. The end of the connection is left to the
+        transport, and what is encrypted is left to TLS, whose end comes in those bytes.
+        """
+        opened = self._transport.get_extra_info("socket")
+        if opened is None or self._transport.get_extra_info("ssl_object") is not None:
+            return 0
+        direct = socket.socket(opened.family, opened.type, opened.proto, opened.fileno())
+        try:
+            return direct.recv_into(DROPPED, 0, DROP_FLAGS)
+        except OSError:  # nothing waits, or the transport is told
+            return 0
+        finally:
+            direct.detach()
 
     def close(self) -> None:
         """Drop all requests, give back the room of their bodies, and let go of the owner."""

@@ -1,12 +1,14 @@
 """A connection whose client sends as fast as it can: others have their turn, and waiting bytes take little memory."""
 
+import socket
 import tracemalloc
+from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
 
 from app.http.server.connection import LINGER_S
-from app.http.server.request_queue import BULK_BYTES, FEED_BYTES, PIPELINED_MAX, REQUEST_WORK, TURN_WORK
+from app.http.server.request_queue import BULK_BYTES, DROPPED, FEED_BYTES, PIPELINED_MAX, REQUEST_WORK, TURN_WORK
 from app.http.server.request_reader import BODY_S, HEAD_BYTES_MAX
 from tests.support.wire import FakeServer, Wire, request
 
@@ -203,6 +205,66 @@ def test_who_floods_after_a_refusal_leaves_turns_and_is_cut(wire: Wire) -> None:
             wire.go(1)
             assert wire.transport.reading or not wire.is_open
     assert not wire.is_open
+
+
+@pytest.fixture
+def sockets() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """The two ends of a TCP connection: the server's, and the client's."""
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as there:
+        here, _ = listener.accept()
+        with here:
+            here.setblocking(False)
+            yield here, there
+
+
+def refuse_flood(wire: Wire, opened: socket.socket) -> None:
+    """Refuse a request of which much has come, and more waits in this socket."""
+    wire.transport.extra["socket"] = opened
+    wire.send(b"nonsense\r\n\r\n")
+    assert wire.statuses() == [400]
+    arrive(wire, b"x" * BULK_BYTES)
+    assert not wire.transport.reading
+
+
+def received(opened: socket.socket) -> bytes | None:
+    """The bytes that wait in a socket, which stay there; None if none do, and empty at its end."""
+    try:
+        return opened.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return None
+
+
+def test_the_rest_of_a_refused_flood_is_dropped_and_never_copied(
+    wire: Wire, sockets: tuple[socket.socket, socket.socket]
+) -> None:
+    here, there = sockets
+    there.sendall(b"x" * BULK_BYTES)
+    refuse_flood(wire, here)
+    wire.go(1)
+    assert received(here) is None
+    assert not any(DROPPED), "the system drops the bytes by itself"
+    assert wire.transport.reading, "what comes later is read again"
+
+
+def test_the_end_of_a_refused_flood_is_left_to_the_transport(
+    wire: Wire, sockets: tuple[socket.socket, socket.socket]
+) -> None:
+    here, there = sockets
+    there.shutdown(socket.SHUT_WR)
+    refuse_flood(wire, here)
+    wire.go(1)
+    assert received(here) == b""
+    assert wire.transport.reading
+    assert wire.is_open
+
+
+def test_what_is_encrypted_is_left_to_tls(wire: Wire, sockets: tuple[socket.socket, socket.socket]) -> None:
+    here, there = sockets
+    there.sendall(b"x")
+    wire.transport.extra["ssl_object"] = object()
+    refuse_flood(wire, here)
+    wire.go(1)
+    assert received(here) == b"x"
 
 
 def test_a_flood_that_is_refused(wire: Wire) -> None:
