@@ -238,7 +238,7 @@ def test_the_rest_of_a_refused_flood_is_dropped_and_never_copied(
     wire: Wire, sockets: tuple[socket.socket, socket.socket]
 ) -> None:
     here, there = sockets
-    there.sendall(b"x" * BULK_BYTES)
+    there.sendall(b"x" * FEED_BYTES)
     refuse_flood(wire, here)
     wire.go(1)
     assert received(here) is None
