@@ -18,6 +18,10 @@ class Owners(Protocol):
         """The address of the member that owns ``tag``."""
         ...
 
+    def owner_if_up(self, tag: str) -> str:
+        """The owner of ``tag`` by ``map_srv``; empty while this member is not UP. One call, as each write asks both."""
+        ...
+
     def map_srv_durable(self, tag: str) -> str:
         """As ``map_srv``, among members of our own kind: the others keep durable data in their own way."""
         ...

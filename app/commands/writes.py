@@ -160,9 +160,10 @@ class Writes:
     def _other_owner(self, service: str, caller: WriteCaller) -> str | None:
         """Return the member that owns the service, to which the write may be passed on; None when this member does."""
         cluster = self._cluster
-        if cluster.state() is not _UP or caller.deadline is not None or self._pauses.stood_still:
+        owner = cluster.owner_if_up(service)
+        if not owner or caller.deadline is not None or self._pauses.stood_still:
             self.check_timely(caller)
-        owner = cluster.map_srv(service)
+            owner = owner or cluster.map_srv(service)
         if owner == cluster.self_address:
             return None
         self._check_passed_on(caller)
@@ -254,26 +255,30 @@ class Writes:
     def _beat(self, command: Beat, caller: WriteCaller) -> Outcome:
         naming, switches = self._naming, self._durable.projection.switches
         interval_ms, light = switches.client_beat_interval, switches.light_beat_enabled
-        if command.full and caller.address is not None and not naming.is_listed(command):
-            caller.count_write()  # it registers the instance
         if not command.ephemeral and self._find(command) is None:
             # As Nacos 1.4 does it: from here on the instance needs no beats.
+            self._count_new(command, caller)
             if (other := self._durable_elsewhere(caller, *_keys_of(command))) is not None:
                 return other
             self._durable.register_from_beat(command)
         elif (owner := self._other_owner(command.service, caller)) is not None:
-            if CAPABILITY_WRITES not in self._cluster.capabilities(owner):
-                return Forward(command.service)
-            # Answered from the copy of the instance that is here.
-            found_ms = naming.beat_of_copy(command, owner, self._collect_beat)
+            found_ms = None
+            if CAPABILITY_WRITES in self._cluster.capabilities(owner):  # answered from the copy that is here, if any
+                found_ms = naming.beat_of_copy(command, owner, self._collect_beat)
             if found_ms is None:
+                self._count_new(command, caller)
                 return Forward(command.service)
             return _new_tuple(Beaten, (found_ms or interval_ms, True, light, DONE))
-        answer = naming.beat(command, interval_ms, self._tell_writer)
+        answer = naming.beat(command, interval_ms, self._tell_writer, caller.count_write)
         if answer.is_new:
             self._tell("beat", command, operations.key_of(command), None, command, caller)
         done = self._done(command, caller, is_new=answer.is_new) if command.full else DONE
         return _new_tuple(Beaten, (answer.interval_ms, answer.known, light, done))
+
+    def _count_new(self, command: Beat, caller: WriteCaller) -> None:
+        """Count a beat as a write if it registers its instance."""
+        if command.full and not self._naming.is_listed(command):
+            caller.count_write()
 
     def _tell_writer(self, run: str, key: str, instance_key: str, now_ms: int) -> bool:
         """Collect a beat for the member that wrote a list last, if that is another one."""

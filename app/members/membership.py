@@ -109,6 +109,11 @@ class Membership:
     def map_srv(self, tag: str) -> str:
         return self._reader.view.mapper.map_srv(tag)
 
+    def owner_if_up(self, tag: str) -> str:
+        view = self._reader.view
+        is_up = view.serving and not (self.leaving or self.draining or view.is_unlisted)
+        return view.mapper.map_srv(tag) if is_up else ""
+
     def responsible_durable(self, tag: str) -> bool:
         return self._reader.view.mappers.own_kind.responsible(tag)
 

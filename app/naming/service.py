@@ -76,6 +76,7 @@ class NamingService:
         self.drained = DrainedInstances()
         self._on_deregistered = on_deregistered
         self.change_of, self.take_change = changes.change_of, changes.take_change
+        self.service_count, self.namespaces = table.service_count, table.namespaces
 
     # --- instances -------------------------------------------------------------------------------
 
@@ -146,12 +147,17 @@ class NamingService:
         return key is not None
 
     def beat(
-        self, command: operations.Beat, interval_ms: int = BEAT_INTERVAL_MS, collect: CollectBeat | None = None
+        self,
+        command: operations.Beat,
+        interval_ms: int = BEAT_INTERVAL_MS,
+        collect: CollectBeat | None = None,
+        count_write: Callable[[], None] = lambda: None,
     ) -> BeatAnswer:
         """Take the beat of an instance. A full beat registers an unknown instance; the answer to a light one says so.
 
         A persistent instance needs no beats: its beat is answered, and has no effect. ``collect`` gets the beats of
         instances in a list that another run wrote last, with that run: until its claim here, it may go on judging them.
+        ``count_write``: called before an instance is registered; it may refuse that by its error.
 
         Raises:
             InvalidParam: a full beat of an unknown instance has a name that is not allowed.
@@ -159,8 +165,8 @@ class NamingService:
         """
         now_ms = self._now_ms()
         service = self._table.get(command.namespace, command.service)
-        key = operations.key_of(command)
-        stored = service.stored.get(key) if service else None
+        key = keys.instance_key(command.ip, command.port, command.cluster)
+        stored = service.stored.get(key) if service is not None else None
         if service is None or stored is None:
             if service is not None and (persistent := service.persistent.get(key)) is not None:
                 return BeatAnswer(_interval_ms(persistent.metadata, interval_ms), known=True)
@@ -169,6 +175,7 @@ class NamingService:
             if not command.full or not command.ephemeral:
                 return BeatAnswer(interval_ms, known=False)
             keys.check_names(command.service, command.cluster, command.namespace)
+            count_write()
             put = self._writes.put_from_beat(command, now_ms)
             self._changed(put)
             return BeatAnswer(_interval_ms(command.metadata, interval_ms), known=True, is_new=put is not None)
@@ -176,7 +183,7 @@ class NamingService:
         if service.version.writer != self._writer and collect is not None:
             collect(service.version.writer, service.key, key, now_ms)
         if service.stored.get(key) is not stored:
-            return self.beat(command, interval_ms)  # it was replaced meanwhile
+            return self.beat(command, interval_ms, collect, count_write)  # it was replaced meanwhile
         if stored.usual:
             return _known(interval_ms)
         healed = not stored.instance.healthy and self._writes.set_health(service, key, True, now_ms)
@@ -323,10 +330,6 @@ class NamingService:
             return 0
         return len(found.stored) + len(found.persistent) + found.published_count
 
-    def service_count(self) -> int:
-        """Return the number of services, hidden ones included."""
-        return self._table.service_count()
-
     def list_answer(self, namespace: str, service: str, variant: Variant) -> ListAnswer | None:
         """Return the v1 list of a service, from the cache or rendered; None for an unknown service."""
         view = self.service_view(namespace, service)
@@ -339,10 +342,6 @@ class NamingService:
             return None
         found = self._lists.find(view, variant)
         return self._answers.get(view, variant) if found is None and len(view.instances) <= QUICK_HOSTS_MAX else found
-
-    def namespaces(self) -> list[str]:
-        """Return the namespaces that have a service."""
-        return self._table.namespaces()
 
     def list_services(self, namespace: str, group: str | None) -> list[str]:
         """Return the full names of a namespace, sorted; of all groups for None."""

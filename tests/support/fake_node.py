@@ -104,6 +104,9 @@ class StubCluster:
         self.on_look_up()
         return self.owner
 
+    def owner_if_up(self, tag: str) -> str:
+        return self.map_srv(tag) if self.state() is MemberState.UP else ""
+
     def responsible_durable(self, tag: str) -> bool:
         return self.responsible(tag)
 

@@ -152,7 +152,10 @@ class RequestQueue:
         if request is not None and (not request.body or self._bounds.reserve(len(request.body))):
             request.used = True
             reader.more_bytes = 0
-            self.on_request(request)
+            if self.busy or self.pending or self.blocked:
+                self.on_request(request)
+            else:
+                self._answer(request)
             return
         reader.taken = 0
         refusal = reader.feed(data)
