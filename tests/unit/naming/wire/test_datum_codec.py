@@ -183,6 +183,70 @@ def test_the_fields_of_an_instance_and_its_ages() -> None:
     assert stored.changed_ms == NOW_MS - 700
 
 
+@pytest.mark.parametrize(
+    ("weight", "taken"),
+    [(0.0, 0.0), (-1.0, 0.0), (0.001, 0.01), (2.0, 2.0), (10_000.0, 10_000.0), (10_001.0, 10_000.0)],
+)
+@pytest.mark.parametrize("more", [{}, {"marked": True}])
+def test_a_weight_may_be_a_whole_number(weight: float, taken: float, more: dict[str, Any]) -> None:
+    """As some languages write 2.0: all other fields are read as beside a number with a point."""
+    fields = FULL_FIELDS | {"serviceName": "DEFAULT_GROUP@@orders"} | more
+    for sent in {weight, int(weight)} if weight.is_integer() else {weight}:
+        [stored] = decode(fields | {"weight": sent}).value.stored.values()
+        assert stored.instance == replace(FULL, service_name="DEFAULT_GROUP@@orders", weight=taken)
+
+
+@pytest.mark.parametrize("weight", [1.0, 1])
+def test_an_instance_needs_no_field_but_its_address(weight: float) -> None:
+    body = {"value": {"instanceList": [{"ip": "10.0.0.1", "weight": weight}]}}
+    [stored] = InstanceListCodec(lambda: 0).decode(KEY, body, NOW_MS).value.stored.values()
+    assert stored.instance == Instance("10.0.0.1", 0)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"ip": 1},
+        {"ip": None},
+        {"port": None},
+        {"port": True},
+        {"clusterName": 1},
+        {"serviceName": 1},
+        {"weight": "1"},
+        {"weight": None},
+        {"weight": True},
+        {"healthy": 1},
+        {"healthy": None},
+        {"enabled": "true"},
+        {"marked": 0},
+        {"ephemeral": 1},
+        {"app": 1},
+        {"instanceId": 1},
+        {"metadata": []},
+        {"metadata": "k"},
+        {"beatAge": "1"},
+        {"beatAge": 1.0},
+        {"beatAge": None},
+        {"saidAge": "1"},
+        {"saidAge": None},
+        {"heard": 1},
+        {"heard": None},
+        {"heard": "true", "beatAge": 1},
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("more", [{}, {"weight": 1}])
+def test_a_field_of_another_kind_is_refused_by_its_name(fields: dict[str, Any], more: dict[str, Any]) -> None:
+    with pytest.raises(CodecError, match=f"^field '{next(iter(fields))}' of an instance "):
+        decode(more | fields)
+
+
+@pytest.mark.parametrize("odd", ["1", 1.0, None, True])
+def test_ages_of_another_kind_are_refused_together_too(odd: object) -> None:
+    with pytest.raises(CodecError, match=r"^field 'beatAge' of an instance is no number"):
+        decode({"beatAge": odd, "saidAge": odd})
+
+
 @pytest.mark.parametrize("said", [VERSION.next(VERSION.writer), Version(2**53, 0, "a:1~1")])
 def test_a_word_of_a_client_is_no_later_than_its_instance(said: Version) -> None:
     with pytest.raises(CodecError, match="'said'"):
