@@ -557,3 +557,51 @@ def test_a_datum_is_equal_whichever_way_it_came() -> None:
         copy.take_change(change)
     datums: list[Datum] = [next(iter(side.registry.lists.datums([KEY]))) for side in (owner, copy)]
     assert owner.codec.checksum(datums[0]) == copy.codec.checksum(datums[1])
+
+
+# --- what a liar says ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("short", [False, True])
+@pytest.mark.parametrize("is_removed", [False, True])
+def test_whether_an_instance_is_alone_is_true_or_false(short: bool, is_removed: bool) -> None:
+    owner, copy = sides()
+    owner.short = short
+    copy.take_change(owner.register("10.0.0.1"))
+    told = orjson.loads(owner.deregister("10.0.0.1") if is_removed else owner.register("10.0.0.1", weight=2.0))
+    for alone in (1, "true", None):
+        with pytest.raises(CodecError, match=r"^field 'alone' of a change"):
+            copy.take_change(orjson.dumps(told | {"alone": alone}))
+    assert copy.take_change(orjson.dumps(told | {"alone": False})).is_known()
+    assert copy.state() == owner.state()
+
+
+@pytest.mark.parametrize("short", [False, True])
+def test_an_instance_that_is_told_with_an_age_is_no_removal(short: bool) -> None:
+    owner, copy = sides()
+    owner.short = short
+    copy.take_change(owner.register("10.0.0.1"))
+    told = orjson.loads(owner.register("10.0.0.2"))
+    assert copy.take_change(orjson.dumps(told | {"age": 0, "keep": 90_000})).is_known()
+    assert copy.shown() == {"10.0.0.1", "10.0.0.2"}
+
+
+def test_the_short_form_is_for_members_that_ask_for_it() -> None:
+    owner, _ = sides()
+    owner.register("10.0.0.1")
+    key = key_of("10.0.0.1")
+    forms = [owner.naming.change_of(NS, TAG, key, **asked) for asked in ({}, {"short": False}, {"short": True})]
+    told = [orjson.loads(form or b"") for form in forms]
+    assert [("instance" in one, "short" in one) for one in told] == [(True, False), (True, False), (False, True)]
+
+
+def test_a_removal_with_a_wrong_time_is_refused_after_others_of_the_list_too() -> None:
+    owner, copy = sides()
+    copy.take_change(owner.register("10.0.0.1"))
+    told = orjson.loads(owner.deregister("10.0.0.1"))
+    for name, value in (("age", -1), ("keep", -1), ("age", "1"), ("keep", None), ("id", "k\n"), ("id", None)):
+        with pytest.raises(CodecError):
+            copy.take_change(orjson.dumps(told | {name: value}))
+    assert copy.shown() == {"10.0.0.1"}
+    assert copy.take_change(orjson.dumps(told)).is_known()
+    assert copy.state() == owner.state()
