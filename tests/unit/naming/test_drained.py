@@ -48,3 +48,9 @@ def test_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(3):
         kept.add(("public", SERVICE, str(number)), 0)
     assert [kept.ignores(("public", SERVICE, str(number)), 0) for number in range(3)] == [False, True, True]
+
+
+def test_an_instance_that_is_not_drained_may_be_forgotten() -> None:
+    drained = DrainedInstances()
+    drained.forget(("public", "G@@a", "10.0.0.1:80:unknown:DEFAULT"))
+    assert not drained.any

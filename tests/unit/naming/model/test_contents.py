@@ -63,3 +63,10 @@ def test_a_record_is_its_key_its_value_and_the_change_that_set_it() -> None:
         ("k", "1.0.m", None),
     ]
     assert told not in [record_content(*one) for one in others]
+
+
+def test_no_application_or_id_is_the_same_as_an_empty_one() -> None:
+    """Readers see no difference, so members need not exchange such instances."""
+    none, empty = replace(ONE, app=None, instance_id=None), replace(ONE, app="", instance_id="")
+    assert listed(none) == listed(empty) != listed(ONE)
+    assert published(none) == published(empty)

@@ -90,3 +90,14 @@ def test_ip_and_port() -> None:
 )
 def test_where_a_connection_may_end(text: str, reached: list[str]) -> None:
     assert reached_by(ip_address(text)) == [ip_address(one) for one in reached]
+
+
+def test_a_caller_counts_by_its_address_or_by_its_network_of_ipv6() -> None:
+    assert caller_key("2001:db8:1:2::5") == caller_key("2001:db8:1:2:3:4:5:6") == "20010db800010002/64"
+    assert caller_key("2001:db8:1:3::5") == "20010db800010003/64"
+    assert caller_key("::ffff:10.0.0.1") == caller_key("10.0.0.1") == "10.0.0.1"
+
+
+def test_the_least_addresses_of_ipv6_contain_one_of_ipv4_except_the_loopback() -> None:
+    reached = [[str(one) for one in reached_by(ip_address(text))] for text in ("::1", "::2", "::3")]
+    assert reached == [["::1"], ["::2", "0.0.0.2"], ["::3", "0.0.0.3"]]

@@ -4,7 +4,15 @@ from typing import Any
 
 import pytest
 
-from app.naming.model.json_fields import FLOAT_MAX, FROM_MEMBER, FROM_RECORD, ITEMS_MAX, Fields, member_object
+from app.naming.model.json_fields import (
+    FLOAT_MAX,
+    FROM_MEMBER,
+    FROM_RECORD,
+    ITEMS_MAX,
+    Fields,
+    member_object,
+    structure_of,
+)
 from app.naming.model.keys import METADATA_CHARS_MAX
 from app.naming.model.nacos_errors import InvalidParam
 from distro.model.errors import CodecError
@@ -135,3 +143,10 @@ def test_bytes_come_as_base64() -> None:
     for wrong in ("a", "aGk", "aGk=\n", "a_k=", 7, ["aGk="]):
         with pytest.raises(CodecError, match="field 'd' is not base64"):
             Fields({"d": wrong}, FROM_MEMBER).data("d")
+
+
+@pytest.mark.parametrize(
+    ("text", "structure"), [("", 0), ("1", 0), ("[]", 1), ("{}", 1), ('[{"a":1,"b":[2,3]},"[,{"]', 9)]
+)
+def test_the_structure_of_a_json_text_is_its_commas_and_brackets(text: str, structure: int) -> None:
+    assert structure_of(text) == structure_of(text.encode()) == structure

@@ -78,3 +78,38 @@ def test_names_are_checked_together(names: tuple[str, str, str]) -> None:
     keys.check_names("G@@a", "C", "n")
     with pytest.raises(InvalidParam):
         keys.check_names(*names)
+
+
+@pytest.mark.parametrize("ip", ["1.2.3.4", "010.001.002.003", "1.2.772", "1.131844", "16909060", "255.255.255.025"])
+def test_an_address_may_have_as_many_numbers_as_java_reads(ip: str) -> None:
+    keys.check_ip(ip)
+
+
+@pytest.mark.parametrize(
+    "ip",
+    [
+        "1.2.3.256",
+        "256.1.2.3",
+        "1.2.3.4.5",
+        "1.2.65536",
+        "1..2",
+        "1.2.3.",
+        "4294967296",
+        "0000000000000001",
+        "255.255.255.0255",
+    ],
+)
+def test_digits_and_dots_that_java_does_not_read_are_refused(ip: str) -> None:
+    with pytest.raises(InvalidParam, match="IPv4 address"):
+        keys.check_ip(ip)
+
+
+def test_an_instance_exceeds_the_estimate_by_names_and_escapes_alone() -> None:
+    """Thrice the address and the cluster, the application, and the JSON of the metadata, less what is included."""
+    plain = {"a": "x" * 999}
+    assert keys.surplus_bytes(1_000, plain, "10.0.0.1", "DEFAULT", "shop") == 0
+    assert keys.surplus_bytes(0, None, "h" * 100, "c" * 50, "a" * 30) == 3 * 150 + 30 - keys.USUAL_BYTES
+    assert keys.surplus_bytes(0, None, "名" * 100, "c" * 50, None) == 3 * 350 - keys.USUAL_BYTES
+    escaped = {"a": "\0" * 400}  # six bytes each, and the braces, quotes and colon
+    size = 401
+    assert keys.surplus_bytes(size, escaped, "h", "c", "") == 6 + 2_400 + 8 - size * 5 // 4 - keys.USUAL_BYTES

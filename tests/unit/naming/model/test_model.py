@@ -124,3 +124,9 @@ def test_a_new_service_is_checked_at_once_and_seen_by_readers() -> None:
     for due_ms, expected_ms in ((101, 100), (99, 99)):
         service.expect(due_ms)
         assert service.due_ms == expected_ms
+
+
+def test_bytes_that_were_counted_before_are_not_counted_again() -> None:
+    one = Instance("10.0.0.1", 80, metadata={"k": "vv"})
+    assert StoredInstance(one, FIRST, 0).counted_bytes == 3
+    assert StoredInstance(one, FIRST, 0, counted_bytes=7).counted_bytes == 7

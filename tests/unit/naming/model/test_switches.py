@@ -7,7 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.naming.model.nacos_errors import InvalidParam
-from app.naming.model.switches import ENTRIES, FIXED, CheckParams, SwitchDomain, from_json, single_precision, update
+from app.naming.model.switches import (
+    ENTRIES,
+    FIXED,
+    CheckParams,
+    SwitchDomain,
+    from_json,
+    is_served,
+    single_precision,
+    update,
+)
 
 FLOAT_MAX = 3.4028234663852886e38
 """The largest of Java's floats."""
@@ -83,3 +92,11 @@ def test_single_precision_in_the_fewest_digits(number: float, shown: str) -> Non
 def test_what_is_no_single_precision(number: float) -> None:
     with pytest.raises(OverflowError):
         single_precision(number)
+
+
+@pytest.mark.parametrize(
+    ("status", "reads", "writes"),
+    [("UP", True, True), ("READ_ONLY", True, False), ("WRITE_ONLY", False, True), ("DOWN", False, False)],
+)
+def test_a_status_answers_reads_or_writes(status: str, reads: bool, writes: bool) -> None:
+    assert (is_served(status, is_read=True), is_served(status, is_read=False)) == (reads, writes)

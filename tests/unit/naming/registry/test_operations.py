@@ -156,3 +156,14 @@ def test_a_full_beat_describes_an_instance() -> None:
     assert (bare.weight, bare.metadata) == (0.0, None)
     numbered = Beat(NAME, IP, 80, full=True, metadata=NUMBERED)
     assert operations.instance_from_beat(numbered, ["0"], Shared()).instance_id == "1"
+
+
+def test_the_id_of_an_instance_without_a_service_name_stays() -> None:
+    """As real Nacos may send one: the id that it had there is not made anew from the name of the service."""
+    nameless = Instance(IP, 80, instance_id=SIMPLE_ID)
+    assert nameless.instance_id == "10.0.0.1#80#DEFAULT#"
+    again = operations.register(nameless, registration(), (), Shared())
+    assert (again.service_name, again.instance_id) == (NAME, "10.0.0.1#80#DEFAULT#")
+    assert operations.register(again, registration(), (), Shared()).instance_id == "10.0.0.1#80#DEFAULT#"
+    named = registered()
+    assert operations.register(named, registration(weight=2.0), (), Shared()).instance_id == named.instance_id
