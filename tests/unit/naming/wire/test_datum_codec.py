@@ -71,6 +71,12 @@ def test_an_instance_for_a_member_of_our_kind_has_its_versions_and_ages() -> Non
     }
 
 
+@pytest.mark.parametrize(("beat_ms", "age_ms"), [(10_000, 0), (10_001, 0), (9_999, 1)])
+def test_the_last_beat_is_dated_by_the_wall_clock(beat_ms: int, age_ms: int) -> None:
+    sent = only(encoded(StoredInstance(FULL, VERSION, beat_ms)))
+    assert (sent["lastBeat"], sent["beatAge"]) == (WALL_MS - age_ms, age_ms)
+
+
 def test_what_goes_without_saying_is_left_out() -> None:
     bare = Instance("10.0.0.1", 80, metadata=None)
     assert only(encoded(StoredInstance(bare, VERSION, 9_000, None, NEVER_MS))) == {

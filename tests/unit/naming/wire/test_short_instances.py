@@ -145,6 +145,19 @@ def test_the_usual_times_are_read_at_once(
     assert read.last_confirmed_ms == (read.beat_ms if heard else NEVER_MS)
 
 
+def test_all_usual_fields_together_are_read_at_once() -> None:
+    flags = {"healthy": False, "enabled": False, "heard": True}
+    read = usual_short(FIELDS | flags | {"app": "shop", "weight": 2.0, "saidAge": 700}, NAME, OF, NOW_MS)
+    assert read is not None
+    changed = {"healthy": False, "enabled": False, "app": "shop", "weight": 2.0}
+    assert read.instance == replace(USUAL, instance_id=SIMPLE_ID, **changed)
+
+
+def test_an_instance_without_a_port_has_0() -> None:
+    read = decode_short({"ip": "10.0.0.1", "metadata": {}, "version": 9}, "public", NAME, OF, NOW_MS)
+    assert (read.instance.port, read.instance.instance_id) == (0, f"10.0.0.1#0#DEFAULT#{NAME}")
+
+
 @pytest.mark.parametrize("counter", [9, 8])
 def test_the_counter_counts_in_the_epoch_of_the_whole(counter: int) -> None:
     read = usual_short(FIELDS | {"version": counter}, NAME, OF, NOW_MS)
