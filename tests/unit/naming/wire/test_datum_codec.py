@@ -202,9 +202,9 @@ def test_a_weight_may_be_a_whole_number(weight: float, taken: float, more: dict[
         assert stored.instance == replace(FULL, service_name="DEFAULT_GROUP@@orders", weight=taken)
 
 
-@pytest.mark.parametrize("weight", [1.0, 1])
-def test_an_instance_needs_no_field_but_its_address(weight: float) -> None:
-    body = {"value": {"instanceList": [{"ip": "10.0.0.1", "weight": weight}]}}
+@pytest.mark.parametrize("fields", [{}, {"weight": 1.0}, {"weight": 1}, {"clusterName": ""}])
+def test_an_instance_needs_no_field_but_its_address(fields: dict[str, Any]) -> None:
+    body = {"value": {"instanceList": [{"ip": "10.0.0.1"} | fields]}}
     [stored] = InstanceListCodec(lambda: 0).decode(KEY, body, NOW_MS).value.stored.values()
     assert stored.instance == Instance("10.0.0.1", 0)
 
@@ -238,6 +238,10 @@ def test_an_instance_needs_no_field_but_its_address(weight: float) -> None:
         {"heard": 1},
         {"heard": None},
         {"heard": "true", "beatAge": 1},
+        {"ip": 1, "clusterName": 1},
+        {"ip": 1, "clusterName": 1, "serviceName": 1},
+        {"healthy": 1, "enabled": 1},
+        {"healthy": 1, "enabled": 1, "marked": 1},
     ],
     ids=repr,
 )

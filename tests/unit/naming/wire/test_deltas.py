@@ -107,3 +107,9 @@ def test_an_instance_without_a_version_has_none_in_a_list_with_one() -> None:
     datum = CODEC.decode(KEY, body, NOW_MS, LAST)
     assert datum.version == LAST
     assert [one.version for one in datum.value.stored.values()] == [NO_VERSION]
+
+
+def test_a_removal_without_a_version_is_refused_in_a_list_with_one() -> None:
+    body = {"value": {"instanceList": []}, "tombstones": {"k": {"age": 1, "keep": 1}}}
+    with pytest.raises(CodecError, match="a version is a text"):
+        CODEC.decode(KEY, body, NOW_MS, LAST)
