@@ -17,6 +17,7 @@ from tests.support.tiny_server import Received as Request
 VERSION = Version(1, 2, "a:1~x")
 OWN = frozenset({CAPABILITY_VERSIONS, CAPABILITY_GZIP})
 TYPE = "rollcall.records & more"
+BODY_BYTES_MAX = 100_000
 
 
 class TextCodec:
@@ -25,8 +26,11 @@ class TextCodec:
     def __init__(self) -> None:
         self.decoded_ms: list[int] = []
         """The time of each ``decode``, for the ages in the datum."""
+        self.encoded: list[tuple[str, int]] = []
+        """The key and the time of each ``encode``."""
 
-    def encode(self, datum: Datum, _now_ms: int, versioned: bool) -> bytes:
+    def encode(self, datum: Datum, now_ms: int, versioned: bool) -> bytes:
+        self.encoded.append((datum.key, now_ms))
         return json.dumps({"v": datum.value} | ({"version": datum.version.to_text()} if versioned else {})).encode()
 
     def decode(self, key: str, body: Mapping[str, Any], now_ms: int, _version: Version | None = None) -> Datum:
@@ -54,6 +58,8 @@ class Caller:
         self.asked: list[tuple[str, int]] = []
         self.dated: list[tuple[str, str | None]] = []
         """The peer and the clock of each answer whose time was asked for."""
+        self.sent: list[tuple[str, int]] = []
+        """The peer and the bytes of each body."""
         self.codec = TextCodec()
 
         def deadline_of(peer: str, left_ms: int) -> str | None:
@@ -71,7 +77,8 @@ class Caller:
             deadline=deadline_of,
             stamp=lambda: "own-run 5",
             sent_ms=self.sent_ms,
-            body_bytes_max=100_000,
+            body_bytes_max=BODY_BYTES_MAX,
+            sent=lambda peer, count: self.sent.append((peer, count)),
             **({"resource_type": resource_type} if resource_type else {}),
         )
 
@@ -114,7 +121,7 @@ def test_a_send_to_real_nacos_has_no_version_and_no_deadline_that_it_names_none_
         Given(200, b'{"refused":{"k":"1.2.b"}}'), "sync_data", [Datum("k", VERSION, "x")], 2_000
     )
     assert json.loads(request.body) == {"k": {"v": "x"}}
-    assert DEADLINE_HEADER.lower() not in request.headers
+    assert not {DEADLINE_HEADER.lower(), CLOCK_HEADER.lower()} & request.headers.keys()
     assert result == Received(), "what it answers is no answer of our kind"
 
 
