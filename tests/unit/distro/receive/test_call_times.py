@@ -183,3 +183,14 @@ def test_a_time_of_more_digits_than_any_clock_shows_is_none() -> None:
     mine, *_ = pair()
     assert mine.left_ms(f"{ME}~1 {'9' * 19}") >= 0
     assert mine.left_ms(f"{ME}~1 {'9' * 20}") < 0
+
+
+def test_the_clock_of_a_peer_is_never_ahead_of_the_truth() -> None:
+    mine, clock, theirs, other = pair(500_000)
+    assert mine.clock_of(PEER) is None
+    mine.note(PEER, "", None)
+    assert mine.clock_of(PEER) is None
+    mine.note(PEER, f"{PEER}~1", theirs.clock_ms())
+    assert mine.clock_of(PEER) == (f"{PEER}~1", other.boot_ms())
+    clock.world_ms = other.world_ms = clock.world_ms + 60_000
+    assert mine.clock_of(PEER) == (f"{PEER}~1", other.boot_ms() - 60_000 // DRIFT_PER_MS)
