@@ -12,6 +12,7 @@ import pytest
 from distro.model.types import DistroKey, MemberState, Outcome, PeerReport, Received, SyncData, Version
 from distro.protocol.convergence import OLDEST_AGE_MS, OLDEST_EXACT_MAX, PeerTrace
 from distro.protocol.engine_reader import EngineReader
+from distro.protocol.engine_view import KEYS_SHOWN
 from tests.support.engine import INSTANCE_LIST, OTHER, OWN_KIND, SELF, B, C, Engine
 
 CHANGES = 1_000
@@ -181,6 +182,29 @@ def test_a_view_tells_what_is_to_be_done_with_a_key() -> None:
     assert engine.protocol.reader.pending_of(key) == {B: "being sent, to be fetched"}
     engine.leave(B)
     assert engine.protocol.reader.pending_of(key)[B].startswith("not reachable")
+
+
+def test_a_view_names_the_first_keys_to_send_and_the_call_under_way() -> None:
+    engine = Engine(B)
+    engine.load()
+    engine.tick()
+    idle = engine.protocol.reader.view.peers[B]
+    assert (idle.keys, idle.to_send, idle.in_flight, idle.next_send_ms) == ((), 0, 0, None)
+    first = engine.write(engine.service_of(SELF))
+    engine.protocol.sync({DistroKey(INSTANCE_LIST, first): 1.0}, engine.now_ms)
+    [send] = [one for one in engine.tick() if isinstance(one, SyncData)]
+    later = [str(number) for number in range(KEYS_SHOWN + 5)]
+    engine.protocol.sync({DistroKey(INSTANCE_LIST, key): 1.0 for key in later}, engine.now_ms)
+    engine.tick(0)
+    view = engine.protocol.reader.view.peers[B]
+    assert view.keys == (first, *later)[:KEYS_SHOWN]
+    assert (view.to_send, view.in_flight) == (len(later), 1)
+    assert view.next_send_ms is not None
+    assert view.call is not None
+    assert (view.call.what, view.call.resource_type) == ("SyncData", INSTANCE_LIST)
+    engine.protocol.on_sync_done(send, Outcome.FAILED, Received(), engine.now_ms)
+    engine.protocol.tick(engine.now_ms)
+    assert engine.protocol.reader.view.peers[B].failing
 
 
 def test_events_that_move_members_are_seen_before_the_next_tick() -> None:

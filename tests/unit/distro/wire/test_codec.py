@@ -75,6 +75,11 @@ def test_an_age_that_cannot_be_is_refused(field: str, told: bytes) -> None:
         decode_received(b'{"%b":%b}' % (field.encode(), told))
 
 
+def test_the_least_and_the_greatest_age_are_read() -> None:
+    received = decode_received(b'{"ages":{"now":0,"once":1e12,"ever":null},"pushed":{"now":0,"none":null}}')
+    assert received == Received(ages_ms={"now": 0, "once": 1e12, "ever": None}, pushed_ms={"now": 0})
+
+
 @pytest.mark.parametrize("text", ["", "1", "1.2", "1.2.", "-1.2.a", "1.x.a", "\u0661.2.a", "9" * 30 + ".1.a", None, 7])
 def test_what_is_no_version_is_refused(text: object) -> None:
     with pytest.raises(CodecError):
