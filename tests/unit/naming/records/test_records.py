@@ -239,6 +239,67 @@ def test_what_is_forgotten_was_never_there() -> None:
     assert [record.value for record in kept.told] == [{"x": 1}, None]
 
 
+@pytest.mark.parametrize("key", ["a", "removed", "unknown"])
+def test_a_key_is_read_as_set_removed_or_unknown(key: str) -> None:
+    kept = Kept()
+    kept.put("a", {"x": 1})
+    kept.put("removed", {"x": 1})
+    kept.put("removed", None)
+    assert kept.records.record(key) == (kept.disk.records["a"] if key == "a" else None)
+    assert kept.records.is_empty(key) is (key == "removed")
+    assert (kept.records.content(key) is None) is (key == "unknown")
+    assert kept.records.version(key) == (kept.disk.records[key].version if key in kept.disk.records else None)
+
+
+def test_the_content_of_a_record_is_that_of_its_value_and_its_change() -> None:
+    """Members compare it: it is the same where the same change is stored, and another for any other value."""
+    kept, other = Kept(), Kept(writer="b:1~1")
+    kept.put("a", {"x": 1})
+    [datum] = kept.records.datums(["a"])
+    other.records.merge(datum, 1_000)
+    first = kept.records.content("a")
+    assert first is not None
+    assert first == other.records.content("a")
+    assert first[0] == datum.version
+    contents = {first[1]}
+    for value in ({"x": 2}, {"x": 1}, None):
+        kept.put("a", value)
+        found = kept.records.content("a")
+        assert found is not None
+        assert found[0] == kept.records.version("a")
+        contents.add(found[1])
+    assert len(contents) == 4
+    alike = Kept()
+    alike.put("a", {"x": 9})
+    assert alike.records.version("a") == first[0]
+    assert alike.records.content("a") != first, "another value under the same version"
+
+
+def test_each_record_that_a_call_changed_is_told_with_the_value_before() -> None:
+    written: list[tuple[str, Value | None, Value | None]] = []
+    clock_ms = 1_000
+    records = Records(
+        WRITER,
+        MemoryDisk(),
+        lambda: clock_ms,
+        lambda: clock_ms,
+        lambda _record: None,
+        on_written=lambda *change: written.append(change),
+    )
+    records.put_all({"a": lambda _: {"x": 1}, "b": lambda _: {"x": 2}})
+    records.put_all({"a": lambda _: {"x": 3}})
+    records.put_all({"a": lambda _: {"x": 4}}, by_check=True)
+    clock_ms += SAID_AGAIN_MS
+    assert records.put_all({"a": lambda _: {"x": 4}}, said=["a"]) == ["a"], "stated again: written, yet no change"
+    records.put_all({"a": lambda _: None})
+    assert written == [
+        ("a", None, {"x": 1}),
+        ("b", None, {"x": 2}),
+        ("a", {"x": 1}, {"x": 3}),
+        ("a", {"x": 4}, None),
+    ]
+
+
 # --- words that change nothing ------------------------------------------------------------------------
 
 
