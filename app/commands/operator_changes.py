@@ -4,9 +4,25 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from app.commands.record_commands import ChangeInstance
+from app.commands.write_caller import WriteOwners
 from app.naming.model.model import Instance, Service
+from app.naming.model.nacos_errors import Unavailable
 from app.naming.registry.operations import PatchInstance, RegisterInstance
 from app.naming.registry.union import is_held, is_published
+from distro.model.types import CAPABILITY_OVERRIDES
+
+
+def check_kept_by_all(cluster: WriteOwners) -> None:
+    """Refuse a change beside an instance while a member of an earlier release would neither keep nor show it.
+
+    Raises:
+        Unavailable: names such a member.
+    """
+    if lacking := cluster.lacking(CAPABILITY_OVERRIDES):
+        text = (
+            f"member {lacking[0]} runs a release that does not keep operators' changes of instances: upgrade it first"
+        )
+        raise Unavailable(text)
 
 
 class Parted(NamedTuple):

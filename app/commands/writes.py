@@ -5,10 +5,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
+from app.commands import operator_changes as operators
 from app.commands.metadata_batch import instances_of, takes_long
-from app.commands.operator_changes import change_of_patch, change_of_update, is_kept_beside, parted
 from app.commands.ownership import Forward, durable_owner, not_serving_text
-from app.commands.record_commands import RecordCommand, UpdateHealth, UpdateMetadata
+from app.commands.record_commands import ChangeInstance, RecordCommand, UpdateHealth, UpdateMetadata
 from app.commands.record_writes import RecordStep, RecordWrites
 from app.commands.write_caller import BATCH_CHANGE, SHORT_CHANGE, Misdirected, WriteCaller, WriteOwners
 from app.members.membership import Pauses, check_late
@@ -213,8 +213,8 @@ class Writes:
         service = self._naming.service_of(instance.namespace, instance.service)
         if service is not None and (service.published or service.overrides or service.persistent):
             key = operations.key_of(instance)
-            if is_kept_beside(service, key):
-                return self.execute(change_of_update(instance), caller)
+            if operators.is_kept_beside(service, key):
+                return self.execute(operators.change_of_update(instance), caller)
             if not strict and key in service.persistent and key not in service.stored:
                 instance = instance._replace(ephemeral=False)  # a second one without beats would only confuse
         if not instance.ephemeral:
@@ -246,8 +246,8 @@ class Writes:
 
     def _patch(self, command: PatchInstance, caller: WriteCaller) -> Outcome:
         service = self._naming.service_of(command.namespace, command.service)
-        if service is not None and is_kept_beside(service, operations.key_of(command)):
-            return self.execute(change_of_patch(command), caller)
+        if service is not None and operators.is_kept_beside(service, operations.key_of(command)):
+            return self.execute(operators.change_of_patch(command), caller)
         found = self._naming.hot_detail(command.namespace, command.service, command.ip, command.port, command.cluster)
         if found is None and caller.on_loop and self._is_large(command):
             return WAITS
@@ -316,7 +316,9 @@ class Writes:
         if caller.on_loop and takes_long(self._naming, command):
             return WAITS
         found = instances_of(self._naming, command)
-        beside, persistent, listed = parted(self._naming.service_of(namespace, service), found, command.beside)
+        beside, persistent, listed = operators.parted(
+            self._naming.service_of(namespace, service), found, command.beside
+        )
         keys = [override_key(namespace, service, one.key) for one in beside]
         keys += [persistent_key(namespace, service, one.key) for one in persistent]
         if keys and (other := self._durable_elsewhere(caller, *keys)) is not None:
@@ -333,6 +335,7 @@ class Writes:
             grown += instance_bytes(replace(one, metadata=changed)) - instance_bytes(one)
         self._naming.check_metadata(namespace, service, grown)
         if beside:
+            operators.check_kept_by_all(self._cluster)
             self._durable.overrides.change_metadata(namespace, service, [one.key for one in beside], change)
         if persistent:
             self._durable.set_metadata(namespace, service, [one.key for one in persistent], change)
@@ -341,6 +344,8 @@ class Writes:
         return Changed(tuple(found))
 
     def _write_records(self, step: RecordStep, command: RecordCommand, caller: WriteCaller) -> Outcome:
+        if type(command) is ChangeInstance:
+            operators.check_kept_by_all(self._cluster)
         if (keys := step.keys(command)) and (other := self._durable_elsewhere(caller, *keys)) is not None:
             return other
         return UNCHANGED if step.write(command, caller) is False else DONE

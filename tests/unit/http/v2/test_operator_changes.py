@@ -8,6 +8,7 @@ from flask.testing import FlaskClient
 
 from app.naming.clients.client_model import ClientInfo
 from app.naming.registry.operations import RegisterInstance
+from distro.model.types import CAPABILITY_OVERRIDES, CAPABILITY_VERSIONS, Member, MemberState
 from tests.support.fake_node import PEER, FakeNode
 
 V1, V2 = "/nacos/v1/ns", "/nacos/v2/ns"
@@ -260,3 +261,24 @@ def test_a_change_is_in_the_audit_trail(node: FakeNode, client: FlaskClient) -> 
     client.patch(f"{V2}/instance", data=ONE | {"enabled": "false"})
     key = f"public/{NAME}/10.0.0.1:8080:unknown:DEFAULT"
     assert node.audited == [("override.create", key, None, {"enabled": False})]
+
+
+@pytest.mark.parametrize(("state", "status"), [(MemberState.UP, 503), (MemberState.DOWN, 200)])
+def test_a_change_waits_until_all_members_keep_it(
+    node: FakeNode, client: FlaskClient, state: MemberState, status: int
+) -> None:
+    register(node, client, "grpc")
+    register(node, client, "http")
+    node.cluster.others.append(Member(PEER, state, frozenset({CAPABILITY_VERSIONS})))
+    batch = {"serviceName": "orders", "metadata": '{"a":"1"}'}
+    for method, path, values in (
+        ("PUT", f"{V2}/instance", ONE),
+        ("PATCH", f"{V2}/instance", ONE | {"weight": "2"}),
+        ("PUT", f"{V2}/instance/metadata/batch", batch),
+        ("PUT", f"{V1}/instance", ONE),
+    ):
+        answer = client.open(path, method=method, data=values)
+        assert answer.status_code == status, path
+        assert status == 200 or f"member {PEER} runs a release that does not keep" in answer.text
+    node.cluster.others[:] = [Member(PEER, state, frozenset({CAPABILITY_VERSIONS, CAPABILITY_OVERRIDES}))]
+    assert client.put(f"{V2}/instance", data=ONE).status_code == 200
