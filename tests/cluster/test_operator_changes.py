@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from app.testing import Cluster
 from tests.cluster.conftest import StartCluster
 from tests.support.processes import FAST, HANG_S, ClusterProcesses, Member, eventually
 from tests.support.sdk_client import SdkClient, hosts_of, run_client
@@ -145,3 +146,31 @@ def test_a_change_is_dropped_everywhere_when_its_instance_is_gone(make_cluster: 
             await soon(lambda: weights(cluster, "gone") == [[2.0]] * 3)
 
     run_client(main)
+
+
+@pytest.mark.parametrize("service", ["orders", "stock", "carts"])
+def test_after_a_partition_the_later_change_holds_everywhere(service: str) -> None:
+    """Each side accepts changes; three services have several owners."""
+    with Cluster(3) as cluster:
+        cluster[0].register(service, "10.0.0.1", 80)
+        cluster.wait_for_instances(service, 1)
+
+        def change(member: int, **parameters: object) -> None:
+            cluster[member].call("PATCH", V2, serviceName=service, ip="10.0.0.1", port=80, **parameters)
+
+        change(1, weight=2)
+        cluster[0].wait_until(lambda: _weights_and_labels(cluster, service) == [(2.0, None)] * 3)
+        cluster.partition(0)
+        cluster.settle()
+        change(0, weight=3, metadata='{"by":"ops"}')
+        cluster.clock.advance(1.0)
+        change(2, weight=4)
+        assert _weights_and_labels(cluster, service) == [(3.0, "ops"), (4.0, None), (4.0, None)]
+        cluster.heal()
+        cluster.settle()
+        cluster[0].wait_until(lambda: _weights_and_labels(cluster, service) == [(4.0, None)] * 3)
+
+
+def _weights_and_labels(cluster: Cluster, service: str) -> list[tuple[float, str | None]]:
+    found = [one for member in cluster for one in member.instances(service)]
+    return [(one.weight, one.metadata.get("by")) for one in found]
