@@ -16,6 +16,8 @@ SETTINGS = FAST | {"nacos.naming.clean.expired-metadata.expired-time": str(EXPIR
 ADDRESS = {"ip": "10.0.0.1", "port": 80}
 INSTANCE = "10.0.0.1:80"
 V1, V2 = "/v1/ns/instance", "/v2/ns/instance"
+LONG = {"preserved.heart.beat.timeout": "600000", "preserved.ip.delete.timeout": "600000"}
+"""Keeps an instance without beats."""
 
 
 def sdk_of(member: Member) -> SdkClient:
@@ -152,7 +154,7 @@ def test_a_change_is_dropped_everywhere_when_its_instance_is_gone(make_cluster: 
 def test_after_a_partition_the_later_change_holds_everywhere(service: str) -> None:
     """Each side accepts changes; three services have several owners."""
     with Cluster(3) as cluster:
-        cluster[0].register(service, "10.0.0.1", 80)
+        cluster[0].register(service, "10.0.0.1", 80, metadata=LONG)
         cluster.wait_for_instances(service, 1)
 
         def change(member: int, **parameters: object) -> None:
