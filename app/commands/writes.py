@@ -210,8 +210,10 @@ class Writes:
 
     def _update(self, command: UpdateInstance, caller: WriteCaller) -> Outcome:
         instance, strict = command
-        service = self._naming.service_of(instance.namespace, instance.service)
+        service = (self._naming.named(instance.namespace) or {}).get(instance.service)
         if service is not None and (service.published or service.overrides or service.persistent):
+            if caller.on_loop and service.published_count > QUICK_HOSTS_MAX:
+                return WAITS  # all publications are looked through
             key = operations.key_of(instance)
             if operators.is_kept_beside(service, key):
                 return self.execute(operators.change_of_update(instance), caller)
@@ -245,12 +247,12 @@ class Writes:
         return self._replaced("remove", command, self._naming.deregister(command), None, caller)
 
     def _patch(self, command: PatchInstance, caller: WriteCaller) -> Outcome:
-        service = self._naming.service_of(command.namespace, command.service)
-        if service is not None and operators.is_kept_beside(service, operations.key_of(command)):
-            return self.execute(operators.change_of_patch(command), caller)
         found = self._naming.hot_detail(command.namespace, command.service, command.ip, command.port, command.cluster)
         if found is None and caller.on_loop and self._is_large(command):
             return WAITS
+        service = self._naming.service_of(command.namespace, command.service)
+        if service is not None and operators.is_kept_beside(service, operations.key_of(command)):
+            return self.execute(operators.change_of_patch(command), caller)
         found = found or self._find(command)
         if found is None or found.ephemeral:
             if self._other_owner(command.service, caller) is not None:

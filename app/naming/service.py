@@ -76,7 +76,7 @@ class NamingService:
         self.drained = DrainedInstances()
         self._on_deregistered = on_deregistered
         self.change_of, self.take_change = changes.change_of, changes.take_change
-        self.service_of: Callable[[str, str], Service | None] = table.get
+        self.service_of, self.named = table.get, table.named
 
     # --- instances -------------------------------------------------------------------------------
 

@@ -82,6 +82,8 @@ class ServiceTable:
         """The first revision of a new service: above those of dropped ones, which may have been the same service."""
         self.find: Callable[[str], Service | None] = self._services.get
         """Returns the service of a datum key, also a hidden one. The mapping's own method, as each beat calls it."""
+        self.named: Callable[[str], dict[str, Service] | None] = self._namespaces.get
+        """Returns a namespace's services that are not hidden, by full name; also the mapping's own method."""
 
     # --- reading: no lock -------------------------------------------------------------------------
 
