@@ -31,7 +31,7 @@ class OverrideUpkeep:
         """Changes removed since the start."""
 
     def tick(self, now_ms: int) -> int:
-        """Have the changes removed that are over. Return when to call again."""
+        """Begin to remove the changes whose instances are gone. Return when to call again."""
         late_ms = now_ms - self._expected_ms if self._expected_ms is not None else 0
         found = self._expiry.find(now_ms, late_ms if late_ms > self._pause_ms else 0, self._gate())
         if found:

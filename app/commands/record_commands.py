@@ -100,8 +100,8 @@ class UpdateMetadata(NamedTuple):
     metadata: Metadata | None
     removes: bool
     beside: bool = False
-    """Change what operators set beside the instances, as over HTTP v2 and v3. ``kind`` then says less than ``names``:
-    these may be of any kind, and without both all instances of the service are meant."""
+    """Change the metadata that operators set beside the instances, as HTTP v2 and v3 do. ``names`` then come before
+    ``kind``, and may be of any kind; without either, all instances of the service are changed."""
 
 
 class CreateNamespace(NamedTuple):

@@ -145,11 +145,12 @@ def _override(told: Told) -> list[str]:
     if newest["metadata"]:
         changed.append(f"metadata {', '.join(sorted(newest['metadata']))}")
     is_held = any(_has_any(one) for one in told.values())
-    end = "until it has been gone for a minute" if is_held else "and is dropped if the instance does not come back soon"
-    return [
-        f"An operator changed it ({', '.join(changed)}), at {newest['by'] or 'a member'}: that is put over what is "
-        f"registered, {end}."
-    ]
+    effect = (
+        "clients see these values in place of the registered ones, until the instance has been gone for a minute"
+        if is_held
+        else "the change is dropped unless the instance comes back soon"
+    )
+    return [f"An operator changed it ({', '.join(changed)}), at {newest['by'] or 'a member'}: {effect}."]
 
 
 def _gone(told: Told) -> list[str]:

@@ -16,6 +16,8 @@ SETTINGS = FAST | {"nacos.naming.clean.expired-metadata.expired-time": str(EXPIR
 ADDRESS = {"ip": "10.0.0.1", "port": 80}
 INSTANCE = "10.0.0.1:80"
 V1, V2 = "/v1/ns/instance", "/v2/ns/instance"
+UNPAUSED = {"rollcall.distro.pauseMs": 60_000}
+"""A busy machine is no pause: members that stood still refuse reads."""
 LONG = {"preserved.heart.beat.timeout": "600000", "preserved.ip.delete.timeout": "600000"}
 """Keeps an instance without beats."""
 
@@ -153,7 +155,7 @@ def test_a_change_is_dropped_everywhere_when_its_instance_is_gone(make_cluster: 
 @pytest.mark.parametrize("service", ["orders", "stock", "carts"])
 def test_after_a_partition_the_later_change_holds_everywhere(service: str) -> None:
     """Each side accepts changes; three services have several owners."""
-    with Cluster(3) as cluster:
+    with Cluster(3, settings=UNPAUSED) as cluster:
         cluster[0].register(service, "10.0.0.1", 80, metadata=LONG)
         cluster.wait_for_instances(service, 1)
 

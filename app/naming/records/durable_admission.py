@@ -36,7 +36,7 @@ class DurableAdmission:
         return new
 
     def override(self, namespace: str, service: str, old: Override | None, new: Override, added: int) -> None:
-        """Let an operator's change of an instance be stored, the ``added``-th new one of its write."""
+        """Admit an operator's change of an instance. ``added``: the new changes of this write so far, this one too."""
         if old is None:
             held = self._table.overrides.get(datum_key(namespace, service), NO_OVERRIDES)
             self._table.admission.check_overrides(self._table.counts_held, service, len(held), added)

@@ -101,10 +101,6 @@ class OverrideService:
         found = self._table.overrides.get(datum_key(namespace, service), NO_OVERRIDES)
         return tuple(override_key(namespace, service, key) for key in found)
 
-    def record(self, namespace: str, service: str, key: str) -> Record | None:
-        """Return the record of a change; None for none."""
-        return self._records.record(override_key(namespace, service, key))
-
     def records(self) -> list[Record]:
         """Return the records of all changes, sorted by key."""
         return self._records.live(OVERRIDE_PREFIX)
