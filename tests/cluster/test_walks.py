@@ -10,7 +10,7 @@ from tests.support.walk import Figures, Walk
 
 BOUNDS = {
     "register": Figures(calls=100, files=28, returns=30),
-    "put": Figures(calls=83, files=27, returns=27),
+    "put": Figures(calls=81, files=27, returns=26),
     "delete": Figures(calls=71, files=27, returns=18),
     "beat": Figures(calls=32, files=15, returns=7),
     "list": Figures(calls=100, files=25, returns=32),
