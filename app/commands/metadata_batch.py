@@ -17,7 +17,12 @@ def takes_long(naming: NamingService, asked: UpdateMetadata) -> bool:
 
 
 def instances_of(naming: NamingService, asked: UpdateMetadata) -> list[Instance]:
-    """Return the known instances of a kind, or without a kind those that are named; none for an unknown kind."""
+    """Return the known instances of a kind, or without a kind those that are named; none for an unknown kind.
+
+    ``beside``: those that are named, of any kind, or without names all of the kind, or of the service.
+    """
+    if asked.beside:
+        return _found_beside(naming, asked)
     hot = [_hot_instance(naming, asked, name) for name in asked.names]
     if hot and None not in hot:
         return [one for one in hot if one is not None]
@@ -30,6 +35,17 @@ def instances_of(naming: NamingService, asked: UpdateMetadata) -> list[Instance]
         return []
     found = (next((one for one in view.instances if name.is_name_of(one)), None) for name in asked.names)
     return [one for one in found if one is not None]
+
+
+def _found_beside(naming: NamingService, asked: UpdateMetadata) -> list[Instance]:
+    """Source: Nacos 2.3.1 InstanceOperatorClientImpl.findBatchUpdateInstance."""
+    if asked.names:
+        found = (naming.find(asked.namespace, asked.service, one.cluster, one.ip, one.port) for one in asked.names)
+        return [one for one in found if one is not None]
+    view = naming.service_view(asked.namespace, asked.service)
+    listed = view.instances if view is not None else ()
+    kinds = {EPHEMERAL: (True,), PERSIST: (False,)}.get(asked.kind, (True, False))
+    return [one for one in listed if one.ephemeral in kinds]
 
 
 def _hot_instance(naming: NamingService, asked: UpdateMetadata, name: InstanceName) -> Instance | None:

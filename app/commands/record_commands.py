@@ -70,6 +70,25 @@ class InstanceName(NamedTuple):
         return fits and one.cluster_name == self.cluster and one.ephemeral is self.ephemeral
 
 
+class ChangeInstance(NamedTuple):
+    """Change an instance as operators do over HTTP v2 and v3: beside what is registered, which may come in any way.
+
+    The change outlives a new registration, and ends a minute after the instance (decision 0061).
+    """
+
+    namespace: str
+    service: str
+    ip: str
+    port: int
+    cluster: str
+    weight: float | None = None
+    enabled: bool | None = None
+    metadata: Metadata | None = None
+    """Keys to set in place of those that an operator set before."""
+    whole: bool = False
+    """Replace an earlier change as a whole, also of an instance that is yet to come. Otherwise None changes nothing."""
+
+
 class UpdateMetadata(NamedTuple):
     """Set keys of the metadata of several instances of a service, or remove them."""
 
@@ -80,6 +99,9 @@ class UpdateMetadata(NamedTuple):
     names: tuple[InstanceName, ...]
     metadata: Metadata | None
     removes: bool
+    beside: bool = False
+    """Change the metadata that operators set beside the instances, as HTTP v2 and v3 do. ``names`` then come before
+    ``kind``, and may be of any kind; without either, all instances of the service are changed."""
 
 
 class CreateNamespace(NamedTuple):
@@ -190,7 +212,7 @@ OfServices = CreateService | UpdateService | RemoveService | UpdateCluster
 OfNamespaces = CreateNamespace | UpdateNamespace | RemoveNamespace
 OfUsers = CreateUser | CreateFirstAdmin | SetPassword | ChangePassword | EndTokens | EndToken | RemoveUser
 OfRights = AddRole | RemoveRole | AddPermission | RemovePermission
-RecordCommand = OfServices | OfNamespaces | UpdateSwitch | UpdateSwitches | OfUsers | OfRights
+RecordCommand = OfServices | ChangeInstance | OfNamespaces | UpdateSwitch | UpdateSwitches | OfUsers | OfRights
 """The commands that change durable records and nothing else."""
 
 

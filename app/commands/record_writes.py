@@ -11,9 +11,11 @@ from app.commands import record_commands as to
 from app.commands.record_commands import read_or_raise
 from app.commands.write_caller import WriteCaller
 from app.metrics.audit_trail import AuditTrail
+from app.naming.model import keys
 from app.naming.model.nacos_errors import InvalidParam, NoRight
+from app.naming.model.override import Override
 from app.naming.records.durable_service import DurableService, Namespace
-from app.naming.records.record_keys import SWITCHES_KEY, namespace_key, service_meta_key, user_key
+from app.naming.records.record_keys import SWITCHES_KEY, namespace_key, override_key, service_meta_key, user_key
 from app.naming.service import NamingService
 
 
@@ -66,6 +68,7 @@ class RecordWrites:
             to.UpdateService: of_service(self._update_service),
             to.RemoveService: RecordStep(lambda one: durable.keys_of_service(*one), _plain(durable.remove_service)),
             to.UpdateCluster: of_service(self._update_cluster),
+            to.ChangeInstance: RecordStep(_override_keys, self._change_instance),
             to.CreateNamespace: of_namespace(durable.create_namespace),
             to.UpdateNamespace: of_namespace(durable.update_namespace),
             to.RemoveNamespace: RecordStep(lambda one: (namespace_key(one.id),), _plain(durable.remove_namespace)),
@@ -103,6 +106,15 @@ class RecordWrites:
         if self._naming.service_view(namespace, service) is None:
             raise InvalidParam(f"service not found:{service}")
         self._durable.update_cluster(namespace, service, cluster, read_or_raise(config))
+
+    def _change_instance(self, command: to.ChangeInstance, _: WriteCaller) -> None:
+        namespace, service, ip, port, cluster, weight, enabled, metadata, whole = command
+        keys.check_address(namespace, service, cluster, ip, port)
+        where = namespace, service, keys.instance_key(ip, port, cluster)
+        if whole:
+            self._durable.overrides.replace(*where, Override(weight, enabled, metadata or keys.NO_METADATA))
+        else:
+            self._durable.overrides.change(*where, weight, enabled, metadata)
 
     # --- users -------------------------------------------------------------------------------------
 
@@ -144,6 +156,10 @@ class RecordWrites:
         if passwords is None:
             raise NoRight(AUTH_IS_OFF)
         return passwords.hash(password)
+
+
+def _override_keys(one: to.ChangeInstance) -> tuple[str, ...]:
+    return (override_key(one.namespace, one.service, keys.instance_key(one.ip, one.port, one.cluster)),)
 
 
 def _plain(write: Callable[..., object]) -> Callable[[Any, WriteCaller], object]:

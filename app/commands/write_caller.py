@@ -94,3 +94,7 @@ class WriteOwners(Owners, Protocol):
     def capabilities(self, address: str) -> frozenset[str]:
         """The capabilities in a member's last report."""
         ...
+
+    def lacking(self, capability: str) -> list[str]:
+        """Return the addresses of listed members of our own kind that are not DOWN and lack a capability."""
+        ...

@@ -5,9 +5,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
+from app.commands import operator_changes as operators
 from app.commands.metadata_batch import instances_of, takes_long
 from app.commands.ownership import Forward, durable_owner, not_serving_text
-from app.commands.record_commands import RecordCommand, UpdateHealth, UpdateMetadata
+from app.commands.record_commands import ChangeInstance, RecordCommand, UpdateHealth, UpdateMetadata
 from app.commands.record_writes import RecordStep, RecordWrites
 from app.commands.write_caller import BATCH_CHANGE, SHORT_CHANGE, Misdirected, WriteCaller, WriteOwners
 from app.members.membership import Pauses, check_late
@@ -17,7 +18,7 @@ from app.naming.model.meta import DEFAULT_CLUSTER_CONFIG
 from app.naming.model.model import Instance, instance_bytes
 from app.naming.model.nacos_errors import InvalidParam, NotExecuted
 from app.naming.records.durable_service import DurableService
-from app.naming.records.record_keys import persistent_key, service_meta_key
+from app.naming.records.record_keys import override_key, persistent_key, service_meta_key
 from app.naming.registry import operations
 from app.naming.registry.local_writes import Replaced
 from app.naming.registry.operations import (
@@ -210,13 +211,22 @@ class Writes:
 
     def _update(self, command: UpdateInstance, caller: WriteCaller) -> Outcome:
         instance, strict = command
+        service = (self._naming.named(instance.namespace) or {}).get(instance.service)
+        if service is not None and (service.published or service.overrides or service.persistent):
+            if caller.on_loop and service.published_count > QUICK_HOSTS_MAX:
+                return WAITS  # all publications are looked through
+            key = operations.key_of(instance)
+            if operators.is_kept_beside(service, key):
+                return self.execute(operators.change_of_update(instance), caller)
+            if not strict and key in service.persistent and key not in service.stored:
+                instance = instance._replace(ephemeral=False)  # a second one without beats would only confuse
         if not instance.ephemeral:
             return self._write_durably(caller, _keys_of(instance), lambda: self._durable.update(instance, strict))
         if (owner := self._other_owner(instance.service, caller)) is not None:
             return Forward(instance.service, owner=owner)
         if caller.on_loop and strict and self._is_large(instance):
             return WAITS  # all instances are looked through for one that is missing
-        return self._replaced("update", instance, self._naming.update(instance, strict), instance, caller)
+        return self._replaced("update", instance, self._naming.update(instance, strict, service), instance, caller)
 
     def _replaced(
         self, verb: str, command: Addressed, done: Replaced | None, after: object, caller: WriteCaller
@@ -241,6 +251,9 @@ class Writes:
         found = self._naming.hot_detail(command.namespace, command.service, command.ip, command.port, command.cluster)
         if found is None and caller.on_loop and self._is_large(command):
             return WAITS
+        service = self._naming.service_of(command.namespace, command.service)
+        if service is not None and operators.is_kept_beside(service, operations.key_of(command)):
+            return self.execute(operators.change_of_patch(command), caller)
         found = found or self._find(command)
         if found is None or found.ephemeral:
             if self._other_owner(command.service, caller) is not None:
@@ -310,8 +323,11 @@ class Writes:
         if caller.on_loop and takes_long(self._naming, command):
             return WAITS
         found = instances_of(self._naming, command)
-        persistent = [one.key for one in found if not one.ephemeral]
-        keys = [persistent_key(namespace, service, key) for key in persistent]
+        beside, persistent, listed = operators.parted(
+            self._naming.service_of(namespace, service), found, command.beside
+        )
+        keys = [override_key(namespace, service, one.key) for one in beside]
+        keys += [persistent_key(namespace, service, one.key) for one in persistent]
         if keys and (other := self._durable_elsewhere(caller, *keys)) is not None:
             return other
         if (len(keys) < len(found) or not found) and self._other_owner(service, caller) is not None:
@@ -320,19 +336,23 @@ class Writes:
             return Changed(())
         change = ChangeMetadata(remove=frozenset(metadata)) if command.removes else ChangeMetadata(put=metadata)
         grown = 0
-        for one in found:
+        for one in (*persistent, *listed):
             changed = changed_metadata(one.metadata, change)
             check_metadata_size(changed)
             grown += instance_bytes(replace(one, metadata=changed)) - instance_bytes(one)
         self._naming.check_metadata(namespace, service, grown)
+        if beside:
+            operators.check_kept_by_all(self._cluster)
+            self._durable.overrides.change_metadata(namespace, service, [one.key for one in beside], change)
         if persistent:
-            self._durable.set_metadata(namespace, service, persistent, change)
-        for one in found:
-            if one.ephemeral:
-                self._naming.set_metadata(namespace, service, one.key, change)
+            self._durable.set_metadata(namespace, service, [one.key for one in persistent], change)
+        for one in listed:
+            self._naming.set_metadata(namespace, service, one.key, change)
         return Changed(tuple(found))
 
     def _write_records(self, step: RecordStep, command: RecordCommand, caller: WriteCaller) -> Outcome:
+        if type(command) is ChangeInstance:
+            operators.check_kept_by_all(self._cluster)
         if (keys := step.keys(command)) and (other := self._durable_elsewhere(caller, *keys)) is not None:
             return other
         return UNCHANGED if step.write(command, caller) is False else DONE

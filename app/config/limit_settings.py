@@ -19,6 +19,7 @@ class LimitSettings:
     instances_per_service: int
     persistent_instances: int
     metadata_bytes: int
+    overrides: int
     clusters_per_service: int
     record_bytes: int
     subscribers: int
@@ -69,6 +70,12 @@ ROWS: dict[str, LimitRow] = {
         1 << 50,
         1 << 30,
         "Bytes of metadata in total, of instances and services; a write that would add to them is refused.",
+    ),
+    "overrides": LimitRow(
+        0,
+        COUNT_MAX,
+        50_000,
+        "Instances that operators changed, in total; each change is a record on every member's disk.",
     ),
     "clusters_per_service": LimitRow(
         0, COUNT_MAX, 128, "Clusters of one service with their own settings; a write that would add another is refused."

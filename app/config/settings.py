@@ -119,6 +119,7 @@ class Settings:
     announce: bool
     expire_instance: bool
     client_expiry_ms: int
+    override_expiry_ms: int
     clean_empty: bool
     config_absent: bool
     warm_age_ms_max: int
@@ -249,6 +250,7 @@ def read_settings(overrides: Mapping[str, str] | None = None, environ: Mapping[s
         announce=sources.get(keys.ANNOUNCE),
         expire_instance=sources.get(keys.EXPIRE_INSTANCE),
         client_expiry_ms=sources.get(keys.CLIENT_EXPIRY),
+        override_expiry_ms=sources.get(keys.OVERRIDE_EXPIRY),
         clean_empty=sources.get(keys.CLEAN_EMPTY),
         config_absent=sources.get(keys.CONFIG_ABSENT),
         warm_age_ms_max=sources.get(keys.WARM_AGE),

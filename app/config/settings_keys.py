@@ -152,6 +152,12 @@ CLIENT_EXPIRY = Key(
     "180000",
     "Remove publications of another member's client when that member has not confirmed them for this long.",
 )
+OVERRIDE_EXPIRY = Key(
+    ("nacos.naming.clean.expired-metadata.expired-time",),
+    whole(1_000, 86_400_000),
+    "60000",
+    "Drop an operator's change of an instance when the instance has been gone for this long (ms).",
+)
 ANNOUNCE = Key(
     ("rollcall.announce",), FLAG, "true", "Print warnings about settings, and a line when the node is ready."
 )
@@ -381,6 +387,7 @@ KEYS: tuple[Key[Any], ...] = (
     ANNOUNCE,
     EXPIRE_INSTANCE,
     CLIENT_EXPIRY,
+    OVERRIDE_EXPIRY,
     CLEAN_EMPTY,
     WARM_AGE,
     CONFIG_ABSENT,

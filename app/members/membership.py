@@ -19,6 +19,7 @@ from distro.model.types import (
     CAPABILITY_VERSIONS,
     CAPABILITY_WRITES,
     Member,
+    MemberKind,
     MemberState,
 )
 from distro.protocol.engine_reader import EngineReader
@@ -201,6 +202,11 @@ class Membership:
     def capabilities(self, address: str) -> frozenset[str]:
         member = self._reader.view.members.get(address)
         return member.capabilities if member else frozenset()
+
+    def lacking(self, capability: str) -> list[str]:
+        listed = self._reader.view.members.listed
+        alive = [one for one in listed if one.kind is MemberKind.OWN and one.state is not _DOWN]
+        return [one.address for one in alive if capability not in one.capabilities]
 
     def own_member(self) -> Member:
         """Return this node's entry in the member list, with the state that the other members are told."""

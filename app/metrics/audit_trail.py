@@ -18,6 +18,7 @@ from app.metrics.line_file import LineFile
 from app.metrics.security_log import Event, SecurityLog
 from app.naming.records.record_keys import (
     NamespaceKey,
+    OverrideKey,
     PersistentKey,
     ServiceMetaKey,
     SwitchesKey,
@@ -357,6 +358,8 @@ def _kind_of(key: str) -> tuple[str, str]:
             return "service", f"{namespace}/{name}"
         case PersistentKey(namespace, name, instance):
             return "instance", f"{namespace}/{name}/{instance}"
+        case OverrideKey(namespace, name, instance):
+            return "override", f"{namespace}/{name}/{instance}"
         case NamespaceKey(namespace):
             return "namespace", namespace
         case SwitchesKey():

@@ -123,6 +123,7 @@ COUNTERS: dict[str, CounterInfo] = {
         limit_instances_per_service="Instances refused because their service has too many.",
         limit_persistent_instances="Persistent instances refused because there are too many.",
         limit_metadata_bytes="Writes refused because there is too much metadata.",
+        limit_overrides="Operators' changes of instances refused because there are too many.",
         limit_clusters_per_service="Settings of a cluster refused because their service has too many.",
         limit_record_bytes="Durable records refused because they were too large.",
         limit_list_bytes="Instances refused because their list or client would be too large for one call.",
@@ -147,6 +148,7 @@ COUNTERS: dict[str, CounterInfo] = {
         dns_ambiguous="DNS answers for names shared by several services.",
         dns_refused="DNS queries refused: of another domain, or of a kind that is not answered.",
         dns_not_ready="DNS queries that this node did not answer because it was not serving.",
+        overrides_dropped="Operators' changes dropped because their instances were gone.",
         beats_collected="Beats answered from a copy, and reported to the responsible member in a batch.",
     ),
     "records_set_aside": _gauge(
@@ -155,6 +157,7 @@ COUNTERS: dict[str, CounterInfo] = {
     "warm_lists_unread": _gauge(
         "warm_unread_services", "Instance lists of the last run that this start could not read."
     ),
+    "overrides": _gauge("overridden_instances", "Instances with a change by an operator, which is kept beside them."),
     "disk_free_bytes": _gauge("disk_free_bytes", "Free bytes on the disk of the data folder; -1 if unknown."),
     "disk_low": _gauge("disk_low_state", "1 while there is little room on the disk of the data folder."),
     "disk_readonly": _gauge("disk_readonly_state", "1 while the data folder's file system is mounted read-only."),

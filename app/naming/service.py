@@ -77,6 +77,7 @@ class NamingService:
         self._on_deregistered = on_deregistered
         self.change_of, self.take_change = changes.change_of, changes.take_change
         self.service_count, self.namespaces = table.service_count, table.namespaces
+        self.service_of, self.named = table.get, table.named
 
     # --- instances -------------------------------------------------------------------------------
 
@@ -96,16 +97,15 @@ class NamingService:
             self._publish(InstancesChanged(replaced.key, _LOCAL))
         return replaced
 
-    def update(self, command: operations.RegisterInstance, strict: bool) -> Replaced | None:
-        """Replace an instance; ``strict`` refuses to create it. Return the changes, None for none.
+    def update(self, command: operations.RegisterInstance, strict: bool, of: Service | None = None) -> Replaced | None:
+        """Replace an instance of the service ``of``, if known; ``strict`` refuses to create it. Return the changes.
 
         Raises:
             InvalidParam: as ``register``, or strict and there is none. Source: Nacos 1.4.1 ServiceManager.
         """
         key = keys.instance_key(command.ip, command.port, command.cluster)
         if strict:
-            service = self._table.get(command.namespace, command.service)
-            stored = service.stored.get(key) if service is not None else None
+            stored = of.stored.get(key) if of is not None else None
             if stored is None or stored.instance.ephemeral is not command.ephemeral:
                 operations.check_weight(command.weight)
                 operations.check_known(self._known(command), command)
@@ -300,7 +300,7 @@ class NamingService:
     def hot_detail(self, namespace: str, service: str, ip: str, port: int, cluster: str) -> Instance | None:
         """As ``detail``, at a cost that does not grow with the service; None for cases that need ``detail``."""
         found = self._table.get(namespace, service)
-        if found is None or found.hidden or found.published:
+        if found is None or found.hidden or found.published or found.overrides:
             return None
         key = keys.instance_key(ip, port, cluster)
         persistent, stored = found.persistent.get(key), found.stored.get(key)

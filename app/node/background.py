@@ -8,6 +8,7 @@ import sys
 from app.auth.setup_secret import SetupSecret
 from app.background.check_targets import CheckTargets, MemberPorts
 from app.background.health_checks import Checker
+from app.background.override_upkeep import OverrideUpkeep
 from app.background.push_udp import UdpPusher, payload_of
 from app.background.timers import NamingTimer, Tick
 from app.config.settings import Settings
@@ -18,12 +19,14 @@ from app.machine.process.machine_watch import MachineWatch
 from app.naming.health.beat_check import HealthCheckGate
 from app.naming.health.checks import Check, CheckBoard, CheckedCluster, checked_clusters
 from app.naming.push.udp_subscribers import UdpSubscribers
+from app.naming.records.override_expiry import ExpiryGate, OverrideExpiry
 from app.node.node_parts import Background, Domain, Engine, NodeKinds
 from app.replication.address_client_type import HTTP_CLIENTS
 from app.replication.client_type import CLIENTS
 from app.replication.instance_list_type import INSTANCE_LIST
 from app.rpc.frontend import GrpcFrontend
 from distro.model.ports import Clock
+from distro.model.types import MemberState
 from distro.protocol.engine_reader import EngineReader
 from distro.timing.clock import SystemClock
 
@@ -69,10 +72,12 @@ def build_background(
         CLIENTS: engine.client_expiry.tick,
         HTTP_CLIENTS: engine.address_clients.tick,
     }
+    overrides = override_upkeep(settings, clock, domain, engine)
     ticks = [
         ready_line(settings, engine.reader),
         *upkeep.values(),
         checker.tick,
+        overrides.tick,
         domain.warm_store.tick,
         engine.tls.watch.tick,
         domain.limits.memory.tick,
@@ -84,7 +89,7 @@ def build_background(
         ticks.append(grpc.limits.tick)
     if setup is not None:
         ticks.append(setup.tick)
-    return Background(NamingTimer(clock, ticks), upkeep, checker, push, machine)
+    return Background(NamingTimer(clock, ticks), upkeep, checker, overrides, push, machine)
 
 
 def build_checker(settings: Settings, domain: Domain, engine: Engine, clock: Clock) -> Checker:
@@ -110,6 +115,19 @@ def build_checker(settings: Settings, domain: Domain, engine: Engine, clock: Clo
         settings.guards.check_allowed, MemberPorts(engine.cluster.members, engine.senders.is_listed).has
     )
     return Checker(board, clusters, is_healthy, on_flip, lambda: domain.durable.switches, clock, targets)
+
+
+def override_upkeep(settings: Settings, clock: Clock, domain: Domain, engine: Engine) -> OverrideUpkeep:
+    """Make what ends operators' changes of instances that are gone."""
+    reader, cluster = engine.reader, engine.cluster
+
+    def gate() -> ExpiryGate:
+        view = reader.view
+        has_all = all(one.state is not MemberState.DOWN for one in view.members.listed)
+        return ExpiryGate(view.steady(clock.monotonic_ms()), has_all, cluster.responsible_durable)
+
+    expiry = OverrideExpiry(domain.registry.table, settings.override_expiry_ms)
+    return OverrideUpkeep(expiry, domain.durable.overrides, gate, settings.distro.pause_ms)
 
 
 def beat_checks(settings: Settings, clock: Clock, domain: Domain, engine: Engine, kinds: NodeKinds) -> Tick:

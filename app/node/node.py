@@ -12,6 +12,7 @@ from app.machine.process.data_lock import DataLock
 from app.machine.storage.private_files import make_private
 from app.machine.tls.node_tls import build_tls
 from app.metrics.instruments import Instruments
+from app.naming.registry.registry import Registry
 from app.node.background import build_background, build_checker, build_push, udp_subscribers
 from app.node.domain import build_domain, build_registry
 from app.node.frontends import build_frontends, count_engine
@@ -77,8 +78,17 @@ def wire_node(settings: Settings, clock: NodeClock, kinds: NodeKinds = NODE) -> 
     counters.add(lambda: count_identity(engine))
     counters.add(lambda: {"checks_unwritten": checker.unwritten, "checks_refused": checker.refused})
     counters.add(partial(asdict, background.machine.stats))
+    counters.add(lambda: count_overrides(registry, background))
     subscribe(domain, engine, push, grpc, audit)
     return NodeParts(instruments, warm_start, domain, engine, services, background)
+
+
+def count_overrides(registry: Registry, background: Background) -> dict[str, int]:
+    """Return the counts of operators' changes of instances."""
+    return {
+        "overrides": registry.table.counts_held.overrides,
+        "overrides_dropped": background.overrides.dropped,
+    }
 
 
 def count_identity(engine: Engine) -> dict[str, int]:
@@ -162,6 +172,7 @@ class Node:
         ended = engine.runtime.stop(timeout_s)
         ended = background.timer.stop(timeout_s) and ended
         background.checker.stop()
+        background.overrides.stop()
         ended = background.push.stop(timeout_s) and ended
         self.services.forwarder.detach()
         engine.reports.close()

@@ -12,6 +12,7 @@ from app.auth.user_table import UserTable
 from app.auth.users import Users
 from app.background.health_checks import Checker
 from app.background.notify import NotifyCenter
+from app.background.override_upkeep import OverrideUpkeep
 from app.background.push_udp import UdpPusher
 from app.background.timers import NamingTimer, Tick
 from app.config.settings import Settings
@@ -162,12 +163,13 @@ class Engine:
 
 @dataclass(frozen=True, slots=True)
 class Background:
-    """The threads beside the engine: timer, active health checks, UDP push; and what the timer watches."""
+    """The threads beside the engine: timer, active health checks, end of overrides, UDP push; and what is watched."""
 
     timer: NamingTimer
     upkeep: Mapping[str, Tick]
     """The timer's tasks that end what is kept for a time alone, by resource type."""
     checker: Checker
+    overrides: OverrideUpkeep
     push: UdpPusher
     machine: MachineWatch
 

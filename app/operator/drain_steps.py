@@ -63,6 +63,11 @@ class DrainSteps:
             tag = record_tag(persistent_key(asked.namespace, asked.service, asked.key))
             if persistent is not None and self.owners.responsible_durable(tag):
                 self._persistent(action, asked, persistent)
+            override = service.overrides.get(asked.key)
+            if action == DISABLE and override is not None and override.enabled and self.owners.responsible_durable(tag):
+                # An operator enabled it: that would hide what is disabled below.
+                disabled = replace(override, enabled=None)
+                self.durable.overrides.replace(asked.namespace, asked.service, asked.key, disabled)
             for client_id, publication in list((service.published or {}).items()):
                 if asked.key in publication.instances:
                     self._published(action, asked, client_id, publication.instances, publication.batch)

@@ -12,7 +12,7 @@ from app.naming.model.meta import DEFAULT_CLUSTER_CONFIG, NO_META
 from app.naming.model.model import Service, StoredInstance
 from app.naming.push.udp_subscribers import PushState
 from app.naming.records.record import Record
-from app.naming.records.record_keys import persistent_key, record_tag
+from app.naming.records.record_keys import override_key, persistent_key, record_tag
 from app.naming.records.records import Records
 from app.naming.registry.service_table import ServiceTable
 from app.naming.registry.union import view_of
@@ -87,6 +87,7 @@ class InstanceFacts:
             "heldBack": None,
             "persistent": None,
             "persistentRemoved": None,
+            "override": self._override(asked),
             "published": [],
             "publishedCount": 0,
             "shown": None,
@@ -210,10 +211,26 @@ class InstanceFacts:
             "unhealthyBecause": _why_unhealthy(instance.healthy, checker, last, now_ms),
         }
 
+    def _override(self, asked: AskedInstance) -> Facts | None:
+        """Return an operator's change of the instance; None for none."""
+        record = self.records.record(key := override_key(asked.namespace, asked.service, asked.key))
+        if record is None or record.value is None:
+            return None
+        return {
+            **dict.fromkeys(("weight", "enabled", "metadata")),
+            **record.value,
+            "version": record.version.to_text(),
+            "by": _member_of(record.changed.writer),
+            "atMs": record.changed_wall_ms,
+            "responsible": _owner(self.view().own_mapper, record_tag(key)),
+        }
+
     def _pending(self, asked: AskedInstance, found: Facts) -> list[Facts]:
         keys = [DistroKey(INSTANCE_LIST, datum_key(asked.namespace, asked.service))]
         if found["persistent"] or found["persistentRemoved"]:
             keys.append(DistroKey(RECORDS, persistent_key(asked.namespace, asked.service, asked.key)))
+        if found["override"]:
+            keys.append(DistroKey(RECORDS, override_key(asked.namespace, asked.service, asked.key)))
         keys.extend(DistroKey(CLIENTS, client_key(one["client"])) for one in found["published"])
         return [
             {"peer": peer, "what": key.resource_type, "is": what}
@@ -270,6 +287,8 @@ def _shown(asked: AskedInstance, service: Service) -> Facts | None:
     protects = healthy < count and healthy / count <= view.protect_threshold
     return {
         "inLists": one.enabled,
+        "weight": one.weight,
+        "metadata": one.metadata or {},
         "healthy": one.healthy,
         "shownHealthy": one.healthy or (protects and one.enabled),
         "healthyInService": healthy,

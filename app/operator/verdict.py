@@ -16,6 +16,7 @@ def compare(told: Told, silent: Iterable[str]) -> tuple[list[str], list[str]]:
     verdict = [*_owners(told), *_listed(told), *_published(told), *_persistent(told)]
     if not any(_has_any(one) for one in told.values()):
         verdict.extend(_gone(told))
+    verdict.extend(_override(told))
     verdict.extend(_shown(told))
     verdict.extend(_subscribers(told))
     if absent:
@@ -132,6 +133,26 @@ def _persistent(told: Told) -> list[str]:
     return said
 
 
+def _override(told: Told) -> list[str]:
+    """Return what an operator changed, and until when that holds."""
+    held = {address: one["override"] for address, one in told.items() if one.get("override")}
+    if not held:
+        return []
+    newest = max(held.values(), key=lambda one: (one["atMs"], one["version"]))
+    changed = [f"{name} {newest[name]:g}" for name in ("weight",) if newest[name] is not None]
+    if newest["enabled"] is not None:
+        changed.append("enabled" if newest["enabled"] else "disabled")
+    if newest["metadata"]:
+        changed.append(f"metadata {', '.join(sorted(newest['metadata']))}")
+    is_held = any(_has_any(one) for one in told.values())
+    effect = (
+        "clients see these values in place of the registered ones, until the instance has been gone for a minute"
+        if is_held
+        else "the change is dropped unless the instance comes back soon"
+    )
+    return [f"An operator changed it ({', '.join(changed)}), at {newest['by'] or 'a member'}: {effect}."]
+
+
 def _gone(told: Told) -> list[str]:
     """Return the reasons why no member has it."""
     said = []
@@ -192,11 +213,11 @@ def _differences(told: Told) -> list[str]:
     found = []
     owners = {address: str(one["responsible"]["member"]) for address, one in told.items()}
     found.extend(_unlike("who is responsible", owners))
-    for kind, label in (("listed", "instance list"), ("persistent", "record")):
-        held = _by(told, kind)
+    for kind, label in (("listed", "instance list"), ("persistent", "record"), ("override", "operator's change")):
+        held = {address: one[kind] for address, one in told.items() if one.get(kind)}
         if held and len(held) < len(told):
             found.append(f"the {label}: not at {_names(sorted(told.keys() - held.keys()))}, held by {_names(held)}")
-        for name in ("version", "healthy", "enabled", "weight"):
+        for name in ("version", "healthy", "enabled", "weight", "metadata"):
             found.extend(_unlike(f"{label}: {name}", {address: str(one.get(name)) for address, one in held.items()}))
     clients = {address: frozenset(each["client"] for each in one["published"]) for address, one in told.items()}
     if len(set(clients.values())) > 1:

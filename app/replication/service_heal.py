@@ -10,7 +10,7 @@ from app.naming.clients.client_table import ClientTable
 from app.naming.model.keys import datum_key
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.records.durable_service import DurableService
-from app.naming.records.record_keys import persistent_key
+from app.naming.records.record_keys import override_key, persistent_key
 from app.replication.client_type import CLIENTS, client_key
 from app.replication.instance_list_type import INSTANCE_LIST
 from app.replication.record_type import RECORDS
@@ -132,7 +132,7 @@ class ServiceHealer:
         """Return the keys of everything that belongs to a service, each once."""
         records = [
             *self._durable.keys_of_service(namespace, service),
-            *(persistent_key(namespace, service, one) for one in instances),
+            *(key_of(namespace, service, one) for one in instances for key_of in (persistent_key, override_key)),
         ]
         publishers = self._clients.publishers(namespace, service) if self._clients is not None else ()
         found = [

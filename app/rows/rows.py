@@ -11,7 +11,8 @@ Shape, service: ``{"kind": "service", "namespace": "public", "service": "DEFAULT
 "settings_version": "5.2.10.0.0.7:8848~f00d"}``, one for each service, also for one without instances.
 
 Shape, record: ``{"kind": "record", "namespace": "", "service": "", "name": "namespace dev", "value": "{...}",
-"version": "5.3.10.0.0.7:8848~f00d"}``, one for each record that is no service's: the switches and namespaces.
+"version": "5.3.10.0.0.7:8848~f00d"}``, one for each record that has no other row: switches, namespaces, users, and the
+changes of instances by operators.
 
 Shape, client: ``{"kind": "client", "namespace": "", "service": "", "name": "1795230900000_10.0.0.9_5123",
 "revision": 4, "owner": "10.0.0.7:8848", "instances": 3}``, one for each client over gRPC that publishes instances.

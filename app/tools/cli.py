@@ -29,6 +29,7 @@ from app.tools.command.registry import (
     members_command,
     register_command,
     services_command,
+    update_command,
     user_command,
     watch_command,
 )
@@ -123,6 +124,7 @@ def make_parser() -> argparse.ArgumentParser:
     clients_command.add_to(commands)
     watch_command.add_to(commands)
     register_command.add_to(commands)
+    update_command.add_to(commands)
     drain_command.add_to(commands)
     user_command.add_to(commands)
     dump_command.add_to(commands)

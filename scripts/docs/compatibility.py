@@ -100,7 +100,7 @@ TOGETHER = {
 NOT_SHOWN = re.compile(
     r"sdk/test_quick_start\.py::test_each_library_has_its_program"
     r"|conformance/test_conformance\.py::test_(the_list_names|all_conversations|what_passes)"
-    r"|conformance/test_both_ways\.py|peers/test_(audit|dump|prometheus)\.py"
+    r"|conformance/test_both_ways\.py|peers/test_(audit|dump|operator_changes|prometheus)\.py"
 )
 """Tests of the tests themselves, of a single server, and of the audit and metrics."""
 AREA = re.compile(r"conformance/test_conformance\.py::test_(node|member)_answers_as_recorded\[(.*)\]")

@@ -63,6 +63,20 @@ def test_a_change_at_any_member_is_pushed_from_the_one_that_was_asked(
     eventually(lambda: not waiting(two, service))
 
 
+@pytest.mark.parametrize("owner", range(3))
+def test_an_operators_change_at_any_member_is_pushed(three: ClusterProcesses, listener: Listener, owner: int) -> None:
+    one, two, third = three.members
+    service = three.service_of(three.members[owner], "operated")
+    assert one.client.register(service, "10.0.0.1", weight=2).body == OK
+    eventually(lambda: three.all_list(service, {"10.0.0.1:8080"}))
+    subscribe(two, listener, service)
+    change = {"serviceName": service, "ip": "10.0.0.1", "port": 8080, "weight": 5}
+    assert third.client.call("PATCH", "/v2/ns/instance", **change).body == OK
+    push = listener.receive()
+    assert hosts(push) == {"10.0.0.1": 5}
+    listener.acknowledge(push["lastRefTime"])
+
+
 def waiting(member: Member, service: str) -> list[str]:
     """What the member has not got an acknowledgement for."""
     state = member.client.call("GET", "/v1/ns/operator/push/state", detail="true").json()

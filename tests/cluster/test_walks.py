@@ -10,7 +10,7 @@ from tests.support.walk import Figures, Walk
 
 BOUNDS = {
     "register": Figures(calls=99, files=28, returns=30),
-    "put": Figures(calls=82, files=27, returns=27),
+    "put": Figures(calls=80, files=27, returns=26),
     "delete": Figures(calls=70, files=27, returns=18),
     "beat": Figures(calls=29, files=14, returns=7),
     "list": Figures(calls=100, files=25, returns=32),

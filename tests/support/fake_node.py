@@ -52,7 +52,7 @@ from app.peers.small_datums import LoopCalls
 from app.ports.http_ports import ConnectionLoader, LoopFrontend
 from app.tools.simulation.member.disk import MemoryDisk
 from distro.members.mapper import DistroMapper
-from distro.model.types import CAPABILITY_CLIENTS_ONLY, CAPABILITY_VERSIONS, DistroKey, Member, MemberState
+from distro.model.types import CAPABILITY_CLIENTS_ONLY, CAPABILITY_VERSIONS, DistroKey, Member, MemberKind, MemberState
 from tests.support.registry_parts import naming_of
 
 SELF = "127.0.0.1:8848"
@@ -176,6 +176,10 @@ class StubCluster:
 
     def capabilities(self, address: str) -> frozenset[str]:
         return next((one.capabilities for one in self.others if one.address == address), frozenset())
+
+    def lacking(self, capability: str) -> list[str]:
+        own = [one for one in self.others if one.kind is MemberKind.OWN and one.state is not MemberState.DOWN]
+        return [one.address for one in own if capability not in one.capabilities]
 
     def deadline(self, member: str, left_ms: int) -> str:
         return f"{member}~1 {left_ms}" if self.names_deadlines else ""

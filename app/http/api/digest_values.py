@@ -5,7 +5,7 @@ from typing import Any
 
 from app.http.api.dump_lines import instance_values
 from app.naming.model.model import Instance, ServiceSnapshot
-from app.naming.registry.union import of_clients_only
+from app.naming.registry.union import of_clients_only, overridden
 from app.naming.service import NamingService
 from app.rows.rows import BUCKETS, bucket_of, digest_text, instance_digest
 from distro.timing.sliced import STEP_ENTRIES, rest
@@ -60,7 +60,12 @@ def _services(naming: NamingService, buckets: frozenset[int] | None) -> Iterator
 
 
 def _instances(snapshot: ServiceSnapshot) -> Iterator[Instance]:
-    """The instances of a dump: those only shown for a while after a loss are not among them."""
+    """The instances of a dump, as clients see them: those only shown for a while after a loss are not among them."""
+    found = _sources(snapshot)
+    return overridden(found, snapshot.overrides) if snapshot.overrides else found
+
+
+def _sources(snapshot: ServiceSnapshot) -> Iterator[Instance]:
     for stored in snapshot.stored.values():
         yield stored.instance
     if snapshot.published:

@@ -13,13 +13,14 @@ from app.naming.model.model import Instance, ServiceSnapshot
 from app.naming.records.durable_service import DurableService
 from app.naming.records.record_keys import (
     NamespaceKey,
+    OverrideKey,
     PermissionKey,
     RoleKey,
     SwitchesKey,
     UserKey,
     parse_record_key,
 )
-from app.naming.registry.union import of_clients_only
+from app.naming.registry.union import of_clients_only, overridden
 from app.naming.service import NamingService
 from app.ports.http_ports import Cluster
 from app.rows.rows import (
@@ -117,14 +118,16 @@ def dump_lines(
 
 
 def _record_rows(durable: DurableService) -> Iterator[dict[str, Any]]:
-    """The records that are no service's."""
-    for record in durable.shared_records():
+    """The records that are no service's row."""
+    for record in [*durable.shared_records(), *durable.overrides.records()]:
         version = record.changed.to_text()
         match parse_record_key(record.key):
             case SwitchesKey():
                 yield record_row("switches", record.value, version)
             case NamespaceKey(namespace):
                 yield record_row(f"namespace {namespace}", record.value, version)
+            case OverrideKey(namespace, service, instance_key):
+                yield record_row(f"override {namespace} {service} {instance_key}", record.value, version)
             case UserKey() | RoleKey() | PermissionKey():
                 # A dump lies about in files: it tells whether members agree on users, not what they know of them.
                 text = orjson.dumps([record.key, record.value], option=orjson.OPT_SORT_KEYS)
@@ -149,11 +152,15 @@ def _rows(
     of_clients = of_clients_only(snapshot) if snapshot.published else []
     count = len(snapshot.stored) + len(snapshot.persistent) + len(of_clients)
     yield service_row(namespace, name, _text(snapshot.version), owner, count, _settings(durable, namespace, name))
+
+    def seen(one: Instance) -> Instance:
+        return next(overridden([one], snapshot.overrides)) if snapshot.overrides else one
+
     for stored in snapshot.stored.values():
         yield _row(
             namespace,
             name,
-            stored.instance,
+            seen(stored.instance),
             version=_text(stored.version),
             owner=owner,
             # A copy's time is the owner's at the last change, not that of the last beat.
@@ -162,14 +169,14 @@ def _rows(
             client=ClientKind.HTTP,
         )
     for instance in of_clients:
-        yield _row(namespace, name, instance, client=ClientKind.GRPC)
+        yield _row(namespace, name, seen(instance), client=ClientKind.GRPC)
     durable_owner = cluster.map_srv_durable(name) if snapshot.persistent else ""
     for instance in snapshot.persistent.values():
         version = durable.version_of(namespace, instance)
         yield _row(
             namespace,
             name,
-            instance,
+            seen(instance),
             version=_text(version) if version is not None else None,
             owner=durable_owner,
             client=ClientKind.DURABLE,

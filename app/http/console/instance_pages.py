@@ -43,29 +43,42 @@ def edit(page: ConsolePage) -> Reply:
     asked = _asked(page)
     found = page.api.get("/v1/ns/instance", **asked)
     facts = page.api.get("/v1/ns/explain", **asked, local=True)
-    _refuse_published(facts, asked)
-    enabled = facts["shown"]
-    lines = metadata_text(found["metadata"] or {})
-    return _form(page, asked, weight=found["weight"], enabled=not enabled or enabled["inLists"], metadata=lines)
+    values = {
+        "weight": found["weight"],
+        "enabled": not facts["shown"] or facts["shown"]["inLists"],
+        "metadata": metadata_text(found["metadata"] or {}),
+    }
+    return _form(page, asked, beside=_is_changed_beside(facts), **values)
+
+
+def _is_changed_beside(facts: dict[str, Any]) -> bool:
+    """Return whether a change is kept beside the instance, as far as this member knows."""
+    return facts["override"] is not None or _is_published(facts)
+
+
+def _is_published(facts: dict[str, Any]) -> bool:
+    """Return whether only gRPC clients hold the instance, as far as this member knows."""
+    return bool(facts["publishedCount"]) and facts["listed"] is None and facts["persistent"] is None
 
 
 def _refuse_published(facts: dict[str, Any], asked: dict[str, Any]) -> None:
-    """Refuse to change an instance that only gRPC clients hold, as far as this member knows.
+    """Refuse to deregister an instance that only gRPC clients hold, as far as this member knows.
 
     Raises:
-        ApiRefusal: it is such an instance; the text says how to change it.
+        ApiRefusal: it is such an instance; the text says how to take it out of service.
     """
-    if facts["publishedCount"] and facts["listed"] is None and facts["persistent"] is None:
+    if _is_published(facts):
         short_name, address = short_name_of(asked["serviceName"]), host_port(asked["ip"], asked["port"])
         raise ApiRefusal(
             NOT_CHANGED_HERE,
-            f"{address} of {short_name} belongs to the gRPC connection of the client that published it. No call of the "
-            "API changes it: the client sets its weight and metadata, by registering it again, and takes it back, or "
-            "ends. To take it out of service have it leave gracefully: rollcall drain.",
+            f"{address} of {short_name} belongs to the gRPC connection of the client that published it, and is gone "
+            "when that ends. To take it out of service, disable it here, or have it leave gracefully: rollcall drain.",
         )
 
 
-def _form(page: ConsolePage, asked: dict[str, Any], *, problem: str = "", status: int = 200, **values: Any) -> Reply:
+def _form(
+    page: ConsolePage, asked: dict[str, Any], *, beside: bool, problem: str = "", status: int = 200, **values: Any
+) -> Reply:
     return page.show(
         "instance_edit.html",
         f"Change {host_port(asked['ip'], asked['port'])}",
@@ -75,6 +88,7 @@ def _form(page: ConsolePage, asked: dict[str, Any], *, problem: str = "", status
         short_name=short_name_of(asked["serviceName"]),
         back=page.url("/console/service", **_of_service(asked)),
         problem=problem,
+        beside=beside,
         **values,
     )
 
@@ -84,16 +98,41 @@ def save(page: ConsolePage) -> Reply:
     """Change weight, metadata and visibility of an instance; the form shows invalid values again."""
     asked = _asked(page)
     text, weight, enabled = page.call.parameters.get("metadata") or "", page.text("weight"), bool(page.text("enabled"))
+    facts = page.api.get("/v1/ns/explain", **asked, local=True)
+    beside = _is_changed_beside(facts)
     try:
-        # A patch leaves blank attributes alone; null is the empty map.
-        metadata = orjson.dumps(metadata_of(text) or None).decode()
-        page.api.send("PATCH", "/v1/ns/instance", **asked, weight=weight, enabled=enabled, metadata=metadata)
+        metadata = metadata_of(text)
+        changed = _changed(facts, weight, enabled, metadata) if beside else _whole(weight, enabled, metadata)
+        if changed:
+            page.api.send("PATCH", "/v1/ns/instance", **asked, **changed)
     except ApiRefusal as refusal:
-        return _form(
-            page, asked, problem=refusal.text, status=refusal.status, weight=weight, enabled=enabled, metadata=text
-        )
+        values = {"weight": weight, "enabled": enabled, "metadata": text}
+        return _form(page, asked, beside=beside, problem=refusal.text, status=refusal.status, **values)
     _fetch_written(page, asked)
     return page.go("/console/service", **_of_service(asked), done="instance-saved")
+
+
+def _whole(weight: str, enabled: bool, metadata: dict[str, str]) -> dict[str, Any]:
+    """Return the parameters of a PATCH that sets all attributes: it leaves blank ones alone; null is the empty map."""
+    return {"weight": weight, "enabled": enabled, "metadata": orjson.dumps(metadata or None).decode()}
+
+
+def _changed(facts: dict[str, Any], weight: str, enabled: bool, metadata: dict[str, str]) -> dict[str, Any]:
+    """Return the parameters of a PATCH that sets only the attributes which the form changed.
+
+    An attribute that is kept beside the instance hides all values that the client registers later.
+    """
+    shown = facts["shown"] or {"weight": None, "inLists": None, "metadata": {}}
+    kept: dict[str, str] = (facts["override"] or {}).get("metadata") or {}
+    beside = {key: one for key, one in metadata.items() if key in kept or shown["metadata"].get(key) != one}
+    changed = _whole(weight, enabled, beside)
+    if weight == str(shown["weight"]):
+        del changed["weight"]
+    if enabled is shown["inLists"]:
+        del changed["enabled"]
+    if beside == kept:
+        del changed["metadata"]
+    return changed
 
 
 def _fetch_written(page: ConsolePage, asked: dict[str, Any]) -> None:

@@ -206,6 +206,7 @@ _MEMBER_FACTS = record(
         "heldBack": or_null(facts("For how long it is still shown.", leftMs=1_000)),
         "persistent": or_null(facts("The durable record.", healthy=True)),
         "persistentRemoved": or_null(facts("The removal of the durable record.", atMs=1_000)),
+        "override": or_null(facts("What an operator changed, beside what is registered.", enabled=False)),
         "published": array(facts("A client that publishes it.", client="1790000000000_10.0.0.9_41000")),
         "publishedCount": whole(0),
         "shown": or_null(facts("What clients are shown.", inLists=True)),

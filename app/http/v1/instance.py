@@ -88,12 +88,11 @@ def deregister(call: Call, services: Services) -> Answer:
     "PUT", "/v1/ns/instance", "/v1/ns/api", access=naming(WRITE), hot=True, described=Described(takes=(RegisterSchema,))
 )
 def update(call: Call, services: Services) -> Answer:
-    """Replace an instance. For Java SDKs since 1.0.0 it must exist; for other clients a missing one is registered."""
-    return answer_update(call, services, parse_agent(call.client_agent).java_since_1_0)
+    """Replace an instance. For Java SDKs since 1.0.0 it must exist; for other clients a missing one is registered.
 
-
-def answer_update(call: Call, services: Services, strict: bool) -> Answer:
-    """Replace an instance; an unknown one is refused if ``strict``, else registered."""
+    The weight, state and metadata of one that a connection publishes are kept beside it.
+    """
+    strict = parse_agent(call.client_agent).java_since_1_0
     return rendered(services.writes.execute(UpdateInstance(_registration(call, services), strict), call))
 
 
@@ -101,7 +100,10 @@ def answer_update(call: Call, services: Services, strict: bool) -> Answer:
     "PATCH", "/v1/ns/instance", "/v1/ns/api", access=naming(WRITE), hot=True, described=Described(takes=(PatchSchema,))
 )
 def patch(call: Call, services: Services) -> Answer:
-    """Change single attributes of an instance, of the persistent one when there are both kinds."""
+    """Change single attributes of an instance, of the persistent one when there are both kinds.
+
+    Those of one that a connection publishes are kept beside it.
+    """
     return rendered(services.writes.execute(call.parse(parse_patch), call))
 
 

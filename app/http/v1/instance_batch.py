@@ -63,26 +63,32 @@ def hot_batch(values: Mapping[str, str]) -> MetadataBatch | None:
 @route("PUT", *PATHS, access=naming(WRITE), hot=True, described=Described(UPDATED, takes=(MetadataBatchSchema,)))
 def put_metadata(call: Call, services: Services) -> Answer:
     """Set metadata keys of instances; their other keys stay. Shape: updated, as ``ip:port:unknown:cluster:kind``."""
-    return _change(call, services, removes=False)
+    return answer_batch(call, services, removes=False)
 
 
 @route("DELETE", *PATHS, access=naming(WRITE), hot=True, described=Described(UPDATED, takes=(MetadataBatchSchema,)))
 def remove_metadata(call: Call, services: Services) -> Answer:
     """Take metadata keys out of instances, whatever the values. Shape: updated, as ``ip:port:unknown:cluster:kind``."""
-    return _change(call, services, removes=True)
+    return answer_batch(call, services, removes=True)
 
 
-def _change(call: Call, services: Services, *, removes: bool) -> Answer:
+def answer_batch(call: Call, services: Services, *, removes: bool, beside: bool = False) -> Answer:
     """Change the instances that are found; an unknown kind, or an array that cannot be read, is no error.
 
-    Source: Nacos 1.4.1 InstanceController.batchUpdateInstanceMetadata, ServiceManager.updateMetadata.
+    ``beside``: change what operators set beside them; an array that cannot be read is then refused, as it would mean
+    all instances. Source: Nacos 1.4.1 InstanceController.batchUpdateInstanceMetadata, ServiceManager.updateMetadata.
+
+    Raises:
+        InvalidParam: the text names the parameter.
     """
     asked = call.parse(parse_batch)
     text = asked.instances
     if call.on_loop and not asked.kind and (len(text) > LOOP_CHARS_MAX or text.count("{") > LOOP_TARGETS_MAX):
         return DECLINE
-    names = () if asked.kind else _parse_instances(text)
-    command = UpdateMetadata(asked.namespace, asked.service, asked.kind, names, asked.metadata, removes)
+    names = _parse_instances(text) if beside or not asked.kind else ()
+    if beside and text and not names:
+        raise InvalidParam("Param 'instances' is illegal, it should be a JSON array of instances")
+    command = UpdateMetadata(asked.namespace, asked.service, asked.kind, names, asked.metadata, removes, beside)
     outcome = services.writes.execute(command, call)
     if not isinstance(outcome, Changed):
         return rendered(outcome)

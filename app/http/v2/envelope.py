@@ -26,6 +26,7 @@ from app.naming.model.nacos_errors import (
     NoRight,
     NotExecuted,
     NotFound,
+    ServiceMissing,
     TooManyRequests,
     Unavailable,
     WeightRefused,
@@ -46,6 +47,7 @@ class ResultCode(Enum):
     NOT_FOUND = (20_004, "resource not found")
     WEIGHT = (21_001, "weight error")
     INSTANCE_NOT_FOUND = (21_003, "instance not found")
+    INSTANCE_ERROR = (21_004, "instance error")
     SERVICE_EXISTS = (21_007, "service already exist")
     SERVICE_MISSING = (21_008, "service not exist")
     SERVICE_NOT_EMPTY = (21_009, "service delete failure")
@@ -85,6 +87,8 @@ def refusal_of(error: NacosError | CodecError | NotInitialized) -> Reply:
             return refusal(error.status, error.code, error.text)
         case WeightRefused():
             return refusal(400, ResultCode.WEIGHT, error.text)
+        case ServiceMissing():
+            return refusal(400, ResultCode.INSTANCE_ERROR, error.text)
         case InstanceMissing():
             return refusal(400, ResultCode.INSTANCE_NOT_FOUND, error.text)
         case InvalidParam():

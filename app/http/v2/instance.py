@@ -1,7 +1,8 @@
 """Instances over HTTP v2: the operations of v1 with answers in the envelope."""
 
 from app.auth.access_rules import READ, WRITE, naming
-from app.http.api.call import JSON, Answer, Call, Reply, Services
+from app.commands.operator_changes import change_of_patch, change_of_update
+from app.http.api.call import JSON, Answer, Call, Reply, Services, rendered
 from app.http.input.instance_schemas import (
     CLUSTER_NAME,
     DeregisterSchema,
@@ -10,7 +11,7 @@ from app.http.input.instance_schemas import (
     PatchSchema,
     RegisterSchema,
 )
-from app.http.input.params import check_numbers, parse_detail, parse_list
+from app.http.input.params import check_numbers, parse_detail, parse_list, parse_patch, parse_register
 from app.http.shapes.described import BARE_OK, Described
 from app.http.shapes.instance_shapes import UPDATED, V2_INSTANCE, V2_LIST
 from app.http.v1 import instance, instance_batch
@@ -45,16 +46,19 @@ def deregister(call: Call, services: Services) -> Answer:
 
 @result_route("PUT", PATH, access=naming(WRITE), described=Described(takes=(RegisterSchema,)))
 def update(call: Call, services: Services) -> Answer:
-    """Replace an existing instance; an unknown one is refused."""
+    """Set weight, state and metadata beside an instance, however it is registered; its client does not undo this.
+
+    The service must exist, the instance may come later. Source: Nacos 2.3.1 InstanceOperatorClientImpl.
+    """
     _check(call)
-    return wrapped(instance.answer_update(call, services, strict=True))
+    return wrapped(rendered(services.writes.execute(change_of_update(call.parse(parse_register)), call)))
 
 
 @result_route("PATCH", PATH, access=naming(WRITE), described=Described(BARE_OK, takes=(PatchSchema,)))
 def patch(call: Call, services: Services) -> Answer:
-    """Change single attributes; the answer is the bare ``ok`` of v1, as in Nacos 2."""
+    """Set single attributes beside an instance; the answer is the bare ``ok`` of v1, as in Nacos 2."""
     _check(call)
-    return instance.patch(call, services)
+    return rendered(services.writes.execute(change_of_patch(call.parse(parse_patch)), call))
 
 
 @result_route(
@@ -86,15 +90,15 @@ def list_instances(call: Call, services: Services) -> Answer:
     "PUT", f"{PATH}/metadata/batch", access=naming(WRITE), described=Described(UPDATED, takes=(MetadataBatchSchema,))
 )
 def put_metadata(call: Call, services: Services) -> Answer:
-    """Set metadata keys of instances. Shape of data: updated."""
+    """Set metadata keys beside instances: those named, else all of the kind or service. Shape of data: updated."""
     require(call, MetadataBatchSchema)
-    return wrapped(instance_batch.put_metadata(call, services))
+    return wrapped(instance_batch.answer_batch(call, services, removes=False, beside=True))
 
 
 @result_route(
     "DELETE", f"{PATH}/metadata/batch", access=naming(WRITE), described=Described(UPDATED, takes=(MetadataBatchSchema,))
 )
 def remove_metadata(call: Call, services: Services) -> Answer:
-    """Take metadata keys out of instances. Shape of data: updated."""
+    """Take out metadata keys that operators set; registered ones stay. Shape of data: updated."""
     require(call, MetadataBatchSchema)
-    return wrapped(instance_batch.remove_metadata(call, services))
+    return wrapped(instance_batch.answer_batch(call, services, removes=True, beside=True))

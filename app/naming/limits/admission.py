@@ -29,6 +29,7 @@ class LimitStats:
     instances_per_service: int = 0
     persistent_instances: int = 0
     metadata_bytes: int = 0
+    overrides: int = 0
     clusters_per_service: int = 0
     record_bytes: int = 0
     """Durable records that were too large."""
@@ -83,6 +84,8 @@ class NamingLimits:
     instances_per_service: int = 0
     persistent_instances: int = 0
     metadata_bytes: int = 0
+    overrides: int = 0
+    """Operators' changes that are kept beside instances."""
     clusters_per_service: int = 0
     """Clusters with settings of their own, in the description of a service."""
     record_bytes: int = 0
@@ -120,12 +123,14 @@ class NamingCounts:
     Changed by the holder of the lock of ``ServiceTable``. A reader without it may see one change less.
     """
 
-    __slots__ = ("_instances", "metadata_bytes", "persistent")
+    __slots__ = ("_instances", "metadata_bytes", "overrides", "persistent")
 
     def __init__(self) -> None:
         self._instances: dict[str, int] = {}
         """Instances by namespace. Namespaces without instances are not in it."""
         self.persistent = 0
+        self.overrides = 0
+        """Operators' changes of instances."""
         self.metadata_bytes = 0
         """The bytes of all instances and descriptions, as if none of them shared metadata."""
 
@@ -226,6 +231,21 @@ class Admission:
             self.stats.clusters_per_service += 1
             where = f"clusters with settings in service {full_name}"
             _refuse("clustersPerService", self.limits.clusters_per_service, where, clusters - 1)
+
+    def check_overrides(self, counts: NamingCounts, full_name: str, of_service: int, added: int) -> None:
+        """Refuse operators' changes of ``added`` more instances of a service that has ``of_service`` of them.
+
+        Raises:
+            LimitReached: as ``check``.
+        """
+        limits = self.limits
+        if 0 < limits.overrides < counts.overrides + added:
+            self.stats.overrides += 1
+            _refuse("overrides", limits.overrides, "changes of instances by operators", counts.overrides, added)
+        if 0 < limits.instances_per_service < of_service + added:
+            self.stats.overrides += 1
+            what = f"changes of instances by operators in service {full_name}"
+            _refuse("instancesPerService", limits.instances_per_service, what, of_service, added)
 
     def check_record(self, key: str, before: Mapping[str, Any] | None, value: Mapping[str, Any]) -> None:
         """Refuse a durable record that is too large, unless it is no larger than before.

@@ -21,6 +21,7 @@ from app.naming.model.keys import (
 from app.naming.model.keys import NO_METADATA as NO_METADATA
 from app.naming.model.keys import Metadata as Metadata
 from app.naming.model.meta import NO_META, ServiceMeta
+from app.naming.model.override import NO_OVERRIDES, Overrides
 from distro.model.types import NO_VERSION, Version, value
 
 BEAT_INTERVAL_MS = 5_000
@@ -272,6 +273,7 @@ class Service:
         "key",
         "meta",
         "namespace",
+        "overrides",
         "persistent",
         "published",
         "published_count",
@@ -301,10 +303,7 @@ class Service:
         """How many more tombstones fit before their bytes are counted again."""
         self.version: Version = NO_VERSION
         self.recent: list[str] | None = None
-        """The instance keys of the last changes, one for each version; None while none is noted.
-
-        See ``app.naming.registry.recent_changes``.
-        """
+        """The instance keys of the last changes, one for each version; None for none. See ``recent_changes.py``."""
         self.revision = revision
         """Rises with every change, on this member only. A view or copy of another revision is out of date."""
         self.changed_ms = now_ms
@@ -335,6 +334,8 @@ class Service:
         """Publications by client id; None until the first."""
         self.published_count = 0
         """The number of instances in ``published``. An address of several clients counts once for each."""
+        self.overrides: Overrides = NO_OVERRIDES
+        """Operators' changes, which a view puts over all sources."""
         self.id_allocator: IdAllocator | None = None
         """Made with the first instance with a numeric id in a large service."""
         self.view: ServiceView | None = None
@@ -352,7 +353,7 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class ServiceSnapshot:
-    """A consistent copy of a service, its instances by instance key. No later change reaches it."""
+    """A consistent copy of a service: instances by key, publications by client id. No later change reaches it."""
 
     namespace: str
     full_name: str
@@ -361,7 +362,8 @@ class ServiceSnapshot:
     stored: Mapping[str, StoredInstance]
     persistent: Mapping[str, Instance]
     published: Mapping[str, Publication]
-    """The publications by client id."""
+    overrides: Overrides = field(default_factory=dict)
+    """Operators' changes, which readers see over all of these."""
 
 
 @dataclass(frozen=True, slots=True)

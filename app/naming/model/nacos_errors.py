@@ -31,6 +31,10 @@ class InstanceMissing(InvalidParam):
     """The instance to be changed, or its service, does not exist."""
 
 
+class ServiceMissing(InvalidParam):
+    """The service of the instance to be changed does not exist, over HTTP v2 and v3."""
+
+
 class NoRight(NacosError):
     """The caller has no right to this operation."""
 

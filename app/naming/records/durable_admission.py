@@ -5,8 +5,9 @@ that their limits are exact. Writes of several services are admitted side by sid
 node can be exceeded by as many instances as there are threads that write.
 """
 
-from app.naming.model.keys import metadata_bytes
+from app.naming.model.keys import datum_key, metadata_bytes
 from app.naming.model.meta import ServiceMeta, description_bytes
+from app.naming.model.override import NO_OVERRIDES, Override
 from app.naming.model.similar_names import SimilarNames, check_new_namespace
 from app.naming.records.record import Value
 from app.naming.registry.service_table import ServiceTable
@@ -33,6 +34,14 @@ class DurableAdmission:
         known = metadata_bytes(old.get("metadata")) if old is not None else 0
         self._admit(namespace, service, 1 if old is None else 0, metadata_bytes(new.get("metadata")) - known)
         return new
+
+    def override(self, namespace: str, service: str, old: Override | None, new: Override, added: int) -> None:
+        """Admit an operator's change of an instance. ``added``: the new changes of this write so far, this one too."""
+        if old is None:
+            held = self._table.overrides.get(datum_key(namespace, service), NO_OVERRIDES)
+            self._table.admission.check_overrides(self._table.counts_held, service, len(held), added)
+        known = metadata_bytes(old.metadata) if old is not None else 0
+        self._admit(namespace, service, 0, metadata_bytes(new.metadata) - known)
 
     def namespace(self, name: str, created: int) -> None:
         """Let one more namespace be created, in addition to ``created`` others.

@@ -12,6 +12,7 @@ from app.naming.model.model import Instance
 from app.naming.model.nacos_errors import InvalidParam, NotFound
 from app.naming.model.switches import ENTRIES, SwitchDomain, from_json, update
 from app.naming.records.durable_admission import DurableAdmission
+from app.naming.records.override_service import OverrideService
 from app.naming.records.projection import Projection
 from app.naming.records.record import Record, Value
 from app.naming.records.record_keys import (
@@ -67,6 +68,7 @@ class DurableService:
         self._publish = publish
         self._shared = Shared()
         self._admission = DurableAdmission(table)
+        self.overrides = OverrideService(records, table, self._admission, self._put_all)
 
     @property
     def switches(self) -> SwitchDomain:
@@ -130,13 +132,11 @@ class DurableService:
             self._publish(InstancesChanged(emptied, Origin.LOCAL))
 
     def keys_of_service(self, namespace: str, service: str) -> tuple[str, ...]:
-        """Return the keys of a service's records: its description's first, then those of its persistent instances."""
+        """Return the keys of a service's records: first its description's, then those of instances, and overrides."""
         found = self._table.get(namespace, service)
-        instances = found.persistent.copy() if found else ()
-        return (
-            service_meta_key(namespace, service),
-            *(persistent_key(namespace, service, key) for key in instances),
-        )
+        instances = [persistent_key(namespace, service, key) for key in (found.persistent.copy() if found else ())]
+        overrides = self.overrides.keys_of_service(namespace, service)
+        return (service_meta_key(namespace, service), *instances, *overrides)
 
     def update_cluster(self, namespace: str, service: str, cluster: str, config: ClusterConfig) -> None:
         """Set the settings of a cluster. A missing cluster is created.

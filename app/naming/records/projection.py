@@ -1,4 +1,4 @@
-"""Projection: durable records turned into services' descriptions, persistent instances and switches.
+"""Projection: durable records turned into services' descriptions, persistent instances, overrides and switches.
 
 Called for every record that changed, wherever it was written; the records themselves stay the only source.
 """
@@ -11,6 +11,7 @@ from app.naming.model.switches import SwitchDomain, from_json
 from app.naming.records.record import Record
 from app.naming.records.record_keys import (
     NamespaceKey,
+    OverrideKey,
     PermissionKey,
     PersistentKey,
     RoleKey,
@@ -19,7 +20,8 @@ from app.naming.records.record_keys import (
     UserKey,
     parse_record_key,
 )
-from app.naming.records.record_values import instance_of
+from app.naming.records.record_values import instance_of, override_of
+from app.naming.registry.override_table import set_override
 from app.naming.registry.service_table import ServiceTable
 
 STATUS_DELAY_MS = 1_000
@@ -79,6 +81,10 @@ class Projection:
             case PersistentKey(namespace, name, key):
                 instance = None if record.value is None else instance_of(record.value, name)
                 self._table.set_persistent(namespace, name, key, instance, self._now_ms())
+                self._publish(ServiceChanged(namespace, name))
+            case OverrideKey(namespace, name, key):
+                override = None if record.value is None else override_of(record.value)
+                set_override(self._table, namespace, name, key, override)
                 self._publish(ServiceChanged(namespace, name))
             case SwitchesKey():
                 self.override(from_json(record.value or {}, SwitchDomain()))

@@ -1,4 +1,4 @@
-"""The keys of durable records: service metadata, persistent instances, namespaces, switches, users and their rights."""
+"""The keys of durable records: service metadata, persistent instances, overrides, namespaces, switches, users."""
 
 from dataclasses import dataclass
 
@@ -7,6 +7,7 @@ from app.naming.model.switches import SWITCH_DOMAIN_NAME
 
 PERSISTENT_PREFIX = "rollcall.instance."
 """Not Nacos's prefix: with it a namespace called "ephemeral." would make the key of an ephemeral list."""
+OVERRIDE_PREFIX = "rollcall.override."
 NAMESPACE_PREFIX = "rollcall.namespace."
 SWITCHES_KEY = SERVICE_META_PREFIX + SWITCH_DOMAIN_NAME
 USER_PREFIX, ROLE_PREFIX, PERMISSION_PREFIX = "rollcall.user.", "rollcall.role.", "rollcall.permission."
@@ -28,6 +29,15 @@ class ServiceMetaKey:
 @dataclass(frozen=True, slots=True)
 class PersistentKey:
     """The key of a persistent instance."""
+
+    namespace: str
+    full_name: str
+    instance_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class OverrideKey:
+    """The key of an operator's change of an instance."""
 
     namespace: str
     full_name: str
@@ -70,7 +80,9 @@ class PermissionKey:
     resource: str
 
 
-RecordKey = ServiceMetaKey | PersistentKey | NamespaceKey | SwitchesKey | UserKey | RoleKey | PermissionKey
+RecordKey = (
+    ServiceMetaKey | PersistentKey | OverrideKey | NamespaceKey | SwitchesKey | UserKey | RoleKey | PermissionKey
+)
 
 
 def service_meta_key(namespace: str, full_name: str) -> str:
@@ -81,6 +93,11 @@ def service_meta_key(namespace: str, full_name: str) -> str:
 def persistent_key(namespace: str, full_name: str, instance_key: str) -> str:
     """Return the record key of a persistent instance."""
     return NAMESPACE_SPLITTER.join((PERSISTENT_PREFIX + namespace, full_name, instance_key))
+
+
+def override_key(namespace: str, full_name: str, instance_key: str) -> str:
+    """Return the record key of an operator's change of an instance."""
+    return OVERRIDE_PREFIX + NAMESPACE_SPLITTER.join((namespace, full_name, instance_key))
 
 
 def namespace_key(namespace: str) -> str:
@@ -129,13 +146,16 @@ def parse_record_key(key: str) -> RecordKey | None:
     if key.startswith(PERSISTENT_PREFIX):
         parts = key.removeprefix(PERSISTENT_PREFIX).split(NAMESPACE_SPLITTER, 2)
         return PersistentKey(*parts) if len(parts) == 3 and all(parts) else None
+    if key.startswith(OVERRIDE_PREFIX):
+        parts = key.removeprefix(OVERRIDE_PREFIX).split(NAMESPACE_SPLITTER, 2)
+        return OverrideKey(*parts) if len(parts) == 3 and all(parts) else None
     return _parse_users_key(key)
 
 
 def record_tag(key: str) -> str:
     """Return the text that determines a record's owner: the service's name, common to all its records, or the key."""
     match parse_record_key(key):
-        case ServiceMetaKey(full_name=name) | PersistentKey(full_name=name):
+        case ServiceMetaKey(full_name=name) | PersistentKey(full_name=name) | OverrideKey(full_name=name):
             return name
         case UserKey() | RoleKey() | PermissionKey():
             return USERS_TAG

@@ -9,6 +9,7 @@ from typing import Any
 
 from app.naming.model.json_fields import FROM_RECORD, Fields
 from app.naming.model.keys import (
+    NO_METADATA,
     check_instance,
     check_instance_key,
     check_metadata_size,
@@ -20,9 +21,11 @@ from app.naming.model.keys import (
 from app.naming.model.meta import metadata_of, service_meta
 from app.naming.model.model import Instance, kept_id
 from app.naming.model.nacos_errors import InvalidParam
+from app.naming.model.override import Override
 from app.naming.model.switches import SwitchDomain, from_json
 from app.naming.records.record_keys import (
     NamespaceKey,
+    OverrideKey,
     PermissionKey,
     PersistentKey,
     RoleKey,
@@ -66,6 +69,12 @@ def check_record(key: str, value: Mapping[str, Any] | None) -> None:
                 check_instance(one, kept_id(one), namespace, name)
                 if one.key != instance_key:
                     raise InvalidParam("the persistent instance is another than its key names")
+        case OverrideKey(namespace, name, instance_key):
+            check_namespace(namespace)
+            check_service_chars(name)
+            check_instance_key(instance_key)
+            if value is not None:
+                check_metadata_size(override_of(value).metadata)
         case SwitchesKey():
             from_json(value or {}, SwitchDomain())
         case (UserKey() | RoleKey() | PermissionKey()) as users_key:
@@ -141,4 +150,27 @@ def instance_of(value: Mapping[str, Any], full_name: str) -> Instance:
         metadata=metadata_of(value["metadata"], " of a persistent instance") if fields.has("metadata") else None,
         app=fields.text_or_none("app"),
         instance_id=fields.text_or_none("instanceId"),
+    )
+
+
+def value_of_override(override: Override) -> dict[str, Any]:
+    """Return an operator's change of an instance as its record's value: only the attributes that it sets."""
+    told: dict[str, Any] = {"weight": override.weight, "enabled": override.enabled}
+    if override.metadata:
+        told["metadata"] = dict(override.metadata)
+    return {name: one for name, one in told.items() if one is not None}
+
+
+def override_of(value: Mapping[str, Any]) -> Override:
+    """Return the operator's change of an instance of a record's value.
+
+    Raises:
+        InvalidParam: a field is of another type; the text names it.
+    """
+    fields = Fields(value, FROM_RECORD, " of an override")
+    metadata = metadata_of(value["metadata"], " of an override") if fields.has("metadata") else NO_METADATA
+    return Override(
+        clamp_weight(fields.number("weight")) if fields.has("weight") else None,
+        fields.flag("enabled") if fields.has("enabled") else None,
+        metadata or NO_METADATA,
     )

@@ -13,6 +13,7 @@ from app.naming.limits.admission import Admission, NamingCounts, Occupancy
 from app.naming.model.keys import datum_key, metadata_bytes
 from app.naming.model.meta import ServiceMeta, description_bytes
 from app.naming.model.model import NOT_DUE_MS, Instance, Publication, Service, ServiceSnapshot, StoredInstance
+from app.naming.model.override import NO_OVERRIDES, Overrides
 from app.naming.model.similar_names import SimilarNames, check_new_namespace
 from app.naming.registry.union import clusters_of, view_of
 from distro.model.types import NO_VERSION
@@ -75,10 +76,14 @@ class ServiceTable:
         """The namespaces with a service that is not hidden, and those with a record."""
         self._durable: dict[Service, None] = {}
         """Services with persistent instances, which are checked each second."""
+        self.overrides: dict[str, Overrides] = {}
+        """Operators' changes by datum key, also of services that are not here yet."""
         self._first_revision = 0
         """The first revision of a new service: above those of dropped ones, which may have been the same service."""
         self.find: Callable[[str], Service | None] = self._services.get
         """Returns the service of a datum key, also a hidden one. The mapping's own method, as each beat calls it."""
+        self.named: Callable[[str], dict[str, Service] | None] = self._namespaces.get
+        """Returns a namespace's services that are not hidden, by full name; also the mapping's own method."""
 
     # --- reading: no lock -------------------------------------------------------------------------
 
@@ -160,7 +165,7 @@ class ServiceTable:
         def snapshot_of(copied: _Parts) -> ServiceSnapshot | None:
             if service.hidden or _is_retained_only(service) or self._services.get(key) is not service:
                 return None
-            return ServiceSnapshot(service.namespace, service.full_name, service.version, *copied)
+            return ServiceSnapshot(service.namespace, service.full_name, service.version, *copied, service.overrides)
 
         return self.with_consistent_copy(service, parts, snapshot_of)
 
@@ -176,6 +181,8 @@ class ServiceTable:
             self._services[service.key] = service
         if service.dropped or full_name not in self._namespaces.get(namespace, ()):
             service.hidden = service.dropped = False
+            if self.overrides:
+                service.overrides = self.overrides.get(service.key, NO_OVERRIDES)
             if namespace not in self._namespaces:
                 self._used.add(namespace)
             self._namespaces.setdefault(namespace, {})[full_name] = service
@@ -214,13 +221,8 @@ class ServiceTable:
             return
         if names is None:
             check_new_namespace("namespaceId", namespace, self.created_namespaces, self._used)
-        held = Occupancy(
-            len(self._namespaces),
-            len(names) if names is not None else 0,
-            _held(service) if service is not None else 0,
-            names is None,
-            is_new,
-        )
+        occupied = _held(service) if service is not None else 0
+        held = Occupancy(len(self._namespaces), len(names or ()), occupied, names is None, is_new)
         self.admission.check(self.counts_held, held, namespace, full_name, instances, metadata_bytes, persistent)
 
     def count_stored(self, service: Service, instances: int, metadata_bytes: int) -> None:
@@ -290,10 +292,9 @@ class ServiceTable:
             if meta is not None:
                 service = self.open(namespace, full_name, self.get(namespace, full_name), now_ms)
                 service.clusters = service.clusters | meta.clusters.keys()
+            elif (found := self.get(namespace, full_name)) is None:
+                return
             else:
-                found = self.get(namespace, full_name)
-                if found is None:
-                    return
                 service = found
                 service.dropped = True
                 service.clusters = clusters_of(service)
@@ -311,10 +312,9 @@ class ServiceTable:
                 service.persistent[key] = instance
                 self._durable[service] = None
                 service.clusters = service.clusters | {instance.cluster_name}
+            elif (found := self.get(namespace, full_name)) is None or key not in found.persistent:
+                return
             else:
-                found = self.get(namespace, full_name)
-                if found is None or key not in found.persistent:
-                    return
                 service = found
                 self._count_persistent(service, service.persistent.pop(key), None)
                 if not service.persistent:

@@ -1,13 +1,14 @@
-"""The view of a service that readers get: the union of its sources, each address once.
+"""The view of a service that readers get: the union of its sources, each address once, with operators' changes.
 
 Sources: the instance list, the persistent instances, and a publication for each client with a connection.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from app.naming.model.meta import NO_META
 from app.naming.model.model import Instance, Publication, Service, ServiceSnapshot, ServiceView, StoredInstance
+from app.naming.model.override import Override, Overrides
 
 
 def view_of(service: Service) -> ServiceView:
@@ -16,23 +17,54 @@ def view_of(service: Service) -> ServiceView:
     # Revision first: a change while the copy is made raises it, and the next reader copies again.
     revision = service.revision
     if view is None or view.revision != revision:
-        view = ServiceView(
-            service.namespace,
-            service.full_name,
-            revision,
-            service.version,
+        overrides = service.overrides
+        instances = (
             union(service)
             if service.published
             else (
                 *service.persistent.copy().values(),
                 *[stored.instance for stored in list(service.stored.values())],
                 *service.retained.copy().values(),
-            ),
+            )
+        )
+        view = ServiceView(
+            service.namespace,
+            service.full_name,
+            revision,
+            service.version,
+            tuple(overridden(instances, overrides)) if overrides else instances,
             tuple(sorted(service.clusters.copy())),
             service.meta or NO_META,
         )
         service.view = view
     return view
+
+
+def overridden(instances: Iterable[Instance], overrides: Overrides) -> Iterator[Instance]:
+    """Yield the instances with operators' changes."""
+    for one in instances:
+        found = overrides.get(one.key)
+        yield one if found is None else _with_override(one, found)
+
+
+def _with_override(one: Instance, override: Override) -> Instance:
+    """Return an instance as readers see it under an operator's change."""
+    return replace(
+        one,
+        weight=one.weight if override.weight is None else override.weight,
+        enabled=one.enabled if override.enabled is None else override.enabled,
+        metadata={**(one.metadata or {}), **override.metadata} if override.metadata else one.metadata,
+    )
+
+
+def is_held(service: Service, key: str) -> bool:
+    """Return whether a source has the instance of this key, or readers still see it after it vanished."""
+    return key in service.stored or key in service.persistent or is_published(service, key) or key in service.retained
+
+
+def is_published(service: Service, key: str) -> bool:
+    """Return whether a client with a connection publishes the instance of this key."""
+    return any(key in one.instances for one in list((service.published or {}).values()))
 
 
 def clusters_of(service: Service) -> set[str]:

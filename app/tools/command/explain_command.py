@@ -139,6 +139,8 @@ def _member_lines(address: str, facts: Mapping[str, Any]) -> Iterator[str]:
         yield from _wrapped(f"persistent: {_health(persistent)}, version {persistent['version']}", "    ")
         if last := persistent.get("lastCheck"):
             yield from _wrapped(f"last check: {last['result']}, {_span(last['ageMs'])} ago", "    ")
+    if override := facts.get("override"):
+        yield from _wrapped(f"changed by an operator: {_changed(override)}, version {override['version']}", "    ")
     if removed := facts["removed"]:
         yield from _wrapped(f"removed by {removed['by']}, last alive {_span(removed['ageMs'])} ago", "    ")
     if shown := facts["shown"]:
@@ -157,6 +159,16 @@ def _member_lines(address: str, facts: Mapping[str, Any]) -> Iterator[str]:
         yield from _wrapped(f"to {each['peer']}: {each['what']} {each['is']}", "    ")
     for each in facts["history"]:
         yield from _wrapped(f"{_span(each['ageMs'])} ago: {each['what']}", "    ")
+
+
+def _changed(override: Mapping[str, Any]) -> str:
+    """Return what an operator set."""
+    said = [f"{key}={value}" for key, value in (override["metadata"] or {}).items()]
+    if override["enabled"] is not None:
+        said.insert(0, "enabled" if override["enabled"] else "disabled")
+    if override["weight"] is not None:
+        said.insert(0, f"weight {override['weight']:g}")
+    return ", ".join(said)
 
 
 def _health(one: Mapping[str, Any]) -> str:

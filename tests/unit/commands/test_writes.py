@@ -5,12 +5,15 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from app.commands.ownership import Forward
+from app.commands.record_commands import ChangeInstance, UpdateMetadata
 from app.commands.write_caller import Misdirected, PassedOn
 from app.commands.writes import DONE, WAITS, Beaten, Command, Done
 from app.metrics.audit_trail import Actor
-from app.naming.model.model import Publication
+from app.naming.model.model import Instance, Publication
 from app.naming.model.nacos_errors import InvalidParam, NotExecuted, TooManyRequests
+from app.naming.records.record_keys import override_key
 from app.naming.registry.operations import Beat, DeregisterInstance, PatchInstance, RegisterInstance, UpdateInstance
+from app.naming.wire.service_info import QUICK_HOSTS_MAX
 from distro.model.types import CAPABILITY_WRITES, NO_VERSION, Member, MemberState
 from tests.support.fake_node import PEER, FakeNode, StubCluster
 
@@ -176,3 +179,41 @@ def test_a_beat_is_told_to_the_listed_member_that_wrote_the_list_until_it_is_cla
     assert {to: list(batch) for to, batch in batches.items()} == (
         {PEER: [(key, "10.0.0.1:80:unknown:DEFAULT")]} if told else {}
     )
+
+
+PUBLISHED = RegisterInstance(SERVICE, "10.0.0.2", 80)
+BESIDE: dict[str, Command] = {
+    "update": UpdateInstance(PUBLISHED._replace(weight=2.0), strict=True),
+    "patch": PatchInstance(SERVICE, "10.0.0.2", 80, weight=2.0),
+    "change": ChangeInstance("public", SERVICE, "10.0.0.2", 80, "DEFAULT", weight=2.0),
+    "batch": UpdateMetadata("public", SERVICE, "ephemeral", (), {"a": "b"}, removes=False),
+}
+
+
+def publish(node: FakeNode, count: int = 1) -> None:
+    """Have a client with a connection publish instances, the first one at the address of ``PUBLISHED``."""
+    instances = [Instance("10.0.0.2", 80 + number, service_name=SERVICE) for number in range(count)]
+    publication = Publication({one.key: one for one in instances}, True, 0, NO_VERSION)
+    node.registry.table.publish("public", SERVICE, "c1", publication, 0)
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_a_change_beside_an_instance_waits_for_the_disk_on_a_thread_of_its_owner(node: FakeNode, name: str) -> None:
+    publish(node)
+    assert node.writes.execute(BESIDE[name], Asker()) is WAITS
+    node.cluster.give_to(PEER)
+    to = node.writes.execute(BESIDE[name], Asker(on_loop=False))
+    assert isinstance(to, Forward)
+    assert (to.tag, override_key("public", SERVICE, "10.0.0.2:80:unknown:DEFAULT") in to.durable) == (SERVICE, True)
+    node.cluster.give_to(node.cluster.self_address)
+    node.writes.execute(BESIDE[name], Asker(on_loop=False))
+    assert [one.key for one in node.durable.overrides.records()] == list(to.durable)
+
+
+@pytest.mark.parametrize("name", ["update", "patch"])
+def test_the_loop_does_not_look_through_many_publications(node: FakeNode, name: str) -> None:
+    publish(node, QUICK_HOSTS_MAX + 1)
+    ours = {"update": UpdateInstance(ONE._replace(weight=2.0), strict=True), "patch": COMMANDS["patch"]}
+    assert node.writes.execute(ours[name], Asker()) is WAITS
+    assert isinstance(node.writes.execute(ours[name], Asker(on_loop=False)), Done)
+    assert node.durable.overrides.records() == []

@@ -8,6 +8,7 @@ import pytest
 
 from app.naming.clients.client_model import ClientInfo
 from app.naming.model.nacos_errors import InvalidParam
+from app.naming.model.override import Override
 from app.naming.push.udp_subscribers import PushState
 from app.naming.registry.operations import RegisterInstance
 from app.operator import instance_drain
@@ -147,6 +148,16 @@ class TestSteps:
         node.durable.register(RegisterInstance(SERVICE, "10.0.0.1", 8080, ephemeral=False))
         assert node.drain_steps.take(DISABLE, ASKED)["inLists"] is False
         assert node.drain_steps.take(REMOVE, ASKED)["known"] is False
+
+    def test_an_instance_that_an_operator_enabled(self) -> None:
+        node = FakeNode()
+        node.naming.register(RegisterInstance(SERVICE, "10.0.0.1", 8080))
+        node.durable.overrides.replace("public", SERVICE, ASKED.key, Override(2.0, True))
+        assert node.drain_steps.take(DISABLE, ASKED)["inLists"] is False
+        assert node.durable.overrides.find("public", SERVICE, ASKED.key) == Override(2.0)
+        node.durable.overrides.replace("public", SERVICE, ASKED.key, Override(2.0, True))
+        node.cluster.give_to("127.0.0.2:8848")
+        assert node.drain_steps.take(DISABLE, ASKED)["inLists"] is True, "the owner disables it"
 
     def test_a_publication_alone_and_one_of_a_batch(self) -> None:
         node = FakeNode()

@@ -7,7 +7,8 @@ import pytest
 from app.naming.clients.client_model import ClientInfo
 from app.naming.model.keys import datum_key
 from app.naming.model.nacos_errors import InvalidParam
-from app.naming.records.record_keys import persistent_key, service_meta_key
+from app.naming.model.override import Override
+from app.naming.records.record_keys import override_key, persistent_key, service_meta_key
 from app.naming.registry.operations import RegisterInstance
 from app.replication.client_type import CLIENTS, ClientStore, client_key
 from app.replication.instance_list_type import INSTANCE_LIST
@@ -108,8 +109,11 @@ def test_durable_instances_and_clients_of_the_service_go_along() -> None:
     bed.node.clients.own.register("c1", RegisterInstance(SERVICE, "10.1.0.2", 80))
     one = RegisterInstance(SERVICE, "10.1.0.1", 80, ephemeral=False)
     bed.node.durable.register(one)
-    bed.healer.heal("public", SERVICE, "", ("10.1.0.3:80:unknown:DEFAULT", "10.1.0.1:80:unknown:DEFAULT"))
-    records = [persistent_key("public", SERVICE, f"10.1.0.{last}:80:unknown:DEFAULT") for last in (1, 3)]
+    first, third = "10.1.0.1:80:unknown:DEFAULT", "10.1.0.3:80:unknown:DEFAULT"
+    bed.node.durable.overrides.replace("public", SERVICE, first, Override(2.0))
+    bed.healer.heal("public", SERVICE, "", (third, first))
+    known = [persistent_key("public", SERVICE, first), override_key("public", SERVICE, first)]
+    records = [*known, persistent_key("public", SERVICE, third), override_key("public", SERVICE, third)]
     wanted = [LIST, META, *(DistroKey(RECORDS, key) for key in records), DistroKey(CLIENTS, client_key("c1"))]
     assert bed.fetched == {B: wanted, C: wanted}
 

@@ -34,7 +34,7 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     add_instance_arguments(put)
     put.add_argument("--weight", metavar="N", type=float, default=1.0, help="its share of the calls (1)")
     put.add_argument(
-        "--metadata", metavar="KEY=VALUE", action="append", default=[], type=_pair, help="may be given several times"
+        "--metadata", metavar="KEY=VALUE", action="append", default=[], type=pair, help="may be given several times"
     )
     put.add_argument("--disabled", action="store_true", help="register it out of service")
     kind = put.add_mutually_exclusive_group()
@@ -51,7 +51,8 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     finish(take, _deregister)
 
 
-def _pair(text: str) -> tuple[str, str]:
+def pair(text: str) -> tuple[str, str]:
+    """Return name and value of ``KEY=VALUE``; for argparse."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")

@@ -1,4 +1,4 @@
-"""Commands that change: register, deregister, drain, user."""
+"""Commands that change: register, deregister, update, drain, user."""
 
 import json
 from collections.abc import Iterator
@@ -83,6 +83,37 @@ class TestDeregister:
         assert "is not in cluster DEFAULT, but in east: give --cluster" in ran.err
         ran = command("deregister", "orders", "10.0.0.2:80")
         assert "10.0.0.2:80 of orders is not registered; there are: 10.0.0.1:80" in ran.err
+
+
+class TestUpdate:
+    @pytest.mark.parametrize("kind", ["--persistent", "--disabled"])
+    def test_an_instance_of_either_kind(self, command: Commands, kind: str) -> None:
+        command("register", "orders", "10.0.0.1:80", kind, "--metadata", "zone=a")
+        ran = command("update", "orders", "10.0.0.1:80", "--weight", "2.5", "--disable", "--metadata", "zone=b")
+        assert (ran.code, ran.out) == (0, "updated 10.0.0.1:80 of orders in namespace public\n")
+        [one] = json.loads(command("instances", "orders", "--json").out)
+        assert (one["weight"], one["enabled"], one["metadata"]) == (2.5, False, {"zone": "b"})
+        assert command("update", "orders", "10.0.0.1:80", "--enable", "--unset", "zone", "--json").code == 0
+        [one] = json.loads(command("instances", "orders", "--json").out)
+        assert (one["weight"], one["enabled"], one["metadata"]) == (2.5, True, {"zone": "a"})
+
+    def test_explain_shows_the_change(self, command: Commands) -> None:
+        command("register", "orders", "10.0.0.1:80")
+        command("update", "orders", "10.0.0.1:80", "--weight", "2", "--metadata", "by=ops")
+        ran = command("explain", "10.0.0.1:80", "--service", "orders")
+        assert "An operator changed it (weight 2, metadata by), at" in " ".join(ran.out.split())
+        assert "changed by an operator: weight 2, by=ops, version" in " ".join(ran.out.split())
+
+    def test_what_is_not_there_or_says_nothing(self, command: Commands) -> None:
+        assert command("update", "orders", "10.0.0.1:80", "--enable").code == 5
+        ran = command("update", "orders", "10.0.0.1:80")
+        assert (ran.code, "nothing to change" in ran.err) == (2, True)
+        assert command("update", "orders", "10.0.0.1:80", "--enable", "--disable").code == 2
+
+    def test_a_weight_that_the_server_refuses(self, command: Commands) -> None:
+        command("register", "orders", "10.0.0.1:80")
+        ran = command("update", "orders", "10.0.0.1:80", "--weight", "10001")
+        assert (ran.code, "The weights range from 0.0 to 10000.0" in ran.err) == (6, True)
 
 
 class TestDrain:

@@ -8,6 +8,7 @@ import pytest
 from app.http.factory import create_app
 from app.naming.clients.client_model import ClientInfo
 from app.naming.model.keys import datum_key
+from app.naming.model.override import Override
 from app.naming.push.udp_subscribers import Subscriber
 from app.naming.registry.operations import RegisterInstance
 from distro.model.types import MemberState
@@ -145,20 +146,53 @@ def test_an_instance_shows_its_source_and_whether_clients_see_it(browser: Browse
     assert "disabled" in rows["10.0.0.2"]
 
 
-def test_what_belongs_to_a_connection_says_why_it_is_not_changed_here(browser: Browser, node: FakeNode) -> None:
-    node.clients.own.connect(ClientInfo(CONNECTION, "10.1.2.3", 51_234, "shop", "Nacos-Java-Client:v2.5.1"))
-    node.clients.own.register(CONNECTION, RegisterInstance("DEFAULT_GROUP@@orders", "10.0.0.1", 8_080))
+def publish(node: FakeNode, weight: float = 3.0, zone: str = "a") -> None:
+    if node.clients.table.client(CONNECTION) is None:
+        node.clients.own.connect(ClientInfo(CONNECTION, "10.1.2.3", 51_234, "shop", "Nacos-Java-Client:v2.5.1"))
+    command = RegisterInstance("DEFAULT_GROUP@@orders", "10.0.0.1", 8_080, weight=weight, metadata={"zone": zone})
+    node.clients.own.register(CONNECTION, command)
+
+
+def test_what_belongs_to_a_connection_is_not_deregistered_here(browser: Browser, node: FakeNode) -> None:
+    publish(node)
     text = browser.get("/console/service", serviceName="orders").text
-    assert "changed by its client" in text
     assert "belongs to its client's connection" in text
-    assert "/console/instance/edit" not in text
-    for page in ("edit", "remove"):
-        answer = browser.get(f"/console/instance/{page}?serviceName=orders&ip=10.0.0.1&port=8080")
-        assert answer.status_code == 409
-        assert "Not changed here" in answer.text
-        assert "belongs to the gRPC connection" in answer.text
+    assert "/console/instance/edit" in text
+    assert "/console/instance/remove" not in text
+    answer = browser.get("/console/instance/remove?serviceName=orders&ip=10.0.0.1&port=8080")
+    assert answer.status_code == 409
+    assert "Not changed here" in answer.text
+    assert "belongs to the gRPC connection" in answer.text
     register(browser)
-    assert "/console/instance/edit" in browser.get("/console/service", serviceName="orders").text, "beats hold it, too"
+    assert "/console/instance/remove" in browser.get("/console/service", serviceName="orders").text, "beats hold it too"
+
+
+def test_what_a_connection_publishes_is_changed_beside_it(browser: Browser, node: FakeNode) -> None:
+    publish(node)
+    page = "/console/instance/edit?serviceName=orders&ip=10.0.0.1&port=8080"
+    assert "Your changes are kept beside what the client registers" in browser.get(page).text
+    fields = {"weight": "3.0", "enabled": "true", "metadata": "zone=a\nby=ops"}
+    assert browser.send("/console/instance/edit", page, **PLACE, **fields).status_code == 303
+    publish(node, weight=4.0, zone="b")
+    found = instance(browser)
+    assert (found["weight"], found["metadata"]) == (4.0, {"zone": "b", "by": "ops"}), "it hides only what was changed"
+    fields = {"weight": "7", "metadata": "zone=b"}
+    assert browser.send("/console/instance/edit", page, **PLACE, **fields).status_code == 303
+    found = instance(browser)
+    assert (found["weight"], found["metadata"]) == (7.0, {"zone": "b"})
+    assert "disabled" in browser.get("/console/service", serviceName="orders").text
+    override = node.durable.overrides.find("public", "DEFAULT_GROUP@@orders", "10.0.0.1:8080:unknown:DEFAULT")
+    assert override == Override(7.0, False)
+
+
+def test_a_form_without_changes_beside_an_instance_changes_nothing(browser: Browser, node: FakeNode) -> None:
+    publish(node)
+    page = "/console/instance/edit?serviceName=orders&ip=10.0.0.1&port=8080"
+    fields = {"weight": "3.0", "enabled": "true", "metadata": "zone=a"}
+    assert browser.send("/console/instance/edit", page, **PLACE, **fields).status_code == 303
+    assert node.durable.overrides.records() == []
+    answer = browser.send("/console/instance/edit", page, **PLACE, weight="much", metadata="zone=a")
+    assert (answer.status_code, 'role="alert"' in answer.text) == (400, True)
 
 
 def test_an_unknown_service_is_not_found(browser: Browser) -> None:

@@ -1,0 +1,69 @@
+"""``rollcall update``: change the weight, the metadata or the state of an instance, however it is registered."""
+
+import argparse
+import json
+import sys
+
+from app.tools.command.asking.exits import CommandError, ExitCode
+from app.tools.command.asking.instance_argument import (
+    add_instance_arguments,
+    find_instance,
+    parameters_of,
+    shown_instance,
+)
+from app.tools.command.asking.registry_client import RegistryClient
+from app.tools.command.asking.run_command import finish, say
+from app.tools.command.printable import json_text
+from app.tools.command.registry.register_command import pair
+
+INSTANCE, METADATA = "/v2/ns/instance", "/v2/ns/instance/metadata/batch"
+
+
+def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command to those of ``rollcall``."""
+    parser = subparsers.add_parser(
+        "update",
+        help="change an instance: its weight, its metadata, in or out of service",
+        description="Change an instance, however it is registered: over HTTP, by a gRPC client, or persistent. The "
+        "change is kept beside what the client registers: it outlives a registration or connection anew, and ends a "
+        "minute after the instance is gone.",
+    )
+    add_instance_arguments(parser)
+    parser.add_argument("--weight", metavar="N", type=float, help="its share of the calls, from 0 to 10000")
+    state = parser.add_mutually_exclusive_group()
+    state.add_argument("--enable", action="store_true", help="put it into service")
+    state.add_argument("--disable", action="store_true", help="take it out of service: clients do not see it")
+    parser.add_argument(
+        "--metadata", metavar="KEY=VALUE", action="append", default=[], type=pair, help="may be given several times"
+    )
+    parser.add_argument(
+        "--unset", metavar="KEY", action="append", default=[], help="remove a key that --metadata or the console set"
+    )
+    finish(parser, _run)
+
+
+def _run(options: argparse.Namespace, client: RegistryClient) -> int:
+    attributes: dict[str, str | int] = {}
+    if options.weight is not None:
+        attributes["weight"] = f"{options.weight:g}"
+    if options.enable or options.disable:
+        attributes["enabled"] = "true" if options.enable else "false"
+    if not attributes and not options.metadata and not options.unset:
+        text = "nothing to change: give --weight, --enable, --disable, --metadata or --unset"
+        raise CommandError(ExitCode.WRONG_OPTIONS, text)
+    is_ephemeral = find_instance(options, client).get("ephemeral") is not False
+    where = parameters_of(options, client)
+    if attributes:
+        client.change("PATCH", INSTANCE, where | attributes)
+    named = {"ip": where["ip"], "port": where["port"], "clusterName": options.cluster, "ephemeral": is_ephemeral}
+    batch = {"namespaceId": client.namespace, "serviceName": options.service, "instances": json.dumps([named])}
+    if options.metadata:
+        client.change("PUT", METADATA, batch | {"metadata": json.dumps(dict(options.metadata))})
+    if options.unset:
+        client.change("DELETE", METADATA, batch | {"metadata": json.dumps(dict.fromkeys(options.unset, ""))})
+    if options.json:
+        sys.stdout.write(json_text({"done": "updated", **where}) + "\n")
+    else:
+        sys.stdout.write(f"updated {shown_instance(options)} in namespace {client.namespace}\n")
+    say(options, "the change outlives a new registration; `rollcall explain` shows it")
+    return ExitCode.DONE
