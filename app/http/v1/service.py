@@ -7,6 +7,7 @@ from app.auth.access_rules import READ, WRITE, Target, naming
 from app.commands.record_commands import CreateService, RemoveService, UpdateService, read_late
 from app.http.api.answers import json_reply
 from app.http.api.call import Answer, Call, Services, rendered, route
+from app.http.api.called_names import check_called_name
 from app.http.api.pages import page_size
 from app.http.input.fields import (
     FILLED,
@@ -98,6 +99,7 @@ def create_service(call: Call, services: Services) -> Answer:
     namespace, service = names["namespace"], names["service"]
     check_service_format(service)
     check_printable("namespaceId", namespace)
+    check_called_name(call, services, namespace, service)
     return answer_create(call, services, namespace, service)
 
 

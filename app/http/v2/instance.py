@@ -2,6 +2,8 @@
 
 from app.auth.access_rules import READ, WRITE, naming
 from app.http.api.call import JSON, Answer, Call, Reply, Services
+from app.http.api.called_names import check_called_name
+from app.http.input.forms import namespace_of, service_of
 from app.http.input.instance_schemas import (
     CLUSTER_NAME,
     DeregisterSchema,
@@ -23,37 +25,38 @@ from app.naming.wire.service_json import service_json
 PATH = "/v2/ns/instance"
 
 
-def _check(call: Call) -> None:
-    """Refuse a call that does not name an instance."""
+def _check(call: Call, services: Services) -> None:
+    """Refuse a call that does not name an instance, or names a service that the API does not allow."""
     require(call, InstanceSchema)
     check_numbers(call.parameters)
+    check_called_name(call, services, namespace_of(call.parameters), service_of(call.parameters))
 
 
 @result_route("POST", PATH, access=naming(WRITE), described=Described(takes=(RegisterSchema,)))
 def register(call: Call, services: Services) -> Answer:
     """Register an instance, or replace it as a whole."""
-    _check(call)
+    _check(call, services)
     return wrapped(instance.register(call, services))
 
 
 @result_route("DELETE", PATH, access=naming(WRITE), described=Described(takes=(DeregisterSchema,)))
 def deregister(call: Call, services: Services) -> Answer:
     """Remove an instance; an unknown one is no error."""
-    _check(call)
+    _check(call, services)
     return wrapped(instance.deregister(call, services))
 
 
 @result_route("PUT", PATH, access=naming(WRITE), described=Described(takes=(RegisterSchema,)))
 def update(call: Call, services: Services) -> Answer:
     """Replace an existing instance; an unknown one is refused."""
-    _check(call)
+    _check(call, services)
     return wrapped(instance.answer_update(call, services, strict=True))
 
 
 @result_route("PATCH", PATH, access=naming(WRITE), described=Described(BARE_OK, takes=(PatchSchema,)))
 def patch(call: Call, services: Services) -> Answer:
     """Change single attributes; the answer is the bare ``ok`` of v1, as in Nacos 2."""
-    _check(call)
+    _check(call, services)
     return instance.patch(call, services)
 
 
@@ -62,7 +65,7 @@ def patch(call: Call, services: Services) -> Answer:
 )
 def detail(call: Call, services: Services) -> Answer:
     """One instance with its true health."""
-    _check(call)
+    _check(call, services)
     query = parse_detail(call.parameters)
     found = services.naming.detail(query.namespace, query.service, query.ip, query.port, query.cluster)
     return result({"serviceName": query.service, **instance.detail_fields(found)})
@@ -73,6 +76,7 @@ def list_instances(call: Call, services: Services) -> Answer:
     """The instances of a service as clients balance over them; an unknown service has none."""
     require(call, ListV2Schema)
     query = parse_list(call.parameters)
+    check_called_name(call, services, query.namespace, query.service)
     clusters = call.parameters.optional(CLUSTER_NAME.key) or query.clusters
     view = services.naming.service_view(query.namespace, query.service)
     cache_ms = services.durable.switches.default_cache_millis

@@ -5,6 +5,7 @@ from marshmallow import validate
 from app.auth.access_rules import READ, WRITE, Target, naming
 from app.commands.record_commands import ServiceExists, UpdateService
 from app.http.api.call import Answer, Call, Services, rendered
+from app.http.api.called_names import check_called_name
 from app.http.api.pages import PAGE_V2_MAX
 from app.http.input.fields import IntOrZero, Trimmed
 from app.http.input.forms import namespace_of, service_of
@@ -34,14 +35,21 @@ class ServiceListV2Schema(NamespaceSchema):
     size = IntOrZero("pageSize", PAGE_SIZE_TEXT, 20, validate=validate.Range(1, PAGE_V2_MAX))
 
 
+def _names(call: Call, services: Services) -> tuple[str, str]:
+    """The namespace and full name of the service that a call names."""
+    require(call, NeededServiceSchema)
+    namespace, name = namespace_of(call.parameters), service_of(call.parameters)
+    check_called_name(call, services, namespace, name)
+    return namespace, name
+
+
 def _view(call: Call, services: Services) -> ServiceView:
     """The service that a call names.
 
     Raises:
         ResultError: there is no such service.
     """
-    require(call, NeededServiceSchema)
-    namespace, name = namespace_of(call.parameters), service_of(call.parameters)
+    namespace, name = _names(call, services)
     view = services.naming.service_view(namespace, name)
     if view is None:
         raise ResultError(
@@ -53,8 +61,7 @@ def _view(call: Call, services: Services) -> ServiceView:
 @result_route("POST", PATH, access=naming(WRITE), described=Described(takes=(NeededServiceSchema, ServiceCreateSchema)))
 def create_service(call: Call, services: Services) -> Answer:
     """Create a service that stays without instances."""
-    require(call, NeededServiceSchema)
-    namespace, name = namespace_of(call.parameters), service_of(call.parameters)
+    namespace, name = _names(call, services)
     try:
         return wrapped(service.answer_create(call, services, namespace, name))
     except ServiceExists:
