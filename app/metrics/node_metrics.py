@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar, cast
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -18,6 +18,7 @@ from app.config.version import __version__
 from app.members.membership import Membership
 from app.metrics.catalogue import MEASURED_ELSEWHERE, PREFIX, info_of
 from app.metrics.instruments import RequestStats
+from app.metrics.nacos_metrics import nacos_collectors
 from app.naming.clients.client_table import ClientCounts, ClientTable
 from app.naming.push.udp_subscribers import UdpPushStats
 from app.naming.registry.service_table import Counts
@@ -26,6 +27,7 @@ from distro.model.monitor import EngineTimes, TimingCounts, Timings
 from distro.model.types import Member, MemberState
 from distro.protocol.engine_view import EngineView, PeerView
 
+T = TypeVar("T")
 PAGE_MS = 1_000
 """How long a page is cached: counting 100,000 services takes 62 to 78 ms of a thread."""
 
@@ -92,6 +94,35 @@ class NodeSources:
         return self.cluster.unready_reason()
 
 
+class ReadOnce:
+    """The values of ``Sources`` that several collectors show: each is read once for a page. One thread at a time."""
+
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
+        self._kept: dict[str, Any] = {}
+
+    def forget(self) -> None:
+        """Begin another page."""
+        self._kept.clear()
+
+    def counters(self) -> Mapping[str, int | float]:
+        return self._once("counters", self._sources.counters)
+
+    def counts(self) -> Counts:
+        return self._once("counts", self._sources.counts)
+
+    def client_counts(self) -> ClientCounts:
+        return self._once("client_counts", self._sources.client_counts)
+
+    def udp(self) -> tuple[int, UdpPushStats]:
+        return self._once("udp", self._sources.udp)
+
+    def _once(self, name: str, read: Callable[[], T]) -> T:
+        if name not in self._kept:
+            self._kept[name] = read()
+        return cast(T, self._kept[name])
+
+
 @dataclass(frozen=True, slots=True)
 class MetricParts:
     """The parts of a node from which its metrics are read."""
@@ -112,12 +143,14 @@ class NodeMetrics:
 
     def __init__(self, parts: MetricParts) -> None:
         self._registry = CollectorRegistry()
+        self._once = once = ReadOnce(parts.sources)
         for collector in (
-            CounterCollector(parts.sources.counters),
+            CounterCollector(once.counters),
             RequestCollector(parts.http, parts.grpc),
-            NamingCollector(parts.sources),
+            NamingCollector(once),
             ClusterCollector(parts),
             MachineCollector(parts.data_dir),
+            *nacos_collectors(once, parts.http, parts.grpc),
         ):
             self._registry.register(collector)
         if parts.dns_kinds is not None:
@@ -135,13 +168,17 @@ class NodeMetrics:
             made_ms, page = self._pages.get(content_type, (0, b""))
             now_ms = self._monotonic_ms()
             if not page or now_ms - made_ms >= PAGE_MS:
+                self._once.forget()
                 page = encode(self._registry)
                 self._pages = {content_type: (self._monotonic_ms(), page)}
         return page, content_type
 
     def families(self) -> Iterator[Metric]:
         """Yield all metrics as they are now."""
-        yield from self._registry.collect()
+        with self._lock:
+            self._once.forget()
+            found = list(self._registry.collect())
+        yield from found
 
 
 class CounterCollector(Collector):
@@ -210,7 +247,7 @@ class DnsCollector(Collector):
 class NamingCollector(Collector):
     """Services, instances, clients, subscribers, and pushes over UDP."""
 
-    def __init__(self, sources: Sources) -> None:
+    def __init__(self, sources: ReadOnce) -> None:
         self._sources = sources
 
     def collect(self) -> Iterator[Metric]:

@@ -3,13 +3,16 @@
 from app.auth.access_rules import READ, WRITE, naming
 from app.http.api.call import JSON, Answer, Call, Reply, Services
 from app.http.api.called_names import check_called_name
-from app.http.input.forms import namespace_of, service_of
+from app.http.input.forms import SERVICE_NAME, namespace_of, service_of
 from app.http.input.instance_schemas import (
     CLUSTER_NAME,
+    ENABLED,
+    METADATA,
+    WEIGHT,
     DeregisterSchema,
     InstanceSchema,
     ListV2Schema,
-    PatchSchema,
+    PatchV2Schema,
     RegisterSchema,
 )
 from app.http.input.params import check_numbers, parse_detail, parse_list
@@ -17,8 +20,18 @@ from app.http.shapes.described import BARE_OK, Described
 from app.http.shapes.instance_shapes import UPDATED, V2_INSTANCE, V2_LIST
 from app.http.v1 import instance, instance_batch
 from app.http.v1.instance_batch import MetadataBatchSchema
-from app.http.v2.envelope import RESULT_BEGIN, RESULT_END, require, result, result_route, wrapped
+from app.http.v2.envelope import (
+    RESULT_BEGIN,
+    RESULT_END,
+    ResultCode,
+    ResultError,
+    require,
+    result,
+    result_route,
+    wrapped,
+)
 from app.machine.limits.answer_budget import AnswerRoom
+from app.naming.model.keys import check_service_format
 from app.naming.wire.service_info import HOST_BYTES
 from app.naming.wire.service_json import service_json
 
@@ -53,10 +66,18 @@ def update(call: Call, services: Services) -> Answer:
     return wrapped(instance.answer_update(call, services, strict=True))
 
 
-@result_route("PATCH", PATH, access=naming(WRITE), described=Described(BARE_OK, takes=(PatchSchema,)))
+@result_route("PATCH", PATH, access=naming(WRITE), described=Described(BARE_OK, takes=(PatchV2Schema,)))
 def patch(call: Call, services: Services) -> Answer:
-    """Change single attributes; the answer is the bare ``ok`` of v1, as in Nacos 2."""
+    """Change weight, enabled and metadata; the answer is the bare ``ok`` of v1, as in Nacos 2.
+
+    The name of the service has its group, as Nacos 2 looks for no other.
+    """
     _check(call, services)
+    for name in (WEIGHT.key, ENABLED.key, METADATA.key):
+        text = call.parameters.get(name)
+        if text is None or (name != METADATA.key and not text.strip()):
+            raise ResultError(400, ResultCode.PARAMETER_MISSING, f"Required request parameter '{name}' is not present")
+    check_service_format(call.parameters.required(SERVICE_NAME))
     return instance.patch(call, services)
 
 
@@ -79,7 +100,7 @@ def list_instances(call: Call, services: Services) -> Answer:
     check_called_name(call, services, query.namespace, query.service)
     clusters = call.parameters.optional(CLUSTER_NAME.key) or query.clusters
     view = services.naming.service_view(query.namespace, query.service)
-    cache_ms = services.durable.switches.default_cache_millis
+    cache_ms = services.durable.switches.default_push_cache_millis
     asked = (query.service, view, clusters, query.healthy_only, cache_ms, services.wall_ms())
     # The texts of the instances, and all of them together.
     with AnswerRoom(services.answers, 2 * HOST_BYTES * len(view.instances) if view is not None else 0):

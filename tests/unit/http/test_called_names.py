@@ -49,7 +49,10 @@ def test_v1_changes_and_removes_instances_of_a_service_that_came_over_another_ap
 
 @pytest.mark.parametrize("name", [PROVIDER, "consumers:X:1.0:*", "a##b", "a/b?c=d&e", "é", "%23", "a,b"])
 def test_v2_has_the_names_of_nacos_2(client: FlaskClient, name: str) -> None:
-    for method in ("POST", "PUT", "PATCH", "GET"):
+    patched = {"serviceName": f"DEFAULT_GROUP@@{name}", "weight": "1", "enabled": "true", "metadata": ""}
+    assert client.post(f"{V2}/instance", query_string=one(name)).status_code == 200
+    assert client.patch(f"{V2}/instance", query_string=one(name) | patched).status_code == 200
+    for method in ("PUT", "GET"):
         answer = client.open(f"{V2}/instance", method=method, query_string=one(name))
         assert answer.status_code == 200, (method, answer.text)
     assert listed(client, name) == ["10.0.0.1"]
