@@ -7,7 +7,6 @@ from contextlib import nullcontext, suppress
 from typing import Any, TypeVar
 
 from app.auth.access_rules import READ, WRITE, Target, naming
-from app.commands.name_rules import rule_of_nacos_2
 from app.machine.limits.answer_budget import LARGE_ANSWER_BYTES
 from app.metrics.audit_trail import Actor, acting_as
 from app.naming.clients.client_model import ServiceKey
@@ -61,13 +60,20 @@ POOLED_MAX = 256
 class NamingHandlers:
     """One method for each type of request. Used on the loop's thread; work that may block goes to a pool."""
 
-    def __init__(self, services: RpcServices, subscriptions: GrpcSubscriptions, infos: ServiceInfos) -> None:
+    def __init__(
+        self,
+        services: RpcServices,
+        subscriptions: GrpcSubscriptions,
+        infos: ServiceInfos,
+        name_rule: NameRule = NameRule.NACOS_2,
+    ) -> None:
+        """``name_rule``: the names of services that requests may have."""
         self._services = services
         self._subscriptions = subscriptions
         self._infos = infos
         self._pool = ThreadPoolExecutor(POOL_THREADS, thread_name_prefix="rpc")
         self._pooled = 0
-        self._name_rule = rule_of_nacos_2(services.settings.names)
+        self._name_rule = name_rule
 
     def routes(self) -> Mapping[str, GrpcRoute]:
         """The handlers by type of request."""

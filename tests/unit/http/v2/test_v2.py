@@ -76,7 +76,7 @@ class TestInstance:
             "name": "DEFAULT_GROUP@@orders",
             "groupName": "DEFAULT_GROUP",
             "clusters": "",
-            "cacheMillis": 3_000,
+            "cacheMillis": 10_000,
             "lastRefTime": node.wall_ms(),
             "checksum": "",
             "allIPs": False,
