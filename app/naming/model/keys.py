@@ -95,6 +95,8 @@ def check_service_chars(full_name: str) -> None:
     Raises:
         InvalidParam: the name is empty, not printable, or over ``FULL_NAME_CHARS_MAX``.
     """
+    if full_name and len(full_name) <= FULL_NAME_CHARS_MAX and not UNPRINTABLE.search(full_name):
+        return  # nearly always, and without a further call
     if not full_name:
         raise InvalidParam("Param 'serviceName' is required.")
     check_text("serviceName", full_name, FULL_NAME_CHARS_MAX)
