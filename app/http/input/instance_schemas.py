@@ -97,8 +97,8 @@ class PatchSchema(_Named):
     app = Trimmed("app", _APP_TEXT, validate=_APP_LENGTH)
 
 
-class PatchV2Schema(_Named):
-    """PATCH ``/v2/ns/instance``: all three values are needed. Source: Nacos 2.3.1 InstanceControllerV2.patch."""
+class PatchV2Schema(PatchSchema):
+    """PATCH ``/v2/ns/instance``: three values are needed. Source: Nacos 2.3.1 InstanceControllerV2.patch."""
 
     weight = Double("weight", _WEIGHT_TEXT, needs=FILLED)
     enabled = LenientFlag("enabled", _ENABLED_TEXT, needs=FILLED)
