@@ -22,12 +22,13 @@ from app.naming.model.keys import (
     NAME_CHARS_MAX,
     PORT_MAX,
     check_cluster_chars,
+    compose_service_name,
     is_four_numbers,
     short_name_of,
 )
 from app.naming.model.model import WEIGHT_MAX
 from app.naming.model.nacos_errors import InvalidParam, Unavailable
-from app.naming.model.service_names import NameRule, checked_name
+from app.naming.model.service_names import NameRule, check_service_name, is_usual_name
 from app.naming.registry.operations import DeregisterInstance, RegisterInstance
 from app.peers import payload as wire
 from app.peers.payload import success
@@ -247,7 +248,9 @@ def key_of(fields: Fields, rule: NameRule) -> ServiceKey:
         InvalidParam: the name is missing or not allowed, or a text is no text.
     """
     group = fields.text("groupName", DEFAULT_GROUP)
-    name = checked_name(fields.required("serviceName"), group, rule)
+    name = compose_service_name(fields.required("serviceName"), group)
+    if not is_usual_name(name):
+        check_service_name(name, rule)
     return fields.text("namespace", DEFAULT_NAMESPACE), name
 
 

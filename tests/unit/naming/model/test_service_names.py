@@ -4,7 +4,7 @@ import pytest
 
 from app.naming.model.keys import FULL_NAME_CHARS_MAX
 from app.naming.model.nacos_errors import InvalidParam
-from app.naming.model.service_names import NameRule, check_service_name, checked_name
+from app.naming.model.service_names import NameRule, check_service_name, is_usual_name
 
 G = "DEFAULT_GROUP@@"
 PROVIDER, CONSUMER = "providers:com.foo.Outer$Inner:1.0.0:", "consumers:X:1.0:*"
@@ -98,8 +98,14 @@ def test_refusals_have_the_texts_of_nacos(full_name: str, rule: NameRule, text: 
     assert refused.value.text == text
 
 
-def test_the_name_of_a_call_gets_its_group() -> None:
-    assert checked_name(PROVIDER, "G", TWO) == f"G@@{PROVIDER}"
-    assert checked_name("H@@a", "G", TWO) == "H@@a"
-    with pytest.raises(InvalidParam):
-        checked_name("a b", "G", TWO)
+@pytest.mark.parametrize("full_name", ["G@@orders", "g-1_a.b:c@@com.foo.Orders:1.0:", "g" * 128 + "@@" + "n" * 512])
+def test_usual_names_pass_every_rule(full_name: str) -> None:
+    assert is_usual_name(full_name)
+    assert rules_of(full_name) == {ONE, TWO, STORED}
+
+
+@pytest.mark.parametrize(
+    "full_name", ["G@@a$", "G@@a@@b", "@@a", "G@@", "a", "G@@" + "n" * 513, "g" * 129 + "@@a", "G@@a\n"]
+)
+def test_other_names_are_looked_at(full_name: str) -> None:
+    assert not is_usual_name(full_name)
