@@ -95,3 +95,14 @@ class TestWithoutChecks:
         assert client.post(f"{V2}/instance", query_string=one(name)).status_code == 200
         assert listed(client, name) == ["10.0.0.1"]
         assert client.post(f"{V2}/instance", query_string=one("a\nb")).status_code == 400
+
+
+def test_what_a_member_forwards_was_checked_there(client: FlaskClient) -> None:
+    """A persistent instance over gRPC travels to its owner as a call of v1."""
+    agent = {"User-Agent": "Nacos-Server:1.4.8"}
+    for path, name in ((V1, PROVIDER), (V2, "服务")):
+        assert (
+            client.post(f"{path}/instance", query_string=one(name, ephemeral="false"), headers=agent).status_code == 200
+        )
+        assert listed(client, name) == ["10.0.0.1"]
+    assert client.post(f"{V1}/instance", query_string=one("a\nb"), headers=agent).status_code == 400
