@@ -79,8 +79,10 @@ class TestWithSettings:
 
     def test_v1_follows_the_other_line(self, client: FlaskClient) -> None:
         assert client.post(f"{V1}/instance", query_string=one(PROVIDER)).data == b"ok"
-        answer = client.post(f"{V1}/instance", query_string=one("服务"))
-        assert (answer.status_code, answer.text) == (400, ILLEGAL)
+        for name in ("服务", "@a"):
+            answer = client.post(f"{V1}/instance", query_string=one(name))
+            assert (answer.status_code, answer.text) == (400, ILLEGAL)
+        assert client.post(f"{V1}/instance", query_string=one("x" * 513)).status_code == 400
 
 
 class TestWithoutChecks:
