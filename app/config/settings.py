@@ -34,6 +34,7 @@ from app.config.lookup_settings import (
     listed_members,
     lookup_settings,
 )
+from app.config.name_settings import NAME_KEYS, NameSettings, name_settings
 from app.config.observability import OBSERVABILITY_KEYS, Observability, observability
 from app.config.properties import parse_properties
 from app.config.settings_keys import Key, SettingError, snake
@@ -49,6 +50,7 @@ ALL_KEYS: tuple[Key[Any], ...] = (
     *AUTH_KEYS,
     *IDENTITY_KEYS,
     *GUARD_KEYS,
+    *NAME_KEYS,
     *DNS_KEYS,
     *LIMIT_KEYS,
     *OBSERVABILITY_KEYS,
@@ -116,6 +118,8 @@ class Settings:
     """How long a node that is about to end goes on serving, while not ready."""
     guards: GuardSettings
     """The exceptions from the guards against strangers."""
+    names: NameSettings
+    """The rules for service names in calls of clients."""
     announce: bool
     expire_instance: bool
     client_expiry_ms: int
@@ -229,8 +233,7 @@ def read_settings(overrides: Mapping[str, str] | None = None, environ: Mapping[s
     self_address = join_address(server_ip, port) if server_ip else own_address(members, host, port)
     # Nacos, too, adds a node that is not in its own list.
     members = members if self_address in members else (*members, self_address)
-    header, value = _both_or_none(sources, IDENTITY_KEY, IDENTITY_VALUE)
-    identity = identity_settings(sources.get, header, value)
+    identity = identity_settings(sources.get, *_both_or_none(sources, IDENTITY_KEY, IDENTITY_VALUE))
     without_identity = sources.get(WITHOUT_IDENTITY)
     return Settings(
         host=host,
@@ -247,6 +250,7 @@ def read_settings(overrides: Mapping[str, str] | None = None, environ: Mapping[s
         http_threads=sources.get(keys.HTTP_THREADS),
         leave_grace_ms=sources.get(LEAVE_GRACE),
         guards=guard_settings(sources.get),
+        names=name_settings(sources.get),
         announce=sources.get(keys.ANNOUNCE),
         expire_instance=sources.get(keys.EXPIRE_INSTANCE),
         client_expiry_ms=sources.get(keys.CLIENT_EXPIRY),
@@ -394,7 +398,5 @@ def _member_warnings(standalone: bool, listed: tuple[str, ...], self_address: st
 
 def _exposure_warnings(host: str, port: int) -> Iterator[str]:
     if not is_loopback(host):
-        yield (
-            f"LISTENING ON {join_address(host, port)} WITHOUT USERS: everyone who reaches this port can read and "
-            "change the registry."
-        )
+        where = f"LISTENING ON {join_address(host, port)} WITHOUT USERS"
+        yield f"{where}: everyone who reaches this port can read and change the registry."

@@ -2,7 +2,8 @@
 
 DNS ignores case and has few characters, so several of our names may look the same. Each part of a name, service, group
 and namespace, is a label in one of two forms: as it is written, in any case and with a hyphen for each character that
-is no letter or digit; or, exact and of a fixed length, as ``x--`` and the first 32 hex digits of its SHA-256.
+is no letter or digit; or, exact and of a fixed length, as ``x--`` and the first 32 hex digits of its SHA-256. A part
+that is too long for a label, or has no letter or digit of ASCII, is left out of the first form.
 """
 
 import hashlib
@@ -39,7 +40,9 @@ def exact_label(part: str) -> bytes:
 
 def _labels(part: str) -> tuple[bytes, ...]:
     folded = fold(part.encode("utf-8", "replace"))
-    return (folded, exact_label(part)) if 0 < len(folded) <= LABEL_BYTES_MAX else (exact_label(part),)
+    # Hyphens alone would stand for all names of other scripts.
+    is_written = len(folded) <= LABEL_BYTES_MAX and folded.strip(b"-") != b""
+    return (folded, exact_label(part)) if is_written else (exact_label(part),)
 
 
 def parts_of(full_name: str) -> tuple[str, str]:
@@ -57,10 +60,20 @@ class NameIndex:
         self._namespaces: Labels = {}
         self._groups: dict[str, Labels] = {}
         self._services: dict[tuple[str, str], Labels] = {}
+        self._exact_only: set[ServiceName] = set()
+
+    @property
+    def exact_only(self) -> int:
+        """Return the number of services that no label stands for as they are written."""
+        return len(self._exact_only)
 
     def note(self, namespace: str, full_name: str, listed: bool) -> None:
         """Add a service, or remove it."""
         group, service = parts_of(full_name)
+        if not listed:
+            self._exact_only.discard((namespace, full_name))
+        elif len(_labels(service)) == 1:
+            self._exact_only.add((namespace, full_name))
         if listed:
             if namespace not in self._groups:
                 _add(self._namespaces, namespace, namespace)

@@ -52,6 +52,7 @@ from app.http.v2 import client as client_v2
 from app.http.v2 import console as console_v2
 from app.http.v2 import instance as instance_v2
 from app.http.v2 import loader
+from app.http.v2 import namespaces as namespaces_v2
 from app.http.v2 import operator as operator_v2
 from app.http.v2 import service as service_v2
 
@@ -84,6 +85,7 @@ MODULES = (
     metrics,
     targets,
     console_v2,
+    namespaces_v2,
     instance_v2,
     service_v2,
     operator_v2,

@@ -149,6 +149,7 @@ COUNTERS: dict[str, CounterInfo] = {
         dns_refused="DNS queries refused: of another domain, or of a kind that is not answered.",
         dns_not_ready="DNS queries that this node did not answer because it was not serving.",
         overrides_dropped="Operators' changes dropped because their instances were gone.",
+        nacos_1_left_out="Datums not sent to members of Nacos 1.4, which cannot hold the names of their services.",
         beats_collected="Beats answered from a copy, and reported to the responsible member in a batch.",
     ),
     "records_set_aside": _gauge(
@@ -195,6 +196,9 @@ COUNTERS: dict[str, CounterInfo] = {
     "loop_lag_max_ms": _gauge("loop_lag_max_seconds", "Largest lag of the event loop in the last minute.", 0.001),
     "loop_late": CounterInfo("loop_late", "Measurements of the event loop's lag that were over 20 ms."),
     "stood_still": _gauge("stood_still", "1 while calls may have waited because this process was paused."),
+    "dns_exact_only": _gauge(
+        "dns_exact_only_services", "Services whose names DNS cannot write, which only their exact form finds."
+    ),
     "dns_connections": _gauge("dns_connections", "Open DNS connections over TCP."),
     "connections_free": _gauge(
         "free_connections", "Free connections that any port may use, in addition to the reserves."

@@ -5,6 +5,7 @@ import platform
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,6 +19,7 @@ from app.config.version import __version__
 from app.members.membership import Membership
 from app.metrics.catalogue import MEASURED_ELSEWHERE, PREFIX, info_of
 from app.metrics.instruments import RequestStats
+from app.metrics.nacos_metrics import nacos_collectors
 from app.naming.clients.client_table import ClientCounts, ClientTable
 from app.naming.push.udp_subscribers import UdpPushStats
 from app.naming.registry.service_table import Counts
@@ -92,6 +94,20 @@ class NodeSources:
         return self.cluster.unready_reason()
 
 
+class ReadOnce:
+    """The values of ``Sources`` that several collectors show: each is read once for a page. One thread at a time."""
+
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin another page."""
+        sources = self._sources
+        self.counters, self.counts = cache(sources.counters), cache(sources.counts)
+        self.client_counts, self.udp = cache(sources.client_counts), cache(sources.udp)
+
+
 @dataclass(frozen=True, slots=True)
 class MetricParts:
     """The parts of a node from which its metrics are read."""
@@ -112,12 +128,14 @@ class NodeMetrics:
 
     def __init__(self, parts: MetricParts) -> None:
         self._registry = CollectorRegistry()
+        self._once = once = ReadOnce(parts.sources)
         for collector in (
-            CounterCollector(parts.sources.counters),
+            CounterCollector(once),
             RequestCollector(parts.http, parts.grpc),
-            NamingCollector(parts.sources),
+            NamingCollector(once),
             ClusterCollector(parts),
             MachineCollector(parts.data_dir),
+            *nacos_collectors(once, parts.http, parts.grpc),
         ):
             self._registry.register(collector)
         if parts.dns_kinds is not None:
@@ -135,23 +153,27 @@ class NodeMetrics:
             made_ms, page = self._pages.get(content_type, (0, b""))
             now_ms = self._monotonic_ms()
             if not page or now_ms - made_ms >= PAGE_MS:
+                self._once.forget()
                 page = encode(self._registry)
                 self._pages = {content_type: (self._monotonic_ms(), page)}
         return page, content_type
 
     def families(self) -> Iterator[Metric]:
         """Yield all metrics as they are now."""
-        yield from self._registry.collect()
+        with self._lock:
+            self._once.forget()
+            found = list(self._registry.collect())
+        yield from found
 
 
 class CounterCollector(Collector):
     """The plain counters of all parts. One without an entry in the catalogue is shown under its own name."""
 
-    def __init__(self, read: Callable[[], Mapping[str, int | float]]) -> None:
-        self._read = read
+    def __init__(self, sources: ReadOnce) -> None:
+        self._sources = sources
 
     def collect(self) -> Iterator[Metric]:
-        for name, count in self._read().items():
+        for name, count in self._sources.counters().items():
             if name in MEASURED_ELSEWHERE:
                 continue
             info = info_of(name)
@@ -210,7 +232,7 @@ class DnsCollector(Collector):
 class NamingCollector(Collector):
     """Services, instances, clients, subscribers, and pushes over UDP."""
 
-    def __init__(self, sources: Sources) -> None:
+    def __init__(self, sources: ReadOnce) -> None:
         self._sources = sources
 
     def collect(self) -> Iterator[Metric]:

@@ -89,6 +89,7 @@ def count_engine(domain: Domain, engine: Engine) -> Counters:
     counters = Counters()
     counters.add(ProcessLoad().read)
     counters.add(partial(asdict, engine.stats))
+    counters.add(engine.replication.nacos_1.counters)
     counters.add(lambda: disk_counters(domain))
     counters.add(lambda: {"draining": int(engine.cluster.draining), "unsent_keys": engine.cluster.unsent_keys()})
     counters.add(partial(asdict, engine.lookup.stats if engine.lookup is not None else LookupStats()))
@@ -221,7 +222,7 @@ def build_dns(
     settings: Settings, clock: Clock, domain: Domain, cluster: Membership, counters: Counters, pauses: LoopPauses
 ) -> DnsFrontend | None:
     """Make the DNS frontend; None when there is to be none."""
-    if settings.dns is None or domain.names is None:
+    if settings.dns is None or (names := domain.names) is None:
         return None
 
     def serves() -> bool:
@@ -232,8 +233,9 @@ def build_dns(
         return cluster.state() is UP and is_served(domain.durable.overridden_status or UP_TEXT, is_read=True)
 
     own_host, _ = split_address(settings.self_address)
-    dns = DnsFrontend(settings.dns, domain.names, domain.naming.service_view, serves, own_host, clock.wall_ms())
+    dns = DnsFrontend(settings.dns, names, domain.naming.service_view, serves, own_host, clock.wall_ms())
     counters.add(dns.stats.counters)
+    counters.add(lambda: {"dns_exact_only": names.exact_only})
     return dns
 
 

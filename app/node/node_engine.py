@@ -34,6 +34,7 @@ from app.replication.client_type import CLIENTS, ClientCodec, ClientStore, clien
 from app.replication.http_peers import NodeReplication
 from app.replication.instance_list_type import INSTANCE_LIST, InstanceListAgent, InstanceListStore
 from app.replication.large_bodies import LargeBodies
+from app.replication.nacos_1_names import NacosOneNames
 from app.replication.record_type import RECORDS, RecordCodec
 from app.replication.service_heal import ServiceHealer
 from distro.engine.engine import DistroEngine
@@ -65,7 +66,8 @@ def build_engine(
         lambda client_id: sync(DistroKey(HTTP_CLIENTS, client_key(client_id))) if sync is not None else None,
         lambda client_id: domain.clients.copies.forget(client_id, absent=True),
     )
-    built, small_sends = build_components(settings, clock, domain, made, cluster, links, signer, tls)
+    nacos_1 = NacosOneNames()
+    built, small_sends = build_components(settings, clock, domain, made, cluster, links, signer, tls, nacos_1)
     components.update(built)
     components[HTTP_CLIENTS] = http_client_component(address_clients, domain.writer, components[CLIENTS])
     receiver, bodies = made.receiver, LargeBodies(config.body_bytes_max)
@@ -86,7 +88,7 @@ def build_engine(
         signer=signer,
         links=links,
         small_sends=small_sends,
-        replication=NodeReplication(receiver, components, cluster, senders, clock, bodies, made.digests),
+        replication=NodeReplication(receiver, components, cluster, senders, clock, bodies, made.digests, nacos_1),
         healer=ServiceHealer(
             cluster, reader.mapper_of, components, receiver, mailbox, domain.durable, domain.clients.table, clock
         ),
@@ -215,6 +217,7 @@ def build_components(
     links: GrpcLinks | None,
     signer: MemberSigner,
     tls: NodeTls,
+    nacos_1: NacosOneNames,
 ) -> tuple[dict[str, Component], SmallSends]:
     """Make the resource types with stores of their own, by name: each a store, a codec and the way to the peers.
 
@@ -246,7 +249,7 @@ def build_components(
         over_grpc = ClientAgent(over_http, links, client_codec, clock, cluster.release, rpc.cluster.message_bytes_max)
     registry = domain.registry
     list_store = InstanceListStore(registry.lists, registry.replication, registry.upkeep, domain.notify.publish)
-    list_agent = InstanceListAgent(domain.naming.service_view, **agent_parts(domain.instance_codec))
+    list_agent = InstanceListAgent(domain.naming.service_view, nacos_1, **agent_parts(domain.instance_codec))
     small_sends = SmallSends(list_agent, clock)
     return {
         INSTANCE_LIST: Component(list_store, domain.instance_codec, list_agent, small_sends, deltas=list_store),

@@ -14,6 +14,7 @@ from app.naming.records.record_keys import parse_record_key
 from app.replication.client_type import CLIENTS
 from app.replication.instance_list_type import INSTANCE_LIST
 from app.replication.large_bodies import LargeBodies
+from app.replication.nacos_1_names import NacosOneNames
 from app.replication.record_type import RECORDS
 from distro.model.errors import CodecError, DistroError, NotInitialized
 from distro.model.ports import Clock, Components
@@ -72,6 +73,7 @@ class NodeReplication:
     clock: Clock
     bodies: LargeBodies
     digests: DigestAnswers
+    nacos_1: NacosOneNames
 
     def receive(
         self, body: bytes, headers: Mapping[str, str], remote_ip: str, frame: Mapping[str, object] | None = None
@@ -222,6 +224,8 @@ class NodeReplication:
             if sender is None and name != INSTANCE_LIST:
                 continue
             datums = self.receiver.serve(name, asked, sender)
+            if sender is None:
+                datums = self.nacos_1.datums(datums, remote_ip)
             if keys is None and not datums and self.receiver.is_loading():
                 raise NotInitialized("Distro protocol is not initialized")
             entries.append(encode_entries(datums, self.components[name].codec, now_ms, versioned=sender is not None))

@@ -21,6 +21,7 @@ from app.naming.registry.list_replication import ListReplication
 from app.naming.registry.list_state import ListState
 from app.naming.registry.list_upkeep import ListUpkeep
 from app.naming.wire.checksum import checksum
+from app.replication.nacos_1_names import NacosOneNames
 from distro.model.errors import TransportError
 from distro.model.types import CAPABILITY_VERSIONS, Datum, Merged, Received, Version
 from distro.timing.sliced import STEP_STORED, paced
@@ -34,16 +35,31 @@ ViewOf = Callable[[str, str], ServiceView | None]
 
 
 class InstanceListAgent(DistroHttpAgent):
-    """The DistroHttpAgent of instance lists, which also sends the services' health to members of real Nacos."""
+    """The DistroHttpAgent of instance lists, which also sends the services' health to members of real Nacos.
 
-    def __init__(self, view_of: ViewOf, **more: Any) -> None:
+    These are members of Nacos 1.4: lists that they cannot hold are left out.
+    """
+
+    def __init__(self, view_of: ViewOf, nacos_1: NacosOneNames, **more: Any) -> None:
         super().__init__(**more)
         self._view_of = view_of
+        self._nacos_1 = nacos_1
+
+    def sync_data(self, peer: str, datums: list[Datum], timeout_ms: int) -> Received:
+        """Send datums as for any resource type."""
+        if CAPABILITY_VERSIONS not in self.capabilities(peer):
+            datums = self._nacos_1.datums(datums, peer)
+            if not datums:
+                return Received()
+        return super().sync_data(peer, datums, timeout_ms)
 
     def verify(self, peer: str, summary: Mapping[str, str], timeout_ms: int) -> Received:
         """Verify as for any resource type. Then send a member of real Nacos the health digests of these services."""
+        is_nacos_1 = CAPABILITY_VERSIONS not in self.capabilities(peer)
+        if is_nacos_1:
+            summary = self._nacos_1.summary(summary, peer)
         received = super().verify(peer, summary, timeout_ms)
-        if CAPABILITY_VERSIONS not in self.capabilities(peer):
+        if is_nacos_1:
             for body in self.status_bodies(summary):
                 try:
                     self.call("POST", peer, "/service/status", timeout_ms, body, plain=True)

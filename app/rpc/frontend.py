@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 
+from app.commands.name_rules import rule_of_nacos_2
 from app.config.settings import RpcSettings
 from app.machine.tls.node_tls import PortCertificate
 from app.machine.tls.watched import WatchedFiles
@@ -87,7 +88,8 @@ class GrpcFrontend:
         self._stream_rights = StreamRights(
             services.access, self.connections, services.clients.table, self._end, self.dispatcher.reset
         )
-        self._naming = NamingHandlers(services, self.subscriptions, self._infos)
+        name_rule = rule_of_nacos_2(services.settings.names)
+        self._naming = NamingHandlers(services, self.subscriptions, self._infos, name_rule)
         self._members = MemberHandlers(services.client_receiver, services.cluster, services.senders, services.reports)
         self._links = services.links
         for routes in (self._naming.routes(), self._members.routes(), self.loader.routes()):

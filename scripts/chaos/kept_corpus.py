@@ -276,7 +276,8 @@ class Corpus:
             shown = fields | {
                 "port": str(port or 0),
                 "clusterName": instance["clusterName"],
-                "groupName": message["groupName"],
+                # Over gRPC the blanks in front of a name belong to it.
+                "serviceName": compose_service_name(message["serviceName"], message["groupName"]),
             }
             shown.pop("cluster", None)
             key, service = _persistent_key(shown), _service_key(shown)

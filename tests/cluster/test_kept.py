@@ -15,7 +15,12 @@ from tests.support.client import OK, Client
 from tests.support.processes import COMMAND, FAST, Member, eventually, free_ports
 from tests.support.sdk_client import SdkClient, run_client
 
-NAMES = ("a$b", "a/b", "a*", "*", "a b", "服务", "x" * 513, "providers:com.foo.Outer$Inner:1.0.0:")
+NAMES = ("a\nb", "a\u2028b", "x" * 700)
+OF_NACOS_2 = (
+    *("a$b", "a/b", "a*", "*", "#", "a#", "a##b", "##", "%", "%23", "a,b", "é", "x" * 512),
+    *("providers:com.foo.Outer$Inner:1.0.0:", "consumers:X:1.0:*"),
+)
+BEFORE_2_3 = ("a b", "服务")
 NAMESPACES = ("dev#", "a##b", "#", "n" * 513, "a\nb", "a\u2028b")
 PATHS = ("/v1/ns/instance", "/v1/ns/api", "/v2/ns/instance")
 INPUTS = 80
@@ -45,12 +50,23 @@ async def deregister_over_grpc(member: Member) -> None:
                 assert answer["errorCode"] == 400, (request, name[:50], namespace[:50], answer)
 
 
+async def write_over_grpc(member: Member, kind: str, names: tuple[str, ...], code: int) -> None:
+    """Register persistent instances of services with these names, or deregister them."""
+    async with SdkClient(int(member.address.rpartition(":")[2]) + 1_000) as client:
+        await client.set_up()
+        instance = {"ip": "1.1.1.1", "port": 80, "clusterName": "DEFAULT"}
+        for name in names:
+            named = {"namespace": "public", "groupName": "DEFAULT_GROUP", "serviceName": name}
+            answer = await client.call("PersistentInstanceRequest", type=kind, instance=instance, **named)
+            assert answer["errorCode"] == code, (name[:50], answer)
+
+
 def test_all_members_restart_after_every_deregistration_that_none_can_keep(make_cluster: StartCluster) -> None:
     cluster = make_cluster(3, FAST)
     cluster.start()
     kept = cluster.members[0]
     assert deregister(kept.client, PATHS[0], serviceName="unknown")[0] == 200
-    changes = [{"serviceName": name} for name in NAMES] + [{"namespaceId": one} for one in NAMESPACES]
+    changes = [{"serviceName": name} for name in (*NAMES, *BEFORE_2_3)] + [{"namespaceId": one} for one in NAMESPACES]
     changes += [{"clusterName": "a_b"}, {"ip": "a b"}, {"ip": "1.2.3.256"}, {"ip": "h" * 129}, {"port": "65536"}]
     for number, changed in enumerate(changes):
         for member in cluster:
@@ -72,6 +88,47 @@ def test_all_members_restart_after_every_deregistration_that_none_can_keep(make_
         assert member.client.metrics()["recordsSetAside"] == 0
 
 
+def test_every_name_that_a_client_may_use_is_kept_by_all(make_cluster: StartCluster) -> None:
+    cluster = make_cluster(3, FAST)
+    cluster.start()
+    first, second, third = cluster.members
+    run_client(lambda: write_over_grpc(first, "registerInstance", OF_NACOS_2, 0))
+    run_client(lambda: write_over_grpc(second, "registerInstance", BEFORE_2_3, 400))
+    instances = {
+        persistent_key("public", f"DEFAULT_GROUP@@{name}", "1.1.1.1:80:unknown:DEFAULT") for name in OF_NACOS_2
+    }
+    described = {service_meta_key("public", f"DEFAULT_GROUP@@{name}") for name in OF_NACOS_2}
+
+    def listed(member: Member, name: str) -> list[str]:
+        answer = member.client.call("GET", "/v2/ns/instance/list", serviceName=name)
+        return [one["ip"] for one in answer.json()["data"]["hosts"]]
+
+    def check() -> None:
+        for member in cluster:
+            eventually(lambda member=member: records(member) == instances | described)  # type: ignore[misc]
+            assert member.client.metrics()["recordsSetAside"] == 0
+
+    check()
+    assert all(member.client.metrics()["receivedFailed"] == 0 for member in cluster)
+    assert all(listed(member, name) == ["1.1.1.1"] for member in cluster for name in OF_NACOS_2)
+    for member in cluster:
+        member.stop()
+    cluster.start()
+    check()
+    assert all(listed(member, name) == ["1.1.1.1"] for member in cluster for name in OF_NACOS_2)
+    for number, name in enumerate(OF_NACOS_2):
+        member, path = cluster.members[number % 3], PATHS[number % 3]
+        assert deregister(member.client, path, serviceName=name)[0] == 200, "it is known, so v1 may, too"
+    for member in cluster:
+        eventually(lambda member=member: not any(listed(member, name) for name in OF_NACOS_2))  # type: ignore[misc]
+    run_client(lambda: write_over_grpc(third, "deregisterInstance", ("unknown$",), 0))
+    for member in cluster:
+        member.stop()
+    cluster.start()
+    assert not any(listed(member, name) for member in cluster for name in OF_NACOS_2)
+    assert all(member.client.metrics()["recordsSetAside"] == 0 for member in cluster)
+
+
 def tombstone(folder: Path, *keys: str) -> None:
     """Put removals into the file, as an earlier release left them there."""
     with contextlib.closing(sqlite3.connect(folder / "records.sqlite3")) as connection:
@@ -87,9 +144,10 @@ def test_a_folder_with_records_that_cannot_be_read_starts(make_cluster: StartClu
     assert node.client.register("kept", "10.0.0.1", ephemeral="false").body == OK
     node.stop()
     keys = [
-        persistent_key("public", "DEFAULT_GROUP@@a$b", "1.1.1.1:80:unknown:DEFAULT"),
+        persistent_key("public", "DEFAULT_GROUP@@a\nb", "1.1.1.1:80:unknown:DEFAULT"),
+        f"{service_meta_key('public', 'DEFAULT_GROUP@@a')}%",
         persistent_key("dev#", "DEFAULT_GROUP@@s", "1.1.1.1:80:unknown:DEFAULT"),
-        service_meta_key("public", f"DEFAULT_GROUP@@{'x' * 600}"),
+        service_meta_key("public", f"DEFAULT_GROUP@@{'x' * 700}"),
         "some.other.key",
     ]
     tombstone(node.data, *keys)

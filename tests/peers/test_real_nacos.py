@@ -171,6 +171,28 @@ def test_calls_of_real_members_bring_the_identity_and_none_is_refused(mixed: Mix
     assert mixed.ours.client.call("GET", "/v1/ns/distro/datums", headers=right).status == 200
 
 
+def test_names_that_real_members_cannot_hold_stay_at_our_node(mixed: MixedCluster) -> None:
+    """They would refuse a whole message for one of them. A real member that owns such a name refuses it at once."""
+    ours, left_out, kept = mixed.ours.client, metrics(mixed)["nacos1LeftOut"], json.dumps(PATIENT)
+    names = [f"providers:com.foo.Outer$Inner{number}:1.0.0:" for number in range(12)]
+    held = [
+        name
+        for name in names
+        if ours.call("POST", "/v2/ns/instance", serviceName=name, ip="10.0.0.9", port=80, metadata=kept).status == 200
+    ]
+    assert held, "this node owns none of them"
+    eventually(lambda: metrics(mixed)["nacos1LeftOut"] >= left_out + 2 * len(held), SYNC_TIMEOUT_S)
+    register(ours, "mixed-after", 80)
+    await_lists(mixed, "mixed-after", want={("10.0.0.1", 80)})
+    for name in held:
+        assert listed(ours, name) == {("10.0.0.9", 80)}
+        assert not listed(mixed.first, name)
+        assert mixed.ours.log_text().count(f"service DEFAULT_GROUP@@{name} of namespace public is not sent") == 1
+    for name in held:
+        taken(ours, "DELETE", "/v1/ns/instance", serviceName=name, ip="10.0.0.9", port=80)
+    assert metrics(mixed)["syncFailed"] == 0
+
+
 def test_a_dead_real_member_is_taken_over_without_a_loss(mixed: MixedCluster) -> None:
     before = {service: listed(mixed.second, service) for service in SERVICES}
     mixed.stop_first()

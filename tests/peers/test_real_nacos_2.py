@@ -155,3 +155,20 @@ def test_the_load_of_all_is_known(mixed_2: MixedCluster) -> None:
         return found["completed"] is True and found["metricsCount"] == 3
 
     eventually(is_complete, SEEN_TIMEOUT_S)
+
+
+def test_names_of_nacos_2_show_on_all(mixed_2: MixedCluster) -> None:
+    names = ("providers:com.foo.Outer$Inner:1.0.0:", "consumers:X:1.0:*", "a##b", "a/b,c")
+
+    async def publish(member: Client, service: str) -> None:
+        async with sdk_of(member) as sdk:
+            await sdk.set_up()
+            await register(sdk, service, "10.0.5.1")
+            all_list(mixed_2, service, "10.0.5.1:80")
+            gone = {"ip": "10.0.5.1", "port": 80}
+            await sdk.call("InstanceRequest", type="deregisterInstance", serviceName=service, instance=gone, **NAMES)
+            all_list(mixed_2, service)
+
+    for number, name in enumerate(names):
+        member = (mixed_2.ours.client, mixed_2.first)[number % 2]
+        run_client(lambda member=member, name=name: publish(member, name))  # type: ignore[misc]

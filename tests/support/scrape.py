@@ -7,7 +7,12 @@ from app.config.settings import read_settings
 from app.node.node import Node
 
 PORTS = (18_848, 18_858)
-SUFFIXES = {"counter": ("_total",), "histogram": ("_bucket", "_count", "_sum"), "gauge": ("",)}
+SUFFIXES = {
+    "counter": ("_total",),
+    "histogram": ("_bucket", "_count", "_sum"),
+    "gauge": ("",),
+    "summary": ("_count", "_sum"),
+}
 
 
 def member_node(data_dir: Path, **settings: str) -> Node:

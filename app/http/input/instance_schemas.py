@@ -10,7 +10,18 @@ from typing import NamedTuple
 
 from marshmallow import validate
 
-from app.http.input.fields import FILLED, Double, Int, LenientFlag, MetadataText, Needed, Number, StrictFlag, Trimmed
+from app.http.input.fields import (
+    FILLED,
+    PRESENT,
+    Double,
+    Int,
+    LenientFlag,
+    MetadataText,
+    Needed,
+    Number,
+    StrictFlag,
+    Trimmed,
+)
 from app.http.input.forms import DOM
 from app.http.input.schemas import CLUSTER_NAME_TEXT, DOM_TEXT, CallSchema, NamespaceSchema, NeededServiceSchema
 from app.naming.model.keys import APP_CHARS_MAX, DEFAULT_CLUSTER, IP_CHARS_MAX, PORT_MAX
@@ -84,6 +95,14 @@ class PatchSchema(_Named):
     enabled = LenientFlag("enabled", _ENABLED_TEXT)
     metadata = MetadataText("metadata", METADATA_TEXT)
     app = Trimmed("app", _APP_TEXT, validate=_APP_LENGTH)
+
+
+class PatchV2Schema(PatchSchema):
+    """PATCH ``/v2/ns/instance``: three values are needed. Source: Nacos 2.3.1 InstanceControllerV2.patch."""
+
+    weight = Double("weight", _WEIGHT_TEXT, needs=FILLED)
+    enabled = LenientFlag("enabled", _ENABLED_TEXT, needs=FILLED)
+    metadata = MetadataText("metadata", f"{METADATA_TEXT} An empty text leaves it as it is.", needs=PRESENT)
 
 
 class _List(NamespaceSchema):

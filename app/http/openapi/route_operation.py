@@ -49,7 +49,7 @@ PATH_WORDS = {
     "service": "The service's name, without its group.",
     "tag": "The part of the API.",
 }
-_VARIABLE = re.compile(r"<(\w+)>")
+_VARIABLE = re.compile(r"<(?:path:)?(\w+)>")
 _FOR_PROGRAMMERS = re.compile(r"\s*\b(Shape|Source)\b[^:.]*:.*", re.DOTALL)
 """The parts of a docstring on the JSON, which the schema describes in full, and on the source of behaviour."""
 

@@ -29,6 +29,14 @@ SELECTOR = record(
     {"type": one_of("none", "label", says="How a service picks instances for a client.")},
     {"expression": text(""), "labels": array(text("zone"))},
 )
+V2_SELECTOR = record(
+    "SelectorV2",
+    {
+        "type": one_of("none", "label", says="How a service picks instances for a client."),
+        "contextType": one_of("NONE", "CMDB", says="Where the selector's labels come from."),
+    },
+    {"expression": text(""), "labels": array(text("zone"))},
+)
 HEALTH_CHECKER = record(
     "HealthChecker",
     {"type": one_of("TCP", "HTTP", "MYSQL", "NONE", says="How persistent instances are checked.")},

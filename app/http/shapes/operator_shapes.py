@@ -233,6 +233,10 @@ NAMESPACE_QUERY = json_of(
         flag(True, "Whether the id is taken."),
     )
 )
+V2_NAMESPACES = json_of(
+    array(record("NamespaceV2", {**_NAMESPACE_FIELDS, "namespaceDesc": or_null(text("for tests"))}))
+)
+V2_NAMESPACE = json_of(record("NamespaceInFullV2", {**_NAMESPACE_FIELDS, "namespaceDesc": text("Public Namespace")}))
 DONE = json_of(flag(True))
 READY = json_of(text("ok"))
 NO_CHANGE = Content(TEXT_TYPE, text("", maxLength=0))

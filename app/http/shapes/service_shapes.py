@@ -12,6 +12,7 @@ from app.http.shapes.common_shapes import (
     NAMESPACE,
     SELECTOR,
     SHORT_NAME,
+    V2_SELECTOR,
 )
 from app.http.shapes.described import JSON_TYPE, Content, json_of
 from app.http.shapes.instance_shapes import HOST_OF_SERVICE
@@ -43,7 +44,7 @@ V2_SERVICE = json_of(
             "clusterMap": map_of("DEFAULT", record("ClusterV2", {"clusterName": CLUSTER, **_CLUSTER_FIELDS})),
             "metadata": METADATA,
             "protectThreshold": _THRESHOLD,
-            "selector": SELECTOR,
+            "selector": V2_SELECTOR,
             "ephemeral": EPHEMERAL,
         },
     )

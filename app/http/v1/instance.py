@@ -18,6 +18,7 @@ from app.http.api.call import (
     rendered,
     route,
 )
+from app.http.api.called_names import check_called_name
 from app.http.input.instance_schemas import (
     BeatSchema,
     DeregisterSchema,
@@ -42,6 +43,7 @@ from app.http.shapes.instance_shapes import BEAT_REPLY, INSTANCE, INSTANCE_LIST
 from app.http.v1.subscribers import subscribe
 from app.machine.limits.answer_budget import LARGE_ANSWER_BYTES
 from app.naming.model.model import Instance
+from app.naming.model.service_names import is_usual_name
 from app.naming.registry.operations import Beat, RegisterInstance, UpdateInstance
 from app.naming.wire.service_info import HOST_BYTES, NO_ECHO, QUICK_HOSTS_MAX, Variant, echo_of, shown, unknown_service
 
@@ -62,7 +64,10 @@ _ZIPPED = {"Content-Encoding": "gzip", **_VARIES}
 )
 def register(call: Call, services: Services) -> Answer:
     """Register an instance, or replace it as a whole."""
-    return rendered(services.writes.execute(_registration(call, services), call))
+    command = _registration(call, services)
+    if not is_usual_name(command.service):
+        check_called_name(call, services, command.namespace, command.service)
+    return rendered(services.writes.execute(command, call))
 
 
 def _registration(call: Call, services: Services) -> RegisterInstance:
@@ -81,6 +86,8 @@ def _registration(call: Call, services: Services) -> RegisterInstance:
 def deregister(call: Call, services: Services) -> Answer:
     """Remove an instance of the call's kind; an unknown one is no error, and an instance of the other kind stays."""
     command = parse_deregister(call.parameters, services.durable.projection.switches.default_instance_ephemeral)
+    if not is_usual_name(command.service):
+        check_called_name(call, services, command.namespace, command.service)
     return rendered(services.writes.execute(command, call))
 
 
@@ -92,8 +99,11 @@ def update(call: Call, services: Services) -> Answer:
 
     The weight, state and metadata of one that a connection publishes are kept beside it.
     """
+    command = _registration(call, services)
+    if not is_usual_name(command.service):
+        check_called_name(call, services, command.namespace, command.service)
     strict = parse_agent(call.client_agent).java_since_1_0
-    return rendered(services.writes.execute(UpdateInstance(_registration(call, services), strict), call))
+    return rendered(services.writes.execute(UpdateInstance(command, strict), call))
 
 
 @route(
@@ -121,6 +131,8 @@ def beat(call: Call, services: Services) -> Answer:
 
 def answer_beat(call: Call, services: Services, command: Beat) -> Answer:
     """Return the answer to a beat that the caller has parsed; its shape is that of ``beat``."""
+    if not is_usual_name(command.service):
+        check_called_name(call, services, command.namespace, command.service)
     outcome = services.writes.execute(command, call)
     if type(outcome) is not Beaten:
         return rendered(outcome)

@@ -53,7 +53,8 @@ class NamespaceRemoveSchema(CallSchema):
     id = Text("namespaceId", "The id of the namespace.", needs=PRESENT)
 
 
-def _shown(one: Namespace) -> dict[str, Any]:
+def shown_namespace(one: Namespace) -> dict[str, Any]:
+    """The fields of a namespace in lists of v1 and v2."""
     return {
         "namespace": one.id,
         "namespaceShowName": one.name,
@@ -75,31 +76,45 @@ def query_namespaces(call: Call, services: Services) -> Answer:
     if values["check_exists"] == "true":
         return json_reply(any(one.id == values["custom"] for one in services.durable.namespaces()))
     if values["show"] == "all":
-        public = values["namespace"].strip(TRIMMED) in ("", DEFAULT_NAMESPACE)
-        one = _PUBLIC_IN_FULL if public else services.durable.namespace(values["namespace"])
-        if services.access.enabled and not services.access.table.rights(call.user).sees_namespace(one.id):
-            audit_refusal(call, services, NOT_PERMITTED)
-            raise NoRight(NOT_PERMITTED)
-        return json_reply({**_shown(one), "namespaceDesc": one.description})
+        one = namespace_in_full(call, services, values["namespace"])
+        return json_reply({**shown_namespace(one), "namespaceDesc": one.description})
+    return rest_reply([shown_namespace(one) for one in visible_namespaces(call, services)])
+
+
+def namespace_in_full(call: Call, services: Services, name: str) -> Namespace:
+    """The namespace of an id, if the caller has a right in it.
+
+    Raises:
+        NotFound: it does not exist. NoRight: the caller has no right in it.
+    """
+    is_public = name.strip(TRIMMED) in ("", DEFAULT_NAMESPACE)
+    one = _PUBLIC_IN_FULL if is_public else services.durable.namespace(name)
+    if services.access.enabled and not services.access.table.rights(call.user).sees_namespace(one.id):
+        audit_refusal(call, services, NOT_PERMITTED)
+        raise NoRight(NOT_PERMITTED)
+    return one
+
+
+def visible_namespaces(call: Call, services: Services) -> list[Namespace]:
+    """The namespaces in which the caller has a right, the public one first."""
     found = [_PUBLIC, *services.durable.namespaces()]
-    if services.access.enabled:
-        rights = services.access.table.rights(call.user)
-        found = [one for one in found if rights.sees_namespace(one.id)]
-    listed = [_shown(one) for one in found]
-    return rest_reply(listed)
+    if not services.access.enabled:
+        return found
+    rights = services.access.table.rights(call.user)
+    return [one for one in found if rights.sees_namespace(one.id)]
 
 
 @route("POST", PATH, access=admin(WRITE), described=Described(DONE, takes=(NamespaceCreateSchema,)))
 def create_namespace(call: Call, services: Services) -> Answer:
     """Create a namespace, with a random id when none is given. Shape: false when the id is taken or not allowed."""
     values = load_parameters(NamespaceCreateSchema, call.parameters)
-    name = values["id"].strip(TRIMMED) or _own_id(services)
+    name = values["id"].strip(TRIMMED) or own_id(services)
     command = CreateNamespace(Namespace(name, values["name"], values["description"]))
     outcome = services.writes.execute(command, call)
     return json_reply(False) if outcome is UNCHANGED else rendered(outcome, json_reply(True))
 
 
-def _own_id(services: Services) -> str:
+def own_id(services: Services) -> str:
     """A random id that this node owns: a call with another id would go to its owner, which would make up its own."""
     for _ in range(OWN_ID_TRIES_MAX):
         name = str(uuid.uuid4())

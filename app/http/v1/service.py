@@ -7,6 +7,7 @@ from app.auth.access_rules import READ, WRITE, Target, naming
 from app.commands.record_commands import CreateService, RemoveService, UpdateService, read_late
 from app.http.api.answers import json_reply
 from app.http.api.call import Answer, Call, Services, rendered, route
+from app.http.api.called_names import check_called_name
 from app.http.api.pages import page_size
 from app.http.input.fields import (
     FILLED,
@@ -41,6 +42,8 @@ from app.naming.wire.checksum import checksum
 from app.naming.wire.service_info import shown
 
 ALL_GROUPS = "*"
+GO_AGENT = "Go-http-client/"
+"""The agent of programs in Go that set none. No SDK of Nacos 1 has it."""
 
 
 class ServiceCreateSchema(CallSchema):
@@ -98,11 +101,14 @@ def create_service(call: Call, services: Services) -> Answer:
     namespace, service = names["namespace"], names["service"]
     check_service_format(service)
     check_printable("namespaceId", namespace)
+    check_called_name(call, services, namespace, service)
     return answer_create(call, services, namespace, service)
 
 
-def answer_create(call: Call, services: Services, namespace: str, service: str) -> Answer:
-    """Create a service of checked names.
+def answer_create(
+    call: Call, services: Services, namespace: str, service: str, ephemeral: bool | None = None
+) -> Answer:
+    """Create a service of checked names; ``ephemeral``: the kind of its instances, if the call names it.
 
     Raises:
         ServiceExists: there is such a service.
@@ -110,7 +116,7 @@ def answer_create(call: Call, services: Services, namespace: str, service: str) 
 
     def read() -> ServiceMeta:
         meta = load_parameters(ServiceCreateSchema, call.parameters)
-        return ServiceMeta(meta["protect_threshold"], meta["metadata"], meta["selector"])
+        return ServiceMeta(meta["protect_threshold"], meta["metadata"], meta["selector"], ephemeral=ephemeral)
 
     return rendered(services.writes.execute(CreateService(namespace, service, read_late(read)), call))
 
@@ -170,11 +176,16 @@ def found_view(call: Call, services: Services) -> ServiceView:
 
     Raises:
         NotFound: there is no such service.
+        InvalidParam: the same for programs in Go, with the status and text of Nacos 2.3.1: nacos-controller creates the
+            service after this text.
     """
     values = load_parameters(ServiceSchema, call.parameters)
-    view = services.naming.service_view(values["namespace"], values["service"])
+    namespace, service = values["namespace"], values["service"]
+    view = services.naming.service_view(namespace, service)
+    if view is None and call.agent.startswith(GO_AGENT):
+        raise InvalidParam(f"service not found, namespace: {namespace}, serviceName: {service}")
     if view is None:
-        raise NotFound(f"service {values['service']} is not found!")
+        raise NotFound(f"service {service} is not found!")
     return view
 
 

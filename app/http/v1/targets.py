@@ -47,7 +47,7 @@ def targets_of_namespace(call: Call, services: Services) -> Answer:
 
 @route(
     "GET",
-    f"{PATH}/namespaceId/<namespace>/service/<service>",
+    f"{PATH}/namespaceId/<namespace>/service/<path:service>",
     access=METRICS,
     described=Described(TARGETS, also={404: FILTER_ERROR, 413: ERROR_TEXT}),
 )

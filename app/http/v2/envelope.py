@@ -48,9 +48,12 @@ class ResultCode(Enum):
     WEIGHT = (21_001, "weight error")
     INSTANCE_NOT_FOUND = (21_003, "instance not found")
     INSTANCE_ERROR = (21_004, "instance error")
+    SELECTOR = (21_006, "selector error")
     SERVICE_EXISTS = (21_007, "service already exist")
     SERVICE_MISSING = (21_008, "service not exist")
     SERVICE_NOT_EMPTY = (21_009, "service delete failure")
+    NAMESPACE_ILLEGAL = (22_000, "illegal namespace")
+    NAMESPACE_MISSING = (22_001, "namespace not exist")
     SERVER_ERROR = (30_000, "server error")
 
 
@@ -125,6 +128,19 @@ def require(call: Call, *schemas: type[Schema]) -> None:
         if not (call.parameters.get(name) or "").strip():
             text = f"Required parameter '{name}' type String is not present"
             raise ResultError(400, ResultCode.PARAMETER_MISSING, text)
+
+
+def require_present(
+    call: Call, schema: type[Schema], text: str = "Required request parameter '{}' for method parameter is not present"
+) -> None:
+    """Refuse a call that lacks a parameter of a schema, which may be empty.
+
+    Raises:
+        ResultError: a parameter is missing; ``text`` gets its name.
+    """
+    for name in needed_names(schema):
+        if call.parameters.get(name) is None:
+            raise ResultError(400, ResultCode.PARAMETER_MISSING, text.format(name))
 
 
 def result_route(

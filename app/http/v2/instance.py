@@ -3,12 +3,17 @@
 from app.auth.access_rules import READ, WRITE, naming
 from app.commands.operator_changes import change_of_patch, change_of_update
 from app.http.api.call import JSON, Answer, Call, Reply, Services, rendered
+from app.http.api.called_names import check_called_name
+from app.http.input.forms import SERVICE_NAME, namespace_of, service_of
 from app.http.input.instance_schemas import (
     CLUSTER_NAME,
+    ENABLED,
+    METADATA,
+    WEIGHT,
     DeregisterSchema,
     InstanceSchema,
     ListV2Schema,
-    PatchSchema,
+    PatchV2Schema,
     RegisterSchema,
 )
 from app.http.input.params import check_numbers, parse_detail, parse_list, parse_patch, parse_register
@@ -16,31 +21,42 @@ from app.http.shapes.described import BARE_OK, Described
 from app.http.shapes.instance_shapes import UPDATED, V2_INSTANCE, V2_LIST
 from app.http.v1 import instance, instance_batch
 from app.http.v1.instance_batch import MetadataBatchSchema
-from app.http.v2.envelope import RESULT_BEGIN, RESULT_END, require, result, result_route, wrapped
+from app.http.v2.envelope import (
+    RESULT_BEGIN,
+    RESULT_END,
+    ResultCode,
+    ResultError,
+    require,
+    result,
+    result_route,
+    wrapped,
+)
 from app.machine.limits.answer_budget import AnswerRoom
+from app.naming.model.keys import check_service_format
 from app.naming.wire.service_info import HOST_BYTES
 from app.naming.wire.service_json import service_json
 
 PATH = "/v2/ns/instance"
 
 
-def _check(call: Call) -> None:
-    """Refuse a call that does not name an instance."""
+def _check(call: Call, services: Services) -> None:
+    """Refuse a call that does not name an instance, or names a service that the API does not allow."""
     require(call, InstanceSchema)
     check_numbers(call.parameters)
+    check_called_name(call, services, namespace_of(call.parameters), service_of(call.parameters))
 
 
 @result_route("POST", PATH, access=naming(WRITE), described=Described(takes=(RegisterSchema,)))
 def register(call: Call, services: Services) -> Answer:
     """Register an instance, or replace it as a whole."""
-    _check(call)
+    _check(call, services)
     return wrapped(instance.register(call, services))
 
 
 @result_route("DELETE", PATH, access=naming(WRITE), described=Described(takes=(DeregisterSchema,)))
 def deregister(call: Call, services: Services) -> Answer:
     """Remove an instance; an unknown one is no error."""
-    _check(call)
+    _check(call, services)
     return wrapped(instance.deregister(call, services))
 
 
@@ -50,14 +66,22 @@ def update(call: Call, services: Services) -> Answer:
 
     The service must exist, the instance may come later. Source: Nacos 2.3.1 InstanceOperatorClientImpl.
     """
-    _check(call)
+    _check(call, services)
     return wrapped(rendered(services.writes.execute(change_of_update(call.parse(parse_register)), call)))
 
 
-@result_route("PATCH", PATH, access=naming(WRITE), described=Described(BARE_OK, takes=(PatchSchema,)))
+@result_route("PATCH", PATH, access=naming(WRITE), described=Described(BARE_OK, takes=(PatchV2Schema,)))
 def patch(call: Call, services: Services) -> Answer:
-    """Set single attributes beside an instance; the answer is the bare ``ok`` of v1, as in Nacos 2."""
-    _check(call)
+    """Set weight, enabled and metadata beside an instance; the answer is the bare ``ok`` of v1, as in Nacos 2.
+
+    The name of the service has its group, as Nacos 2 looks for no other.
+    """
+    _check(call, services)
+    for name in (WEIGHT.key, ENABLED.key, METADATA.key):
+        text = call.parameters.get(name)
+        if text is None or (name != METADATA.key and not text.strip()):
+            raise ResultError(400, ResultCode.PARAMETER_MISSING, f"Required request parameter '{name}' is not present")
+    check_service_format(call.parameters.required(SERVICE_NAME))
     return rendered(services.writes.execute(change_of_patch(call.parse(parse_patch)), call))
 
 
@@ -66,7 +90,7 @@ def patch(call: Call, services: Services) -> Answer:
 )
 def detail(call: Call, services: Services) -> Answer:
     """One instance with its true health."""
-    _check(call)
+    _check(call, services)
     query = parse_detail(call.parameters)
     found = services.naming.detail(query.namespace, query.service, query.ip, query.port, query.cluster)
     return result({"serviceName": query.service, **instance.detail_fields(found)})
@@ -77,9 +101,10 @@ def list_instances(call: Call, services: Services) -> Answer:
     """The instances of a service as clients balance over them; an unknown service has none."""
     require(call, ListV2Schema)
     query = parse_list(call.parameters)
+    check_called_name(call, services, query.namespace, query.service)
     clusters = call.parameters.optional(CLUSTER_NAME.key) or query.clusters
     view = services.naming.service_view(query.namespace, query.service)
-    cache_ms = services.durable.switches.default_cache_millis
+    cache_ms = services.durable.switches.default_push_cache_millis
     asked = (query.service, view, clusters, query.healthy_only, cache_ms, services.wall_ms())
     # The texts of the instances, and all of them together.
     with AnswerRoom(services.answers, 2 * HOST_BYTES * len(view.instances) if view is not None else 0):

@@ -1,17 +1,21 @@
 """Services over HTTP v2: create, remove, update, query, list names."""
 
+from typing import Any
+
 from marshmallow import validate
 
 from app.auth.access_rules import READ, WRITE, Target, naming
 from app.commands.record_commands import ServiceExists, UpdateService
 from app.http.api.call import Answer, Call, Services, rendered
+from app.http.api.called_names import check_called_name
 from app.http.api.pages import PAGE_V2_MAX
-from app.http.input.fields import IntOrZero, Trimmed
+from app.http.input.fields import IntOrZero, LenientFlag, Trimmed
 from app.http.input.forms import namespace_of, service_of
 from app.http.input.schemas import (
     GROUP_NAME_TEXT,
     PAGE_NO_TEXT,
     PAGE_SIZE_TEXT,
+    CallSchema,
     NamespaceSchema,
     NeededServiceSchema,
     load_parameters,
@@ -19,19 +23,36 @@ from app.http.input.schemas import (
 from app.http.shapes.described import Described
 from app.http.shapes.service_shapes import V2_SERVICE, V2_SERVICE_NAMES
 from app.http.v1 import service
-from app.http.v1.service import ServiceCreateSchema
+from app.http.v1.service import ServiceCreateSchema, ServiceSelectorSchema
 from app.http.v2.envelope import ResultCode, ResultError, require, result, result_route, wrapped
 from app.naming.model.keys import DEFAULT_GROUP, group_of, short_name_of
+from app.naming.model.meta import Selector, ServiceMeta
 from app.naming.model.model import ServiceView
+from app.naming.model.nacos_errors import InvalidParam
 from app.naming.wire.service_info import shown
 
 PATH = "/v2/ns/service"
+CONTEXT_TYPES = {"none": "NONE", "label": "CMDB"}
+
+
+class ServiceKindSchema(CallSchema):
+    """POST ``/v2/ns/service``: the kind of the service's instances."""
+
+    ephemeral = LenientFlag("ephemeral", "Whether the service is for ephemeral instances; it binds nobody.", False)
 
 
 class ServiceListV2Schema(NamespaceSchema):
     group = Trimmed("groupName", GROUP_NAME_TEXT, DEFAULT_GROUP)
     page = IntOrZero("pageNo", PAGE_NO_TEXT, 1)
-    size = IntOrZero("pageSize", PAGE_SIZE_TEXT, 20, validate=validate.Range(1, PAGE_V2_MAX))
+    size = IntOrZero("pageSize", PAGE_SIZE_TEXT, 20, validate=validate.Range(1))
+
+
+def _names(call: Call, services: Services) -> tuple[str, str]:
+    """The namespace and full name of the service that a call names."""
+    require(call, NeededServiceSchema)
+    namespace, name = namespace_of(call.parameters), service_of(call.parameters)
+    check_called_name(call, services, namespace, name)
+    return namespace, name
 
 
 def _view(call: Call, services: Services) -> ServiceView:
@@ -40,25 +61,44 @@ def _view(call: Call, services: Services) -> ServiceView:
     Raises:
         ResultError: there is no such service.
     """
-    require(call, NeededServiceSchema)
-    namespace, name = namespace_of(call.parameters), service_of(call.parameters)
+    namespace, name = _names(call, services)
     view = services.naming.service_view(namespace, name)
     if view is None:
-        raise ResultError(
-            400, ResultCode.SERVICE_MISSING, f"service {short_name_of(name)} of group {group_of(name)} is not found"
-        )
+        # The words of Nacos's update and removal are others; tools look for these.
+        text = f"service not found, namespace: {namespace}, serviceName: {name}"
+        raise ResultError(400, ResultCode.SERVICE_MISSING, text)
     return view
 
 
-@result_route("POST", PATH, access=naming(WRITE), described=Described(takes=(NeededServiceSchema, ServiceCreateSchema)))
+def _described(call: Call) -> ServiceMeta:
+    """The description that a call brings.
+
+    Raises:
+        ResultError: the selector is not allowed.
+    """
+    try:
+        load_parameters(ServiceSelectorSchema, call.parameters)
+    except InvalidParam as error:
+        raise ResultError(400, ResultCode.SELECTOR, error.text) from None
+    values = load_parameters(ServiceCreateSchema, call.parameters)
+    return ServiceMeta(values["protect_threshold"], values["metadata"], values["selector"])
+
+
+@result_route(
+    "POST",
+    PATH,
+    access=naming(WRITE),
+    described=Described(takes=(NeededServiceSchema, ServiceCreateSchema, ServiceKindSchema)),
+)
 def create_service(call: Call, services: Services) -> Answer:
     """Create a service that stays without instances."""
-    require(call, NeededServiceSchema)
-    namespace, name = namespace_of(call.parameters), service_of(call.parameters)
+    namespace, name = _names(call, services)
+    _described(call)
+    ephemeral = load_parameters(ServiceKindSchema, call.parameters)["ephemeral"]
     try:
-        return wrapped(service.answer_create(call, services, namespace, name))
+        return wrapped(service.answer_create(call, services, namespace, name, ephemeral))
     except ServiceExists:
-        text = f"specified service already exists, serviceName : {short_name_of(name)}"
+        text = f"specified service {name} already exists!"
         raise ResultError(400, ResultCode.SERVICE_EXISTS, text) from None
 
 
@@ -70,7 +110,7 @@ def remove_service(call: Call, services: Services) -> Answer:
         raise ResultError(
             400,
             ResultCode.SERVICE_NOT_EMPTY,
-            f"service {short_name_of(view.full_name)} can't be deleted, it has {len(view.instances)} instances",
+            f"Service {view.full_name} is not empty, can't be delete. Please unregister instance first",
         )
     return wrapped(service.remove_service(call, services))
 
@@ -79,10 +119,8 @@ def remove_service(call: Call, services: Services) -> Answer:
 def update_service(call: Call, services: Services) -> Answer:
     """Replace a service's threshold, metadata and selector; a value that the call does not name becomes the default."""
     view = _view(call, services)
-    values = load_parameters(ServiceCreateSchema, call.parameters)
-    command = UpdateService(
-        view.namespace, view.full_name, values["protect_threshold"], values["metadata"], values["selector"]
-    )
+    meta = _described(call)
+    command = UpdateService(view.namespace, view.full_name, meta.protect_threshold, meta.metadata, meta.selector)
     return wrapped(rendered(services.writes.execute(command, call)))
 
 
@@ -98,10 +136,23 @@ def query_service(call: Call, services: Services) -> Answer:
             "clusterMap": {name: {"clusterName": name, **service.cluster_fields(view, name)} for name in view.clusters},
             "metadata": shown(view.metadata),
             "protectThreshold": float(view.protect_threshold),
-            "selector": view.meta.selector.to_json(),
-            "ephemeral": all(one.ephemeral for one in view.instances),
+            "selector": selector_json(view.meta.selector),
+            "ephemeral": _is_ephemeral(view),
         }
     )
+
+
+def selector_json(selector: Selector) -> dict[str, Any]:
+    """The fields of a selector in answers of Nacos 2. Source: Nacos 2.3.1 NoneSelector, AbstractCmdbSelector."""
+    shown_selector = selector.to_json()
+    return {"type": shown_selector.pop("type"), "contextType": CONTEXT_TYPES[selector.kind], **shown_selector}
+
+
+def _is_ephemeral(view: ServiceView) -> bool:
+    """Return the kind of a service: that of its instances or, without any, the one that it was created for."""
+    if view.instances:
+        return all(one.ephemeral for one in view.instances)
+    return view.meta.ephemeral is not False
 
 
 @result_route(
@@ -114,6 +165,7 @@ def list_services(call: Call, services: Services) -> Answer:
     """One page of the names of a group. Shape of data: count (of all pages), services."""
     values = load_parameters(ServiceListV2Schema, call.parameters)
     names = services.naming.list_services(values["namespace"], values["group"])
-    start = (max(values["page"], 1) - 1) * values["size"]
-    page = names[start : start + values["size"]]
+    size = min(values["size"], PAGE_V2_MAX)
+    start = (max(values["page"], 1) - 1) * size
+    page = names[start : start + size]
     return result({"count": len(names), "services": [short_name_of(name) for name in page]})

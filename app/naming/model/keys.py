@@ -43,6 +43,8 @@ CLIENT_KEY_PREFIX = "Nacos:Naming:v2:ClientData:"
 SERVICE_META_PREFIX = "com.alibaba.nacos.naming.domains.meta."
 NAME_CHARS_MAX = 512
 """Source: Nacos 2.3 parameter check. Nacos 1.4 has no limit, but names are kept for long."""
+FULL_NAME_CHARS_MAX = 642
+"""The longest ``group@@service``: 128 characters of a group and 512 of a service. Source: as ``NAME_CHARS_MAX``."""
 
 USUAL_BYTES = 80
 """Bytes of names and of the JSON of metadata that the estimate of an instance (``INSTANCE_BYTES``) includes."""
@@ -54,7 +56,6 @@ STORED_ID_CHARS_MAX = 2_048
 INSTANCE_KEY_CHARS_MAX = 1_024
 """The longest instance key: above that of the longest address in the cluster with the longest name."""
 
-SERVICE_NAME = re.compile(r"[0-9a-zA-Z@.:_-]+")
 CLUSTER_NAME = re.compile(r"[0-9a-zA-Z-]+")
 NAMESPACE_ID = re.compile(r"[\w-]+", re.ASCII)
 NAMESPACE_ID_CHARS_MAX = 128
@@ -89,17 +90,16 @@ def check_service_format(full_name: str) -> None:
 
 
 def check_service_chars(full_name: str) -> None:
-    """Refuse a full service name that cannot be stored.
+    """Refuse a full service name that members cannot store. ``service_names`` has the rules for calls of clients.
 
     Raises:
-        InvalidParam: a character outside the set, or a name over ``NAME_CHARS_MAX``.
+        InvalidParam: the name is empty, not printable, or over ``FULL_NAME_CHARS_MAX``.
     """
-    if not SERVICE_NAME.fullmatch(full_name):
-        raise InvalidParam(
-            f"dom name can only have these characters: 0-9a-zA-Z-._:, current: {full_name[:NAME_CHARS_MAX]}"
-        )
-    if len(full_name) > NAME_CHARS_MAX:
-        raise InvalidParam(f"Param 'serviceName' is illegal, the param length should not exceed {NAME_CHARS_MAX}.")
+    if full_name and len(full_name) <= FULL_NAME_CHARS_MAX and not UNPRINTABLE.search(full_name):
+        return  # nearly always, and without a further call
+    if not full_name:
+        raise InvalidParam("Param 'serviceName' is required.")
+    check_text("serviceName", full_name, FULL_NAME_CHARS_MAX)
 
 
 def check_cluster_chars(cluster: str) -> None:

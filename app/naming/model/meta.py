@@ -151,15 +151,18 @@ class ServiceMeta:
     metadata: Metadata = field(default_factory=dict)
     selector: Selector = NO_SELECTOR
     clusters: Mapping[str, ClusterConfig] = field(default_factory=dict)
+    ephemeral: bool | None = None
+    """The kind of instances for which HTTP v2 created the service; None for any other service. It binds nobody."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the value of the service's record."""
-        return {
+        value = {
             "protectThreshold": self.protect_threshold,
             "metadata": self.metadata,
             "selector": self.selector.to_json(),
             "clusters": {name: config.to_json() for name, config in self.clusters.items()},
         }
+        return value if self.ephemeral is None else {**value, "ephemeral": self.ephemeral}
 
     def with_cluster(self, name: str, config: ClusterConfig) -> "ServiceMeta":
         """Return the description with the settings of one cluster replaced."""
@@ -189,6 +192,7 @@ def service_meta(value: Mapping[str, Any]) -> ServiceMeta:
         metadata_of(value.get("metadata", {})),
         _selector(selector if isinstance(selector, Mapping) else {}),
         {name: _cluster_config(name, config) for name, config in clusters.items()},
+        fields.flag("ephemeral", True) if value.get("ephemeral") is not None else None,
     )
 
 

@@ -16,6 +16,8 @@ USERS_TAG = "rollcall.users"
 """All records of users have one owner, because a write to one is decided by the users and roles that are read."""
 NAME_SPLITTER = "/"
 """Separates the parts of a key. Names of users and roles do not contain it."""
+_ESCAPES = (("%", "%25"), ("#", "%23"))
+"""Escapes for service names in keys, so that no name contains ``##``. Names of Nacos 1.4 have neither character."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,17 +89,17 @@ RecordKey = (
 
 def service_meta_key(namespace: str, full_name: str) -> str:
     """Return the record key of a service's description."""
-    return f"{SERVICE_META_PREFIX}{namespace}{NAMESPACE_SPLITTER}{full_name}"
+    return f"{SERVICE_META_PREFIX}{namespace}{NAMESPACE_SPLITTER}{_escape(full_name)}"
 
 
 def persistent_key(namespace: str, full_name: str, instance_key: str) -> str:
     """Return the record key of a persistent instance."""
-    return NAMESPACE_SPLITTER.join((PERSISTENT_PREFIX + namespace, full_name, instance_key))
+    return NAMESPACE_SPLITTER.join((PERSISTENT_PREFIX + namespace, _escape(full_name), instance_key))
 
 
 def override_key(namespace: str, full_name: str, instance_key: str) -> str:
     """Return the record key of an operator's change of an instance."""
-    return OVERRIDE_PREFIX + NAMESPACE_SPLITTER.join((namespace, full_name, instance_key))
+    return OVERRIDE_PREFIX + NAMESPACE_SPLITTER.join((namespace, _escape(full_name), instance_key))
 
 
 def namespace_key(namespace: str) -> str:
@@ -118,6 +120,28 @@ def role_key(role: str, user: str) -> str:
 def permission_key(role: str, actions: str, resource: str) -> str:
     """Return the record key of a role's permission."""
     return NAME_SPLITTER.join((PERMISSION_PREFIX + role, actions, resource))
+
+
+def _escape(full_name: str) -> str:
+    for char, escape in _ESCAPES:
+        full_name = full_name.replace(char, escape)
+    return full_name
+
+
+def _unescape(part: str) -> str:
+    """Return the name in a part of a key; an empty text if the name has another key."""
+    full_name = part
+    for char, escape in reversed(_ESCAPES):
+        full_name = full_name.replace(escape, char)
+    return full_name if _escape(full_name) == part else ""
+
+
+def _service_parts(key: str, prefix: str) -> tuple[str, str, str] | None:
+    """Return the namespace, full name and instance key in a key behind its prefix; None for any other text."""
+    parts = key.removeprefix(prefix).split(NAMESPACE_SPLITTER, 2)
+    if len(parts) != 3 or not all(parts) or not (name := _unescape(parts[1])):
+        return None
+    return parts[0], name, parts[2]
 
 
 def _parse_users_key(key: str) -> RecordKey | None:
@@ -142,13 +166,13 @@ def parse_record_key(key: str) -> RecordKey | None:
         return NamespaceKey(name) if name else None
     if key.startswith(SERVICE_META_PREFIX):
         parts = key.removeprefix(SERVICE_META_PREFIX).split(NAMESPACE_SPLITTER)
-        return ServiceMetaKey(*parts) if len(parts) == 2 and all(parts) else None
+        if len(parts) != 2 or not all(parts) or not (name := _unescape(parts[1])):
+            return None
+        return ServiceMetaKey(parts[0], name)
     if key.startswith(PERSISTENT_PREFIX):
-        parts = key.removeprefix(PERSISTENT_PREFIX).split(NAMESPACE_SPLITTER, 2)
-        return PersistentKey(*parts) if len(parts) == 3 and all(parts) else None
+        return PersistentKey(*of_instance) if (of_instance := _service_parts(key, PERSISTENT_PREFIX)) else None
     if key.startswith(OVERRIDE_PREFIX):
-        parts = key.removeprefix(OVERRIDE_PREFIX).split(NAMESPACE_SPLITTER, 2)
-        return OverrideKey(*parts) if len(parts) == 3 and all(parts) else None
+        return OverrideKey(*of_instance) if (of_instance := _service_parts(key, OVERRIDE_PREFIX)) else None
     return _parse_users_key(key)
 
 

@@ -17,7 +17,6 @@ from app.naming.model.keys import (
     DEFAULT_CLUSTER,
     DEFAULT_GROUP,
     DEFAULT_NAMESPACE,
-    GROUP_SPLITTER,
     INT_MAX,
     METADATA_CHARS_MAX,
     NAME_CHARS_MAX,
@@ -29,6 +28,7 @@ from app.naming.model.keys import (
 )
 from app.naming.model.model import WEIGHT_MAX
 from app.naming.model.nacos_errors import InvalidParam, Unavailable
+from app.naming.model.service_names import NameRule, check_service_name, is_usual_name
 from app.naming.registry.operations import DeregisterInstance, RegisterInstance
 from app.peers import payload as wire
 from app.peers.payload import success
@@ -61,12 +61,20 @@ POOLED_MAX = 256
 class NamingHandlers:
     """One method for each type of request. Used on the loop's thread; work that may block goes to a pool."""
 
-    def __init__(self, services: RpcServices, subscriptions: GrpcSubscriptions, infos: ServiceInfos) -> None:
+    def __init__(
+        self,
+        services: RpcServices,
+        subscriptions: GrpcSubscriptions,
+        infos: ServiceInfos,
+        name_rule: NameRule = NameRule.NACOS_2,
+    ) -> None:
+        """``name_rule``: the names of services that requests may have."""
         self._services = services
         self._subscriptions = subscriptions
         self._infos = infos
         self._pool = ThreadPoolExecutor(POOL_THREADS, thread_name_prefix="rpc")
         self._pooled = 0
+        self._name_rule = name_rule
 
     def routes(self) -> Mapping[str, GrpcRoute]:
         """The handlers by type of request."""
@@ -102,7 +110,7 @@ class NamingHandlers:
     async def instance(self, request: GrpcRequest) -> bytes:
         """Publish one instance of a service, or withdraw all that the connection published of it."""
         kind = request.fields.text("type")
-        namespace, service = key_of(request.fields)
+        namespace, service = key_of(request.fields, self._name_rule)
         clients, client_id = self._services.clients.own, request.connection.id
         if kind == REGISTER:
             command = command_of(request, namespace, service, request.fields.inner("instance"))
@@ -133,7 +141,7 @@ class NamingHandlers:
         kind = request.fields.text("type")
         if kind != BATCH:
             raise InvalidParam(f"Unsupported request type {kind}")
-        namespace, service = key_of(request.fields)
+        namespace, service = key_of(request.fields, self._name_rule)
         commands = []
         for number, one in enumerate(request.fields.items("instances"), 1):
             commands.append(command_of(request, namespace, service, one))
@@ -156,7 +164,7 @@ class NamingHandlers:
     async def persistent(self, request: GrpcRequest) -> Mapping[str, Any]:
         """Write a durable instance, or remove it: as over HTTP, it outlives the connection."""
         kind = request.fields.text("type")
-        namespace, service = key_of(request.fields)
+        namespace, service = key_of(request.fields, self._name_rule)
         writes, fields = self._services.persistent_writes, request.fields.inner("instance")
         if kind == REGISTER:
             command = command_of(request, namespace, service, fields, ephemeral=False)
@@ -175,7 +183,7 @@ class NamingHandlers:
         """Answer with a service's instances; an unknown one has none."""
         fields = request.fields
         variant = InfoVariant(fields.text("cluster", chars_max=CLUSTERS_CHARS_MAX), fields.flag("healthyOnly", False))
-        key = key_of(fields)
+        key = key_of(fields, self._name_rule)
         if request.known is not None:
             request.known.memo = (key, variant)
         info = await self._infos.get(key, variant)
@@ -190,7 +198,7 @@ class NamingHandlers:
     async def subscribe(self, request: GrpcRequest) -> bytes:
         """Subscribe the connection to a service, or unsubscribe it; answer with the service's instances."""
         fields, connection = request.fields, request.connection
-        key, clusters = key_of(fields), fields.text("clusters", chars_max=CLUSTERS_CHARS_MAX)
+        key, clusters = key_of(fields, self._name_rule), fields.text("clusters", chars_max=CLUSTERS_CHARS_MAX)
         if fields.flag("subscribe", True):
             # Before the service is read: no later change is missed.
             self._services.clients.subscriptions.subscribe(connection.id, *key, clusters)
@@ -233,18 +241,17 @@ def actor_of(request: GrpcRequest) -> Actor:
     return Actor(request.connection.remote_ip, agent=request.connection.agent)
 
 
-def key_of(fields: Fields) -> ServiceKey:
+def key_of(fields: Fields, rule: NameRule) -> ServiceKey:
     """Return namespace and full name of the service that a request names.
 
     Raises:
-        InvalidParam: the name is missing, or a text is no text.
+        InvalidParam: the name is missing or not allowed, or a text is no text.
     """
     group = fields.text("groupName", DEFAULT_GROUP)
-    name = fields.required("serviceName")
-    full_name = compose_service_name(name, group)
-    if full_name.startswith(GROUP_SPLITTER) or full_name.endswith(GROUP_SPLITTER):
-        raise InvalidParam("field 'serviceName' should name a group and a service")
-    return fields.text("namespace", DEFAULT_NAMESPACE), full_name
+    name = compose_service_name(fields.required("serviceName"), group)
+    if not is_usual_name(name):
+        check_service_name(name, rule)
+    return fields.text("namespace", DEFAULT_NAMESPACE), name
 
 
 def command_of(

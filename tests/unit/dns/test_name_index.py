@@ -35,6 +35,28 @@ def test_a_name_in_any_case_and_with_hyphens(full_name: str, label: str) -> None
     assert index_of(("public", GROUP + full_name)).find([label.encode()]) == ("public", GROUP + full_name)
 
 
+@pytest.mark.parametrize("name", ["*", "カート", "服务", "$/#", "a" * 64])
+def test_a_name_that_dns_cannot_write_has_its_exact_form_alone(name: str) -> None:
+    index = index_of(("public", GROUP + name), ("public", GROUP + "orders"))
+    assert index.exact_only == 1
+    assert index.find([fold(name.encode())]) is None
+    assert index.find([exact_label(name)]) == ("public", GROUP + name)
+    assert index.unique_labels("public", GROUP + name)[0] == exact_label(name)
+    index.note("public", GROUP + name, True)
+    assert index.exact_only == 1
+    index.note("public", GROUP + name, False)
+    assert (index.exact_only, index.find([exact_label(name)])) == (0, None)
+
+
+def test_names_of_dubbo_are_written_with_hyphens() -> None:
+    index = index_of(
+        ("public", GROUP + "providers:com.foo.Outer$Inner:1.0.0:"), ("public", GROUP + "consumers:X:1.0:*")
+    )
+    assert index.find([b"providers-com-foo-outer-inner-1-0-0-"]) is not None
+    assert index.find([b"consumers-x-1-0--"]) is not None
+    assert index.exact_only == 0
+
+
 @pytest.mark.parametrize("name", ["orders", "orders.default_group", "orders.default-group.public"])
 def test_what_is_left_out_is_the_default(name: str) -> None:
     index = index_of(("public", GROUP + "orders"), ("other", GROUP + "orders"), ("public", "G@@orders"))

@@ -7,6 +7,7 @@ from app.naming.model.keys import datum_key
 from app.naming.model.model import Instance, ServiceView
 from app.naming.wire.checksum import checksum
 from app.replication.instance_list_type import InstanceListAgent
+from app.replication.nacos_1_names import NacosOneNames
 from distro.model.types import NO_VERSION, Received
 from distro.timing.clock import SystemClock
 from tests.support.fake_node import SELF
@@ -31,6 +32,7 @@ def view_of(namespace: str, name: str) -> ServiceView | None:
 def make_agent(*capabilities: str) -> InstanceListAgent:
     return InstanceListAgent(
         view_of,
+        NacosOneNames(),
         self_address=SELF,
         context_path="/nacos",
         user_agent="Nacos-Server:1.4.8",

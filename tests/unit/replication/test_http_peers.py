@@ -15,6 +15,7 @@ from app.naming.wire.datum_codec import InstanceListCodec
 from app.replication.http_peers import NodeReplication
 from app.replication.instance_list_type import INSTANCE_LIST
 from app.replication.large_bodies import LargeBodies
+from app.replication.nacos_1_names import NacosOneNames
 from distro.model.errors import NotInitialized
 from distro.model.ports import Component
 from distro.model.types import Datum, DistroKey, Received, Version
@@ -50,7 +51,9 @@ def asked(instances: int, headers: dict[str, str]) -> tuple[bytes, dict[str, str
     """The body and the headers of the answer to who asks for all datums."""
     clock, stored = SystemClock(), Stored(instances)
     component = Component(None, InstanceListCodec(clock.wall_ms), None)  # type: ignore[arg-type]
-    peers = NodeReplication(stored, {INSTANCE_LIST: component}, stored, stored, clock, LargeBodies(1_000), None)  # type: ignore[arg-type]
+    peers = NodeReplication(
+        stored, {INSTANCE_LIST: component}, stored, stored, clock, LargeBodies(1_000), None, NacosOneNames()
+    )  # type: ignore[arg-type]
     parts, answered = peers.datums(["com.alibaba.nacos.naming.iplist.ephemeral.key"], headers, PEER_IP)
     return b"".join(parts), answered
 
@@ -108,7 +111,9 @@ LISTS = [datum_key("public", f"g@@s{number}") for number in range(5)]
 def test_of_datums_that_are_known_no_value_is_read() -> None:
     clock, stored = SystemClock(), Receiving()
     component = Component(stored, InstanceListCodec(clock.wall_ms), None)  # type: ignore[arg-type]
-    peers = NodeReplication(stored, {INSTANCE_LIST: component}, stored, stored, clock, LargeBodies(10_000), None)  # type: ignore[arg-type]
+    peers = NodeReplication(
+        stored, {INSTANCE_LIST: component}, stored, stored, clock, LargeBodies(10_000), None, NacosOneNames()
+    )  # type: ignore[arg-type]
     known, new, unread = VERSION.to_text(), Version(1, 3, "a:1~x").to_text(), {"instanceList": "none"}
     empty: dict[str, object] = {"instanceList": []}
     body = {
@@ -149,7 +154,9 @@ class Held(Stored):
     def page(self, keys: list[str] | None, headers: dict[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
         clock = SystemClock()
         component = Component(self, InstanceListCodec(clock.wall_ms), None)  # type: ignore[arg-type]
-        peers = NodeReplication(self, {INSTANCE_LIST: component}, self, self, clock, LargeBodies(10_000), None)  # type: ignore[arg-type]
+        peers = NodeReplication(
+            self, {INSTANCE_LIST: component}, self, self, clock, LargeBodies(10_000), None, NacosOneNames()
+        )  # type: ignore[arg-type]
         parts, answered = peers.page(keys, headers, PEER_IP)
         body = b"".join(parts)
         return json.loads(gzip.decompress(body) if "Content-Encoding" in answered else body), answered

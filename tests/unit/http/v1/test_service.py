@@ -280,3 +280,24 @@ def test_a_digest_changes_with_the_health(client: FlaskClient) -> None:
     answer = client.put(f"{SERVICE}/checksum", data={"serviceName": "b"})
     assert (answer.status_code, answer.data) == (404, b"serviceName not found: DEFAULT_GROUP@@b")
     assert client.put(f"{SERVICE}/checksum").data == b"Param 'serviceName' is required."
+
+
+def test_the_calls_of_nacos_controller_create_a_service_and_switch_its_checks_off(client: FlaskClient) -> None:
+    """Source: nacos-controller 7c9af96, pkg/nacos/naming/http_sdk.go: it looks for a text of Nacos 2."""
+    agent = {"User-Agent": "Go-http-client/1.1"}
+    asked = {"namespaceId": "public", "serviceName": "DEFAULT_GROUP@@orders"}
+    answer = client.get(SERVICE, query_string=asked, headers=agent)
+    assert (answer.status_code, answer.text) == (
+        400,
+        "service not found, namespace: public, serviceName: DEFAULT_GROUP@@orders",
+    )
+    made = {"namespaceId": "public", "serviceName": "orders", "groupName": "DEFAULT_GROUP"}
+    assert client.post(SERVICE, query_string=made, data=made, headers=agent).data == b"ok"
+    assert client.get(SERVICE, query_string=asked, headers=agent).get_json()["clusters"] == []
+    cluster = {"namespaceId": "public", "serviceName": "orders", "clusterName": "DEFAULT", "checkPort": "80"}
+    cluster |= {"useInstancePort4Check": "true", "healthChecker": '{"type":"NONE"}'}
+    assert client.put("/nacos/v1/ns/cluster", query_string=cluster, data=cluster, headers=agent).data == b"ok"
+    persistent = {"serviceName": "DEFAULT_GROUP@@orders", "ip": "10.0.0.1", "port": "80", "ephemeral": "false"}
+    assert client.post(INSTANCE, data=persistent | {"weight": "100"}).data == b"ok"
+    found = client.get(SERVICE, query_string=asked, headers=agent).get_json()
+    assert [(one["name"], one["healthChecker"]["type"]) for one in found["clusters"]] == [("DEFAULT", "NONE")]

@@ -1,5 +1,7 @@
 """Prometheus's HTTP service discovery: which targets, with which labels, and none of a client's choosing."""
 
+from urllib.parse import quote
+
 import pytest
 from flask.testing import FlaskClient
 
@@ -118,3 +120,11 @@ def test_it_is_off_unless_it_is_set(path: str) -> None:
 def test_no_target_of_before_a_pause_is_told(node: FakeNode, client: FlaskClient) -> None:
     for node.cluster.is_behind, status in ((True, 503), (False, 200)):
         assert client.get(PATH).status_code == status
+
+
+@pytest.mark.parametrize("name", ["a/b", "providers:com.foo.Outer$Inner:1.0.0:", "a?b", "a#b", "%23", "é"])
+def test_the_path_names_a_service_of_any_characters(node: FakeNode, client: FlaskClient, name: str) -> None:
+    put(node, f"g@@{name}")
+    put(node, "g@@a")
+    (one,) = client.get(f"{PATH}/namespaceId/public/service/{quote(name, safe='/')}").get_json()
+    assert one["labels"]["__meta_rollcall_service"] == name

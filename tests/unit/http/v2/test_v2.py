@@ -15,6 +15,7 @@ from tests.support.fake_node import PEER, FakeNode
 V1, V2 = "/nacos/v1/ns", "/nacos/v2/ns"
 ONE = {"serviceName": "orders", "ip": "10.0.0.1", "port": "8080"}
 SERVICE = {"serviceName": "orders"}
+PATCHED = ONE | {"serviceName": "DEFAULT_GROUP@@orders", "enabled": "false", "weight": "5", "metadata": ""}
 
 
 def data(answer: TestResponse) -> Any:
@@ -75,7 +76,7 @@ class TestInstance:
             "name": "DEFAULT_GROUP@@orders",
             "groupName": "DEFAULT_GROUP",
             "clusters": "",
-            "cacheMillis": 3_000,
+            "cacheMillis": 10_000,
             "lastRefTime": node.wall_ms(),
             "checksum": "",
             "allIPs": False,
@@ -121,7 +122,7 @@ class TestInstance:
     def test_updated_patched_and_removed(self, client: FlaskClient) -> None:
         client.post(f"{V2}/instance", data=ONE)
         assert data(client.put(f"{V2}/instance", data=ONE | {"weight": "5"})) == "ok"
-        assert client.patch(f"{V2}/instance", data=ONE | {"enabled": "false"}).data == b"ok"
+        assert client.patch(f"{V2}/instance", data=PATCHED).data == b"ok"
         (found,) = client.get(
             f"{V1}/catalog/instances",
             query_string=SERVICE | {"clusterName": "DEFAULT", "pageNo": 1, "pageSize": 9},
@@ -177,6 +178,23 @@ class TestInstance:
         assert text
         assert data(client.get(f"{V2}/service/list"))["count"] == 0, "nothing is stored"
 
+    @pytest.mark.parametrize("missing", ["weight", "enabled", "metadata"])
+    def test_a_patch_names_all_values(self, client: FlaskClient, missing: str) -> None:
+        data(client.post(f"{V2}/instance", data=ONE))
+        values = {name: value for name, value in PATCHED.items() if name != missing}
+        answer = client.patch(f"{V2}/instance", data=values)
+        assert refused(answer)[:2] == (400, 10_000)
+        assert missing in refused(answer)[3]
+
+    def test_a_patch_names_the_group(self, client: FlaskClient) -> None:
+        data(client.post(f"{V2}/instance", data=ONE))
+        answer = client.patch(f"{V2}/instance", data=PATCHED | {"serviceName": "orders"})
+        assert refused(answer)[:2] == (400, 20_002)
+        assert "groupName@@serviceName" in refused(answer)[3]
+
+    def test_how_long_a_list_may_be_kept(self, client: FlaskClient) -> None:
+        assert data(client.get(f"{V2}/instance/list", query_string=SERVICE))["cacheMillis"] == 10_000
+
     def test_an_unknown_one(self, client: FlaskClient) -> None:
         assert refused(client.get(f"{V2}/instance", query_string=ONE))[:2] == (404, 20_004)
         assert refused(client.put(f"{V2}/instance", data=ONE))[:2] == (400, 21_004)
@@ -226,7 +244,49 @@ class TestService:
         assert data(second) == {"count": 3, "services": ["c"]}
         assert data(client.get(f"{V2}/service/list", query_string={"pageNo": 9}))["services"] == []
         assert data(client.get(f"{V2}/service/list", query_string={"groupName": "G9"}))["count"] == 0
-        assert refused(client.get(f"{V2}/service/list", query_string={"pageSize": 501}))[:2] == (400, 20_002)
+        assert data(client.get(f"{V2}/service/list", query_string={"pageSize": 501}))["count"] == 3
+        assert refused(client.get(f"{V2}/service/list", query_string={"pageSize": -1}))[:2] == (400, 20_002)
+
+    @pytest.mark.parametrize(
+        ("given", "shown"), [({}, False), ({"ephemeral": "true"}, True), ({"ephemeral": "x"}, False)]
+    )
+    def test_its_kind_is_that_of_its_creation_until_it_has_instances(
+        self, client: FlaskClient, given: dict[str, str], shown: bool
+    ) -> None:
+        data(client.post(f"{V2}/service", data=SERVICE | given))
+        assert data(client.get(f"{V2}/service", query_string=SERVICE))["ephemeral"] is shown
+        data(client.put(f"{V2}/service", data=SERVICE | {"metadata": "a=1"}))
+        assert data(client.get(f"{V2}/service", query_string=SERVICE))["ephemeral"] is shown
+        data(client.post(f"{V2}/instance", data=ONE | {"ephemeral": "false"}))
+        assert data(client.get(f"{V2}/service", query_string=SERVICE))["ephemeral"] is False
+
+    def test_its_selector(self, client: FlaskClient) -> None:
+        data(client.post(f"{V2}/service", data=SERVICE))
+        assert data(client.get(f"{V2}/service", query_string=SERVICE))["selector"] == {
+            "type": "none",
+            "contextType": "NONE",
+        }
+        expression = "CONSUMER.label.zone = PROVIDER.label.zone"
+        label = json.dumps({"type": "label", "expression": expression})
+        data(client.put(f"{V2}/service", data=SERVICE | {"selector": label}))
+        assert data(client.get(f"{V2}/service", query_string=SERVICE))["selector"] == {
+            "type": "label",
+            "contextType": "CMDB",
+            "expression": expression,
+            "labels": ["zone"],
+        }
+        for method in ("POST", "PUT"):
+            answer = client.open(f"{V2}/service", method=method, data=SERVICE | {"selector": '{"type":"zzz"}'})
+            assert refused(answer)[:3] == (400, 21_006, "selector error")
+
+    def test_refusals_have_the_texts_of_nacos(self, client: FlaskClient) -> None:
+        text = "service not found, namespace: public, serviceName: DEFAULT_GROUP@@orders"
+        assert refused(client.get(f"{V2}/service", query_string=SERVICE))[3] == text
+        data(client.post(f"{V2}/instance", data=ONE))
+        text = "specified service DEFAULT_GROUP@@orders already exists!"
+        assert refused(client.post(f"{V2}/service", data=SERVICE))[3] == text
+        text = "Service DEFAULT_GROUP@@orders is not empty, can't be delete. Please unregister instance first"
+        assert refused(client.delete(f"{V2}/service", query_string=SERVICE))[3] == text
 
 
 class TestOperator:

@@ -3,7 +3,7 @@
 import pytest
 
 from app.naming.model import keys
-from app.naming.model.keys import NAME_CHARS_MAX, NAMESPACE_ID_CHARS_MAX
+from app.naming.model.keys import FULL_NAME_CHARS_MAX, NAME_CHARS_MAX, NAMESPACE_ID_CHARS_MAX
 from app.naming.model.nacos_errors import InvalidParam
 
 
@@ -54,7 +54,7 @@ def test_a_name_with_both_parts(full_name: str) -> None:
 @pytest.mark.parametrize(
     ("check", "longest", "wrong"),
     [
-        (keys.check_service_chars, "a" * NAME_CHARS_MAX, ["a b", "", "a/b", "a" * (NAME_CHARS_MAX + 1)]),
+        (keys.check_service_chars, "a" * FULL_NAME_CHARS_MAX, ["a\nb", "", "a\ud800", "a" * (FULL_NAME_CHARS_MAX + 1)]),
         (keys.check_cluster_chars, "a" * NAME_CHARS_MAX, ["a_b", "", "a" * (NAME_CHARS_MAX + 1)]),
         (keys.check_namespace, "a" * NAME_CHARS_MAX, ["a##b", "a#", "a" * (NAME_CHARS_MAX + 1)]),
     ],
@@ -73,7 +73,7 @@ def test_the_id_of_a_namespace_that_is_created_has_a_length_and_characters() -> 
     assert not any(map(keys.is_namespace_id, ["", "a b", "\u00e4", "a\n", longest + "a"]))
 
 
-@pytest.mark.parametrize("names", [("a b", "C", "n"), ("G@@a", "C_", "n"), ("G@@a", "C", "n#")])
+@pytest.mark.parametrize("names", [("a\nb", "C", "n"), ("G@@a", "C_", "n"), ("G@@a", "C", "n#")])
 def test_names_are_checked_together(names: tuple[str, str, str]) -> None:
     keys.check_names("G@@a", "C", "n")
     with pytest.raises(InvalidParam):

@@ -22,12 +22,11 @@ from app.replication.record_type import RecordCodec
 WRITER, NAME, ADDRESS = "a:1~1", "g@@s", ("10.0.0.1", 80)
 
 REFUSED = {
-    "dollar": DeregisterInstance("g@@a$b", *ADDRESS),
-    "slash": DeregisterInstance("g@@a/b", *ADDRESS),
-    "star": DeregisterInstance("g@@a*", *ADDRESS),
-    "blank": DeregisterInstance("g@@a b", *ADDRESS),
-    "Chinese": DeregisterInstance("g@@服务", *ADDRESS),
-    "long name": DeregisterInstance("g@@" + "x" * 510, *ADDRESS),
+    "line in a name": DeregisterInstance("g@@a\nb", *ADDRESS),
+    "line of Unicode in a name": DeregisterInstance("g@@a\u2028b", *ADDRESS),
+    "half a pair in a name": DeregisterInstance("g@@a\ud800", *ADDRESS),
+    "no name": DeregisterInstance("", *ADDRESS),
+    "long name": DeregisterInstance("g@@" + "x" * 640, *ADDRESS),
     "hash at the end": DeregisterInstance(NAME, *ADDRESS, namespace="dev#"),
     "hashes": DeregisterInstance(NAME, *ADDRESS, namespace="a##b"),
     "long namespace": DeregisterInstance(NAME, *ADDRESS, namespace="n" * 513),
@@ -77,7 +76,35 @@ def test_a_deregistration_that_members_would_refuse_is_refused_and_leaves_nothin
 
 @pytest.mark.parametrize("ip", ["10.0.0.1", "a\u200bb", "host-\u00ad", "\ufeffhost", "名", "\ue000", "h" * 128, "::1"])
 def test_what_is_acknowledged_is_taken_by_members_and_read_at_a_start(tmp_path: Path, node: Node, ip: str) -> None:
-    node.durable.deregister(DeregisterInstance(NAME, ip, 80))
+    check_kept(tmp_path, node, DeregisterInstance(NAME, ip, 80))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a$b",
+        "a/b",
+        "a*",
+        "*",
+        "a b",
+        "服务",
+        "#",
+        "a##b",
+        "##",
+        "%",
+        "%23",
+        "a,b",
+        "x" * 512,
+        "providers:com.foo.O$I:1.0:",
+    ],
+)
+def test_every_name_that_is_acknowledged_is_kept(tmp_path: Path, node: Node, name: str) -> None:
+    check_kept(tmp_path, node, DeregisterInstance(f"g@@{name}", *ADDRESS))
+
+
+def check_kept(tmp_path: Path, node: Node, command: DeregisterInstance) -> None:
+    """Check that members take the removal, and that the node starts with it."""
+    node.durable.deregister(command)
     codec, [datum] = RecordCodec(), node.records.datums(node.records.all_keys())
     assert codec.decode(datum.key, orjson.loads(codec.encode(datum, 1_000, True)), 1_000).version == datum.version
     node.file.close()
@@ -87,7 +114,7 @@ def test_what_is_acknowledged_is_taken_by_members_and_read_at_a_start(tmp_path: 
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        (service_meta_key("public", "g@@a$b"), None),
+        (service_meta_key("public", "g@@a\nb"), None),
         (persistent_key("public", NAME, "a\nb:80:unknown:DEFAULT"), None),
         (persistent_key("public", NAME, "x" * 2_000), None),
         (namespace_key("a b"), None),

@@ -13,6 +13,7 @@ from app.metrics.instruments import RequestStats
 from app.naming.clients.client_model import ClientInfo
 from app.naming.model.json_fields import Fields
 from app.naming.model.nacos_errors import InvalidParam
+from app.naming.model.service_names import NameRule
 from app.naming.registry.operations import RegisterInstance
 from app.peers import payload as wire
 from app.rpc.sdk.naming import NamingHandlers, command_of
@@ -32,7 +33,7 @@ KEY = ("public", SERVICE)
 class Asked:
     """The handlers of a node, asked by its clients."""
 
-    def __init__(self, node: FakeNode | None = None) -> None:
+    def __init__(self, node: FakeNode | None = None, name_rule: NameRule = NameRule.NACOS_2) -> None:
         self.node: Any = node or FakeNode()
         self.node.persistent_writes = None
         self.limits = LimitWatch(Path())
@@ -50,7 +51,7 @@ class Asked:
             access=self.node.access,
             requests=self.requests,
         )
-        self.handlers = NamingHandlers(self.node, GrpcSubscriptions(), self.infos)
+        self.handlers = NamingHandlers(self.node, GrpcSubscriptions(), self.infos, name_rule)
         self.dispatcher.add(self.handlers.routes())
         self.at_once = 0
         """Answers that needed no handler."""
@@ -253,3 +254,44 @@ def test_an_instance_is_read_the_same_however_its_fields_are_written(
 def test_a_field_of_an_instance_that_is_wrong_is_refused(asked: Asked, given: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidParam, match=said):
         command_of(GrpcRequest(asked.connect(), Fields({})), *KEY, Fields(PLAIN | given))
+
+
+DUBBO = ("providers:com.foo.Outer$Inner:1.0.0:", "consumers:X:1.0:*")
+
+
+def named(request: str, name: str, **fields: Any) -> bytes:
+    """A request about a service of the default group."""
+    body = {"namespace": "public", "groupName": "DEFAULT_GROUP", "serviceName": name, **fields}
+    return wire.encode_json(request, body)
+
+
+@pytest.mark.parametrize("name", [*DUBBO, "a##b", "a/b?c=d&e", "*", "é"])
+def test_names_of_nacos_2_register_list_and_subscribe(asked: Asked, name: str) -> None:
+    connection, instance = asked.connect(), {"ip": "10.0.0.1", "port": 20880, "clusterName": "DEFAULT"}
+    answer = asked.ask(connection, named("InstanceRequest", name, type="registerInstance", instance=instance))
+    assert answer["resultCode"] == 200, answer
+    for request in ("ServiceQueryRequest", "SubscribeServiceRequest"):
+        found = asked.ask(connection, named(request, name))["serviceInfo"]
+        assert (found["name"], found["groupName"]) == (name, "DEFAULT_GROUP")
+        assert [one["ip"] for one in found["hosts"]] == ["10.0.0.1"]
+    assert asked.node.naming.list_services("public", "DEFAULT_GROUP") == [f"DEFAULT_GROUP@@{name}"]
+    assert asked.ask(connection, named("InstanceRequest", name, type="deregisterInstance"))["resultCode"] == 200
+    assert asked.ask(connection, named("ServiceQueryRequest", name))["serviceInfo"]["hosts"] == []
+
+
+@pytest.mark.parametrize("name", ["服务", "a b", "a\u2028b", "x" * 513])
+@pytest.mark.parametrize("request_type", ["InstanceRequest", "ServiceQueryRequest", "SubscribeServiceRequest"])
+def test_names_that_nacos_refuses_are_refused(asked: Asked, request_type: str, name: str) -> None:
+    instance = {"ip": "10.0.0.1", "port": 80, "clusterName": "DEFAULT"}
+    answer = asked.ask(asked.connect(), named(request_type, name, type="registerInstance", instance=instance))
+    assert answer["errorCode"] == 400
+    assert "serviceName" in answer["message"]
+
+
+def test_without_the_check_every_name_that_can_be_stored_is_allowed() -> None:
+    asked = Asked(name_rule=NameRule.STORED)
+    instance = {"ip": "10.0.0.1", "port": 80, "clusterName": "DEFAULT"}
+    connection = asked.connect()
+    for name, code in (("服务", 200), ("a b", 200), ("a\u2028b", 500)):
+        answer = asked.ask(connection, named("InstanceRequest", name, type="registerInstance", instance=instance))
+        assert answer["resultCode"] == code
