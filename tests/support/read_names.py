@@ -8,13 +8,13 @@ from typing import Any
 
 from marshmallow import Schema
 
-from app.http.input.schemas import needed_names
+from app.http.input.schemas import needed
 
 READERS = {"get", "optional", "required"}
 """The methods of ``Parameters`` that read one value."""
 NAME_READER = "service_name"
 OF_SERVICE = frozenset({"serviceName", "groupName", "dom"})
-OURS = ("app.http.v1", "app.http.v2", "app.http.input.params", "app.http.input.forms")
+OURS = ("app.http.v1", "app.http.v2", "app.http.v3", "app.http.input.params", "app.http.input.forms")
 ROW_READERS = {"value", "given"}
 """Its methods that read the parameter of one row of a table."""
 
@@ -55,7 +55,7 @@ def _read_by(call: ast.Call, space: dict[str, Any]) -> Iterator[str]:
             yield from OF_SERVICE
         case ast.Name(id="require"):
             for one in call.args[1:]:
-                yield from needed_names(_value(one, space))
+                yield from (name for name, _ in needed(_value(one, space)))
         case ast.Name(id="load_parameters"):
             schema = _value(call.args[0], space)
             assert issubclass(schema, Schema)

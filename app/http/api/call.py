@@ -368,15 +368,21 @@ class Route:
     """True if a call counts against the writes of the client's address: calls of members and beats do not."""
 
     def __post_init__(self) -> None:
-        is_write = self.access.action is Action.WRITE and self.access.scope in (Scope.NAMING, Scope.ADMIN)
-        is_unsafe_read = self.access.action is Action.WRITE and self.method in ("GET", "HEAD")
+        changes = self.access.action is Action.WRITE and not self.access.only_reads
+        is_write = changes and self.access.scope in (Scope.NAMING, Scope.ADMIN)
+        is_unsafe_read = changes and self.method in ("GET", "HEAD")
         of_users = self.access.scope in (Scope.NAMING, Scope.ADMIN, Scope.PUBLIC) and not is_unsafe_read
         object.__setattr__(self, "asks_users_alone", of_users)
-        object.__setattr__(self, "is_beat", self.path in BEAT_PATHS)
-        object.__setattr__(self, "is_client_write", is_write and not self.path.lower().endswith("beat"))
+        takes_beats = self.method == "POST" and self.path == V3_CLIENT_INSTANCE
+        object.__setattr__(self, "is_beat", self.path in BEAT_PATHS or takes_beats)
+        object.__setattr__(
+            self, "is_client_write", is_write and not takes_beats and not self.path.lower().endswith("beat")
+        )
 
 
 BEAT_PATHS = ("/v1/ns/instance/beat", "/v1/ns/api/beat", "/v2/ns/instance/beat")
+V3_CLIENT_INSTANCE = "/v3/client/ns/instance"
+"""Its POST is a registration or, with ``heartBeat``, a beat; the endpoint itself counts the registrations."""
 ROUTES: list[Route] = []
 
 

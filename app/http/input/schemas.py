@@ -9,7 +9,7 @@ from typing import Any
 
 from marshmallow import EXCLUDE, Schema, ValidationError, validate
 
-from app.http.input.fields import FILLED, PRESENT, Needed, Parameter, StrictFlag, Text, Trimmed, Whole
+from app.http.input.fields import FILLED, PRESENT, Int, LenientFlag, Needed, Parameter, StrictFlag, Text, Trimmed, Whole
 from app.http.input.forms import DOM, GROUP_NAME, NAMESPACE_ID, SERVICE_NAME, Parameters
 from app.naming.model.keys import DEFAULT_GROUP, DEFAULT_NAMESPACE, PORT_MAX
 from app.naming.model.nacos_errors import InvalidParam
@@ -50,11 +50,12 @@ def load(schema: type[Schema], values: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidParam(f"Parameter '{name}' is illegal: {text}") from None
 
 
-def needed_names(schema: type[Schema]) -> Iterator[str]:
-    """Yield the names of the parameters that must be in a call."""
+def needed(schema: type[Schema]) -> Iterator[tuple[str, str]]:
+    """Yield the name of each parameter that must be in a call, and Java's name of its type."""
     for name, one in _made(schema).fields.items():
         if one.required:
-            yield one.data_key or name
+            kind = "Integer" if isinstance(one, Int) else "Boolean" if isinstance(one, LenientFlag) else "String"
+            yield one.data_key or name, kind
 
 
 def load_parameters(schema: type[Schema], parameters: Parameters) -> dict[str, Any]:

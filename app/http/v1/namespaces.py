@@ -93,13 +93,13 @@ def query_namespaces(call: Call, services: Services) -> Answer:
 def create_namespace(call: Call, services: Services) -> Answer:
     """Create a namespace, with a random id when none is given. Shape: false when the id is taken or not allowed."""
     values = load_parameters(NamespaceCreateSchema, call.parameters)
-    name = values["id"].strip(TRIMMED) or _own_id(services)
+    name = values["id"].strip(TRIMMED) or own_id(services)
     command = CreateNamespace(Namespace(name, values["name"], values["description"]))
     outcome = services.writes.execute(command, call)
     return json_reply(False) if outcome is UNCHANGED else rendered(outcome, json_reply(True))
 
 
-def _own_id(services: Services) -> str:
+def own_id(services: Services) -> str:
     """A random id that this node owns: a call with another id would go to its owner, which would make up its own."""
     for _ in range(OWN_ID_TRIES_MAX):
         name = str(uuid.uuid4())

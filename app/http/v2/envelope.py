@@ -1,10 +1,10 @@
-"""The envelope of HTTP v2: ``{"code":0,"message":"success","data":...}``, and its refusals.
+"""The envelope of HTTP v2 and v3: ``{"code":0,"message":"success","data":...}``, and its refusals.
 
-Source of codes and messages: Nacos 2.x ErrorCode.
+Source of codes and messages: Nacos 2.x and 3.0.3 ErrorCode.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import wraps
 from itertools import chain
@@ -16,7 +16,7 @@ from app.auth.access_rules import AccessRule
 from app.commands.write_caller import Misdirected
 from app.http.api.answers import PreparedRefusal, error_reply, later_reply
 from app.http.api.call import JSON, OK, Answer, Call, Endpoint, Reply, Services, route
-from app.http.input.schemas import needed_names
+from app.http.input.schemas import needed
 from app.http.shapes.described import Described
 from app.naming.model.json_fields import exact_json
 from app.naming.model.nacos_errors import (
@@ -38,7 +38,7 @@ _BEGIN, _END = b'{"code":0,"message":"success","data":', b"}"
 
 
 class ResultCode(Enum):
-    """Nacos 2.x's codes of refusals, each with its message."""
+    """Nacos's codes of refusals, each with its message."""
 
     PARAMETER_MISSING = (10_000, "parameter missing")
     ACCESS_DENIED = (10_001, "access denied")
@@ -46,10 +46,16 @@ class ResultCode(Enum):
     NOT_FOUND = (20_004, "resource not found")
     WEIGHT = (21_001, "weight error")
     INSTANCE_NOT_FOUND = (21_003, "instance not found")
+    INSTANCE_ERROR = (21_004, "instance error")
     SERVICE_EXISTS = (21_007, "service already exist")
     SERVICE_MISSING = (21_008, "service not exist")
     SERVICE_NOT_EMPTY = (21_009, "service delete failure")
+    NAMESPACE_ILLEGAL = (22_000, "illegal namespace")
+    NAMESPACE_MISSING = (22_001, "namespace not exist")
+    NAMESPACE_EXISTS = (22_002, "namespace already exist")
+    STATE_ILLEGAL = (23_000, "illegal state")
     SERVER_ERROR = (30_000, "server error")
+    FUNCTION_DISABLED = (40_001, "API function disabled.")
 
 
 class ResultError(NacosError):
@@ -70,7 +76,7 @@ def result(data: object) -> Reply:
     return Reply(200, exact_json({"code": 0, "message": "success", "data": data}), JSON)
 
 
-def refusal(status: int, code: ResultCode, text: str) -> Reply:
+def refusal(status: int, code: ResultCode, text: str | None) -> Reply:
     """The answer of a call that was refused; ``text`` becomes its data."""
     number, message = code.value
     return Reply(status, orjson.dumps({"code": number, "message": message, "data": text}), JSON)
@@ -117,16 +123,24 @@ def require(call: Call, *schemas: type[Schema]) -> None:
     Raises:
         ResultError: a parameter is missing or blank; the text names the first.
     """
-    for name in chain.from_iterable(map(needed_names, schemas)):
+    for name, kind in chain.from_iterable(map(needed, schemas)):
         if not (call.parameters.get(name) or "").strip():
-            text = f"Required parameter '{name}' type String is not present"
+            text = f"Required parameter '{name}' type {kind} is not present"
             raise ResultError(400, ResultCode.PARAMETER_MISSING, text)
 
 
 def result_route(
-    method: str, *paths: str, access: AccessRule, described: Described | None = None
+    method: str,
+    *paths: str,
+    access: AccessRule,
+    hot: bool = False,
+    at_root: Sequence[str] = (),
+    described: Described | None = None,
 ) -> Callable[[Endpoint], Endpoint]:
-    """Return a decorator that adds an endpoint to the route table; refusals and other errors answer in the envelope."""
+    """Return a decorator that adds an endpoint to the route table; refusals and other errors answer in the envelope.
+
+    ``at_root``: those of the paths that the endpoint has without the context path, too.
+    """
 
     def add(endpoint: Endpoint) -> Endpoint:
         @wraps(endpoint)
@@ -140,6 +154,8 @@ def result_route(
                 return refusal(500, ResultCode.SERVER_ERROR, "internal error, see the server's log")
 
         told = described.enveloped() if described is not None else None
-        return route(method, *paths, access=access, described=told)(answer)
+        if at_root:
+            route(method, *at_root, access=access, at_root=True, described=told)(answer)
+        return route(method, *paths, access=access, hot=hot, described=told)(answer)
 
     return add

@@ -1,0 +1,105 @@
+"""The subscribers of a service over HTTP v3, over gRPC and UDP, at this member or at all."""
+
+from typing import Any
+
+from app.auth.access_rules import READ, naming
+from app.http.api.call import Answer, Call, Services
+from app.http.input.fields import StrictFlag
+from app.http.input.forms import namespace_of, service_of
+from app.http.input.schemas import CallSchema, NeededServiceSchema, load_parameters
+from app.http.shapes.described import Described
+from app.http.shapes.v3_shapes import V3_SUBSCRIBER_PAGE
+from app.http.v2.envelope import require, result_route
+from app.http.v3.forms import ADMIN, CONSOLE, PageSchema, page_result, part_of
+from app.naming.model.keys import group_of, short_name_of
+from app.peers.asked import ask_members
+
+PATHS = f"{ADMIN}/service/subscribers", f"{CONSOLE}/service/subscribers"
+ASK_S_MAX = 2.0
+"""The time for asking all other members."""
+ASKED_MAX = 500
+"""The most subscribers that one other member is asked for."""
+_TEXTS = ("namespaceId", "groupName", "serviceName", "ip", "agent", "appName")
+Shown = dict[str, Any]
+
+
+class AggregationSchema(CallSchema):
+    aggregation = StrictFlag("aggregation", "Whether all other members are asked, too.", True)
+
+
+@result_route(
+    "GET",
+    *PATHS,
+    access=naming(READ).or_members(),
+    at_root=PATHS[1:],
+    described=Described(V3_SUBSCRIBER_PAGE, takes=(NeededServiceSchema, PageSchema, AggregationSchema)),
+)
+def list_subscribers(call: Call, services: Services) -> Answer:
+    """A page of the subscribers of a service, at all members. The port of one over gRPC is 0.
+
+    Of several subscribers with the same address, application and agent one is listed, as in Nacos 3.
+    """
+    require(call, NeededServiceSchema)
+    asked = load_parameters(PageSchema, call.parameters)
+    namespace, full_name = namespace_of(call.parameters), service_of(call.parameters)
+    found = _subscribers_here(services, namespace, full_name)
+    if load_parameters(AggregationSchema, call.parameters)["aggregation"]:
+        found += _subscribers_elsewhere(services, namespace, full_name)
+        found = list({tuple(one.values()): one for one in found}.values())
+    found.sort(key=lambda one: (one["ip"], one["port"], one["agent"], one["appName"]))
+    return page_result(len(found), asked, part_of(found, asked))
+
+
+def _subscribers_here(services: Services, namespace: str, full_name: str) -> list[Shown]:
+    found = [
+        _shown(namespace, full_name, one.ip, one.port, one.agent, one.app)
+        for one in services.push.subscribers(namespace)
+        if one.service == full_name
+    ]
+    for client_id, _ in services.clients.subscriptions.subscribers(namespace, full_name):
+        client = services.clients.table.client(client_id)
+        if client is not None:
+            info = client.info
+            found.append(_shown(namespace, full_name, info.ip, 0, info.agent, info.app))
+    return found
+
+
+def _subscribers_elsewhere(services: Services, namespace: str, full_name: str) -> list[Shown]:
+    """Return the subscribers at the other members of our kind; a member that does not answer in time is left out."""
+    asked: dict[str, str | int] = {
+        "namespaceId": namespace,
+        "groupName": group_of(full_name),
+        "serviceName": short_name_of(full_name),
+        "aggregation": "false",
+        "pageSize": ASKED_MAX,
+    }
+    answers, _ = ask_members(services, "GET", PATHS[0], asked, ASK_S_MAX, down_too=False)
+    found: list[Shown] = []
+    for answer in answers.values():
+        data = (answer or {}).get("data")
+        items = data.get("pageItems") if isinstance(data, dict) else None
+        found += [
+            _shown(namespace, full_name, one["ip"], one["port"], one["agent"], one["appName"])
+            for one in (items if isinstance(items, list) else [])
+            if _is_subscriber(one)
+        ]
+    return found
+
+
+def _is_subscriber(fields: object) -> bool:
+    if not isinstance(fields, dict) or type(fields.get("port")) is not int:
+        return False
+    return all(isinstance(fields.get(name), str) for name in _TEXTS)
+
+
+def _shown(namespace: str, full_name: str, ip: str, port: int, agent: str, app: str) -> Shown:
+    return {
+        "namespaceId": namespace,
+        "groupName": group_of(full_name),
+        "serviceName": short_name_of(full_name),
+        "ip": ip,
+        "port": port,
+        "agent": agent,
+        "appName": app,
+        "address": f"{ip}:{port}",
+    }
