@@ -8,7 +8,7 @@ from typing import Any
 
 from marshmallow import Schema
 
-from app.http.input.schemas import needed
+from app.http.input.schemas import needed_names
 
 READERS = {"get", "optional", "required"}
 """The methods of ``Parameters`` that read one value."""
@@ -55,7 +55,7 @@ def _read_by(call: ast.Call, space: dict[str, Any]) -> Iterator[str]:
             yield from OF_SERVICE
         case ast.Name(id="require"):
             for one in call.args[1:]:
-                yield from (name for name, _ in needed(_value(one, space)))
+                yield from needed_names(_value(one, space))
         case ast.Name(id="load_parameters"):
             schema = _value(call.args[0], space)
             assert issubclass(schema, Schema)

@@ -50,12 +50,17 @@ def load(schema: type[Schema], values: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidParam(f"Parameter '{name}' is illegal: {text}") from None
 
 
-def needed(schema: type[Schema]) -> Iterator[tuple[str, str]]:
-    """Yield the name of each parameter that must be in a call, and Java's name of its type."""
+def needed_names(schema: type[Schema]) -> Iterator[str]:
+    """Yield the names of the parameters that must be in a call."""
     for name, one in _made(schema).fields.items():
         if one.required:
-            kind = "Integer" if isinstance(one, Int) else "Boolean" if isinstance(one, LenientFlag) else "String"
-            yield one.data_key or name, kind
+            yield one.data_key or name
+
+
+def java_type(schema: type[Schema], name: str) -> str:
+    """Return Java's name for the type of a parameter, which Nacos names where one is missing."""
+    one = next(one for one in _made(schema).fields.values() if one.data_key == name)
+    return "Integer" if isinstance(one, Int) else "Boolean" if isinstance(one, LenientFlag) else "String"
 
 
 def load_parameters(schema: type[Schema], parameters: Parameters) -> dict[str, Any]:

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import wraps
-from itertools import chain
 
 import orjson
 from marshmallow import Schema
@@ -16,7 +15,7 @@ from app.auth.access_rules import AccessRule
 from app.commands.write_caller import Misdirected
 from app.http.api.answers import PreparedRefusal, error_reply, later_reply
 from app.http.api.call import JSON, OK, Answer, Call, Endpoint, Reply, Services, route
-from app.http.input.schemas import needed
+from app.http.input.schemas import java_type, needed_names
 from app.http.shapes.described import Described
 from app.naming.model.json_fields import exact_json
 from app.naming.model.nacos_errors import (
@@ -123,10 +122,11 @@ def require(call: Call, *schemas: type[Schema]) -> None:
     Raises:
         ResultError: a parameter is missing or blank; the text names the first.
     """
-    for name, kind in chain.from_iterable(map(needed, schemas)):
-        if not (call.parameters.get(name) or "").strip():
-            text = f"Required parameter '{name}' type {kind} is not present"
-            raise ResultError(400, ResultCode.PARAMETER_MISSING, text)
+    for schema in schemas:
+        for name in needed_names(schema):
+            if not (call.parameters.get(name) or "").strip():
+                text = f"Required parameter '{name}' type {java_type(schema, name)} is not present"
+                raise ResultError(400, ResultCode.PARAMETER_MISSING, text)
 
 
 def result_route(

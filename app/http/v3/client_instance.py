@@ -28,7 +28,7 @@ _UNKNOWN = refusal(200, ResultCode.INSTANCE_NOT_FOUND, None)
 class BeatOrRegisterSchema(CallSchema):
     """POST ``/v3/client/ns/instance``, beside the instance."""
 
-    heart_beat = HEART_BEAT
+    beat = HEART_BEAT
 
 
 class ClusterSchema(CallSchema):
