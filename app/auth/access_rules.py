@@ -62,6 +62,11 @@ class AccessRule:
     """True if the call changes nothing, though it needs the right to change."""
 
     @property
+    def changes(self) -> bool:
+        """Return whether a call may change something."""
+        return self.action is Action.WRITE and not self.only_reads
+
+    @property
     def is_for_members(self) -> bool:
         """Return whether the decision depends on the caller being a listed member."""
         return self.members_too or self.scope in _MEMBERS

@@ -55,7 +55,7 @@ def register(call: Call, services: Services) -> Answer:
         if type(outcome) is Beaten:
             return _OK if outcome.known else _UNKNOWN
         return rendered(outcome)
-    call.count_write()
+    call.count_write()  # here, because the row is one of beats, which no limit counts
     answer = instance.register(call, services)
     if answer is DECLINE and call.address is not None:
         call.address.give_back()  # the thread that answers the call counts it

@@ -28,7 +28,7 @@ _ID_TEXT = "The id of the namespace."
 _NEW_ID_TEXT = "The id of the new namespace; a random one without it."
 
 
-class NamespaceIdSchema(CallSchema):
+class NeededNamespaceSchema(CallSchema):
     id = Needed("namespaceId", _ID_TEXT, needs=FILLED)
 
 
@@ -90,12 +90,12 @@ def list_own_namespaces(call: Call, services: Services) -> Answer:
     CONSOLE_PATH,
     access=admin(READ),
     at_root=(CONSOLE_PATH,),
-    described=Described(V3_NAMESPACE, takes=(NamespaceIdSchema,), refusals=(404,)),
+    described=Described(V3_NAMESPACE, takes=(NeededNamespaceSchema,), refusals=(404,)),
 )
 def namespace(call: Call, services: Services) -> Answer:
     """One namespace."""
-    require(call, NamespaceIdSchema)
-    name = load_parameters(NamespaceIdSchema, call.parameters)["id"]
+    require(call, NeededNamespaceSchema)
+    name = load_parameters(NeededNamespaceSchema, call.parameters)["id"]
     for one in (_PUBLIC, *services.durable.namespaces()):
         if one.id == name:
             return result(_shown(one))
@@ -155,12 +155,12 @@ def _texts_of(call: Call) -> dict[str, str]:
     CONSOLE_PATH,
     access=admin(WRITE),
     at_root=(CONSOLE_PATH,),
-    described=Described(DONE, takes=(NamespaceIdSchema, NamespaceTextsSchema)),
+    described=Described(DONE, takes=(NeededNamespaceSchema, NamespaceTextsSchema)),
 )
 def update_namespace(call: Call, services: Services) -> Answer:
     """Rename a namespace. Shape of data: always true, as in Nacos, even for an unknown namespace."""
-    require(call, NamespaceIdSchema, NamespaceTextsSchema)
-    name, texts = load_parameters(NamespaceIdSchema, call.parameters)["id"], _texts_of(call)
+    require(call, NeededNamespaceSchema, NamespaceTextsSchema)
+    name, texts = load_parameters(NeededNamespaceSchema, call.parameters)["id"], _texts_of(call)
     command = UpdateNamespace(Namespace(name, texts["name"], texts["description"]))
     return rendered(services.writes.execute(command, call), result(True))
 
@@ -171,22 +171,22 @@ def update_namespace(call: Call, services: Services) -> Answer:
     CONSOLE_PATH,
     access=admin(WRITE),
     at_root=(CONSOLE_PATH,),
-    described=Described(DONE, takes=(NamespaceIdSchema,)),
+    described=Described(DONE, takes=(NeededNamespaceSchema,)),
 )
 def remove_namespace(call: Call, services: Services) -> Answer:
     """Remove a namespace; its services stay. Shape of data: always true, even for an unknown namespace."""
-    require(call, NamespaceIdSchema)
-    name = load_parameters(NamespaceIdSchema, call.parameters)["id"]
+    require(call, NeededNamespaceSchema)
+    name = load_parameters(NeededNamespaceSchema, call.parameters)["id"]
     return rendered(services.writes.execute(RemoveNamespace(name), call), result(True))
 
 
 @result_route(
-    "GET", f"{PATH}/check", access=admin(READ), described=Described(NAMESPACE_COUNT, takes=(NamespaceIdSchema,))
+    "GET", f"{PATH}/check", access=admin(READ), described=Described(NAMESPACE_COUNT, takes=(NeededNamespaceSchema,))
 )
 def count_namespace(call: Call, services: Services) -> Answer:
     """The number of namespaces with an id that were created: 0 or 1."""
-    require(call, NamespaceIdSchema)
-    name = load_parameters(NamespaceIdSchema, call.parameters)["id"]
+    require(call, NeededNamespaceSchema)
+    name = load_parameters(NeededNamespaceSchema, call.parameters)["id"]
     return result(sum(one.id == name for one in services.durable.namespaces()))
 
 
