@@ -34,7 +34,8 @@ from app.http.v1.users import (
     UserNameSchema,
     UserPageSchema,
 )
-from app.http.v2.envelope import require, result, result_route, wrapped
+from app.http.v2.envelope import require, result, wrapped
+from app.http.v3.earlier_owners import v3_route
 from app.naming.model.nacos_errors import NoRight
 
 USER, ROLE, PERMISSION = "/v3/auth/user", "/v3/auth/role", "/v3/auth/permission"
@@ -59,9 +60,7 @@ def _execute(call: Call, services: Services, command: Callable[[], RecordCommand
 # --- users ---------------------------------------------------------------------------------------
 
 
-@result_route(
-    "POST", USER, access=admin(WRITE), at_root=(USER,), described=Described(ANSWERED_TEXT, takes=(LoginSchema,))
-)
+@v3_route("POST", USER, access=admin(WRITE), at_root=(USER,), described=Described(ANSWERED_TEXT, takes=(LoginSchema,)))
 def create_user(call: Call, services: Services) -> Answer:
     """Create a user."""
     require(call, LoginSchema)
@@ -70,7 +69,7 @@ def create_user(call: Call, services: Services) -> Answer:
     )
 
 
-@result_route(
+@v3_route(
     "PUT", USER, access=LOGGED_IN, at_root=(USER,), described=Described(ANSWERED_TEXT, takes=(NewPasswordSchema,))
 )
 def update_user(call: Call, services: Services) -> Answer:
@@ -81,7 +80,7 @@ def update_user(call: Call, services: Services) -> Answer:
     )
 
 
-@result_route(
+@v3_route(
     "DELETE", USER, access=admin(WRITE), at_root=(USER,), described=Described(ANSWERED_TEXT, takes=(UserNameSchema,))
 )
 def delete_user(call: Call, services: Services) -> Answer:
@@ -92,7 +91,7 @@ def delete_user(call: Call, services: Services) -> Answer:
     )
 
 
-@result_route(
+@v3_route(
     "GET",
     f"{USER}/list",
     access=admin(READ),
@@ -105,7 +104,7 @@ def list_users(call: Call, services: Services) -> Answer:
     return wrapped(users.list_users(call, services))
 
 
-@result_route(
+@v3_route(
     "GET",
     f"{USER}/search",
     access=admin(WRITE).of_read(),
@@ -117,7 +116,7 @@ def search_users(call: Call, services: Services) -> Answer:
     return wrapped(users.search_users(call, services))
 
 
-@result_route(
+@v3_route(
     "POST",
     f"{USER}/admin",
     access=PUBLIC,
@@ -139,16 +138,14 @@ def first_admin(call: Call, services: Services) -> Answer:
 # --- roles ---------------------------------------------------------------------------------------
 
 
-@result_route(
-    "POST", ROLE, access=admin(WRITE), at_root=(ROLE,), described=Described(ANSWERED_TEXT, takes=(RoleSchema,))
-)
+@v3_route("POST", ROLE, access=admin(WRITE), at_root=(ROLE,), described=Described(ANSWERED_TEXT, takes=(RoleSchema,)))
 def add_role(call: Call, services: Services) -> Answer:
     """Give a user a role."""
     require(call, RoleSchema)
     return _execute(call, services, lambda: AddRole(**load_parameters(RoleSchema, call.parameters)), "add role ok!")
 
 
-@result_route(
+@v3_route(
     "DELETE", ROLE, access=admin(WRITE), at_root=(ROLE,), described=Described(ANSWERED_TEXT, takes=(RemovedRoleSchema,))
 )
 def remove_role(call: Call, services: Services) -> Answer:
@@ -158,7 +155,7 @@ def remove_role(call: Call, services: Services) -> Answer:
     return _execute(call, services, lambda: RemoveRole(**asked), f"delete role of user {asked['username']} ok!")
 
 
-@result_route(
+@v3_route(
     "GET",
     f"{ROLE}/list",
     access=admin(READ),
@@ -171,7 +168,7 @@ def list_roles(call: Call, services: Services) -> Answer:
     return wrapped(users.list_roles(call, services))
 
 
-@result_route(
+@v3_route(
     "GET",
     f"{ROLE}/search",
     access=admin(READ),
@@ -186,7 +183,7 @@ def search_roles(call: Call, services: Services) -> Answer:
 # --- permissions ---------------------------------------------------------------------------------
 
 
-@result_route(
+@v3_route(
     "POST",
     PERMISSION,
     access=admin(WRITE),
@@ -204,7 +201,7 @@ def add_permission(call: Call, services: Services) -> Answer:
     )
 
 
-@result_route(
+@v3_route(
     "DELETE",
     PERMISSION,
     access=admin(WRITE),
@@ -222,7 +219,7 @@ def remove_permission(call: Call, services: Services) -> Answer:
     )
 
 
-@result_route(
+@v3_route(
     "GET",
     f"{PERMISSION}/list",
     access=admin(READ),
@@ -235,7 +232,7 @@ def list_permissions(call: Call, services: Services) -> Answer:
     return wrapped(users.list_permissions(call, services))
 
 
-@result_route(
+@v3_route(
     "GET", PERMISSION, access=admin(READ), at_root=(PERMISSION,), described=Described(DONE, takes=(PermissionSchema,))
 )
 def has_permission(call: Call, services: Services) -> Answer:

@@ -13,7 +13,8 @@ from app.http.input.schemas import CallSchema, NeededServiceSchema, load_paramet
 from app.http.shapes.described import Described
 from app.http.shapes.v3_shapes import V3_INSTANCES
 from app.http.v1 import instance
-from app.http.v2.envelope import RESULT_BEGIN, RESULT_END, ResultCode, refusal, require, result, result_route, wrapped
+from app.http.v2.envelope import RESULT_BEGIN, RESULT_END, require, result, result_route, wrapped
+from app.http.v3.earlier_owners import BEAT, INSTANCE, UNKNOWN_INSTANCE, passed_on
 from app.http.v3.forms import check_instance, found_service
 from app.machine.limits.answer_budget import AnswerRoom
 from app.naming.registry.operations import Beat
@@ -22,7 +23,6 @@ from app.naming.wire.service_json import hosts_json
 
 HEART_BEAT = StrictFlag("heartBeat", "A beat of a registered instance, and not a registration.", False)
 _OK = result("ok")
-_UNKNOWN = refusal(200, ResultCode.INSTANCE_NOT_FOUND, None)
 
 
 class BeatOrRegisterSchema(CallSchema):
@@ -51,15 +51,19 @@ def register(call: Call, services: Services) -> Answer:
     """
     check_instance(call)
     if call.parameters.value(HEART_BEAT):
-        outcome = services.writes.execute(call.parse(parse_light_beat), call)
-        if type(outcome) is Beaten:
-            return _OK if outcome.known else _UNKNOWN
-        return rendered(outcome)
+        return passed_on(call, services, lambda: _beat(call, services), "PUT", BEAT)
     call.count_write()  # here, because the row is one of beats, which no limit counts
-    answer = instance.register(call, services)
+    answer = passed_on(call, services, lambda: wrapped(instance.register(call, services)), "POST", INSTANCE)
     if answer is DECLINE and call.address is not None:
         call.address.give_back()  # the thread that answers the call counts it
-    return wrapped(answer)
+    return answer
+
+
+def _beat(call: Call, services: Services) -> Answer:
+    outcome = services.writes.execute(call.parse(parse_light_beat), call)
+    if type(outcome) is Beaten:
+        return _OK if outcome.known else UNKNOWN_INSTANCE
+    return rendered(outcome)
 
 
 def parse_light_beat(parameters: Parameters) -> Beat:
@@ -83,7 +87,7 @@ def parse_light_beat(parameters: Parameters) -> Beat:
 def deregister(call: Call, services: Services) -> Answer:
     """Remove an instance; an unknown one is no error."""
     check_instance(call)
-    return wrapped(instance.deregister(call, services))
+    return passed_on(call, services, lambda: wrapped(instance.deregister(call, services)), "DELETE", INSTANCE)
 
 
 @result_route(

@@ -15,6 +15,7 @@ from app.http.v1 import instance, instance_batch
 from app.http.v1.instance_batch import MetadataBatchSchema
 from app.http.v2.envelope import ResultCode, ResultError, require, result, result_route, wrapped
 from app.http.v3.client_instance import ClusterSchema
+from app.http.v3.earlier_owners import BATCH, INSTANCE, passed_on
 from app.http.v3.forms import (
     ADMIN,
     CONSOLE,
@@ -44,14 +45,14 @@ class HealthyOnlySchema(CallSchema):
 def register(call: Call, services: Services) -> Answer:
     """Register an instance, or replace it as a whole."""
     check_instance(call)
-    return wrapped(instance.register(call, services))
+    return passed_on(call, services, lambda: wrapped(instance.register(call, services)), "POST", INSTANCE)
 
 
 @result_route("DELETE", PATH, access=naming(WRITE), described=Described(takes=(DeregisterSchema,)))
 def deregister(call: Call, services: Services) -> Answer:
     """Remove an instance; an unknown one is no error."""
     check_instance(call)
-    return wrapped(instance.deregister(call, services))
+    return passed_on(call, services, lambda: wrapped(instance.deregister(call, services)), "DELETE", INSTANCE)
 
 
 @result_route(
@@ -65,6 +66,10 @@ def deregister(call: Call, services: Services) -> Answer:
 def update(call: Call, services: Services) -> Answer:
     """Change weight, metadata and visibility of an instance; an unknown one is no error, an unknown service is."""
     check_instance(call)
+    return passed_on(call, services, lambda: _update(call, services), "PUT", INSTANCE)
+
+
+def _update(call: Call, services: Services) -> Answer:
     try:
         return wrapped(instance.answer_update(call, services, strict=True))
     except InstanceMissing as error:
@@ -82,6 +87,10 @@ def update_partially(call: Call, services: Services) -> Answer:
     Source: the published page of Nacos 3; the code of 3.0.3 sets weight and visibility that the call does not name.
     """
     check_instance(call)
+    return passed_on(call, services, lambda: _update_partially(call, services), "PATCH", INSTANCE)
+
+
+def _update_partially(call: Call, services: Services) -> Answer:
     command = parse_patch(call.parameters)
     found = services.naming.find(command.namespace, command.service, command.cluster, command.ip, command.port)
     if found is not None and command.metadata is not None:
@@ -159,7 +168,7 @@ def _asked_for(call: Call, services: Services) -> list[Instance]:
 def put_metadata(call: Call, services: Services) -> Answer:
     """Set metadata keys of instances. Shape of data: updated."""
     require(call, MetadataBatchSchema)
-    return wrapped(instance_batch.put_metadata(call, services))
+    return passed_on(call, services, lambda: wrapped(instance_batch.put_metadata(call, services)), "PUT", BATCH)
 
 
 @result_route(
@@ -168,4 +177,4 @@ def put_metadata(call: Call, services: Services) -> Answer:
 def remove_metadata(call: Call, services: Services) -> Answer:
     """Take metadata keys out of instances. Shape of data: updated."""
     require(call, MetadataBatchSchema)
-    return wrapped(instance_batch.remove_metadata(call, services))
+    return passed_on(call, services, lambda: wrapped(instance_batch.remove_metadata(call, services)), "DELETE", BATCH)

@@ -13,7 +13,8 @@ from app.http.shapes.described import Described
 from app.http.shapes.operator_shapes import DONE
 from app.http.shapes.v3_shapes import NAMESPACE_COUNT, V3_NAMESPACE, V3_NAMESPACES
 from app.http.v1.namespaces import QUOTA, TYPE_PUBLIC, own_id
-from app.http.v2.envelope import ResultCode, ResultError, require, result, result_route
+from app.http.v2.envelope import ResultCode, ResultError, require, result
+from app.http.v3.earlier_owners import v3_route
 from app.http.v3.forms import ADMIN_CORE, CONSOLE_CORE
 from app.naming.model.keys import DEFAULT_NAMESPACE, is_namespace_id
 from app.naming.records.durable_service import Namespace
@@ -62,13 +63,13 @@ def _shown(one: Namespace) -> dict[str, Any]:
     }
 
 
-@result_route("GET", f"{PATH}/list", access=admin(READ), described=Described(V3_NAMESPACES))
+@v3_route("GET", f"{PATH}/list", access=admin(READ), described=Described(V3_NAMESPACES))
 def list_namespaces(call: Call, services: Services) -> Answer:
     """All namespaces that were created, behind the public one."""
     return result([_shown(one) for one in (_PUBLIC, *services.durable.namespaces())])
 
 
-@result_route(
+@v3_route(
     "GET",
     f"{CONSOLE_PATH}/list",
     access=LOGGED_IN,
@@ -84,7 +85,7 @@ def list_own_namespaces(call: Call, services: Services) -> Answer:
     return result([_shown(one) for one in found])
 
 
-@result_route(
+@v3_route(
     "GET",
     PATH,
     CONSOLE_PATH,
@@ -102,14 +103,14 @@ def namespace(call: Call, services: Services) -> Answer:
     raise ResultError(404, ResultCode.NAMESPACE_MISSING, f"namespaceId [ {name[:200]} ] not exist")
 
 
-@result_route("POST", PATH, access=admin(WRITE), described=Described(DONE, takes=(NewIdSchema, NamespaceTextsSchema)))
+@v3_route("POST", PATH, access=admin(WRITE), described=Described(DONE, takes=(NewIdSchema, NamespaceTextsSchema)))
 def create_namespace(call: Call, services: Services) -> Answer:
     """Create a namespace, with a random id when none is given."""
     require(call, NamespaceTextsSchema)
     return _create(call, services, load_parameters(NewIdSchema, call.parameters)["id"])
 
 
-@result_route(
+@v3_route(
     "POST",
     CONSOLE_PATH,
     access=admin(WRITE),
@@ -149,7 +150,7 @@ def _texts_of(call: Call) -> dict[str, str]:
     return texts
 
 
-@result_route(
+@v3_route(
     "PUT",
     PATH,
     CONSOLE_PATH,
@@ -165,7 +166,7 @@ def update_namespace(call: Call, services: Services) -> Answer:
     return rendered(services.writes.execute(command, call), result(True))
 
 
-@result_route(
+@v3_route(
     "DELETE",
     PATH,
     CONSOLE_PATH,
@@ -180,7 +181,7 @@ def remove_namespace(call: Call, services: Services) -> Answer:
     return rendered(services.writes.execute(RemoveNamespace(name), call), result(True))
 
 
-@result_route(
+@v3_route(
     "GET", f"{PATH}/check", access=admin(READ), described=Described(NAMESPACE_COUNT, takes=(NeededNamespaceSchema,))
 )
 def count_namespace(call: Call, services: Services) -> Answer:
@@ -190,7 +191,7 @@ def count_namespace(call: Call, services: Services) -> Answer:
     return result(sum(one.id == name for one in services.durable.namespaces()))
 
 
-@result_route(
+@v3_route(
     "GET",
     f"{CONSOLE_PATH}/exist",
     access=LOGGED_IN,

@@ -13,28 +13,29 @@ from app.http.v1 import health, operator, switches
 from app.http.v1.health import HealthSchema
 from app.http.v1.operator import LogLevelSchema
 from app.http.v1.switches import SwitchSchema
-from app.http.v2.envelope import require, result, result_route, wrapped
+from app.http.v2.envelope import require, result, wrapped
 from app.http.v2.operator import HealthV2Schema, MetricsV2Schema, SwitchV2Schema
+from app.http.v3.earlier_owners import v3_route
 from app.http.v3.forms import ADMIN, server_error
 from app.naming.model.nacos_errors import InvalidParam
 
 OPS, HEALTH = f"{ADMIN}/ops", f"{ADMIN}/health"
 
 
-@result_route("GET", f"{OPS}/switches", access=admin(READ), described=Described(SWITCHES))
+@v3_route("GET", f"{OPS}/switches", access=admin(READ), described=Described(SWITCHES))
 def get_switches(call: Call, services: Services) -> Answer:
     """All switches in force on this member."""
     return wrapped(switches.switches(call, services))
 
 
-@result_route("PUT", f"{OPS}/switches", access=admin(WRITE), described=Described(takes=(SwitchV2Schema, SwitchSchema)))
+@v3_route("PUT", f"{OPS}/switches", access=admin(WRITE), described=Described(takes=(SwitchV2Schema, SwitchSchema)))
 def set_switch(call: Call, services: Services) -> Answer:
     """Set one switch, or with ``batch`` several; on all members, or with ``debug`` here and until the restart."""
     require(call, SwitchV2Schema)
     return wrapped(switches.set_switch(call, services))
 
 
-@result_route("GET", f"{OPS}/metrics", access=admin(READ), described=Described(V3_METRICS, takes=(MetricsV2Schema,)))
+@v3_route("GET", f"{OPS}/metrics", access=admin(READ), described=Described(V3_METRICS, takes=(MetricsV2Schema,)))
 def metrics(call: Call, services: Services) -> Answer:
     """The node's status, and its counts where ``onlyStatus`` is false."""
     status = {"status": server_status(services)}
@@ -60,16 +61,14 @@ def metrics(call: Call, services: Services) -> Answer:
     )
 
 
-@result_route("PUT", f"{OPS}/log", access=admin(WRITE), described=Described(takes=(LogLevelSchema,)))
+@v3_route("PUT", f"{OPS}/log", access=admin(WRITE), described=Described(takes=(LogLevelSchema,)))
 def set_log_level(call: Call, services: Services) -> Answer:
     """Set the level of one of this node's logs, until its restart; an unknown log changes nothing."""
     require(call, LogLevelSchema)
     return wrapped(operator.set_log_level(call, services))
 
 
-@result_route(
-    "PUT", f"{HEALTH}/instance", access=naming(WRITE), described=Described(takes=(HealthV2Schema, HealthSchema))
-)
+@v3_route("PUT", f"{HEALTH}/instance", access=naming(WRITE), described=Described(takes=(HealthV2Schema, HealthSchema)))
 def set_health(call: Call, services: Services) -> Answer:
     """Set an instance's health in a cluster without a checker; an unknown instance is no error."""
     require(call, HealthSchema, HealthV2Schema)
@@ -80,9 +79,7 @@ def set_health(call: Call, services: Services) -> Answer:
         raise server_error(400, error) from None
 
 
-@result_route(
-    "GET", f"{HEALTH}/checkers", access=naming(WRITE, Target.NAMESPACE).of_read(), described=Described(CHECKERS)
-)
+@v3_route("GET", f"{HEALTH}/checkers", access=naming(WRITE, Target.NAMESPACE).of_read(), described=Described(CHECKERS))
 def checkers(call: Call, services: Services) -> Answer:
     """Each kind of checker with its defaults. Whoever asks needs a right to change, as in Nacos 3."""
     return wrapped(health.checkers(call, services))

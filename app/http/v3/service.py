@@ -15,7 +15,8 @@ from app.http.v1.catalog import counted_service, filtered_services
 from app.http.v1.health import ClusterConfigSchema, ClusterNameSchema
 from app.http.v1.service import ServiceCreateSchema
 from app.http.v2 import service as service_v2
-from app.http.v2.envelope import ResultCode, ResultError, require, result, result_route, wrapped
+from app.http.v2.envelope import ResultCode, ResultError, require, result, wrapped
+from app.http.v3.earlier_owners import v3_route
 from app.http.v3.forms import ADMIN, CONSOLE, PageSchema, found_service, names_of, page_result, part_of, server_error
 from app.machine.limits.answer_budget import AnswerRoom
 from app.naming.model.meta import DEFAULT_CLUSTER_CONFIG
@@ -59,7 +60,7 @@ def _view(call: Call, services: Services, status: int = 400) -> ServiceView:
     return view
 
 
-@result_route(
+@v3_route(
     "POST",
     *PATHS,
     access=naming(WRITE),
@@ -72,7 +73,7 @@ def create_service(call: Call, services: Services) -> Answer:
     return service_v2.create_service(call, services)
 
 
-@result_route(
+@v3_route(
     "PUT",
     *PATHS,
     access=naming(WRITE),
@@ -89,7 +90,7 @@ def update_service(call: Call, services: Services) -> Answer:
     return wrapped(rendered(services.writes.execute(command, call)))
 
 
-@result_route(
+@v3_route(
     "DELETE",
     *PATHS,
     access=naming(WRITE),
@@ -105,7 +106,7 @@ def remove_service(call: Call, services: Services) -> Answer:
     return wrapped(service.remove_service(call, services))
 
 
-@result_route(
+@v3_route(
     "GET",
     *PATHS,
     access=naming(READ),
@@ -149,7 +150,7 @@ def _cluster(view: ServiceView, name: str) -> dict[str, Any]:
     }
 
 
-@result_route(
+@v3_route(
     "GET",
     *(f"{path}/list" for path in PATHS),
     access=naming(READ, Target.NAMESPACE),
@@ -184,10 +185,10 @@ def _with_instances(view: ServiceView) -> dict[str, Any]:
     }
 
 
-@result_route(
+@v3_route(
     "GET", f"{PATHS[0]}/selector/types", access=naming(READ, Target.NAMESPACE), described=Described(SELECTOR_TYPES)
 )
-@result_route(
+@v3_route(
     "GET",
     f"{CONSOLE_PATH}/selector/types",
     access=LOGGED_IN,
@@ -199,7 +200,7 @@ def selector_types(call: Call, services: Services) -> Answer:
     return result(["none", "label"])
 
 
-@result_route(
+@v3_route(
     "PUT",
     *CLUSTER_PATHS,
     access=naming(WRITE),

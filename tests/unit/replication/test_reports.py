@@ -8,6 +8,7 @@ from distro.model.types import (
     CAPABILITY_CLIENTS_ONLY,
     CAPABILITY_DELTAS,
     CAPABILITY_DIGESTS,
+    CAPABILITY_HTTP_V3,
     CAPABILITY_VERSIONS,
     CAPABILITY_WRITE_BATCHES,
     WIRE_VERSION,
@@ -58,7 +59,13 @@ def test_a_member_of_an_earlier_wire_version_gets_no_deltas(wire: object) -> Non
 @pytest.mark.parametrize("wire", [WIRE_VERSION, WIRE_VERSION + 1])
 def test_a_member_of_this_wire_version_or_a_later_one_gets_deltas(wire: int) -> None:
     own = {OWN_FIELD: {"capabilities": [CAPABILITY_VERSIONS], "wire": wire}}
-    since = {CAPABILITY_DELTAS, CAPABILITY_DIGESTS, CAPABILITY_CLAIMS, CAPABILITY_WRITE_BATCHES}
+    since = {
+        CAPABILITY_DELTAS,
+        CAPABILITY_DIGESTS,
+        CAPABILITY_CLAIMS,
+        CAPABILITY_WRITE_BATCHES,
+        CAPABILITY_HTTP_V3,
+    }
     assert report(**own) == {CAPABILITY_VERSIONS, *since}
 
 

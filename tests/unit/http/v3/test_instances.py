@@ -11,7 +11,7 @@ from app.http.factory import create_app
 from app.machine.limits.client_addresses import Frontend
 from app.naming.clients.client_model import ClientInfo
 from app.naming.registry.operations import RegisterInstance
-from distro.model.types import MemberState
+from distro.model.types import CAPABILITY_HTTP_V3, Member, MemberState
 from tests.support.fake_node import PEER, FakeNode, make_settings
 
 CLIENT, ADMIN, CONSOLE = "/nacos/v3/client/ns/instance", "/nacos/v3/admin/ns/instance", "/nacos/v3/console/ns/instance"
@@ -235,6 +235,7 @@ def test_an_instance_of_a_connection_is_listed(node: FakeNode, client: FlaskClie
 
 def test_another_members_are_passed_on(node: FakeNode, client: FlaskClient) -> None:
     node.cluster.owner = PEER
+    node.cluster.others = [Member(PEER, MemberState.UP, capabilities=frozenset({CAPABILITY_HTTP_V3}))]
     node.forwarder.reply = Reply(200, b"from there")
     for path in (CLIENT, ADMIN):
         assert client.post(path, data=ONE).data == b"from there"
