@@ -32,6 +32,7 @@ from app.http.shapes.json_shapes import (
     whole,
 )
 from app.http.shapes.service_shapes import COUNTED_SERVICE
+from app.http.shapes.user_shapes import FIRST_ADMIN
 
 _NAMES = {"namespaceId": NAMESPACE, "groupName": GROUP, "serviceName": SHORT_NAME}
 _THRESHOLD = number(0.0, "At or below this share of healthy instances all are shown as healthy.")
@@ -209,6 +210,9 @@ V3_LOAD = json_of(
 )
 ID_GENERATORS = json_of(array(facts("An id generator.", resource="a")))
 NOTHING = json_of(null())
+FAILURE = json_of(or_null(text("Smart reload failed, please try again later.", "Null where all went well.")))
+BEATEN = json_of(or_null(text("ok", "Null with code 21003, for the beat of an unknown instance.")))
+FIRST_ADMIN_ONCE = json_of(or_null(FIRST_ADMIN.shape))
 NO_TEXT = json_of(text("", maxLength=0))
 ANSWERED_TEXT = json_of(text("create user ok!"))
 

@@ -21,8 +21,8 @@ from app.http.api.user_access import audit_refusal
 from app.http.input.schemas import load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.operator_shapes import DONE
-from app.http.shapes.user_shapes import FIRST_ADMIN, NAMES, PERMISSION_PAGE, ROLE_PAGE, USER_PAGE
-from app.http.shapes.v3_shapes import ANSWERED_TEXT
+from app.http.shapes.user_shapes import NAMES, PERMISSION_PAGE, ROLE_PAGE, USER_PAGE
+from app.http.shapes.v3_shapes import ANSWERED_TEXT, FIRST_ADMIN_ONCE
 from app.http.v1 import auth, users
 from app.http.v1.auth import FirstAdminSchema, LoginSchema
 from app.http.v1.users import (
@@ -121,7 +121,7 @@ def search_users(call: Call, services: Services) -> Answer:
     f"{USER}/admin",
     access=PUBLIC,
     at_root=(f"{USER}/admin",),
-    described=Described(FIRST_ADMIN, takes=(FirstAdminSchema,), refusals=(403,)),
+    described=Described(FIRST_ADMIN_ONCE, takes=(FirstAdminSchema,), refusals=(403,)),
 )
 def first_admin(call: Call, services: Services) -> Answer:
     """Make the first administrator, once. Shape of data: username; password if it was made up.

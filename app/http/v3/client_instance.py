@@ -11,7 +11,7 @@ from app.http.input.forms import Parameters, namespace_of, service_of
 from app.http.input.instance_schemas import CLUSTER_NAME, IP, PORT, DeregisterSchema, RegisterSchema
 from app.http.input.schemas import CallSchema, NeededServiceSchema, load_parameters
 from app.http.shapes.described import Described
-from app.http.shapes.v3_shapes import V3_INSTANCES
+from app.http.shapes.v3_shapes import BEATEN, V3_INSTANCES
 from app.http.v1 import instance
 from app.http.v2.envelope import RESULT_BEGIN, RESULT_END, require, result, result_route, wrapped
 from app.http.v3.earlier_owners import BEAT, INSTANCE, UNKNOWN_INSTANCE, passed_on
@@ -42,7 +42,7 @@ class ClusterSchema(CallSchema):
     V3_CLIENT_INSTANCE,
     access=naming(WRITE),
     hot=True,
-    described=Described(takes=(RegisterSchema, BeatOrRegisterSchema)),
+    described=Described(BEATEN, takes=(RegisterSchema, BeatOrRegisterSchema)),
 )
 def register(call: Call, services: Services) -> Answer:
     """Register an instance, or replace it as a whole; with ``heartBeat=true`` take its beat.

@@ -78,7 +78,9 @@ def update_members(call: Call, services: Services) -> Answer:
     return result(True)
 
 
-@result_route("PUT", f"{PATH}/lookup", access=admin(WRITE), described=Described(DONE, takes=(LookupSchema,)))
+@result_route(
+    "PUT", f"{PATH}/lookup", access=admin(WRITE), described=Described(DONE, takes=(LookupSchema,), refusals=(500,))
+)
 def switch_lookup(call: Call, services: Services) -> Answer:
     """Take the member list from another source until the next start. Refused, with no change, if that gives none."""
     require(call, LookupSchema)

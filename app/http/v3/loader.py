@@ -8,7 +8,7 @@ from app.http.input import json_text
 from app.http.input.schemas import load, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.operator_shapes import CONNECTIONS, LOG_BODY
-from app.http.shapes.v3_shapes import ID_GENERATORS, NOTHING, V3_LOAD
+from app.http.shapes.v3_shapes import FAILURE, ID_GENERATORS, NOTHING, V3_LOAD
 from app.http.v1.operator import LogLevelSchema, set_level
 from app.http.v2.envelope import ResultCode, ResultError, refusal, require, result, result_route
 from app.http.v2.loader import (
@@ -82,7 +82,7 @@ def _numbers(metric: dict[str, str]) -> dict[str, Any]:
     "POST",
     f"{PATH}/smartReloadCluster",
     access=admin(WRITE),
-    described=Described(NOTHING, takes=(SmartReloadSchema,), refusals=(404,)),
+    described=Described(FAILURE, takes=(SmartReloadSchema,), refusals=(404,)),
 )
 def smart_reload(call: Call, services: Services) -> Answer:
     """Have members with more than their share of clients send some of them to members with less.

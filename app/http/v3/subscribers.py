@@ -4,6 +4,7 @@ from typing import Any
 
 from app.auth.access_rules import READ, naming
 from app.http.api.call import Answer, Call, Services
+from app.http.api.pages import PAGE_V2_MAX
 from app.http.input.fields import StrictFlag
 from app.http.input.forms import namespace_of, service_of
 from app.http.input.schemas import CallSchema, NeededServiceSchema, load_parameters
@@ -15,10 +16,10 @@ from app.naming.model.keys import group_of, short_name_of
 from app.peers.asked import ask_members
 
 PATHS = f"{ADMIN}/service/subscribers", f"{CONSOLE}/service/subscribers"
-ASK_S_MAX = 2.0
+ASK_MS_MAX = 2_000
 """The time for asking all other members."""
-ASKED_MAX = 500
-"""The most subscribers that one other member is asked for."""
+ASKED_MAX, PAGES_MAX = PAGE_V2_MAX, 20
+"""How many subscribers a member is asked for at once, and how often."""
 _TEXTS = ("namespaceId", "groupName", "serviceName", "ip", "agent", "appName")
 Shown = dict[str, Any]
 
@@ -65,7 +66,10 @@ def _subscribers_here(services: Services, namespace: str, full_name: str) -> lis
 
 
 def _subscribers_elsewhere(services: Services, namespace: str, full_name: str) -> list[Shown]:
-    """Return the subscribers at the other members of our kind; a member that does not answer in time is left out."""
+    """Return the subscribers at the other members of our kind, ``PAGES_MAX`` pages of each at most.
+
+    A member that does not answer in time is left out.
+    """
     asked: dict[str, str | int] = {
         "namespaceId": namespace,
         "groupName": group_of(full_name),
@@ -73,17 +77,29 @@ def _subscribers_elsewhere(services: Services, namespace: str, full_name: str) -
         "aggregation": "false",
         "pageSize": ASKED_MAX,
     }
-    answers, _ = ask_members(services, "GET", PATHS[0], asked, ASK_S_MAX, down_too=False)
+    deadline_ms = services.monotonic_ms() + ASK_MS_MAX
     found: list[Shown] = []
-    for answer in answers.values():
-        data = (answer or {}).get("data")
-        items = data.get("pageItems") if isinstance(data, dict) else None
+    for page in range(1, PAGES_MAX + 1):
+        if (left_ms := deadline_ms - services.monotonic_ms()) <= 0:
+            break
+        answers, _ = ask_members(services, "GET", PATHS[0], {**asked, "pageNo": page}, left_ms / 1_000, down_too=False)
+        parts = [_items_of(answer) for answer in answers.values()]
         found += [
             _shown(namespace, full_name, one["ip"], one["port"], one["agent"], one["appName"])
-            for one in (items if isinstance(items, list) else [])
+            for part in parts
+            for one in part
             if _is_subscriber(one)
         ]
+        if all(len(part) < ASKED_MAX for part in parts):
+            break
     return found
+
+
+def _items_of(answer: dict[str, Any] | None) -> list[Any]:
+    """Return the entries in a member's answer; none in one that is no page."""
+    data = (answer or {}).get("data")
+    items = data.get("pageItems") if isinstance(data, dict) else None
+    return items if isinstance(items, list) else []
 
 
 def _is_subscriber(fields: object) -> bool:
