@@ -3,7 +3,8 @@
 from app.auth.access_rules import PUBLIC, READ, WRITE, admin
 from app.config.lookup_settings import LOOKUPS
 from app.config.version import NACOS_3_VERSION
-from app.http.api.call import JSON, Answer, Call, Reply, Services
+from app.http.api.answers import json_reply
+from app.http.api.call import Answer, Call, Services, route
 from app.http.input import json_text
 from app.http.input.fields import Trimmed
 from app.http.input.schemas import CallSchema, load_parameters
@@ -16,7 +17,7 @@ from app.http.v2.envelope import ResultCode, ResultError, require, result, resul
 from app.http.v2.operator import MembersSchema
 from app.http.v3.forms import ADMIN_CORE, CONSOLE_CORE, server_error
 from app.members.member_sources import NoListError
-from app.naming.model.json_fields import exact_json, flag_text
+from app.naming.model.json_fields import flag_text
 from app.naming.model.nacos_errors import InvalidParam
 from distro.model.types import MemberState
 
@@ -117,11 +118,12 @@ def server_state(call: Call, services: Services) -> Answer:
     return result(_states(services))
 
 
-@result_route("GET", f"{SERVER}/state", access=PUBLIC, at_root=(f"{SERVER}/state",), described=Described(CONSOLE_STATE))
+@route("GET", f"{SERVER}/state", access=PUBLIC, at_root=True, described=Described(CONSOLE_STATE))
+@route("GET", f"{SERVER}/state", access=PUBLIC, described=Described(CONSOLE_STATE))
 def console_state(call: Call, services: Services) -> Answer:
     """As ``/v3/admin/core/state``, for a console, without the envelope."""
     more = {"login_page_enabled": flag_text(services.access.enabled), "console_ui_enabled": "true"}
-    return Reply(200, exact_json(_states(services) | more), JSON)
+    return json_reply(_states(services) | more)
 
 
 @result_route(
