@@ -6,7 +6,7 @@ from app.auth.access_rules import READ, WRITE, naming
 from app.http.api.call import Answer, Call, Services, rendered
 from app.http.input.fields import StrictFlag
 from app.http.input.instance_schemas import DeregisterSchema, InstanceSchema, PatchSchema, RegisterSchema
-from app.http.input.params import parse_detail, parse_patch
+from app.http.input.params import parse_detail, parse_patch, parse_register
 from app.http.input.schemas import CallSchema, NeededServiceSchema, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.instance_shapes import UPDATED
@@ -29,6 +29,7 @@ from app.http.v3.forms import (
 from app.machine.limits.answer_budget import AnswerRoom
 from app.naming.model.model import Instance
 from app.naming.model.nacos_errors import InstanceMissing, InvalidParam, NotFound
+from app.naming.registry.operations import UpdateInstance
 from app.naming.wire.service_info import HOST_BYTES
 from app.naming.wire.service_json import instance_json
 
@@ -71,7 +72,7 @@ def update(call: Call, services: Services) -> Answer:
 
 def _update(call: Call, services: Services) -> Answer:
     try:
-        return wrapped(instance.answer_update(call, services, strict=True))
+        return wrapped(rendered(services.writes.execute(UpdateInstance(call.parse(parse_register), True), call)))
     except InstanceMissing as error:
         if found_service(call, services) is None:
             raise ResultError(400, ResultCode.INSTANCE_ERROR, error.text) from None
