@@ -169,7 +169,8 @@ def _asked_for(call: Call, services: Services) -> list[Instance]:
 def put_metadata(call: Call, services: Services) -> Answer:
     """Set metadata keys of instances. Shape of data: updated."""
     require(call, MetadataBatchSchema)
-    return passed_on(call, services, lambda: wrapped(instance_batch.put_metadata(call, services)), "PUT", BATCH)
+    one = _of_named(call)
+    return passed_on(one, services, lambda: wrapped(instance_batch.put_metadata(one, services)), "PUT", BATCH)
 
 
 @result_route(
@@ -178,4 +179,16 @@ def put_metadata(call: Call, services: Services) -> Answer:
 def remove_metadata(call: Call, services: Services) -> Answer:
     """Take metadata keys out of instances. Shape of data: updated."""
     require(call, MetadataBatchSchema)
-    return passed_on(call, services, lambda: wrapped(instance_batch.remove_metadata(call, services)), "DELETE", BATCH)
+    one = _of_named(call)
+    return passed_on(one, services, lambda: wrapped(instance_batch.remove_metadata(one, services)), "DELETE", BATCH)
+
+
+def _of_named(call: Call) -> Call:
+    """Return the call without the kind of instances if it names some: in Nacos 3 it is then about these alone.
+
+    The maintainer client of Nacos 3 sends both. In v1 the kind counts, and means all instances of it.
+    """
+    parameters = call.parameters
+    if parameters.optional("instances", "[]") == "[]":
+        return call
+    return replace(call, _parameters=parameters.without("consistencyType"))

@@ -1,5 +1,6 @@
 """Instances over HTTP v3, for clients and for operators, beside the answers of Nacos 3."""
 
+import json
 from typing import Any
 
 import pytest
@@ -214,6 +215,18 @@ class TestChanges:
         assert data(client.delete(f"{ADMIN}/metadata/batch", query_string=asked | {"metadata": '{"a":""}'})) == updated
         assert data(client.get(ADMIN, query_string=ONE))["metadata"] == {"b": "2"}
         assert refused(client.put(f"{ADMIN}/metadata/batch", data=SERVICE)) == (400, 10_000)
+
+    @pytest.mark.parametrize("kind", ["ephemeral", ""])
+    def test_metadata_of_named_instances_alone(self, client: FlaskClient, kind: str) -> None:
+        for port in ("8080", "8081"):
+            client.post(ADMIN, data=ONE | {"port": port})
+        named = json.dumps([{"ip": "10.0.0.1", "port": 8080, "clusterName": "DEFAULT", "ephemeral": True}])
+        asked = SERVICE | {"metadata": '{"b":"2"}', "consistencyType": kind, "instances": named}
+        updated = {"updated": ["10.0.0.1:8080:unknown:DEFAULT:ephemeral"]}
+        assert data(client.put(f"{ADMIN}/metadata/batch", data=asked)) == updated
+        assert data(client.get(ADMIN, query_string=ONE | {"port": "8081"}))["metadata"] == {}
+        assert data(client.delete(f"{ADMIN}/metadata/batch", query_string=asked)) == updated
+        assert data(client.get(ADMIN, query_string=ONE))["metadata"] == {}
 
     def test_a_persistent_one(self, client: FlaskClient) -> None:
         persistent = ONE | {"ephemeral": "false"}
