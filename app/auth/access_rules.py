@@ -58,6 +58,13 @@ class AccessRule:
     """The target of a NAMING row."""
     by_cookie: bool = False
     """A page of the console: the token comes only in its cookie. A caller without one is redirected to the login."""
+    only_reads: bool = False
+    """True if the call changes nothing, though it needs the right to change."""
+
+    @property
+    def changes(self) -> bool:
+        """Return whether a call may change something."""
+        return self.action is Action.WRITE and not self.only_reads
 
     @property
     def is_for_members(self) -> bool:
@@ -67,6 +74,10 @@ class AccessRule:
     def in_console(self) -> "AccessRule":
         """Return the same rule for a page of the console."""
         return replace(self, by_cookie=True)
+
+    def of_read(self) -> "AccessRule":
+        """Return the same rule for a call that changes nothing, though it needs the right to change."""
+        return replace(self, only_reads=True)
 
     def or_members(self) -> "AccessRule":
         """Return the same rule, open to listed members as well."""
@@ -112,7 +123,7 @@ def words(rule: AccessRule) -> str:
         case Scope.NAMING:
             who = f"users with `{rule.action.value}` for {_ABOUT[rule.target]}"
         case Scope.ADMIN:
-            who = "administrators" if rule.action is Action.READ else "administrators, to change"
+            who = "administrators" if rule.action is Action.READ or rule.only_reads else "administrators, to change"
         case Scope.METRICS:
             who = "anyone with the scrape token; if none is set, anyone, or administrators if users are on"
         case Scope.MEMBERS:

@@ -55,6 +55,16 @@ from app.http.v2 import loader
 from app.http.v2 import namespaces as namespaces_v2
 from app.http.v2 import operator as operator_v2
 from app.http.v2 import service as service_v2
+from app.http.v3 import announcements, client_instance
+from app.http.v3 import auth as auth_v3
+from app.http.v3 import client as client_v3
+from app.http.v3 import cluster as cluster_v3
+from app.http.v3 import instance as instance_v3
+from app.http.v3 import loader as loader_v3
+from app.http.v3 import namespaces as namespaces_v3
+from app.http.v3 import operator as operator_v3
+from app.http.v3 import service as service_v3
+from app.http.v3 import subscribers as subscribers_v3
 
 MODULES = (
     instance,
@@ -90,6 +100,17 @@ MODULES = (
     service_v2,
     operator_v2,
     client_v2,
+    client_instance,
+    instance_v3,
+    service_v3,
+    subscribers_v3,
+    client_v3,
+    operator_v3,
+    cluster_v3,
+    loader_v3,
+    namespaces_v3,
+    auth_v3,
+    announcements,
     versions,
     overview,
     service_pages,

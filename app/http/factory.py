@@ -28,6 +28,7 @@ from app.http.api.dispatch import answer_call
 from app.http.api.rights import caller_of, unidentified_reply
 from app.http.blueprints import View, make_blueprints
 from app.http.v1.config import is_config, not_served
+from app.http.v3.absent import V3, is_absent, not_here
 from app.naming.model.nacos_errors import InvalidParam, NacosError
 from distro.model.errors import CodecError, NotInitialized
 
@@ -108,7 +109,7 @@ def _routing_error(error: HTTPException, services: Services) -> Reply:
     """The reply to a call without a route: 501 under the naming paths; elsewhere 404, or 405 for a wrong method."""
     context_path = services.settings.context_path
     call = make_call(request.environ, request.path.removeprefix(context_path), context_path)
-    if request.path.startswith(context_path) and is_naming(call.path):
+    if request.path.startswith(context_path) and is_naming(call.path) and not call.path.startswith(V3):
         if refusal := refuse_unless_up(call, services):
             return refusal
         if _is_preflight(call):
@@ -116,6 +117,8 @@ def _routing_error(error: HTTPException, services: Services) -> Reply:
         return filter_error(call.uri, 501, f"no such api:{call.method}:{call.uri}", services.wall_ms())
     if request.path.startswith(context_path) and is_config(call.path):
         return not_served(call, services)
+    if is_absent(call.path):
+        return not_here(call, services)
     if isinstance(error, MethodNotAllowed):
         allow = {"Allow": ",".join(sorted({*(error.valid_methods or ()), "OPTIONS"}))}
         if _is_preflight(call):

@@ -8,7 +8,7 @@ Shape of the answer: an array with one entry for each call, in their order:
 - ``[change]``: the answer ``ok``; ``change`` is an object, null for none, whose ages count from the answer's clock.
 - ``[change, clock]``: the same, with the headers of these names, to members that do not ask for the form above. Texts,
   null for none.
-- ``[status, body, headers]``: any other answer; ``headers`` by their names.
+- ``[status, body, headers]``: any other answer; ``headers`` by their names. A change in them has the same clock.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -218,7 +218,10 @@ def _answer(entry: list[object], clock: str) -> DoneAnswer | BatchedAnswer:
     status, text, named = entry
     if type(status) is not int or not isinstance(named, dict):
         raise TypeError
-    return BatchedAnswer(status, _bytes(text), {_bytes(name).lower(): _bytes(value) for name, value in named.items()})
+    headers = {_bytes(name).lower(): _bytes(value) for name, value in named.items()}
+    if clock and CHANGE in named:
+        headers.setdefault(CLOCK.encode(), clock.encode())
+    return BatchedAnswer(status, _bytes(text), headers)
 
 
 def _bytes(value: object) -> bytes:

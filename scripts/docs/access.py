@@ -41,7 +41,7 @@ def rpc_routes() -> dict[str, GrpcRoute]:
 def document() -> str:
     """The page's whole text."""
     lines = ["## HTTP\n\n", "| call | who |\n", "|---|---|\n"]
-    rows = sorted((row.path, row.method, words(row.access)) for row in ROUTES)
+    rows = sorted({(row.path, row.method, words(row.access)) for row in ROUTES})
     lines += [f"| `{method} {path}` | {who} |\n" for path, method, who in rows]
     lines += ["\n## gRPC\n\n", "| request | who |\n", "|---|---|\n"]
     lines += [f"| `{kind}` | {words(row.access)} |\n" for kind, row in sorted(rpc_routes().items())]

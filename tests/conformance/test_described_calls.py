@@ -32,6 +32,7 @@ LEFT_OUT = frozenset(
         ("PUT", "/v1/ns/ops/switches"),
         ("PUT", "/v2/ns/operator/switches"),
         ("PUT", "/v2/ns/ops/switches"),
+        ("PUT", "/v3/admin/ns/ops/switches"),
         ("GET", "/v1/ns/service/changes"),
         ("GET", "/v1/ns/catalog/changes"),
     )

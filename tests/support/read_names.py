@@ -14,7 +14,7 @@ READERS = {"get", "optional", "required"}
 """The methods of ``Parameters`` that read one value."""
 NAME_READER = "service_name"
 OF_SERVICE = frozenset({"serviceName", "groupName", "dom"})
-OURS = ("app.http.v1", "app.http.v2", "app.http.input.params", "app.http.input.forms")
+OURS = ("app.http.v1", "app.http.v2", "app.http.v3", "app.http.input.params", "app.http.input.forms")
 ROW_READERS = {"value", "given"}
 """Its methods that read the parameter of one row of a table."""
 

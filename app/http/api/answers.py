@@ -17,6 +17,7 @@ from app.http.api.call import (
     JSON,
     OK,
     TEXT,
+    V3_CLIENT_INSTANCE,
     Call,
     Reply,
     Services,
@@ -31,11 +32,12 @@ from app.ports.http_ports import Cluster
 from distro.model.errors import CodecError, NotInitialized
 from distro.model.types import MemberState
 
-NAMING = ("/v1/ns", "/v2/ns")
+NAMING = ("/v1/ns", "/v2/ns", "/v3/client/ns", "/v3/admin/ns", "/v3/console/ns")
 SWITCHES_PATHS = ("/v1/ns/operator/switches", "/v1/ns/ops/switches")
 DRAIN_PATHS = ("/v1/ns/operator/drain", "/v1/ns/ops/drain")
 _BELOW_NAMING = tuple(f"{path}/" for path in NAMING)
 _BELOW_OPERATOR = tuple(f"{path}/{part}/" for path in NAMING for part in ("operator", "ops"))
+_TAKE_BEATS = (*BEAT_PATHS, V3_CLIENT_INSTANCE)
 INTERNAL_ERROR = Reply(500, b"caused: internal error, see the server's log")
 BEHIND = Reply(503, BEHIND_TEXT.encode(), None)
 _UP = MemberState.UP
@@ -164,7 +166,7 @@ def refuse_unless_up(call: Call, services: Services) -> Reply | None:
     if not is_naming(call.path):
         return None
     refusal = _refusal_of(call, services)
-    if refusal is not None and call.path in BEAT_PATHS:
+    if refusal is not None and call.path in _TAKE_BEATS:
         services.refusals.note()
     return refusal
 
@@ -202,7 +204,7 @@ def refusal_by_switch(durable: DurableService, context_path: str) -> str:
 
 
 def _limits_beats(durable: DurableService, context_path: str) -> bool:
-    targets = [context_path + path for path in BEAT_PATHS]
+    targets = [context_path + path for path in _TAKE_BEATS]
     limits = durable.switches.limited_url_map
     return any(target.startswith(url) or url.startswith(target) for url in limits for target in targets)
 

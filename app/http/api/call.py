@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from werkzeug.datastructures import ImmutableDict
 
 from app.auth.access_control import AccessControl
-from app.auth.access_rules import AccessRule, Action, Scope
+from app.auth.access_rules import AccessRule, Scope
 from app.auth.decision_memo import DecisionMemo
 from app.auth.login_limits import LoginWait
 from app.auth.member_calls import CLIENT, Caller, Callers
@@ -368,15 +368,17 @@ class Route:
     """True if a call counts against the writes of the client's address: calls of members and beats do not."""
 
     def __post_init__(self) -> None:
-        is_write = self.access.action is Action.WRITE and self.access.scope in (Scope.NAMING, Scope.ADMIN)
-        is_unsafe_read = self.access.action is Action.WRITE and self.method in ("GET", "HEAD")
+        is_write = self.access.changes and self.access.scope in (Scope.NAMING, Scope.ADMIN)
+        is_unsafe_read = self.access.changes and self.method in ("GET", "HEAD")
         of_users = self.access.scope in (Scope.NAMING, Scope.ADMIN, Scope.PUBLIC) and not is_unsafe_read
         object.__setattr__(self, "asks_users_alone", of_users)
-        object.__setattr__(self, "is_beat", self.path in BEAT_PATHS)
-        object.__setattr__(self, "is_client_write", is_write and not self.path.lower().endswith("beat"))
+        is_beat = self.path in BEAT_PATHS or (self.method == "POST" and self.path == V3_CLIENT_INSTANCE)
+        object.__setattr__(self, "is_beat", is_beat)
+        object.__setattr__(self, "is_client_write", is_write and not is_beat and not self.path.endswith("clientBeat"))
 
 
 BEAT_PATHS = ("/v1/ns/instance/beat", "/v1/ns/api/beat", "/v2/ns/instance/beat")
+V3_CLIENT_INSTANCE = "/v3/client/ns/instance"
 ROUTES: list[Route] = []
 
 

@@ -106,7 +106,7 @@ def check_access(access: AccessRule, call: Call, services: Services) -> None:
         NoRight: the caller may not.
         PreparedRefusal, PasswordGiven: as ``check_user``.
     """
-    if access.action is _WRITE and call.method in READS and is_of_browser(call.header):
+    if access.action is _WRITE and call.method in READS and not access.only_reads and is_of_browser(call.header):
         raise NoRight("a browser changes nothing with GET, as any page can have it do so: use POST or PUT")
     if access.scope is _METRICS:
         access = scrape_rule(call, services)

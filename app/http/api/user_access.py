@@ -38,7 +38,7 @@ BEAT = "/beat"
 _USER, _PASSWORD = "username", "password"
 _WRITE = Action.WRITE
 """Python 3.11 needs ten times as long to look a member up in its class."""
-_OF_USERS = "/v1/auth"
+_OF_USERS = ("/v1/auth", "/v3/auth")
 """Below it ``username`` and ``password`` name the user that a call is about, and not the caller."""
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from marshmallow import EXCLUDE, Schema, ValidationError, validate
 
-from app.http.input.fields import FILLED, PRESENT, Needed, Parameter, StrictFlag, Text, Trimmed, Whole
+from app.http.input.fields import FILLED, PRESENT, Int, LenientFlag, Needed, Parameter, StrictFlag, Text, Trimmed, Whole
 from app.http.input.forms import DOM, GROUP_NAME, NAMESPACE_ID, SERVICE_NAME, Parameters
 from app.naming.model.keys import DEFAULT_GROUP, DEFAULT_NAMESPACE, PORT_MAX
 from app.naming.model.nacos_errors import InvalidParam
@@ -55,6 +55,12 @@ def needed_names(schema: type[Schema]) -> Iterator[str]:
     for name, one in _made(schema).fields.items():
         if one.required:
             yield one.data_key or name
+
+
+def java_type(schema: type[Schema], name: str) -> str:
+    """Return Java's name for the type of a parameter, which Nacos names where one is missing."""
+    one = next(one for one in _made(schema).fields.values() if one.data_key == name)
+    return "Integer" if isinstance(one, Int) else "Boolean" if isinstance(one, LenientFlag) else "String"
 
 
 def load_parameters(schema: type[Schema], parameters: Parameters) -> dict[str, Any]:

@@ -35,6 +35,9 @@ WAITING_READS = (
     "/v1/ns/api/clientBeat",
     "/v2/core/loader/cluster",
     "/v2/core/loader/smartReloadCluster",
+    "/v3/admin/core/loader/cluster",
+    "/v3/admin/ns/service/subscribers",
+    "/v3/console/ns/service/subscribers",
 )
 """Reads that ask other members: they wait, and belong to ``http-people``. Pages of the console may, too."""
 CONSOLE_PATH = "/console/"
@@ -59,7 +62,8 @@ class PoolChoice:
 
     def __init__(self, context_path: str) -> None:
         self._peer_paths = tuple((context_path + path).encode() for path in PEER_PATHS)
-        self._waiting_reads = tuple((context_path + path).encode() for path in (*WAITING_READS, CONSOLE_PATH))
+        waiting = (*(context_path + path for path in (*WAITING_READS, CONSOLE_PATH)), *WAITING_READS)
+        self._waiting_reads = tuple(path.encode() for path in waiting)
         self._front_page = f"{context_path}/".encode()
 
     def kind_of(self, request: AnyRequest, caller: Caller) -> PoolKind:

@@ -117,6 +117,7 @@ LISTED_INSTANCE = record(
 )
 CATALOG_INSTANCES = json_of(record("CatalogInstances", {"list": array(LISTED_INSTANCE), "count": COUNT}))
 
+HOST_V2 = record("HostV2", {**_LISTED, "metadata": METADATA, **_DERIVED}, {"instanceId": INSTANCE_ID, **_ID_GENERATOR})
 V2_INSTANCE = json_of(
     record(
         "InstanceV2",
@@ -140,13 +141,7 @@ V2_LIST = json_of(
             "groupName": GROUP,
             "clusters": text(""),
             "cacheMillis": _CACHE_MS,
-            "hosts": array(
-                record(
-                    "HostV2",
-                    {**_LISTED, "metadata": METADATA, **_DERIVED},
-                    {"instanceId": INSTANCE_ID, **_ID_GENERATOR},
-                )
-            ),
+            "hosts": array(HOST_V2),
             "lastRefTime": MS,
             "checksum": text(""),
             "allIPs": flag(False),

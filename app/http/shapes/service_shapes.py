@@ -100,7 +100,7 @@ CATALOG_SERVICE = json_of(
         },
     )
 )
-_COUNTED = record(
+COUNTED_SERVICE = record(
     "CountedService",
     {
         "name": SHORT_NAME,
@@ -122,7 +122,7 @@ _WITH_INSTANCES = record(
 )
 CATALOG_SERVICES = Content(
     JSON_TYPE,
-    either(record("CatalogServices", {"serviceList": array(_COUNTED), "count": COUNT}), array(_WITH_INSTANCES)),
+    either(record("CatalogServices", {"serviceList": array(COUNTED_SERVICE), "count": COUNT}), array(_WITH_INSTANCES)),
 )
 CHECK_TIMES = json_of(
     record(

@@ -35,6 +35,13 @@ class FirstAdminSchema(CallSchema):
 
 @route(
     "POST",
+    "/v3/auth/user/login",
+    access=PUBLIC,
+    at_root=True,
+    described=Described(LOGIN, takes=(LoginSchema,), refusals=(403,)),
+)
+@route(
+    "POST",
     "/v1/auth/login",
     "/v1/auth/users/login",
     "/v3/auth/user/login",

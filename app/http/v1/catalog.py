@@ -164,15 +164,16 @@ def service_list(call: Call, services: Services) -> Answer:
     Shape: serviceList, count (of all pages); with instances an array. Source: Nacos 1.4.1 CatalogController.listDetail.
     """
     values = load_parameters(CatalogServicesSchema, call.parameters)
-    found, size = _filtered(services, values), page_size(values["size"], services)
+    found, size = filtered_services(services, values), page_size(values["size"], services)
     if values["with_instances"]:
         # Pages count from 0 here, as in Nacos 1.4.
         return json_array_reply(_with_instances(view) for view in _page(found, values["page"], size))
-    listed = [_counted(view) for view in _page(found, values["page"] - 1, size)]
+    listed = [counted_service(view) for view in _page(found, values["page"] - 1, size)]
     return json_reply({"serviceList": listed, "count": len(found) if listed else 0})
 
 
-def _filtered(services: Services, values: dict[str, Any]) -> list[ServiceView]:
+def filtered_services(services: Services, values: dict[str, Any]) -> list[ServiceView]:
+    """Return the services that pass the filters of a call. ``values``: those of ``CatalogServicesSchema``."""
     namespace, instance = values["namespace"], values["instance"]
     names = services.naming.list_services(namespace, None)
     if values["name"].pieces or values["group"].pieces:
@@ -203,7 +204,8 @@ def _page(views: list[ServiceView], page: int, size: int) -> list[ServiceView]:
     return views[start : start + max(size, 1)]
 
 
-def _counted(view: ServiceView) -> dict[str, Any]:
+def counted_service(view: ServiceView) -> dict[str, Any]:
+    """Return a service's names and counts, as pages of services show them."""
     count, healthy = len(view.instances), sum(one.healthy for one in view.instances)
     triggered = count > 0 and healthy / count <= view.protect_threshold
     return {

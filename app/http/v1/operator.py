@@ -145,11 +145,11 @@ def cluster_state(call: Call, services: Services) -> Answer:
 def set_log_level(call: Call, services: Services) -> Answer:
     """Set the level of one of this node's logs, until its restart; an unknown log changes nothing."""
     values = load_parameters(LogLevelSchema, call.parameters)
-    _set_level(services, values["name"], values["level"])
+    set_level(services, values["name"], values["level"])
     return OK
 
 
-def _set_level(services: Services, name: str, level: str) -> None:
+def set_level(services: Services, name: str, level: str) -> None:
     """Set the level of the logger for one of Nacos's names; an unknown name changes nothing.
 
     The access log, which has no levels, is on unless the level is ``OFF``. The audit log has no name here: no call
@@ -174,7 +174,7 @@ def set_core_log_level(call: Call, services: Services) -> Answer:
     """
     body = json_text.loads_body(call.body)
     values = load(LogLevelSchema, body if isinstance(body, dict) else {})
-    _set_level(services, values["name"], values["level"])
+    set_level(services, values["name"], values["level"])
     return text_reply(200, "200")
 
 

@@ -24,6 +24,7 @@ from app.http.shapes.user_shapes import (
     SUBSCRIBED,
 )
 from app.http.v2.envelope import ResultCode, ResultError, require, result, result_route
+from app.naming.clients.client_model import ClientInfo
 from app.naming.model.keys import group_of, short_name_of
 from app.naming.model.model import Instance
 from app.naming.registry.http_publishers import address_client_id, in_order
@@ -95,7 +96,7 @@ def search(call: Call, services: Services) -> Answer:
 @result_route("GET", PATH, access=admin(READ), described=Described(CLIENT, takes=(ClientIdSchema,), refusals=(404,)))
 def detail(call: Call, services: Services) -> Answer:
     """One client. Shape of data: clientId, ephemeral, clientType; of a connection also its address, version and app."""
-    client_id = _client_id(call)
+    client_id = client_id_of(call)
     if (client := services.clients.table.client(client_id)) is not None:
         info = client.info
         return result(
@@ -112,7 +113,7 @@ def detail(call: Call, services: Services) -> Answer:
             }
         )
     if not any(True for _ in services.naming.instances_of_address(client_id)):
-        raise _unknown(client_id)
+        raise unknown_client(client_id)
     return result({"clientId": client_id, "ephemeral": client_id.endswith("#true"), "clientType": "ipPort"})
 
 
@@ -124,7 +125,16 @@ def detail(call: Call, services: Services) -> Answer:
 )
 def published(call: Call, services: Services) -> Answer:
     """The instances of a client. Shape of data: namespace, group, serviceName, registeredInstance."""
-    client_id = _client_id(call)
+    found = found_publications(client_id_of(call), services)
+    return result([{**_names(space, name), "registeredInstance": _place(one)} for space, name, one in found])
+
+
+def found_publications(client_id: str, services: Services) -> list[tuple[str, str, Instance]]:
+    """Return the instances of a client, each with its namespace and the full name of its service.
+
+    Raises:
+        ResultError: there is no such client.
+    """
     client = services.clients.table.client(client_id)
     if client is not None:
         found = [
@@ -136,8 +146,8 @@ def published(call: Call, services: Services) -> Answer:
             for service, one in services.naming.instances_of_address(client_id)
         ]
         if not found:
-            raise _unknown(client_id)
-    return result([{**_names(space, name), "registeredInstance": _place(one)} for space, name, one in found])
+            raise unknown_client(client_id)
+    return found
 
 
 @result_route(
@@ -148,10 +158,10 @@ def published(call: Call, services: Services) -> Answer:
 )
 def subscribed(call: Call, services: Services) -> Answer:
     """The subscriptions of a client connected here. Shape of data: namespace, group, serviceName, subscriberInfo."""
-    client_id = _client_id(call)
+    client_id = client_id_of(call)
     client = services.clients.table.client(client_id)
     if client is None:
-        raise _unknown(client_id)
+        raise unknown_client(client_id)
     subscriber = {"app": client.info.app, "agent": client.info.agent, "addr": client.info.ip}
     return result([{**_names(*key), "subscriberInfo": subscriber} for key in list(client.subscribed)])
 
@@ -164,6 +174,13 @@ def subscribed(call: Call, services: Services) -> Answer:
 )
 def publishers(call: Call, services: Services) -> Answer:
     """The publishers of a service, or those of one address. Shape of data: clientId, ip, port of each instance."""
+    return result(
+        [{"clientId": client_id, "ip": one.ip, "port": one.port} for client_id, one in found_publishers(call, services)]
+    )
+
+
+def found_publishers(call: Call, services: Services) -> list[tuple[str, Instance]]:
+    """Return the publishers of the service that a call names, or those of one address, each with its instance."""
     require(call, NeededServiceSchema)
     namespace, name = namespace_of(call.parameters), service_of(call.parameters)
     wanted = load_parameters(ClientAddressSchema, call.parameters)
@@ -177,13 +194,7 @@ def publishers(call: Call, services: Services) -> Answer:
             for client_id, publication in snapshot.published.items()
             for one in publication.instances.values()
         ]
-    return result(
-        [
-            {"clientId": client_id, "ip": one.ip, "port": one.port}
-            for client_id, one in found
-            if _is_asked_for(wanted, one.ip, one.port)
-        ]
-    )
+    return [(client_id, one) for client_id, one in found if _is_asked_for(wanted, one.ip, one.port)]
 
 
 @result_route(
@@ -194,28 +205,31 @@ def publishers(call: Call, services: Services) -> Answer:
 )
 def subscribers(call: Call, services: Services) -> Answer:
     """The subscribers of a service that are connected here. Shape of data: clientId, ip, port."""
+    return result(
+        [{"clientId": one.client_id, "ip": one.ip, "port": one.port} for one in found_subscribers(call, services)]
+    )
+
+
+def found_subscribers(call: Call, services: Services) -> list[ClientInfo]:
+    """Return the clients connected here that subscribe to the service of a call, or those of one address."""
     require(call, NeededServiceSchema)
     names = (namespace_of(call.parameters), service_of(call.parameters))
     wanted = load_parameters(ClientAddressSchema, call.parameters)
     found = [
         services.clients.table.client(client_id) for client_id, _ in services.clients.subscriptions.subscribers(*names)
     ]
-    return result(
-        [
-            {"clientId": one.client_id, "ip": one.info.ip, "port": one.info.port}
-            for one in found
-            if one is not None and _is_asked_for(wanted, one.info.ip, one.info.port)
-        ]
-    )
+    return [one.info for one in found if one is not None and _is_asked_for(wanted, one.info.ip, one.info.port)]
 
 
-def _client_id(call: Call) -> str:
+def client_id_of(call: Call) -> str:
+    """Return the id of the client that a call names."""
     require(call, ClientIdSchema)
     client_id: str = load_parameters(ClientIdSchema, call.parameters)["client_id"]
     return client_id
 
 
-def _unknown(client_id: str) -> ResultError:
+def unknown_client(client_id: str) -> ResultError:
+    """Return the refusal of a call about a client that nobody knows."""
     return ResultError(404, ResultCode.NOT_FOUND, f"clientId [ {client_id} ] not exist")
 
 

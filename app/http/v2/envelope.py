@@ -1,13 +1,12 @@
-"""The envelope of HTTP v2: ``{"code":0,"message":"success","data":...}``, and its refusals.
+"""The envelope of HTTP v2 and v3: ``{"code":0,"message":"success","data":...}``, and its refusals.
 
-Source of codes and messages: Nacos 2.x ErrorCode.
+Source of codes and messages: Nacos 2.x and 3.0.3 ErrorCode.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import wraps
-from itertools import chain
 
 import orjson
 from marshmallow import Schema
@@ -16,7 +15,7 @@ from app.auth.access_rules import AccessRule
 from app.commands.write_caller import Misdirected
 from app.http.api.answers import PreparedRefusal, error_reply, later_reply
 from app.http.api.call import JSON, OK, Answer, Call, Endpoint, Reply, Services, route
-from app.http.input.schemas import needed_names
+from app.http.input.schemas import java_type, needed_names
 from app.http.shapes.described import Described
 from app.naming.model.json_fields import exact_json
 from app.naming.model.nacos_errors import (
@@ -39,7 +38,7 @@ _BEGIN, _END = b'{"code":0,"message":"success","data":', b"}"
 
 
 class ResultCode(Enum):
-    """Nacos 2.x's codes of refusals, each with its message."""
+    """Nacos's codes of refusals, each with its message."""
 
     PARAMETER_MISSING = (10_000, "parameter missing")
     ACCESS_DENIED = (10_001, "access denied")
@@ -54,7 +53,10 @@ class ResultCode(Enum):
     SERVICE_NOT_EMPTY = (21_009, "service delete failure")
     NAMESPACE_ILLEGAL = (22_000, "illegal namespace")
     NAMESPACE_MISSING = (22_001, "namespace not exist")
+    NAMESPACE_EXISTS = (22_002, "namespace already exist")
+    STATE_ILLEGAL = (23_000, "illegal state")
     SERVER_ERROR = (30_000, "server error")
+    FUNCTION_DISABLED = (40_001, "API function disabled.")
 
 
 class ResultError(NacosError):
@@ -75,7 +77,7 @@ def result(data: object) -> Reply:
     return Reply(200, exact_json({"code": 0, "message": "success", "data": data}), JSON)
 
 
-def refusal(status: int, code: ResultCode, text: str) -> Reply:
+def refusal(status: int, code: ResultCode, text: str | None) -> Reply:
     """The answer of a call that was refused; ``text`` becomes its data."""
     number, message = code.value
     return Reply(status, orjson.dumps({"code": number, "message": message, "data": text}), JSON)
@@ -124,10 +126,11 @@ def require(call: Call, *schemas: type[Schema]) -> None:
     Raises:
         ResultError: a parameter is missing or blank; the text names the first.
     """
-    for name in chain.from_iterable(map(needed_names, schemas)):
-        if not (call.parameters.get(name) or "").strip():
-            text = f"Required parameter '{name}' type String is not present"
-            raise ResultError(400, ResultCode.PARAMETER_MISSING, text)
+    for schema in schemas:
+        for name in needed_names(schema):
+            if not (call.parameters.get(name) or "").strip():
+                text = f"Required parameter '{name}' type {java_type(schema, name)} is not present"
+                raise ResultError(400, ResultCode.PARAMETER_MISSING, text)
 
 
 def require_present(
@@ -144,9 +147,17 @@ def require_present(
 
 
 def result_route(
-    method: str, *paths: str, access: AccessRule, described: Described | None = None
+    method: str,
+    *paths: str,
+    access: AccessRule,
+    hot: bool = False,
+    at_root: Sequence[str] = (),
+    described: Described | None = None,
 ) -> Callable[[Endpoint], Endpoint]:
-    """Return a decorator that adds an endpoint to the route table; refusals and other errors answer in the envelope."""
+    """Return a decorator that adds an endpoint to the route table; refusals and other errors answer in the envelope.
+
+    ``at_root``: those of the paths that the endpoint has without the context path, too.
+    """
 
     def add(endpoint: Endpoint) -> Endpoint:
         @wraps(endpoint)
@@ -160,6 +171,8 @@ def result_route(
                 return refusal(500, ResultCode.SERVER_ERROR, "internal error, see the server's log")
 
         told = described.enveloped() if described is not None else None
-        return route(method, *paths, access=access, described=told)(answer)
+        if at_root:
+            route(method, *at_root, access=access, at_root=True, described=told)(answer)
+        return route(method, *paths, access=access, hot=hot, described=told)(answer)
 
     return add

@@ -93,7 +93,7 @@ def reload_current(call: Call, services: Services) -> Answer:
 @route("GET", f"{PATH}/cluster", access=admin(READ), described=Described(LOAD, refusals=(404,)))
 def cluster(call: Call, services: Services) -> Answer:
     """The connections and load of each member; a member that does not answer is only counted. Source: Nacos 2.2.3."""
-    return json_reply(_loader_of(services).cluster())
+    return json_reply(loader_of(services).cluster())
 
 
 @route(
@@ -111,10 +111,15 @@ def cluster(call: Call, services: Services) -> Answer:
 def smart_reload(call: Call, services: Services) -> Answer:
     """Have members with more than their share of clients send some of them to members with less."""
     factor = load_parameters(SmartReloadSchema, call.parameters)["factor"]
-    return text_reply(200, DONE if _loader_of(services).smart_reload(factor) else NOT_DONE)
+    return text_reply(200, DONE if loader_of(services).smart_reload(factor) else NOT_DONE)
 
 
-def _loader_of(services: Services) -> ConnectionLoader:
+def loader_of(services: Services) -> ConnectionLoader:
+    """Return the view of the connections.
+
+    Raises:
+        NotFound: this node has no gRPC.
+    """
     if services.loader is None:
         raise NotFound("gRPC is switched off here: this node has no connections of SDKs")
     return services.loader

@@ -23,17 +23,8 @@ def service_json(
     """Return the JSON of a ServiceInfo. ``name`` is shown as it is given; ``view`` is None for an unknown service.
 
     ``begin`` and ``end`` go around it: an answer of megabytes is joined only once, from the texts of its instances.
-
-    Disabled instances, and with ``healthy_only`` unhealthy ones, are left out before the threshold applies: unlike in
-    1.4, it never brings them back.
     """
-    asked = {one for one in clusters.split(",") if one}
-    chosen = [
-        one
-        for one in (view.instances if view is not None else ())
-        if one.enabled and (not asked or one.cluster_name in asked) and (one.healthy or not healthy_only)
-    ]
-    protects = view is not None and is_protected(view, chosen)
+    hosts, protects = hosts_json(view, clusters, healthy_only=healthy_only)
     before = {
         "name": name,
         "groupName": group_of(view.full_name if view is not None else name),
@@ -47,9 +38,24 @@ def service_json(
         "reachProtectionThreshold": protects,
         "valid": True,
     }
-    hosts = [exact_json(instance_json(one, healthy=one.healthy or protects)) for one in chosen]
     head = begin + orjson.dumps(before)[:-1] + b',"hosts":['
     return joined(head, hosts, b"]," + orjson.dumps(after)[1:] + end)
+
+
+def hosts_json(view: ServiceView | None, clusters: str, *, healthy_only: bool) -> tuple[list[bytes], bool]:
+    """Return the JSON of each instance that clients are shown, and whether so few are healthy that all are shown so.
+
+    Disabled instances, and with ``healthy_only`` unhealthy ones, are left out before the threshold applies: unlike in
+    1.4, it never brings them back.
+    """
+    asked = {one for one in clusters.split(",") if one}
+    chosen = [
+        one
+        for one in (view.instances if view is not None else ())
+        if one.enabled and (not asked or one.cluster_name in asked) and (one.healthy or not healthy_only)
+    ]
+    protects = view is not None and is_protected(view, chosen)
+    return [exact_json(instance_json(one, healthy=one.healthy or protects)) for one in chosen], protects
 
 
 def is_protected(view: ServiceView, chosen: Collection[Instance]) -> bool:

@@ -124,6 +124,17 @@ def test_what_reveals_no_more_than_that_the_node_runs_is_public() -> None:
         "GET /v1/console/health/readiness",
         "GET /v2/console/health/liveness",
         "GET /v2/console/health/readiness",
+        *(
+            f"GET /v3/{base}/{probe}"
+            for base in ("admin/core/state", "console/health")
+            for probe in ("liveness", "readiness")
+        ),
+        "GET /v3/admin/core/ops/readiness",
+        "GET /v3/admin/core/state",  # the mode, and whether users are asked for, which a console asks before a login
+        "GET /v3/console/server/state",
+        "GET /v3/console/server/announcement",
+        "GET /v3/console/server/guide",
+        "POST /v3/auth/user/admin",
         "GET /actuator/health",
         "GET /v1/core/cluster/health",
         "GET /v2/core/cluster/node/self/health",

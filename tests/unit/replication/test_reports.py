@@ -8,6 +8,7 @@ from distro.model.types import (
     CAPABILITY_CLIENTS_ONLY,
     CAPABILITY_DELTAS,
     CAPABILITY_DIGESTS,
+    CAPABILITY_HTTP_V3,
     CAPABILITY_OVERRIDES,
     CAPABILITY_VERSIONS,
     CAPABILITY_WRITE_BATCHES,
@@ -65,6 +66,7 @@ def test_a_member_of_this_wire_version_or_a_later_one_gets_deltas(wire: int) -> 
         CAPABILITY_CLAIMS,
         CAPABILITY_WRITE_BATCHES,
         CAPABILITY_OVERRIDES,
+        CAPABILITY_HTTP_V3,
     }
     assert report(**own) == {CAPABILITY_VERSIONS, *since}
 

@@ -208,6 +208,22 @@ def test_changes_are_objects_with_one_clock_for_a_member_that_reads_them(node: F
     assert {come.clock, gone.clock} == {clock}
 
 
+def test_a_write_of_v3_has_its_change_with_the_clock_of_the_batch_beside_its_own_answer(node: FakeNode) -> None:
+    path = "/v3/client/ns/instance"
+    calls = [write("10.0.0.1", path=path), write("10.0.0.9", path=path, heartBeat="true")]
+    reply = asked(node, encode_calls(calls), f"{WANTS_CHANGE}: {BATCH_CHANGE}")
+    clock = reply.headers[CLOCK]
+    registered, beaten = decode_answers(reply.body, 2, clock)
+    assert isinstance(registered, BatchedAnswer)
+    assert isinstance(beaten, BatchedAnswer)
+    assert orjson.loads(registered.body) == {"code": 0, "message": "success", "data": "ok"}
+    assert orjson.loads(registered.headers[CHANGE.encode()])["short"]["ip"] == "10.0.0.1"
+    assert registered.headers[CLOCK.lower().encode()] == clock.encode()
+    assert orjson.loads(beaten.body)["code"] == 21_003
+    assert CLOCK.lower().encode() not in beaten.headers
+    assert hosts(node) == {"10.0.0.1"}
+
+
 def test_the_changes_of_both_forms_are_the_same(node: FakeNode) -> None:
     other = FakeNode()
     calls = [write("10.0.0.1"), write("10.0.0.1"), write("10.0.0.3", "DELETE"), write("10.0.0.1", "DELETE")]

@@ -159,7 +159,8 @@ class TestInstance:
     def test_what_is_missing_is_named(self, client: FlaskClient, method: str, missing: str) -> None:
         values = {name: value for name, value in ONE.items() if name != missing}
         answer = client.open(f"{V2}/instance", method=method, query_string=values)
-        text = f"Required parameter '{missing}' type String is not present"
+        kind = "Integer" if missing == "port" else "String"
+        text = f"Required parameter '{missing}' type {kind} is not present"
         assert refused(answer) == (400, 10_000, "parameter missing", text)
 
     @pytest.mark.parametrize(

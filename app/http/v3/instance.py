@@ -1,0 +1,194 @@
+"""Instances for operators, over HTTP v3: register, change, deregister, find, list."""
+
+from dataclasses import replace
+
+from app.auth.access_rules import READ, WRITE, naming
+from app.http.api.call import Answer, Call, Services, rendered
+from app.http.input.fields import StrictFlag
+from app.http.input.instance_schemas import DeregisterSchema, InstanceSchema, PatchSchema, RegisterSchema
+from app.http.input.params import parse_detail, parse_patch, parse_register
+from app.http.input.schemas import CallSchema, NeededServiceSchema, load_parameters
+from app.http.shapes.described import Described
+from app.http.shapes.instance_shapes import UPDATED
+from app.http.shapes.v3_shapes import V3_INSTANCE, V3_INSTANCE_PAGE, V3_INSTANCES
+from app.http.v1 import instance, instance_batch
+from app.http.v1.instance_batch import MetadataBatchSchema
+from app.http.v2.envelope import ResultCode, ResultError, require, result, result_route, wrapped
+from app.http.v3.client_instance import ClusterSchema
+from app.http.v3.earlier_owners import BATCH, INSTANCE, passed_on
+from app.http.v3.forms import (
+    ADMIN,
+    CONSOLE,
+    PageSchema,
+    check_instance,
+    found_service,
+    page_result,
+    part_of,
+    server_error,
+)
+from app.machine.limits.answer_budget import AnswerRoom
+from app.naming.model.model import Instance
+from app.naming.model.nacos_errors import InstanceMissing, InvalidParam, NotFound
+from app.naming.registry.operations import UpdateInstance
+from app.naming.wire.service_info import HOST_BYTES
+from app.naming.wire.service_json import instance_json
+
+PATH, CONSOLE_PATH = f"{ADMIN}/instance", f"{CONSOLE}/instance"
+
+
+class HealthyOnlySchema(CallSchema):
+    """GET ``/v3/admin/ns/instance/list``, beside the service and the cluster."""
+
+    healthy_only = StrictFlag("healthyOnly", "Only healthy instances.", False)
+
+
+@result_route("POST", PATH, access=naming(WRITE), described=Described(takes=(RegisterSchema,)))
+def register(call: Call, services: Services) -> Answer:
+    """Register an instance, or replace it as a whole."""
+    check_instance(call)
+    return passed_on(call, services, lambda: wrapped(instance.register(call, services)), "POST", INSTANCE)
+
+
+@result_route("DELETE", PATH, access=naming(WRITE), described=Described(takes=(DeregisterSchema,)))
+def deregister(call: Call, services: Services) -> Answer:
+    """Remove an instance; an unknown one is no error."""
+    check_instance(call)
+    return passed_on(call, services, lambda: wrapped(instance.deregister(call, services)), "DELETE", INSTANCE)
+
+
+@result_route(
+    "PUT",
+    PATH,
+    CONSOLE_PATH,
+    access=naming(WRITE),
+    at_root=(CONSOLE_PATH,),
+    described=Described(takes=(RegisterSchema,)),
+)
+def update(call: Call, services: Services) -> Answer:
+    """Change weight, metadata and visibility of an instance; an unknown one is no error, an unknown service is."""
+    check_instance(call)
+    return passed_on(call, services, lambda: _update(call, services), "PUT", INSTANCE)
+
+
+def _update(call: Call, services: Services) -> Answer:
+    try:
+        return wrapped(rendered(services.writes.execute(UpdateInstance(call.parse(parse_register), True), call)))
+    except InstanceMissing as error:
+        if found_service(call, services) is None:
+            raise ResultError(400, ResultCode.INSTANCE_ERROR, error.text) from None
+        return result("ok")
+
+
+@result_route(
+    "PUT", f"{PATH}/partial", access=naming(WRITE), described=Described(takes=(PatchSchema,), refusals=(404,))
+)
+def update_partially(call: Call, services: Services) -> Answer:
+    """Change single attributes of an instance: those that the call names. Keys of the metadata are merged.
+
+    Source: the published page of Nacos 3; the code of 3.0.3 sets weight and visibility that the call does not name.
+    """
+    check_instance(call)
+    return passed_on(call, services, lambda: _update_partially(call, services), "PATCH", INSTANCE)
+
+
+def _update_partially(call: Call, services: Services) -> Answer:
+    command = parse_patch(call.parameters)
+    found = services.naming.find(command.namespace, command.service, command.cluster, command.ip, command.port)
+    if found is not None and command.metadata is not None:
+        command = replace(command, metadata={**(found.metadata or {}), **command.metadata})
+    try:
+        return wrapped(rendered(services.writes.execute(command, call)))
+    except InvalidParam:
+        if found is None:
+            raise NotFound("no matched ip found!") from None
+        raise
+
+
+@result_route(
+    "GET",
+    PATH,
+    access=naming(WRITE).of_read(),
+    described=Described(V3_INSTANCE, takes=(InstanceSchema,), refusals=(404,)),
+)
+def detail(call: Call, services: Services) -> Answer:
+    """One instance with its true health. Whoever asks needs the right to change it, as in Nacos 3."""
+    check_instance(call)
+    query = parse_detail(call.parameters)
+    found = services.naming.detail(query.namespace, query.service, query.ip, query.port, query.cluster)
+    return result(instance_json(found, healthy=found.healthy))
+
+
+@result_route(
+    "GET",
+    f"{PATH}/list",
+    access=naming(READ),
+    described=Described(V3_INSTANCES, takes=(NeededServiceSchema, ClusterSchema, HealthyOnlySchema), refusals=(404,)),
+)
+def list_instances(call: Call, services: Services) -> Answer:
+    """The instances of a service, enabled or not, with their true health. Shape of data: an array of instances."""
+    healthy_only = load_parameters(HealthyOnlySchema, call.parameters)["healthy_only"]
+    found = [one for one in _asked_for(call, services) if one.healthy or not healthy_only]
+    with AnswerRoom(services.answers, 2 * HOST_BYTES * len(found)):
+        return result([instance_json(one, healthy=one.healthy) for one in found])
+
+
+@result_route(
+    "GET",
+    f"{CONSOLE_PATH}/list",
+    access=naming(READ),
+    at_root=(f"{CONSOLE_PATH}/list",),
+    described=Described(V3_INSTANCE_PAGE, takes=(NeededServiceSchema, ClusterSchema, PageSchema), refusals=(404,)),
+)
+def page_of_instances(call: Call, services: Services) -> Answer:
+    """A page of the instances of a service, enabled or not, with their true health."""
+    asked = load_parameters(PageSchema, call.parameters)
+    found = _asked_for(call, services)
+    return page_result(len(found), asked, [instance_json(one, healthy=one.healthy) for one in part_of(found, asked)])
+
+
+def _asked_for(call: Call, services: Services) -> list[Instance]:
+    """Return the instances of the service, and of the cluster if the call names one.
+
+    Raises:
+        ResultError: there is no such service or cluster.
+    """
+    require(call, NeededServiceSchema)
+    cluster = load_parameters(ClusterSchema, call.parameters)["cluster"]
+    view = found_service(call, services)
+    if view is None:
+        name = load_parameters(NeededServiceSchema, call.parameters)["service"]
+        raise server_error(404, f"service {name} is not found!")
+    if cluster and cluster not in view.clusters:
+        raise server_error(404, f"cluster {cluster} is not found!")
+    return [one for one in view.instances if not cluster or one.cluster_name == cluster]
+
+
+@result_route(
+    "PUT", f"{PATH}/metadata/batch", access=naming(WRITE), described=Described(UPDATED, takes=(MetadataBatchSchema,))
+)
+def put_metadata(call: Call, services: Services) -> Answer:
+    """Set metadata keys of instances. Shape of data: updated."""
+    require(call, MetadataBatchSchema)
+    one = _of_named(call)
+    return passed_on(one, services, lambda: wrapped(instance_batch.put_metadata(one, services)), "PUT", BATCH)
+
+
+@result_route(
+    "DELETE", f"{PATH}/metadata/batch", access=naming(WRITE), described=Described(UPDATED, takes=(MetadataBatchSchema,))
+)
+def remove_metadata(call: Call, services: Services) -> Answer:
+    """Take metadata keys out of instances. Shape of data: updated."""
+    require(call, MetadataBatchSchema)
+    one = _of_named(call)
+    return passed_on(one, services, lambda: wrapped(instance_batch.remove_metadata(one, services)), "DELETE", BATCH)
+
+
+def _of_named(call: Call) -> Call:
+    """Return the call without the kind of instances if it names some: in Nacos 3 it is then about these alone.
+
+    The maintainer client of Nacos 3 sends both. In v1 the kind counts, and means all instances of it.
+    """
+    parameters = call.parameters
+    if parameters.optional("instances", "[]") == "[]":
+        return call
+    return replace(call, _parameters=parameters.without("consistencyType"))
