@@ -9,7 +9,7 @@ from contextlib import suppress
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
 from app.config.addresses import is_this_machine
-from app.config.settings import RPC_CLUSTER_OFFSET, RPC_SDK_OFFSET
+from app.config.rpc_settings import RPC_CLUSTER_OFFSET, RPC_SDK_OFFSET
 from app.naming.model.ip_addresses import Address, host_port, reached_by
 from distro.model.types import Member
 

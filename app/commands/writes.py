@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from app.commands import operator_changes as operators
 from app.commands.metadata_batch import instances_of, takes_long
+from app.commands.outcomes import DONE, UNCHANGED, WAITS, Beaten, Changed, Done, Outcome, Waits
 from app.commands.ownership import Forward, durable_owner, not_serving_text
 from app.commands.record_commands import ChangeInstance, RecordCommand, UpdateHealth, UpdateMetadata
 from app.commands.record_writes import RecordStep, RecordWrites
@@ -51,47 +52,6 @@ Addressed = RegisterInstance | DeregisterInstance | PatchInstance | Beat
 """The commands that name an instance."""
 
 
-class Waits:
-    """Nothing was done yet: the write takes longer than the event loop has, and is to be executed on a thread."""
-
-
-WAITS = Waits()
-
-
-class Done(NamedTuple):
-    """The write is executed."""
-
-    change: bytes | None = None
-    """The instance as the write left it, for the member that passed the call on; None for other callers."""
-    made_at: str = ""
-    """The time from which the ages in the change count, as text; empty where there are none, and in a batch."""
-
-
-class Beaten(NamedTuple):
-    """A beat is taken."""
-
-    interval_ms: int
-    """The time to the client's next beat."""
-    known: bool
-    """False: the client has to register again."""
-    light: bool
-    """The client may send beats that do not describe the instance."""
-    done: Done
-
-
-class Changed(NamedTuple):
-    """A batch is executed."""
-
-    instances: tuple[Instance, ...]
-    """The changed instances, as they were before."""
-
-
-class Unchanged:
-    """The command asks for nothing that may be done, and nothing was."""
-
-
-Outcome = Done | Beaten | Changed | Unchanged | Forward | Waits
-DONE, UNCHANGED = Done(), Unchanged()
 _new_tuple = tuple.__new__
 
 
@@ -326,11 +286,15 @@ class Writes:
         beside, persistent, listed = operators.parted(
             self._naming.service_of(namespace, service), found, command.beside
         )
+        if beside or command.beside:
+            operators.check_kept_by_all(self._cluster)
         keys = [override_key(namespace, service, one.key) for one in beside]
         keys += [persistent_key(namespace, service, one.key) for one in persistent]
+        if command.beside and not keys:
+            keys.append(service_meta_key(namespace, service))  # the owner may know the instances
         if keys and (other := self._durable_elsewhere(caller, *keys)) is not None:
             return other
-        if (len(keys) < len(found) or not found) and self._other_owner(service, caller) is not None:
+        if (listed or not keys) and self._other_owner(service, caller) is not None:
             return Forward(service)
         if metadata is None or not found:
             return Changed(())
@@ -342,7 +306,6 @@ class Writes:
             grown += instance_bytes(replace(one, metadata=changed)) - instance_bytes(one)
         self._naming.check_metadata(namespace, service, grown)
         if beside:
-            operators.check_kept_by_all(self._cluster)
             self._durable.overrides.change_metadata(namespace, service, [one.key for one in beside], change)
         if persistent:
             self._durable.set_metadata(namespace, service, [one.key for one in persistent], change)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from app.config import settings_keys as keys
-from app.config.addresses import PORT_MAX, is_loopback, join_address, own_address
+from app.config.addresses import is_loopback, join_address, own_address
 from app.config.auth_settings import AUTH_ENABLED, AUTH_KEYS, TOKEN_KEY, TOKEN_TTL, AuthSettings, parse_token_key
 from app.config.client_config import is_no_setting
 from app.config.dns_settings import DNS_KEYS, DnsSettings, dns_settings, dns_warnings
@@ -37,7 +37,8 @@ from app.config.lookup_settings import (
 from app.config.name_settings import NAME_KEYS, NameSettings, name_settings
 from app.config.observability import OBSERVABILITY_KEYS, Observability, observability
 from app.config.properties import parse_properties
-from app.config.settings_keys import Key, SettingError, snake
+from app.config.rpc_settings import RPC_KEYS, RpcSettings, rpc_settings
+from app.config.settings_keys import Key, SettingError, both_or_none, snake
 from app.config.tls_settings import HttpTls, http_tls, tls_warnings
 from distro.model.config import DistroConfig
 
@@ -46,6 +47,7 @@ __all__ = ["ALL_KEYS", "SettingError", "Settings", "effective_settings", "read_s
 T = TypeVar("T")
 ALL_KEYS: tuple[Key[Any], ...] = (
     *keys.KEYS,
+    *RPC_KEYS,
     *LOOKUP_KEYS,
     *AUTH_KEYS,
     *IDENTITY_KEYS,
@@ -62,36 +64,7 @@ LEAVE_S = 2
 NODE_END_S = 5
 """The time for all steps of a stop except ending requests and sending the last changes."""
 
-RPC_SDK_OFFSET, RPC_CLUSTER_OFFSET = 1_000, 1_001
-"""The offsets from the HTTP port to those of gRPC. SDKs and members of Nacos 2.x compute the ports so."""
-
 _OURS = "rollcall."
-
-
-@dataclass(frozen=True, slots=True)
-class RpcPort:
-    """The settings of one of the two gRPC ports."""
-
-    port: int
-    message_bytes_max: int
-    keep_alive_ms: int
-    keep_alive_timeout_ms: int
-    permit_keep_alive_ms: int
-    certificate: Path | None
-    private_key: Path | None
-    """Both or neither of the two is set. With them the port uses TLS."""
-    trusted: Path | None = None
-    """Certificates that this node trusts at the other members' ports; None: its own certificate."""
-    mutual: bool = False
-    """True if clients must show a certificate that ``trusted`` covers."""
-
-
-@dataclass(frozen=True, slots=True)
-class RpcSettings:
-    """The settings of the gRPC ports: one port for SDKs, one for members."""
-
-    sdk: RpcPort
-    cluster: RpcPort
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +162,10 @@ class _Sources:
                 return text, str(self.file)
         return key.default, "default"
 
+    def origin(self, key: Key[Any]) -> str:
+        """Return the source of a setting's value."""
+        return self.find(key)[1]
+
     def get(self, key: Key[T]) -> T:
         text, origin = self.find(key)
         try:
@@ -226,14 +203,15 @@ def read_settings(overrides: Mapping[str, str] | None = None, environ: Mapping[s
     host, port, cluster_conf = sources.get(keys.HOST_KEY), sources.get(keys.PORT), conf_dir / "cluster.conf"
     lookup = lookup_settings(sources.get, sources.find, cluster_conf, sources.get(keys.CONTEXT), port)
     listed = listed_members(lookup, None if lookup.is_polled else _read_text(cluster_conf), cluster_conf)
-    wanted, origin = sources.get(keys.STANDALONE), sources.find(keys.STANDALONE)[1]
-    standalone = is_standalone(wanted, origin, lookup, listed, cluster_conf)
+    standalone = is_standalone(
+        sources.get(keys.STANDALONE), sources.origin(keys.STANDALONE), lookup, listed, cluster_conf
+    )
     members = () if standalone or listed is None else listed
     server_ip = sources.get(keys.SERVER_IP)
     self_address = join_address(server_ip, port) if server_ip else own_address(members, host, port)
     # Nacos, too, adds a node that is not in its own list.
     members = members if self_address in members else (*members, self_address)
-    identity = identity_settings(sources.get, *_both_or_none(sources, IDENTITY_KEY, IDENTITY_VALUE))
+    identity = identity_settings(sources.get, *both_or_none(sources.get, IDENTITY_KEY, IDENTITY_VALUE))
     without_identity = sources.get(WITHOUT_IDENTITY)
     return Settings(
         host=host,
@@ -262,8 +240,8 @@ def read_settings(overrides: Mapping[str, str] | None = None, environ: Mapping[s
         identity=identity,
         without_identity=without_identity,
         distro=_distro_config(sources),
-        rpc=_rpc(sources, port),
-        http_tls=http_tls(sources.get, lambda key: sources.find(key)[1]),
+        rpc=rpc_settings(sources.get, sources.origin, port),
+        http_tls=http_tls(sources.get, sources.origin),
         dns=dns_settings(sources.get, host, port),
         limits=LimitSettings(**{name: sources.get(key) for name, key in LIMITS.items()}),
         told=observability(sources.get, sources.get(keys.DATA_DIR)),
@@ -301,8 +279,9 @@ def _read_sources(overrides: Mapping[str, str] | None, environ: Mapping[str, str
 def _conf_dir(sources: _Sources) -> Path:
     if chosen := sources.get(keys.CONF_DIR):
         if not chosen.is_dir():
-            origin = sources.find(keys.CONF_DIR)[1]
-            raise SettingError(f"{keys.CONF_DIR.name}={chosen} ({origin}) is not allowed: a folder that exists")
+            raise SettingError(
+                f"{keys.CONF_DIR.name}={chosen} ({sources.origin(keys.CONF_DIR)}) is not allowed: a folder that exists"
+            )
         return chosen
     home = sources.get(keys.NACOS_HOME)
     return home / "conf" if home else Path("conf").absolute()
@@ -330,14 +309,6 @@ def _read_properties(file: Path) -> dict[str, str]:
         raise SettingError(f"{file} cannot be read: {error}") from None
 
 
-def _both_or_none(sources: _Sources, first: Key[T], second: Key[T]) -> tuple[T, T]:
-    """Return the values of two settings that need each other."""
-    values = sources.get(first), sources.get(second)
-    if bool(values[0]) != bool(values[1]):
-        raise SettingError(f"{first.name} and {second.name} need each other: set both, or none")
-    return values
-
-
 def _auth(sources: _Sources) -> AuthSettings | None:
     if not sources.get(AUTH_ENABLED):
         return None
@@ -357,33 +328,6 @@ def _distro_config(sources: _Sources) -> DistroConfig:
             )
     # Nacos has one retry delay, we have a first and a longest one; a low value of Nacos's key bounds both.
     return replace(config, retry_delay_ms=min(config.retry_delay_ms, config.retry_delay_ms_max))
-
-
-def _rpc(sources: _Sources, port: int) -> RpcSettings | None:
-    if not sources.get(keys.RPC_ENABLED):
-        return None
-    if port + RPC_CLUSTER_OFFSET > PORT_MAX:
-        raise SettingError(
-            f"{keys.PORT.name}={port} is not allowed with gRPC, which needs port {port + RPC_CLUSTER_OFFSET} too: "
-            f"at most {PORT_MAX - RPC_CLUSTER_OFFSET}, or {keys.RPC_ENABLED.name}=false"
-        )
-    return RpcSettings(
-        _rpc_port(sources, keys.RPC_SDK, port + RPC_SDK_OFFSET),
-        _rpc_port(sources, keys.RPC_CLUSTER, port + RPC_CLUSTER_OFFSET),
-    )
-
-
-def _rpc_port(sources: _Sources, of_port: Mapping[str, Key[Any]], port: int) -> RpcPort:
-    certificate, private_key = (of_port[name] for name in ("certificate", "private_key"))
-    chosen = RpcPort(port=port, **{name: sources.get(key) for name, key in of_port.items()})
-    _both_or_none(sources, certificate, private_key)
-    files = [(certificate, chosen.certificate), (private_key, chosen.private_key)]
-    if (trusted := of_port.get("trusted")) is not None:
-        files.append((trusted, chosen.trusted))
-    for key, file in files:
-        if file is not None and not file.is_file():
-            raise SettingError(f"{key.name}={file} ({sources.find(key)[1]}) is not allowed: a file that exists")
-    return chosen
 
 
 def _member_warnings(standalone: bool, listed: tuple[str, ...], self_address: str) -> Iterator[str]:

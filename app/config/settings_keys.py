@@ -39,6 +39,18 @@ class Key(Generic[T]):
         return self.names[0]
 
 
+def both_or_none(get: Callable[[Key[Any]], Any], first: Key[T], second: Key[T]) -> tuple[T, T]:
+    """Return the values of two settings that need each other. ``get``: a setting's value.
+
+    Raises:
+        SettingError: one of them is set alone.
+    """
+    values = get(first), get(second)
+    if bool(values[0]) != bool(values[1]):
+        raise SettingError(f"{first.name} and {second.name} need each other: set both, or none")
+    return values
+
+
 def snake(name: str) -> str:
     """Return the environment variable of a dotted name: ``nacos.member.list`` is ``NACOS_MEMBER_LIST``."""
     return re.sub(r"[.-]", "_", name).upper()
@@ -170,72 +182,6 @@ CONFIG_ABSENT = Key(
     "false",
     "Answer reads of configurations as Nacos does for one that does not exist. If false, refuse them.",
 )
-RPC_ENABLED = Key(
-    ("rollcall.rpc.enabled",), FLAG, "true", "Serve gRPC: SDKs on server.port + 1000, members on server.port + 1001."
-)
-_MESSAGE_BYTES = whole(65_536, 1_073_741_824)
-_KEEP_ALIVE_MS = whole(1_000, 86_400_000)
-
-
-def _rpc_keys(port: str, whose: str, tls: str) -> dict[str, Key[Any]]:
-    """Return the settings of one gRPC port, by field of RpcPort."""
-    prefix = f"nacos.remote.server.grpc.{port}"
-    return {
-        "message_bytes_max": Key(
-            (f"{prefix}.max-inbound-message-size",),
-            _MESSAGE_BYTES,
-            "10485760",
-            f"Bytes of the largest gRPC message of {whose}.",
-        ),
-        "keep_alive_ms": Key(
-            (f"{prefix}.keep-alive-time",),
-            _KEEP_ALIVE_MS,
-            "7200000",
-            f"Ping a gRPC connection of {whose} after this long without traffic.",
-        ),
-        "keep_alive_timeout_ms": Key(
-            (f"{prefix}.keep-alive-timeout",),
-            _KEEP_ALIVE_MS,
-            "20000",
-            f"How long the answer to a ping of {whose} may take.",
-        ),
-        "permit_keep_alive_ms": Key(
-            (f"{prefix}.permit-keep-alive-time",),
-            whole(0, 86_400_000),
-            "10000",
-            f"The shortest allowed time between pings of {whose}; more frequent ones end the connection.",
-        ),
-        "certificate": Key(
-            (f"nacos.remote.{tls}.rpc.tls.certChainFile",),
-            FILE_OR_NONE,
-            "",
-            f"The chain of certificates (PEM) for TLS towards {whose}; without it that port is plain.",
-        ),
-        "private_key": Key(
-            (f"nacos.remote.{tls}.rpc.tls.certPrivateKey",),
-            FILE_OR_NONE,
-            "",
-            f"The private key (PEM) for TLS towards {whose}.",
-        ),
-    }
-
-
-RPC_SDK = _rpc_keys("sdk", "SDKs", "server")
-RPC_CLUSTER = _rpc_keys("cluster", "members", "peer") | {
-    "trusted": Key(
-        ("nacos.remote.peer.rpc.tls.trustCollectionChainPath",),
-        FILE_OR_NONE,
-        "",
-        "The trusted certificates (PEM) when this node connects to members with TLS. Default: its own chain.",
-    ),
-    "mutual": Key(
-        ("nacos.remote.peer.rpc.tls.mutualAuth",),
-        FLAG,
-        "false",
-        "With TLS, require a trusted client certificate on connections to the members' port.",
-    ),
-}
-
 _TLS = "rollcall.http.tls"
 HTTP_TLS_ENABLED = Key(
     (f"{_TLS}.enabled",), FLAG, "false", "Serve HTTPS on server.port, and call the other members by it."
@@ -391,9 +337,6 @@ KEYS: tuple[Key[Any], ...] = (
     CLEAN_EMPTY,
     WARM_AGE,
     CONFIG_ABSENT,
-    RPC_ENABLED,
-    *RPC_SDK.values(),
-    *RPC_CLUSTER.values(),
     HTTP_TLS_ENABLED,
     *HTTP_TLS.values(),
     *DISTRO.values(),

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from app.config import settings_keys as keys
-from app.config.settings_keys import Key, SettingError
+from app.config.rpc_settings import RPC_CLUSTER, RPC_ENABLED, RPC_SDK
+from app.config.settings_keys import Key, SettingError, both_or_none
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +36,16 @@ def http_tls(get: Callable[[Key[Any]], Any], origin: Callable[[Key[Any]], str]) 
     def pair(of: dict[str, Key[Any]]) -> tuple[Key[Any], Key[Any]]:
         return of["certificate"], of["private_key"]
 
-    pairs = [pair(of) for of in (keys.HTTP_TLS, keys.RPC_SDK, keys.RPC_CLUSTER)]
+    pairs = [pair(of) for of in (keys.HTTP_TLS, RPC_SDK, RPC_CLUSTER)]
     for certificate, private_key in pairs:
-        if bool(get(certificate)) != bool(get(private_key)):
-            raise SettingError(f"{certificate.name} and {private_key.name} need each other: set both, or none")
+        both_or_none(get, certificate, private_key)
     chosen = next((one for one in pairs if get(one[0])), None)
     if chosen is None:
         certificate, private_key = pairs[0]
         raise SettingError(
             f"{keys.HTTP_TLS_ENABLED.name}=true needs a certificate: set {certificate.name} and {private_key.name}"
         )
-    trusts = (keys.HTTP_TLS["trusted"], keys.RPC_CLUSTER["trusted"], chosen[0])
+    trusts = (keys.HTTP_TLS["trusted"], RPC_CLUSTER["trusted"], chosen[0])
     trusted = next(one for one in trusts if get(one))
     for key in (*chosen, trusted):
         if not get(key).is_file():
@@ -68,8 +68,8 @@ def tls_warnings(get: Callable[[Key[Any]], Any], standalone: bool) -> Iterator[s
             f"{keys.HTTP_TLS['compatible'].name} is true: plain HTTP is taken, and members may be called by it; "
             "set it to false when all members speak HTTPS"
         )
-    if not standalone and get(keys.RPC_ENABLED) and not get(keys.RPC_CLUSTER["certificate"]):
-        certificate, private_key = keys.RPC_CLUSTER["certificate"], keys.RPC_CLUSTER["private_key"]
+    if not standalone and get(RPC_ENABLED) and not get(RPC_CLUSTER["certificate"]):
+        certificate, private_key = RPC_CLUSTER["certificate"], RPC_CLUSTER["private_key"]
         yield (
             "members call each other by HTTPS, and without TLS over gRPC, where connected clients travel: "
             f"set {certificate.name} and {private_key.name}"

@@ -13,7 +13,7 @@ import grpc
 from grpc import aio
 
 from app.config.addresses import join_address, split_address
-from app.config.settings import RPC_CLUSTER_OFFSET, RpcPort
+from app.config.rpc_settings import RPC_CLUSTER_OFFSET, RpcPort
 from app.config.version import NACOS_2_VERSION
 from app.peers import payload as wire
 from app.peers.grpc_link import GrpcLink, LinkClosed

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 
 from app.commands.name_rules import rule_of_nacos_2
-from app.config.settings import RpcSettings
+from app.config.rpc_settings import RpcSettings
 from app.machine.tls.node_tls import PortCertificate
 from app.machine.tls.watched import WatchedFiles
 from app.metrics.audit_trail import Actor

@@ -11,6 +11,7 @@ from pathlib import Path
 from app.config import settings_keys as keys
 from app.config.addresses import PORT_MAX, is_wildcard, join_address, split_address
 from app.config.lookup_settings import FILE, LOOKUP_TYPE, MEMBER_LIST
+from app.config.rpc_settings import RPC_ENABLED
 from app.config.settings import SettingError, Settings, read_settings
 from app.machine.process.announce import base_url, listen_failure
 from app.machine.process.data_lock import DataLock
@@ -211,7 +212,7 @@ def _check_free(settings: Settings) -> None:
     _check_port(settings.host, settings.port, where, f"{keys.HOST_KEY.name}, {keys.PORT.name}")
     for one in (settings.rpc.sdk, settings.rpc.cluster) if settings.rpc else ():
         where = f"port {one.port} for gRPC, which goes with {keys.PORT.name}={settings.port}"
-        _check_port(settings.host, one.port, where, f"{keys.PORT.name}; {keys.RPC_ENABLED.name}=false does without")
+        _check_port(settings.host, one.port, where, f"{keys.PORT.name}; {RPC_ENABLED.name}=false does without")
     with DataLock(settings.data_dir):
         pass
 

@@ -13,11 +13,12 @@ from app.auth.login_limits import LoginWait
 from app.auth.member_calls import CLIENT, Caller, Callers
 from app.auth.member_signer import MemberSigner
 from app.auth.users import Users
+from app.commands.outcomes import DONE, UNCHANGED, Done, Outcome
 from app.commands.ownership import Forward as Forward
 from app.commands.write_caller import BATCH_CHANGE as BATCH_CHANGE
 from app.commands.write_caller import SHORT_CHANGE as SHORT_CHANGE
 from app.commands.write_caller import PassedOn
-from app.commands.writes import DONE, UNCHANGED, Done, Outcome, Writes
+from app.commands.writes import Writes
 from app.config.settings import Settings
 from app.http.api.agents import is_peer, is_redirect
 from app.http.api.dump_lines import Dumps

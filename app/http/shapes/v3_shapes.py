@@ -12,8 +12,8 @@ from app.http.shapes.common_shapes import (
     MS,
     NAMESPACE,
     PORT,
-    SELECTOR,
     SHORT_NAME,
+    V2_SELECTOR,
 )
 from app.http.shapes.described import Content, json_of
 from app.http.shapes.instance_shapes import HOST_V2
@@ -79,7 +79,7 @@ _DESCRIBED = {
     ),
     "metadata": METADATA,
     "protectThreshold": _THRESHOLD,
-    "selector": SELECTOR,
+    "selector": V2_SELECTOR,
     "ephemeral": EPHEMERAL,
 }
 _SERVICE = record("ServiceV3", _DESCRIBED)

@@ -4,7 +4,7 @@ from functools import lru_cache
 from typing import Any
 
 from app.auth.access_rules import READ, WRITE, naming
-from app.commands.writes import DONE, Beaten
+from app.commands.outcomes import DONE, Beaten
 from app.http.api.agents import parse_agent
 from app.http.api.answers import json_reply
 from app.http.api.call import (

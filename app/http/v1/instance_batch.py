@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 from app.auth.access_rules import WRITE, naming
 from app.commands.metadata_batch import EPHEMERAL, LOOP_TARGETS_MAX, PERSIST
+from app.commands.outcomes import Changed
 from app.commands.record_commands import InstanceName, UpdateMetadata
-from app.commands.writes import Changed
 from app.http.api.answers import json_reply
 from app.http.api.call import DECLINE, Answer, Call, Services, rendered, route
 from app.http.input import json_text

@@ -5,8 +5,8 @@ from typing import Any
 
 from app.auth.access_rules import LOGGED_IN, WRITE, admin
 from app.auth.refusals import NOT_PERMITTED
+from app.commands.outcomes import UNCHANGED
 from app.commands.record_commands import CreateNamespace, RemoveNamespace, UpdateNamespace
-from app.commands.writes import UNCHANGED
 from app.http.api.answers import json_reply, rest_reply
 from app.http.api.call import Answer, Call, Services, rendered, route
 from app.http.api.user_access import audit_refusal

@@ -12,7 +12,6 @@ from marshmallow import validate
 from app.auth.access_rules import READ, admin, naming
 from app.http.api.call import Answer, Call, Services
 from app.http.input.fields import FILLED, Needed, Number, Trimmed
-from app.http.input.forms import namespace_of, service_of
 from app.http.input.schemas import PAGE_NO_TEXT, PAGE_SIZE_TEXT, CallSchema, NeededServiceSchema, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.user_shapes import (
@@ -23,7 +22,7 @@ from app.http.shapes.user_shapes import (
     PUBLISHED,
     SUBSCRIBED,
 )
-from app.http.v2.envelope import ResultCode, ResultError, require, result, result_route
+from app.http.v2.envelope import ResultCode, ResultError, called_service, require, result, result_route
 from app.naming.clients.client_model import ClientInfo
 from app.naming.model.keys import group_of, short_name_of
 from app.naming.model.model import Instance
@@ -181,8 +180,7 @@ def publishers(call: Call, services: Services) -> Answer:
 
 def found_publishers(call: Call, services: Services) -> list[tuple[str, Instance]]:
     """Return the publishers of the service that a call names, or those of one address, each with its instance."""
-    require(call, NeededServiceSchema)
-    namespace, name = namespace_of(call.parameters), service_of(call.parameters)
+    namespace, name = called_service(call, services)
     wanted = load_parameters(ClientAddressSchema, call.parameters)
     snapshot = services.naming.snapshot(namespace, name)
     found: list[tuple[str, Instance]] = []
@@ -212,8 +210,7 @@ def subscribers(call: Call, services: Services) -> Answer:
 
 def found_subscribers(call: Call, services: Services) -> list[ClientInfo]:
     """Return the clients connected here that subscribe to the service of a call, or those of one address."""
-    require(call, NeededServiceSchema)
-    names = (namespace_of(call.parameters), service_of(call.parameters))
+    names = called_service(call, services)
     wanted = load_parameters(ClientAddressSchema, call.parameters)
     found = [
         services.clients.table.client(client_id) for client_id, _ in services.clients.subscriptions.subscribers(*names)

@@ -15,7 +15,9 @@ from app.auth.access_rules import AccessRule
 from app.commands.write_caller import Misdirected
 from app.http.api.answers import PreparedRefusal, error_reply, later_reply
 from app.http.api.call import JSON, OK, Answer, Call, Endpoint, Reply, Services, route
-from app.http.input.schemas import java_type, needed_names
+from app.http.api.called_names import check_called_name
+from app.http.input.forms import namespace_of, service_of
+from app.http.input.schemas import NeededServiceSchema, java_type, needed_names
 from app.http.shapes.described import Described
 from app.naming.model.json_fields import exact_json
 from app.naming.model.nacos_errors import (
@@ -33,8 +35,6 @@ from app.naming.model.nacos_errors import (
 from distro.model.errors import CodecError, NotInitialized
 
 log = logging.getLogger(__name__)
-
-_BEGIN, _END = b'{"code":0,"message":"success","data":', b"}"
 
 
 class ResultCode(Enum):
@@ -117,7 +117,7 @@ def wrapped(answer: Answer) -> Answer:
     if not isinstance(answer, Reply) or answer.status != 200:
         return answer
     body = b'"ok"' if answer.body == OK.body else answer.body
-    return Reply(200, _BEGIN + body + _END, JSON, answer.headers)
+    return Reply(200, RESULT_BEGIN + body + RESULT_END, JSON, answer.headers)
 
 
 def require(call: Call, *schemas: type[Schema]) -> None:
@@ -131,6 +131,21 @@ def require(call: Call, *schemas: type[Schema]) -> None:
             if not (call.parameters.get(name) or "").strip():
                 text = f"Required parameter '{name}' type {java_type(schema, name)} is not present"
                 raise ResultError(400, ResultCode.PARAMETER_MISSING, text)
+
+
+def called_service(call: Call, services: Services, *schemas: type[Schema]) -> tuple[str, str]:
+    """Return the namespace and full name of the service that a call names.
+
+    ``schemas``: need further parameters; one that names the service goes in place of the usual one.
+
+    Raises:
+        ResultError: as ``require``.
+        InvalidParam: the name is not allowed, or a character is not printable.
+    """
+    require(call, *(schemas or (NeededServiceSchema,)))
+    namespace, name = namespace_of(call.parameters), service_of(call.parameters)
+    check_called_name(call, services, namespace, name)
+    return namespace, name
 
 
 def require_present(

@@ -4,7 +4,7 @@ from app.auth.access_rules import READ, WRITE, naming
 from app.commands.operator_changes import change_of_patch, change_of_update
 from app.http.api.call import JSON, Answer, Call, Reply, Services, rendered
 from app.http.api.called_names import check_called_name
-from app.http.input.forms import SERVICE_NAME, namespace_of, service_of
+from app.http.input.forms import SERVICE_NAME
 from app.http.input.instance_schemas import (
     CLUSTER_NAME,
     ENABLED,
@@ -26,6 +26,7 @@ from app.http.v2.envelope import (
     RESULT_END,
     ResultCode,
     ResultError,
+    called_service,
     require,
     result,
     result_route,
@@ -39,24 +40,23 @@ from app.naming.wire.service_json import service_json
 PATH = "/v2/ns/instance"
 
 
-def _check(call: Call, services: Services) -> None:
+def check_instance(call: Call, services: Services) -> None:
     """Refuse a call that does not name an instance, or names a service that the API does not allow."""
-    require(call, InstanceSchema)
+    called_service(call, services, InstanceSchema)
     check_numbers(call.parameters)
-    check_called_name(call, services, namespace_of(call.parameters), service_of(call.parameters))
 
 
 @result_route("POST", PATH, access=naming(WRITE), described=Described(takes=(RegisterSchema,)))
 def register(call: Call, services: Services) -> Answer:
     """Register an instance, or replace it as a whole."""
-    _check(call, services)
+    check_instance(call, services)
     return wrapped(instance.register(call, services))
 
 
 @result_route("DELETE", PATH, access=naming(WRITE), described=Described(takes=(DeregisterSchema,)))
 def deregister(call: Call, services: Services) -> Answer:
     """Remove an instance; an unknown one is no error."""
-    _check(call, services)
+    check_instance(call, services)
     return wrapped(instance.deregister(call, services))
 
 
@@ -66,7 +66,7 @@ def update(call: Call, services: Services) -> Answer:
 
     The service must exist, the instance may come later. Source: Nacos 2.3.1 InstanceOperatorClientImpl.
     """
-    _check(call, services)
+    check_instance(call, services)
     return wrapped(rendered(services.writes.execute(change_of_update(call.parse(parse_register)), call)))
 
 
@@ -76,7 +76,7 @@ def patch(call: Call, services: Services) -> Answer:
 
     The name of the service has its group, as Nacos 2 looks for no other.
     """
-    _check(call, services)
+    check_instance(call, services)
     for name in (WEIGHT.key, ENABLED.key, METADATA.key):
         text = call.parameters.get(name)
         if text is None or (name != METADATA.key and not text.strip()):
@@ -90,7 +90,7 @@ def patch(call: Call, services: Services) -> Answer:
 )
 def detail(call: Call, services: Services) -> Answer:
     """One instance with its true health."""
-    _check(call, services)
+    check_instance(call, services)
     query = parse_detail(call.parameters)
     found = services.naming.detail(query.namespace, query.service, query.ip, query.port, query.cluster)
     return result({"serviceName": query.service, **instance.detail_fields(found)})
@@ -116,7 +116,7 @@ def list_instances(call: Call, services: Services) -> Answer:
 )
 def put_metadata(call: Call, services: Services) -> Answer:
     """Set metadata keys beside instances: those named, else all of the kind or service. Shape of data: updated."""
-    require(call, MetadataBatchSchema)
+    called_service(call, services, MetadataBatchSchema)
     return wrapped(instance_batch.answer_batch(call, services, removes=False, beside=True))
 
 
@@ -125,5 +125,5 @@ def put_metadata(call: Call, services: Services) -> Answer:
 )
 def remove_metadata(call: Call, services: Services) -> Answer:
     """Take out metadata keys that operators set; registered ones stay. Shape of data: updated."""
-    require(call, MetadataBatchSchema)
+    called_service(call, services, MetadataBatchSchema)
     return wrapped(instance_batch.answer_batch(call, services, removes=True, beside=True))

@@ -6,8 +6,8 @@ Source: Nacos 2.3.1 NamespaceControllerV2, NamespaceForm and NamespaceOperationS
 import re
 
 from app.auth.access_rules import LOGGED_IN, WRITE, admin
+from app.commands.outcomes import UNCHANGED
 from app.commands.record_commands import CreateNamespace, UpdateNamespace
-from app.commands.writes import UNCHANGED
 from app.http.api.answers import json_reply
 from app.http.api.call import Answer, Call, Services, rendered
 from app.http.input.fields import PRESENT, Text

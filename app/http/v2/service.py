@@ -7,10 +7,8 @@ from marshmallow import validate
 from app.auth.access_rules import READ, WRITE, Target, naming
 from app.commands.record_commands import ServiceExists, UpdateService
 from app.http.api.call import Answer, Call, Services, rendered
-from app.http.api.called_names import check_called_name
 from app.http.api.pages import PAGE_V2_MAX
 from app.http.input.fields import IntOrZero, LenientFlag, Trimmed
-from app.http.input.forms import namespace_of, service_of
 from app.http.input.schemas import (
     GROUP_NAME_TEXT,
     PAGE_NO_TEXT,
@@ -24,7 +22,7 @@ from app.http.shapes.described import Described
 from app.http.shapes.service_shapes import V2_SERVICE, V2_SERVICE_NAMES
 from app.http.v1 import service
 from app.http.v1.service import ServiceCreateSchema, ServiceSelectorSchema
-from app.http.v2.envelope import ResultCode, ResultError, require, result, result_route, wrapped
+from app.http.v2.envelope import ResultCode, ResultError, called_service, result, result_route, wrapped
 from app.naming.model.keys import DEFAULT_GROUP, group_of, short_name_of
 from app.naming.model.meta import Selector, ServiceMeta
 from app.naming.model.model import ServiceView
@@ -47,21 +45,13 @@ class ServiceListV2Schema(NamespaceSchema):
     size = IntOrZero("pageSize", PAGE_SIZE_TEXT, 20, validate=validate.Range(1))
 
 
-def _names(call: Call, services: Services) -> tuple[str, str]:
-    """The namespace and full name of the service that a call names."""
-    require(call, NeededServiceSchema)
-    namespace, name = namespace_of(call.parameters), service_of(call.parameters)
-    check_called_name(call, services, namespace, name)
-    return namespace, name
-
-
 def _view(call: Call, services: Services) -> ServiceView:
     """The service that a call names.
 
     Raises:
         ResultError: there is no such service.
     """
-    namespace, name = _names(call, services)
+    namespace, name = called_service(call, services)
     view = services.naming.service_view(namespace, name)
     if view is None:
         # The words of Nacos's update and removal are others; tools look for these.
@@ -70,7 +60,7 @@ def _view(call: Call, services: Services) -> ServiceView:
     return view
 
 
-def _described(call: Call) -> ServiceMeta:
+def described_service(call: Call) -> ServiceMeta:
     """The description that a call brings.
 
     Raises:
@@ -92,8 +82,8 @@ def _described(call: Call) -> ServiceMeta:
 )
 def create_service(call: Call, services: Services) -> Answer:
     """Create a service that stays without instances."""
-    namespace, name = _names(call, services)
-    _described(call)
+    namespace, name = called_service(call, services)
+    described_service(call)
     ephemeral = load_parameters(ServiceKindSchema, call.parameters)["ephemeral"]
     try:
         return wrapped(service.answer_create(call, services, namespace, name, ephemeral))
@@ -119,7 +109,7 @@ def remove_service(call: Call, services: Services) -> Answer:
 def update_service(call: Call, services: Services) -> Answer:
     """Replace a service's threshold, metadata and selector; a value that the call does not name becomes the default."""
     view = _view(call, services)
-    meta = _described(call)
+    meta = described_service(call)
     command = UpdateService(view.namespace, view.full_name, meta.protect_threshold, meta.metadata, meta.selector)
     return wrapped(rendered(services.writes.execute(command, call)))
 
@@ -137,7 +127,7 @@ def query_service(call: Call, services: Services) -> Answer:
             "metadata": shown(view.metadata),
             "protectThreshold": float(view.protect_threshold),
             "selector": selector_json(view.meta.selector),
-            "ephemeral": _is_ephemeral(view),
+            "ephemeral": is_ephemeral(view),
         }
     )
 
@@ -148,7 +138,7 @@ def selector_json(selector: Selector) -> dict[str, Any]:
     return {"type": shown_selector.pop("type"), "contextType": CONTEXT_TYPES[selector.kind], **shown_selector}
 
 
-def _is_ephemeral(view: ServiceView) -> bool:
+def is_ephemeral(view: ServiceView) -> bool:
     """Return the kind of a service: that of its instances or, without any, the one that it was created for."""
     if view.instances:
         return all(one.ephemeral for one in view.instances)

@@ -4,7 +4,7 @@ A beat is a registration with ``heartBeat=true``. It never registers: an unknown
 """
 
 from app.auth.access_rules import READ, WRITE, naming
-from app.commands.writes import Beaten
+from app.commands.outcomes import Beaten
 from app.http.api.call import DECLINE, JSON, V3_CLIENT_INSTANCE, Answer, Call, Reply, Services, rendered
 from app.http.input.fields import StrictFlag, Trimmed
 from app.http.input.forms import Parameters, namespace_of, service_of
@@ -13,9 +13,10 @@ from app.http.input.schemas import CallSchema, NeededServiceSchema, load_paramet
 from app.http.shapes.described import Described
 from app.http.shapes.v3_shapes import BEATEN, V3_INSTANCES
 from app.http.v1 import instance
-from app.http.v2.envelope import RESULT_BEGIN, RESULT_END, require, result, result_route, wrapped
+from app.http.v2.envelope import RESULT_BEGIN, RESULT_END, result, result_route, wrapped
+from app.http.v2.instance import check_instance
 from app.http.v3.earlier_owners import BEAT, INSTANCE, UNKNOWN_INSTANCE, passed_on
-from app.http.v3.forms import check_instance, found_service
+from app.http.v3.forms import found_service
 from app.machine.limits.answer_budget import AnswerRoom
 from app.naming.registry.operations import Beat
 from app.naming.wire.service_info import HOST_BYTES, joined
@@ -49,7 +50,7 @@ def register(call: Call, services: Services) -> Answer:
 
     The beat of an unknown instance is answered with code 21003, under status 200: the client has to register it.
     """
-    check_instance(call)
+    check_instance(call, services)
     if call.parameters.value(HEART_BEAT):
         return passed_on(call, services, lambda: _beat(call, services), "PUT", BEAT)
     call.count_write()  # here, because the row is one of beats, which no limit counts
@@ -86,7 +87,7 @@ def parse_light_beat(parameters: Parameters) -> Beat:
 )
 def deregister(call: Call, services: Services) -> Answer:
     """Remove an instance; an unknown one is no error."""
-    check_instance(call)
+    check_instance(call, services)
     return passed_on(call, services, lambda: wrapped(instance.deregister(call, services)), "DELETE", INSTANCE)
 
 
@@ -101,7 +102,6 @@ def list_instances(call: Call, services: Services) -> Answer:
 
     Shape of data: an array of instances.
     """
-    require(call, NeededServiceSchema)
     view, clusters = found_service(call, services), load_parameters(ClusterSchema, call.parameters)["cluster"]
     # The texts of the instances, and all of them together.
     with AnswerRoom(services.answers, 2 * HOST_BYTES * len(view.instances) if view is not None else 0):

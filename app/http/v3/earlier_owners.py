@@ -15,7 +15,7 @@ from app.http.v2.envelope import ResultCode, refusal, result, result_route, wrap
 from app.naming.model.nacos_errors import Unavailable
 from distro.model.types import CAPABILITY_HTTP_V3
 
-INSTANCE, BEAT, BATCH = "/v1/ns/instance", "/v1/ns/instance/beat", "/v1/ns/instance/metadata/batch"
+INSTANCE, BEAT = "/v1/ns/instance", "/v1/ns/instance/beat"
 UNKNOWN_INSTANCE = refusal(200, ResultCode.INSTANCE_NOT_FOUND, None)
 """The answer to the beat of an unknown instance, which the client has to register."""
 _NOT_YET = "the responsible member is of an earlier release without HTTP v3; use v1, or try again when it is updated"

@@ -8,11 +8,8 @@ from marshmallow import validate
 from app.http.api.call import Answer, Call, Services
 from app.http.api.pages import PAGE_V2_MAX
 from app.http.input.fields import Number, invalid
-from app.http.input.forms import namespace_of, service_of
-from app.http.input.instance_schemas import InstanceSchema
-from app.http.input.params import check_numbers
 from app.http.input.schemas import PAGE_NO_TEXT, PAGE_SIZE_TEXT, CallSchema
-from app.http.v2.envelope import ResultCode, ResultError, require, result
+from app.http.v2.envelope import ResultCode, ResultError, called_service, result
 from app.naming.model.keys import group_of, short_name_of
 from app.naming.model.model import ServiceView
 from app.naming.model.nacos_errors import NacosError
@@ -63,20 +60,13 @@ def page_result(total: int, asked: dict[str, Any], items: Sequence[Any]) -> Answ
     )
 
 
-def check_instance(call: Call) -> None:
-    """Refuse a call that does not name an instance.
+def found_service(call: Call, services: Services) -> ServiceView | None:
+    """Return the service that a call names; None if there is none.
 
     Raises:
-        ResultError: a parameter is missing.
-        InvalidParam: the port or the weight is no number.
+        NacosError: as ``called_service``.
     """
-    require(call, InstanceSchema)
-    check_numbers(call.parameters)
-
-
-def found_service(call: Call, services: Services) -> ServiceView | None:
-    """Return the service that a call names; None if there is none."""
-    return services.naming.service_view(namespace_of(call.parameters), service_of(call.parameters))
+    return services.naming.service_view(*called_service(call, services))
 
 
 def names_of(view: ServiceView) -> dict[str, str]:

@@ -1,8 +1,7 @@
 """Instances for operators, over HTTP v3: register, change, deregister, find, list."""
 
-from dataclasses import replace
-
 from app.auth.access_rules import READ, WRITE, naming
+from app.commands.operator_changes import change_of_patch, change_of_update
 from app.http.api.call import Answer, Call, Services, rendered
 from app.http.input.fields import StrictFlag
 from app.http.input.instance_schemas import DeregisterSchema, InstanceSchema, PatchSchema, RegisterSchema
@@ -13,14 +12,14 @@ from app.http.shapes.instance_shapes import UPDATED
 from app.http.shapes.v3_shapes import V3_INSTANCE, V3_INSTANCE_PAGE, V3_INSTANCES
 from app.http.v1 import instance, instance_batch
 from app.http.v1.instance_batch import MetadataBatchSchema
-from app.http.v2.envelope import ResultCode, ResultError, require, result, result_route, wrapped
+from app.http.v2.envelope import called_service, result, result_route, wrapped
+from app.http.v2.instance import check_instance
 from app.http.v3.client_instance import ClusterSchema
-from app.http.v3.earlier_owners import BATCH, INSTANCE, passed_on
+from app.http.v3.earlier_owners import INSTANCE, passed_on
 from app.http.v3.forms import (
     ADMIN,
     CONSOLE,
     PageSchema,
-    check_instance,
     found_service,
     page_result,
     part_of,
@@ -28,8 +27,6 @@ from app.http.v3.forms import (
 )
 from app.machine.limits.answer_budget import AnswerRoom
 from app.naming.model.model import Instance
-from app.naming.model.nacos_errors import InstanceMissing, InvalidParam, NotFound
-from app.naming.registry.operations import UpdateInstance
 from app.naming.wire.service_info import HOST_BYTES
 from app.naming.wire.service_json import instance_json
 
@@ -45,14 +42,14 @@ class HealthyOnlySchema(CallSchema):
 @result_route("POST", PATH, access=naming(WRITE), described=Described(takes=(RegisterSchema,)))
 def register(call: Call, services: Services) -> Answer:
     """Register an instance, or replace it as a whole."""
-    check_instance(call)
+    check_instance(call, services)
     return passed_on(call, services, lambda: wrapped(instance.register(call, services)), "POST", INSTANCE)
 
 
 @result_route("DELETE", PATH, access=naming(WRITE), described=Described(takes=(DeregisterSchema,)))
 def deregister(call: Call, services: Services) -> Answer:
     """Remove an instance; an unknown one is no error."""
-    check_instance(call)
+    check_instance(call, services)
     return passed_on(call, services, lambda: wrapped(instance.deregister(call, services)), "DELETE", INSTANCE)
 
 
@@ -65,43 +62,21 @@ def deregister(call: Call, services: Services) -> Answer:
     described=Described(takes=(RegisterSchema,)),
 )
 def update(call: Call, services: Services) -> Answer:
-    """Change weight, metadata and visibility of an instance; an unknown one is no error, an unknown service is."""
-    check_instance(call)
-    return passed_on(call, services, lambda: _update(call, services), "PUT", INSTANCE)
-
-
-def _update(call: Call, services: Services) -> Answer:
-    try:
-        return wrapped(rendered(services.writes.execute(UpdateInstance(call.parse(parse_register), True), call)))
-    except InstanceMissing as error:
-        if found_service(call, services) is None:
-            raise ResultError(400, ResultCode.INSTANCE_ERROR, error.text) from None
-        return result("ok")
+    """Set weight, metadata and state beside an instance; an unknown one is no error, an unknown service is."""
+    check_instance(call, services)
+    return wrapped(rendered(services.writes.execute(change_of_update(call.parse(parse_register)), call)))
 
 
 @result_route(
     "PUT", f"{PATH}/partial", access=naming(WRITE), described=Described(takes=(PatchSchema,), refusals=(404,))
 )
 def update_partially(call: Call, services: Services) -> Answer:
-    """Change single attributes of an instance: those that the call names. Keys of the metadata are merged.
+    """Set those attributes beside an instance that the call names; registered metadata keys stay.
 
-    Source: the published page of Nacos 3; the code of 3.0.3 sets weight and visibility that the call does not name.
+    Source: the published page of Nacos 3; the code of 3.0.3 sets weight and state that the call does not name.
     """
-    check_instance(call)
-    return passed_on(call, services, lambda: _update_partially(call, services), "PATCH", INSTANCE)
-
-
-def _update_partially(call: Call, services: Services) -> Answer:
-    command = parse_patch(call.parameters)
-    found = services.naming.find(command.namespace, command.service, command.cluster, command.ip, command.port)
-    if found is not None and command.metadata is not None:
-        command = replace(command, metadata={**(found.metadata or {}), **command.metadata})
-    try:
-        return wrapped(rendered(services.writes.execute(command, call)))
-    except InvalidParam:
-        if found is None:
-            raise NotFound("no matched ip found!") from None
-        raise
+    check_instance(call, services)
+    return wrapped(rendered(services.writes.execute(change_of_patch(call.parse(parse_patch)), call)))
 
 
 @result_route(
@@ -112,7 +87,7 @@ def _update_partially(call: Call, services: Services) -> Answer:
 )
 def detail(call: Call, services: Services) -> Answer:
     """One instance with its true health. Whoever asks needs the right to change it, as in Nacos 3."""
-    check_instance(call)
+    check_instance(call, services)
     query = parse_detail(call.parameters)
     found = services.naming.detail(query.namespace, query.service, query.ip, query.port, query.cluster)
     return result(instance_json(found, healthy=found.healthy))
@@ -152,7 +127,6 @@ def _asked_for(call: Call, services: Services) -> list[Instance]:
     Raises:
         ResultError: there is no such service or cluster.
     """
-    require(call, NeededServiceSchema)
     cluster = load_parameters(ClusterSchema, call.parameters)["cluster"]
     view = found_service(call, services)
     if view is None:
@@ -167,28 +141,15 @@ def _asked_for(call: Call, services: Services) -> list[Instance]:
     "PUT", f"{PATH}/metadata/batch", access=naming(WRITE), described=Described(UPDATED, takes=(MetadataBatchSchema,))
 )
 def put_metadata(call: Call, services: Services) -> Answer:
-    """Set metadata keys of instances. Shape of data: updated."""
-    require(call, MetadataBatchSchema)
-    one = _of_named(call)
-    return passed_on(one, services, lambda: wrapped(instance_batch.put_metadata(one, services)), "PUT", BATCH)
+    """Set metadata keys beside instances: those named, else all of the kind or service. Shape of data: updated."""
+    called_service(call, services, MetadataBatchSchema)
+    return wrapped(instance_batch.answer_batch(call, services, removes=False, beside=True))
 
 
 @result_route(
     "DELETE", f"{PATH}/metadata/batch", access=naming(WRITE), described=Described(UPDATED, takes=(MetadataBatchSchema,))
 )
 def remove_metadata(call: Call, services: Services) -> Answer:
-    """Take metadata keys out of instances. Shape of data: updated."""
-    require(call, MetadataBatchSchema)
-    one = _of_named(call)
-    return passed_on(one, services, lambda: wrapped(instance_batch.remove_metadata(one, services)), "DELETE", BATCH)
-
-
-def _of_named(call: Call) -> Call:
-    """Return the call without the kind of instances if it names some: in Nacos 3 it is then about these alone.
-
-    The maintainer client of Nacos 3 sends both. In v1 the kind counts, and means all instances of it.
-    """
-    parameters = call.parameters
-    if parameters.optional("instances", "[]") == "[]":
-        return call
-    return replace(call, _parameters=parameters.without("consistencyType"))
+    """Take out metadata keys that operators set; registered ones stay. Shape of data: updated."""
+    called_service(call, services, MetadataBatchSchema)
+    return wrapped(instance_batch.answer_batch(call, services, removes=True, beside=True))

@@ -4,15 +4,15 @@ import re
 from typing import Any
 
 from app.auth.access_rules import LOGGED_IN, READ, WRITE, admin
+from app.commands.outcomes import UNCHANGED
 from app.commands.record_commands import CreateNamespace, RemoveNamespace, UpdateNamespace
-from app.commands.writes import UNCHANGED
 from app.http.api.call import Answer, Call, Services, rendered
 from app.http.input.fields import FILLED, Needed, Text, Trimmed
 from app.http.input.schemas import CallSchema, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.operator_shapes import DONE
 from app.http.shapes.v3_shapes import NAMESPACE_COUNT, V3_NAMESPACE, V3_NAMESPACES
-from app.http.v1.namespaces import QUOTA, TYPE_PUBLIC, own_id
+from app.http.v1.namespaces import QUOTA, TYPE_PUBLIC, own_id, visible_namespaces
 from app.http.v2.envelope import ResultCode, ResultError, require, result
 from app.http.v3.earlier_owners import v3_route
 from app.http.v3.forms import ADMIN_CORE, CONSOLE_CORE
@@ -78,11 +78,7 @@ def list_namespaces(call: Call, services: Services) -> Answer:
 )
 def list_own_namespaces(call: Call, services: Services) -> Answer:
     """The namespaces in which the caller has a right, the public one first."""
-    found = [_PUBLIC, *services.durable.namespaces()]
-    if services.access.enabled:
-        rights = services.access.table.rights(call.user)
-        found = [one for one in found if rights.sees_namespace(one.id)]
-    return result([_shown(one) for one in found])
+    return result([_shown(one if one.id else _PUBLIC) for one in visible_namespaces(call, services)])
 
 
 @v3_route(

@@ -13,7 +13,7 @@ from app.http.v1 import health, operator, switches
 from app.http.v1.health import HealthSchema
 from app.http.v1.operator import LogLevelSchema
 from app.http.v1.switches import SwitchSchema
-from app.http.v2.envelope import require, result, wrapped
+from app.http.v2.envelope import called_service, require, result, wrapped
 from app.http.v2.operator import HealthV2Schema, MetricsV2Schema, SwitchV2Schema
 from app.http.v3.earlier_owners import v3_route
 from app.http.v3.forms import ADMIN, server_error
@@ -71,7 +71,7 @@ def set_log_level(call: Call, services: Services) -> Answer:
 @v3_route("PUT", f"{HEALTH}/instance", access=naming(WRITE), described=Described(takes=(HealthV2Schema, HealthSchema)))
 def set_health(call: Call, services: Services) -> Answer:
     """Set an instance's health in a cluster without a checker; an unknown instance is no error."""
-    require(call, HealthSchema, HealthV2Schema)
+    called_service(call, services, HealthSchema, HealthV2Schema)
     check_numbers(call.parameters)
     try:
         return wrapped(health.set_health(call, services))

@@ -5,8 +5,8 @@ from typing import Any
 from app.auth.access_rules import LOGGED_IN, READ, WRITE, Target, naming
 from app.commands.record_commands import UpdateService
 from app.http.api.call import Answer, Call, Services, rendered
-from app.http.input.fields import Flag, LenientFlag, PatternText
-from app.http.input.schemas import CallSchema, NamespaceSchema, NeededServiceSchema, load_parameters
+from app.http.input.fields import Flag, PatternText
+from app.http.input.schemas import NamespaceSchema, NeededServiceSchema, load_parameters
 from app.http.input.values import NamePattern
 from app.http.shapes.described import Described
 from app.http.shapes.v3_shapes import SELECTOR_TYPES, V3_SERVICE, V3_SERVICE_PAGE
@@ -15,7 +15,8 @@ from app.http.v1.catalog import counted_service, filtered_services
 from app.http.v1.health import ClusterConfigSchema, ClusterNameSchema
 from app.http.v1.service import ServiceCreateSchema
 from app.http.v2 import service as service_v2
-from app.http.v2.envelope import ResultCode, ResultError, require, result, wrapped
+from app.http.v2.envelope import ResultCode, ResultError, called_service, result, wrapped
+from app.http.v2.service import ServiceKindSchema
 from app.http.v3.earlier_owners import v3_route
 from app.http.v3.forms import ADMIN, CONSOLE, PageSchema, found_service, names_of, page_result, part_of, server_error
 from app.machine.limits.answer_budget import AnswerRoom
@@ -29,12 +30,6 @@ PATHS = f"{ADMIN}/service", f"{CONSOLE}/service"
 CONSOLE_PATH = PATHS[1]
 CLUSTER_PATHS = f"{ADMIN}/cluster", f"{CONSOLE_PATH}/cluster"
 _PATTERN = "The pattern of the wanted names: `.` is any character, `.*` any number of them."
-
-
-class KindSchema(CallSchema):
-    """POST ``/v3/admin/ns/service``, beside the description."""
-
-    ephemeral = LenientFlag("ephemeral", "Whether its instances live by beats; here, each instance says so.", False)
 
 
 class ServicesSchema(NamespaceSchema):
@@ -52,7 +47,6 @@ def _view(call: Call, services: Services, status: int = 400) -> ServiceView:
     Raises:
         ResultError: there is no such service; with this ``status``.
     """
-    require(call, NeededServiceSchema)
     view = found_service(call, services)
     if view is None:
         name = load_parameters(NeededServiceSchema, call.parameters)["service"]
@@ -65,11 +59,10 @@ def _view(call: Call, services: Services, status: int = 400) -> ServiceView:
     *PATHS,
     access=naming(WRITE),
     at_root=(CONSOLE_PATH,),
-    described=Described(takes=(NeededServiceSchema, ServiceCreateSchema, KindSchema)),
+    described=Described(takes=(NeededServiceSchema, ServiceCreateSchema, ServiceKindSchema)),
 )
 def create_service(call: Call, services: Services) -> Answer:
     """Create a service that stays without instances."""
-    load_parameters(KindSchema, call.parameters)
     return service_v2.create_service(call, services)
 
 
@@ -83,10 +76,8 @@ def create_service(call: Call, services: Services) -> Answer:
 def update_service(call: Call, services: Services) -> Answer:
     """Replace a service's threshold, metadata and selector; a value that the call does not name becomes the default."""
     view = _view(call, services, 404 if call.path == CONSOLE_PATH else 400)
-    values = load_parameters(ServiceCreateSchema, call.parameters)
-    command = UpdateService(
-        view.namespace, view.full_name, values["protect_threshold"], values["metadata"], values["selector"]
-    )
+    meta = service_v2.described_service(call)
+    command = UpdateService(view.namespace, view.full_name, meta.protect_threshold, meta.metadata, meta.selector)
     return wrapped(rendered(services.writes.execute(command, call)))
 
 
@@ -127,15 +118,10 @@ def query_service(call: Call, services: Services) -> Answer:
             "clusterMap": {name: _cluster(view, name) for name in view.clusters},
             "metadata": shown(view.metadata),
             "protectThreshold": float(view.protect_threshold),
-            "selector": view.meta.selector.to_json(),
-            "ephemeral": is_ephemeral(view),
+            "selector": service_v2.selector_json(view.meta.selector),
+            "ephemeral": service_v2.is_ephemeral(view),
         }
     )
-
-
-def is_ephemeral(view: ServiceView) -> bool:
-    """Return whether a service has ephemeral instances only. Here each instance has a kind, and no service."""
-    return all(one.ephemeral for one in view.instances)
 
 
 def _cluster(view: ServiceView, name: str) -> dict[str, Any]:
@@ -180,8 +166,8 @@ def _with_instances(view: ServiceView) -> dict[str, Any]:
         },
         "metadata": shown(view.metadata),
         "protectThreshold": float(view.protect_threshold),
-        "selector": view.meta.selector.to_json(),
-        "ephemeral": is_ephemeral(view),
+        "selector": service_v2.selector_json(view.meta.selector),
+        "ephemeral": service_v2.is_ephemeral(view),
     }
 
 
@@ -209,7 +195,7 @@ def selector_types(call: Call, services: Services) -> Answer:
 )
 def update_cluster(call: Call, services: Services) -> Answer:
     """Set how a cluster's persistent instances are checked, and its metadata; a missing cluster is created."""
-    require(call, ClusterNameSchema, ClusterConfigSchema)
+    called_service(call, services, ClusterNameSchema, ClusterConfigSchema)
     try:
         return wrapped(health.update_cluster(call, services))
     except InvalidParam as error:

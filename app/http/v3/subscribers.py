@@ -6,11 +6,10 @@ from app.auth.access_rules import READ, naming
 from app.http.api.call import Answer, Call, Services
 from app.http.api.pages import PAGE_V2_MAX
 from app.http.input.fields import StrictFlag
-from app.http.input.forms import namespace_of, service_of
 from app.http.input.schemas import CallSchema, NeededServiceSchema, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.v3_shapes import V3_SUBSCRIBER_PAGE
-from app.http.v2.envelope import require, result_route
+from app.http.v2.envelope import called_service, result_route
 from app.http.v3.forms import ADMIN, CONSOLE, PageSchema, page_result, part_of
 from app.naming.model.keys import group_of, short_name_of
 from app.peers.asked import ask_members
@@ -40,9 +39,8 @@ def list_subscribers(call: Call, services: Services) -> Answer:
 
     Of several subscribers with the same address, application and agent one is listed, as in Nacos 3.
     """
-    require(call, NeededServiceSchema)
+    namespace, full_name = called_service(call, services)
     asked = load_parameters(PageSchema, call.parameters)
-    namespace, full_name = namespace_of(call.parameters), service_of(call.parameters)
     found = _subscribers_here(services, namespace, full_name)
     if load_parameters(AggregationSchema, call.parameters)["aggregation"]:
         found += _subscribers_elsewhere(services, namespace, full_name)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from app.config.settings import RpcPort, SettingError, Settings
+from app.config.rpc_settings import RpcPort
+from app.config.settings import SettingError, Settings
 from app.machine.tls.certificate import (
     Certificate,
     CertificateError,

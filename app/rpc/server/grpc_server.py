@@ -8,7 +8,8 @@ from collections import deque
 from typing import Protocol
 
 from app.config.addresses import join_address
-from app.config.settings import RpcPort, SettingError
+from app.config.rpc_settings import RpcPort
+from app.config.settings import SettingError
 from app.machine.limits.connection_room import Share
 from app.machine.process.loop_parts import TurnSends
 from app.machine.tls.node_tls import PortCertificate

@@ -4,7 +4,7 @@ import random
 import socket
 from contextlib import ExitStack
 
-from app.config.settings import RPC_CLUSTER_OFFSET, RPC_SDK_OFFSET
+from app.config.rpc_settings import RPC_CLUSTER_OFFSET, RPC_SDK_OFFSET
 from app.tools.embedded.errors_of_use import PortTaken, UseError
 
 HOST = "127.0.0.1"

@@ -16,7 +16,7 @@ from app.naming.registry.operations import DeregisterInstance, RegisterInstance
 from app.peers.owner_forwarder import OwnerForwarder
 from app.peers.peer_parts import MemberRequest
 from distro.model.types import MemberState
-from tests.support.fake_node import PEER, SELF, FakeNode, StubCluster
+from tests.support.fake_node import PEER, SELF, FakeNode, StubCluster, make_settings
 
 NAME = "DEFAULT_GROUP@@a"
 COMMAND = RegisterInstance(NAME, "10.0.0.1", 80, ephemeral=False)
@@ -43,7 +43,8 @@ class Asked:
 
 class Member:
     def __init__(self, **more: str | bool) -> None:
-        self.node = FakeNode(cluster=StubCluster(**more))  # type: ignore[arg-type]
+        names = {"rollcall.names.v1": "2.x", "nacos.core.param.check.enabled": "false"}  # each frontend checks them
+        self.node = FakeNode(make_settings(**names), cluster=StubCluster(**more))  # type: ignore[arg-type]
         self.asked = Asked()
         self.writes = MemberWrites(self.node.writes, self.asked, "/nacos")  # type: ignore[arg-type]
 
@@ -93,7 +94,8 @@ COMMANDS = {
     "a long address": COMMAND._replace(ip="x" * 129),
     "a host": COMMAND._replace(ip="host.example"),
     "no name": COMMAND._replace(service="G@@ "),
-    "a wrong name": COMMAND._replace(service="G@@a b"),
+    "a blank in the name": COMMAND._replace(service="G@@a b"),
+    "a wrong name": COMMAND._replace(service="G@@a\x01b"),
     "a long name": COMMAND._replace(service="G@@" + "a" * 600),
     "a wrong namespace": COMMAND._replace(namespace="a##b"),
     "a long application": COMMAND._replace(app="x" * 513),

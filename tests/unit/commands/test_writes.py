@@ -4,10 +4,11 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from app.commands.outcomes import DONE, WAITS, Beaten, Done
 from app.commands.ownership import Forward
 from app.commands.record_commands import ChangeInstance, UpdateMetadata
 from app.commands.write_caller import Misdirected, PassedOn
-from app.commands.writes import DONE, WAITS, Beaten, Command, Done
+from app.commands.writes import Command
 from app.metrics.audit_trail import Actor
 from app.naming.model.model import Instance, Publication
 from app.naming.model.nacos_errors import InvalidParam, NotExecuted, TooManyRequests

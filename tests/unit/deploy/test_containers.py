@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from app.config.settings import RPC_CLUSTER_OFFSET, RPC_SDK_OFFSET, read_settings
+from app.config.rpc_settings import RPC_CLUSTER_OFFSET, RPC_SDK_OFFSET
+from app.config.settings import read_settings
 from app.config.settings_keys import KEYS, snake
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -9,12 +9,12 @@ from flask.testing import FlaskClient
 from app.commands.ownership import Forward
 from app.http.api.call import Reply
 from app.peers.peer_parts import MemberRequest
-from distro.model.types import CAPABILITY_HTTP_V3, CAPABILITY_WRITES, Member, MemberState
+from distro.model.types import CAPABILITY_HTTP_V3, CAPABILITY_WRITES, Member, MemberKind, MemberState
 from tests.support.fake_node import PEER, FakeNode, StubForwarder
 
 CLIENT, ADMIN = "/nacos/v3/client/ns/instance", "/nacos/v3/admin/ns/instance"
 ONE = {"serviceName": "orders", "ip": "10.0.0.1", "port": "8080"}
-INSTANCE, BEAT, BATCH = "/v1/ns/instance", "/v1/ns/instance/beat", "/v1/ns/instance/metadata/batch"
+INSTANCE, BEAT = "/v1/ns/instance", "/v1/ns/instance/beat"
 
 
 class Owner(StubForwarder):
@@ -40,7 +40,7 @@ def owner(node: FakeNode) -> Owner:
     owner = node.forwarder = Owner()
     owner.reply = Reply()
     node.cluster.owner = PEER
-    node.cluster.others = [Member(PEER, MemberState.UP, capabilities=frozenset({CAPABILITY_WRITES}))]
+    node.cluster.others = [Member(PEER, MemberState.UP, MemberKind.OWN, capabilities=frozenset({CAPABILITY_WRITES}))]
     return owner
 
 
@@ -52,8 +52,6 @@ def owner(node: FakeNode) -> Owner:
         ("POST", ADMIN, {}, ("POST", INSTANCE)),
         ("POST", ADMIN, {"ephemeral": "false"}, ("POST", INSTANCE)),
         ("DELETE", ADMIN, {}, ("DELETE", INSTANCE)),
-        ("PUT", ADMIN, {"weight": "3"}, ("PUT", INSTANCE)),
-        ("PUT", f"{ADMIN}/partial", {"weight": "3"}, ("PATCH", INSTANCE)),
     ],
 )
 def test_it_is_asked_in_the_form_of_v1(
@@ -64,13 +62,20 @@ def test_it_is_asked_in_the_form_of_v1(
     assert owner.asked == [asked]
 
 
-@pytest.mark.parametrize("method", ["PUT", "DELETE"])
-def test_a_batch(owner: Owner, client: FlaskClient, method: str) -> None:
-    owner.reply = Reply(200, b'{"updated":[]}', "application/json")
-    asked = {"serviceName": "orders", "consistencyType": "ephemeral", "metadata": '{"a":"1"}'}
-    answer = client.open(f"{ADMIN}/metadata/batch", method=method, query_string=asked)
-    assert answer.get_json() == {"code": 0, "message": "success", "data": {"updated": []}}
-    assert owner.asked == [(method, BATCH)]
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("PUT", ADMIN),
+        ("PUT", f"{ADMIN}/partial"),
+        ("PUT", f"{ADMIN}/metadata/batch"),
+        ("DELETE", f"{ADMIN}/metadata/batch"),
+    ],
+)
+def test_it_would_lose_changes_beside_an_instance(owner: Owner, client: FlaskClient, method: str, path: str) -> None:
+    answer = client.open(path, method=method, query_string=ONE | {"metadata": '{"a":"1"}'})
+    assert (answer.status_code, answer.get_json()["code"]) == (503, 30_000)
+    assert f"member {PEER} runs a release" in answer.get_json()["data"]
+    assert owner.asked == []
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def refused(answer: TestResponse) -> tuple[int, int]:
 @pytest.mark.parametrize("base", [ADMIN, CONSOLE, CONSOLE.removeprefix("/nacos")])
 class TestServices:
     def test_the_life_of_one(self, client: FlaskClient, base: str) -> None:
-        described = SERVICE | {"protectThreshold": "0.5", "metadata": '{"a":"1"}', "ephemeral": "true"}
+        described = SERVICE | {"protectThreshold": "0.5", "metadata": '{"a":"1"}', "ephemeral": "false"}
         assert data(client.post(f"{base}/service", data=described)) == "ok"
         assert refused(client.post(f"{base}/service", data=SERVICE)) == (400, 21_007)
         assert data(client.get(f"{base}/service", query_string=SERVICE)) == {
@@ -40,8 +40,8 @@ class TestServices:
             "clusterMap": {},
             "metadata": {"a": "1"},
             "protectThreshold": 0.5,
-            "selector": {"type": "none"},
-            "ephemeral": True,
+            "selector": {"type": "none", "contextType": "NONE"},
+            "ephemeral": False,
         }
         assert data(client.put(f"{base}/service", data=SERVICE | {"metadata": '{"b":"2"}'})) == "ok"
         assert data(client.get(f"{base}/service", query_string=SERVICE))["metadata"] == {"b": "2"}

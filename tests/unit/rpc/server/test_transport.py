@@ -15,7 +15,8 @@ import pytest
 from grpc import aio
 
 from app.auth.access_rules import PUBLIC
-from app.config.settings import RpcPort, SettingError
+from app.config.rpc_settings import RpcPort
+from app.config.settings import SettingError
 from app.machine.limits.connection_room import ConnectionRoom
 from app.machine.tls.certificate import read_certificate
 from app.machine.tls.contexts import make_port_context
