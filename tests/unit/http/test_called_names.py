@@ -108,3 +108,43 @@ def test_what_a_member_forwards_was_checked_there(client: FlaskClient) -> None:
         )
         assert listed(client, name) == ["10.0.0.1"]
     assert client.post(f"{V1}/instance", query_string=one("a\nb"), headers=agent).status_code == 400
+
+
+V3 = "/nacos/v3"
+OF_V3 = [
+    ("POST", "/client/ns/instance"),
+    ("DELETE", "/client/ns/instance"),
+    ("GET", "/client/ns/instance/list"),
+    ("POST", "/admin/ns/instance"),
+    ("PUT", "/admin/ns/instance"),
+    ("PUT", "/admin/ns/instance/partial"),
+    ("PUT", "/admin/ns/instance/metadata/batch"),
+    ("GET", "/admin/ns/instance"),
+    ("GET", "/admin/ns/instance/list"),
+    ("POST", "/admin/ns/service"),
+    ("PUT", "/admin/ns/service"),
+    ("GET", "/admin/ns/service"),
+    ("DELETE", "/admin/ns/service"),
+    ("PUT", "/admin/ns/cluster"),
+    ("PUT", "/admin/ns/health/instance"),
+    ("GET", "/admin/ns/service/subscribers"),
+    ("GET", "/admin/ns/client/service/publisher/list"),
+    ("GET", "/admin/ns/client/service/subscriber/list"),
+]
+MORE = {
+    "metadata": '{"a":"1"}',
+    "healthy": "true",
+    "clusterName": "c1",
+    "checkPort": "1",
+    "useInstancePort4Check": "true",
+    "healthChecker": '{"type":"NONE"}',
+}
+
+
+@pytest.mark.parametrize(("method", "path"), OF_V3)
+def test_v3_has_the_names_of_nacos_2(client: FlaskClient, method: str, path: str) -> None:
+    answer = client.open(f"{V3}{path}", method=method, query_string=one("a b", **MORE))
+    body = answer.get_json()
+    assert (answer.status_code, body["code"], body["data"]) == (400, 20_002, ILLEGAL)
+    answer = client.open(f"{V3}{path}", method=method, query_string=one(PROVIDER, **MORE))
+    assert answer.get_json()["data"] != ILLEGAL

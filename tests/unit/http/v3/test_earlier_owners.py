@@ -9,7 +9,7 @@ from flask.testing import FlaskClient
 from app.commands.ownership import Forward
 from app.http.api.call import Reply
 from app.peers.peer_parts import MemberRequest
-from distro.model.types import CAPABILITY_HTTP_V3, CAPABILITY_WRITES, Member, MemberKind, MemberState
+from distro.model.types import CAPABILITY_HTTP_V3, CAPABILITY_VERSIONS, CAPABILITY_WRITES, Member, MemberState
 from tests.support.fake_node import PEER, FakeNode, StubForwarder
 
 CLIENT, ADMIN = "/nacos/v3/client/ns/instance", "/nacos/v3/admin/ns/instance"
@@ -40,7 +40,7 @@ def owner(node: FakeNode) -> Owner:
     owner = node.forwarder = Owner()
     owner.reply = Reply()
     node.cluster.owner = PEER
-    node.cluster.others = [Member(PEER, MemberState.UP, MemberKind.OWN, capabilities=frozenset({CAPABILITY_WRITES}))]
+    node.cluster.others = [Member(PEER, MemberState.UP, frozenset({CAPABILITY_VERSIONS, CAPABILITY_WRITES}))]
     return owner
 
 

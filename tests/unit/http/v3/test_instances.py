@@ -207,13 +207,23 @@ class TestChanges:
         assert (found["weight"], found["enabled"], found["metadata"]) == (5.0, False, {"a": "1", "b": "2"})
         assert refused(client.put(f"{ADMIN}/partial", data=ONE | {"port": "1"})) == (404, 20_004)
 
+    @pytest.mark.parametrize("path", [ADMIN, f"{ADMIN}/partial", CONSOLE])
+    def test_a_change_outlives_a_registration(self, client: FlaskClient, path: str) -> None:
+        client.post(ADMIN, data=ONE | {"metadata": '{"a":"1"}'})
+        assert data(client.put(path, data=ONE | {"weight": "3", "metadata": '{"b":"2"}'})) == "ok"
+        client.post(CLIENT, data=ONE | {"weight": "7", "metadata": '{"a":"9"}'})
+        found = data(client.get(ADMIN, query_string=ONE))
+        assert (found["weight"], found["metadata"]) == (3.0, {"a": "9", "b": "2"})
+
     def test_metadata_of_many(self, client: FlaskClient) -> None:
         client.post(ADMIN, data=ONE | {"metadata": '{"a":"1"}'})
         asked = SERVICE | {"metadata": '{"b":"2"}', "consistencyType": "ephemeral"}
         updated = {"updated": ["10.0.0.1:8080:unknown:DEFAULT:ephemeral"]}
         assert data(client.put(f"{ADMIN}/metadata/batch", data=asked)) == updated
-        assert data(client.delete(f"{ADMIN}/metadata/batch", query_string=asked | {"metadata": '{"a":""}'})) == updated
-        assert data(client.get(ADMIN, query_string=ONE))["metadata"] == {"b": "2"}
+        for taken, left in (('{"a":""}', {"a": "1", "b": "2"}), ('{"b":""}', {"a": "1"})):
+            answer = client.delete(f"{ADMIN}/metadata/batch", query_string=asked | {"metadata": taken})
+            assert data(answer) == updated
+            assert data(client.get(ADMIN, query_string=ONE))["metadata"] == left, "what is registered stays"
         assert refused(client.put(f"{ADMIN}/metadata/batch", data=SERVICE)) == (400, 10_000)
 
     @pytest.mark.parametrize("kind", ["ephemeral", ""])
