@@ -11,6 +11,7 @@ from app.machine.storage.record_file import UnreadRecord, _record_or_why, _row
 from app.naming.records.record_keys import (
     SWITCHES_KEY,
     namespace_key,
+    override_key,
     permission_key,
     persistent_key,
     role_key,
@@ -31,6 +32,8 @@ KEYS = (
     SWITCHES_KEY,
     namespace_key("dev"),
     persistent_key("public", "g@@s", "10.0.0.1:80:unknown:DEFAULT"),
+    persistent_key("public", "g@@%a#$/", "10.0.0.1:80:unknown:DEFAULT"),
+    override_key("public", "g@@%a#$/", "10.0.0.1:80:unknown:DEFAULT"),
     service_meta_key("public", "g@@s"),
     user_key("bob"),
     role_key("admins", "bob"),

@@ -9,17 +9,36 @@ import pytest
 from app.machine.storage.record_file import RecordFile
 from app.naming.model.events import Event
 from app.naming.model.nacos_errors import InvalidParam
+from app.naming.model.override import Override
 from app.naming.records.durable_service import DurableService
 from app.naming.records.projection import Projection
 from app.naming.records.record import Record
-from app.naming.records.record_keys import namespace_key, persistent_key, service_meta_key
+from app.naming.records.record_keys import namespace_key, override_key, persistent_key, service_meta_key
 from app.naming.records.record_values import check_record
 from app.naming.records.records import Records
-from app.naming.registry.operations import DeregisterInstance
+from app.naming.registry.operations import DeregisterInstance, RegisterInstance
 from app.naming.registry.registry import Registry
 from app.replication.record_type import RecordCodec
 
 WRITER, NAME, ADDRESS = "a:1~1", "g@@s", ("10.0.0.1", 80)
+CHANGE = Override(weight=2.0, enabled=False, metadata={"a": "1"})
+
+NAMES = [
+    "a$b",
+    "a/b",
+    "a*",
+    "*",
+    "a b",
+    "服务",
+    "#",
+    "a##b",
+    "##",
+    "%",
+    "%23",
+    "a,b",
+    "x" * 512,
+    "providers:com.foo.O$I:1.0:",
+]
 
 REFUSED = {
     "line in a name": DeregisterInstance("g@@a\nb", *ADDRESS),
@@ -79,27 +98,24 @@ def test_what_is_acknowledged_is_taken_by_members_and_read_at_a_start(tmp_path: 
     check_kept(tmp_path, node, DeregisterInstance(NAME, ip, 80))
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "a$b",
-        "a/b",
-        "a*",
-        "*",
-        "a b",
-        "服务",
-        "#",
-        "a##b",
-        "##",
-        "%",
-        "%23",
-        "a,b",
-        "x" * 512,
-        "providers:com.foo.O$I:1.0:",
-    ],
-)
+@pytest.mark.parametrize("name", NAMES)
 def test_every_name_that_is_acknowledged_is_kept(tmp_path: Path, node: Node, name: str) -> None:
     check_kept(tmp_path, node, DeregisterInstance(f"g@@{name}", *ADDRESS))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_operators_change_of_a_service_of_any_name_is_kept(tmp_path: Path, node: Node, name: str) -> None:
+    service, instance = f"g@@{name}", f"{ADDRESS[0]}:80:unknown:DEFAULT"
+    node.durable.register(RegisterInstance(service, *ADDRESS, ephemeral=False))
+    node.durable.overrides.replace("public", service, instance, CHANGE)
+    key = override_key("public", service, instance)
+    codec, [datum] = RecordCodec(), node.records.datums([key])
+    (folder := tmp_path / "other").mkdir()
+    other = Node(folder)
+    other.records.merge(codec.decode(key, orjson.loads(codec.encode(datum, 1_000, True)), 1_000), 1_000)
+    assert other.durable.overrides.find("public", service, instance) == CHANGE
+    node.file.close()
+    assert Node(tmp_path).durable.overrides.find("public", service, instance) == CHANGE
 
 
 def check_kept(tmp_path: Path, node: Node, command: DeregisterInstance) -> None:
@@ -116,6 +132,8 @@ def check_kept(tmp_path: Path, node: Node, command: DeregisterInstance) -> None:
     [
         (service_meta_key("public", "g@@a\nb"), None),
         (persistent_key("public", NAME, "a\nb:80:unknown:DEFAULT"), None),
+        (override_key("public", "g@@a\nb", "a:80:unknown:DEFAULT"), None),
+        (override_key("public", "g@@" + "x" * 640, "a:80:unknown:DEFAULT"), None),
         (persistent_key("public", NAME, "x" * 2_000), None),
         (namespace_key("a b"), None),
         (namespace_key("dev"), {"name": 1, "description": ""}),

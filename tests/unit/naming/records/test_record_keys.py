@@ -3,9 +3,12 @@
 import pytest
 
 from app.naming.records.record_keys import (
+    OVERRIDE_PREFIX,
     PERSISTENT_PREFIX,
+    OverrideKey,
     PersistentKey,
     ServiceMetaKey,
+    override_key,
     parse_record_key,
     persistent_key,
     record_tag,
@@ -22,11 +25,14 @@ def test_a_key_is_taken_apart(namespace: str, name: str) -> None:
     meta, instance = service_meta_key(namespace, name), persistent_key(namespace, name, INSTANCE)
     assert parse_record_key(meta) == ServiceMetaKey(namespace, name)
     assert parse_record_key(instance) == PersistentKey(namespace, name, INSTANCE)
-    assert record_tag(meta) == record_tag(instance) == name
+    change = override_key(namespace, name, INSTANCE)
+    assert parse_record_key(change) == OverrideKey(namespace, name, INSTANCE)
+    assert record_tag(meta) == record_tag(instance) == record_tag(change) == name
 
 
 def test_two_names_never_share_a_key() -> None:
-    assert len({persistent_key("public", name, INSTANCE) for name in NAMES}) == len(NAMES)
+    for key in (persistent_key, override_key):
+        assert len({key("public", name, INSTANCE) for name in NAMES}) == len(NAMES)
 
 
 def test_the_keys_of_names_of_nacos_1_4_are_those_of_earlier_releases() -> None:
@@ -35,4 +41,5 @@ def test_the_keys_of_names_of_nacos_1_4_are_those_of_earlier_releases() -> None:
 
 @pytest.mark.parametrize("name", ["g@@%41", "g@@a%", "g@@a#b", "g@@%2", "g@@%24"])
 def test_a_name_has_no_second_key(name: str) -> None:
-    assert parse_record_key(f"{PERSISTENT_PREFIX}public##{name}##{INSTANCE}") is None
+    for prefix in (PERSISTENT_PREFIX, OVERRIDE_PREFIX):
+        assert parse_record_key(f"{prefix}public##{name}##{INSTANCE}") is None
