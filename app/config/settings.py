@@ -203,9 +203,8 @@ def read_settings(overrides: Mapping[str, str] | None = None, environ: Mapping[s
     host, port, cluster_conf = sources.get(keys.HOST_KEY), sources.get(keys.PORT), conf_dir / "cluster.conf"
     lookup = lookup_settings(sources.get, sources.find, cluster_conf, sources.get(keys.CONTEXT), port)
     listed = listed_members(lookup, None if lookup.is_polled else _read_text(cluster_conf), cluster_conf)
-    standalone = is_standalone(
-        sources.get(keys.STANDALONE), sources.origin(keys.STANDALONE), lookup, listed, cluster_conf
-    )
+    wanted = sources.get(keys.STANDALONE)
+    standalone = is_standalone(wanted, sources.origin(keys.STANDALONE), lookup, listed, cluster_conf)
     members = () if standalone or listed is None else listed
     server_ip = sources.get(keys.SERVER_IP)
     self_address = join_address(server_ip, port) if server_ip else own_address(members, host, port)

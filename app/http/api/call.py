@@ -78,7 +78,6 @@ READ = "rollcall.read"
 """The key in WSGI's environ of what the loop read of the body before it left the call to the pool."""
 MEMBER_CERTIFICATE = "rollcall.member_certificate"
 """Key of WSGI's environ; see ``Call.has_member_certificate``. No header can set it."""
-
 CALLER = "rollcall.caller"
 """Key of a WSGI environ: the ``Caller``, who was found out when the request came."""
 
