@@ -71,10 +71,12 @@ class TestOverV2:
         assert listed(node) == [REGISTERED | {"weight": 1.0}]
 
     @pytest.mark.parametrize("name", CHANGE)
-    def test_a_patch_sets_one_attribute(self, node: FakeNode, client: FlaskClient, source: str, name: str) -> None:
+    def test_a_partial_update_over_v3_sets_one_attribute(
+        self, node: FakeNode, client: FlaskClient, source: str, name: str
+    ) -> None:
         register(node, client, source)
-        answer = client.patch(f"{V2}/instance", data=ONE | {name: CHANGE[name]})
-        assert (answer.status_code, answer.data) == (200, b"ok")
+        answer = client.put("/nacos/v3/admin/ns/instance/partial", data=ONE | {name: CHANGE[name]})
+        assert (answer.status_code, answer.get_json()["data"]) == (200, "ok")
         assert (listed(node), sources(node)) == ([REGISTERED | {name: CHANGED[name]}], [source])
 
     @pytest.mark.parametrize("named", [True, False])
