@@ -17,6 +17,7 @@ CONNECTION = "1790000000000_10.1.2.3_51234"
 ONE = {"serviceName": "orders", "ip": "10.0.0.1", "port": "8080"}
 JAVA = {"User-Agent": "Nacos-Java-Client:v1.4.1"}
 REGISTERED = {"weight": 3.0, "enabled": True, "metadata": {"zone": "a"}}
+PARTIAL = "/nacos/v3/admin/ns/instance/partial"
 CHANGE = {"weight": "5", "enabled": "false", "metadata": '{"by":"ops"}'}
 CHANGED = {"weight": 5.0, "enabled": False, "metadata": {"zone": "a", "by": "ops"}}
 
@@ -75,7 +76,7 @@ class TestOverV2:
         self, node: FakeNode, client: FlaskClient, source: str, name: str
     ) -> None:
         register(node, client, source)
-        answer = client.put("/nacos/v3/admin/ns/instance/partial", data=ONE | {name: CHANGE[name]})
+        answer = client.put(PARTIAL, data=ONE | {name: CHANGE[name]})
         assert (answer.status_code, answer.get_json()["data"]) == (200, "ok")
         assert (listed(node), sources(node)) == ([REGISTERED | {name: CHANGED[name]}], [source])
 
@@ -99,12 +100,12 @@ class TestOverV2:
         self, node: FakeNode, client: FlaskClient, source: str
     ) -> None:
         register(node, client, source)
-        client.patch(f"{V2}/instance", data=ONE | {"weight": "5"})
+        client.put(PARTIAL, data=ONE | {"weight": "5"})
         hosts = client.get(f"{V1}/instance/list", query_string={"serviceName": "orders"}).get_json()["hosts"]
         detail = client.get(f"{V1}/instance", query_string=ONE).get_json()
         catalog = client.get(f"{V2}/catalog/instances", query_string={"serviceName": "orders"}).get_json()["data"]
         assert [hosts[0]["weight"], detail["weight"], catalog["instances"][0]["weight"]] == [5.0] * 3
-        client.patch(f"{V2}/instance", data=ONE | {"enabled": "false"})
+        client.put(PARTIAL, data=ONE | {"enabled": "false"})
         hosts = client.get(f"{V1}/instance/list", query_string={"serviceName": "orders"}).get_json()["hosts"]
         assert hosts == []
 
@@ -114,7 +115,7 @@ class TestOverV2:
         register(node, client, source)
         node.cluster.give_to(PEER)
         client.put(f"{V2}/instance", data=ONE | CHANGE)
-        client.patch(f"{V2}/instance", data=ONE | {"weight": "5"})
+        client.put(PARTIAL, data=ONE | {"weight": "5"})
         assert node.forwarder.tags == [NAME, NAME]
         assert listed(node) == [REGISTERED], "the owner's answer brings the record"
 
@@ -136,13 +137,13 @@ class TestRefusalsOverV2:
     @pytest.mark.parametrize("service", ["orders", "unknown"])
     def test_a_patch_of_what_does_not_exist(self, node: FakeNode, client: FlaskClient, service: str) -> None:
         register(node, client, "http")
-        answer = client.patch(f"{V2}/instance", data=ONE | {"serviceName": service, "port": "1", "weight": "2"})
+        answer = client.put(PARTIAL, data=ONE | {"serviceName": service, "port": "1", "weight": "2"})
         assert (answer.status_code, answer.get_json()["code"]) == (404, 20_004)
 
     def test_a_weight_out_of_range(self, node: FakeNode, client: FlaskClient) -> None:
         register(node, client, "grpc")
-        for method in ("PUT", "PATCH"):
-            answer = client.open(f"{V2}/instance", method=method, data=ONE | {"weight": "10001"})
+        for path in (f"{V2}/instance", PARTIAL):
+            answer = client.put(path, data=ONE | {"weight": "10001"})
             assert (answer.status_code, answer.get_json()["code"]) == (400, 21_001)
         assert listed(node) == [REGISTERED]
 
@@ -234,7 +235,7 @@ class TestOverV1:
         self, node: FakeNode, client: FlaskClient
     ) -> None:
         register(node, client, "http")
-        client.patch(f"{V2}/instance", data=ONE | {"enabled": "false"})
+        client.put(PARTIAL, data=ONE | {"enabled": "false"})
         client.delete(f"{V1}/instance", query_string=ONE)
         assert client.put(f"{V1}/instance", data=ONE | {"weight": "9"}).data == b"ok"
         assert (listed(node), sources(node)) == ([{"weight": 9.0, "enabled": False, "metadata": {}}], ["http"])
@@ -260,7 +261,7 @@ def test_explain_and_the_dump_show_the_change(node: FakeNode, client: FlaskClien
 def test_a_change_is_in_the_audit_trail(node: FakeNode, client: FlaskClient) -> None:
     register(node, client, "grpc")
     node.audited.clear()
-    client.patch(f"{V2}/instance", data=ONE | {"enabled": "false"})
+    client.put(PARTIAL, data=ONE | {"enabled": "false"})
     key = f"public/{NAME}/10.0.0.1:8080:unknown:DEFAULT"
     assert node.audited == [("override.create", key, None, {"enabled": False})]
 
@@ -275,7 +276,7 @@ def test_a_change_waits_until_all_members_keep_it(
     batch = {"serviceName": "orders", "metadata": '{"a":"1"}'}
     for method, path, values in (
         ("PUT", f"{V2}/instance", ONE),
-        ("PATCH", f"{V2}/instance", ONE | {"weight": "2"}),
+        ("PUT", PARTIAL, ONE | {"weight": "2"}),
         ("PUT", f"{V2}/instance/metadata/batch", batch),
         ("PUT", f"{V1}/instance", ONE),
     ):
