@@ -67,7 +67,11 @@ class GrpcFrontend:
         now_ms = self._now_ms = SystemClock().monotonic_ms
         self.limits = LimitWatch(services.settings.data_dir.joinpath(*LIMIT_RULE_PATH))
         self.connections = Connections(services.wall_ms, now_ms, services.addresses)
-        self.loader = Rebalancer(self.connections, settings.sdk.port, services, now_ms, self._send_away)
+        limits, table = services.settings.limits, services.clients.table.services
+        self._watches = FuzzyWatches(limits.fuzzy_patterns, limits.fuzzy_patterns_per_connection, limits.fuzzy_matches)
+        self.loader = Rebalancer(
+            self.connections, settings.sdk.port, services, now_ms, self._send_away, self._watches.texts_of
+        )
         self._infos = ServiceInfos(
             services.naming,
             lambda: services.durable.switches.default_push_cache_millis,
@@ -81,8 +85,6 @@ class GrpcFrontend:
         self._pusher = GrpcPusher(
             subscriptions, self._infos, self.connections, now_ms, lambda: services.cluster.is_behind, on_pushed
         )
-        limits, table = services.settings.limits, services.clients.table.services
-        self._watches = FuzzyWatches(limits.fuzzy_patterns, limits.fuzzy_patterns_per_connection, limits.fuzzy_matches)
         self._fuzzy_pusher = FuzzyPusher(
             self._watches, table, self.connections, now_ms, lambda: services.cluster.is_behind
         )

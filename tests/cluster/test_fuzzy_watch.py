@@ -154,8 +154,9 @@ def test_a_slow_client_is_repeated_to_and_holds_nobody_up(three: ClusterProcesse
     async def main() -> None:
         pattern = f"{NAMESPACE}>>slow>>*"
         async with sdk_of(other, acknowledges=False) as slow, sdk_of(other) as quick, sdk_of(one) as publisher:
-            for client in (slow, quick, publisher):
-                await client.set_up()
+            slow_id = await slow.set_up()
+            await quick.set_up()
+            await publisher.set_up()
             await watch(slow, pattern)
             await watch(quick, pattern)
             fields = {"namespace": NAMESPACE, "groupName": "slow", "serviceName": "s"}
@@ -168,6 +169,12 @@ def test_a_slow_client_is_repeated_to_and_holds_nobody_up(three: ClusterProcesse
             assert first[0].json()["serviceKey"] == again[0].json()["serviceKey"]
             for message in slow.messages:
                 await slow.acknowledge(message.type, message.json().get("requestId", ""))
+            [shown] = [
+                one["metaInfo"]["fuzzyWatches"]
+                for key, one in other.client.call("GET", "/v2/core/loader/current").json().items()
+                if key == slow_id
+            ]
+            assert shown == [pattern]
             counts = other.client.metrics()
             assert (counts["rpcFuzzyWatches"], counts["rpcFuzzyPatterns"]) >= (2, 1)
 

@@ -122,6 +122,11 @@ class FuzzyWatches:
         watcher = self._watchers.get(client_id)
         return [] if watcher is None else [watched.pattern for _, watched in watcher.patterns.values()]
 
+    def texts_of(self, client_id: str) -> list[str]:
+        """Return the texts of the patterns that a client watches. Callable from any thread."""
+        watcher = self._watchers.get(client_id)
+        return [] if watcher is None else list(watcher.patterns)
+
     def is_over(self, watched: WatchedPattern) -> bool:
         """Return whether more services match a pattern than a client may be shown."""
         return 0 < self._matches_max < watched.count
