@@ -104,11 +104,7 @@ class GrpcFrontend:
         self._naming = NamingHandlers(services, self.subscriptions, self._infos, name_rule)
         self._members = MemberHandlers(services.client_receiver, services.cluster, services.senders, services.reports)
         self._links = services.links
-        fuzzy = FuzzyHandlers(table, self._watches, self._fuzzy_pusher)
-        for routes in (self._naming.routes(), fuzzy.routes(), self._members.routes(), self.loader.routes()):
-            self.dispatcher.add(routes)
-        absent = AbsentConfigHandlers(services.config_calls)
-        self.dispatcher.add(absent.routes() if services.settings.config_absent else absent.refusals())
+        self._add_routes(services)
         self._servers = self._make_servers(services, settings, certificates)
         self._rounds: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -139,6 +135,14 @@ class GrpcFrontend:
             on_no_handler=on_no_handler,
             on_refused=lambda what, kind, ip, why: audit.on_access(what, kind, Actor(ip), why),
         )
+
+    def _add_routes(self, services: RpcServices) -> None:
+        """Have the dispatcher answer all types of requests."""
+        fuzzy = FuzzyHandlers(services.clients.table.services, self._watches, self._fuzzy_pusher)
+        for routes in (self._naming.routes(), fuzzy.routes(), self._members.routes(), self.loader.routes()):
+            self.dispatcher.add(routes)
+        absent = AbsentConfigHandlers(services.config_calls)
+        self.dispatcher.add(absent.routes() if services.settings.config_absent else absent.refusals())
 
     def _make_servers(
         self, services: RpcServices, settings: RpcSettings, certificates: Mapping[int, WatchedFiles[PortCertificate]]
