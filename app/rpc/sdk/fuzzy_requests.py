@@ -2,12 +2,11 @@
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.auth.access_rules import READ, Target, naming
 from app.naming.limits.admission import PREFIX
-from app.naming.model.json_fields import Fields
 from app.naming.model.keys import GROUP_SPLITTER
 from app.naming.model.nacos_errors import InvalidParam, Unavailable
 from app.naming.registry.service_table import ServiceTable
@@ -28,7 +27,7 @@ BYTES_PER_NAME = 10
 NAMES_PER_LOOK = 128
 """The names that are compared between two looks at the clock."""
 COMPARED_MAX = 16
-"""The most requests whose names are compared at a time; each may have some MB of names."""
+"""The most requests whose names are compared, or wait for it; each may have some MB of names."""
 
 
 class FuzzyHandlers:
@@ -39,7 +38,8 @@ class FuzzyHandlers:
         self._watches = watches
         self._pusher = pusher
         self._compared = 0
-        self._loads: dict[WatchedNamespace, asyncio.Task[None]] = {}
+        self._turn = asyncio.Lock()
+        """One request is compared at a time: other callbacks wait for one slice, and not for one of each."""
 
     def routes(self) -> Mapping[str, GrpcRoute]:
         """The handlers by type of request."""
@@ -66,6 +66,8 @@ class FuzzyHandlers:
             return success()
         if kind != WATCH:
             raise InvalidParam(f"Unsupported request type {kind}")
+        is_first = fields.flag("initializing", fields.flag("isInitializing", False))
+        known = fields.array("receivedGroupKeys") if fields.has("receivedGroupKeys") else []
         if self._compared >= COMPARED_MAX:
             raise Unavailable("too many fuzzy watches begin at the same time, please try again later")
         try:
@@ -74,11 +76,14 @@ class FuzzyHandlers:
             return failure(PATTERNS_OVER_LIMIT, f"fuzzy watch pattern over limit, {error.text}")
         self._compared += 1
         try:
-            await self._load(namespace)
-            names = await self._difference(namespace, watched, fields)
+            async with self._turn:
+                if client_id not in watched.watchers:
+                    return success()  # it is gone, or has ended the watch
+                await self._load(namespace)
+                names, known_from = await self._difference(namespace, watched, known)
         finally:
             self._compared -= 1
-        self._watches.send_names(client_id, names)
+        self._watches.send_names(client_id, ServiceNames(pattern, is_first, names, known_from))
         self._pusher.go_on()
         if self._watches.is_over(watched):
             self._watches.stats.matches_over += 1
@@ -87,15 +92,9 @@ class FuzzyHandlers:
         return success()
 
     async def _load(self, namespace: WatchedNamespace) -> None:
-        """Read the names of a namespace's services, once for all its watches."""
-        if namespace.present is None:
-            if (task := self._loads.get(namespace)) is None:
-                task = self._loads[namespace] = asyncio.create_task(self._read(namespace))
-                task.add_done_callback(lambda _task: self._loads.pop(namespace))
-            await asyncio.wait((task,))
-            task.result()
-
-    async def _read(self, namespace: WatchedNamespace) -> None:
+        """Read the names of a namespace's services, at its first watch."""
+        if namespace.present is not None:
+            return
         found, begun_s = set[str](), time.perf_counter()
         for number, service in enumerate(self._table.in_namespace(namespace.name)):
             if has_instances(service):
@@ -104,14 +103,17 @@ class FuzzyHandlers:
                 begun_s = await breathe(begun_s)
         self._watches.loaded(namespace, found, lambda name: has_instances(self._table.get(namespace.name, name)))
 
-    async def _difference(self, namespace: WatchedNamespace, watched: WatchedPattern, fields: Fields) -> ServiceNames:
+    async def _difference(
+        self, namespace: WatchedNamespace, watched: WatchedPattern, known_keys: Sequence[Any]
+    ) -> tuple[list[str], int]:
         """Compare the services that a client knows with those that match, in slices of the loop.
 
-        Services that come or go meanwhile are sent to it as changes.
+        Return the names of those that are new to the client, and then of those that it knows and that are gone, with
+        the index of the first of these. Services that come or go meanwhile are sent to it as changes.
         """
         pattern, begun_s = watched.pattern, time.perf_counter()
         received, prefix = set[str](), namespace.name + GROUP_SPLITTER
-        for number, key in enumerate(fields.array("receivedGroupKeys") if fields.has("receivedGroupKeys") else ()):
+        for number, key in enumerate(known_keys):
             if type(key) is not str:
                 raise InvalidParam("field 'receivedGroupKeys' should be a list of texts")
             if key.startswith(prefix):
@@ -119,7 +121,6 @@ class FuzzyHandlers:
             if number % NAMES_PER_LOOK == 0:
                 begun_s = await breathe(begun_s)
         new: list[str] = []
-        """The names to send: services that are new to the client, then those that it knows and that are gone."""
         known, moves = 0, watched.moves
         for number, name in enumerate(list(namespace.present or ())):
             if pattern.matches(name):
@@ -139,5 +140,4 @@ class FuzzyHandlers:
                 new.append(name)
             if number % NAMES_PER_LOOK == 0:
                 begun_s = await breathe(begun_s)
-        is_first = fields.flag("initializing", fields.flag("isInitializing", False))
-        return ServiceNames(pattern, is_first, new, known_from)
+        return new, known_from
