@@ -34,6 +34,7 @@ CHANGED, FIRST_NAMES, END_OF_FIRST, DIFFERENCE = (
 )
 """The values of ``syncType``: of a change, of a client's first list, of that list's end, of a later list."""
 ADDED, REMOVED = "ADD_SERVICE", "DELETE_SERVICE"
+"""The values of ``changedType``. Nacos has two more, ``INSTANCE_CHANGED`` and ``HEART_BEAT``, and sends neither."""
 
 
 class FuzzyPusher:
