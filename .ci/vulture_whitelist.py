@@ -228,6 +228,9 @@ _.refused_address
 # Counters that only asdict reads.
 _.memory_services
 _.memory_instances
+# Counters of fuzzy watches, read as a whole.
+_.patterns_over
+_.matches_over
 # Counters of DNS, read as a whole.
 _.queries
 _.malformed

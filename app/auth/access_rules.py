@@ -43,6 +43,8 @@ class Target(enum.Enum):
     """All services of ``namespaceId`` and ``groupName``, by default the default group; ``*``: all groups."""
     NAMESPACE = "namespace"
     """All services of ``namespaceId``."""
+    PATTERN = "pattern"
+    """All services that match the pattern of a fuzzy watch, over gRPC alone."""
     NAMESPACES = "namespaces"
     """All services of ``namespaceId``; without it, those of all namespaces."""
 
@@ -109,6 +111,7 @@ _ABOUT = {
     Target.KEY: "the service in `key`",
     Target.GROUP: "all services of the group",
     Target.NAMESPACE: "all services of the namespace",
+    Target.PATTERN: "all services that match the pattern",
     Target.NAMESPACES: "all services of the namespace, or of all namespaces if none is given",
 }
 

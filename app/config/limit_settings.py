@@ -24,6 +24,9 @@ class LimitSettings:
     record_bytes: int
     subscribers: int
     subscriptions_per_connection: int
+    fuzzy_patterns: int
+    fuzzy_patterns_per_connection: int
+    fuzzy_matches: int
     connections_per_address: int
     writes_per_second_per_address: int
     page_size: int
@@ -38,6 +41,8 @@ class LimitRow(NamedTuple):
     highest: int
     default: int
     purpose: str
+    nacos_name: str = ""
+    """The name of the setting in Nacos, if it has one."""
 
 
 COUNT_MAX = 1_000_000_000
@@ -89,6 +94,23 @@ ROWS: dict[str, LimitRow] = {
     ),
     "subscribers": LimitRow(0, COUNT_MAX, 1_000_000, "Subscriptions at this node in total, over UDP and gRPC."),
     "subscriptions_per_connection": LimitRow(1, 10_000, 10_000, "Subscriptions of one gRPC connection."),
+    "fuzzy_patterns": LimitRow(
+        0,
+        COUNT_MAX,
+        500,
+        "Different patterns that the clients of this node watch; a further one is refused.",
+        "nacos.naming.fuzzy.watch.max.pattern.count",
+    ),
+    "fuzzy_patterns_per_connection": LimitRow(
+        0, COUNT_MAX, 50, "Patterns that one gRPC connection watches; a further one is refused."
+    ),
+    "fuzzy_matches": LimitRow(
+        0,
+        COUNT_MAX,
+        100_000,
+        "Services of one watched pattern that a client is shown; it learns that more match.",
+        "nacos.naming.fuzzy.watch.max.pattern.match.service.count",
+    ),
     "connections_per_address": LimitRow(
         0,
         COUNT_MAX,
@@ -129,7 +151,12 @@ def limit_key(field: str) -> str:
 
 
 LIMITS: dict[str, Key[int]] = {
-    field: Key((limit_key(field),), whole(row.lowest, row.highest), str(row.default), row.purpose)
+    field: Key(
+        (limit_key(field), *filter(None, [row.nacos_name])),
+        whole(row.lowest, row.highest),
+        str(row.default),
+        row.purpose,
+    )
     for field, row in ROWS.items()
 }
 """The limits, by field of LimitSettings."""

@@ -220,6 +220,28 @@ COUNTERS: dict[str, CounterInfo] = {
     "rpc_pushes_unchanged": CounterInfo(
         "grpc_pushes_unchanged", "Pushes over gRPC skipped because nothing had changed."
     ),
+    "rpc_fuzzy_watches": _gauge("grpc_fuzzy_watches", "Patterns of services that clients watch, for each client."),
+    "rpc_fuzzy_patterns": _gauge("grpc_fuzzy_patterns", "Different patterns of services that clients watch."),
+    "rpc_fuzzy_sent": CounterInfo("grpc_fuzzy_sent", "Messages of fuzzy watches sent to clients."),
+    "rpc_fuzzy_acknowledged": CounterInfo(
+        "grpc_fuzzy_acknowledged", "Messages of fuzzy watches that were acknowledged."
+    ),
+    "rpc_fuzzy_refused": CounterInfo("grpc_fuzzy_refused", "Messages of fuzzy watches that the client refused."),
+    "rpc_fuzzy_timed_out": CounterInfo(
+        "grpc_fuzzy_timed_out", "Messages of fuzzy watches without a timely acknowledgement."
+    ),
+    "rpc_fuzzy_given_up": CounterInfo(
+        "grpc_fuzzy_given_up", "Messages of fuzzy watches given up after some tries, until the client asks again."
+    ),
+    "rpc_fuzzy_patterns_over": CounterInfo(
+        "grpc_fuzzy_patterns_over_limit", "Fuzzy watches refused because there are too many patterns."
+    ),
+    "rpc_fuzzy_matches_over": CounterInfo(
+        "grpc_fuzzy_matches_over_limit", "Fuzzy watches whose pattern matches more services than are shown."
+    ),
+    "rpc_fuzzy_dropped": CounterInfo(
+        "grpc_fuzzy_dropped", "Changes that clients were not sent: too many waited, or too many services match."
+    ),
 }
 """By the counter's name in the node's parts."""
 

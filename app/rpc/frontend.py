@@ -17,6 +17,9 @@ from app.peers.payload import HEADROOM_BYTES
 from app.ports.grpc_ports import RpcServices
 from app.rpc.members.handlers import MemberHandlers
 from app.rpc.sdk.absent_config import AbsentConfigHandlers
+from app.rpc.sdk.fuzzy_pusher import FuzzyPusher
+from app.rpc.sdk.fuzzy_requests import FuzzyHandlers
+from app.rpc.sdk.fuzzy_watches import FuzzyWatches
 from app.rpc.sdk.naming import NamingHandlers
 from app.rpc.sdk.push import GrpcPusher
 from app.rpc.sdk.rebalancer import Rebalancer
@@ -64,7 +67,11 @@ class GrpcFrontend:
         now_ms = self._now_ms = SystemClock().monotonic_ms
         self.limits = LimitWatch(services.settings.data_dir.joinpath(*LIMIT_RULE_PATH))
         self.connections = Connections(services.wall_ms, now_ms, services.addresses)
-        self.loader = Rebalancer(self.connections, settings.sdk.port, services, now_ms, self._send_away)
+        limits, table = services.settings.limits, services.clients.table.services
+        self._watches = FuzzyWatches(limits.fuzzy_patterns, limits.fuzzy_patterns_per_connection, limits.fuzzy_matches)
+        self.loader = Rebalancer(
+            self.connections, settings.sdk.port, services, now_ms, self._send_away, self._watches.texts_of
+        )
         self._infos = ServiceInfos(
             services.naming,
             lambda: services.durable.switches.default_push_cache_millis,
@@ -78,24 +85,26 @@ class GrpcFrontend:
         self._pusher = GrpcPusher(
             subscriptions, self._infos, self.connections, now_ms, lambda: services.cluster.is_behind, on_pushed
         )
-        self.has, self.arriving = subscriptions.has, subscriptions.arriving
-        """``has`` returns whether a service, by namespace and full name, has subscriptions. For any thread."""
-        self.changed: Callable[[str, str], None] = self._pusher.changed
-        """Push a changed service, by namespace and full name, to its subscribers. Callable from any thread."""
+        self._fuzzy_pusher = FuzzyPusher(
+            self._watches, table, self.connections, now_ms, lambda: services.cluster.is_behind
+        )
+        self.has, self.arriving = subscriptions.has, self._watches.namespaces
+        """``has`` returns whether a service, by namespace and full name, has subscriptions. For any thread.
+
+        ``arriving`` is true while a client watches services by patterns: any change may then be of interest.
+        """
         self.subscribed: Callable[[ServiceKey, str], None] = self._pusher.subscribed
         """Push a service to a client, by its id, that subscribed to it just now. Callable from any thread."""
         self.dispatcher = self._make_dispatcher(services)
         self._stream_rights = StreamRights(
-            services.access, self.connections, services.clients.table, self._end, self.dispatcher.reset
-        )
+            services.access, self.connections, services.clients.table, self._end, self.dispatcher.reset,
+            lambda client_id: [one.resource for one in self._watches.patterns_of(client_id)],
+        )  # fmt: skip
         name_rule = rule_of_nacos_2(services.settings.names)
         self._naming = NamingHandlers(services, self.subscriptions, self._infos, name_rule)
         self._members = MemberHandlers(services.client_receiver, services.cluster, services.senders, services.reports)
         self._links = services.links
-        for routes in (self._naming.routes(), self._members.routes(), self.loader.routes()):
-            self.dispatcher.add(routes)
-        if services.settings.config_absent:
-            self.dispatcher.add(AbsentConfigHandlers(services.config_calls).routes())
+        self._add_routes(services)
         self._servers = self._make_servers(services, settings, certificates)
         self._rounds: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -121,11 +130,19 @@ class GrpcFrontend:
             answers=services.answers,
             requests=services.instruments.grpc,
             check_pause=services.check_pause,
-            on_answer=self._pusher.answered,
-            on_gone=self.subscriptions.forget,
+            on_answer=self._answered,
+            on_gone=self._forget,
             on_no_handler=on_no_handler,
             on_refused=lambda what, kind, ip, why: audit.on_access(what, kind, Actor(ip), why),
         )
+
+    def _add_routes(self, services: RpcServices) -> None:
+        """Have the dispatcher answer all types of requests."""
+        fuzzy = FuzzyHandlers(services.clients.table.services, self._watches, self._fuzzy_pusher)
+        for routes in (self._naming.routes(), fuzzy.routes(), self._members.routes(), self.loader.routes()):
+            self.dispatcher.add(routes)
+        absent = AbsentConfigHandlers(services.config_calls)
+        self.dispatcher.add(absent.routes() if services.settings.config_absent else absent.refusals())
 
     def _make_servers(
         self, services: RpcServices, settings: RpcSettings, certificates: Mapping[int, WatchedFiles[PortCertificate]]
@@ -148,6 +165,19 @@ class GrpcFrontend:
             )
         ]
 
+    def changed(self, namespace: str, service: str) -> None:
+        """Push a changed service, by namespace and full name, to its subscribers. Callable from any thread."""
+        self._pusher.changed(namespace, service)
+        self._fuzzy_pusher.changed(namespace, service)
+
+    def _answered(self, client_id: str, request_id: str, went_well: bool) -> None:
+        if not self._pusher.answered(client_id, request_id, went_well):
+            self._fuzzy_pusher.answered(client_id, request_id, went_well)
+
+    def _forget(self, client_id: str) -> None:
+        self.subscriptions.forget(client_id)
+        self._watches.forget(client_id)
+
     def push_states(self, namespace: str, service: str) -> list[PushState]:
         """Return how far each subscriber of a service has followed its changes. Callable from any thread."""
         agents = {one.id: one.agent for one in list(self.connections)}
@@ -156,7 +186,10 @@ class GrpcFrontend:
     def counters(self) -> dict[str, int]:
         """Return the number of connections, and the results of pushes since the start. Callable from any thread."""
         pushes = {f"rpc_pushes_{name}": count for name, count in asdict(self.subscriptions.stats).items()}
+        pushes |= {f"rpc_fuzzy_{name}": count for name, count in asdict(self._watches.stats).items()}
         return {
+            "rpc_fuzzy_watches": self._watches.watch_count(),
+            "rpc_fuzzy_patterns": self._watches.pattern_count,
             "rpc_connections": len(self.connections),
             "rpc_sdk_connections": self.connections.sdk_count,
             "rpc_streams_ended_for_rights": self._stream_rights.ended,
@@ -174,6 +207,7 @@ class GrpcFrontend:
         if self._links is not None:
             await self._links.start()
         self._pusher.start()
+        self._fuzzy_pusher.start()
         self.loader.start()
         self._loop = asyncio.get_running_loop()
         self._rounds = self._loop.create_task(self._check())
@@ -212,6 +246,7 @@ class GrpcFrontend:
         if self._rounds is not None:
             self._rounds.cancel()
         self._pusher.stop()
+        self._fuzzy_pusher.stop()
         self.loader.stop()
         self._stream_rights.stop()
         if self._links is not None:

@@ -7,6 +7,7 @@ from app.auth.access_rules import words
 from app.http import blueprints
 from app.http.api.call import ROUTES
 from app.rpc.members.handlers import MemberHandlers
+from app.rpc.sdk.fuzzy_requests import FuzzyHandlers
 from app.rpc.sdk.naming import NamingHandlers
 from app.rpc.sdk.rebalancer import Rebalancer
 from app.rpc.server.connections import Connections
@@ -35,7 +36,8 @@ def rpc_routes() -> dict[str, GrpcRoute]:
     rebalancer = Rebalancer(Connections(int, int), 0, none, int, none)
     naming.stop()
     members.stop()
-    return {**naming.routes(), **members.routes(), **rebalancer.routes()}
+    fuzzy = FuzzyHandlers(none, none, none)
+    return {**naming.routes(), **fuzzy.routes(), **members.routes(), **rebalancer.routes()}
 
 
 def document() -> str:

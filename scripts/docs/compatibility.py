@@ -35,6 +35,7 @@ PYTHON, PYTHON_2, PYTHON_3 = (
     name.partition("==")[2] for name in (environments.PYTHON_SDK, environments.PYTHON_2_SDK, environments.PYTHON_3_SDK)
 )
 RUST = f"Rust over gRPC, nacos-sdk-rust as {environments.RUST_SDK.replace('==', ' ')} of Python"
+JAVA_3, FUZZY = f"Java, nacos-client {environments.JAVA_3_SDK}", "sdk/test_fuzzy_watch.py::test"
 HTTP_LIBRARIES = {
     "java": f"Java, nacos-client {environments.JAVA_SDK}",
     "go": f"Go, nacos-sdk-go {GO_1}",
@@ -43,7 +44,7 @@ HTTP_LIBRARIES = {
 }
 GRPC_LIBRARIES = {
     "java": f"Java, nacos-client {environments.JAVA_2_SDK}",
-    "java-3": f"Java, nacos-client {environments.JAVA_3_SDK}",
+    "java-3": JAVA_3,
     "go": f"Go, nacos-sdk-go {GO_2}",
     "python-2": f"Python, nacos-sdk-python {PYTHON_2}",
     "python-3": f"Python, nacos-sdk-python {PYTHON_3}",
@@ -95,6 +96,13 @@ TOGETHER = {
     "by push",
     "sdk/test_rust_sdk.py::test_its_instance_is_listed_and_pushed_until_it_deregisters": f"{RUST}: registers, lists, "
     "deregisters",
+    f"{FUZZY}_it_lists_what_matches_and_hears_of_what_comes_and_goes": f"{JAVA_3}: watches services by a pattern",
+    f"{FUZZY}_what_another_client_publishes_is_heard_of_until_it_ends": f"{JAVA_3}: its watch hears of what a client "
+    "publishes, until the client ends",
+    f"{FUZZY}_an_ended_watch_hears_nothing": f"{JAVA_3}: ends a watch",
+    f"{FUZZY}_a_client_that_was_away_hears_of_what_it_missed": f"{JAVA_3}: its watch hears of what it missed while it "
+    "was away",
+    f"{FUZZY}_it_learns_of_the_limits": f"{JAVA_3}: learns of the limits of watches",
 }
 """Tests of several libraries at once, or of only one, and their features."""
 NOT_SHOWN = re.compile(

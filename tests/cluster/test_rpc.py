@@ -160,7 +160,8 @@ class TestCalls:
                 await old.set_up()
                 await new.set_up(abilities={})
                 [acknowledged] = await new.wait(lambda: new.of_type("SetupAckRequest"))
-                assert acknowledged.json()["abilityTable"] == {"supportPersistentInstanceByGrpc": True}
+                abilities = {"supportPersistentInstanceByGrpc": True, "fuzzyWatch": True}
+                assert acknowledged.json()["abilityTable"] == abilities
                 assert old.messages == []
 
         run_client(main)

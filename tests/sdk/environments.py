@@ -20,6 +20,7 @@ from tests.support.processes import clean_environ
 PROGRAMS = Path(__file__).with_name("programs")
 JAVA_SOURCES = ("pom.xml", "src/main/java/JavaClient.java")
 DUBBO_SOURCES = ("pom.xml", "src/main/java/DubboClient.java", "src/main/java/Greeter.java")
+FUZZY_SOURCES = ("pom.xml", "src/main/java/FuzzyClient.java")
 SPRING_SOURCES = ("pom.xml", "src/main/java/SpringClient.java")
 GO_SOURCES = ("go.mod", "go.sum", "lines/lines.go", "http/main.go", "grpc/main.go")
 PYTHON_SDK = "nacos-sdk-python==0.1.17"
@@ -156,6 +157,15 @@ def install_spring() -> Environment:
     return _java_with("spring", SPRING_SOURCES, SPRING_CLOUD_ALIBABA, "SpringClient")
 
 
+def install_fuzzy() -> Environment:
+    """nacos-client 3 of Java, compiled into our program that watches services by patterns.
+
+    Raises:
+        NotInstallable: as above.
+    """
+    return _java_with("fuzzy", FUZZY_SOURCES, JAVA_3_SDK, "FuzzyClient")
+
+
 def _java_with(name: str, sources: Sequence[str], version: str, program: str) -> Environment:
     java, maven = shutil.which("java"), shutil.which("mvn")
     if java is None or maven is None:
@@ -282,7 +292,8 @@ def _run(command: list[str], folder: Path, **environ: str) -> None:
 
 def install_all() -> None:
     """Have every library that can be had, for tests that come later."""
-    for install in (*INSTALLERS.values(), *GRPC_INSTALLERS.values(), install_rust, install_h2spec, install_axe):
+    others = (install_fuzzy, install_rust, install_h2spec, install_axe)
+    for install in (*INSTALLERS.values(), *GRPC_INSTALLERS.values(), *others):
         with suppress(NotInstallable):
             install()
 

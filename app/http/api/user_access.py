@@ -154,7 +154,7 @@ def resource_of(target: Target, parameters: Parameters) -> Resource:
             return _of_key(parameters.get(KEY) or "")
         case Target.GROUP:
             return Resource(rule_namespace(namespace), parameters.optional(GROUP_NAME, DEFAULT_GROUP))
-        case Target.NAMESPACE:
+        case Target.NAMESPACE | Target.PATTERN:  # no call over HTTP has a pattern
             return Resource(rule_namespace(namespace))
         case Target.NAMESPACES:
             return Resource(

@@ -57,6 +57,13 @@ def _with_override(one: Instance, override: Override) -> Instance:
     )
 
 
+def has_instances(service: Service | None) -> bool:
+    """Return whether readers see an instance of a service, be it disabled or unhealthy. In constant time."""
+    if service is None:
+        return False
+    return bool(service.stored or service.persistent or service.published_count > 0 or service.retained)
+
+
 def is_held(service: Service, key: str) -> bool:
     """Return whether a source has the instance of this key, or readers still see it after it vanished."""
     return key in service.stored or key in service.persistent or is_published(service, key) or key in service.retained

@@ -96,10 +96,12 @@ class GrpcPusher:
 
     # --- on the loop -----------------------------------------------------------------------------
 
-    def answered(self, client_id: str, request_id: str, went_well: bool) -> None:
-        """Take a client's answer to a request of ours, a push or another."""
-        if self._subscriptions.answered(client_id, request_id, went_well, self._now_ms()) and not went_well:
+    def answered(self, client_id: str, request_id: str, went_well: bool) -> bool:
+        """Take a client's answer to a request of ours; return whether it was a push."""
+        is_push = self._subscriptions.answered(client_id, request_id, went_well, self._now_ms())
+        if is_push and not went_well:
             self._schedule()
+        return is_push
 
     async def take_pending(self, connection: Connection, key: ServiceKey) -> bytes | None:
         """Return the push of a service's present state to a client.

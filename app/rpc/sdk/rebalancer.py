@@ -36,13 +36,18 @@ class Rebalancer:
         services: RpcServices,
         monotonic_ms: Callable[[], int],
         send_away: Callable[[Connection], None],
+        watched: Callable[[str], list[str]] = lambda _client_id: [],
     ) -> None:
-        """``send_away`` asks a client at once to leave; the connection check asks again, then ends the connection."""
+        """``send_away`` asks a client at once to leave; the connection check asks again, then ends the connection.
+
+        ``watched``: returns the patterns of services that a client watches, on any thread.
+        """
         self._connections = connections
         self._local_port = local_port
         self._services = services
         self._now_ms = monotonic_ms
         self._send_away = send_away
+        self._watched = watched
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def routes(self) -> Mapping[str, GrpcRoute]:
@@ -81,6 +86,8 @@ class Rebalancer:
             "tenant": one.tenant,
             "labels": one.labels,
         }
+        if patterns := self._watched(one.id):
+            meta["fuzzyWatches"] = sorted(patterns)
         return {"metaInfo": meta, "connected": not one.closing, "labels": one.labels}
 
     def reload_client(self, connection_id: str, redirect: Redirect) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from app.auth.access_control import AccessControl, Session
 from app.auth.access_rules import Action
@@ -41,12 +41,15 @@ class StreamRights:
         clients: ClientTable,
         end: OnConnection,
         renew: OnConnection,
+        watched: Callable[[str], Iterable[Resource]] = lambda _client_id: (),
     ) -> None:
+        """``watched``: returns the resources that a client watches by patterns."""
         self._control = control
         self._connections = connections
         self._clients = clients
         self._end = end
         self._renew = renew
+        self._watched = watched
         self._rounds: asyncio.Task[None] | None = None
         self.ended = 0
         """The number of streams that were ended since the start."""
@@ -102,7 +105,9 @@ class StreamRights:
             raise AccessDenied(NOT_PERMITTED)
 
     def _held(self, one: Connection) -> Iterator[tuple[Action, Resource]]:
-        """Yield the rights that the client needs: for services that it publishes, and for its subscriptions."""
+        """Yield the rights that the client needs: for services that it publishes, and for what it follows."""
+        for resource in self._watched(one.id):
+            yield Action.READ, resource
         client = self._clients.client(one.id)
         if client is None:
             return

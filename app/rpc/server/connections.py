@@ -89,6 +89,11 @@ class Connection:
             self.rights_version = -1
         self.session = session
 
+    @property
+    def has_room(self) -> bool:
+        """Return whether ``offer`` would queue a message."""
+        return len(self.controls) < CONTROLS_MAX
+
     def offer(self, message: bytes) -> bool:
         """Queue a message; return False when ``CONTROLS_MAX`` wait already, as the client does not read."""
         if len(self.controls) >= CONTROLS_MAX:

@@ -40,7 +40,7 @@ MEMO_BYTES_MAX, MEMO_MARKS_MAX = 16 * 1024 * 1024, 65_536
 """The memory of the memo of messages, for some 5,000 registrations, and the messages that came once: 512 KiB."""
 TYPE_CHARS_MAX = 200
 HEALTH_CHECK = "HealthCheckRequest"
-SERVER_ABILITIES = {"supportPersistentInstanceByGrpc": True}
+SERVER_ABILITIES = {"supportPersistentInstanceByGrpc": True, "fuzzyWatch": True}
 
 
 class Dispatcher:

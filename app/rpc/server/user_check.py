@@ -8,6 +8,7 @@ from app.auth.refusals import AccessDenied
 from app.auth.user_rights import Resource, rule_namespace
 from app.naming.model.json_fields import Fields
 from app.naming.model.keys import DEFAULT_GROUP, DEFAULT_NAMESPACE, TRIMMED, compose_service_name
+from app.rpc.server.fuzzy_pattern import FuzzyPattern
 
 TOKEN, AUTHORIZATION, BEARER = "accessToken", "Authorization", "Bearer "
 PERSISTENT = "PersistentInstanceRequest"
@@ -57,8 +58,10 @@ def resource_of(target: Target, kind: str, fields: Fields) -> Resource:
     """Return the resource that a request is about, read as its handler reads it.
 
     Raises:
-        InvalidParam: a name is not a text.
+        InvalidParam: a name is not a text, or a pattern not a pattern.
     """
+    if target is Target.PATTERN:
+        return FuzzyPattern.of(fields.required("groupKeyPattern")).resource
     read: SameText = (lambda text: text.strip(TRIMMED)) if kind == PERSISTENT else str
     namespace = read(fields.text("namespace", DEFAULT_NAMESPACE)) or DEFAULT_NAMESPACE
     group = fields.text("groupName", DEFAULT_GROUP)

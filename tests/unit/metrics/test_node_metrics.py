@@ -19,7 +19,8 @@ OF_NACOS = ("nacos_", "http_server_requests_", "grpc_server_", "jvm_", "system_"
 """The families that dashboards of Nacos draw: `test_nacos_metrics.py`."""
 PEER = f"127.0.0.1:{PORTS[1]}"
 UNITS = re.compile(
-    r"_(total|seconds|bytes|ready|services|instances|clients|copies|connections|keys|info|state|still|subscribers)$"
+    r"_(total|seconds|bytes|ready|services|instances|clients|copies|connections|keys|info|state|still|subscribers"
+    r"|watches|patterns)$"
 )
 
 

@@ -1,6 +1,7 @@
 """The pages of a node on which no call needs a user: what they show, what their forms do, what runs in them."""
 
 import re
+from collections.abc import Set
 from typing import Any
 
 import pytest
@@ -76,6 +77,19 @@ def test_hostile_texts_are_shown_as_texts(browser: Browser, node: FakeNode, path
 @pytest.mark.parametrize("path", ["/console/services", "/console/explain", "/console/namespaces", "/console/clients"])
 def test_parameters_are_shown_as_texts(browser: Browser, path: str, name: str) -> None:
     assert "<script>alert" not in browser.get(path, **{name: HOSTILE}).text
+
+
+def test_a_client_shows_the_patterns_that_it_watches(browser: Browser, node: FakeNode) -> None:
+    class Loader:
+        def current(self, ids: Set[str] | None = None) -> dict[str, Any]:
+            meta = {"createTime": 1, "lastActiveTime": 2, "labels": {}, "fuzzyWatches": ["public>>g>>*", HOSTILE]}
+            return {"5_10.0.0.9_7": {"metaInfo": meta}}
+
+    node.loader = Loader()  # type: ignore[assignment]
+    node.clients.own.connect(ClientInfo("5_10.0.0.9_7", "10.0.0.9", 7, "shop", "v3"))
+    text = browser.get("/console/client", id="5_10.0.0.9_7").text
+    assert "public&gt;&gt;g&gt;&gt;*" in text
+    assert "<script>alert" not in text
 
 
 def test_the_address_of_the_old_console_leads_here(browser: Browser) -> None:

@@ -4,10 +4,12 @@ import asyncio
 
 import pytest
 
+from app.auth.user_rights import Resource
 from app.naming.clients.client_model import ClientInfo
 from app.naming.registry.operations import RegisterInstance
 from app.rpc.sdk.stream_rights import RENEW_MS, StreamRights
 from app.rpc.server.connections import Connection, Connections
+from app.rpc.server.fuzzy_pattern import FuzzyPattern
 from tests.support.auth import add_user, node_with_users, token_of
 from tests.support.fake_node import FakeNode
 
@@ -27,8 +29,14 @@ class Host:
         self.connections.register(self.connection)
         self.node.clients.own.connect(ClientInfo(self.connection.id, "10.9.9.9", 5, "app", "v2"))
         self.log_in()
+        self.watched: list[Resource] = []
         self.rights = StreamRights(
-            self.node.access, self.connections, self.node.clients.table, self.ended.append, self.renewed.append
+            self.node.access,
+            self.connections,
+            self.node.clients.table,
+            self.ended.append,
+            self.renewed.append,
+            lambda client_id: self.watched if client_id == self.connection.id else [],
         )
         self.wall_ms = self.node.wall_ms()
         self.node.access.wall_ms = lambda: self.wall_ms
@@ -67,6 +75,15 @@ def test_a_revoked_token_ends_the_stream(host: Host, what: str) -> None:
     host.node.users.end_tokens("bob") if what == "tokens" else host.node.users.delete("bob")
     assert not host.look()
     assert host.rights.ended == 1
+
+
+def test_a_lost_right_ends_the_stream_of_who_watches_by_a_pattern(host: Host) -> None:
+    host.watched = [FuzzyPattern.of("dev>>shop*>>*").resource]
+    assert host.look()
+    host.node.users.remove_permission("role of bob", "dev:*:*", "w")
+    assert host.look()
+    host.node.users.remove_permission("role of bob", "dev:*:*", "r")
+    assert not host.look()
 
 
 @pytest.mark.parametrize(("lost", "holds"), [("r", "subscription"), ("w", "publication")])

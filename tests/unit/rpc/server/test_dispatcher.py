@@ -220,7 +220,8 @@ class TestSetup:
         connection = host.connect()
         host.set_up(connection, abilityTable={})
         [(kind, fields)] = waiting(connection)
-        assert (kind, fields["abilityTable"]) == ("SetupAckRequest", {"supportPersistentInstanceByGrpc": True})
+        abilities = {"supportPersistentInstanceByGrpc": True, "fuzzyWatch": True}
+        assert (kind, fields["abilityTable"]) == ("SetupAckRequest", abilities)
 
     def test_a_connection_for_something_else_publishes_nothing(self) -> None:
         host = Host()

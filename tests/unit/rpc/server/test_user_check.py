@@ -20,8 +20,17 @@ from scripts.docs.access import rpc_routes
 from tests.support.auth import ADMIN, add_user, node_with_users, token_of
 from tests.support.fake_node import FakeNode, StubCluster
 
-ORDERS = {"namespace": "dev", "groupName": "shop", "serviceName": "orders"}
-RULE = {Target.SERVICE: "dev:shop:naming/orders", Target.GROUP: "dev:shop:*"}
+ORDERS = {
+    "namespace": "dev",
+    "groupName": "shop",
+    "serviceName": "orders",
+    "groupKeyPattern": "dev>>shop>>order*",
+}
+RULE = {
+    Target.SERVICE: "dev:shop:naming/orders",
+    Target.GROUP: "dev:shop:*",
+    Target.PATTERN: "dev:shop:naming/order*",
+}
 
 
 class Host:

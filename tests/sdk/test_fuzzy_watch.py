@@ -1,0 +1,136 @@
+"""The Java library of Nacos 3 watches services by patterns, unchanged, with three members."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.sdk.environments import NotInstallable, install_fuzzy
+from tests.sdk.program import Program
+from tests.sdk.stories import LONG, running_cluster
+from tests.support.processes import NO_VERIFY, ClusterProcesses, Member, eventually
+
+PORT = 8080
+SILENT_S = 60.0
+"""The time for a member to end the connection of a client that was stopped: some 25 s."""
+BACK_S = 60.0
+
+# With the installation of the library, which is only once.
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
+    with running_cluster(tmp_path_factory.mktemp("fuzzy"), NO_VERIFY) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
+    """Members with Nacos's own names of the limits, and low ones."""
+    settings = {
+        "nacos.naming.fuzzy.watch.max.pattern.count": "2",
+        "nacos.naming.fuzzy.watch.max.pattern.match.service.count": "1",
+    }
+    with running_cluster(tmp_path_factory.mktemp("limited"), NO_VERIFY | settings) as started:
+        yield started
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Iterator[Program]:
+    try:
+        environment = install_fuzzy()
+    except NotInstallable as error:
+        pytest.skip(str(error))
+    with Program(environment, tmp_path / "java") as started:
+        yield started
+
+
+def register(member: Member, service: str, **more: str) -> None:
+    assert member.client.register(service, "10.9.0.1", PORT, metadata=LONG, **more).status == 200
+
+
+def deregister(member: Member, service: str, **more: str) -> None:
+    assert member.client.deregister(service, "10.9.0.1", PORT, **more).status == 200
+
+
+def connections(cluster: ClusterProcesses) -> int:
+    """The connections of clients, at all members."""
+    return sum(one.client.metrics()["rpcSdkConnections"] for one in cluster)
+
+
+def test_it_lists_what_matches_and_hears_of_what_comes_and_goes(cluster: ClusterProcesses, program: Program) -> None:
+    one, other, third = cluster.members
+    register(one, "first-a")
+    register(one, "other-a")
+    register(other, "first-b", groupName="shop")
+    program.open("watcher", third)
+    keys = program.call("watch_keys", "watcher", service="first-*", group="*")
+    assert sorted(keys) == ["public@@DEFAULT_GROUP@@first-a", "public@@shop@@first-b"]
+    program.call("watch", "watcher", service="first-*", group="shop")
+    program.wait_event("added", "watcher", "DEFAULT_GROUP@@first-a")
+    program.wait_event("added", "watcher", "shop@@first-b")
+    register(one, "other-b")
+    register(other, "first-c")
+    program.wait_event("added", "watcher", "DEFAULT_GROUP@@first-c")
+    deregister(one, "first-a")
+    deregister(one, "first-b", groupName="shop")
+    program.wait_event("removed", "watcher", "DEFAULT_GROUP@@first-a")
+    program.wait_event("removed", "watcher", "shop@@first-b")
+    assert not any("other" in service for *_, service in program.events)
+
+
+def test_what_another_client_publishes_is_heard_of_until_it_ends(cluster: ClusterProcesses, program: Program) -> None:
+    one, other, _ = cluster.members
+    program.open("watcher", one)
+    program.open("publisher", other)
+    assert program.call("watch_keys", "watcher", service="*-published", group="DEFAULT_GROUP") == []
+    program.call("register", "publisher", service="is-published", group="DEFAULT_GROUP", ip="10.9.0.2", port=PORT)
+    program.wait_event("added", "watcher", "DEFAULT_GROUP@@is-published")
+    program.call("close", "publisher")
+    program.wait_event("removed", "watcher", "DEFAULT_GROUP@@is-published")
+
+
+def test_an_ended_watch_hears_nothing(cluster: ClusterProcesses, program: Program) -> None:
+    one, other, _ = cluster.members
+    program.open("watcher", one)
+    program.call("watch_keys", "watcher", service="ended-*", group="DEFAULT_GROUP")
+    program.call("watch_keys", "watcher", service="*-on", group="DEFAULT_GROUP")
+    program.call("cancel", "watcher", service="ended-*", group="DEFAULT_GROUP")
+    eventually(lambda: one.client.metrics()["rpcFuzzyWatches"] == 1)
+    register(other, "ended-a")
+    register(other, "goes-on")
+    program.wait_event("added", "watcher", "DEFAULT_GROUP@@goes-on")
+    assert program.events == [("added", "watcher", "DEFAULT_GROUP@@goes-on")]
+
+
+def test_a_client_that_was_away_hears_of_what_it_missed(cluster: ClusterProcesses, program: Program) -> None:
+    one, *_ = cluster.members
+    for service in ("away-kept", "away-gone"):
+        register(one, service)
+    eventually(lambda: connections(cluster) == 0)
+    program.open("watcher", *cluster.members)
+    assert len(program.call("watch_keys", "watcher", service="away-*", group="DEFAULT_GROUP")) == 2
+    program.pause()
+    eventually(lambda: connections(cluster) == 0, SILENT_S)
+    deregister(one, "away-gone")
+    register(one, "away-new")
+    program.resume()
+    program.wait_event("added", "watcher", "DEFAULT_GROUP@@away-new", BACK_S)
+    program.wait_event("removed", "watcher", "DEFAULT_GROUP@@away-gone", BACK_S)
+    register(one, "away-later")
+    program.wait_event("added", "watcher", "DEFAULT_GROUP@@away-later")
+    assert program.events.count(("added", "watcher", "DEFAULT_GROUP@@away-kept")) == 1
+
+
+def test_it_learns_of_the_limits(limited: ClusterProcesses, program: Program) -> None:
+    one, *_ = limited.members
+    for service in ("over-a", "over-b"):
+        register(one, service)
+    program.open("watcher", one)
+    program.call("watch", "watcher", service="over-*", group="DEFAULT_GROUP")
+    program.wait_event("changed", "watcher", "services over limit")
+    program.call("watch", "watcher", service="over-a", group="DEFAULT_GROUP")
+    program.call("watch", "watcher", service="over-b", group="DEFAULT_GROUP")
+    program.wait_event("changed", "watcher", "patterns over limit")
+    program.wait_event("added", "watcher", "DEFAULT_GROUP@@over-a")
