@@ -17,11 +17,14 @@ from app.http.input.instance_schemas import (
     RegisterSchema,
 )
 from app.http.input.params import check_numbers, parse_detail, parse_list, parse_patch, parse_register
+from app.http.input.schemas import java_type
 from app.http.shapes.described import BARE_OK, Described
 from app.http.shapes.instance_shapes import UPDATED, V2_INSTANCE, V2_LIST
 from app.http.v1 import instance, instance_batch
 from app.http.v1.instance_batch import MetadataBatchSchema
 from app.http.v2.envelope import (
+    FORM_TEXT,
+    QUERY_TEXT,
     RESULT_BEGIN,
     RESULT_END,
     ResultCode,
@@ -39,9 +42,9 @@ from app.naming.wire.service_json import service_json
 PATH = "/v2/ns/instance"
 
 
-def _check(call: Call, services: Services) -> None:
+def _check(call: Call, services: Services, text: str = FORM_TEXT) -> None:
     """Refuse a call that does not name an instance, or names a service that the API does not allow."""
-    require(call, InstanceSchema)
+    require(call, InstanceSchema, text=text)
     check_numbers(call.parameters)
     check_called_name(call, services, namespace_of(call.parameters), service_of(call.parameters))
 
@@ -76,11 +79,12 @@ def patch(call: Call, services: Services) -> Answer:
 
     The name of the service has its group, as Nacos 2 looks for no other.
     """
-    _check(call, services)
+    _check(call, services, QUERY_TEXT)
     for name in (WEIGHT.key, ENABLED.key, METADATA.key):
         text = call.parameters.get(name)
         if text is None or (name != METADATA.key and not text.strip()):
-            raise ResultError(400, ResultCode.PARAMETER_MISSING, f"Required request parameter '{name}' is not present")
+            missing = QUERY_TEXT.format(name, java_type(PatchV2Schema, name))
+            raise ResultError(400, ResultCode.PARAMETER_MISSING, missing)
     check_service_format(call.parameters.required(SERVICE_NAME))
     return rendered(services.writes.execute(change_of_patch(call.parse(parse_patch)), call))
 
@@ -90,7 +94,7 @@ def patch(call: Call, services: Services) -> Answer:
 )
 def detail(call: Call, services: Services) -> Answer:
     """One instance with its true health."""
-    _check(call, services)
+    _check(call, services, QUERY_TEXT)
     query = parse_detail(call.parameters)
     found = services.naming.detail(query.namespace, query.service, query.ip, query.port, query.cluster)
     return result({"serviceName": query.service, **instance.detail_fields(found)})
@@ -99,7 +103,7 @@ def detail(call: Call, services: Services) -> Answer:
 @result_route("GET", f"{PATH}/list", access=naming(READ), described=Described(V2_LIST, takes=(ListV2Schema,)))
 def list_instances(call: Call, services: Services) -> Answer:
     """The instances of a service as clients balance over them; an unknown service has none."""
-    require(call, ListV2Schema)
+    require(call, ListV2Schema, text=QUERY_TEXT)
     query = parse_list(call.parameters)
     check_called_name(call, services, query.namespace, query.service)
     clusters = call.parameters.optional(CLUSTER_NAME.key) or query.clusters
