@@ -2,12 +2,15 @@
 
 from app.auth.access_rules import READ, WRITE, naming
 from app.commands.operator_changes import change_of_patch, change_of_update
+from app.config.settings_keys import FALSE_WORDS, TRUE_WORDS
 from app.http.api.call import JSON, Answer, Call, Reply, Services, rendered
 from app.http.api.called_names import check_called_name
 from app.http.input.forms import SERVICE_NAME, namespace_of, service_of
 from app.http.input.instance_schemas import (
     CLUSTER_NAME,
     ENABLED,
+    EPHEMERAL,
+    HEALTHY,
     METADATA,
     WEIGHT,
     DeregisterSchema,
@@ -35,11 +38,16 @@ from app.http.v2.envelope import (
     wrapped,
 )
 from app.machine.limits.answer_budget import AnswerRoom
+from app.naming.clients.own_clients import check_legal
 from app.naming.model.keys import check_service_format
+from app.naming.model.nacos_errors import InvalidParam
 from app.naming.wire.service_info import HOST_BYTES
 from app.naming.wire.service_json import service_json
 
 PATH = "/v2/ns/instance"
+FLAG_WORDS = TRUE_WORDS | FALSE_WORDS | {""}
+RESERVED = "preserved."
+"""Begins the names of metadata that set the times of beats."""
 
 
 def _check(call: Call, services: Services, text: str = FORM_TEXT) -> None:
@@ -49,10 +57,28 @@ def _check(call: Call, services: Services, text: str = FORM_TEXT) -> None:
     check_called_name(call, services, namespace_of(call.parameters), service_of(call.parameters))
 
 
+def _check_registered(call: Call, services: Services) -> None:
+    """Refuse what a call would register: a flag that is no word of Spring's, beats slower than their time-outs.
+
+    Raises:
+        ResultError: the instance cannot be as the call describes it.
+        InvalidParam: the text names the parameter.
+    """
+    _check(call, services)
+    for row in (HEALTHY, ENABLED, EPHEMERAL):
+        if (call.parameters.get(row.key) or "").strip().lower() not in FLAG_WORDS:
+            raise InvalidParam(f"Param '{row.key}' is illegal, it should be true or false.")
+    if RESERVED in (call.parameters.get(METADATA.key) or ""):
+        try:
+            check_legal(call.parse(parse_register))
+        except InvalidParam as error:
+            raise ResultError(400, ResultCode.INSTANCE_ERROR, error.text) from None
+
+
 @result_route("POST", PATH, access=naming(WRITE), described=Described(takes=(RegisterSchema,)))
 def register(call: Call, services: Services) -> Answer:
     """Register an instance, or replace it as a whole."""
-    _check(call, services)
+    _check_registered(call, services)
     return wrapped(instance.register(call, services))
 
 
@@ -69,7 +95,7 @@ def update(call: Call, services: Services) -> Answer:
 
     The service must exist, the instance may come later. Source: Nacos 2.3.1 InstanceOperatorClientImpl.
     """
-    _check(call, services)
+    _check_registered(call, services)
     return wrapped(rendered(services.writes.execute(change_of_update(call.parse(parse_register)), call)))
 
 
