@@ -5,7 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.conformance.replay import Outcome, Target, load, run_all
+from tests.conformance.compare import Target
+from tests.conformance.replay import Outcome, load, run_all
 from tests.support.processes import ClusterProcesses, Member, free_ports
 
 FOLDER = Path(__file__).parent
