@@ -107,11 +107,13 @@ TOGETHER = {
 """Tests of several libraries at once, or of only one, and their features."""
 NOT_SHOWN = re.compile(
     r"sdk/test_quick_start\.py::test_each_library_has_its_program"
-    r"|conformance/test_conformance\.py::test_(the_list_names|all_conversations|what_passes)"
+    r"|conformance/test_conformance(_v2)?\.py::test_(the_list_names|each_list|all_conversations|what_passes)"
     r"|conformance/test_both_ways\.py|peers/test_(audit|dump|operator_changes|prometheus)\.py"
 )
 """Tests of the tests themselves, of a single server, and of the audit and metrics."""
-AREA = re.compile(r"conformance/test_conformance\.py::test_(node|member)_answers_as_recorded\[(.*)\]")
+RECORDED = {"test_conformance": "Nacos 1.4.1", "test_conformance_v2": "Nacos 2.3.1 over HTTP v2"}
+"""The tests of recorded conversations."""
+AREA = re.compile(r"conformance/(\w+)\.py::test_(node|member)_answers_as_recorded\[(.*)\]")
 PEERS = {"peers/test_real_nacos.py": "Nacos 1.4.1", "peers/test_real_nacos_2.py": "Nacos 2.3.1"}
 SHOWN_AS = {"passed": "yes", "failed": "**no**", "skipped": "not run", "": ""}
 
@@ -125,7 +127,7 @@ Intended differences are in [differences](differences.md), and case by case for 
 `python -m scripts.docs.compatibility` makes this page from test results; a test compares its tables with the existing
 tests."""
 RECORDED_HEAD = """
-## Conversations recorded from Nacos 1.4.1
+## Conversations recorded from {server}
 
 Replayed at a single node, and through one member of three; the text of each answer must be equal.
 
@@ -162,7 +164,11 @@ def document(results: Results, made: str) -> str:
     http = _libraries("http", HTTP_LIBRARIES, HTTP_FEATURES | EVERY, left)
     grpc = _libraries("grpc", GRPC_LIBRARIES, GRPC_FEATURES | EVERY, left)
     together = [f"| {text} | {SHOWN_AS[left.pop(test, '')]} |" for test, text in TOGETHER.items()]
-    recorded = _recorded(left)
+    recorded = [
+        line
+        for file, server in RECORDED.items()
+        for line in (RECORDED_HEAD.format(server=server), *_recorded(left, file))
+    ]
     peers = _peers(left)
     if unknown := [name for name in left if not NOT_SHOWN.match(name)]:
         raise LookupError(f"no table of docs/compatibility.md has {unknown}")
@@ -174,7 +180,6 @@ def document(results: Results, made: str) -> str:
         *grpc,
         "\n## Libraries together\n\n| what | |\n|---|---|",
         *together,
-        RECORDED_HEAD,
         *recorded,
         PEERS_HEAD,
         *peers,
@@ -191,11 +196,11 @@ def _libraries(kind: str, libraries: Mapping[str, str], features: Mapping[str, s
     return rows
 
 
-def _recorded(left: dict[str, str]) -> list[str]:
+def _recorded(left: dict[str, str], file: str) -> list[str]:
     areas: dict[str, dict[str, str]] = {}
     for name in [*left]:
-        if found := AREA.fullmatch(name):
-            areas.setdefault(found[2], {})[found[1]] = left.pop(name)
+        if (found := AREA.fullmatch(name)) and found[1] == file:
+            areas.setdefault(found[3], {})[found[2]] = left.pop(name)
     return [
         f"| {area} | {SHOWN_AS[one.get('node', '')]} | {SHOWN_AS[one.get('member', '')]} |"
         for area, one in sorted(areas.items())

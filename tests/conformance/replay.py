@@ -299,12 +299,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Replay the recorded conversations with a standalone node.")
     parser.add_argument("address", metavar="HOST:PORT")
     parser.add_argument("--context", default="/nacos")
+    parser.add_argument("--folder", type=Path, default=SCENARIOS, help="where the conversations are")
     parser.add_argument("--area", action="append", default=[], help="only this area; may be repeated")
     parser.add_argument("--name", default="", help="only scenarios with this text in their name")
     parser.add_argument("--jobs", type=int, default=JOBS)
     options = parser.parse_args(arguments)
     host, _, port = options.address.rpartition(":")
-    scenarios = [one for one in load(options.area) if options.name in one.name]
+    scenarios = [one for one in load(options.area, options.folder) if options.name in one.name]
     outcomes = run_all(Target(host, int(port), options.context), scenarios, options.jobs)
     for outcome in outcomes:
         if outcome.failure:

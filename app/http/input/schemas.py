@@ -9,7 +9,19 @@ from typing import Any
 
 from marshmallow import EXCLUDE, Schema, ValidationError, validate
 
-from app.http.input.fields import FILLED, PRESENT, Int, LenientFlag, Needed, Parameter, StrictFlag, Text, Trimmed, Whole
+from app.http.input.fields import (
+    FILLED,
+    PRESENT,
+    Double,
+    Int,
+    LenientFlag,
+    Needed,
+    Parameter,
+    StrictFlag,
+    Text,
+    Trimmed,
+    Whole,
+)
 from app.http.input.forms import DOM, GROUP_NAME, NAMESPACE_ID, SERVICE_NAME, Parameters
 from app.naming.model.keys import DEFAULT_GROUP, DEFAULT_NAMESPACE, PORT_MAX
 from app.naming.model.nacos_errors import InvalidParam
@@ -60,7 +72,8 @@ def needed_names(schema: type[Schema]) -> Iterator[str]:
 def java_type(schema: type[Schema], name: str) -> str:
     """Return Java's name for the type of a parameter, which Nacos names where one is missing."""
     one = next(one for one in _made(schema).fields.values() if one.data_key == name)
-    return "Integer" if isinstance(one, Int) else "Boolean" if isinstance(one, LenientFlag) else "String"
+    types = {Int: "Integer", Double: "Double", LenientFlag: "Boolean"}
+    return next((java for kind, java in types.items() if isinstance(one, kind)), "String")
 
 
 def load_parameters(schema: type[Schema], parameters: Parameters) -> dict[str, Any]:

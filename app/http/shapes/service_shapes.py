@@ -16,7 +16,7 @@ from app.http.shapes.common_shapes import (
 )
 from app.http.shapes.described import JSON_TYPE, Content, json_of
 from app.http.shapes.instance_shapes import HOST_OF_SERVICE
-from app.http.shapes.json_shapes import array, either, flag, map_of, number, one_of, or_null, record, text, whole
+from app.http.shapes.json_shapes import array, either, flag, map_of, null, number, one_of, or_null, record, text, whole
 
 _THRESHOLD = number(0.0, "At or below this share of healthy instances all are shown as healthy.")
 _CLUSTER_FIELDS = {"healthChecker": HEALTH_CHECKER, "metadata": METADATA}
@@ -34,6 +34,7 @@ SERVICE = json_of(
         },
     )
 )
+_CLUSTER_V2 = record("ClusterV2", {"clusterName": CLUSTER, **_CLUSTER_FIELDS, "hosts": null()})
 V2_SERVICE = json_of(
     record(
         "ServiceV2",
@@ -41,7 +42,7 @@ V2_SERVICE = json_of(
             "namespace": NAMESPACE,
             "serviceName": SHORT_NAME,
             "groupName": GROUP,
-            "clusterMap": map_of("DEFAULT", record("ClusterV2", {"clusterName": CLUSTER, **_CLUSTER_FIELDS})),
+            "clusterMap": map_of("DEFAULT", _CLUSTER_V2),
             "metadata": METADATA,
             "protectThreshold": _THRESHOLD,
             "selector": V2_SELECTOR,

@@ -71,9 +71,10 @@ CLIENTS_FOUND = json_of(
     )
 )
 _KNOWN = {"clientId": _CLIENT_ID, "ephemeral": EPHEMERAL}
+_ADDRESS = {"clientIp": text("10.0.0.9"), "clientPort": text("41000")}
 CLIENT = json_of(
     either(
-        record("AddressClient", {**_KNOWN, "clientType": one_of("ipPort")}),
+        record("AddressClient", {**_KNOWN, "clientType": one_of("ipPort"), **_ADDRESS}),
         record(
             "ConnectedClient",
             {
@@ -83,8 +84,7 @@ CLIENT = json_of(
                 "connectType": one_of("GRPC"),
                 "appName": text("shop"),
                 "version": text("Nacos-Java-Client:v2.4.0"),
-                "clientIp": text("10.0.0.9"),
-                "clientPort": text("41000"),
+                **_ADDRESS,
             },
         ),
     )

@@ -12,6 +12,7 @@ from marshmallow import validate
 from app.auth.access_rules import READ, admin, naming
 from app.http.api.call import Answer, Call, Services
 from app.http.input.fields import FILLED, Needed, Number, Trimmed
+from app.http.input.params import check_numbers
 from app.http.input.schemas import PAGE_NO_TEXT, PAGE_SIZE_TEXT, CallSchema, NeededServiceSchema, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.user_shapes import (
@@ -22,7 +23,16 @@ from app.http.shapes.user_shapes import (
     PUBLISHED,
     SUBSCRIBED,
 )
-from app.http.v2.envelope import ResultCode, ResultError, called_service, require, result, result_route
+from app.http.v2.envelope import (
+    FORM_TEXT,
+    QUERY_TEXT,
+    ResultCode,
+    ResultError,
+    called_service,
+    require,
+    result,
+    result_route,
+)
 from app.naming.clients.client_model import ClientInfo
 from app.naming.model.keys import group_of, short_name_of
 from app.naming.model.model import Instance
@@ -94,8 +104,8 @@ def search(call: Call, services: Services) -> Answer:
 
 @result_route("GET", PATH, access=admin(READ), described=Described(CLIENT, takes=(ClientIdSchema,), refusals=(404,)))
 def detail(call: Call, services: Services) -> Answer:
-    """One client. Shape of data: clientId, ephemeral, clientType; of a connection also its address, version and app."""
-    client_id = client_id_of(call)
+    """One client. Shape of data: clientId, ephemeral, clientType, address; of a connection also version and app."""
+    client_id = client_id_of(call, QUERY_TEXT)
     if (client := services.clients.table.client(client_id)) is not None:
         info = client.info
         return result(
@@ -113,7 +123,9 @@ def detail(call: Call, services: Services) -> Answer:
         )
     if not any(True for _ in services.naming.instances_of_address(client_id)):
         raise unknown_client(client_id)
-    return result({"clientId": client_id, "ephemeral": client_id.endswith("#true"), "clientType": "ipPort"})
+    ip, _, port = client_id.rpartition("#")[0].rpartition(":")
+    kind = {"ephemeral": client_id.endswith("#true"), "clientType": "ipPort"}
+    return result({"clientId": client_id, **kind, "clientIp": ip, "clientPort": port})
 
 
 @result_route(
@@ -124,7 +136,7 @@ def detail(call: Call, services: Services) -> Answer:
 )
 def published(call: Call, services: Services) -> Answer:
     """The instances of a client. Shape of data: namespace, group, serviceName, registeredInstance."""
-    found = found_publications(client_id_of(call), services)
+    found = found_publications(client_id_of(call, QUERY_TEXT), services)
     return result([{**_names(space, name), "registeredInstance": _place(one)} for space, name, one in found])
 
 
@@ -157,7 +169,7 @@ def found_publications(client_id: str, services: Services) -> list[tuple[str, st
 )
 def subscribed(call: Call, services: Services) -> Answer:
     """The subscriptions of a client connected here. Shape of data: namespace, group, serviceName, subscriberInfo."""
-    client_id = client_id_of(call)
+    client_id = client_id_of(call, QUERY_TEXT)
     client = services.clients.table.client(client_id)
     if client is None:
         raise unknown_client(client_id)
@@ -173,14 +185,17 @@ def subscribed(call: Call, services: Services) -> Answer:
 )
 def publishers(call: Call, services: Services) -> Answer:
     """The publishers of a service, or those of one address. Shape of data: clientId, ip, port of each instance."""
-    return result(
-        [{"clientId": client_id, "ip": one.ip, "port": one.port} for client_id, one in found_publishers(call, services)]
-    )
+    found = found_publishers(call, services, QUERY_TEXT)
+    return result([{"clientId": client_id, "ip": one.ip, "port": one.port} for client_id, one in found])
 
 
-def found_publishers(call: Call, services: Services) -> list[tuple[str, Instance]]:
-    """Return the publishers of the service that a call names, or those of one address, each with its instance."""
-    namespace, name = called_service(call, services)
+def found_publishers(call: Call, services: Services, text: str = FORM_TEXT) -> list[tuple[str, Instance]]:
+    """Return the publishers of the service that a call names, or those of one address, each with its instance.
+
+    ``text``: the refusal of a call that names no service.
+    """
+    namespace, name = called_service(call, services, text=text)
+    check_numbers(call.parameters)
     wanted = load_parameters(ClientAddressSchema, call.parameters)
     snapshot = services.naming.snapshot(namespace, name)
     found: list[tuple[str, Instance]] = []
@@ -203,14 +218,16 @@ def found_publishers(call: Call, services: Services) -> list[tuple[str, Instance
 )
 def subscribers(call: Call, services: Services) -> Answer:
     """The subscribers of a service that are connected here. Shape of data: clientId, ip, port."""
-    return result(
-        [{"clientId": one.client_id, "ip": one.ip, "port": one.port} for one in found_subscribers(call, services)]
-    )
+    found = found_subscribers(call, services, QUERY_TEXT)
+    return result([{"clientId": one.client_id, "ip": one.ip, "port": one.port} for one in found])
 
 
-def found_subscribers(call: Call, services: Services) -> list[ClientInfo]:
-    """Return the clients connected here that subscribe to the service of a call, or those of one address."""
-    names = called_service(call, services)
+def found_subscribers(call: Call, services: Services, text: str = FORM_TEXT) -> list[ClientInfo]:
+    """Return the clients connected here that subscribe to the service of a call, or those of one address.
+
+    ``text``: the refusal of a call that names no service.
+    """
+    names = called_service(call, services, text=text)
     wanted = load_parameters(ClientAddressSchema, call.parameters)
     found = [
         services.clients.table.client(client_id) for client_id, _ in services.clients.subscriptions.subscribers(*names)
@@ -218,9 +235,9 @@ def found_subscribers(call: Call, services: Services) -> list[ClientInfo]:
     return [one.info for one in found if one is not None and _is_asked_for(wanted, one.info.ip, one.info.port)]
 
 
-def client_id_of(call: Call) -> str:
-    """Return the id of the client that a call names."""
-    require(call, ClientIdSchema)
+def client_id_of(call: Call, text: str = FORM_TEXT) -> str:
+    """Return the id of the client that a call names; ``text``: the refusal of a call that names none."""
+    require(call, ClientIdSchema, text=text)
     client_id: str = load_parameters(ClientIdSchema, call.parameters)["client_id"]
     return client_id
 

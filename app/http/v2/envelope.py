@@ -120,45 +120,51 @@ def wrapped(answer: Answer) -> Answer:
     return Reply(200, RESULT_BEGIN + body + RESULT_END, JSON, answer.headers)
 
 
-def require(call: Call, *schemas: type[Schema]) -> None:
+FORM_TEXT = "Required parameter '{}' type {} is not present"
+"""A missing parameter of a call that Nacos reads as a form."""
+QUERY_TEXT = "Required request parameter '{}' for method parameter type {} is not present"
+"""A missing parameter of a call whose parameters Nacos reads one by one."""
+
+
+def require(call: Call, *schemas: type[Schema], text: str = FORM_TEXT) -> None:
     """Refuse a call without the parameters that schemas need.
 
     Raises:
-        ResultError: a parameter is missing or blank; the text names the first.
+        ResultError: a parameter is missing or blank; ``text`` gets the name and type of the first.
     """
     for schema in schemas:
         for name in needed_names(schema):
             if not (call.parameters.get(name) or "").strip():
-                text = f"Required parameter '{name}' type {java_type(schema, name)} is not present"
-                raise ResultError(400, ResultCode.PARAMETER_MISSING, text)
+                raise ResultError(400, ResultCode.PARAMETER_MISSING, text.format(name, java_type(schema, name)))
 
 
-def called_service(call: Call, services: Services, *schemas: type[Schema]) -> tuple[str, str]:
+def called_service(
+    call: Call, services: Services, *schemas: type[Schema], text: str = FORM_TEXT
+) -> tuple[str, str]:
     """Return the namespace and full name of the service that a call names.
 
-    ``schemas``: need further parameters; one that names the service goes in place of the usual one.
+    ``schemas``: need further parameters; one that names the service goes in place of the usual one. ``text``: as of
+    ``require``.
 
     Raises:
         ResultError: as ``require``.
         InvalidParam: the name is not allowed, or a character is not printable.
     """
-    require(call, *(schemas or (NeededServiceSchema,)))
+    require(call, *(schemas or (NeededServiceSchema,)), text=text)
     namespace, name = namespace_of(call.parameters), service_of(call.parameters)
     check_called_name(call, services, namespace, name)
     return namespace, name
 
 
-def require_present(
-    call: Call, schema: type[Schema], text: str = "Required request parameter '{}' for method parameter is not present"
-) -> None:
+def require_present(call: Call, schema: type[Schema], text: str = QUERY_TEXT) -> None:
     """Refuse a call that lacks a parameter of a schema, which may be empty.
 
     Raises:
-        ResultError: a parameter is missing; ``text`` gets its name.
+        ResultError: a parameter is missing; ``text`` gets its name and type.
     """
     for name in needed_names(schema):
         if call.parameters.get(name) is None:
-            raise ResultError(400, ResultCode.PARAMETER_MISSING, text.format(name))
+            raise ResultError(400, ResultCode.PARAMETER_MISSING, text.format(name, java_type(schema, name)))
 
 
 def result_route(

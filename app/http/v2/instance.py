@@ -2,12 +2,15 @@
 
 from app.auth.access_rules import READ, WRITE, naming
 from app.commands.operator_changes import change_of_patch, change_of_update
+from app.config.settings_keys import FALSE_WORDS, TRUE_WORDS
 from app.http.api.call import JSON, Answer, Call, Reply, Services, rendered
 from app.http.api.called_names import check_called_name
 from app.http.input.forms import SERVICE_NAME
 from app.http.input.instance_schemas import (
     CLUSTER_NAME,
     ENABLED,
+    EPHEMERAL,
+    HEALTHY,
     METADATA,
     WEIGHT,
     DeregisterSchema,
@@ -17,11 +20,14 @@ from app.http.input.instance_schemas import (
     RegisterSchema,
 )
 from app.http.input.params import check_numbers, parse_detail, parse_list, parse_patch, parse_register
+from app.http.input.schemas import java_type
 from app.http.shapes.described import BARE_OK, Described
 from app.http.shapes.instance_shapes import UPDATED, V2_INSTANCE, V2_LIST
 from app.http.v1 import instance, instance_batch
 from app.http.v1.instance_batch import MetadataBatchSchema
 from app.http.v2.envelope import (
+    FORM_TEXT,
+    QUERY_TEXT,
     RESULT_BEGIN,
     RESULT_END,
     ResultCode,
@@ -33,23 +39,46 @@ from app.http.v2.envelope import (
     wrapped,
 )
 from app.machine.limits.answer_budget import AnswerRoom
+from app.naming.clients.own_clients import check_legal
 from app.naming.model.keys import check_service_format
+from app.naming.model.nacos_errors import InvalidParam
 from app.naming.wire.service_info import HOST_BYTES
 from app.naming.wire.service_json import service_json
 
 PATH = "/v2/ns/instance"
+FLAG_WORDS = TRUE_WORDS | FALSE_WORDS | {""}
+RESERVED = "preserved."
+"""Begins the names of metadata that set the times of beats."""
 
 
-def check_instance(call: Call, services: Services) -> None:
+def check_instance(call: Call, services: Services, text: str = FORM_TEXT) -> None:
     """Refuse a call that does not name an instance, or names a service that the API does not allow."""
-    called_service(call, services, InstanceSchema)
+    called_service(call, services, InstanceSchema, text=text)
     check_numbers(call.parameters)
+
+
+def _check_registered(call: Call, services: Services) -> None:
+    """Refuse what a call would register: a flag that is no word of Spring's, beats slower than their time-outs.
+
+    Raises:
+        ResultError: the instance cannot be as the call describes it.
+        InvalidParam: the text names the parameter.
+    """
+    check_instance(call, services)
+    for row in (HEALTHY, ENABLED, EPHEMERAL):
+        if (call.parameters.get(row.key) or "").strip().lower() not in FLAG_WORDS:
+            raise InvalidParam(f"Param '{row.key}' is illegal, it should be true or false.")
+    if RESERVED in (call.parameters.get(METADATA.key) or ""):
+        try:
+            check_legal(call.parse(parse_register))
+        except InvalidParam as error:
+            raise ResultError(400, ResultCode.INSTANCE_ERROR, error.text) from None
 
 
 @result_route("POST", PATH, access=naming(WRITE), described=Described(takes=(RegisterSchema,)))
 def register(call: Call, services: Services) -> Answer:
     """Register an instance, or replace it as a whole."""
-    check_instance(call, services)
+    _check_registered(call, services)
     return wrapped(instance.register(call, services))
 
 
@@ -66,7 +95,7 @@ def update(call: Call, services: Services) -> Answer:
 
     The service must exist, the instance may come later. Source: Nacos 2.3.1 InstanceOperatorClientImpl.
     """
-    check_instance(call, services)
+    _check_registered(call, services)
     return wrapped(rendered(services.writes.execute(change_of_update(call.parse(parse_register)), call)))
 
 
@@ -76,11 +105,12 @@ def patch(call: Call, services: Services) -> Answer:
 
     The name of the service has its group, as Nacos 2 looks for no other.
     """
-    check_instance(call, services)
+    check_instance(call, services, QUERY_TEXT)
     for name in (WEIGHT.key, ENABLED.key, METADATA.key):
         text = call.parameters.get(name)
         if text is None or (name != METADATA.key and not text.strip()):
-            raise ResultError(400, ResultCode.PARAMETER_MISSING, f"Required request parameter '{name}' is not present")
+            missing = QUERY_TEXT.format(name, java_type(PatchV2Schema, name))
+            raise ResultError(400, ResultCode.PARAMETER_MISSING, missing)
     check_service_format(call.parameters.required(SERVICE_NAME))
     return rendered(services.writes.execute(change_of_patch(call.parse(parse_patch)), call))
 
@@ -90,7 +120,7 @@ def patch(call: Call, services: Services) -> Answer:
 )
 def detail(call: Call, services: Services) -> Answer:
     """One instance with its true health."""
-    check_instance(call, services)
+    check_instance(call, services, QUERY_TEXT)
     query = parse_detail(call.parameters)
     found = services.naming.detail(query.namespace, query.service, query.ip, query.port, query.cluster)
     return result({"serviceName": query.service, **instance.detail_fields(found)})
@@ -99,7 +129,7 @@ def detail(call: Call, services: Services) -> Answer:
 @result_route("GET", f"{PATH}/list", access=naming(READ), described=Described(V2_LIST, takes=(ListV2Schema,)))
 def list_instances(call: Call, services: Services) -> Answer:
     """The instances of a service as clients balance over them; an unknown service has none."""
-    require(call, ListV2Schema)
+    require(call, ListV2Schema, text=QUERY_TEXT)
     query = parse_list(call.parameters)
     check_called_name(call, services, query.namespace, query.service)
     clusters = call.parameters.optional(CLUSTER_NAME.key) or query.clusters

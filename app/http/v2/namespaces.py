@@ -76,7 +76,7 @@ def query_namespace(call: Call, services: Services) -> Answer:
         text = f"namespaceId [ {name[:NAMESPACE_ID_CHARS_MAX]} ] not exist"
         raise ResultError(404, ResultCode.NAMESPACE_MISSING, text) from None
     shown = namespaces.shown_namespace(one)
-    return result({**shown, "namespace": one.id or name, "namespaceDesc": one.description})
+    return result({**shown, "namespace": one.id or name, "namespaceDesc": one.description or None})
 
 
 @result_route("POST", PATH, access=admin(WRITE), described=Described(DONE, takes=(NamespaceFormSchema,)))

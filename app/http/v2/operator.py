@@ -1,12 +1,14 @@
 """Operators' calls over HTTP v2: counters, switches, health set by hand, pages of instances, members."""
 
+from typing import Any
+
 from marshmallow import validate
 
 from app.auth.access_rules import LOGGED_IN, PUBLIC, READ, WRITE, admin, naming
 from app.http.api.answers import server_status
 from app.http.api.call import Answer, Call, Services
 from app.http.api.pages import PAGE_V2_MAX
-from app.http.input.fields import FILLED, Flag, IntOrZero, Text, Trimmed
+from app.http.input.fields import FILLED, Flag, LenientFlag, Number, Text, Trimmed
 from app.http.input.params import check_numbers
 from app.http.input.schemas import PAGE_NO_TEXT, PAGE_SIZE_TEXT, CallSchema, NeededServiceSchema, load_parameters
 from app.http.shapes.common_shapes import STATE
@@ -16,22 +18,24 @@ from app.http.shapes.operator_shapes import ENGINE, MEMBER, MEMBERS, SWITCHES, V
 from app.http.v1 import catalog, cluster, health, operator, switches
 from app.http.v1.health import HealthSchema
 from app.http.v1.switches import SwitchSchema
-from app.http.v2.envelope import require, result, result_route, wrapped
+from app.http.v2.envelope import ResultCode, ResultError, require, result, result_route, wrapped
 from app.naming.model.nacos_errors import NotFound
+from distro.model.types import MemberState
 
 PATHS = ("/v2/ns/operator", "/v2/ns/ops")
 NODES = "/v2/core/cluster/node"
 
 
 class CatalogInstancesV2Schema(NeededServiceSchema):
-    page = IntOrZero("pageNo", PAGE_NO_TEXT, 1)
-    size = IntOrZero("pageSize", PAGE_SIZE_TEXT, 100, validate=validate.Range(1, PAGE_V2_MAX))
+    page = Number("pageNo", PAGE_NO_TEXT, 1)
+    size = Number("pageSize", PAGE_SIZE_TEXT, 100, validate=validate.Range(1, PAGE_V2_MAX))
     healthy_only = Flag("healthyOnly", "Only healthy instances.", False)
     enabled_only = Flag("enabledOnly", "Only enabled instances.", False)
 
 
 class MembersSchema(CallSchema):
     address = Trimmed("address", "The beginning of the addresses of the wanted members.", "")
+    state = Trimmed("state", "The state of the wanted members, such as `UP`; any without it.", "")
 
 
 class SwitchV2Schema(CallSchema):
@@ -44,7 +48,7 @@ class SwitchV2Schema(CallSchema):
 class HealthV2Schema(CallSchema):
     """PUT ``/v2/ns/health``: the parameter that must not be blank, beside those of v1."""
 
-    healthy = Text("healthy", "Whether the instance is healthy.", needs=FILLED)
+    healthy = LenientFlag("healthy", "Whether the instance is healthy.", needs=FILLED)
 
 
 class MetricsV2Schema(CallSchema):
@@ -97,7 +101,7 @@ def set_switch(call: Call, services: Services) -> Answer:
 )
 def set_health(call: Call, services: Services) -> Answer:
     """Set an instance's health in a cluster without a checker."""
-    require(call, HealthSchema, HealthV2Schema)
+    require(call, HealthV2Schema, HealthSchema)
     check_numbers(call.parameters)
     return wrapped(health.set_health(call, services))
 
@@ -133,8 +137,21 @@ def own_member(call: Call, services: Services) -> Answer:
 
 @result_route("GET", f"{NODES}/list", access=admin(READ), described=Described(json_of(MEMBERS), takes=(MembersSchema,)))
 def members(call: Call, services: Services) -> Answer:
-    """All members, or those whose address begins with ``address``."""
-    return result(cluster.members_json(services, load_parameters(MembersSchema, call.parameters)["address"]))
+    """All members, or those with a state and an address that begins with ``address``."""
+    return result(found_members(call, services))
+
+
+def found_members(call: Call, services: Services) -> list[dict[str, Any]]:
+    """Return the members that a call asks for, each in its wire shape.
+
+    Raises:
+        ResultError: there is no such state.
+    """
+    wanted = load_parameters(MembersSchema, call.parameters)
+    state = wanted["state"].upper()
+    if state and state not in (*MemberState.__members__, "ISOLATION"):
+        raise ResultError(400, ResultCode.STATE_ILLEGAL, f"Illegal state: {wanted['state'][:100]}")
+    return [one for one in cluster.members_json(services, wanted["address"]) if state in ("", one["state"])]
 
 
 @result_route("GET", f"{NODES}/self/health", access=PUBLIC, described=Described(json_of(STATE)))

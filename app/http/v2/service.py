@@ -8,7 +8,7 @@ from app.auth.access_rules import READ, WRITE, Target, naming
 from app.commands.record_commands import ServiceExists, UpdateService
 from app.http.api.call import Answer, Call, Services, rendered
 from app.http.api.pages import PAGE_V2_MAX
-from app.http.input.fields import IntOrZero, LenientFlag, Trimmed
+from app.http.input.fields import LenientFlag, Number, Trimmed
 from app.http.input.schemas import (
     GROUP_NAME_TEXT,
     PAGE_NO_TEXT,
@@ -22,7 +22,16 @@ from app.http.shapes.described import Described
 from app.http.shapes.service_shapes import V2_SERVICE, V2_SERVICE_NAMES
 from app.http.v1 import service
 from app.http.v1.service import ServiceCreateSchema, ServiceSelectorSchema
-from app.http.v2.envelope import ResultCode, ResultError, called_service, result, result_route, wrapped
+from app.http.v2.envelope import (
+    FORM_TEXT,
+    QUERY_TEXT,
+    ResultCode,
+    ResultError,
+    called_service,
+    result,
+    result_route,
+    wrapped,
+)
 from app.naming.model.keys import DEFAULT_GROUP, group_of, short_name_of
 from app.naming.model.meta import Selector, ServiceMeta
 from app.naming.model.model import ServiceView
@@ -41,17 +50,17 @@ class ServiceKindSchema(CallSchema):
 
 class ServiceListV2Schema(NamespaceSchema):
     group = Trimmed("groupName", GROUP_NAME_TEXT, DEFAULT_GROUP)
-    page = IntOrZero("pageNo", PAGE_NO_TEXT, 1)
-    size = IntOrZero("pageSize", PAGE_SIZE_TEXT, 20, validate=validate.Range(1))
+    page = Number("pageNo", PAGE_NO_TEXT, 1)
+    size = Number("pageSize", PAGE_SIZE_TEXT, 20, validate=validate.Range(1))
 
 
-def _view(call: Call, services: Services) -> ServiceView:
-    """The service that a call names.
+def _view(call: Call, services: Services, text: str = QUERY_TEXT) -> ServiceView:
+    """The service that a call names; ``text``: the refusal of a call that names none.
 
     Raises:
         ResultError: there is no such service.
     """
-    namespace, name = called_service(call, services)
+    namespace, name = called_service(call, services, text=text)
     view = services.naming.service_view(namespace, name)
     if view is None:
         # The words of Nacos's update and removal are others; tools look for these.
@@ -108,7 +117,7 @@ def remove_service(call: Call, services: Services) -> Answer:
 @result_route("PUT", PATH, access=naming(WRITE), described=Described(takes=(NeededServiceSchema, ServiceCreateSchema)))
 def update_service(call: Call, services: Services) -> Answer:
     """Replace a service's threshold, metadata and selector; a value that the call does not name becomes the default."""
-    view = _view(call, services)
+    view = _view(call, services, FORM_TEXT)
     meta = described_service(call)
     command = UpdateService(view.namespace, view.full_name, meta.protect_threshold, meta.metadata, meta.selector)
     return wrapped(rendered(services.writes.execute(command, call)))
@@ -123,13 +132,18 @@ def query_service(call: Call, services: Services) -> Answer:
             "namespace": view.namespace,
             "serviceName": short_name_of(view.full_name),
             "groupName": group_of(view.full_name),
-            "clusterMap": {name: {"clusterName": name, **service.cluster_fields(view, name)} for name in view.clusters},
+            "clusterMap": {name: _cluster_json(view, name) for name in view.clusters},
             "metadata": shown(view.metadata),
             "protectThreshold": float(view.protect_threshold),
             "selector": selector_json(view.meta.selector),
             "ephemeral": is_ephemeral(view),
         }
     )
+
+
+def _cluster_json(view: ServiceView, name: str) -> dict[str, Any]:
+    """Return a cluster; Nacos 2.3.1 has a field for its instances, which it never fills."""
+    return {"clusterName": name, **service.cluster_fields(view, name), "hosts": None}
 
 
 def selector_json(selector: Selector) -> dict[str, Any]:

@@ -14,20 +14,15 @@ from app.http.shapes.v3_shapes import CONSOLE_STATE, MEMBERS_BODY, STATES
 from app.http.v1 import cluster
 from app.http.v1.cluster import LookupSchema
 from app.http.v2.envelope import ResultCode, ResultError, require, result, result_route
-from app.http.v2.operator import MembersSchema
+from app.http.v2.operator import MembersSchema, found_members
 from app.http.v3.forms import ADMIN_CORE, CONSOLE_CORE, server_error
 from app.members.member_sources import NoListError
 from app.naming.model.json_fields import flag_text
 from app.naming.model.nacos_errors import InvalidParam
-from distro.model.types import MemberState
 
 PATH, STATE, OPS = f"{ADMIN_CORE}/cluster", f"{ADMIN_CORE}/state", f"{ADMIN_CORE}/ops"
 SERVER, HEALTH = "/v3/console/server", "/v3/console/health"
 CONSOLE_NODES = f"{CONSOLE_CORE}/cluster/nodes"
-
-
-class MemberStateSchema(CallSchema):
-    state = Trimmed("state", "The state of the wanted members, such as `UP`; of all without it.", "")
 
 
 class KeywordSchema(CallSchema):
@@ -44,16 +39,11 @@ def own_member(call: Call, services: Services) -> Answer:
     "GET",
     f"{PATH}/node/list",
     access=admin(READ),
-    described=Described(json_of(MEMBERS), takes=(MembersSchema, MemberStateSchema)),
+    described=Described(json_of(MEMBERS), takes=(MembersSchema,)),
 )
 def members(call: Call, services: Services) -> Answer:
     """All members, or those whose address begins with ``address``, or that have a state."""
-    prefix = load_parameters(MembersSchema, call.parameters)["address"]
-    state: str = load_parameters(MemberStateSchema, call.parameters)["state"].upper()
-    if state and state not in (*MemberState.__members__, "ISOLATION"):
-        raise ResultError(400, ResultCode.STATE_ILLEGAL, f"Illegal state: {state[:100]}")
-    found = cluster.members_json(services, prefix)
-    return result([one for one in found if not state or one["state"] == state])
+    return result(found_members(call, services))
 
 
 @result_route(

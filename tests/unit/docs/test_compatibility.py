@@ -11,8 +11,8 @@ from scripts.docs.compatibility import SHOWN_AS, TARGET, document, read_results
 from tests.support.processes import clean_environ
 
 ROOT = Path(__file__).resolve().parents[3]
-TESTS = ("tests/sdk", "tests/conformance/test_conformance.py", "tests/peers/test_real_nacos.py",
-         "tests/peers/test_real_nacos_2.py")  # fmt: skip
+TESTS = ("tests/sdk", "tests/conformance/test_conformance.py", "tests/conformance/test_conformance_v2.py",
+         "tests/peers/test_real_nacos.py", "tests/peers/test_real_nacos_2.py")  # fmt: skip
 CELL = re.compile(rf"(?<=\| )({'|'.join(re.escape(text) for text in SHOWN_AS.values() if text)})(?= \|)")
 
 

@@ -97,7 +97,9 @@ def test_a_connection(client: FlaskClient) -> None:
 @pytest.mark.parametrize(("client_id", "ephemeral"), [("10.0.0.2:80#true", True), ("10.0.0.3:81#false", False)])
 def test_an_address(client: FlaskClient, client_id: str, ephemeral: bool) -> None:
     found = data(client, "", clientId=client_id)
-    assert found == {"clientId": client_id, "ephemeral": ephemeral, "clientType": "ipPort"}
+    ip, port = client_id.split("#")[0].split(":")
+    kind = {"ephemeral": ephemeral, "clientType": "ipPort"}
+    assert found == {"clientId": client_id, **kind, "clientIp": ip, "clientPort": port}
     (one,) = data(client, "/publish/list", clientId=client_id)
     assert client_id.startswith(f"{one['registeredInstance']['ip']}:{one['registeredInstance']['port']}#")
 

@@ -8,6 +8,7 @@ from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
 from app.http.api.call import Reply
+from app.http.v2.envelope import FORM_TEXT, QUERY_TEXT
 from app.naming.wire.service_info import HOST_BYTES
 from distro.model.types import MemberState
 from tests.support.fake_node import PEER, FakeNode
@@ -160,8 +161,8 @@ class TestInstance:
         values = {name: value for name, value in ONE.items() if name != missing}
         answer = client.open(f"{V2}/instance", method=method, query_string=values)
         kind = "Integer" if missing == "port" else "String"
-        text = f"Required parameter '{missing}' type {kind} is not present"
-        assert refused(answer) == (400, 10_000, "parameter missing", text)
+        text = QUERY_TEXT if method in ("PATCH", "GET") else FORM_TEXT
+        assert refused(answer) == (400, 10_000, "parameter missing", text.format(missing, kind))
 
     @pytest.mark.parametrize(
         ("values", "code"),
@@ -228,7 +229,8 @@ class TestService:
         client.post(f"{V2}/instance", data=ONE | {"clusterName": "c1"})
         assert refused(client.delete(f"{V2}/service", query_string=SERVICE))[:2] == (400, 21_009)
         found = data(client.get(f"{V2}/service", query_string=SERVICE))
-        assert found["clusterMap"] == {"c1": {"clusterName": "c1", "healthChecker": {"type": "TCP"}, "metadata": {}}}
+        shown = {"clusterName": "c1", "healthChecker": {"type": "TCP"}, "metadata": {}, "hosts": None}
+        assert found["clusterMap"] == {"c1": shown}
         assert found["ephemeral"] is True
 
     @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
