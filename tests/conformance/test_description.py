@@ -42,7 +42,7 @@ def sampled(value: Any) -> Any:
 
 def answers() -> Iterator[tuple[str, Step]]:
     """The recorded answers of our paths, without those that real Nacos alone gives."""
-    differs = reasons("differs.txt")
+    differs = reasons("differs")
     for scenario in load():
         name = f"{scenario.area}/{scenario.name}"
         if name in differs:
