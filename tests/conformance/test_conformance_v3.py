@@ -24,7 +24,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory, report_counts: Report) -> It
 
 
 def listed() -> dict[str, str]:
-    """Return how many steps we answer otherwise in each conversation. Shape of a line: ``area/name: number, reason``."""
+    """Return how many steps we answer otherwise, by conversation. Shape of a line: ``area/name: number, reason``."""
     parts = {name: text.partition(", ") for name, text in V3.reasons("accepted").items()}
     assert all(reason for _, _, reason in parts.values()), "every line gives its reason"
     return {name: number for name, (number, _, _) in parts.items()}
