@@ -25,6 +25,8 @@ from tests.support.processes import HANG_S
 SCENARIOS = Path(__file__).with_name("scenarios")
 AGENT = "conformance-replay/1"
 JOBS = 4
+AT_CONSOLE = "console"
+"""Where a step of v3 goes to the console of Nacos 3, which has no context path."""
 POLL_S = 0.1
 """Between two tries of a step that may need time."""
 NO_SUCH_API = 501
@@ -157,7 +159,8 @@ class Call:
 
 def call_of(target: Target, step: Step, variables: Mapping[str, str]) -> Call:
     """Return the request of a step."""
-    path = target.context + fill_text(step["path"], variables)
+    context = "" if step.get("at") == AT_CONSOLE else target.context
+    path = context + fill_text(step["path"], variables)
     if "query" in step:
         path += "?" + encode(step["query"], variables)
     payload, own_headers = _payload(step, variables)
@@ -228,20 +231,22 @@ def is_accepted(step: Step, status: int) -> bool:
     return any(re.fullmatch(pattern.replace("x", r"\d"), str(status)) for pattern in patterns)
 
 
-def run_step(target: Target, step: Step, run: str, patient: bool) -> tuple[list[str], bool]:
+def run_step(target: Target, step: Step, run: str, kept: dict[str, str], patient: bool) -> tuple[list[str], bool]:
     """Return the differences of the last try, and whether they are accepted.
 
-    Tries go on only while the step has time, and ``patient`` gives it.
+    Tries go on only while the step has time, and ``patient`` gives it. ``kept``: values of former answers, by the names
+    of their variables; those that this step keeps are added.
     """
     given_s = step.get("eventually_s", 0.0) if patient else 0.0
     # A bound of the recording becomes one for what hangs.
     deadline_s = time.monotonic() + (max(given_s, HANG_S) if given_s else 0.0)
     while True:
-        variables = target.variables(run)
+        variables = target.variables(run) | kept
         status = None
         try:
             answer = send(target, step, variables)
             status = answer.status
+            kept.update(kept_of(step, answer))
             found = check(step, answer, target, variables)
         except (OSError, http.client.HTTPException) as error:
             found = [f"no answer: {type(error).__name__}: {error}"]
@@ -252,13 +257,20 @@ def run_step(target: Target, step: Step, run: str, patient: bool) -> tuple[list[
         time.sleep(POLL_S)
 
 
+def kept_of(step: Step, answer: Answer) -> dict[str, str]:
+    """Return the fields of an answer that a step keeps, such as a token."""
+    body = answer.body if isinstance(answer.body, dict) else {}
+    return {name: str(body[key]) for name, key in step.get("keep", {}).items() if key in body}
+
+
 def run_scenario(target: Target, scenario: Scenario, run: str) -> Outcome:
     """Send all steps in order. After one that failed the others are sent too, without waits: they may clean up."""
     failure, accepted = "", 0
+    kept: dict[str, str] = {}
     for number, step in enumerate(scenario.steps, 1):
         if not failure:
             time.sleep(step.get("sleep_s", 0.0))
-        found, is_taken = run_step(target, step, run, patient=not failure)
+        found, is_taken = run_step(target, step, run, kept, patient=not failure)
         accepted += bool(found and is_taken)
         if not is_taken and not failure:
             query = f" {shown(step['query'])}" if "query" in step else ""
