@@ -267,12 +267,7 @@ class Corpus:
         }
         message |= {"groupName": fields.get("groupName", DEFAULT_GROUP), "instance": instance}
         key, service = "", ""
-        if (
-            request.startswith("Persistent")
-            and instance["clusterName"]
-            and fields["namespaceId"]
-            and message["groupName"]
-        ):
+        if request.startswith("Persistent"):  # a blank name is the default one
             shown = fields | {
                 "port": str(port or 0),
                 "clusterName": instance["clusterName"],

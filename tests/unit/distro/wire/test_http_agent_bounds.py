@@ -10,12 +10,11 @@ import pytest
 
 from distro.model.errors import TransportError, UnfitError
 from distro.model.types import Datum, Page, Received
-from distro.timing.clock import SystemClock
-from distro.wire.call_trust import CallSigner, PeerTls, Question
-from distro.wire.http_agent import GZIP_FROM_BYTES, DistroHttpAgent
+from distro.wire.call_trust import Question
+from distro.wire.http_agent import GZIP_FROM_BYTES
 from tests.support.tiny_server import Given, tiny_server
 from tests.support.tls_servers import CertifiedMember, blocking_server
-from tests.unit.distro.wire.test_http_agent_requests import BODY_BYTES_MAX, OWN, VERSION, Caller, TextCodec
+from tests.unit.distro.wire.test_http_agent_requests import BODY_BYTES_MAX, VERSION, Caller, TextCodec
 
 AROUND = len(b'{"k":' + TextCodec().encode(Datum("k", VERSION, ""), 0, True) + b"}")
 """The bytes of a frame of one datum whose text is empty."""
@@ -146,28 +145,9 @@ def test_an_agent_that_was_closed_makes_no_call() -> None:
 # --- TLS and signatures --------------------------------------------------------------------------
 
 
-def agent_with(tls: PeerTls | None = None, signer: CallSigner | None = None) -> DistroHttpAgent:
-    clock = SystemClock()
-    return DistroHttpAgent(
-        self_address="10.0.0.1:8848",
-        context_path="/nacos",
-        user_agent="Nacos-Server:1.4.8",
-        headers={},
-        codec=TextCodec(),  # type: ignore[arg-type]
-        clock=clock,
-        capabilities=lambda _peer: OWN,
-        deadline=lambda _peer, _left_ms: "",
-        stamp=lambda: "own-run 5",
-        sent_ms=lambda _peer, _clock: 0,
-        body_bytes_max=BODY_BYTES_MAX,
-        tls=tls,
-        signer=signer,
-    )
-
-
 def test_a_member_with_tls_calls_over_tls(tmp_path: Path) -> None:
     member = CertifiedMember(tmp_path)
-    agent = agent_with(tls=member.tls)
+    agent = Caller(tls=member.tls).agent
     with blocking_server(member.files.current.server) as server:
         assert agent.sync_frame(server.address, b"{}", 60_000) == Received()
         agent.close()
@@ -188,9 +168,9 @@ class Signer:
 
 
 def test_a_member_with_a_signer_signs_its_calls() -> None:
-    agent = agent_with(signer=Signer())
+    agent = Caller(signer=Signer()).agent
     with tiny_server() as server:
         agent.sync_frame(server.address, b"{}", 60_000)
         agent.close()
     [request] = server.received
-    assert request.headers["signed"] == f"{server.address} PUT /nacos/v1/ns/distro/datum {{}}"
+    assert request.headers["signed"] == f"{server.address} PUT /base/v1/ns/distro/datum {{}}"

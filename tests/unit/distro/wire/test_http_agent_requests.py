@@ -9,7 +9,7 @@ import pytest
 
 from distro.model.errors import RejectedError, TransportError, UnfitError
 from distro.model.types import CAPABILITY_GZIP, CAPABILITY_VERSIONS, NO_VERSION, Datum, Page, Received, Version
-from distro.wire.call_trust import CLOCK_HEADER, DEADLINE_HEADER
+from distro.wire.call_trust import CLOCK_HEADER, DEADLINE_HEADER, CallSigner, PeerTls
 from distro.wire.http_agent import GZIP_FROM_BYTES, MEMBER_HEADER, DistroHttpAgent
 from tests.support.tiny_server import Given, tiny_server
 from tests.support.tiny_server import Received as Request
@@ -53,7 +53,12 @@ class Caller:
     """An agent, and one server that answers it."""
 
     def __init__(
-        self, capabilities: frozenset[str] = OWN, resource_type: str = TYPE, deadline: str | None = "run 77"
+        self,
+        capabilities: frozenset[str] = OWN,
+        resource_type: str = TYPE,
+        deadline: str | None = "run 77",
+        tls: PeerTls | None = None,
+        signer: CallSigner | None = None,
     ) -> None:
         self.asked: list[tuple[str, int]] = []
         self.dated: list[tuple[str, str | None]] = []
@@ -79,6 +84,8 @@ class Caller:
             sent_ms=self.sent_ms,
             body_bytes_max=BODY_BYTES_MAX,
             sent=lambda peer, count: self.sent.append((peer, count)),
+            tls=tls,
+            signer=signer,
             **({"resource_type": resource_type} if resource_type else {}),
         )
 
