@@ -138,9 +138,7 @@ def require(call: Call, *schemas: type[Schema], text: str = FORM_TEXT) -> None:
                 raise ResultError(400, ResultCode.PARAMETER_MISSING, text.format(name, java_type(schema, name)))
 
 
-def called_service(
-    call: Call, services: Services, *schemas: type[Schema], text: str = FORM_TEXT
-) -> tuple[str, str]:
+def called_service(call: Call, services: Services, *schemas: type[Schema], text: str = FORM_TEXT) -> tuple[str, str]:
     """Return the namespace and full name of the service that a call names.
 
     ``schemas``: need further parameters; one that names the service goes in place of the usual one. ``text``: as of
