@@ -183,7 +183,7 @@ WRONG: list[tuple[str, Change]] = [
     ("serviceNames", lambda fields: fields.pop("serviceNames")),
     ("'serviceNames' holds what is no text", lambda fields: fields.update(serviceNames=[{}])),
     ("serviceName", lambda fields: fields.update(serviceNames=[""])),
-    ("dom name", lambda fields: fields.update(serviceNames=["a b"])),
+    ("'serviceName'", lambda fields: fields.update(serviceNames=["a\nb"])),
     ("namespaceId", lambda fields: fields.update(namespaces=["a##b"])),
     ("instancePublishInfos", lambda fields: fields.pop("instancePublishInfos")),
     ("instancePublishInfos", lambda fields: fields.update(instancePublishInfos=[])),

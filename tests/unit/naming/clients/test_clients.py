@@ -267,7 +267,7 @@ def test_a_second_connect_of_one_connection_changes_nothing(bed: Bed) -> None:
         ONE._replace(port=-1),
         ONE._replace(port=65_536),
         ONE._replace(cluster="a_b"),
-        ONE._replace(service="G@@a b"),
+        ONE._replace(service="G@@a\nb"),
         ONE._replace(namespace="a##b"),
         ONE._replace(instance_id="x" * 1_025),
     ],

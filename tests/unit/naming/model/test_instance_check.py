@@ -69,7 +69,7 @@ def test_what_an_instance_may_not_have(fields: dict[str, Any], names: str) -> No
     [
         (("a##b", NAME, "C", "10.0.0.1", 80), "'namespaceId'"),
         (("a\nb", NAME, "C", "10.0.0.1", 80), "'namespaceId'"),
-        (("public", "a b", "C", "10.0.0.1", 80), "dom name"),
+        (("public", "a\nb", "C", "10.0.0.1", 80), "'serviceName'"),
         (("public", NAME, "a_b", "10.0.0.1", 80), "cluster name"),
         (("public", NAME, "C", "", 80), "'ip'"),
         (("public", NAME, "C", "10.0.0.1", -1), "'port'"),

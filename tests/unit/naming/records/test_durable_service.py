@@ -91,7 +91,7 @@ def test_create_and_update(member: Member) -> None:
     assert member.told() == [META, META]
 
 
-@pytest.mark.parametrize(("namespace", "name"), [("public", "a b"), ("a##b", NAME), ("public", "x" * 600)])
+@pytest.mark.parametrize(("namespace", "name"), [("public", "a\nb"), ("a##b", NAME), ("public", "x" * 643)])
 def test_names_that_are_not_allowed(member: Member, namespace: str, name: str) -> None:
     with pytest.raises(InvalidParam):
         member.durable.create_service(namespace, name, ServiceMeta())

@@ -200,7 +200,7 @@ def test_an_instance_with_a_wrong_field_is_refused_by_its_name(name: str, wrong:
     ("key", "value"),
     [
         ("zzz", {}),
-        (service_meta_key("ns", "a b"), None),
+        (service_meta_key("ns", "a\nb"), None),
         (META, {}),
         (META, ServiceMeta().to_json() | {"clusters": {"a b": {}}}),
         (persistent_key("ns", NAME, "other"), value_of(ONE)),
