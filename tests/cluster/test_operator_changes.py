@@ -16,6 +16,8 @@ SETTINGS = FAST | {"nacos.naming.clean.expired-metadata.expired-time": str(EXPIR
 ADDRESS = {"ip": "10.0.0.1", "port": 80}
 INSTANCE = "10.0.0.1:80"
 V1, V2 = "/v1/ns/instance", "/v2/ns/instance"
+PARTIAL = {V1: ("PATCH", V1), V2: ("PUT", "/v3/admin/ns/instance/partial")}
+"""Changes single attributes; PATCH of v2 needs all of them."""
 UNPAUSED = {"rollcall.distro.pauseMs": 60_000}
 """A busy machine is no pause: members that stood still refuse reads."""
 LONG = {"preserved.heart.beat.timeout": "600000", "preserved.ip.delete.timeout": "600000"}
@@ -68,7 +70,7 @@ def test_a_change_at_any_member_reaches_subscribers_and_readers_of_all(make_clus
                         return INSTANCE in hosts and hosts[INSTANCE]["weight"] == weight
 
                     await sdk.wait(is_pushed)
-            await change(holder, "PATCH", path, service, enabled="false")
+            await change(holder, *PARTIAL[path], service, enabled="false")
             for sdk in (near, far):
                 await sdk.wait(lambda sdk=sdk: hosts_of(sdk.pushes(service)[-1]) == {})  # type: ignore[misc]
             instances = [{**ADDRESS, "clusterName": "DEFAULT", "ephemeral": True}]
@@ -80,7 +82,7 @@ def test_a_change_at_any_member_reaches_subscribers_and_readers_of_all(make_clus
                 instances=str(instances).replace("'", '"').replace("True", "true"),
                 metadata='{"by":"ops"}',
             )
-            await change(other, "PATCH", path, service, enabled="true")
+            await change(other, *PARTIAL[path], service, enabled="true")
             for sdk in (near, far):
                 await sdk.wait(lambda sdk=sdk: hosts_of(sdk.pushes(service)[-1]) != {})  # type: ignore[misc]
             await soon(
@@ -112,7 +114,7 @@ def test_a_change_outlives_registrations_connections_and_a_restart_of_all(make_c
         async with sdk_of(first) as sdk:
             await sdk.set_up()
             await sdk.register(service, "10.0.0.1", weight=1.0)
-            await change(third, "PATCH", V2, service, weight="7")
+            await change(third, *PARTIAL[V2], service, weight="7")
             await sdk.register(service, "10.0.0.1", weight=2.0)
             await soon(lambda: weights(cluster, service) == [[7.0]] * 3)
         await register(second, 3.0)
@@ -160,7 +162,7 @@ def test_after_a_partition_the_later_change_holds_everywhere(service: str) -> No
         cluster.wait_for_instances(service, 1)
 
         def change(member: int, **parameters: object) -> None:
-            cluster[member].call("PATCH", V2, serviceName=service, ip="10.0.0.1", port=80, **parameters)
+            cluster[member].call(*PARTIAL[V2], serviceName=service, ip="10.0.0.1", port=80, **parameters)
 
         change(1, weight=2)
         cluster[0].wait_until(lambda: _weights_and_labels(cluster, service) == [(2.0, None)] * 3)

@@ -16,7 +16,7 @@ from app.tools.command.asking.run_command import finish, say
 from app.tools.command.printable import json_text
 from app.tools.command.registry.register_command import pair
 
-INSTANCE, METADATA = "/v2/ns/instance", "/v2/ns/instance/metadata/batch"
+INSTANCE, METADATA = "/v3/admin/ns/instance/partial", "/v2/ns/instance/metadata/batch"
 
 
 def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -54,7 +54,7 @@ def _run(options: argparse.Namespace, client: RegistryClient) -> int:
     is_ephemeral = find_instance(options, client).get("ephemeral") is not False
     where = parameters_of(options, client)
     if attributes:
-        client.change("PATCH", INSTANCE, where | attributes)
+        client.change("PUT", INSTANCE, where | attributes)
     named = {"ip": where["ip"], "port": where["port"], "clusterName": options.cluster, "ephemeral": is_ephemeral}
     batch = {"namespaceId": client.namespace, "serviceName": options.service, "instances": json.dumps([named])}
     if options.metadata:
