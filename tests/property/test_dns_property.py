@@ -99,11 +99,14 @@ def test_a_name_is_found_if_it_is_the_only_one_written_so(services: set[tuple[st
             index.note(*listed[number][:2], False)
     left = [one for number, one in enumerate(listed) if number not in gone]
 
+    def has_letters(one: tuple[str, str, str, str]) -> bool:
+        return all(part.strip(".-_:") for part in (one[0], *one[2:]))
+
     def written(one: tuple[str, str, str, str]) -> list[bytes]:
         return [fold(part.encode()) for part in (one[3], one[2], one[0])]
 
     for one in listed:
-        alike = [other[:2] for other in left if written(other) == written(one)]
+        alike = [other[:2] for other in left if written(other) == written(one) and has_letters(other)]
         try:
             found = index.find(written(one))
         except Ambiguous:

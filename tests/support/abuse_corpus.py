@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from urllib.parse import quote_from_bytes
 
 CONTEXT_PATH = "/nacos"
-BAD_SERVICE = "DEFAULT_GROUP@@!abuse!!name!"
+BAD_SERVICE = "DEFAULT_GROUP@@!abuse!\x7f!name!"
 READS = ("GET", "HEAD", "OPTIONS")
 METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "TRACE", "PROPFIND", "get", "G\u00cbT")
 FORM = "application/x-www-form-urlencoded"
@@ -198,8 +198,10 @@ def base_of(method: str, path: str, fuzzed: str) -> dict[str, bytes]:
         }
     if "switches" in path:
         return {"entry": b"clientBeatInterval", "value": b"abc"}
-    base = {"serviceName": BAD_SERVICE.encode(), "dom": b"!abuse!", "ip": b"10.66.6.6", "port": b"8066"}
-    base["beat"] = b'{"cluster":"DEFAULT","ip":"10.66.6.6","port":8066,"metadata":{},"serviceName":"!","weight":1}'
+    base = {"serviceName": BAD_SERVICE.encode(), "dom": b"!abuse\x7f!", "ip": b"10.66.6.6", "port": b"8066"}
+    base["beat"] = (
+        b'{"cluster":"DEFAULT","ip":"10.66.6.6","port":8066,"metadata":{},"serviceName":"!\\u007f!","weight":1}'
+    )
     if fuzzed in ("serviceName", "dom", "groupName"):
         # The name may turn out well, so something else must not.
         base |= {"port": b"70000", "protectThreshold": b"NaN", "beat": b"{", "weight": b"NaN"}

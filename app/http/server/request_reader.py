@@ -31,6 +31,7 @@ VERSIONS = ("1.1", "1.0")
 READS = (b"GET", b"HEAD", b"OPTIONS")
 _HOST = re.compile(r"[A-Za-z0-9._~%!$&'()*+,;=:\[\]-]*")
 """The characters of a host and port. Source: RFC 3986, section 3.2.2."""
+_CR = ord("\r")
 _BARE_LF = re.compile(rb"(?:\r\n)*\n")
 """A blank line before a request that lacks its carriage return; the parser refuses it in all other places."""
 _UPGRADE_HEADERS = frozenset({b"upgrade", b"http2-settings", b"connection"})
@@ -158,7 +159,7 @@ class RequestReader:
         if self.phase is not IDLE:
             return self._count_more(len(data))
         if self.more_bytes < 0:
-            self.more_bytes = 0
+            self.more_bytes = 1 if data[-1] == _CR else 0  # a blank line begins
             return None
         self.more_bytes += len(data)
         if self.more_bytes > HEAD_BYTES_MAX and not self.ended:

@@ -199,6 +199,12 @@ def test_a_blank_line_before_a_request_ends_as_every_other(read: Read, before: b
     assert (refusal.status, refusal.text) == (400, "a line ends without a carriage return")
 
 
+def test_a_blank_line_after_a_request_may_come_in_pieces(read: Read) -> None:
+    for piece in (request("/1")[:-1], b"\n\r", b"\n", request("/2")):
+        assert read.reader.feed(piece) is None
+    assert [one.target for one in read.taker.taken] == [b"/1", b"/2"]
+
+
 def test_blank_lines_before_a_request_are_passed_over_in_any_pieces(read: Read) -> None:
     for piece in (b"\r\n", b"\r", b"\n", request("/1")):
         assert read.reader.feed(piece) is None
