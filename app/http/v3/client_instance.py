@@ -14,7 +14,7 @@ from app.http.shapes.described import Described
 from app.http.shapes.v3_shapes import BEATEN, V3_INSTANCES
 from app.http.v1 import instance
 from app.http.v2.envelope import RESULT_BEGIN, RESULT_END, result, result_route, wrapped
-from app.http.v2.instance import check_instance
+from app.http.v2.instance import check_instance, check_registered
 from app.http.v3.earlier_owners import BEAT, INSTANCE, UNKNOWN_INSTANCE, passed_on
 from app.http.v3.forms import found_service
 from app.machine.limits.answer_budget import AnswerRoom
@@ -50,7 +50,7 @@ def register(call: Call, services: Services) -> Answer:
 
     The beat of an unknown instance is answered with code 21003, under status 200: the client has to register it.
     """
-    check_instance(call, services)
+    check_registered(call, services)
     if call.parameters.value(HEART_BEAT):
         return passed_on(call, services, lambda: _beat(call, services), "PUT", BEAT)
     call.count_write()  # here, because the row is one of beats, which no limit counts
