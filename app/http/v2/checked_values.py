@@ -22,7 +22,7 @@ from app.naming.model.keys import PORT_MAX
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.service_names import NameRule, check_part, check_service_name, is_usual_name
 
-V3 = "/v3/"
+V3, NAMING, LIST = "/v3/", "/ns/", "/list"
 METADATA_CHARS_MAX = 1_024
 _PLAIN_WORDS = frozenset({"", "true", "false"})
 _PORT_TEXT = f"Param 'port' is illegal, the value should be between 0 and {PORT_MAX}."
@@ -54,15 +54,21 @@ def call_checker(paths: Sequence[str], schemas: Sequence[type[Schema]]) -> Calla
     """
     keys = frozenset(key for schema in schemas for key in keys_of(schema))
     flags = tuple(dict.fromkeys(key for schema in schemas for key in keys_of(schema, LenientFlag, StrictFlag)))
-    is_v3 = any(path.startswith(V3) for path in paths)
-    rules = tuple(rule for rule in (_RULES_V3 if is_v3 else _RULES_V2) if rule.key in keys)
+    is_v3, is_list = any(path.startswith(V3) for path in paths), any(path.endswith(LIST) for path in paths)
+    is_naming = any(NAMING in path for path in paths)
+    rules = tuple(
+        rule
+        for rule in (_RULES_V3 if is_v3 else _RULES_V2)
+        if rule.key in keys and not (is_list and rule.allowed is _CLUSTER)  # a list may name several clusters
+    )
     ports = tuple(key for key in _PORTS if key in keys)
     is_named, has_metadata = SERVICE_NAME in keys, is_v3 and _METADATA in keys
 
     def check_names(parameters: Parameters) -> None:
         if is_v3 and NAMESPACE_ID in keys:
             _check_text(parameters, _NAMESPACE)
-        if is_named and (name := parameters.service_name()) and not is_usual_name(name):
+        name = parameters.service_name() if is_named else None
+        if name and not is_usual_name(name) and not name.isspace():
             check_service_name(name, NameRule.NACOS_2)
         for rule in rules:
             _check_text(parameters, rule)
@@ -73,7 +79,7 @@ def call_checker(paths: Sequence[str], schemas: Sequence[type[Schema]]) -> Calla
 
     def check(call: Call, services: Services) -> None:
         is_checked_before = call.caller.is_member and is_peer(call.agent)
-        if not is_checked_before and rule_of_nacos_2(services.settings.names) is NameRule.NACOS_2:
+        if is_naming and not is_checked_before and rule_of_nacos_2(services.settings.names) is NameRule.NACOS_2:
             check_names(call.parameters)
         for key in flags:
             text = call.parameters.get(key)

@@ -32,6 +32,14 @@ class BeatOrRegisterSchema(CallSchema):
     beat = HEART_BEAT
 
 
+class UnusedFlagSchema(CallSchema):
+    """GET ``/v3/client/ns/instance/list``: read and checked, as in Nacos 3.0.3, which lists all instances, too."""
+
+    healthy_only = StrictFlag(
+        "healthyOnly", "It changes nothing: clients are shown the health of each instance.", False
+    )
+
+
 class ClusterSchema(CallSchema):
     """Lists of a service's instances."""
 
@@ -95,7 +103,7 @@ def deregister(call: Call, services: Services) -> Answer:
     "GET",
     f"{V3_CLIENT_INSTANCE}/list",
     access=naming(READ),
-    described=Described(V3_INSTANCES, takes=(NeededServiceSchema, ClusterSchema)),
+    described=Described(V3_INSTANCES, takes=(NeededServiceSchema, ClusterSchema, UnusedFlagSchema)),
 )
 def list_instances(call: Call, services: Services) -> Answer:
     """The instances of a service that are enabled, healthy or not; an unknown service has none.

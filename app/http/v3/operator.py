@@ -17,7 +17,8 @@ from app.http.v2.operator import HealthV2Schema, MetricsV2Schema, SwitchV2Schema
 from app.http.v3.earlier_owners import v3_route
 from app.http.v3.forms import ADMIN
 
-NAMES_IN_3 = {f"push{kind}Version": f"pushVersionOf{kind}" for kind in ("Go", "Java", "Python", "C", "CSharp")}
+NAMES_IN_3 = {f"push{kind}Version": f"pushVersionOf{kind}" for kind in ("Go", "Java", "Python", "C")}
+NAMES_IN_3["pushCSharpVersion"] = "pushVersionOfCsharp"
 """The names of switches that Nacos 3 has renamed. Source: Nacos 3.0.3, observed."""
 OPS, HEALTH = f"{ADMIN}/ops", f"{ADMIN}/health"
 
