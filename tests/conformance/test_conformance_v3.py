@@ -1,4 +1,4 @@
-"""The recorded answers of a real Nacos 3.0.3 over HTTP v3, asked of a node of ours."""
+"""The recorded answers of a real Nacos 3.0.3 over HTTP v3, asked of our nodes: alone and through a member of three."""
 
 from collections.abc import Iterator
 
@@ -23,6 +23,13 @@ def alone(tmp_path_factory: pytest.TempPathFactory, report_counts: Report) -> It
         yield outcomes
 
 
+@pytest.fixture(scope="module")
+def through_member(tmp_path_factory: pytest.TempPathFactory, report_counts: Report) -> Iterator[list[Outcome]]:
+    with V3.through_member(tmp_path_factory.mktemp("member")) as outcomes:
+        report_counts("HTTP v3, one member of three", outcomes)
+        yield outcomes
+
+
 def listed() -> dict[str, str]:
     """Return how many steps we answer otherwise, by conversation. Shape of a line: ``area/name: number, reason``."""
     parts = {name: text.partition(", ") for name, text in V3.reasons("accepted").items()}
@@ -30,10 +37,15 @@ def listed() -> dict[str, str]:
     return {name: number for name, (number, _, _) in parts.items()}
 
 
+@pytest.mark.parametrize("name", ["differs", "standalone_only"])
+def test_each_list_names_conversations_that_there_are_with_reasons(name: str) -> None:
+    left_out = V3.reasons(name)
+    assert left_out.keys() <= V3.names()
+    assert all(left_out.values())
+
+
 def test_all_conversations_are_held(alone: list[Outcome]) -> None:
-    left_out = V3.reasons("differs")
-    assert all(left_out.values()), "every line gives its reason"
-    assert len(alone) + len(left_out) == len(V3.names()) == RECORDED
+    assert len(alone) + len(V3.reasons("differs")) == len(V3.names()) == RECORDED
 
 
 def test_each_difference_is_known_and_still_is_one(alone: list[Outcome]) -> None:
@@ -43,3 +55,9 @@ def test_each_difference_is_known_and_still_is_one(alone: list[Outcome]) -> None
 @pytest.mark.parametrize("area", V3.areas)
 def test_node_answers_as_recorded(alone: list[Outcome], area: str) -> None:
     assert_all_pass(alone, area)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("area", V3.areas)
+def test_member_answers_as_recorded(through_member: list[Outcome], area: str) -> None:
+    assert_all_pass(through_member, area)
