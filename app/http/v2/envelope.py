@@ -16,10 +16,10 @@ from app.commands.write_caller import Misdirected
 from app.http.api.answers import PreparedRefusal, error_reply, later_reply
 from app.http.api.call import JSON, OK, Answer, Call, Endpoint, Reply, Services, route
 from app.http.api.called_names import check_called_name
+from app.http.api.checked_values import call_checker
 from app.http.input.forms import namespace_of, service_of
 from app.http.input.schemas import NeededServiceSchema, java_type, needed_names
 from app.http.shapes.described import Described
-from app.http.v2.checked_values import call_checker
 from app.naming.model.json_fields import exact_json, flag_text
 from app.naming.model.keys import group_of, short_name_of
 from app.naming.model.nacos_errors import (

@@ -32,18 +32,18 @@ class BeatOrRegisterSchema(CallSchema):
     beat = HEART_BEAT
 
 
-class UnusedFlagSchema(CallSchema):
-    """GET ``/v3/client/ns/instance/list``: read and checked, as in Nacos 3.0.3, which lists all instances, too."""
-
-    healthy_only = StrictFlag(
-        "healthyOnly", "It changes nothing: clients are shown the health of each instance.", False
-    )
-
-
 class ClusterSchema(CallSchema):
     """Lists of a service's instances."""
 
     cluster = Trimmed("clusterName", "The cluster within the service; all clusters without it.", "")
+
+
+class ClientListSchema(ClusterSchema):
+    """GET ``/v3/client/ns/instance/list``; as in Nacos 3.0.3, it has all instances, whatever the flag says."""
+
+    healthy_only = StrictFlag(
+        "healthyOnly", "It changes nothing: clients are shown the health of each instance.", False
+    )
 
 
 @result_route(
@@ -103,14 +103,14 @@ def deregister(call: Call, services: Services) -> Answer:
     "GET",
     f"{V3_CLIENT_INSTANCE}/list",
     access=naming(READ),
-    described=Described(V3_INSTANCES, takes=(NeededServiceSchema, ClusterSchema, UnusedFlagSchema)),
+    described=Described(V3_INSTANCES, takes=(NeededServiceSchema, ClientListSchema)),
 )
 def list_instances(call: Call, services: Services) -> Answer:
     """The instances of a service that are enabled, healthy or not; an unknown service has none.
 
     Shape of data: an array of instances.
     """
-    view, clusters = found_service(call, services), load_parameters(ClusterSchema, call.parameters)["cluster"]
+    view, clusters = found_service(call, services), load_parameters(ClientListSchema, call.parameters)["cluster"]
     # The texts of the instances, and all of them together.
     with AnswerRoom(services.answers, 2 * HOST_BYTES * len(view.instances) if view is not None else 0):
         hosts, _ = hosts_json(view, clusters, healthy_only=False)

@@ -5,7 +5,7 @@ from app.http.api.answers import server_status
 from app.http.api.call import Answer, Call, Services
 from app.http.input.schemas import load_parameters
 from app.http.shapes.described import Described
-from app.http.shapes.operator_shapes import SWITCHES
+from app.http.shapes.operator_shapes import SWITCH_NAMES_3, V3_SWITCHES
 from app.http.shapes.service_shapes import CHECKERS
 from app.http.shapes.v3_shapes import V3_METRICS
 from app.http.v1 import health, operator, switches
@@ -17,17 +17,14 @@ from app.http.v2.operator import HealthV2Schema, MetricsV2Schema, SwitchV2Schema
 from app.http.v3.earlier_owners import v3_route
 from app.http.v3.forms import ADMIN
 
-NAMES_IN_3 = {f"push{kind}Version": f"pushVersionOf{kind}" for kind in ("Go", "Java", "Python", "C")}
-NAMES_IN_3["pushCSharpVersion"] = "pushVersionOfCsharp"
-"""The names of switches that Nacos 3 has renamed. Source: Nacos 3.0.3, observed."""
 OPS, HEALTH = f"{ADMIN}/ops", f"{ADMIN}/health"
 
 
-@v3_route("GET", f"{OPS}/switches", access=admin(READ), described=Described(SWITCHES))
+@v3_route("GET", f"{OPS}/switches", access=admin(READ), described=Described(V3_SWITCHES))
 def get_switches(call: Call, services: Services) -> Answer:
     """All switches in force on this member."""
     found = services.durable.switches.to_json()
-    return result({NAMES_IN_3.get(name, name): value for name, value in found.items()})
+    return result({SWITCH_NAMES_3.get(name, name): value for name, value in found.items()})
 
 
 @v3_route("PUT", f"{OPS}/switches", access=admin(WRITE), described=Described(takes=(SwitchV2Schema, SwitchSchema)))
