@@ -53,9 +53,10 @@ def _read_by(call: ast.Call, space: dict[str, Any]) -> Iterator[str]:
             yield getattr(_value(call.args[0], space), "key", "")
         case ast.Attribute(attr=name) if name == NAME_READER:
             yield from OF_SERVICE
-        case ast.Name(id="require"):
-            for one in call.args[1:]:
-                yield from needed_names(_value(one, space))
+        case ast.Name(id="require" | "called_service" as name):
+            for one in call.args[1 if name == "require" else 2 :]:
+                if not isinstance(one, ast.Starred):  # those that the caller hands on
+                    yield from needed_names(_value(one, space))
         case ast.Name(id="load_parameters"):
             schema = _value(call.args[0], space)
             assert issubclass(schema, Schema)

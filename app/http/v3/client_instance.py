@@ -41,9 +41,7 @@ class ClusterSchema(CallSchema):
 class ClientListSchema(ClusterSchema):
     """GET ``/v3/client/ns/instance/list``; as in Nacos 3.0.3, it has all instances, whatever the flag says."""
 
-    healthy_only = StrictFlag(
-        "healthyOnly", "It changes nothing: clients are shown the health of each instance.", False
-    )
+    healthy_only = StrictFlag("healthyOnly", "It changes nothing: clients see the health of each instance.", False)
 
 
 @result_route(
