@@ -130,7 +130,7 @@ RECORDED_HEAD = """
 ## Conversations recorded from {server}
 
 Replayed at a single node, and through one member of three; the text of each answer must be equal.
-Those recorded from Nacos 3.0.3 over HTTP v3 are replayed at a single node by
+Those recorded from Nacos 3.0.3 over HTTP v3 are replayed in the same way by
 `tests/conformance/test_conformance_v3.py`.
 
 | area | single node | through a member |
