@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conformance.conftest import Report
-from tests.conformance.recordings import Recordings, assert_all_pass
+from tests.conformance.recordings import Recordings, assert_all_pass, numbers_of
 from tests.conformance.replay import Outcome
 
 V3 = Recordings("_v3")
@@ -30,13 +30,6 @@ def through_member(tmp_path_factory: pytest.TempPathFactory, report_counts: Repo
         yield outcomes
 
 
-def listed() -> dict[str, str]:
-    """Return how many steps we answer otherwise, by conversation. Shape of a line: ``area/name: number, reason``."""
-    parts = {name: text.partition(", ") for name, text in V3.reasons("accepted").items()}
-    assert all(reason for _, _, reason in parts.values()), "every line gives its reason"
-    return {name: number for name, (number, _, _) in parts.items()}
-
-
 @pytest.mark.parametrize("name", ["differs", "standalone_only"])
 def test_each_list_names_conversations_that_there_are_with_reasons(name: str) -> None:
     left_out = V3.reasons(name)
@@ -49,7 +42,7 @@ def test_all_conversations_are_held(alone: list[Outcome]) -> None:
 
 
 def test_each_difference_is_known_and_still_is_one(alone: list[Outcome]) -> None:
-    assert {one.name: str(one.accepted) for one in alone if one.accepted} == listed()
+    assert {one.name: str(one.accepted) for one in alone if one.accepted} == numbers_of(V3.reasons("accepted"))
 
 
 @pytest.mark.parametrize("area", V3.areas)
