@@ -140,12 +140,6 @@ class Call:
         """The command that a parser makes of the parameters. On the loop, commands of repeated queries are reused."""
         return parser(self.parameters)
 
-    def put_first(self, name: str, value: str) -> None:
-        """Put a plain value in front of the query: of several values the first counts, here and at other members."""
-        pair = f"{name}={value}".encode()
-        self._parameters = self.parameters.replacing(name, value)
-        self.raw_query = pair + b"&" + self.raw_query if self.raw_query else pair
-
     def give_token(self, token: str, *secrets: str) -> None:
         """Take parameters out, and have a member that the call is passed on to get a token in their place."""
         self.hop_token = token

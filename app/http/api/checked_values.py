@@ -28,8 +28,8 @@ _PLAIN_WORDS = frozenset({"", "true", "false"})
 _PORT_TEXT = f"Param 'port' is illegal, the value should be between 0 and {PORT_MAX}."
 
 
-class _Rule(NamedTuple):
-    """What a text may be: ``name`` as refusals have it, its length in characters, and a pattern."""
+class _TextRule(NamedTuple):
+    """A rule for a parameter: ``name`` as refusals have it, the length in characters, and a pattern."""
 
     key: str
     name: str
@@ -39,9 +39,9 @@ class _Rule(NamedTuple):
 
 _CLUSTER = re.compile(r"[0-9a-zA-Z_-]+")
 _IP = re.compile(r"[^\u4e00-\u9fa5 \t\n\x0b\f\r]*")
-_NAMESPACE = _Rule(NAMESPACE_ID, "namespaceId/tenant", 64, re.compile(r"[0-9a-zA-Z_-]+"))
-_RULES_V3 = (_Rule("clusterName", "cluster", 64, _CLUSTER), _Rule("ip", "ip", 128, _IP))
-_RULES_V2 = (_Rule("clusterName", "cluster", 10_000, _CLUSTER), _Rule("ip", "ip", 128, _IP))
+_NAMESPACE = _TextRule(NAMESPACE_ID, "namespaceId/tenant", 64, re.compile(r"[0-9a-zA-Z_-]+"))
+_RULES_V3 = (_TextRule("clusterName", "cluster", 64, _CLUSTER), _TextRule("ip", "ip", 128, _IP))
+_RULES_V2 = (_TextRule("clusterName", "cluster", 10_000, _CLUSTER), _TextRule("ip", "ip", 128, _IP))
 """Source of all rules: Nacos 3.0.3 ParamCheckRule; clients of v1 and v2 may have longer names of clusters."""
 _METADATA = "metadata"
 _PORTS = "port", "checkPort"
@@ -89,7 +89,7 @@ def call_checker(paths: Sequence[str], schemas: Sequence[type[Schema]]) -> Calla
     return check
 
 
-def _check_text(parameters: Parameters, rule: _Rule) -> None:
+def _check_text(parameters: Parameters, rule: _TextRule) -> None:
     if text := parameters.optional(rule.key):
         check_part(rule.name, text, rule.chars_max, rule.allowed)
 
@@ -119,4 +119,5 @@ def _read_flag(call: Call, key: str, text: str) -> None:
         plain = "true" if parse_flag(word) else "false"
     except ValueError:
         raise InvalidParam(f"Param '{key}' is illegal, it should be true or false.") from None
-    call.put_first(key, plain)
+    call._parameters = call.parameters.replacing(key, plain)
+    call.raw_query = f"{key}={plain}&".encode() + call.raw_query  # as members and parsers of repeated queries read it

@@ -259,19 +259,19 @@ class SelectorText(Parameter[Selector]):
     def read(self, text: str) -> Selector:
         if text.isspace():
             return NO_SELECTOR
-        value = _object(unescape(text.replace("+", " ").encode()).decode("utf-8", "replace"))
-        if value is None:
-            raise ValueError("it should be a JSON object with a known 'type'")
+        value = _typed_object(unescape(text.replace("+", " ").encode()).decode("utf-8", "replace"))
         match value.get("type"):
             case "none":
                 return NO_SELECTOR
+            case "unknown":
+                raise InvalidParam("not match any type of selector!")
             case "label":
                 expression = value.get("expression", "")
                 if not isinstance(expression, str):
                     raise ValueError("its 'expression' should be a text")
                 return label_selector(expression)
             case _:
-                raise InvalidParam("not match any type of selector!")
+                raise ValueError("it should be a JSON object with a known 'type'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,21 +295,21 @@ class ListFilter(Parameter["MetadataFilter | None"]):
     def read(self, text: str) -> MetadataFilter | None:
         if text.isspace():
             return None
-        value = _object(text)
-        if value is None or not isinstance(value.get("type"), str):
+        value = _typed_object(text)
+        if not value:
             raise ValueError("it should be a JSON object with a 'type'")
         expression = value.get("expression")
         found = _EXPRESSION.fullmatch("".join(expression.split())) if isinstance(expression, str) else None
         return MetadataFilter(found[1] == "INSTANCE", found[2], found[3].replace("'", "")) if found else None
 
 
-def _object(text: str) -> dict[str, Any] | None:
-    """Return the JSON object in a text; None for any other text."""
+def _typed_object(text: str) -> dict[str, Any]:
+    """The JSON object in a text, if its ``type`` is a text; else an empty one."""
     try:
         value = json_text.loads(text)
     except ValueError:
-        return None
-    return value if isinstance(value, dict) else None
+        return {}
+    return value if isinstance(value, dict) and isinstance(value.get("type"), str) else {}
 
 
 class JsonObject(Parameter["Mapping[str, Any]"]):

@@ -40,6 +40,7 @@ from app.naming.model.nacos_errors import InvalidParam
 from app.naming.wire.service_info import shown
 
 PATH = "/v2/ns/service"
+NO_SELECTOR_TYPE = "not match any type of selector!"
 CONTEXT_TYPES = {"none": "NONE", "label": "CMDB"}
 
 
@@ -91,7 +92,8 @@ def described_service(call: Call) -> ServiceMeta:
     try:
         load_parameters(ServiceSelectorSchema, call.parameters)
     except InvalidParam as error:
-        raise ResultError(400, ResultCode.SELECTOR, error.text) from None
+        text = NO_SELECTOR_TYPE if error.text.endswith("a known 'type'") else error.text
+        raise ResultError(400, ResultCode.SELECTOR, text) from None
     values = load_parameters(ServiceCreateSchema, call.parameters)
     return ServiceMeta(values["protect_threshold"], values["metadata"], values["selector"])
 
