@@ -119,5 +119,5 @@ def _read_flag(call: Call, key: str, text: str) -> None:
         plain = "true" if parse_flag(word) else "false"
     except ValueError:
         raise InvalidParam(f"Param '{key}' is illegal, it should be true or false.") from None
-    call._parameters = call.parameters.replacing(key, plain)
+    call._parameters = call.parameters.replacing(key, plain)  # noqa: SLF001  # a part of the call, like the line below
     call.raw_query = f"{key}={plain}&".encode() + call.raw_query  # as members and parsers of repeated queries read it
