@@ -108,7 +108,7 @@ TOGETHER = {
 NOT_SHOWN = re.compile(
     r"sdk/test_quick_start\.py::test_each_library_has_its_program"
     r"|conformance/test_conformance(_v2)?\.py::test_(the_list_names|each_list|all_conversations|what_passes)"
-    r"|conformance/test_(both_ways|conformance_v3)\.py|peers/test_(audit|dump|operator_changes|prometheus)\.py"
+    r"|conformance/test_(both_ways|conformance_v3(_users)?)\.py|peers/test_(audit|dump|operator_changes|prometheus)\.py"
 )
 """Tests of the tests themselves, of a single server, and of the audit and metrics."""
 RECORDED = {"test_conformance": "Nacos 1.4.1", "test_conformance_v2": "Nacos 2.3.1 over HTTP v2"}
@@ -130,7 +130,7 @@ RECORDED_HEAD = """
 ## Conversations recorded from {server}
 
 Replayed at a single node, and through one member of three; the text of each answer must be equal.
-Those recorded from Nacos 3.0.3 over HTTP v3 are replayed at a single node by
+Those recorded from Nacos 3.0.3 over HTTP v3 are replayed in the same way by
 `tests/conformance/test_conformance_v3.py`.
 
 | area | single node | through a member |

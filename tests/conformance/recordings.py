@@ -1,6 +1,6 @@
 """The conversations recorded from one version of Nacos, held with a node of ours and through one member of three."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +11,7 @@ from tests.support.processes import ClusterProcesses, Member, free_ports
 
 FOLDER = Path(__file__).parent
 JOBS = 4
+NO_SETTINGS: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +46,20 @@ class Recordings:
         return run_all(Target(host, int(port)), scenarios, JOBS)
 
     @contextmanager
-    def alone(self, folder: Path) -> Iterator[list[Outcome]]:
-        """Yield all outcomes of a node alone: a cluster of one, as a standalone node takes no call of members."""
+    def alone(
+        self, folder: Path, more: Mapping[str, str] = NO_SETTINGS, prepare: Callable[[Member], None] = lambda _: None
+    ) -> Iterator[list[Outcome]]:
+        """Yield all outcomes of a node alone: a cluster of one, as a standalone node takes no call of members.
+
+        ``more``: its further settings; ``prepare`` is called before the first conversation.
+        """
         port = free_ports(1)[0]
         settings = {"rollcall.announce": "false", "nacos.standalone": "false", "nacos.member.list": f"127.0.0.1:{port}"}
-        node = Member(port, folder / str(port), settings)
+        node = Member(port, folder / str(port), settings | more)
         try:
             node.start()
             node.wait_ready()
+            prepare(node)
             yield self.replay(node, self.reasons("differs"))
             node.stop()
         finally:
@@ -79,3 +86,10 @@ def assert_all_pass(outcomes: list[Outcome], area: str) -> None:
         note = f"\n    note: {outcome.scenario.note}" if outcome.scenario.note else ""
         complaints.append(f"{outcome.name} fails:\n    {outcome.failure}{note}")
     assert not complaints, "\n".join(complaints)
+
+
+def numbers_of(reasons: Mapping[str, str]) -> dict[str, str]:
+    """Return how many steps we answer otherwise, by conversation. Shape of a reason: ``number, reason``."""
+    parts = {name: text.partition(", ") for name, text in reasons.items()}
+    assert all(reason for _, _, reason in parts.values()), "every line gives its reason"
+    return {name: number for name, (number, _, _) in parts.items()}

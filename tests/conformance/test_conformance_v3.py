@@ -1,11 +1,11 @@
-"""The recorded answers of a real Nacos 3.0.3 over HTTP v3, asked of a node of ours."""
+"""The recorded answers of a real Nacos 3.0.3 over HTTP v3, asked of our nodes: alone and through a member of three."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from tests.conformance.conftest import Report
-from tests.conformance.recordings import Recordings, assert_all_pass
+from tests.conformance.recordings import Recordings, assert_all_pass, numbers_of
 from tests.conformance.replay import Outcome
 
 V3 = Recordings("_v3")
@@ -23,23 +23,34 @@ def alone(tmp_path_factory: pytest.TempPathFactory, report_counts: Report) -> It
         yield outcomes
 
 
-def listed() -> dict[str, str]:
-    """Return how many steps we answer otherwise, by conversation. Shape of a line: ``area/name: number, reason``."""
-    parts = {name: text.partition(", ") for name, text in V3.reasons("accepted").items()}
-    assert all(reason for _, _, reason in parts.values()), "every line gives its reason"
-    return {name: number for name, (number, _, _) in parts.items()}
+@pytest.fixture(scope="module")
+def through_member(tmp_path_factory: pytest.TempPathFactory, report_counts: Report) -> Iterator[list[Outcome]]:
+    with V3.through_member(tmp_path_factory.mktemp("member")) as outcomes:
+        report_counts("HTTP v3, one member of three", outcomes)
+        yield outcomes
+
+
+@pytest.mark.parametrize("name", ["differs", "standalone_only"])
+def test_each_list_names_conversations_that_there_are_with_reasons(name: str) -> None:
+    left_out = V3.reasons(name)
+    assert left_out.keys() <= V3.names()
+    assert all(left_out.values())
 
 
 def test_all_conversations_are_held(alone: list[Outcome]) -> None:
-    left_out = V3.reasons("differs")
-    assert all(left_out.values()), "every line gives its reason"
-    assert len(alone) + len(left_out) == len(V3.names()) == RECORDED
+    assert len(alone) + len(V3.reasons("differs")) == len(V3.names()) == RECORDED
 
 
 def test_each_difference_is_known_and_still_is_one(alone: list[Outcome]) -> None:
-    assert {one.name: str(one.accepted) for one in alone if one.accepted} == listed()
+    assert {one.name: str(one.accepted) for one in alone if one.accepted} == numbers_of(V3.reasons("accepted"))
 
 
 @pytest.mark.parametrize("area", V3.areas)
 def test_node_answers_as_recorded(alone: list[Outcome], area: str) -> None:
     assert_all_pass(alone, area)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("area", V3.areas)
+def test_member_answers_as_recorded(through_member: list[Outcome], area: str) -> None:
+    assert_all_pass(through_member, area)

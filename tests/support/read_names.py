@@ -53,21 +53,15 @@ def _read_by(call: ast.Call, space: dict[str, Any]) -> Iterator[str]:
             yield getattr(_value(call.args[0], space), "key", "")
         case ast.Attribute(attr=name) if name == NAME_READER:
             yield from OF_SERVICE
-        case ast.Name(id="require"):
-            yield from _needed(call.args[1:], space)
-        case ast.Name(id="called_service"):  # which requires the schemas that it is given
-            yield from _needed(call.args[2:], space)
+        case ast.Name(id="require" | "called_service" as name):
+            for one in call.args[1 if name == "require" else 2 :]:
+                if not isinstance(one, ast.Starred):  # those that the caller hands on
+                    yield from needed_names(_value(one, space))
         case ast.Name(id="load_parameters"):
             schema = _value(call.args[0], space)
             assert issubclass(schema, Schema)
             names = {one.data_key or name for name, one in schema().fields.items()}
             yield from names | (OF_SERVICE if "serviceName" in names else frozenset())
-
-
-def _needed(schemas: list[ast.expr], space: dict[str, Any]) -> Iterator[str]:
-    for one in schemas:
-        if not isinstance(one, ast.Starred):
-            yield from needed_names(_value(one, space))
 
 
 def _is_of_parameters(called: ast.Attribute) -> bool:

@@ -137,6 +137,10 @@ class Parameters:
         """These parameters but for some."""
         return Parameters({name: value for name, value in self._values.items() if name not in names})
 
+    def replacing(self, name: str, value: str) -> "Parameters":
+        """These parameters with another value of one, plain text without blanks."""
+        return Parameters({**self._values, name: value}, plain=self.plain is not None)
+
     def service_name(self) -> str | None:
         """The full service name, of ``serviceName`` or its old name ``dom``, and ``groupName``; None when absent.
 

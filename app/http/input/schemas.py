@@ -69,6 +69,13 @@ def needed_names(schema: type[Schema]) -> Iterator[str]:
             yield one.data_key or name
 
 
+def keys_of(schema: type[Schema], *kinds: type[Parameter[Any]]) -> Iterator[str]:
+    """Yield the names of the parameters of a schema; with ``kinds`` those of these kinds."""
+    for one in _made(schema).fields.values():
+        if isinstance(one, kinds or Parameter) and one.data_key:
+            yield one.data_key
+
+
 def java_type(schema: type[Schema], name: str) -> str:
     """Return Java's name for the type of a parameter, which Nacos names where one is missing."""
     one = next(one for one in _made(schema).fields.values() if one.data_key == name)

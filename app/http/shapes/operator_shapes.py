@@ -184,8 +184,18 @@ def _switch(value: object) -> Shape:
 
 
 _SWITCHES = SwitchDomain()
-SWITCHES = json_of(
-    record("Switches", {name: _switch(getattr(_SWITCHES, one.name)) for name, one in SWITCH_FIELDS.items()})
+_SWITCH_SHAPES = {name: _switch(getattr(_SWITCHES, one.name)) for name, one in SWITCH_FIELDS.items()}
+SWITCHES = json_of(record("Switches", _SWITCH_SHAPES))
+SWITCH_NAMES_3 = {
+    "pushGoVersion": "pushVersionOfGo",
+    "pushJavaVersion": "pushVersionOfJava",
+    "pushPythonVersion": "pushVersionOfPython",
+    "pushCVersion": "pushVersionOfC",
+    "pushCSharpVersion": "pushVersionOfCsharp",
+}
+"""The names of the switches that Nacos 3 has renamed. Source: Nacos 3.0.3, observed."""
+V3_SWITCHES = json_of(
+    record("SwitchesV3", {SWITCH_NAMES_3.get(name, name): shape for name, shape in _SWITCH_SHAPES.items()})
 )
 
 # --- connections over gRPC -------------------------------------------------------------------------------
@@ -236,7 +246,9 @@ NAMESPACE_QUERY = json_of(
 V2_NAMESPACES = json_of(
     array(record("NamespaceV2", {**_NAMESPACE_FIELDS, "namespaceDesc": or_null(text("for tests"))}))
 )
-V2_NAMESPACE = json_of(record("NamespaceInFullV2", {**_NAMESPACE_FIELDS, "namespaceDesc": text("Public Namespace")}))
+V2_NAMESPACE = json_of(
+    record("NamespaceInFullV2", {**_NAMESPACE_FIELDS, "namespaceDesc": or_null(text("Public Namespace"))})
+)
 DONE = json_of(flag(True))
 READY = json_of(text("ok"))
 NO_CHANGE = Content(TEXT_TYPE, text("", maxLength=0))

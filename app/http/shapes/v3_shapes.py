@@ -223,7 +223,7 @@ _NAMESPACE = record(
     {
         "namespace": NAMESPACE,
         "namespaceShowName": text("public"),
-        "namespaceDesc": text("Default Namespace"),
+        "namespaceDesc": or_null(text("Default Namespace")),
         "quota": whole(200),
         "configCount": whole(0),
         "type": whole(0, "0: the public one; 1: one that was created."),

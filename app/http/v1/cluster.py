@@ -118,7 +118,7 @@ def switch_lookup(call: Call, services: Services) -> Answer:
     """
     kind = load_parameters(LookupSchema, call.parameters)["type"]
     if kind not in LOOKUPS:
-        return rest_refusal(500, f"The addressing mode exists : {kind}, just support : [[{', '.join(NACOS_LOOKUPS)}]]")
+        return rest_refusal(500, unknown_lookup(kind))
     if services.lookup is None:
         return rest_refusal(500, "this node is alone, and has no list of members")
     try:
@@ -126,6 +126,11 @@ def switch_lookup(call: Call, services: Services) -> Answer:
     except NoListError as error:
         return rest_refusal(500, str(error))
     return rest_reply(None)
+
+
+def unknown_lookup(kind: str) -> str:
+    """Return Nacos's refusal of a source of the member list that there is none of."""
+    return f"The addressing mode exists : {kind[:100]}, just support : [[{', '.join(NACOS_LOOKUPS)}]]"
 
 
 @route("POST", "/v1/core/cluster/server/leave", access=MEMBERS, described=Described(EMPTY_RESULT, body=ADDRESSES_BODY))

@@ -11,7 +11,7 @@ from marshmallow import validate
 
 from app.auth.access_rules import READ, admin, naming
 from app.http.api.call import Answer, Call, Services
-from app.http.input.fields import FILLED, Needed, Number, Trimmed
+from app.http.input.fields import PRESENT, Number, Trimmed
 from app.http.input.params import check_numbers
 from app.http.input.schemas import PAGE_NO_TEXT, PAGE_SIZE_TEXT, CallSchema, NeededServiceSchema, load_parameters
 from app.http.shapes.described import Described
@@ -29,7 +29,7 @@ from app.http.v2.envelope import (
     ResultCode,
     ResultError,
     called_service,
-    require,
+    require_present,
     result,
     result_route,
 )
@@ -40,6 +40,7 @@ from app.naming.registry.http_publishers import address_client_id, in_order
 
 PATH = "/v2/ns/client"
 GRPC = "GRPC"
+CLIENT_ID = "clientId"
 CLIENT_ID_TEXT = "The id of a client; of a search a part of ids."
 CLIENTS_PAGE_SIZE, CLIENTS_PAGE_SIZE_MAX = 100, 1_000
 
@@ -47,7 +48,7 @@ CLIENTS_PAGE_SIZE, CLIENTS_PAGE_SIZE_MAX = 100, 1_000
 class ClientIdSchema(CallSchema):
     """Calls about one client."""
 
-    client_id = Needed("clientId", CLIENT_ID_TEXT, needs=FILLED)
+    client_id = Trimmed(CLIENT_ID, CLIENT_ID_TEXT, needs=PRESENT)
 
 
 class ClientAddressSchema(CallSchema):
@@ -105,7 +106,7 @@ def search(call: Call, services: Services) -> Answer:
 @result_route("GET", PATH, access=admin(READ), described=Described(CLIENT, takes=(ClientIdSchema,), refusals=(404,)))
 def detail(call: Call, services: Services) -> Answer:
     """One client. Shape of data: clientId, ephemeral, clientType, address; of a connection also version and app."""
-    client_id = client_id_of(call, QUERY_TEXT)
+    client_id = client_id_of(call)
     if (client := services.clients.table.client(client_id)) is not None:
         info = client.info
         return result(
@@ -136,7 +137,7 @@ def detail(call: Call, services: Services) -> Answer:
 )
 def published(call: Call, services: Services) -> Answer:
     """The instances of a client. Shape of data: namespace, group, serviceName, registeredInstance."""
-    found = found_publications(client_id_of(call, QUERY_TEXT), services)
+    found = found_publications(client_id_of(call), services)
     return result([{**_names(space, name), "registeredInstance": _place(one)} for space, name, one in found])
 
 
@@ -169,7 +170,7 @@ def found_publications(client_id: str, services: Services) -> list[tuple[str, st
 )
 def subscribed(call: Call, services: Services) -> Answer:
     """The subscriptions of a client connected here. Shape of data: namespace, group, serviceName, subscriberInfo."""
-    client_id = client_id_of(call, QUERY_TEXT)
+    client_id = client_id_of(call)
     client = services.clients.table.client(client_id)
     if client is None:
         raise unknown_client(client_id)
@@ -235,11 +236,14 @@ def found_subscribers(call: Call, services: Services, text: str = FORM_TEXT) -> 
     return [one.info for one in found if one is not None and _is_asked_for(wanted, one.info.ip, one.info.port)]
 
 
-def client_id_of(call: Call, text: str = FORM_TEXT) -> str:
-    """Return the id of the client that a call names; ``text``: the refusal of a call that names none."""
-    require(call, ClientIdSchema, text=text)
-    client_id: str = load_parameters(ClientIdSchema, call.parameters)["client_id"]
-    return client_id
+def client_id_of(call: Call) -> str:
+    """Return the id of the client that a call names, which may be empty.
+
+    Raises:
+        ResultError: the call names none.
+    """
+    require_present(call, ClientIdSchema)
+    return call.parameters.optional(CLIENT_ID)
 
 
 def unknown_client(client_id: str) -> ResultError:

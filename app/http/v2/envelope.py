@@ -16,10 +16,12 @@ from app.commands.write_caller import Misdirected
 from app.http.api.answers import PreparedRefusal, error_reply, later_reply
 from app.http.api.call import JSON, OK, Answer, Call, Endpoint, Reply, Services, route
 from app.http.api.called_names import check_called_name
+from app.http.api.checked_values import call_checker
 from app.http.input.forms import namespace_of, service_of
 from app.http.input.schemas import NeededServiceSchema, java_type, needed_names
 from app.http.shapes.described import Described
-from app.naming.model.json_fields import exact_json
+from app.naming.model.json_fields import exact_json, flag_text
+from app.naming.model.keys import group_of, short_name_of
 from app.naming.model.nacos_errors import (
     InstanceMissing,
     InvalidParam,
@@ -32,6 +34,7 @@ from app.naming.model.nacos_errors import (
     Unavailable,
     WeightRefused,
 )
+from app.naming.model.service_names import is_usual_name
 from distro.model.errors import CodecError, NotInitialized
 
 log = logging.getLogger(__name__)
@@ -66,6 +69,12 @@ class ResultError(NacosError):
         super().__init__(text)
         self.status = status
         self.code = code
+
+
+def shown_service(namespace: str, full_name: str, *, ephemeral: bool) -> str:
+    """Return a service as refusals of Nacos 2 and 3 show it. Source: Nacos 3.0.3 Service.toString."""
+    group, name, kind = group_of(full_name), short_name_of(full_name), flag_text(ephemeral)
+    return f"Service{{namespace='{namespace}', group='{group}', name='{name}', ephemeral={kind}, revision=0}}"
 
 
 RESULT_BEGIN, RESULT_END = b'{"code":0,"message":"success","data":', b"}"
@@ -124,6 +133,8 @@ FORM_TEXT = "Required parameter '{}' type {} is not present"
 """A missing parameter of a call that Nacos reads as a form."""
 QUERY_TEXT = "Required request parameter '{}' for method parameter type {} is not present"
 """A missing parameter of a call whose parameters Nacos reads one by one."""
+CHECKED_TEXT = "required parameter '{}' is missing"
+"""A missing parameter of a form that Nacos checks itself."""
 
 
 def require(call: Call, *schemas: type[Schema], text: str = FORM_TEXT) -> None:
@@ -150,7 +161,8 @@ def called_service(call: Call, services: Services, *schemas: type[Schema], text:
     """
     require(call, *(schemas or (NeededServiceSchema,)), text=text)
     namespace, name = namespace_of(call.parameters), service_of(call.parameters)
-    check_called_name(call, services, namespace, name)
+    if not is_usual_name(name):
+        check_called_name(call, services, namespace, name)
     return namespace, name
 
 
@@ -178,10 +190,13 @@ def result_route(
     ``at_root``: those of the paths that the endpoint has without the context path, too.
     """
 
+    check = call_checker(paths, described.takes if described is not None else ())
+
     def add(endpoint: Endpoint) -> Endpoint:
         @wraps(endpoint)
         def answer(call: Call, services: Services) -> Answer:
             try:
+                check(call, services)
                 return endpoint(call, services)
             except (NacosError, CodecError, NotInitialized) as error:
                 return refusal_of(error)

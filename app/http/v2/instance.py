@@ -2,18 +2,16 @@
 
 from app.auth.access_rules import READ, WRITE, naming
 from app.commands.operator_changes import change_of_patch, change_of_update
-from app.config.settings_keys import FALSE_WORDS, TRUE_WORDS
 from app.http.api.call import JSON, Answer, Call, Reply, Services, rendered
 from app.http.api.called_names import check_called_name
 from app.http.input.forms import SERVICE_NAME
 from app.http.input.instance_schemas import (
     CLUSTER_NAME,
     ENABLED,
-    EPHEMERAL,
-    HEALTHY,
     METADATA,
     WEIGHT,
     DeregisterSchema,
+    DetailQuery,
     InstanceSchema,
     ListV2Schema,
     PatchV2Schema,
@@ -36,17 +34,19 @@ from app.http.v2.envelope import (
     require,
     result,
     result_route,
+    shown_service,
     wrapped,
 )
 from app.machine.limits.answer_budget import AnswerRoom
 from app.naming.clients.own_clients import check_legal
 from app.naming.model.keys import check_service_format
-from app.naming.model.nacos_errors import InvalidParam
+from app.naming.model.model import Instance
+from app.naming.model.nacos_errors import InvalidParam, NotFound, ServiceMissing
+from app.naming.model.service_names import is_usual_name
 from app.naming.wire.service_info import HOST_BYTES
 from app.naming.wire.service_json import service_json
 
 PATH = "/v2/ns/instance"
-FLAG_WORDS = TRUE_WORDS | FALSE_WORDS | {""}
 RESERVED = "preserved."
 """Begins the names of metadata that set the times of beats."""
 
@@ -57,18 +57,15 @@ def check_instance(call: Call, services: Services, text: str = FORM_TEXT) -> Non
     check_numbers(call.parameters)
 
 
-def _check_registered(call: Call, services: Services) -> None:
-    """Refuse what a call would register: a flag that is no word of Spring's, beats slower than their time-outs.
+def check_registered(call: Call, services: Services) -> None:
+    """Refuse what a call would register: a name of a cluster with other characters, beats slower than their time-outs.
 
     Raises:
         ResultError: the instance cannot be as the call describes it.
         InvalidParam: the text names the parameter.
     """
     check_instance(call, services)
-    for row in (HEALTHY, ENABLED, EPHEMERAL):
-        if (call.parameters.get(row.key) or "").strip().lower() not in FLAG_WORDS:
-            raise InvalidParam(f"Param '{row.key}' is illegal, it should be true or false.")
-    if RESERVED in (call.parameters.get(METADATA.key) or ""):
+    if RESERVED in (call.parameters.get(METADATA.key) or "") or "_" in (call.parameters.get(CLUSTER_NAME.key) or ""):
         try:
             check_legal(call.parse(parse_register))
         except InvalidParam as error:
@@ -78,7 +75,7 @@ def _check_registered(call: Call, services: Services) -> None:
 @result_route("POST", PATH, access=naming(WRITE), described=Described(takes=(RegisterSchema,)))
 def register(call: Call, services: Services) -> Answer:
     """Register an instance, or replace it as a whole."""
-    _check_registered(call, services)
+    check_registered(call, services)
     return wrapped(instance.register(call, services))
 
 
@@ -95,8 +92,22 @@ def update(call: Call, services: Services) -> Answer:
 
     The service must exist, the instance may come later. Source: Nacos 2.3.1 InstanceOperatorClientImpl.
     """
-    _check_registered(call, services)
-    return wrapped(rendered(services.writes.execute(change_of_update(call.parse(parse_register)), call)))
+    return answer_update(call, services)
+
+
+def answer_update(call: Call, services: Services) -> Answer:
+    """Return the answer to a PUT of an instance.
+
+    Raises:
+        NacosError: as ``check_registered``, or there is no such service; with the text of Nacos.
+    """
+    check_registered(call, services)
+    command = call.parse(parse_register)
+    try:
+        return wrapped(rendered(services.writes.execute(change_of_update(command), call)))
+    except ServiceMissing:
+        named = shown_service(command.namespace, command.service, ephemeral=command.ephemeral)
+        raise ServiceMissing(f"service not found, namespace: {command.namespace}, service: {named}") from None
 
 
 @result_route("PATCH", PATH, access=naming(WRITE), described=Described(BARE_OK, takes=(PatchV2Schema,)))
@@ -120,10 +131,25 @@ def patch(call: Call, services: Services) -> Answer:
 )
 def detail(call: Call, services: Services) -> Answer:
     """One instance with its true health."""
-    check_instance(call, services, QUERY_TEXT)
-    query = parse_detail(call.parameters)
-    found = services.naming.detail(query.namespace, query.service, query.ip, query.port, query.cluster)
+    query, found = called_instance(call, services, QUERY_TEXT)
     return result({"serviceName": query.service, **instance.detail_fields(found)})
+
+
+def called_instance(call: Call, services: Services, text: str = FORM_TEXT) -> tuple[DetailQuery, Instance]:
+    """Return the query of a call about one instance, and the instance; ``text``: as of ``require``.
+
+    Raises:
+        NacosError: as ``check_instance``, or there is no such instance. Source: Nacos 2.3.1 and 3.0.3, observed.
+    """
+    check_instance(call, services, text)
+    query = parse_detail(call.parameters)
+    view = services.naming.service_view(query.namespace, query.service)
+    if view is None or not view.instances:
+        raise NotFound(f"no ips found for cluster {query.cluster} in service {query.service}")
+    for one in view.instances:
+        if (one.ip, one.port, one.cluster_name) == (query.ip, query.port, query.cluster):
+            return query, one
+    raise NotFound("no matched ip found!")
 
 
 @result_route("GET", f"{PATH}/list", access=naming(READ), described=Described(V2_LIST, takes=(ListV2Schema,)))
@@ -131,7 +157,8 @@ def list_instances(call: Call, services: Services) -> Answer:
     """The instances of a service as clients balance over them; an unknown service has none."""
     require(call, ListV2Schema, text=QUERY_TEXT)
     query = parse_list(call.parameters)
-    check_called_name(call, services, query.namespace, query.service)
+    if not is_usual_name(query.service):
+        check_called_name(call, services, query.namespace, query.service)
     clusters = call.parameters.optional(CLUSTER_NAME.key) or query.clusters
     view = services.naming.service_view(query.namespace, query.service)
     cache_ms = services.durable.switches.default_push_cache_millis

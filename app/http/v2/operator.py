@@ -9,6 +9,7 @@ from app.http.api.answers import server_status
 from app.http.api.call import Answer, Call, Services
 from app.http.api.pages import PAGE_V2_MAX
 from app.http.input.fields import FILLED, Flag, LenientFlag, Number, Text, Trimmed
+from app.http.input.instance_schemas import CLUSTER_NAME
 from app.http.input.params import check_numbers
 from app.http.input.schemas import PAGE_NO_TEXT, PAGE_SIZE_TEXT, CallSchema, NeededServiceSchema, load_parameters
 from app.http.shapes.common_shapes import STATE
@@ -19,10 +20,12 @@ from app.http.v1 import catalog, cluster, health, operator, switches
 from app.http.v1.health import HealthSchema
 from app.http.v1.switches import SwitchSchema
 from app.http.v2.envelope import ResultCode, ResultError, require, result, result_route, wrapped
-from app.naming.model.nacos_errors import NotFound
+from app.naming.model.keys import DEFAULT_CLUSTER
+from app.naming.model.nacos_errors import InvalidParam, NotFound
 from distro.model.types import MemberState
 
 PATHS = ("/v2/ns/operator", "/v2/ns/ops")
+IS_CHECKED = "health check is still working"
 NODES = "/v2/core/cluster/node"
 
 
@@ -102,8 +105,23 @@ def set_switch(call: Call, services: Services) -> Answer:
 def set_health(call: Call, services: Services) -> Answer:
     """Set an instance's health in a cluster without a checker."""
     require(call, HealthV2Schema, HealthSchema)
+    return answer_health(call, services)
+
+
+def answer_health(call: Call, services: Services) -> Answer:
+    """Return the answer to a call that sets an instance's health.
+
+    Raises:
+        InvalidParam: the port is none.
+        ResultError: the service or cluster is unknown, or its instances are checked; with the code and text of Nacos.
+    """
     check_numbers(call.parameters)
-    return wrapped(health.set_health(call, services))
+    try:
+        return wrapped(health.set_health(call, services))
+    except InvalidParam as error:
+        cluster = call.parameters.optional(CLUSTER_NAME.key, DEFAULT_CLUSTER)
+        more = f", cluster: {cluster}" if error.text.startswith(IS_CHECKED) else ""
+        raise ResultError(400, ResultCode.SERVER_ERROR, error.text + more) from None
 
 
 @result_route(

@@ -30,6 +30,7 @@ from app.http.v2.envelope import (
     called_service,
     result,
     result_route,
+    shown_service,
     wrapped,
 )
 from app.naming.model.keys import DEFAULT_GROUP, group_of, short_name_of
@@ -39,6 +40,7 @@ from app.naming.model.nacos_errors import InvalidParam
 from app.naming.wire.service_info import shown
 
 PATH = "/v2/ns/service"
+NO_SELECTOR_TYPE = "not match any type of selector!"
 CONTEXT_TYPES = {"none": "NONE", "label": "CMDB"}
 
 
@@ -54,18 +56,30 @@ class ServiceListV2Schema(NamespaceSchema):
     size = Number("pageSize", PAGE_SIZE_TEXT, 20, validate=validate.Range(1))
 
 
-def _view(call: Call, services: Services, text: str = QUERY_TEXT) -> ServiceView:
-    """The service that a call names; ``text``: the refusal of a call that names none.
+UNKNOWN = "service not found, namespace: {namespace}, serviceName: {name}"
+UNKNOWN_TO_CHANGE = "service {name} not found!"
+"""The refusals of calls about unknown services: of a query, and of a change or removal."""
+
+
+def called_view(
+    call: Call,
+    services: Services,
+    unknown: str = UNKNOWN,
+    *,
+    text: str = FORM_TEXT,
+    status: int = 400,
+    code: ResultCode = ResultCode.SERVICE_MISSING,
+) -> ServiceView:
+    """Return the service that a call names; ``text``: as of ``require``.
 
     Raises:
-        ResultError: there is no such service.
+        ResultError: there is no such service; with this ``status`` and ``code``, and the text ``unknown``.
     """
     namespace, name = called_service(call, services, text=text)
     view = services.naming.service_view(namespace, name)
     if view is None:
-        # The words of Nacos's update and removal are others; tools look for these.
-        text = f"service not found, namespace: {namespace}, serviceName: {name}"
-        raise ResultError(400, ResultCode.SERVICE_MISSING, text)
+        shown_name = shown_service(namespace, name, ephemeral=True)
+        raise ResultError(status, code, unknown.format(namespace=namespace, name=name, shown=shown_name))
     return view
 
 
@@ -78,7 +92,8 @@ def described_service(call: Call) -> ServiceMeta:
     try:
         load_parameters(ServiceSelectorSchema, call.parameters)
     except InvalidParam as error:
-        raise ResultError(400, ResultCode.SELECTOR, error.text) from None
+        text = NO_SELECTOR_TYPE if error.text.endswith("a known 'type'") else error.text
+        raise ResultError(400, ResultCode.SELECTOR, text) from None
     values = load_parameters(ServiceCreateSchema, call.parameters)
     return ServiceMeta(values["protect_threshold"], values["metadata"], values["selector"])
 
@@ -104,7 +119,7 @@ def create_service(call: Call, services: Services) -> Answer:
 @result_route("DELETE", PATH, access=naming(WRITE), described=Described(takes=(NeededServiceSchema,)))
 def remove_service(call: Call, services: Services) -> Answer:
     """Remove a service that has no instances."""
-    view = _view(call, services)
+    view = called_view(call, services, UNKNOWN_TO_CHANGE, text=QUERY_TEXT)
     if view.instances:
         raise ResultError(
             400,
@@ -117,7 +132,7 @@ def remove_service(call: Call, services: Services) -> Answer:
 @result_route("PUT", PATH, access=naming(WRITE), described=Described(takes=(NeededServiceSchema, ServiceCreateSchema)))
 def update_service(call: Call, services: Services) -> Answer:
     """Replace a service's threshold, metadata and selector; a value that the call does not name becomes the default."""
-    view = _view(call, services, FORM_TEXT)
+    view = called_view(call, services, UNKNOWN_TO_CHANGE)
     meta = described_service(call)
     command = UpdateService(view.namespace, view.full_name, meta.protect_threshold, meta.metadata, meta.selector)
     return wrapped(rendered(services.writes.execute(command, call)))
@@ -126,7 +141,7 @@ def update_service(call: Call, services: Services) -> Answer:
 @result_route("GET", PATH, access=naming(READ), described=Described(V2_SERVICE, takes=(NeededServiceSchema,)))
 def query_service(call: Call, services: Services) -> Answer:
     """A service's description. Shape of data: its names, clusterMap by name, metadata, threshold, selector, kind."""
-    view = _view(call, services)
+    view = called_view(call, services, text=QUERY_TEXT)
     return result(
         {
             "namespace": view.namespace,

@@ -38,6 +38,7 @@ from app.http.v2.envelope import require, result, wrapped
 from app.http.v3.earlier_owners import v3_route
 from app.naming.model.nacos_errors import NoRight
 
+HAS_ADMIN = b'{"code":409,"message":"have admin user cannot use it.","data":null}'
 USER, ROLE, PERMISSION = "/v3/auth/user", "/v3/auth/role", "/v3/auth/permission"
 
 
@@ -131,7 +132,7 @@ def first_admin(call: Call, services: Services) -> Answer:
     """
     answer = auth.first_admin(call, services)
     if isinstance(answer, Reply) and answer.status == 409:
-        return Reply(200, answer.body, JSON)
+        return Reply(200, HAS_ADMIN, JSON)
     return wrapped(answer)
 
 

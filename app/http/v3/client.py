@@ -25,7 +25,7 @@ from app.http.v2.client import (
     found_subscribers,
     unknown_client,
 )
-from app.http.v2.envelope import require, result, result_route
+from app.http.v2.envelope import require_present, result, result_route
 from app.http.v3.forms import ADMIN
 from app.naming.clients.client_model import ClientInfo
 from app.naming.model.keys import group_of, short_name_of
@@ -162,7 +162,7 @@ def responsible_server(call: Call, services: Services) -> Answer:
 
     Rollcall's members are responsible for services, and not for addresses.
     """
-    require(call, AddressSchema)
+    require_present(call, AddressSchema)
     asked = load_parameters(AddressSchema, call.parameters)
     return result({"responsibleServer": services.cluster.map_srv(f"{asked['ip']}:{asked['port']}")})
 

@@ -14,7 +14,7 @@ from app.http.shapes.described import Described
 from app.http.shapes.v3_shapes import BEATEN, V3_INSTANCES
 from app.http.v1 import instance
 from app.http.v2.envelope import RESULT_BEGIN, RESULT_END, result, result_route, wrapped
-from app.http.v2.instance import check_instance
+from app.http.v2.instance import check_instance, check_registered
 from app.http.v3.earlier_owners import BEAT, INSTANCE, UNKNOWN_INSTANCE, passed_on
 from app.http.v3.forms import found_service
 from app.machine.limits.answer_budget import AnswerRoom
@@ -38,6 +38,12 @@ class ClusterSchema(CallSchema):
     cluster = Trimmed("clusterName", "The cluster within the service; all clusters without it.", "")
 
 
+class ClientListSchema(ClusterSchema):
+    """GET ``/v3/client/ns/instance/list``; as in Nacos 3.0.3, it has all instances, whatever the flag says."""
+
+    healthy_only = StrictFlag("healthyOnly", "It changes nothing: clients see the health of each instance.", False)
+
+
 @result_route(
     "POST",
     V3_CLIENT_INSTANCE,
@@ -50,7 +56,7 @@ def register(call: Call, services: Services) -> Answer:
 
     The beat of an unknown instance is answered with code 21003, under status 200: the client has to register it.
     """
-    check_instance(call, services)
+    check_registered(call, services)
     if call.parameters.value(HEART_BEAT):
         return passed_on(call, services, lambda: _beat(call, services), "PUT", BEAT)
     call.count_write()  # here, because the row is one of beats, which no limit counts
@@ -95,14 +101,14 @@ def deregister(call: Call, services: Services) -> Answer:
     "GET",
     f"{V3_CLIENT_INSTANCE}/list",
     access=naming(READ),
-    described=Described(V3_INSTANCES, takes=(NeededServiceSchema, ClusterSchema)),
+    described=Described(V3_INSTANCES, takes=(NeededServiceSchema, ClientListSchema)),
 )
 def list_instances(call: Call, services: Services) -> Answer:
     """The instances of a service that are enabled, healthy or not; an unknown service has none.
 
     Shape of data: an array of instances.
     """
-    view, clusters = found_service(call, services), load_parameters(ClusterSchema, call.parameters)["cluster"]
+    view, clusters = found_service(call, services), load_parameters(ClientListSchema, call.parameters)["cluster"]
     # The texts of the instances, and all of them together.
     with AnswerRoom(services.answers, 2 * HOST_BYTES * len(view.instances) if view is not None else 0):
         hosts, _ = hosts_json(view, clusters, healthy_only=False)

@@ -12,8 +12,8 @@ from app.http.shapes.described import Described, json_of
 from app.http.shapes.operator_shapes import DONE, MEMBER, MEMBERS, READY
 from app.http.shapes.v3_shapes import CONSOLE_STATE, MEMBERS_BODY, STATES
 from app.http.v1 import cluster
-from app.http.v1.cluster import LookupSchema
-from app.http.v2.envelope import ResultCode, ResultError, require, result, result_route
+from app.http.v1.cluster import LookupSchema, unknown_lookup
+from app.http.v2.envelope import CHECKED_TEXT, ResultCode, ResultError, require_present, result, result_route
 from app.http.v2.operator import MembersSchema, found_members
 from app.http.v3.forms import ADMIN_CORE, CONSOLE_CORE, server_error
 from app.members.member_sources import NoListError
@@ -74,10 +74,10 @@ def update_members(call: Call, services: Services) -> Answer:
 )
 def switch_lookup(call: Call, services: Services) -> Answer:
     """Take the member list from another source until the next start. Refused, with no change, if that gives none."""
-    require(call, LookupSchema)
+    require_present(call, LookupSchema, CHECKED_TEXT)
     kind = load_parameters(LookupSchema, call.parameters)["type"]
     if kind not in LOOKUPS:
-        raise InvalidParam(f"Parameter 'type' is illegal: it should be one of {', '.join(LOOKUPS)}")
+        raise InvalidParam(unknown_lookup(kind))
     if services.lookup is None:
         raise server_error(500, "this node is alone, and has no list of members")
     try:

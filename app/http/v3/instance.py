@@ -1,11 +1,11 @@
 """Instances for operators, over HTTP v3: register, change, deregister, find, list."""
 
 from app.auth.access_rules import READ, WRITE, naming
-from app.commands.operator_changes import change_of_patch, change_of_update
+from app.commands.operator_changes import change_of_patch
 from app.http.api.call import Answer, Call, Services, rendered
 from app.http.input.fields import StrictFlag
 from app.http.input.instance_schemas import DeregisterSchema, InstanceSchema, PatchSchema, RegisterSchema
-from app.http.input.params import parse_detail, parse_patch, parse_register
+from app.http.input.params import parse_patch
 from app.http.input.schemas import CallSchema, NeededServiceSchema, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.instance_shapes import UPDATED
@@ -13,7 +13,7 @@ from app.http.shapes.v3_shapes import V3_INSTANCE, V3_INSTANCE_PAGE, V3_INSTANCE
 from app.http.v1 import instance, instance_batch
 from app.http.v1.instance_batch import MetadataBatchSchema
 from app.http.v2.envelope import called_service, result, result_route, wrapped
-from app.http.v2.instance import check_instance
+from app.http.v2.instance import answer_update, called_instance, check_instance, check_registered
 from app.http.v3.client_instance import ClusterSchema
 from app.http.v3.earlier_owners import INSTANCE, passed_on
 from app.http.v3.forms import (
@@ -42,7 +42,7 @@ class HealthyOnlySchema(CallSchema):
 @result_route("POST", PATH, access=naming(WRITE), described=Described(takes=(RegisterSchema,)))
 def register(call: Call, services: Services) -> Answer:
     """Register an instance, or replace it as a whole."""
-    check_instance(call, services)
+    check_registered(call, services)
     return passed_on(call, services, lambda: wrapped(instance.register(call, services)), "POST", INSTANCE)
 
 
@@ -63,8 +63,7 @@ def deregister(call: Call, services: Services) -> Answer:
 )
 def update(call: Call, services: Services) -> Answer:
     """Set weight, metadata and state beside an instance; an unknown one is no error, an unknown service is."""
-    check_instance(call, services)
-    return wrapped(rendered(services.writes.execute(change_of_update(call.parse(parse_register)), call)))
+    return answer_update(call, services)
 
 
 @result_route(
@@ -87,9 +86,7 @@ def update_partially(call: Call, services: Services) -> Answer:
 )
 def detail(call: Call, services: Services) -> Answer:
     """One instance with its true health. Whoever asks needs the right to change it, as in Nacos 3."""
-    check_instance(call, services)
-    query = parse_detail(call.parameters)
-    found = services.naming.detail(query.namespace, query.service, query.ip, query.port, query.cluster)
+    _, found = called_instance(call, services)
     return result(instance_json(found, healthy=found.healthy))
 
 

@@ -10,7 +10,7 @@ from app.http.shapes.described import Described
 from app.http.shapes.operator_shapes import CONNECTIONS, LOG_BODY
 from app.http.shapes.v3_shapes import FAILURE, ID_GENERATORS, NOTHING, V3_LOAD
 from app.http.v1.operator import LogLevelSchema, set_level
-from app.http.v2.envelope import ResultCode, ResultError, refusal, require, result, result_route
+from app.http.v2.envelope import QUERY_TEXT, ResultCode, ResultError, refusal, require, result, result_route
 from app.http.v2.loader import (
     ConnectionIdsSchema,
     ReloadClientSchema,
@@ -42,7 +42,7 @@ def current(call: Call, services: Services) -> Answer:
 )
 def reload_client(call: Call, services: Services) -> Answer:
     """Send one client to another member."""
-    require(call, ReloadClientSchema)
+    require(call, ReloadClientSchema, text=QUERY_TEXT)
     values = load_parameters(ReloadClientSchema, call.parameters)
     connection_id = values["connection_id"]
     if services.loader is None or connection_id not in services.loader.current({connection_id}):
@@ -59,7 +59,7 @@ def reload_client(call: Call, services: Services) -> Answer:
 )
 def reload_current(call: Call, services: Services) -> Answer:
     """Send clients to other members until ``count`` are left."""
-    require(call, ReloadCurrentSchema)
+    require(call, ReloadCurrentSchema, text=QUERY_TEXT)
     values = load_parameters(ReloadCurrentSchema, call.parameters)
     if services.loader is not None:
         services.loader.reload_to(values["count"], values["redirect"])

@@ -3,29 +3,28 @@
 from app.auth.access_rules import READ, WRITE, Target, admin, naming
 from app.http.api.answers import server_status
 from app.http.api.call import Answer, Call, Services
-from app.http.input.params import check_numbers
 from app.http.input.schemas import load_parameters
 from app.http.shapes.described import Described
-from app.http.shapes.operator_shapes import SWITCHES
+from app.http.shapes.operator_shapes import SWITCH_NAMES_3, V3_SWITCHES
 from app.http.shapes.service_shapes import CHECKERS
 from app.http.shapes.v3_shapes import V3_METRICS
 from app.http.v1 import health, operator, switches
 from app.http.v1.health import HealthSchema
 from app.http.v1.operator import LogLevelSchema
 from app.http.v1.switches import SwitchSchema
-from app.http.v2.envelope import called_service, require, result, wrapped
-from app.http.v2.operator import HealthV2Schema, MetricsV2Schema, SwitchV2Schema
+from app.http.v2.envelope import called_service, require, require_present, result, wrapped
+from app.http.v2.operator import HealthV2Schema, MetricsV2Schema, SwitchV2Schema, answer_health
 from app.http.v3.earlier_owners import v3_route
-from app.http.v3.forms import ADMIN, server_error
-from app.naming.model.nacos_errors import InvalidParam
+from app.http.v3.forms import ADMIN
 
 OPS, HEALTH = f"{ADMIN}/ops", f"{ADMIN}/health"
 
 
-@v3_route("GET", f"{OPS}/switches", access=admin(READ), described=Described(SWITCHES))
+@v3_route("GET", f"{OPS}/switches", access=admin(READ), described=Described(V3_SWITCHES))
 def get_switches(call: Call, services: Services) -> Answer:
     """All switches in force on this member."""
-    return wrapped(switches.switches(call, services))
+    found = services.durable.switches.to_json()
+    return result({SWITCH_NAMES_3.get(name, name): value for name, value in found.items()})
 
 
 @v3_route("PUT", f"{OPS}/switches", access=admin(WRITE), described=Described(takes=(SwitchV2Schema, SwitchSchema)))
@@ -64,19 +63,15 @@ def metrics(call: Call, services: Services) -> Answer:
 @v3_route("PUT", f"{OPS}/log", access=admin(WRITE), described=Described(takes=(LogLevelSchema,)))
 def set_log_level(call: Call, services: Services) -> Answer:
     """Set the level of one of this node's logs, until its restart; an unknown log changes nothing."""
-    require(call, LogLevelSchema)
+    require_present(call, LogLevelSchema)
     return wrapped(operator.set_log_level(call, services))
 
 
 @v3_route("PUT", f"{HEALTH}/instance", access=naming(WRITE), described=Described(takes=(HealthV2Schema, HealthSchema)))
 def set_health(call: Call, services: Services) -> Answer:
     """Set an instance's health in a cluster without a checker; an unknown instance is no error."""
-    called_service(call, services, HealthSchema, HealthV2Schema)
-    check_numbers(call.parameters)
-    try:
-        return wrapped(health.set_health(call, services))
-    except InvalidParam as error:
-        raise server_error(400, error) from None
+    called_service(call, services, HealthV2Schema, HealthSchema)
+    return answer_health(call, services)
 
 
 @v3_route("GET", f"{HEALTH}/checkers", access=naming(WRITE, Target.NAMESPACE).of_read(), described=Described(CHECKERS))

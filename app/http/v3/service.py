@@ -15,11 +15,12 @@ from app.http.v1.catalog import counted_service, filtered_services
 from app.http.v1.health import ClusterConfigSchema, ClusterNameSchema
 from app.http.v1.service import ServiceCreateSchema
 from app.http.v2 import service as service_v2
-from app.http.v2.envelope import ResultCode, ResultError, called_service, result, wrapped
+from app.http.v2.envelope import ResultCode, ResultError, called_service, require, result, wrapped
 from app.http.v2.service import ServiceKindSchema
 from app.http.v3.earlier_owners import v3_route
-from app.http.v3.forms import ADMIN, CONSOLE, PageSchema, found_service, names_of, page_result, part_of, server_error
+from app.http.v3.forms import ADMIN, CONSOLE, PageSchema, names_of, page_result, part_of, server_error
 from app.machine.limits.answer_budget import AnswerRoom
+from app.naming.model.keys import group_of, short_name_of
 from app.naming.model.meta import DEFAULT_CLUSTER_CONFIG
 from app.naming.model.model import Instance, ServiceView
 from app.naming.model.nacos_errors import InvalidParam
@@ -41,17 +42,8 @@ class ServicesSchema(NamespaceSchema):
     with_instances = Flag("withInstances", "The services with their instances, and not with their counts.", False)
 
 
-def _view(call: Call, services: Services, status: int = 400) -> ServiceView:
-    """Return the service that a call names.
-
-    Raises:
-        ResultError: there is no such service; with this ``status``.
-    """
-    view = found_service(call, services)
-    if view is None:
-        name = load_parameters(NeededServiceSchema, call.parameters)["service"]
-        raise ResultError(status, ResultCode.SERVICE_MISSING, f"service {name} not found!")
-    return view
+UNKNOWN_TO_CONSOLE = "service {name} is not found!"
+UNKNOWN_TO_CHANGE_THERE = "service {shown} is not exist."
 
 
 @v3_route(
@@ -75,7 +67,9 @@ def create_service(call: Call, services: Services) -> Answer:
 )
 def update_service(call: Call, services: Services) -> Answer:
     """Replace a service's threshold, metadata and selector; a value that the call does not name becomes the default."""
-    view = _view(call, services, 404 if call.path == CONSOLE_PATH else 400)
+    is_console = call.path == CONSOLE_PATH
+    unknown, status = (UNKNOWN_TO_CHANGE_THERE, 404) if is_console else (service_v2.UNKNOWN_TO_CHANGE, 400)
+    view = service_v2.called_view(call, services, unknown, status=status)
     meta = service_v2.described_service(call)
     command = UpdateService(view.namespace, view.full_name, meta.protect_threshold, meta.metadata, meta.selector)
     return wrapped(rendered(services.writes.execute(command, call)))
@@ -90,7 +84,7 @@ def update_service(call: Call, services: Services) -> Answer:
 )
 def remove_service(call: Call, services: Services) -> Answer:
     """Remove a service that has no instances."""
-    view = _view(call, services)
+    view = service_v2.called_view(call, services, service_v2.UNKNOWN_TO_CHANGE)
     if view.instances:
         text = f"Service {view.full_name} is not empty, can't be delete. Please unregister instance first"
         raise ResultError(400, ResultCode.SERVICE_NOT_EMPTY, text)
@@ -106,12 +100,10 @@ def remove_service(call: Call, services: Services) -> Answer:
 )
 def query_service(call: Call, services: Services) -> Answer:
     """A service's description, with its clusters by name."""
-    try:
-        view = _view(call, services)
-    except ResultError as error:
-        if call.path == CONSOLE_PATH and error.code is ResultCode.SERVICE_MISSING:
-            raise server_error(404, error) from None
-        raise
+    if call.path == CONSOLE_PATH:
+        view = service_v2.called_view(call, services, UNKNOWN_TO_CONSOLE, status=404, code=ResultCode.SERVER_ERROR)
+    else:
+        view = service_v2.called_view(call, services)
     return result(
         {
             **names_of(view),
@@ -195,10 +187,12 @@ def selector_types(call: Call, services: Services) -> Answer:
 )
 def update_cluster(call: Call, services: Services) -> Answer:
     """Set how a cluster's persistent instances are checked, and its metadata; a missing cluster is created."""
-    called_service(call, services, ClusterNameSchema, ClusterConfigSchema)
+    require(call, NeededServiceSchema)
+    namespace, name = called_service(call, services, ClusterNameSchema, ClusterConfigSchema)
     try:
         return wrapped(health.update_cluster(call, services))
-    except InvalidParam as error:
-        if found_service(call, services) is None:
-            raise server_error(400, error) from None
-        raise
+    except InvalidParam:
+        if services.naming.service_view(namespace, name) is not None:
+            raise
+        text = f"service not found groupName: {group_of(name)},serviceName: {short_name_of(name)}"
+        raise server_error(400, text) from None

@@ -48,12 +48,17 @@ def check_service_name(full_name: str, rule: NameRule) -> None:
         )
     if rule is NameRule.NACOS_2:
         group, _, service = full_name.partition(GROUP_SPLITTER)
-        _check_part("serviceName", service, SERVICE_CHARS_MAX, _NACOS_2_SERVICE)
-        _check_part("group", group, GROUP_CHARS_MAX, _NACOS_2_GROUP)
+        check_part("serviceName", service, SERVICE_CHARS_MAX, _NACOS_2_SERVICE)
+        check_part("group", group, GROUP_CHARS_MAX, _NACOS_2_GROUP)
     check_service_chars(full_name)
 
 
-def _check_part(name: str, text: str, chars_max: int, pattern: re.Pattern[str]) -> None:
+def check_part(name: str, text: str, chars_max: int, pattern: re.Pattern[str]) -> None:
+    """Refuse a text that is too long, or has other characters than a pattern allows.
+
+    Raises:
+        InvalidParam: with the text of Nacos 2.3.1 and 3.0.3 DefaultParamChecker; ``name`` is the parameter's in it.
+    """
     if len(text) > chars_max:
         raise InvalidParam(f"Param '{name}' is illegal, the param length should not exceed {chars_max}.")
     if not pattern.fullmatch(text):

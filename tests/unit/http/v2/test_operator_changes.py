@@ -125,7 +125,8 @@ class TestRefusalsOverV2:
         answer = client.put(f"{V2}/instance", data=ONE)
         body = answer.get_json()
         assert (answer.status_code, body["code"], body["message"]) == (400, 21_004, "instance error")
-        assert body["data"] == f"service not found, namespace: public, service: {NAME}"
+        shown = "Service{namespace='public', group='DEFAULT_GROUP', name='orders', ephemeral=true, revision=0}"
+        assert body["data"] == f"service not found, namespace: public, service: {shown}"
 
     def test_a_put_for_an_instance_that_is_yet_to_come(self, node: FakeNode, client: FlaskClient) -> None:
         register(node, client, "http")

@@ -28,7 +28,10 @@ def refused(answer: TestResponse) -> tuple[int, int]:
 class TestOperations:
     def test_switches(self, client: FlaskClient) -> None:
         assert data(client.put(f"{OPS}/switches", data={"entry": "check", "value": "false"})) == "ok"
-        assert data(client.get(f"{OPS}/switches"))["healthCheckEnabled"] is False
+        found = data(client.get(f"{OPS}/switches"))
+        assert found["healthCheckEnabled"] is False
+        assert found["pushVersionOfJava"] == found["pushVersionOfGo"] == "0.1.0"
+        assert "pushJavaVersion" not in found
         for missing in ("entry", "value"):
             asked = {"entry": "check", "value": "true"}
             del asked[missing]
@@ -160,7 +163,7 @@ PUBLIC = {
     "configCount": 0,
     "type": 0,
 }
-DEV = {**PUBLIC, "namespace": "dev", "namespaceShowName": "Dev", "namespaceDesc": "", "type": 1}
+DEV = {**PUBLIC, "namespace": "dev", "namespaceShowName": "Dev", "namespaceDesc": None, "type": 1}
 
 
 class TestNamespaces:
@@ -196,11 +199,19 @@ class TestNamespaces:
             ({"namespaceId": "x" * 129, "namespaceName": "x"}, 22_000),
             ({"namespaceId": "public", "namespaceName": "x"}, 22_002),
             ({"namespaceId": "x"}, 10_000),
+            ({"namespaceId": "x", "namespaceName": " "}, 22_000),
         ],
     )
     def test_what_is_wrong_is_refused(self, client: FlaskClient, wrong: dict[str, str], code: int) -> None:
         assert refused(client.post(f"{CORE}/namespace", data=wrong)) == (400, code)
         assert data(client.get(f"{CORE}/namespace/list")) == [PUBLIC]
+
+    @pytest.mark.parametrize("name", ["", "public"])
+    def test_the_public_one_stays_as_it_is(self, client: FlaskClient, name: str) -> None:
+        path, asked = f"{CORE}/namespace", {"namespaceId": name}
+        assert refused(client.put(path, data=asked | {"namespaceName": "x"})) == (400, 22_000)
+        assert data(client.delete(path, query_string=asked)) is True
+        assert data(client.get(path, query_string=asked)) == PUBLIC | {"namespace": name}
 
     def test_whether_an_id_is_taken(self, client: FlaskClient) -> None:
         client.post(f"{CORE}/namespace", data={"namespaceId": "dev", "namespaceName": "Dev"})
