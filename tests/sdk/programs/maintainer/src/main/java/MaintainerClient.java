@@ -106,6 +106,9 @@ public final class MaintainerClient {
         if (type == byte[].class) {
             return new byte[] {1};
         }
+        if (type instanceof Class && ((Class<?>) type).isEnum()) {
+            return ((Class<?>) type).getEnumConstants()[0];
+        }
         String text = type == boolean.class || type == Boolean.class ? "true" : "1";
         boolean isPlain = type instanceof Class
             && (((Class<?>) type).isPrimitive() || Number.class.isAssignableFrom((Class<?>) type) || type == Boolean.class);
