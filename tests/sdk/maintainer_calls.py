@@ -1,6 +1,6 @@
 """Calls of nacos-maintainer-client of Java: each overload of each method that operators have, and its effect.
 
-A function here makes the calls of one method, in all its overloads, and checks the answer and the effect at each member.
+A function here calls one method in all its overloads, and checks the answer and the effect at each member.
 """
 
 from collections.abc import Callable, Iterator, Sequence

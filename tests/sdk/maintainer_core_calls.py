@@ -43,7 +43,7 @@ async def connected(operator: Operator, service: str) -> AsyncIterator[tuple[str
     host, _, port = reader.address.rpartition(":")
     token = {"accessToken": reader.token}
     async with SdkClient(int(port) + GRPC_APART, host=host) as client:
-        client_id = await client.set_up("10.9.9.9", {**{"source": "sdk", "module": "naming"}, "AppName": "shop"})
+        client_id = await client.set_up("10.9.9.9", {"source": "sdk", "module": "naming", "AppName": "shop"})
         whole = {"ip": "10.9.9.9", "port": 80}
         publish = {"type": "registerInstance", "serviceName": service, "groupName": GROUP, "instance": whole}
         for kind, body in (

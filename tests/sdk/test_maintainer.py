@@ -104,7 +104,7 @@ def test_a_part_is_refused(operator: Operator, cluster: ClusterProcesses, part: 
     methods = [one for one in program.call("methods", part) if one not in core | LOCAL]
     for method in methods:
         given = {"arguments": ARGUMENTS[method]} if method in ARGUMENTS else {}
-        with pytest.raises(SdkError, match=": 501 .*a naming server without configurations, AI and plug-ins"):
+        with pytest.raises(SdkError, match=r": 501 .*a naming server without configurations, AI and plug-ins"):
             program.call(method, part, **given)
     assert len(methods) == PART_METHODS[part][1]
 

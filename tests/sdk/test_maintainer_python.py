@@ -1,4 +1,4 @@
-"""nacos-maintainer-sdk-python, unchanged: all its calls are about AI, and all are refused in one way, after a log-in."""
+"""nacos-maintainer-sdk-python, unchanged: it logs in; all its calls are about AI, and refused in one way."""
 
 from pathlib import Path
 
@@ -35,5 +35,5 @@ def test_every_call_logs_in_and_is_refused(tmp_path: Path) -> None:
             program.open("operator", *cluster.members, username=ADMIN, password=ADMIN_PASSWORD)
             assert set(program.call("methods", "operator")) == METHODS
             for name in sorted(METHODS):
-                with pytest.raises(SdkError, match="501 .*a naming server without configurations, AI and plug-ins"):
+                with pytest.raises(SdkError, match=r"501 .*a naming server without configurations, AI and plug-ins"):
                     program.call(name, "operator")

@@ -1,6 +1,6 @@
-"""Makes the calls of nacos-maintainer-sdk-python that the lines on its input name; program.py has the shape of all lines.
+"""Makes the calls of nacos-maintainer-sdk-python that the lines on its input name.
 
-The arguments are samples: the calls are refused.
+program.py has the shape of all lines. The arguments are samples: the calls are refused.
 """
 
 import asyncio
@@ -31,7 +31,9 @@ async def open_client(servers: list[str], username: str, password: str) -> Nacos
 def methods() -> list[str]:
     """The public methods of a service, without those that make one."""
     found = inspect.getmembers(NacosAIMaintainerService, inspect.iscoroutinefunction)
-    return [name for name, method in found if not name.startswith("_") and "self" in inspect.signature(method).parameters]
+    return [
+        name for name, method in found if not name.startswith("_") and "self" in inspect.signature(method).parameters
+    ]
 
 
 def sample(kind: Any) -> Any:
