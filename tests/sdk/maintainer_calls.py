@@ -150,8 +150,8 @@ def register_instance(operator: Operator) -> None:
             operator.until_listed("register", space, *listed[space])
         operator.until_shown("register", space, ip, weight=2.5, metadata={"zone": "ü"}, ephemeral=False)
     whole = instance("10.9.4.1", ephemeral=True)
-    assert operator.call("registerInstance(Service,Instance)", named("register", ephemeral=True), whole) == "ok"
-    operator.until_shown("register", "public", "10.9.4.1", ephemeral=True, healthy=True)
+    assert operator.call("registerInstance(Service,Instance)", named("register-beats", ephemeral=True), whole) == "ok"
+    operator.until_shown("register-beats", "public", "10.9.4.1", ephemeral=True, healthy=True)
 
 
 @row("deregisterInstance", 10)
@@ -165,10 +165,11 @@ def deregister_instance(operator: Operator) -> None:
             operator.register("deregister", "10.9.0.1", space=space)
             assert operator.call(f"deregisterInstance({types},{more})", *names, *values) == "ok"
             operator.until_listed("deregister", space)
-    operator.register("deregister", "10.9.0.2", ephemeral=True)
+    operator.register("deregister-beats", "10.9.0.2", ephemeral=True)
     leaving = instance("10.9.0.2", ephemeral=True)
-    assert operator.call("deregisterInstance(Service,Instance)", named("deregister", ephemeral=True), leaving) == "ok"
-    operator.until_listed("deregister", "public")
+    service = named("deregister-beats", ephemeral=True)
+    assert operator.call("deregisterInstance(Service,Instance)", service, leaving) == "ok"
+    operator.until_listed("deregister-beats", "public")
 
 
 @row("updateInstance", 4)

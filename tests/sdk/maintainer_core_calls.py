@@ -45,10 +45,11 @@ async def connected(operator: Operator, service: str) -> AsyncIterator[tuple[str
     async with SdkClient(int(port) + GRPC_APART, host=host) as client:
         client_id = await client.set_up("10.9.9.9", {"source": "sdk", "module": "naming", "AppName": "shop"})
         whole = {"ip": "10.9.9.9", "port": 80}
-        publish = {"type": "registerInstance", "serviceName": service, "groupName": GROUP, "instance": whole}
+        names = {"namespace": "public", "serviceName": service, "groupName": GROUP}
+        publish = {"type": "registerInstance", **names, "instance": whole}
         for kind, body in (
             ("InstanceRequest", publish),
-            ("SubscribeServiceRequest", {"serviceName": service, "groupName": GROUP, "subscribe": True}),
+            ("SubscribeServiceRequest", {**names, "subscribe": True}),
         ):
             answer = await client.send(kind, orjson.dumps(body), token)
             assert answer.json()["resultCode"] == 200, answer.json()
