@@ -16,6 +16,8 @@ from pathlib import Path
 
 from app.config.version import __version__
 from tests.sdk import environments
+from tests.sdk.maintainer_calls import ROWS
+from tests.sdk.maintainer_core_calls import NACOS_3, PART_METHODS, REFUSED, UNREADABLE
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = ROOT / "docs" / "compatibility.md"
@@ -35,6 +37,7 @@ PYTHON, PYTHON_2, PYTHON_3 = (
     name.partition("==")[2] for name in (environments.PYTHON_SDK, environments.PYTHON_2_SDK, environments.PYTHON_3_SDK)
 )
 RUST = f"Rust over gRPC, nacos-sdk-rust as {environments.RUST_SDK.replace('==', ' ')} of Python"
+RUST_TEST = "sdk/test_rust_sdk.py::test"
 JAVA_3, FUZZY = f"Java, nacos-client {environments.JAVA_3_SDK}", "sdk/test_fuzzy_watch.py::test"
 HTTP_LIBRARIES = {
     "java": f"Java, nacos-client {environments.JAVA_SDK}",
@@ -92,10 +95,13 @@ TOGETHER = {
     "three members, see the same while nothing changes",
     "sdk/test_grpc_sdks.py::test_a_frozen_publisher_is_gone_and_comes_back": "a machine that freezes with an open "
     "connection: its instance is removed, and comes back with it",
-    "sdk/test_rust_sdk.py::test_a_subscription_hears_of_what_others_register_over_http": f"{RUST}: gets changes "
-    "by push",
-    "sdk/test_rust_sdk.py::test_its_instance_is_listed_and_pushed_until_it_deregisters": f"{RUST}: registers, lists, "
-    "deregisters",
+    f"{RUST_TEST}_a_subscription_hears_of_what_others_register_over_http": f"{RUST}: gets changes by push",
+    f"{RUST_TEST}_its_instance_is_listed_and_pushed_until_it_deregisters": f"{RUST}: registers, lists, deregisters",
+    f"{RUST_TEST}_a_batch_is_one_registration": f"{RUST}: batches",
+    f"{RUST_TEST}_it_selects_healthy_instances": f"{RUST}: selects healthy instances",
+    f"{RUST_TEST}_an_operators_change_reaches_it": f"{RUST}: an operator's change is pushed to it, and outlives its "
+    "next registration",
+    f"{RUST_TEST}_it_moves_to_another_member": f"{RUST}: moves to another member",
     f"{FUZZY}_it_lists_what_matches_and_hears_of_what_comes_and_goes": f"{JAVA_3}: watches services by a pattern",
     f"{FUZZY}_what_another_client_publishes_is_heard_of_until_it_ends": f"{JAVA_3}: its watch hears of what a client "
     "publishes, until the client ends",
@@ -105,8 +111,18 @@ TOGETHER = {
     f"{FUZZY}_it_learns_of_the_limits": f"{JAVA_3}: learns of the limits of watches",
 }
 """Tests of several libraries at once, or of only one, and their features."""
+MAINTAINER = "sdk/test_maintainer.py::test"
+MAINTAINER_LIMITS = {
+    f"{MAINTAINER}_a_user_without_a_right_is_refused": f"Java, nacos-maintainer-client "
+    f"{environments.MAINTAINER_JAVA}: a user without a right is refused",
+    "sdk/test_maintainer_python.py::test_every_call_logs_in_and_is_refused": "Python, nacos-maintainer-sdk-python "
+    f"{environments.MAINTAINER_PYTHON.partition('==')[2]}: logs in; its 13 methods are all about AI, and all refused "
+    "with 501, code 40001",
+}
+"""Tests of operators' clients, beside those of the methods one by one."""
 NOT_SHOWN = re.compile(
-    r"sdk/test_quick_start\.py::test_each_library_has_its_program"
+    r"sdk/test_maintainer\.py::test_each_method_is_in_one_table"
+    r"|sdk/test_quick_start\.py::test_each_library_has_its_program"
     r"|conformance/test_conformance(_v2)?\.py::test_(the_list_names|each_list|all_conversations|what_passes)"
     r"|conformance/test_(both_ways|conformance_v3(_users)?)\.py|peers/test_(audit|dump|operator_changes|prometheus)\.py"
 )
@@ -135,6 +151,23 @@ Those recorded from Nacos 3.0.3 over HTTP v3 are replayed in the same way by
 
 | area | single node | through a member |
 |---|---|---|"""
+MAINTAINER_HEAD = """
+## Operators' clients over HTTP v3
+
+At three members with users. `NamingMaintainerService` of Java's nacos-maintainer-client {version} has {whole}
+methods that call a server, overloads included. {passed} of them do their work. {refused} are refused, because Rollcall
+has no plug-ins and no Raft. {unreadable} fail inside the library, with Nacos 3.0.3 too: it expects an answer without
+the envelope. Its {parts} methods for configurations and AI are all refused with 501.
+
+*yes* in the third column means that the test of the row passed. The last one has what a single Nacos 3.0.3 did when
+the same calls were tried.
+
+| method | overloads | here | Nacos 3.0.3 |
+|---|---|---|---|"""
+RECORDED_V3 = """
+## Conversations recorded from Nacos 3.0.3 over HTTP v3
+
+Replayed at a single node by `tests/conformance/test_conformance_v3.py`."""
 PEERS_HEAD = """
 ## Real Nacos in one cluster with Rollcall
 
@@ -166,6 +199,7 @@ def document(results: Results, made: str) -> str:
     http = _libraries("http", HTTP_LIBRARIES, HTTP_FEATURES | EVERY, left)
     grpc = _libraries("grpc", GRPC_LIBRARIES, GRPC_FEATURES | EVERY, left)
     together = [f"| {text} | {SHOWN_AS[left.pop(test, '')]} |" for test, text in TOGETHER.items()]
+    maintainer = _maintainer(left)
     recorded = [
         line
         for file, server in RECORDED.items()
@@ -182,7 +216,9 @@ def document(results: Results, made: str) -> str:
         *grpc,
         "\n## Libraries together\n\n| what | |\n|---|---|",
         *together,
+        *maintainer,
         *recorded,
+        RECORDED_V3,
         PEERS_HEAD,
         *peers,
     )
@@ -196,6 +232,35 @@ def _libraries(kind: str, libraries: Mapping[str, str], features: Mapping[str, s
         names = (test.format(name=name, kind=kind, program=QUICK_START[kind, name]) for name in libraries)
         rows.append(f"| {title} | {' | '.join(SHOWN_AS[left.pop(name, '')] for name in names)} |")
     return rows
+
+
+def _maintainer(left: dict[str, str]) -> list[str]:
+    """Return the methods of operators' clients, each with its outcome; the shown tests are removed from ``left``."""
+    passed = {name: one.overloads for name, one in ROWS.items()}
+    refused = {name: overloads for name, (overloads, _) in REFUSED.items()}
+    parts = dict(PART_METHODS.values())
+    counts = {"passed": passed, "refused": refused, "unreadable": UNREADABLE, "parts": parts}
+    numbers = {name: sum(one.values()) for name, one in counts.items()}
+    whole = numbers["passed"] + numbers["refused"] + numbers["unreadable"]
+    rows = [MAINTAINER_HEAD.format(version=environments.MAINTAINER_JAVA, whole=whole, **numbers)]
+    tests: list[tuple[str, int, str, str]] = [
+        *((name, number, "does_its_work", "") for name, number in sorted(passed.items())),
+        *((name, number, "is_refused", ", refused") for name, number in sorted(refused.items())),
+    ]
+    for name, number, test, text in tests:
+        outcome = SHOWN_AS[left.pop(f"{MAINTAINER}_a_method_{test}[{name}]", "")]
+        rows.append(f"| `{name}`{text} | {number} | {outcome} | {NACOS_3.get(name, SHOWN_AS['passed'])} |")
+    for name, number in sorted(UNREADABLE.items()):
+        test = f"{MAINTAINER}_the_library_cannot_read_an_answer_in_its_envelope[{name}]"
+        rows.append(f"| `{name}`, fails in the library | {number} | {SHOWN_AS[left.pop(test, '')]} | the same |")
+    for part, (name, number) in PART_METHODS.items():
+        outcome = SHOWN_AS[left.pop(f"{MAINTAINER}_a_part_is_refused[{part}]", "")]
+        rows.append(f"| all of `{name}`, refused | {number} | {outcome} | not tried |")
+    return [
+        *rows,
+        "\n| what | |\n|---|---|",
+        *(f"| {text} | {SHOWN_AS[left.pop(test, '')]} |" for test, text in MAINTAINER_LIMITS.items()),
+    ]
 
 
 def _recorded(left: dict[str, str], file: str) -> list[str]:

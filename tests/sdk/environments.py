@@ -21,6 +21,7 @@ PROGRAMS = Path(__file__).with_name("programs")
 JAVA_SOURCES = ("pom.xml", "src/main/java/JavaClient.java")
 DUBBO_SOURCES = ("pom.xml", "src/main/java/DubboClient.java", "src/main/java/Greeter.java")
 FUZZY_SOURCES = ("pom.xml", "src/main/java/FuzzyClient.java")
+MAINTAINER_SOURCES = ("pom.xml", "src/main/java/MaintainerClient.java")
 SPRING_SOURCES = ("pom.xml", "src/main/java/SpringClient.java")
 GO_SOURCES = ("go.mod", "go.sum", "lines/lines.go", "http/main.go", "grpc/main.go")
 PYTHON_SDK = "nacos-sdk-python==0.1.17"
@@ -32,6 +33,8 @@ PYTHON_2_SDK, PYTHON_3_SDK = "nacos-sdk-python==2.0.11", "nacos-sdk-python==3.2.
 """They speak gRPC."""
 RUST_SDK = "nacos-sdk-rust-binding-py==0.8.0"
 """The Rust SDK as a package of Python, which needs no compiler; it speaks gRPC."""
+MAINTAINER_JAVA, MAINTAINER_PYTHON = "3.2.1-2026.03.30", "nacos-maintainer-sdk-python==0.5.3"
+"""They call HTTP v3 as operators do."""
 NODE_SDK = '{"private": true, "dependencies": {"nacos": "2.6.3"}}\n'
 AXE = '{"private": true, "dependencies": {"axe-core": "4.14.1"}}\n'
 H2SPEC = "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible"
@@ -166,6 +169,26 @@ def install_fuzzy() -> Environment:
     return _java_with("fuzzy", FUZZY_SOURCES, JAVA_3_SDK, "FuzzyClient")
 
 
+def install_maintainer() -> Environment:
+    """nacos-maintainer-client of Java, compiled into our program; a call that fails is not repeated.
+
+    Raises:
+        NotInstallable: as above.
+    """
+    found = _java_with("maintainer", MAINTAINER_SOURCES, MAINTAINER_JAVA, "MaintainerClient")
+    java, *more = found.command
+    return Environment((java, "-DMAINTAINER.CLIENT.MAX.RETRY.TIMES=0", *more), found.environ)
+
+
+def install_maintainer_python() -> Environment:
+    """nacos-maintainer-sdk-python.
+
+    Raises:
+        NotInstallable: pip could not get it.
+    """
+    return _python_with(MAINTAINER_PYTHON, "maintainer-python", "python_maintainer_client.py")
+
+
 def _java_with(name: str, sources: Sequence[str], version: str, program: str) -> Environment:
     java, maven = shutil.which("java"), shutil.which("mvn")
     if java is None or maven is None:
@@ -292,7 +315,7 @@ def _run(command: list[str], folder: Path, **environ: str) -> None:
 
 def install_all() -> None:
     """Have every library that can be had, for tests that come later."""
-    others = (install_fuzzy, install_rust, install_h2spec, install_axe)
+    others = (install_fuzzy, install_rust, install_maintainer, install_maintainer_python, install_h2spec, install_axe)
     for install in (*INSTALLERS.values(), *GRPC_INSTALLERS.values(), *others):
         with suppress(NotInstallable):
             install()

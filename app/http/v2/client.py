@@ -226,6 +226,7 @@ def subscribers(call: Call, services: Services) -> Answer:
 def found_subscribers(call: Call, services: Services, text: str = FORM_TEXT) -> list[ClientInfo]:
     """Return the clients connected here that subscribe to the service of a call, or those of one address.
 
+    Port 0, which lists of subscribers show for each of them, matches any port, as in Nacos.
     ``text``: the refusal of a call that names no service.
     """
     names = called_service(call, services, text=text)
@@ -233,7 +234,8 @@ def found_subscribers(call: Call, services: Services, text: str = FORM_TEXT) -> 
     found = [
         services.clients.table.client(client_id) for client_id, _ in services.clients.subscriptions.subscribers(*names)
     ]
-    return [one.info for one in found if one is not None and _is_asked_for(wanted, one.info.ip, one.info.port)]
+    infos = [one.info for one in found if one is not None]
+    return [one for one in infos if _is_asked_for(wanted, one.ip, one.port) or _is_asked_for(wanted, one.ip, 0)]
 
 
 def client_id_of(call: Call) -> str:

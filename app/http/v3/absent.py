@@ -6,6 +6,7 @@ from app.http.v2.envelope import ResultCode, refusal
 V3 = "/v3/"
 _SERVED = ("ns", "core", "server", "health")
 _CALLERS = ("client", "admin", "console")
+_PLUGINS = "core/plugin/"
 CONFIG = "cs"
 
 
@@ -15,7 +16,9 @@ def is_absent(path: str) -> bool:
         return False
     caller, _, rest = path.removeprefix(V3).partition("/")
     part = rest.partition("/")[0]
-    return caller not in ("auth", *_CALLERS) or (caller in _CALLERS and part not in _SERVED)
+    if caller in _CALLERS:
+        return part not in _SERVED or f"{rest}/".startswith(_PLUGINS)
+    return caller != "auth"
 
 
 def not_here(call: Call, services: Services) -> Reply:

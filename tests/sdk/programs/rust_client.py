@@ -22,13 +22,21 @@ def put(value: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
-async def open_client(name: str, servers: list[str], namespace: str = "") -> None:
-    options = ClientOptions(",".join(servers), namespace)
+async def open_client(
+    name: str, servers: list[str], namespace: str = "", username: str | None = None, password: str | None = None
+) -> None:
+    options = ClientOptions(",".join(servers), namespace, username=username, password=password)
     clients[name] = await asyncio.to_thread(AsyncNacosNamingClient, options)
 
 
-async def register(name: str, service: str, ip: str, port: int, metadata: dict[str, str]) -> bool:
-    await clients[name].register_instance(service, GROUP, NacosServiceInstance(ip, port, metadata=metadata))
+async def register(name: str, service: str, ip: str, port: int, **more: Any) -> bool:
+    await clients[name].register_instance(service, GROUP, NacosServiceInstance(ip, port, **more))
+    return True
+
+
+async def batch(name: str, service: str, instances: list[dict[str, Any]]) -> bool:
+    whole = [NacosServiceInstance(**one) for one in instances]
+    await clients[name].batch_register_instance(service, GROUP, whole)
     return True
 
 
@@ -39,16 +47,34 @@ async def deregister(name: str, service: str, ip: str, port: int) -> bool:
 
 async def list_instances(name: str, service: str) -> list[dict[str, Any]]:
     found = await clients[name].get_all_instances(service, GROUP, subscribe=False)
-    return [{"ip": one.ip, "port": one.port, "metadata": dict(one.metadata or {})} for one in found]
+    return [shown(one) for one in found]
+
+
+async def select(name: str, service: str, healthy: bool) -> list[dict[str, Any]]:
+    found = await clients[name].select_instances(service, GROUP, subscribe=False, healthy=healthy)
+    return [shown(one) for one in found]
+
+
+async def select_one(name: str, service: str) -> dict[str, Any]:
+    return shown(await clients[name].select_one_healthy_instance(service, GROUP, subscribe=False))
+
+
+def shown(one: Any) -> dict[str, Any]:
+    return {"ip": one.ip, "port": one.port, "weight": one.weight, "metadata": dict(one.metadata or {})}
 
 
 async def subscribe(name: str, service: str) -> bool:
-    before: set[str] = set()
+    before: dict[str, Any] = {}
 
     def told(instances: list[Any]) -> None:
         nonlocal before
-        now = {f"{one.ip}:{one.port}" for one in instances}
-        for kind, which in (("added", now - before), ("removed", before - now)):
+        now = {f"{one.ip}:{one.port}": shown(one) for one in instances}
+        changed = {where for where in now.keys() & before.keys() if now[where] != before[where]}
+        for kind, which in (
+            ("added", now.keys() - before.keys()),
+            ("changed", changed),
+            ("removed", before.keys() - now.keys()),
+        ):
             for where in sorted(which):
                 put({"event": kind, "client": name, "service": service, "instance": where})
         before = now
@@ -61,8 +87,11 @@ async def subscribe(name: str, service: str) -> bool:
 OPS = {
     "open": open_client,
     "register": register,
+    "batch": batch,
     "deregister": deregister,
     "list": list_instances,
+    "select": select,
+    "select_one": select_one,
     "subscribe": subscribe,
 }
 

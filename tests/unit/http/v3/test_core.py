@@ -268,6 +268,7 @@ class TestAbsentParts:
             ("GET", "/v3/client/cs/config"),
             ("GET", "/v3/console/cs/history/list"),
             ("GET", "/v3/admin/ai/mcp/list"),
+            ("PUT", "/v3/admin/core/plugin/status"),
             ("GET", "/v3/client/ai/agent"),
             ("GET", "/v3/admin/plugin/list"),
             ("GET", "/v3/console/copilot"),

@@ -241,6 +241,14 @@ class TestClients:
             {"clientId": CONNECTION, "appName": "shop", "agent": "Nacos-Java-Client:v3.0.3", "address": "10.1.2.3"}
         ]
 
+    def test_a_subscriber_over_grpc_is_found_by_the_port_that_lists_show(self, client: FlaskClient) -> None:
+        [listed] = data(client.get(f"{ADMIN}/service/subscribers", query_string=SERVICE))["pageItems"]
+        one = SERVICE | {"ip": listed["ip"], "port": listed["port"]}
+        [found] = data(client.get(f"{ADMIN}/client/service/subscriber/list", query_string=one))
+        assert (found["clientId"], listed["port"]) == (CONNECTION, 0)
+        other = SERVICE | {"ip": listed["ip"], "port": 1}
+        assert data(client.get(f"{ADMIN}/client/service/subscriber/list", query_string=other)) == []
+
     def test_the_responsible_member(self, node: FakeNode, client: FlaskClient) -> None:
         asked = {"ip": "10.0.0.2", "port": "80"}
         assert data(client.get(f"{ADMIN}/client/distro", query_string=asked)) == {
