@@ -139,7 +139,13 @@ def test_targets_of_services_with_odd_names_keep_their_names(cluster: ClusterPro
     metadata = json.dumps({"odd": ODD_TEXT, "größe": "x", "a.b-c": "y"})
     ip, _, port = member.address.rpartition(":")
     for name in ODD_NAMES:
-        form = {"serviceName": name, "ip": ip, "port": int(port), "ephemeral": "false", "metadata": metadata}
+        form: dict[str, Any] = {
+            "serviceName": name,
+            "ip": ip,
+            "port": int(port),
+            "ephemeral": "false",
+            "metadata": metadata,
+        }
         answer = member.client.call("POST", "/v2/ns/instance", **form)
         assert answer.status == 200, answer.body
 

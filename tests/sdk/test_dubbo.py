@@ -66,7 +66,8 @@ def hosts_of(member: Member, service: str) -> dict[str, list[dict[str, Any]]]:
 
 def names_at(member: Member) -> dict[str, set[str]]:
     """The names of all services of the group at a member, by the line of the API."""
-    call, page = member.client.call, {"pageNo": 1, "pageSize": 100}
+    call = member.client.call
+    page: dict[str, Any] = {"pageNo": 1, "pageSize": 100}
     v3 = call("GET", "/v3/admin/ns/service/list", **page).json()["data"]["pageItems"]
     return {
         "v1": set(call("GET", "/v1/ns/service/list", **page).json()["doms"]),
@@ -142,6 +143,7 @@ def test_an_inner_interface_is_listed_everywhere_and_called_while_a_member_dies(
                     assert found == (category, "com.foo.Outer$Inner", True), (member, line)
         eventually(lambda: is_greeted(consumer), DIRECT_S)
         home = eventually(lambda: publisher_home(cluster, PROVIDERS), DIRECT_S)
+        assert home is not None
         home.kill_all()
         # The consumer keeps the provider's address: its calls do not pass the registry.
         assert is_greeted(consumer)
