@@ -38,6 +38,7 @@ PYTHON, PYTHON_2, PYTHON_3 = (
 )
 RUST = f"Rust over gRPC, nacos-sdk-rust as {environments.RUST_SDK.replace('==', ' ')} of Python"
 RUST_TEST = "sdk/test_rust_sdk.py::test"
+DUBBO = f"Dubbo 3.3 with nacos-client {environments.JAVA_2_SDK}"
 JAVA_3, FUZZY = f"Java, nacos-client {environments.JAVA_3_SDK}", "sdk/test_fuzzy_watch.py::test"
 HTTP_LIBRARIES = {
     "java": f"Java, nacos-client {environments.JAVA_SDK}",
@@ -102,6 +103,12 @@ TOGETHER = {
     f"{RUST_TEST}_an_operators_change_reaches_it": f"{RUST}: an operator's change is pushed to it, and outlives its "
     "next registration",
     f"{RUST_TEST}_it_moves_to_another_member": f"{RUST}: moves to another member",
+    "sdk/test_dubbo.py::test_an_inner_interface_is_listed_everywhere_and_called_while_a_member_dies": f"{DUBBO}: lists "
+    "and calls an interface inside a class while a member dies",
+    "sdk/test_dubbo.py::test_a_consumer_of_every_group_finds_the_provider_by_the_list_of_services": f"{DUBBO}: a "
+    "consumer of every group finds its provider",
+    "sdk/test_dubbo.py::test_the_client_of_dubbo_registers_names_with_a_dollar_sign": f"{DUBBO}: names with a dollar "
+    "sign",
     f"{FUZZY}_it_lists_what_matches_and_hears_of_what_comes_and_goes": f"{JAVA_3}: watches services by a pattern",
     f"{FUZZY}_what_another_client_publishes_is_heard_of_until_it_ends": f"{JAVA_3}: its watch hears of what a client "
     "publishes, until the client ends",
@@ -124,7 +131,8 @@ NOT_SHOWN = re.compile(
     r"sdk/test_maintainer\.py::test_each_method_is_in_one_table"
     r"|sdk/test_quick_start\.py::test_each_library_has_its_program"
     r"|conformance/test_conformance(_v2)?\.py::test_(the_list_names|each_list|all_conversations|what_passes)"
-    r"|conformance/test_(both_ways|conformance_v3(_users)?)\.py|peers/test_(audit|dump|operator_changes|prometheus)\.py"
+    r"|conformance/test_(both_ways|conformance_v3(_users)?|conformance_clients)\.py"
+    r"|peers/test_(audit|dump|operator_changes|prometheus)\.py"
 )
 """Tests of the tests themselves, of a single server, and of the audit and metrics."""
 RECORDED = {"test_conformance": "Nacos 1.4.1", "test_conformance_v2": "Nacos 2.3.1 over HTTP v2"}

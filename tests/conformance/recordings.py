@@ -34,8 +34,9 @@ class Recordings:
         return {f"{one.area}/{one.name}" for one in load(folder=self.folder)}
 
     def reasons(self, name: str) -> dict[str, str]:
-        """Return a list of ours, ``accepted`` for instance. Shape of its lines: ``area/name: reason``."""
-        lines = (FOLDER / f"{name}{self.suffix}.txt").read_text(encoding="utf-8").splitlines()
+        """Return a list of ours, empty without a file. Shape of its lines: ``area/name: reason``."""
+        file = FOLDER / f"{name}{self.suffix}.txt"
+        lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
         pairs = (line.partition(": ") for line in lines if line and not line.startswith("#"))
         return {scenario: reason for scenario, _, reason in pairs}
 

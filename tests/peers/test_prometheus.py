@@ -1,5 +1,6 @@
 """A real Prometheus: it scrapes members, and finds targets through their service discovery."""
 
+import asyncio
 import json
 import shutil
 import signal
@@ -13,8 +14,16 @@ from typing import Any
 import pytest
 
 from tests.support.processes import ClusterProcesses, eventually, free_ports
+from tests.support.sdk_client import SdkClient
 
 TOKEN = "a-secret-of-some-length"
+BOARDS: dict[str, list[str]] = json.loads(
+    (Path(__file__).parents[1] / "unit" / "metrics" / "nacos_boards.json").read_text(encoding="utf-8")
+)["boards"]
+"""The expressions of two boards of Nacos."""
+ODD_NAMES = ("providers:com.foo.Outer$Inner:1.0.0:", "consumers:X:1.0:*", 'a"b\\c{d="e"}', "größe-%41#")
+"""Names of services, by the rule of Nacos 2."""
+ODD_TEXT = 'q"uote \\ back {x="1"} größe \t'
 SETTINGS = {"nacos.prometheus.metrics.enabled": "true", "rollcall.metrics.token": TOKEN}
 
 
@@ -47,7 +56,10 @@ class Prometheus:
                         "authorization": authorization,
                     }
                 ],
-                "relabel_configs": [{"source_labels": ["__meta_rollcall_service"], "target_label": "service"}],
+                "relabel_configs": [
+                    {"source_labels": ["__meta_rollcall_service"], "target_label": "service"},
+                    {"source_labels": ["__meta_rollcall_group"], "target_label": "group"},
+                ],
             },
         ]
         config = folder / "prometheus.yml"
@@ -74,6 +86,11 @@ class Prometheus:
         found = self.ask("targets?state=active")["activeTargets"]
         labels = [(one, one["labels"]) for one in found]
         return {(name["job"], name["instance"]): (one["health"], name.get("team", "")) for one, name in labels}
+
+    def labels(self, job: str) -> dict[str, dict[str, str]]:
+        """The labels of each target of a job, by the service that it belongs to."""
+        found = self.ask("targets?state=active")["activeTargets"]
+        return {one["labels"]["service"]: one["labels"] for one in found if one["labels"]["job"] == job}
 
     def query(self, text: str) -> list[Any]:
         return self.ask(f"query?query={urllib.parse.quote(text)}")["result"]
@@ -115,3 +132,52 @@ def test_prometheus_scrapes_members_and_what_they_name(cluster: ClusterProcesses
     eventually(lambda: prometheus.query('sum(rollcall_ready{job="rollcall"})')[0]["value"][1] == "2")
     routes = eventually(lambda: prometheus.query('rollcall_http_requests_total{route="/v1/ns/instance"}'))
     assert {one["metric"]["status"] for one in routes} == {"200"}
+
+
+def test_targets_of_services_with_odd_names_keep_their_names(cluster: ClusterProcesses, prometheus: Prometheus) -> None:
+    member = cluster.members[0]
+    metadata = json.dumps({"odd": ODD_TEXT, "größe": "x", "a.b-c": "y"})
+    ip, _, port = member.address.rpartition(":")
+    for name in ODD_NAMES:
+        form: dict[str, Any] = {
+            "serviceName": name,
+            "ip": ip,
+            "port": int(port),
+            "ephemeral": "false",
+            "metadata": metadata,
+        }
+        answer = member.client.call("POST", "/v2/ns/instance", **form)
+        assert answer.status == 200, answer.body
+
+    def all_found() -> bool:
+        found = prometheus.labels("found")
+        assert set(found) == set(ODD_NAMES), found
+        for labels in found.values():
+            assert (labels["odd"], labels["a_b_c"], labels["group"]) == (ODD_TEXT, "y", "DEFAULT_GROUP"), labels
+        return True
+
+    eventually(all_found)
+    eventually(lambda: len(prometheus.query('rollcall_ready{job="found"}')) == len(ODD_NAMES))
+
+
+def test_every_query_of_two_boards_of_nacos_has_data(cluster: ClusterProcesses, prometheus: Prometheus) -> None:
+    member = cluster.members[0]
+    left = {query for queries in BOARDS.values() for query in queries}
+    assert len(left) > 60
+
+    async def call() -> None:
+        async with SdkClient(int(member.address.rpartition(":")[2]) + 1_000) as client:
+            await client.set_up()
+            await client.register("over-grpc", "10.0.0.1")
+
+    def all_have_data() -> bool:
+        # A rate needs calls between two scrapes.
+        member.client.call("GET", "/v1/ns/instance/list", serviceName="web")
+        asyncio.run(call())
+        for query in sorted(left):
+            if prometheus.query(query.replace("$instance", member.address)):
+                left.remove(query)
+        assert not left, left
+        return True
+
+    eventually(all_have_data)

@@ -19,7 +19,12 @@ from tests.support.processes import clean_environ
 
 PROGRAMS = Path(__file__).with_name("programs")
 JAVA_SOURCES = ("pom.xml", "src/main/java/JavaClient.java")
-DUBBO_SOURCES = ("pom.xml", "src/main/java/DubboClient.java", "src/main/java/Greeter.java")
+DUBBO_SOURCES = (
+    "pom.xml",
+    "src/main/java/DubboClient.java",
+    "src/main/java/Greeter.java",
+    "src/main/java/com/foo/Outer.java",
+)
 FUZZY_SOURCES = ("pom.xml", "src/main/java/FuzzyClient.java")
 MAINTAINER_SOURCES = ("pom.xml", "src/main/java/MaintainerClient.java")
 SPRING_SOURCES = ("pom.xml", "src/main/java/SpringClient.java")
@@ -315,7 +320,8 @@ def _run(command: list[str], folder: Path, **environ: str) -> None:
 
 def install_all() -> None:
     """Have every library that can be had, for tests that come later."""
-    others = (install_fuzzy, install_rust, install_maintainer, install_maintainer_python, install_h2spec, install_axe)
+    java = (install_dubbo, install_fuzzy, install_maintainer)
+    others = (*java, install_rust, install_maintainer_python, install_h2spec, install_axe)
     for install in (*INSTALLERS.values(), *GRPC_INSTALLERS.values(), *others):
         with suppress(NotInstallable):
             install()
