@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from tests.peers.conftest import MixedCluster, metrics, taken
+from tests.peers.conftest import metrics, taken
+from tests.peers.real_members import MixedCluster
 from tests.support.client import Client
 from tests.support.processes import eventually
 from tests.support.sdk_client import SdkClient, run_client
