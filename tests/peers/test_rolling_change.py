@@ -26,7 +26,7 @@ AT_HTTP = [f"10.7.1.{number}:80" for number in range(3)]
 WANTED = {*AT_CONNECTIONS, *AT_HTTP}
 BEAT_S, POLL_S, RETRY_S = 2.0, 0.3, 0.2
 CONNECT_TIMEOUT_S = 5.0
-QUIET_S = 18.0
+QUIET_S = 16.0
 """Between two changes: more than the time after which a member whose peer ended removes what nobody spoke for."""
 
 
