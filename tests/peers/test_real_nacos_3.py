@@ -13,12 +13,13 @@ from tests.peers.real_members import MixedCluster
 from tests.peers.test_real_nacos_2 import NAMES, PATIENT, SEEN_TIMEOUT_S, SERVICES_OF_2, listed, register, sdk_of
 from tests.support.client import Client
 from tests.support.processes import eventually
-from tests.support.sdk_client import hosts_of, run_client
+from tests.support.sdk_client import SdkClient, hosts_of, run_client
 
 LISTED_S = 10.0
 """Real Nacos tells of a change after 1 s, and shows it after another half; a loaded machine adds to both."""
 AGES_S = 20.0
 """Longer than the 15 s after which real Nacos takes an instance for unhealthy for which nobody speaks."""
+HEALTH_S = 5.0
 STYLES: Mapping[str, dict[str, bool] | None] = {
     "2.x": None,
     "3.x": {"supportPersistentInstanceByGrpc": True, "fuzzyWatch": True, "distributedLock": True},
@@ -236,9 +237,18 @@ def test_each_member_comes_back_with_all_that_the_others_hold(mixed_3: MixedClus
             taken(stays, "POST", "/v1/ns/instance", ip=ip, **patient)
             kept = (f"{ip}:80", "10.6.1.1:80")
             all_list(mixed_3, service, *kept)
+            alive = asyncio.ensure_future(keep_alive(sdk))
             for restart in restarts.values():
-                # In a thread: real Nacos removes a client that does not answer for 20 s.
                 await asyncio.to_thread(restart)
                 await asyncio.to_thread(all_list, mixed_3, service, *kept)
+            assert not alive.done()
+            alive.cancel()
 
     run_client(main)
+
+
+async def keep_alive(sdk: SdkClient) -> None:
+    """Check the member's health from time to time, as SDKs do; real Nacos removes clients that are silent for 20 s."""
+    while True:
+        assert (await sdk.call("HealthCheckRequest"))["resultCode"] == 200
+        await asyncio.sleep(HEALTH_S)
