@@ -1,5 +1,6 @@
 """Real Nacos servers beside one of ours, in one cluster. Skipped where they cannot be started."""
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,8 @@ from tests.support.processes import Member, eventually, free_ports
 PORTS_APART = 100
 """As `nacos.sh` gives them to the nodes of a cluster."""
 SEEN_TIMEOUT_S = 180
+LONG = os.environ.get("PEERS_LONG") == "1"
+"""Whether to run tests that take minutes beside others that go through the same states."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -44,7 +47,13 @@ def mixed_2(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedCluster]:
     yield from _mixed("2", tmp_path_factory.mktemp("mixed2"))
 
 
-@pytest.fixture(scope="module", params=[2, 1], ids=["two-real", "one-real"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(2, id="two-real"),
+        pytest.param(1, id="one-real", marks=pytest.mark.skipif(not LONG, reason="takes minutes: set PEERS_LONG=1")),
+    ],
+)
 def mixed_3(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedCluster]:
     """Two real Nacos 3.0.3 and one of ours, and the other way round, with one identity; each sees the others."""
     yield from _mixed("3", tmp_path_factory.mktemp("mixed3"), reals=request.param)
