@@ -16,6 +16,8 @@ AGENT = "Nacos-Server"
 PREFIX = "rollcall-"
 """The prefix of the headers that Rollcall members send each other."""
 MEMBER = MEMBER_HEADER.lower()
+SETUP = "ConnectionSetupRequest"
+"""The type of the gRPC message that introduces a connection."""
 SENDERS_MAX = 1_000
 WARN_MS = 60_000
 log = logging.getLogger(__name__)
@@ -186,9 +188,13 @@ class Callers:
             call = _Signed(signed.GRPC, type_name, header, body, text, remote_ip)
             return self._by_signature(identity, call, named or None)
         given = header(identity.name)
-        if given is None and not named and self._members.has_any_of(remote_ip, identity.grpc_exempt.__contains__):
-            self.stats.exempt += 1
-            return ALL_MEMBERS
+        if given is None and not named:
+            if self._members.has_any_of(remote_ip, identity.grpc_exempt.__contains__):
+                self.stats.exempt += 1
+                return ALL_MEMBERS
+            # Real Nacos since 2.5 sends the secret with the calls for members, and not with the setup.
+            if type_name == SETUP and self._members.has_any_of(remote_ip, identity.nacos.has):
+                return CLIENT
         return self._by_value(identity, given, remote_ip, named or None, claims=True)
 
     def may_be_large_over_grpc(self, type_name: str, headers: Mapping[str, str], remote_ip: str, named: str) -> bool:

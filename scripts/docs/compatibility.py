@@ -138,7 +138,12 @@ NOT_SHOWN = re.compile(
 RECORDED = {"test_conformance": "Nacos 1.4.1", "test_conformance_v2": "Nacos 2.3.1 over HTTP v2"}
 """The tests of recorded conversations."""
 AREA = re.compile(r"conformance/(\w+)\.py::test_(node|member)_answers_as_recorded\[(.*)\]")
-PEERS = {"peers/test_real_nacos.py": "Nacos 1.4.1", "peers/test_real_nacos_2.py": "Nacos 2.3.1"}
+PEERS = {
+    "peers/test_real_nacos.py": "Nacos 1.4.1",
+    "peers/test_real_nacos_2.py": "Nacos 2.3.1",
+    "peers/test_real_nacos_3.py": "Nacos 3.0.3",
+    "peers/test_rolling_change.py": "Nacos 3.0.3",
+}
 SHOWN_AS = {"passed": "yes", "failed": "**no**", "skipped": "not run", "": ""}
 
 HEAD = """\
@@ -179,7 +184,7 @@ Replayed at a single node by `tests/conformance/test_conformance_v3.py`."""
 PEERS_HEAD = """
 ## Real Nacos in one cluster with Rollcall
 
-Two real members and one Rollcall member.
+Two real members and one Rollcall member; for Nacos 3.0.3 also one real member and two Rollcall members (one-real).
 
 | what | with | |
 |---|---|---|"""

@@ -2,44 +2,28 @@
 
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from distro.members.mapper import DistroMapper
+from tests.peers.real_members import (
+    START_TIMEOUT_S,
+    MixedCluster,
+    PeerProcessFailed,
+    RealMember,
+    running,
+    settings_beside,
+)
 from tests.support.client import Client
-from tests.support.processes import Member, clean_environ, eventually, free_ports
+from tests.support.processes import Member, eventually, free_ports
 
-SCRIPT = Path(__file__).parent / "nacos" / "nacos.sh"
-START_TIMEOUT_S = 600
 PORTS_APART = 100
 """As `nacos.sh` gives them to the nodes of a cluster."""
 SEEN_TIMEOUT_S = 180
-IDENTITY = {"key": "Cluster-Identity", "value": "mYc3LZq8vN2kW5xT0pR7"}
-"""Of all three members, in the settings of both kinds."""
-
-
-class PeerProcessFailed(Exception):
-    """A real server did not start, for a reason of its own."""
-
-
-@dataclass(frozen=True, slots=True)
-class MixedCluster:
-    """Two real servers and one of ours: the real ones must be the majority, as their Raft counts all three."""
-
-    first: Client
-    second: Client
-    ours: Member
-    folders: tuple[Path, Path]
-
-    @property
-    def clients(self) -> tuple[Client, Client, Client]:
-        return self.first, self.second, self.ours.client
-
-    def stop_first(self) -> None:
-        subprocess.run([SCRIPT, "stop", self.folders[0]], check=True, stdout=subprocess.DEVNULL)
+LONG = os.environ.get("PEERS_LONG") == "1"
+"""Whether to run tests that take minutes beside others that go through the same states."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -51,73 +35,58 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(3 * START_TIMEOUT_S))
 
 
-def _start(release: str, work: Path, port: int, environ: dict[str, str], log: Path) -> subprocess.Popen[bytes]:
-    with log.open("wb") as out:
-        return subprocess.Popen(
-            [SCRIPT, "start", release, "cluster", work, str(port)],
-            env=environ,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-        )
-
-
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedCluster]:
     """Two real Nacos 1.4.1 and one of ours, with one identity; each sees the others."""
-    yield from _mixed("1.4", tmp_path_factory.mktemp("mixed"), {})
+    yield from _mixed("1.4", tmp_path_factory.mktemp("mixed"))
 
 
 @pytest.fixture(scope="module")
 def mixed_2(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedCluster]:
     """Two real Nacos 2.3.1 and one of ours, with one identity; each sees the others."""
-    # They send no identity over gRPC.
-    yield from _mixed("2", tmp_path_factory.mktemp("mixed2"), {"rollcall.identity.grpcExempt": "{first},{second}"})
+    yield from _mixed("2", tmp_path_factory.mktemp("mixed2"))
 
 
-def _mixed(release: str, folder: Path, settings: dict[str, str]) -> Iterator[MixedCluster]:
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(2, id="two-real"),
+        pytest.param(1, id="one-real", marks=pytest.mark.skipif(not LONG, reason="takes minutes: set PEERS_LONG=1")),
+    ],
+)
+def mixed_3(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedCluster]:
+    """Two real Nacos 3.0.3 and one of ours, and the other way round, with one identity; each sees the others."""
+    yield from _mixed("3", tmp_path_factory.mktemp("mixed3"), reals=request.param)
+
+
+def skip_without_tools() -> None:
     for tool in ("java", "javac", "mvn"):
         if shutil.which(tool) is None:
             pytest.skip(f"{tool} is not installed")
+
+
+def _owner_of_batches(ports: list[int]) -> int:
+    """Return the port of the member to which real Nacos since 2.0 sends all calls over v1 that name no address."""
+    owner = DistroMapper.over("", [f"127.0.0.1:{port}" for port in ports]).map_srv("null:0")
+    return int(owner.rpartition(":")[2])
+
+
+def _mixed(release: str, folder: Path, reals: int = 2) -> Iterator[MixedCluster]:
+    """A cluster of three. The real ones should be the majority, as their Raft counts all three."""
+    skip_without_tools()
     ports = free_ports(3)
-    listed = ",".join(f"127.0.0.1:{port}" for port in ports)
-    environ = {
-        **os.environ,
-        "NACOS_MEMBERS": listed,
-        "NACOS_XMX": "400m",
-        "NACOS_TIER": "1",
-        "NACOS_READY_S": str(START_TIMEOUT_S),
-        **{f"NACOS_IDENTITY_{name.upper()}": text for name, text in IDENTITY.items()},
-    }
-    folders = (folder / "first", folder / "second")
-    first, second, _ = listed.split(",")
-    named = {"rollcall.identity.nacosMembers": "{first},{second}"}
-    given = {name: text.format(first=first, second=second) for name, text in (named | settings).items()}
-    given |= {f"nacos.core.auth.server.identity.{name}": text for name, text in IDENTITY.items()}
-    ours = Member(ports[2], folder / "ours", {"nacos.member.list": listed, **given})
-    starts = [
-        _start(release, work, port, environ, folder / f"{port}.log") for work, port in zip(folders, ports, strict=False)
-    ]
-    try:
-        ours.start()
-        for start, port in zip(starts, ports, strict=False):
-            if start.wait(START_TIMEOUT_S) != 0:
-                text = (folder / f"{port}.log").read_text(errors="replace")
-                if "Maven could not fetch" in text:
-                    pytest.skip("the jars of real Nacos cannot be fetched")
-                raise PeerProcessFailed(text)
-        ours.wait_ready()
-        cluster = MixedCluster(Client(f"127.0.0.1:{ports[0]}"), Client(f"127.0.0.1:{ports[1]}"), ours, folders)
+    while _owner_of_batches(ports) not in ports[:reals]:
+        ports = free_ports(3)
+    listed = [f"127.0.0.1:{port}" for port in ports]
+    settings = settings_beside(listed[:reals], listed)
+    if release == "2":  # it sends no identity over gRPC
+        settings["rollcall.identity.grpcExempt"] = settings["rollcall.identity.nacosMembers"]
+    members = [RealMember(release, port, folder / f"real-{port}", listed) for port in ports[:reals]]
+    nodes = [Member(port, folder / f"ours-{port}", settings) for port in ports[reals:]]
+    with running(members, nodes) as cluster:
         eventually(lambda: all(map(sees_three, cluster.clients)), SEEN_TIMEOUT_S)
         eventually(lambda: all(map(has_loaded, cluster.clients)), SEEN_TIMEOUT_S)
         yield cluster
-    finally:
-        for start in starts:
-            start.kill()
-            start.wait()
-        for work in folders:
-            if work.exists():
-                subprocess.run([SCRIPT, "stop", work], env=clean_environ(), stdout=subprocess.DEVNULL, check=False)
-        ours.end()
 
 
 def sees_three(client: Client) -> bool:

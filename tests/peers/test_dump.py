@@ -13,7 +13,8 @@ import pytest
 
 from app.tools.audit.format.layout import read_night
 from app.tools.cli import main
-from tests.peers.conftest import PORTS_APART, SCRIPT, START_TIMEOUT_S, PeerProcessFailed
+from tests.peers.conftest import PORTS_APART
+from tests.peers.real_members import SCRIPT, START_TIMEOUT_S, PeerProcessFailed
 from tests.support.client import Client
 from tests.support.dumps import rows_of
 from tests.support.processes import clean_environ, eventually, ports_apart

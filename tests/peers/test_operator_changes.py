@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tests.peers.conftest import MixedCluster
-from tests.peers.test_real_nacos_2 import PATIENT, SEEN_TIMEOUT_S, register, sdk_of
+from tests.peers.real_members import MixedCluster
+from tests.peers.test_real_nacos_2 import PATIENT, SEEN_TIMEOUT_S, listed, register, sdk_of
 from tests.support.client import Client
 from tests.support.processes import eventually
 from tests.support.sdk_client import run_client
@@ -57,10 +57,20 @@ V1_ROWS = [
 """Over v1 our HTTP and persistent instances change themselves, as in 1.4."""
 
 
-def seen(member: Client, service: str) -> dict[str, Any] | None:
+@dataclass(frozen=True)
+class Place:
+    """A member, and the address of the instances there: of one for which real Nacos takes this member over v1."""
+
+    member: Client
+    ip: str
+    all_members: tuple[Client, ...]
+    """A batch over v1 names no address: a real member sends it to one of these, and that one must know the instance."""
+
+
+def seen(place: Place, service: str) -> dict[str, Any] | None:
     """Return the attributes that a member shows of the instance; None while it shows none."""
-    names = {"serviceName": service, "ip": "10.0.0.1", "port": PORT}
-    answer = member.call("GET", V2, **names)
+    member = place.member
+    answer = member.call("GET", V2, serviceName=service, ip=place.ip, port=PORT)
     if answer.status != 200:
         return None
     detail = answer.json()["data"]
@@ -68,36 +78,41 @@ def seen(member: Client, service: str) -> dict[str, Any] | None:
     return {"weight": detail["weight"], "enabled": len(hosts) == 1, "metadata": detail["metadata"]}
 
 
-def make_call(member: Client, row: Row, service: str, source: str) -> int:
+def make_call(place: Place, row: Row, service: str, source: str) -> int:
     """Make the row's call at a member. Return the status."""
     values: dict[str, Any] = {"serviceName": service, **row.values}
     if row.is_batch:
-        one = {"ip": "10.0.0.1", "port": PORT, "clusterName": "DEFAULT", "ephemeral": source != "persistent"}
+        one = {"ip": place.ip, "port": PORT, "clusterName": "DEFAULT", "ephemeral": source != "persistent"}
         values["instances"] = json.dumps([one])
     else:
-        values |= {"ip": "10.0.0.1", "port": PORT}
-    return member.call(row.method, row.path, **values).status
+        values |= {"ip": place.ip, "port": PORT}
+    return place.member.call(row.method, row.path, **values).status
 
 
-async def of_row(member: Client, row: Row, service: str, register_it: Callable[[], Awaitable[None]], kind: str) -> Seen:
+async def of_row(place: Place, row: Row, service: str, register_it: Callable[[], Awaitable[None]], kind: str) -> Seen:
     """Return the status of a row's call, and what the member shows after it and after a registration anew."""
     before: dict[str, object] = {"weight": 1.0, "enabled": True, "metadata": OWN}
 
     async def shows(wanted: Mapping[str, object], timeout_s: float) -> None:
-        await asyncio.to_thread(eventually, lambda: seen(member, service) == wanted, timeout_s)
+        await asyncio.to_thread(eventually, lambda: seen(place, service) == wanted, timeout_s)
 
     await register_it()
     await shows(before, SEEN_TIMEOUT_S)
-    status = await asyncio.to_thread(make_call, member, row, service, kind)
+    if row.path.startswith(V1):
+        await asyncio.to_thread(
+            eventually, lambda: all(listed(one, service) for one in place.all_members), SEEN_TIMEOUT_S
+        )
+    status = await asyncio.to_thread(make_call, place, row, service, kind)
     with suppress(AssertionError):
         await shows({**before, **row.changed}, SEEN_TIMEOUT_S / 12)
-    after = await asyncio.to_thread(seen, member, service)
+    after = await asyncio.to_thread(seen, place, service)
     await register_it()
-    return status, after, await asyncio.to_thread(seen, member, service)
+    return status, after, await asyncio.to_thread(seen, place, service)
 
 
-async def results(member: Client) -> dict[str, Seen]:
+async def results(place: Place) -> dict[str, Seen]:
     """Return the results of the table at a member, by row and kind of instance."""
+    member = place.member
     found: dict[str, Seen] = {}
     rows = [(row, source) for row in ROWS for source in SOURCES] + [(row, "grpc") for row in V1_ROWS]
     async with AsyncExitStack() as stack:
@@ -106,23 +121,26 @@ async def results(member: Client) -> dict[str, Seen]:
             if source == "grpc":
                 sdk = await stack.enter_async_context(sdk_of(member))
                 await sdk.set_up()
-                register_it = partial(register, sdk, service, "10.0.0.1", weight=1.0, enabled=True, metadata=OWN)
+                register_it = partial(register, sdk, service, place.ip, weight=1.0, enabled=True, metadata=OWN)
             else:
-                register_it = partial(asyncio.to_thread, register_over_http, member, service, source)
-            found[f"{row.name}, {source}"] = await of_row(member, row, service, register_it, source)
+                register_it = partial(asyncio.to_thread, register_over_http, place, service, source)
+            found[f"{row.name}, {source}"] = await of_row(place, row, service, register_it, source)
     return found
 
 
-def register_over_http(member: Client, service: str, source: str) -> None:
+def register_over_http(place: Place, service: str, source: str) -> None:
     """Register the instance, with metadata that keeps it without beats."""
-    values = {"serviceName": service, "ip": "10.0.0.1", "port": PORT, "metadata": json.dumps(OWN), **REGISTERED}
+    values = {"serviceName": service, "ip": place.ip, "port": PORT, "metadata": json.dumps(OWN), **REGISTERED}
     kind = "false" if source == "persistent" else "true"
-    assert member.call("POST", V2, **values, ephemeral=kind).status == 200
+    assert place.member.call("POST", V2, **values, ephemeral=kind).status == 200
 
 
 def test_an_operators_change_is_seen_as_at_real_nacos(mixed_2: MixedCluster) -> None:
     async def main() -> None:
-        real, ours = await results(mixed_2.first), await results(mixed_2.ours.client)
+        real, ours = [
+            await results(Place(one, mixed_2.owned_ip(one, "10.0.0"), mixed_2.clients))
+            for one in (mixed_2.first, mixed_2.ours.client)
+        ]
         for name in real:
             print(f"{'' if real[name] == ours[name] else 'DIFFERS '}{name}: real {real[name]}, ours {ours[name]}")
         assert ours == real

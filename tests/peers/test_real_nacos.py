@@ -4,7 +4,8 @@ import json
 from collections.abc import Set
 from typing import Literal
 
-from tests.peers.conftest import IDENTITY, MixedCluster, metrics, taken
+from tests.peers.conftest import metrics, taken
+from tests.peers.real_members import IDENTITY, MixedCluster
 from tests.support.client import CODE_NOT_FOUND, Client
 from tests.support.processes import eventually
 

@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from tests.peers.conftest import MixedCluster, metrics, taken
+from tests.peers.conftest import metrics, taken
+from tests.peers.real_members import MixedCluster
 from tests.support.client import Client
 from tests.support.processes import eventually
 from tests.support.sdk_client import SdkClient, run_client
@@ -157,9 +158,11 @@ def test_the_load_of_all_is_known(mixed_2: MixedCluster) -> None:
     eventually(is_complete, SEEN_TIMEOUT_S)
 
 
-def test_names_of_nacos_2_show_on_all(mixed_2: MixedCluster) -> None:
-    names = ("providers:com.foo.Outer$Inner:1.0.0:", "consumers:X:1.0:*", "a##b", "a/b,c")
+SERVICES_OF_2 = ("providers:com.foo.Outer$Inner:1.0.0:", "consumers:X:1.0:*", "a##b", "a/b,c")
+"""Names that Nacos takes since 2.0."""
 
+
+def test_names_of_nacos_2_show_on_all(mixed_2: MixedCluster) -> None:
     async def publish(member: Client, service: str) -> None:
         async with sdk_of(member) as sdk:
             await sdk.set_up()
@@ -169,6 +172,6 @@ def test_names_of_nacos_2_show_on_all(mixed_2: MixedCluster) -> None:
             await sdk.call("InstanceRequest", type="deregisterInstance", serviceName=service, instance=gone, **NAMES)
             all_list(mixed_2, service)
 
-    for number, name in enumerate(names):
+    for number, name in enumerate(SERVICES_OF_2):
         member = (mixed_2.ours.client, mixed_2.first)[number % 2]
         run_client(lambda member=member, name=name: publish(member, name))  # type: ignore[misc]

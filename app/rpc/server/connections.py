@@ -193,12 +193,21 @@ class Connections:
             return False
         self.give_address_back(connection)
         connection.registered = False
+        self._stop_counting(connection)
+        return True
+
+    def note_member(self, connection: Connection) -> None:
+        """Count a connection no longer as an SDK's, as a member's identity came over it. May be called again."""
+        if connection.registered and connection.is_sdk:
+            self._stop_counting(connection)
+            connection.is_member = True
+
+    def _stop_counting(self, connection: Connection) -> None:
         if connection.is_sdk:
             self.sdk_count -= 1
             left = self._per_ip.pop(connection.remote_ip) - 1
             if left:
                 self._per_ip[connection.remote_ip] = left
-        return True
 
 
 def parse_peer(peer: str) -> tuple[str, int]:

@@ -210,6 +210,7 @@ class Dispatcher:
             text = f"{connection.remote_ip} is not the address of a listed member"
             self._on_refused("access.refused", message.type, connection.remote_ip, text)
             return wire.error_response(wire.FORBIDDEN, text)
+        self._connections.note_member(connection)
         return None
 
     def _caller_of(self, connection: Connection, message: Payload) -> Caller | Unidentified:

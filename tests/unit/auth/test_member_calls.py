@@ -1,5 +1,7 @@
 """Who makes a call: by signature, by the secret itself, by address."""
 
+from functools import partial
+
 import pytest
 
 from app.auth.member_calls import ALL_MEMBERS, CLIENT, Caller, Unidentified, claims_member
@@ -320,6 +322,10 @@ class TestGrpc:
         pair.second.set_up(OLD, nacos=nacos)
         refused(self.message(pair, ""), 403, "needs the identity")
         assert self.message(pair, "", **{HEADER: OLD}) == ALL_MEMBERS, "Nacos since 2.5 sends it"
+        setup = partial(pair.second.callers.caller_by_grpc, "ConnectionSetupRequest", {}, b"{}")
+        assert setup(pair.first.ip, "") == CLIENT, "but not with the setup of its connection"
+        refused(setup(pair.first.ip, nacos), 403, "needs the identity")
+        refused(setup(STRANGER, ""), 403, "needs the identity")
         pair.second.set_up(OLD, exempt=frozenset({nacos}))
         assert self.message(pair, "") == ALL_MEMBERS
         refused(self.message(pair, pair.first.address), 403, "needs the identity")

@@ -21,6 +21,7 @@ from app.rpc.server.grpc_routes import GrpcRequest, GrpcRoute
 from app.rpc.server.limits import LimitRule, LimitWatch
 from distro.model.types import MemberState
 from tests.support.fake_node import StubCluster
+from tests.support.identified import HEADER, OLD, IdentifiedMember
 
 PEER = "ipv4:10.1.2.3:5"
 NAMING = {"module": "naming", "AppName": "shop"}
@@ -70,8 +71,10 @@ class Host:
     def connect(self, peer: str = PEER, *, on_cluster_port: bool = False) -> Connection:
         return self.connections.opened(peer, on_cluster_port)
 
-    def ask(self, connection: Connection, kind: str, body: bytes = b"{}") -> dict[str, Any]:
-        message = wire.encode(kind, body)
+    def ask(
+        self, connection: Connection, kind: str, body: bytes = b"{}", headers: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        message = wire.encode(kind, body, headers=headers)
         known = self.dispatcher.known.find(message)
         data = None if known is None else self.dispatcher.answer_hot(connection, known)
         answer = wire.decode(data or asyncio.run(self.dispatcher.answer(connection, message, known)))
@@ -152,6 +155,26 @@ class TestCalls:
             connection = host.connect(on_cluster_port=on_cluster_port)
             host.set_up(connection)
             assert host.ask(connection, "XRequest")["@type"] == expected
+
+    def test_real_nacos_is_a_member_from_its_first_call_with_the_secret(self) -> None:
+        """Nacos 2.5 and 3 send it with the calls for members, and not with the setup of the connection."""
+        host, here = Host(), IdentifiedMember("10.0.0.1", nacos="10.1.2.3:8848")
+        here.listed = {"10.1.2.3:8848", "10.1.2.4:8848"}
+        host.dispatcher = Dispatcher(
+            host.connections, host.cluster, here.callers, host.clients, host.limits, lambda: host.now_ms
+        )
+        host.dispatcher.add({"XRequest": route({}, members_only=True)})
+        labels = {"source": "cluster"}
+        assert not host.set_up(host.connect("ipv4:10.1.2.4:5", on_cluster_port=True), labels=labels), "not named"
+        connection = host.connect(on_cluster_port=True)
+        assert host.set_up(connection, labels=labels)
+        assert (host.ask(connection, "XRequest")["errorCode"], connection.is_member) == (403, False)
+        assert host.connections.sdk_count == 1
+        for _ in range(2):
+            assert host.ask(connection, "XRequest", headers={HEADER: OLD})["@type"] == "XResponse"
+            assert (connection.is_member, host.connections.sdk_count) == (True, 0)
+        host.dispatcher.ended(connection)
+        assert (host.connections.sdk_count, host.connections.count_of_ip("10.1.2.3")) == (0, 0)
 
     @pytest.mark.parametrize(
         ("error", "code"),
