@@ -65,6 +65,8 @@ class MemberList:
     _round: set[str] = field(default_factory=set)
     _is_changed: bool = True
     """An entry of the list changed since the last ``frozen``."""
+    _still_until_ms: int = NEVER_MS
+    """Until then time alone moves nothing in the list; ``NEVER_MS`` after each event."""
     _contacts: Mapping[str, Contact] = field(default_factory=dict)
     _listed: tuple[Member, ...] = ()
 
@@ -139,7 +141,7 @@ class MemberList:
 
     def replace(self, addresses: Iterable[str], now_ms: int) -> tuple[list[str], list[str]]:
         """Take a new member list; return the peers that came, and those that left. This node is always a member."""
-        self._is_changed = True
+        self._is_changed, self._still_until_ms = True, NEVER_MS
         wanted = set(addresses) - {self.self_address}
         left = [address for address in self._peers if address not in wanted]
         peers = dict(self._peers)  # another one: other threads may be on this
@@ -179,7 +181,7 @@ class MemberList:
         peer = self._peers.get(address)
         if peer is None:
             return False
-        self._is_changed = True
+        self._is_changed, self._still_until_ms = True, NEVER_MS
         failures, peer.reporting_until_ms = peer.failures, 0
         if outcome in (Outcome.DELIVERED, Outcome.REJECTED):
             peer.unlisting = outcome is Outcome.REJECTED
@@ -203,7 +205,7 @@ class MemberList:
         peer = self._peers.get(report.address)
         if peer is None:
             return False
-        self._is_changed = True
+        self._is_changed, self._still_until_ms = True, NEVER_MS
         peer.called_ms = now_ms
         peer.note_beats(report.beats_wait_ms, now_ms)
         if report.state is MemberState.DOWN and peer.is_alive and not peer.failures:
@@ -241,7 +243,7 @@ class MemberList:
 
     def on_pause(self, pause_ms: int, now_ms: int) -> None:
         """Add a pause of this process to all deadlines: the silence of the peers in it proves nothing (R9)."""
-        self._is_changed = True
+        self._is_changed, self._still_until_ms = True, NEVER_MS
         for peer in self._peers.values():
             peer.last_ok_ms += pause_ms
             if peer.reporting_until_ms:
@@ -253,13 +255,21 @@ class MemberList:
         self.view_since_ms = now_ms
         self.report_all_now(now_ms)
 
-    def tick(self, now_ms: int) -> None:
-        """Let time pass: silent members go DOWN, rejoin delays and hand-overs end."""
+    def tick(self, now_ms: int) -> bool:
+        """Let time pass: silent members go DOWN, rejoin delays and hand-overs end.
+
+        Returns whether anything may have moved since the last call, by an event or by time.
+        """
         self.runs.tick(now_ms)
+        if now_ms < self._still_until_ms:
+            return False
         if not self.mixed:
             for peer in self._peers.values():
                 self._check_silence(peer, now_ms)
         self._update_view(now_ms)
+        is_waiting = self.mixed or self._own_rejoin_at_ms > now_ms
+        self._still_until_ms = now_ms if is_waiting else reachability.still_until_ms(self._peers, self.config, now_ms)
+        return True
 
     def next_due_ms(self) -> int | None:
         """When the next report is due; None without a peer."""
@@ -336,8 +346,7 @@ class MemberList:
     def _check_silence(self, peer: PeerState, now_ms: int) -> None:
         if peer.member.state not in (MemberState.UP, MemberState.SUSPICIOUS):
             return
-        limit_ms = self.config.refused_down_ms if peer.refused else self.config.silent_down_ms
-        if now_ms - peer.last_heard_ms >= limit_ms:
+        if now_ms >= peer.silent_ms(self.config):
             self._set_state(peer, MemberState.DOWN)
             peer.lost, peer.cut_off = peer.seen, False  # what it gets on its return is decided then
 

@@ -201,6 +201,8 @@ class MemberRuns:
 
     def tick(self, now_ms: int) -> None:
         """End the hand-overs whose time is over."""
+        if not self._returns and self.view.own is None and not self.view.handing_over:
+            return
         returns, self._returns = self._returns, {}
         for writer, at_ms in returns.items():
             self._prolong(writer, at_ms + RETURNING_MS)

@@ -71,6 +71,10 @@ class PeerState:
         """When anything was heard of it last, directly or through others."""
         return max(self.last_ok_ms, self.heard_ms)
 
+    def silent_ms(self, config: DistroConfig) -> int:
+        """When it has been silent for so long that it is DOWN, unless anything is heard of it."""
+        return self.last_heard_ms + (config.refused_down_ms if self.refused else config.silent_down_ms)
+
     def note_beats(self, wait_ms: int | None, now_ms: int) -> None:
         """Note for how long the oldest beat waits there that this node does not have; None if that is not told."""
         if wait_ms is not None:

@@ -64,6 +64,17 @@ def is_called(peers: Peers, self_address: str, config: DistroConfig) -> bool:
     return not alive or any(peer.calls is None or _was_answered(peer.calls, self_address, config) for peer in alive)
 
 
+def still_until_ms(peers: Peers, config: DistroConfig, now_ms: int) -> int:
+    """Return until when time alone moves none of the peers: ``now_ms`` while one fails or waits to rejoin."""
+    until_ms = now_ms + config.silent_down_ms
+    for peer in peers.values():
+        if peer.failures or peer.rejoin_at_ms > now_ms or peer.declared_rejoin_at_ms > now_ms:
+            return now_ms
+        if peer.is_alive:
+            until_ms = min(until_ms, peer.silent_ms(config))
+    return until_ms
+
+
 def is_unlisted(peers: Peers) -> bool:
     """Return whether all peers that answer say that this node is not in their lists."""
     found = peers.values()

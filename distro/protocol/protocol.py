@@ -323,8 +323,9 @@ class DistroProtocol:
             self.members.on_pause(late_ms, now_ms)
             if late_ms >= self._config.tombstone_slack_ms and self.peers.queues:
                 self.loads.begin_again(self.peers.queues, now_ms)
-        self.members.tick(now_ms)
-        self._follow_members(now_ms)
+        if self.members.tick(now_ms):
+            self._follow_members(now_ms)
+            self.rights.relayed = self.members.relayed()
         reports = self.members.due_reports(now_ms)
         self._reporting.update([report.peer for report in reports])
         actions: list[Action] = [*reports]
@@ -335,7 +336,6 @@ class DistroProtocol:
         self.exchange.begin_turn()
         self.exchange.note_waiting(now_ms)
         self.peers.log_stuck(now_ms)
-        self.rights.relayed = self.members.relayed()
         if not self.members.served:
             self.members.served = self.ownership.has_written()
         actions += self._next_calls(now_ms)

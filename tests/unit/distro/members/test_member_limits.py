@@ -130,6 +130,31 @@ def test_whoever_can_be_called_by_another_carries_keys_until_that_is_too_long_ag
         assert (B in members.view) is carries
 
 
+def test_a_tick_looks_at_the_members_when_one_moved_or_its_time_is_over() -> None:
+    members = listed(B, C, now_ms=100)
+    down_ms = 100 + CONFIG.silent_down_ms
+    assert members.tick(100), "reports came"
+    assert not members.tick(101)
+    members.on_report(report(C), 102)
+    assert members.tick(102)
+    assert not members.tick(down_ms - 1)
+    assert members.tick(down_ms)
+    assert (state(members, B), state(members, C)) == (MemberState.DOWN, MemberState.UP)
+    assert members.view == (SELF, C)
+    fail(members, C, down_ms)
+    assert members.tick(down_ms)
+    assert members.tick(down_ms + 1), "while one fails, more depends on the time"
+
+
+def test_a_tick_ends_a_rejoin_delay() -> None:
+    members = listed(B, C)
+    answer(members, B, 0, rejoin_delay_ms=50)
+    answer(members, C, 0)
+    for now_ms, carries in ((0, False), (49, False), (50, True)):
+        assert members.tick(now_ms)
+        assert (B in members.view) is carries
+
+
 # --- cuts -----------------------------------------------------------------------------------------
 
 
