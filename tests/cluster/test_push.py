@@ -71,7 +71,7 @@ def test_an_operators_change_at_any_member_is_pushed(three: ClusterProcesses, li
     eventually(lambda: three.all_list(service, {"10.0.0.1:8080"}))
     subscribe(two, listener, service)
     change = {"serviceName": service, "ip": "10.0.0.1", "port": 8080, "weight": 5}
-    assert third.client.call("PATCH", "/v2/ns/instance", **change).body == OK
+    assert third.client.call("PUT", "/v3/admin/ns/instance/partial", **change).json()["data"] == "ok"
     push = listener.receive()
     assert hosts(push) == {"10.0.0.1": 5}
     listener.acknowledge(push["lastRefTime"])
