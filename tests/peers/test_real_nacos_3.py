@@ -92,14 +92,14 @@ def test_clients_of_both_lines_at_every_member_see_each_other(mixed_3: MixedClus
                 hosts = hosts_of(answer["serviceInfo"])
                 assert set(hosts) == wanted
                 assert {(one["weight"], one["metadata"]["zone"]) for one in hosts.values()} == {(2.0, "北京")}
-            all_list(mixed_3, service, *wanted)
+            await asyncio.to_thread(all_list, mixed_3, service, *wanted)
             gone = {"ip": "10.2.0.0", "port": 80}
             await clients[0].call(
                 "InstanceRequest", type="deregisterInstance", serviceName=service, instance=gone, **NAMES
             )
-            all_list(mixed_3, service, *sorted(wanted)[1:])
+            await asyncio.to_thread(all_list, mixed_3, service, *sorted(wanted)[1:])
             await clients[1].close()
-            all_list(mixed_3, service, *sorted(wanted)[2:])
+            await asyncio.to_thread(all_list, mixed_3, service, *sorted(wanted)[2:])
 
     run_client(main)
 
@@ -112,9 +112,9 @@ def test_names_of_nacos_2_show_on_all(mixed_3: MixedCluster) -> None:
                 for service in SERVICES_OF_2:
                     await register(sdk, service, "10.8.0.1")
                 for service in SERVICES_OF_2:
-                    all_list(mixed_3, service, "10.8.0.1:80")
+                    await asyncio.to_thread(all_list, mixed_3, service, "10.8.0.1:80")
             for service in SERVICES_OF_2:
-                all_list(mixed_3, service)
+                await asyncio.to_thread(all_list, mixed_3, service)
 
     run_client(main)
 
@@ -163,7 +163,7 @@ def test_instances_stay_healthy_everywhere_while_their_clients_live(mixed_3: Mix
             for member, ip in zip(mixed_3.clients, ips, strict=True):
                 taken(member, "POST", "/v1/ns/instance", ip=ip, **beats)
             wanted = {f"{ip}:80" for ip in (*ips, "10.4.1.1", "10.4.1.2")}
-            all_list(mixed_3, service, *wanted)
+            await asyncio.to_thread(all_list, mixed_3, service, *wanted)
             end_s = time.monotonic() + AGES_S
             while time.monotonic() < end_s:
                 for member, ip in zip(mixed_3.clients, ips, strict=True):
@@ -194,7 +194,7 @@ def test_an_operators_change_holds_at_the_kind_of_member_that_it_was_made_at(mix
         async with sdk_of(mixed_3.ours.client) as sdk:
             await sdk.set_up()
             await register(sdk, service, "10.5.0.1", weight=1.0)
-            all_list(mixed_3, service, "10.5.0.1:80")
+            await asyncio.to_thread(all_list, mixed_3, service, "10.5.0.1:80")
             changed, plain = (5.0, "ops"), (1.0, None)
             at_ours = [plain] * len(mixed_3.reals) + [changed] * len(mixed_3.nodes)
             assert mixed_3.ours.client.call("PUT", "/v3/admin/ns/instance", **names, **change).json()["data"] == "ok"
@@ -236,7 +236,7 @@ def test_each_member_comes_back_with_all_that_the_others_hold(mixed_3: MixedClus
             await register(sdk, service, "10.6.1.1")
             taken(stays, "POST", "/v1/ns/instance", ip=ip, **patient)
             kept = (f"{ip}:80", "10.6.1.1:80")
-            all_list(mixed_3, service, *kept)
+            await asyncio.to_thread(all_list, mixed_3, service, *kept)
             alive = asyncio.ensure_future(keep_alive(sdk))
             for restart in restarts.values():
                 await asyncio.to_thread(restart)
