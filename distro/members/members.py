@@ -141,7 +141,7 @@ class MemberList:
 
     def replace(self, addresses: Iterable[str], now_ms: int) -> tuple[list[str], list[str]]:
         """Take a new member list; return the peers that came, and those that left. This node is always a member."""
-        self._is_changed, self._still_until_ms = True, NEVER_MS
+        self._on_event()
         wanted = set(addresses) - {self.self_address}
         left = [address for address in self._peers if address not in wanted]
         peers = dict(self._peers)  # another one: other threads may be on this
@@ -181,7 +181,7 @@ class MemberList:
         peer = self._peers.get(address)
         if peer is None:
             return False
-        self._is_changed, self._still_until_ms = True, NEVER_MS
+        self._on_event()
         failures, peer.reporting_until_ms = peer.failures, 0
         if outcome in (Outcome.DELIVERED, Outcome.REJECTED):
             peer.unlisting = outcome is Outcome.REJECTED
@@ -205,7 +205,7 @@ class MemberList:
         peer = self._peers.get(report.address)
         if peer is None:
             return False
-        self._is_changed, self._still_until_ms = True, NEVER_MS
+        self._on_event()
         peer.called_ms = now_ms
         peer.note_beats(report.beats_wait_ms, now_ms)
         if report.state is MemberState.DOWN and peer.is_alive and not peer.failures:
@@ -243,7 +243,7 @@ class MemberList:
 
     def on_pause(self, pause_ms: int, now_ms: int) -> None:
         """Add a pause of this process to all deadlines: the silence of the peers in it proves nothing (R9)."""
-        self._is_changed, self._still_until_ms = True, NEVER_MS
+        self._on_event()
         for peer in self._peers.values():
             peer.last_ok_ms += pause_ms
             if peer.reporting_until_ms:
@@ -342,6 +342,9 @@ class MemberList:
         if peer.rejoin_at_ms > now_ms:
             peer.lost = True  # not steady: its rejoin delay begins again with the next contact
         self._check_silence(peer, now_ms)
+
+    def _on_event(self) -> None:
+        self._is_changed, self._still_until_ms = True, NEVER_MS
 
     def _check_silence(self, peer: PeerState, now_ms: int) -> None:
         if peer.member.state not in (MemberState.UP, MemberState.SUSPICIOUS):
