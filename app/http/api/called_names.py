@@ -3,7 +3,7 @@
 from app.commands.name_rules import check_v1_name, rule_of_nacos_2
 from app.http.api.agents import is_peer
 from app.http.api.call import Call, Services
-from app.naming.model.service_names import check_service_name
+from app.naming.model.service_names import check_service_name, is_usual_name
 
 V1 = "/v1/"
 
@@ -19,5 +19,5 @@ def check_called_name(call: Call, services: Services, namespace: str, full_name:
     names = services.settings.names
     if call.path.startswith(V1):
         check_v1_name(names, services.naming, namespace, full_name)
-    else:
+    elif not is_usual_name(full_name):
         check_service_name(full_name, rule_of_nacos_2(names))

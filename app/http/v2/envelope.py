@@ -34,7 +34,6 @@ from app.naming.model.nacos_errors import (
     Unavailable,
     WeightRefused,
 )
-from app.naming.model.service_names import is_usual_name
 from distro.model.errors import CodecError, NotInitialized
 
 log = logging.getLogger(__name__)
@@ -161,8 +160,7 @@ def called_service(call: Call, services: Services, *schemas: type[Schema], text:
     """
     require(call, *(schemas or (NeededServiceSchema,)), text=text)
     namespace, name = namespace_of(call.parameters), service_of(call.parameters)
-    if not is_usual_name(name):
-        check_called_name(call, services, namespace, name)
+    check_called_name(call, services, namespace, name)
     return namespace, name
 
 

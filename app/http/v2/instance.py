@@ -42,7 +42,6 @@ from app.naming.clients.own_clients import check_legal
 from app.naming.model.keys import check_service_format
 from app.naming.model.model import Instance
 from app.naming.model.nacos_errors import InvalidParam, NotFound, ServiceMissing
-from app.naming.model.service_names import is_usual_name
 from app.naming.wire.service_info import HOST_BYTES
 from app.naming.wire.service_json import service_json
 
@@ -157,8 +156,7 @@ def list_instances(call: Call, services: Services) -> Answer:
     """The instances of a service as clients balance over them; an unknown service has none."""
     require(call, ListV2Schema, text=QUERY_TEXT)
     query = parse_list(call.parameters)
-    if not is_usual_name(query.service):
-        check_called_name(call, services, query.namespace, query.service)
+    check_called_name(call, services, query.namespace, query.service)
     clusters = call.parameters.optional(CLUSTER_NAME.key) or query.clusters
     view = services.naming.service_view(query.namespace, query.service)
     cache_ms = services.durable.switches.default_push_cache_millis
