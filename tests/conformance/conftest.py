@@ -1,9 +1,10 @@
 """Prints how many recorded scenarios pass, by area, and how many of their steps by ``accept`` alone."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
+from tests.conformance.recordings import Recordings
 from tests.conformance.replay import Outcome, count_by_area
 
 Report = Callable[[str, Sequence[Outcome]], None]
@@ -18,6 +19,33 @@ def pytest_configure(config: pytest.Config) -> None:
 def report_counts(pytestconfig: pytest.Config) -> Report:
     """Takes what is to be counted at the end: a title, and all outcomes."""
     return pytestconfig.stash[OUTCOMES].__setitem__
+
+
+@pytest.fixture(scope="module")
+def recordings(request: pytest.FixtureRequest) -> Recordings:
+    """The recorded conversations that a module names ``RECORDINGS``."""
+    found: Recordings = request.module.RECORDINGS
+    return found
+
+
+@pytest.fixture(scope="module")
+def alone(
+    recordings: Recordings, tmp_path_factory: pytest.TempPathFactory, report_counts: Report
+) -> Iterator[list[Outcome]]:
+    """The outcomes of the conversations with a node alone."""
+    with recordings.alone(tmp_path_factory.mktemp("alone")) as outcomes:
+        report_counts(f"{recordings.title}alone", outcomes)
+        yield outcomes
+
+
+@pytest.fixture(scope="module")
+def through_member(
+    recordings: Recordings, tmp_path_factory: pytest.TempPathFactory, report_counts: Report
+) -> Iterator[list[Outcome]]:
+    """The outcomes of the conversations with one member of three."""
+    with recordings.through_member(tmp_path_factory.mktemp("member")) as outcomes:
+        report_counts(f"{recordings.title}one member of three", outcomes)
+        yield outcomes
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.conformance.compare import Target
@@ -11,14 +11,20 @@ from tests.support.processes import ClusterProcesses, Member, free_ports
 
 FOLDER = Path(__file__).parent
 JOBS = 4
-NO_SETTINGS: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Recordings:
-    """Recorded conversations, and lists of other answers of ours. ``suffix`` ends the names of their files."""
+    """Recorded conversations, and lists of other answers of ours. ``suffix`` ends the names of their files.
+
+    ``title`` begins that of their counts. ``more``: further settings of a node alone; ``prepare`` is called before it
+    holds the first conversation.
+    """
 
     suffix: str = ""
+    title: str = ""
+    more: Mapping[str, str] = field(default_factory=dict)
+    prepare: Callable[[Member], None] = lambda _: None
 
     @property
     def folder(self) -> Path:
@@ -47,20 +53,15 @@ class Recordings:
         return run_all(Target(host, int(port)), scenarios, JOBS)
 
     @contextmanager
-    def alone(
-        self, folder: Path, more: Mapping[str, str] = NO_SETTINGS, prepare: Callable[[Member], None] = lambda _: None
-    ) -> Iterator[list[Outcome]]:
-        """Yield all outcomes of a node alone: a cluster of one, as a standalone node takes no call of members.
-
-        ``more``: its further settings; ``prepare`` is called before the first conversation.
-        """
+    def alone(self, folder: Path) -> Iterator[list[Outcome]]:
+        """Yield all outcomes of a node alone: a cluster of one, as a standalone node takes no call of members."""
         port = free_ports(1)[0]
         settings = {"rollcall.announce": "false", "nacos.standalone": "false", "nacos.member.list": f"127.0.0.1:{port}"}
-        node = Member(port, folder / str(port), settings | more)
+        node = Member(port, folder / str(port), {**settings, **self.more})
         try:
             node.start()
             node.wait_ready()
-            prepare(node)
+            self.prepare(node)
             yield self.replay(node, self.reasons("differs"))
             node.stop()
         finally:

@@ -1,14 +1,11 @@
 """The recorded answers of a real Nacos 1.4.1, asked of our nodes: alone, and through one member of three."""
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.conformance.conftest import Report
 from tests.conformance.recordings import Recordings, assert_all_pass
 from tests.conformance.replay import Outcome
 
-V1 = Recordings()
+V1 = RECORDINGS = Recordings()
 AREAS = V1.areas
 RECORDED = 526
 """All conversations: one that vanished would fail nowhere else."""
@@ -17,20 +14,6 @@ RECORDED = 526
 pytestmark = pytest.mark.timeout(1_200)
 
 reasons = V1.reasons
-
-
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory, report_counts: Report) -> Iterator[list[Outcome]]:
-    with V1.alone(tmp_path_factory.mktemp("alone")) as outcomes:
-        report_counts("alone", outcomes)
-        yield outcomes
-
-
-@pytest.fixture(scope="module")
-def through_member(tmp_path_factory: pytest.TempPathFactory, report_counts: Report) -> Iterator[list[Outcome]]:
-    with V1.through_member(tmp_path_factory.mktemp("member")) as outcomes:
-        report_counts("one member of three", outcomes)
-        yield outcomes
 
 
 def test_the_list_names_scenarios_that_there_are() -> None:

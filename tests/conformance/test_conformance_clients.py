@@ -3,33 +3,16 @@
 Each answer has what its client reads. The note of a conversation names the client's source.
 """
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.conformance.conftest import Report
 from tests.conformance.recordings import Recordings, assert_all_pass
 from tests.conformance.replay import Outcome, load
 
-CLIENTS = Recordings("_clients")
+CLIENTS = RECORDINGS = Recordings("_clients", "clients, ")
 AREAS = CLIENTS.areas
 RECORDED = 21
 
 pytestmark = pytest.mark.timeout(600)
-
-
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory, report_counts: Report) -> Iterator[list[Outcome]]:
-    with CLIENTS.alone(tmp_path_factory.mktemp("alone")) as outcomes:
-        report_counts("clients, alone", outcomes)
-        yield outcomes
-
-
-@pytest.fixture(scope="module")
-def through_member(tmp_path_factory: pytest.TempPathFactory, report_counts: Report) -> Iterator[list[Outcome]]:
-    with CLIENTS.through_member(tmp_path_factory.mktemp("member")) as outcomes:
-        report_counts("clients, one member of three", outcomes)
-        yield outcomes
 
 
 def test_every_conversation_names_its_source() -> None:

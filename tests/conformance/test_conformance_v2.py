@@ -1,32 +1,15 @@
 """The recorded answers of a real Nacos 2.3.1 over HTTP v2, asked of our nodes: alone and through a member of three."""
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.conformance.conftest import Report
 from tests.conformance.recordings import Recordings, assert_all_pass
 from tests.conformance.replay import Outcome
 
-V2 = Recordings("_v2")
+V2 = RECORDINGS = Recordings("_v2", "HTTP v2, ")
 RECORDED = 470
 """All conversations: one that vanished would fail nowhere else."""
 
 pytestmark = pytest.mark.timeout(1_200)
-
-
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory, report_counts: Report) -> Iterator[list[Outcome]]:
-    with V2.alone(tmp_path_factory.mktemp("alone")) as outcomes:
-        report_counts("HTTP v2, alone", outcomes)
-        yield outcomes
-
-
-@pytest.fixture(scope="module")
-def through_member(tmp_path_factory: pytest.TempPathFactory, report_counts: Report) -> Iterator[list[Outcome]]:
-    with V2.through_member(tmp_path_factory.mktemp("member")) as outcomes:
-        report_counts("HTTP v2, one member of three", outcomes)
-        yield outcomes
 
 
 @pytest.mark.parametrize("name", ["differs", "standalone_only"])

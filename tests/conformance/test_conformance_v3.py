@@ -1,33 +1,16 @@
 """The recorded answers of a real Nacos 3.0.3 over HTTP v3, asked of our nodes: alone and through a member of three."""
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.conformance.conftest import Report
 from tests.conformance.recordings import Recordings, assert_all_pass, numbers_of
 from tests.conformance.replay import Outcome
 
-V3 = Recordings("_v3")
+V3 = RECORDINGS = Recordings("_v3", "HTTP v3, ")
 RECORDED = 291
 """All conversations: one that vanished would fail nowhere else."""
 
 # The first test has to wait for the whole replay, which waits more than it works.
 pytestmark = pytest.mark.timeout(1_200)
-
-
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory, report_counts: Report) -> Iterator[list[Outcome]]:
-    with V3.alone(tmp_path_factory.mktemp("alone")) as outcomes:
-        report_counts("HTTP v3, alone", outcomes)
-        yield outcomes
-
-
-@pytest.fixture(scope="module")
-def through_member(tmp_path_factory: pytest.TempPathFactory, report_counts: Report) -> Iterator[list[Outcome]]:
-    with V3.through_member(tmp_path_factory.mktemp("member")) as outcomes:
-        report_counts("HTTP v3, one member of three", outcomes)
-        yield outcomes
 
 
 @pytest.mark.parametrize("name", ["differs", "standalone_only"])
