@@ -56,7 +56,8 @@ def test_a_client_is_listed_and_pushed_and_goes_when_its_member_knows_nothing_of
             udpPort=listener.port,
         )
         answer = tell(owner, target, client_datum(owner, service, "10.9.0.1"))
-        assert (answer.status, answer.json()) == (200, {"refused": {}, "failed": {}})
+        # It may name the age of the datum, too: a busy member answers a few ms after it took it.
+        assert (answer.status, answer.json()["refused"], answer.json()["failed"]) == (200, {}, {})
         assert target.client.hosts(service).keys() == {"10.9.0.1:8080"}
         assert "10.9.0.1" in json.dumps(listener.receive())
     assert other.client.hosts(service) == {}, "what came from a peer is not sent on"
