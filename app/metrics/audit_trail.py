@@ -123,11 +123,18 @@ class AuditTrail:
     def write_instance(
         self, verb: str, service: tuple[str, str], key: str, before: object, after: object, actor: Actor
     ) -> None:
-        """Write one change of one instance, as ``write`` does: the event loop hands over values, and makes no text.
+        """Write one change of one instance, as ``write`` does; on the event loop, the line is made in its next turn.
 
         ``service``: namespace and full name. ``key``: the instance key.
         """
-        self._file.add(partial(self._instance_line, self._wall_ms(), actor, verb, service, key, before, after))
+        self._file.add_on_loop(partial(self._instance_line, self._wall_ms(), actor, verb, service, key, before, after))
+
+    def make_on_loop(self, soon: Callable[[Callable[[], None]], object] | None) -> None:
+        """Let the event loop, whose thread calls this, make its lines itself; with None no longer.
+
+        ``soon``: calls a function in the loop's next turn, as ``loop.call_soon`` does.
+        """
+        self._file.make_on_loop(soon)
 
     def on_members(self, members: tuple[str, ...]) -> None:
         """Write which members joined and left the member list since the last call; nothing for the first list."""

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -34,7 +35,7 @@ LOG_EVERY = 1_000
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
 
 MakeLine = Callable[[], str]
-"""Makes one line, without its end, on the thread of the file."""
+"""Makes one line, without its end."""
 Line = str | MakeLine
 
 
@@ -141,6 +142,14 @@ class LineFile:
         self._stopped = threading.Event()
         self._text_chars = 0
         """The characters of the texts that wait, beyond ``VALUES_MAX`` lines. Guarded by the lock."""
+        self.add_on_loop: Callable[[MakeLine], None] = self.add
+        """Schedule a line as ``add`` does; on the event loop, the line is made when its turn has ended.
+
+        The thread of the file would compete with a busy loop for the interpreter, and keep what the line tells of in
+        memory until then: that costs several times as much as the line.
+        """
+        self._fresh: deque[MakeLine] = deque()
+        """The lines of this turn of the event loop. Only its thread adds to them."""
         self._untold = 0
         """Dropped lines that no line has reported yet."""
 
@@ -152,6 +161,30 @@ class LineFile:
         self._waiting.append(line)
         if self._thread is None:
             self._start()
+
+    def make_on_loop(self, soon: Callable[[Callable[[], None]], object] | None) -> None:
+        """Let the event loop, whose thread calls this, make the lines of ``add_on_loop`` itself; with None no longer.
+
+        ``soon``: calls a function in the loop's next turn, as ``loop.call_soon`` does.
+        """
+        self._make_fresh()
+        if soon is None:
+            self.add_on_loop = self.add
+            return
+        self.add_on_loop = partial(self._add_fresh, soon, threading.get_ident())
+
+    def _add_fresh(self, soon: Callable[[Callable[[], None]], object], loop_thread: int, make: MakeLine) -> None:
+        if threading.get_ident() != loop_thread:
+            self.add(make)
+            return
+        self._fresh.append(make)
+        if len(self._fresh) == 1:
+            soon(self._make_fresh)
+
+    def _make_fresh(self) -> None:
+        while self._fresh:
+            if (text := self._made(self._fresh.popleft())) is not None:
+                self.add(text)
 
     def _add_text(self, line: Line) -> None:
         text = None if len(self._waiting) >= WAITING_MAX or self._stopped.is_set() else self._made(line)
@@ -181,6 +214,7 @@ class LineFile:
 
         Return whether that took under ``timeout_s``. May be called twice.
         """
+        self._make_fresh()
         with self._lock:
             self._stopped.set()
             thread = self._thread

@@ -79,6 +79,7 @@ class LoopWorker(Worker):  # type: ignore[misc]  # gunicorn has no types
             self.loop.run_until_complete(self._serve())
         finally:
             self.loop.close()
+            self.wsgi.extensions[SERVICES].instruments.audit.make_on_loop(None)
             # The node stops now, and further signals change nothing: a service manager signals the master and this
             # process, and the master signals this process once more.
             for number in STOP_SIGNALS:
@@ -87,6 +88,7 @@ class LoopWorker(Worker):  # type: ignore[misc]  # gunicorn has no types
     async def _serve(self) -> None:
         services: Services = self.wsgi.extensions[SERVICES]
         await self._start(services.loop_frontends)
+        services.instruments.audit.make_on_loop(self.loop.call_soon)
         requests = RequestAnswers(self.wsgi, services, self.loop)
         server = HttpServer(services, requests, self.loop, self.cfg.worker_connections)
         listening = await self._listen(server, services)

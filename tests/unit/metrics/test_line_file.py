@@ -4,6 +4,7 @@ import logging
 import os
 import shutil
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from weakref import ref
 
@@ -207,3 +208,38 @@ def test_a_line_that_cannot_be_made_costs_itself_alone(tmp_path: Path, caplog: p
     assert "could not be made" in caplog.text
     shutil.rmtree(tmp_path)
     assert not os.path.exists(tmp_path)
+
+
+def test_the_event_loop_makes_its_lines_itself_once_its_turn_has_ended(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file, makers, turns = make(tmp_path / "a.log"), list[threading.Thread](), list[Callable[[], None]]()
+
+    def line() -> str:
+        makers.append(threading.current_thread())
+        return "said"
+
+    file.make_on_loop(turns.append)
+    for one in (line, lambda: str(1 // 0), line):
+        file.add_on_loop(one)
+    assert (makers, len(turns)) == ([], 1), "one call for all lines of a turn"
+    turns.pop()()
+    assert makers == [threading.current_thread()] * 2
+    assert "could not be made" in caplog.text
+    file.add_on_loop(line)
+    assert len(turns) == 1
+    file.make_on_loop(None)  # the loop ends without another turn
+    assert len(makers) == 3
+    file.add_on_loop(lambda: "by the thread")
+    assert file.stop(10)
+    assert (tmp_path / "a.log").read_text().splitlines() == ["said"] * 3 + ["by the thread"]
+
+
+def test_another_thread_than_the_loop_hands_its_lines_to_that_of_the_file(tmp_path: Path) -> None:
+    file, turns = make(tmp_path / "a.log"), list[Callable[[], None]]()
+    file.make_on_loop(turns.append)
+    other = threading.Thread(target=file.add_on_loop, args=(lambda: "said",))
+    other.start()
+    other.join(10)
+    assert file.stop(10)
+    assert (turns, (tmp_path / "a.log").read_text()) == ([], "said\n")
