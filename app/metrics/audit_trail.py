@@ -27,6 +27,8 @@ from app.naming.records.record_keys import (
 
 VALUE_BYTES_MAX = 16_384
 """The largest value before or after a change. Larger ones are left out."""
+FIELDS_MAX = 32
+"""The most instances of a list that a line shows with their fields, and not only with their addresses."""
 SECRET_WORDS = ("password", "passwd", "pwd", "secret", "token", "hash", "salt", "authorization")
 OF_CLIENTS = ("instance.", "client.", "service.", "ownership.")
 """Events that clients or the node itself cause, at any rate. Only the audit log has them."""
@@ -287,7 +289,7 @@ def _reader_of(kind: type) -> Read | None:
 def _differing(before: object, after: object) -> tuple[object, object]:
     """Return the fields that differ between two objects.
 
-    Lists show their instances by fields; other values are unchanged.
+    Lists show their instances by fields, or by addresses if they are long; other values are unchanged.
     """
     # mypy takes type[object].__hash__ for the unbound method of object, and so finds no Hashable.
     read_old, read_new = _reader_of(type(before)), _reader_of(type(after))  # type: ignore[arg-type]
@@ -314,17 +316,22 @@ def _only(fields: Mapping[str, object], names: list[str]) -> dict[str, object]:
 
 
 def _with_fields(value: object) -> object:
-    return [_fields_of(one) for one in value] if type(value) is list else value
+    if type(value) is not list:
+        return value
+    if len(value) > FIELDS_MAX:
+        return [f"{one.ip}:{one.port}" if hasattr(one, "port") else _fields_of(one) for one in value]
+    return [_fields_of(one) for one in value]
 
 
 def _shown(value: object) -> object:
     """Return a value as it may appear in the trail: without secrets, and within the bound."""
     text = json_line({"value": value})
+    if len(text) > VALUE_BYTES_MAX:
+        return f"{len(text)} bytes, left out"
     lowered = text.lower()
     if "\\u" in text or any(word in lowered for word in SECRET_WORDS):  # perhaps as, or in, the name of a field
-        value = hide_secrets(value)
-        text = json_line({"value": value})
-    return value if len(text) <= VALUE_BYTES_MAX else f"{len(text)} bytes, left out"
+        return hide_secrets(value)
+    return value
 
 
 @lru_cache(1_024)
@@ -338,6 +345,8 @@ def _has_secret_name(names: tuple[object, ...]) -> bool:
 
 def _may_have_secret(value: object) -> bool:
     """Return whether a value has a field with the name of a secret, or is nested too deeply to tell."""
+    if type(value) is list:
+        return any(map(_may_have_secret, value))
     if type(value) is not dict:
         return value is not None and not isinstance(value, str | int | float)
     nested = [one for one in value.values() if type(one) not in _SCALARS]

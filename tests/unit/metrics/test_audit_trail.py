@@ -79,6 +79,19 @@ def test_the_line_of_an_instance_is_the_same_however_soon_it_is_made(
     assert ("weight" in soon["before"]) is (verb == "remove" or weight != 1.0)
 
 
+@pytest.mark.parametrize("name", ["zone", "my-Token"])
+def test_a_long_list_shows_addresses_and_a_short_one_fields_without_secrets(tmp_path: Path, name: str) -> None:
+    batch = [RegisterInstance("g@@s", "1.2.3.4", port, metadata={name: "v" * 300}) for port in range(100)]
+    long, short = lines_of(
+        tmp_path,
+        lambda trail: trail.write("instance.register", "k", after=batch),
+        lambda trail: trail.write("instance.register", "k", after=batch[:2]),
+    )
+    assert long["after"] == [f"1.2.3.4:{port}" for port in range(100)]
+    assert [one["port"] for one in short["after"]] == [0, 1]
+    assert [one["metadata"] for one in short["after"]] == [{name: "v" * 300 if name == "zone" else "***"}] * 2
+
+
 @pytest.mark.parametrize("was", [{"zone": "a"}, {"my-Token": "t"}, {}])
 @pytest.mark.parametrize("now", [{"zone": "b"}, {"password": "p"}, {"zone": "\x7f\u2028"}, {"z": "v" * 20_000}, None])
 def test_where_the_metadata_alone_changed_the_line_tells_of_them_alone(
