@@ -4,7 +4,7 @@ import logging
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
@@ -36,6 +36,11 @@ SET_ASIDE = (
 """The table of rows that a start could not read, each column unchanged: no stored value is lost."""
 NAMED_MAX = 100
 """The most rows set aside at one start that the log names. The table has all of them."""
+CHECKPOINT_PAGES = 1_000
+"""Pages of the log after which SQLite copies them into the file. Source: its default."""
+CHECKPOINT_BYTES = 4_096 * CHECKPOINT_PAGES
+ROW_BYTES = 8_192
+"""About how much a small row adds to the log: its page, and one above."""
 SYNC = getattr(os, "fdatasync", os.fsync)
 INSERT = "INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?, ?, ?)"
 SELECT_ALL = "SELECT key, version, changed, value, changed_wall_ms, {} FROM record"
@@ -63,6 +68,8 @@ class RecordFile:
         self._is_undated = False
         self._failing = False
         self._syncing = Lock()
+        self._received_bytes = 0
+        """About how much the log has of received records since the last checkpoint by ``sync``."""
         self._confirmed = 0
         """How many of the commits the disk has confirmed."""
         self.writes_failed = 0
@@ -205,7 +212,9 @@ class RecordFile:
         Raises:
             As ``write``.
         """
-        self._change(INSERT, [_row(record, offset_ms) for record in records], is_synced=False)
+        rows = [_row(record, offset_ms) for record in records]
+        self._change(INSERT, rows, is_synced=False)
+        self._received_bytes += sum(ROW_BYTES + len(value or b"") for _, _, _, value, _, _ in rows)
 
     def sync(self) -> None:
         """Wait until the disk has all that was written. Other writes go on meanwhile.
@@ -227,6 +236,10 @@ class RecordFile:
                 raise StorageError(f"the data folder does not accept the change: {error}") from error
             with self._lock:
                 self._confirmed = max(self._confirmed, commits)
+                if self._received_bytes > CHECKPOINT_BYTES:
+                    self._received_bytes = 0
+                    with suppress(sqlite3.Error):  # the next one copies them, too
+                        self._open_connection().execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def delete(self, keys: list[str]) -> None:
         """Delete records, all or none.
@@ -241,6 +254,7 @@ class RecordFile:
             connection = self._open_connection()
             try:
                 connection.execute(f"PRAGMA synchronous = {'FULL' if is_synced else 'NORMAL'}")
+                connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES if is_synced else 0}")
                 with connection:  # commits, or rolls back
                     connection.execute("BEGIN IMMEDIATE")
                     if self._is_undated:
@@ -326,7 +340,7 @@ def _count_set_aside(connection: sqlite3.Connection) -> int:
     return count
 
 
-def _row(record: Record, offset_ms: int) -> tuple[object, ...]:
+def _row(record: Record, offset_ms: int) -> tuple[str, str, str, bytes | None, int, int | None]:
     """Return the columns of a record.
 
     Raises:

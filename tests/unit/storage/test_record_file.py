@@ -131,6 +131,23 @@ class TestKeeps:
             first.result(10.0)
             second.result(10.0)
 
+    def test_the_log_of_received_records_is_checkpointed_after_a_sync_and_never_before_a_push(
+        self, tmp_path: Path, file: RecordFile, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(record_file, "SYNC", lambda _file: None)
+        log = tmp_path / f"{FILE_NAME}-wal"
+        big = [record(f"r{number}", 1, named("x" * 60_000)) for number in range(20)]
+        sizes = []
+        for _ in range(10):
+            file.write_received(big, 0)
+            sizes.append(log.stat().st_size)
+            file.sync()
+        assert sizes[0] > 1_000_000
+        assert max(sizes) < record_file.CHECKPOINT_BYTES + 4_000_000, "a checkpoint lets the log begin anew"
+        for _ in range(5):
+            file.write_received(big, 0)
+        assert log.stat().st_size > max(sizes), "a write makes none"
+
     def test_a_sync_that_fails_is_tried_again(self, file: RecordFile, monkeypatch: pytest.MonkeyPatch) -> None:
         def fail(_file: int) -> None:
             raise OSError("the disk is broken")
