@@ -28,15 +28,27 @@ class PeerProcessFailed(Exception):
 class RealMember:
     """One real Nacos. ``begin``, ``wait`` and ``stop`` may be called in turn any number of times."""
 
-    def __init__(self, release: str, port: int, folder: Path, listed: Sequence[str]) -> None:
-        """``release``: of ``nacos.sh``. ``listed``: the addresses in its member list."""
-        self.address = f"127.0.0.1:{port}"
+    def __init__(
+        self,
+        release: str,
+        port: int,
+        folder: Path,
+        listed: Sequence[str],
+        ip: str = "127.0.0.1",
+        enter: Sequence[str] = (),
+    ) -> None:
+        """``release``: of ``nacos.sh``. ``listed``: the addresses in its member list.
+
+        ``enter``: the words before its command, which run it in the network where it has the ``ip``.
+        """
+        self.address = f"{ip}:{port}"
         self.client = Client(self.address)
-        self._command = [SCRIPT, "start", release, "cluster", folder, str(port)]
+        self._command: list[str | Path] = [*enter, SCRIPT, "start", release, "cluster", folder, str(port)]
         self._folder = folder
         self._log = folder.with_suffix(".log")
         self._environ = {
             **os.environ,
+            "NACOS_IP": ip,
             "NACOS_MEMBERS": ",".join(listed),
             "NACOS_XMX": "400m",
             "NACOS_TIER": "1",
@@ -70,7 +82,7 @@ class RealMember:
             self._starting.kill()
             self._starting.wait()
         if self._folder.exists():
-            command = [SCRIPT, "stop", self._folder]
+            command: list[str | Path] = [SCRIPT, "stop", self._folder]
             subprocess.run(command, env=clean_environ(), stdout=subprocess.DEVNULL, check=False)
 
 

@@ -1,9 +1,10 @@
 """The SQLite store of durable records, in the data folder of every member."""
 
 import logging
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
@@ -35,6 +36,13 @@ SET_ASIDE = (
 """The table of rows that a start could not read, each column unchanged: no stored value is lost."""
 NAMED_MAX = 100
 """The most rows set aside at one start that the log names. The table has all of them."""
+CHECKPOINT_PAGES = 1_000
+"""Pages of the log after which SQLite copies them into the file. Source: its default."""
+CHECKPOINT_BYTES = 4_096 * CHECKPOINT_PAGES
+ROW_BYTES = 8_192
+"""About how much a small row adds to the log: its page, and one above."""
+SYNC = getattr(os, "fdatasync", os.fsync)
+INSERT = "INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?, ?, ?)"
 SELECT_ALL = "SELECT key, version, changed, value, changed_wall_ms, {} FROM record"
 
 
@@ -50,7 +58,7 @@ class RecordFile:
     """RecordDisk on one SQLite file. Thread-safe: one connection behind one lock.
 
     Write-ahead log with ``synchronous = FULL``: a transaction that was committed survives the end of the process and
-    of the machine.
+    of the machine. Those of received records are ``NORMAL``: they survive the machine once ``sync`` has returned.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -59,10 +67,15 @@ class RecordFile:
         self._connection: sqlite3.Connection | None = None
         self._is_undated = False
         self._failing = False
+        self._syncing = Lock()
+        self._received_bytes = 0
+        """About how much the log has of received records since the last checkpoint by ``sync``."""
+        self._confirmed = 0
+        """How many of the commits the disk has confirmed."""
         self.writes_failed = 0
         """Changes that the disk refused, since the start."""
         self.commits = 0
-        """Transactions that the disk took since the start. Each waits for the disk once or twice."""
+        """Transactions since the start. Each waits for the disk once or twice, those of received records afterwards."""
         self.set_aside = 0
         """Rows of the file that were set aside, at this start or an earlier one."""
 
@@ -191,8 +204,42 @@ class RecordFile:
             InvalidParam: a value cannot be written as JSON.
             StorageError: the disk is full, or failed.
         """
+        self._change(INSERT, [_row(record, offset_ms) for record in records])
+
+    def write_received(self, records: list[Record], offset_ms: int) -> None:
+        """Write the records without a wait for the disk, all or none.
+
+        Raises:
+            As ``write``.
+        """
         rows = [_row(record, offset_ms) for record in records]
-        self._change("INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?, ?, ?)", rows)
+        self._change(INSERT, rows, is_synced=False)
+        self._received_bytes += sum(ROW_BYTES + len(value or b"") for _, _, _, value, _, _ in rows)
+
+    def sync(self) -> None:
+        """Wait until the disk has all that was written. Other writes go on meanwhile.
+
+        Raises:
+            StorageError: the disk failed, or the file is closed.
+        """
+        with self._syncing:  # a thread that waits here may find its transaction confirmed
+            with self._lock:
+                self._open_connection()
+                commits = self.commits
+                if self._confirmed >= commits:
+                    return
+            try:
+                # SQLite locks other files, not its log: so a second descriptor may be closed.
+                with self._path.with_name(f"{FILE_NAME}-wal").open("rb") as log:
+                    SYNC(log.fileno())
+            except OSError as error:
+                raise StorageError(f"the data folder does not accept the change: {error}") from error
+            with self._lock:
+                self._confirmed = max(self._confirmed, commits)
+                if self._received_bytes > CHECKPOINT_BYTES:
+                    self._received_bytes = 0
+                    with suppress(sqlite3.Error):  # the next one copies them, too
+                        self._open_connection().execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def delete(self, keys: list[str]) -> None:
         """Delete records, all or none.
@@ -202,10 +249,12 @@ class RecordFile:
         """
         self._change("DELETE FROM record WHERE key = ?", [(key,) for key in keys])
 
-    def _change(self, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
+    def _change(self, statement: str, rows: Sequence[tuple[object, ...]], *, is_synced: bool = True) -> None:
         with self._lock:
             connection = self._open_connection()
             try:
+                connection.execute(f"PRAGMA synchronous = {'FULL' if is_synced else 'NORMAL'}")
+                connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES if is_synced else 0}")
                 with connection:  # commits, or rolls back
                     connection.execute("BEGIN IMMEDIATE")
                     if self._is_undated:
@@ -213,6 +262,8 @@ class RecordFile:
                     connection.executemany(statement, rows)
                 self._is_undated = False
                 self.commits += 1
+                if is_synced:
+                    self._confirmed = self.commits
             except sqlite3.Error as error:
                 self.writes_failed += 1
                 if not self._failing:  # logged once, not with each change
@@ -289,7 +340,7 @@ def _count_set_aside(connection: sqlite3.Connection) -> int:
     return count
 
 
-def _row(record: Record, offset_ms: int) -> tuple[object, ...]:
+def _row(record: Record, offset_ms: int) -> tuple[str, str, str, bytes | None, int, int | None]:
     """Return the columns of a record.
 
     Raises:

@@ -51,6 +51,8 @@ class OverrideExpiry:
         self._expiry_ms = expiry_ms
         self._absences: dict[tuple[str, str], _Absence] = {}
         """By datum key and instance key; of an instance that is held, the time of the last look."""
+        self._complete_ms: int | None = None
+        """The first look since which no listed member was DOWN; None while one is."""
 
     def find(self, now_ms: int, late_ms: int, gate: ExpiryGate) -> list[Expired]:
         """Return the changes to be removed now.
@@ -58,6 +60,10 @@ class OverrideExpiry:
         ``late_ms``: for how long this process stood still since the last call. That time does not count (R9).
         """
         before, self._absences = self._absences, {}
+        if not gate.has_all:
+            self._complete_ms = None
+        else:
+            self._complete_ms = now_ms if self._complete_ms is None else self._complete_ms + late_ms
         found: list[Expired] = []
         for service_key, overrides in list(self._table.overrides.items()):
             if (names := parse_datum_key(service_key)) is None:
@@ -73,16 +79,18 @@ class OverrideExpiry:
                 else:
                     last = last._replace(since_ms=last.since_ms + late_ms)
                 self._absences[where] = last
-                if now_ms - last.since_ms > self._limit_ms(last, gate):
+                if self._is_over(last, now_ms):
                     ended.append(key)
             if ended and gate.may_expire and gate.owns(names[1]):
                 found.append(Expired(*names, tuple(ended)))
         return found
 
-    def _limit_ms(self, last: _Absence, gate: ExpiryGate) -> int:
-        if not gate.has_all:
-            return self._expiry_ms * CUT_OFF_TIMES
-        return self._expiry_ms if last.was_held else self._expiry_ms * UNSEEN_TIMES
+    def _is_over(self, last: _Absence, now_ms: int) -> bool:
+        if self._complete_ms is None:
+            return now_ms - last.since_ms > self._expiry_ms * CUT_OFF_TIMES
+        # A member that was DOWN may still have to tell of the instance.
+        since_ms = max(last.since_ms, self._complete_ms)
+        return now_ms - since_ms > (self._expiry_ms if last.was_held else self._expiry_ms * UNSEEN_TIMES)
 
 
 def _absent(service: Service | None, overrides: Overrides) -> set[str]:

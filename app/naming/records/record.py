@@ -38,7 +38,10 @@ class Record:
 
 
 class RecordDisk(Protocol):
-    """The disk behind the records. ``write`` returns when the records would survive the end of the process.
+    """The disk behind the records. ``write`` returns when the records would survive the end of the machine.
+
+    ``write_received`` is for records that another member has on its disk: they survive the end of the process at once,
+    and the end of the machine after the next ``sync`` or ``write``.
 
     A record's ``changed_ms`` is stored by this member's wall clock, as the monotonic one may begin anew. ``offset_ms``
     is the wall clock minus the monotonic one.
@@ -50,5 +53,9 @@ class RecordDisk(Protocol):
     def read_all(self, offset_ms: int) -> Iterator[Record]: ...
 
     def write(self, records: list[Record], offset_ms: int) -> None: ...
+
+    def write_received(self, records: list[Record], offset_ms: int) -> None: ...
+
+    def sync(self) -> None: ...
 
     def delete(self, keys: list[str]) -> None: ...

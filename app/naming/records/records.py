@@ -32,7 +32,8 @@ UNKNOWN_REMOVED_MAX = 10_000
 class Records:
     """All durable records of this member, and the engine's DistroStore of them.
 
-    Readers take no lock and see the state on disk. Writes of one tag, of all namespaces, and of all users' records come
+    Readers take no lock and see the state on a disk: on this member's, or, for the milliseconds until this one has it
+    too, on that of the member which sent it. Writes of one tag, of all namespaces, and of all users' records come
     one after the other, each from its decision to the end of its consequences (``WriteTurns``). All others are decided
     side by side and share the waits for the disk (``GroupCommit``). The consequences come in the order in which the
     disk took the writes, one at a time: ``on_change`` and ``on_written`` may read, and must write no record.
@@ -232,7 +233,9 @@ class Records:
         return self._turns.at(map(_turn_name, keys))
 
     @contextmanager
-    def _kept(self, records: list[Record], check: Callable[[], None] = lambda: None) -> Iterator[None]:
+    def _kept(
+        self, records: list[Record], check: Callable[[], None] = lambda: None, *, is_received: bool = False
+    ) -> Iterator[None]:
         """Write to the disk, then to memory; the body is the consequence. The caller has the turn of the keys.
 
         Raises:
@@ -241,7 +244,7 @@ class Records:
         if not records:
             yield
             return
-        with self._commits.written(records, check):
+        with self._commits.written(records, check, is_received=is_received):
             for record in records:
                 self._records[record.key] = record
                 self._changed.note(record.key)
@@ -266,7 +269,8 @@ class Records:
     def grouped(self, keys: Collection[str]) -> Iterator[None]:
         """Write all records of these keys that this thread takes from peers in the body at once, after it.
 
-        Other writes of their tags wait meanwhile.
+        Other writes of their tags wait meanwhile. Readers and subscribers see the records before the disk has confirmed
+        them: their sender has them on its disk. The sender is answered afterwards.
 
         Raises:
             CodecError: the disk did not take the write, at the end; nothing of it is stored.
@@ -278,6 +282,10 @@ class Records:
                 self._end_group(self._here.group)
             finally:
                 self._here.group = None
+        try:
+            self._commits.sync()
+        except StorageError as error:
+            raise CodecError(error.text) from error
 
     def _in_group(self, key: str) -> AbstractContextManager[None]:
         """Return this thread's group, or one of this key alone, for ``_take`` in the body."""
@@ -293,7 +301,7 @@ class Records:
         found = list(group.values())
         group.clear()
         try:
-            with self._kept(found):
+            with self._kept(found, is_received=all(one.version.writer != self.writer for one in found)):
                 for record in found:
                     self._on_change(record)
         except NacosError as error:

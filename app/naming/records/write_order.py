@@ -76,6 +76,7 @@ class WriteTurns:
 class _Write:
     records: list[Record]
     check: Callable[[], None]
+    is_received: bool = False
     is_tried: bool = False
     is_written: bool = False
     error: Exception | None = None
@@ -107,8 +108,11 @@ class GroupCommit:
         self._line: deque[_Write] = deque()
 
     @contextmanager
-    def written(self, records: list[Record], check: Callable[[], None]) -> Iterator[None]:
+    def written(self, records: list[Record], check: Callable[[], None], *, is_received: bool = False) -> Iterator[None]:
         """Write records to the disk; the body is the consequence.
+
+        ``is_received``: another member has them on its disk, so the consequence need not wait for this one. The caller
+        calls ``sync`` before it says that this member has them.
 
         ``check``: called in the caller's context just before the disk is, which may be later than this call; raises
         if the write may no longer be done.
@@ -117,13 +121,21 @@ class GroupCommit:
             StorageError: the disk took none of it.
             And the errors of ``check``, and of ``write`` for these records.
         """
-        write = _Write(records, check=_in_this_context(check))
+        write = _Write(records, _in_this_context(check), is_received)
         with self._first_in_line(write):
             if not write.is_tried:
                 self._try_line()
             if not write.is_written:
                 raise write.error or StorageError("the write was broken off, as the thread that did it ended")
             yield
+
+    def sync(self) -> None:
+        """Return when received records that are written would survive the end of the machine.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        self._disk.sync()
 
     @contextmanager
     def deleted(self, keys: list[str]) -> Iterator[None]:
@@ -165,7 +177,8 @@ class GroupCommit:
         if not group:
             return
         try:
-            self._disk.write([record for one in group for record in one.records], self._offset_ms())
+            write = self._disk.write_received if all(one.is_received for one in group) else self._disk.write
+            write([record for one in group for record in one.records], self._offset_ms())
         except Exception as error:
             if len(group) > 1 and not isinstance(error, StorageError):
                 for one in group:

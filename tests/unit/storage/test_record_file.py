@@ -3,13 +3,16 @@
 import resource
 import sqlite3
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 
 import pytest
 
 from app.config.settings_keys import SettingError
+from app.machine.storage import record_file
 from app.machine.storage.record_file import FILE_NAME, RecordFile, unread_records
 from app.naming.model.nacos_errors import InvalidParam, StorageError
 from app.naming.records.record import Record
@@ -33,6 +36,17 @@ def file(tmp_path: Path) -> Iterator[RecordFile]:
     opened.open()
     yield opened
     opened.close()
+
+
+def copied(folder: Path) -> RecordFile:
+    """Return what a kill at this moment would leave of the file in a folder."""
+    copy = folder / "copy"
+    copy.mkdir()
+    for path in folder.glob(f"{FILE_NAME}*"):
+        (copy / path.name).write_bytes(path.read_bytes())
+    again = RecordFile(copy)
+    again.open()
+    return again
 
 
 @contextmanager
@@ -76,14 +90,73 @@ class TestKeeps:
     def test_a_commit_without_a_close(self, tmp_path: Path, file: RecordFile) -> None:
         """What a kill leaves: the log beside the file, which the next one to open it takes over."""
         file.write([record("a", 1, named("1"))], 0)
-        copy = tmp_path / "copy"
-        copy.mkdir()
-        for path in tmp_path.glob(f"{FILE_NAME}*"):
-            (copy / path.name).write_bytes(path.read_bytes())
-        again = RecordFile(copy)
-        again.open()
+        again = copied(tmp_path)
         assert len(list(again.read_all(0))) == 1
         again.close()
+
+    def test_received_records_wait_for_the_disk_in_a_sync_alone(
+        self, tmp_path: Path, file: RecordFile, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        waits: list[int] = []
+        monkeypatch.setattr(record_file, "SYNC", waits.append)
+        file.write_received([record("a", 1, named("1"))], 0)
+        copy = copied(tmp_path)
+        assert [one.key for one in copy.read_all(0)] == [namespace_key("a")], "they survive the end of the process"
+        copy.close()
+        assert not waits
+        file.sync()
+        file.sync()
+        assert len(waits) == 1
+        file.write_received([record("a", 2, named("2"))], 0)
+        file.write([record("b", 3, named("3"))], 0)
+        file.sync()
+        assert len(waits) == 1, "the log was confirmed as a whole"
+
+    def test_a_sync_waits_for_one_that_is_under_way(self, file: RecordFile, monkeypatch: pytest.MonkeyPatch) -> None:
+        begun, may_end = Event(), Event()
+
+        def slow(_file: int) -> None:
+            begun.set()
+            assert may_end.wait(10.0)
+
+        monkeypatch.setattr(record_file, "SYNC", slow)
+        file.write_received([record("a", 1, named("1"))], 0)
+        with ThreadPoolExecutor(2) as pool:
+            first = pool.submit(file.sync)
+            assert begun.wait(10.0)
+            second = pool.submit(file.sync)
+            file.write_received([record("b", 2, named("2"))], 0)
+            assert not wait([first, second], 0.05).done
+            may_end.set()
+            first.result(10.0)
+            second.result(10.0)
+
+    def test_the_log_of_received_records_is_checkpointed_after_a_sync_and_never_before_a_push(
+        self, tmp_path: Path, file: RecordFile, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(record_file, "SYNC", lambda _file: None)
+        log = tmp_path / f"{FILE_NAME}-wal"
+        big = [record(f"r{number}", 1, named("x" * 60_000)) for number in range(20)]
+        sizes = []
+        for _ in range(10):
+            file.write_received(big, 0)
+            sizes.append(log.stat().st_size)
+            file.sync()
+        assert sizes[0] > 1_000_000
+        assert max(sizes) < record_file.CHECKPOINT_BYTES + 4_000_000, "a checkpoint lets the log begin anew"
+        for _ in range(5):
+            file.write_received(big, 0)
+        assert log.stat().st_size > max(sizes), "a write makes none"
+
+    def test_a_sync_that_fails_is_tried_again(self, file: RecordFile, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail(_file: int) -> None:
+            raise OSError("the disk is broken")
+
+        file.write_received([record("a", 1, named("1"))], 0)
+        monkeypatch.setattr(record_file, "SYNC", fail)
+        for _ in range(2):
+            with pytest.raises(StorageError, match="the disk is broken"):
+                file.sync()
 
 
 class TestFull:

@@ -39,6 +39,12 @@ class MemoryDisk:
             raise StorageError("the data folder does not accept the change: database or disk is full")
         self.records.update({record.key: _moved(record, offset_ms) for record in records})
 
+    def write_received(self, records: list[Record], offset_ms: int) -> None:
+        self.write(records, offset_ms)
+
+    def sync(self) -> None:
+        """Do nothing: the only copy of the records is this one."""
+
     def delete(self, keys: list[str]) -> None:
         if self.full:
             raise StorageError("the data folder does not accept the change: database or disk is full")

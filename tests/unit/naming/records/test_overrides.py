@@ -357,6 +357,19 @@ def test_while_a_member_is_down_a_change_stays_for_an_hour() -> None:
     )
 
 
+def test_after_a_partition_the_minute_begins_anew_as_the_instance_may_live_on_the_other_side() -> None:
+    upkeep = Upkeep().gone()
+    assert upkeep.dropped_after_ms(2 * EXPIRY_MS, gate(has_all=False)) is None
+    assert upkeep.dropped_after_ms(10 * EXPIRY_MS) == EXPIRY_MS + 10_000
+
+
+def test_a_member_that_comes_and_goes_keeps_a_change_for_an_hour_at_most() -> None:
+    upkeep = Upkeep().gone()
+    while upkeep.dropped_after_ms(5_000, gate(has_all=False)) is None and upkeep.dropped_after_ms(5_000) is None:
+        assert upkeep.now_ms <= CUT_OFF_TIMES * EXPIRY_MS
+    assert upkeep.now_ms > CUT_OFF_TIMES * EXPIRY_MS
+
+
 def test_the_time_in_which_the_process_stood_still_does_not_count() -> None:
     upkeep = Upkeep().gone()
     upkeep.expiry.find(5_000, 0, gate())

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from app.naming.model.nacos_errors import StorageError
 from app.naming.records.record import Record
 from app.naming.records.records import KEEP_REMOVED_MS, Records
 from app.replication.record_type import RECORDS
@@ -12,7 +13,7 @@ from distro.members.mapper import DistroMapper
 from distro.model.errors import CodecError
 from distro.model.monitor import DistroStats
 from distro.model.ports import Component
-from distro.model.types import Datum, DistroKey, MemberKind, Version
+from distro.model.types import Datum, DistroKey, MemberKind, Merged, Version
 from distro.receive.receive import DistroReceiver
 from distro.timing.sliced import STEP_STORED
 from tests.support.engine import NoEvents
@@ -129,6 +130,36 @@ def test_what_a_peer_sends_together_is_one_write_and_is_told_when_it_is_durable(
     assert held.disk.sizes == [100]
     assert [one.key for one in held.told] == [datum.key for datum in datums]
     assert held.records.value("k1") == {"x": -1}
+
+
+def test_what_a_peer_sends_is_told_before_the_disk_has_confirmed_it_and_answered_afterwards(
+    held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The peer has it on its disk: subscribers need not wait for another one."""
+    told_at_sync: list[int] = []
+    monkeypatch.setattr(held.disk, "sync", lambda: told_at_sync.append(len(held.told)))
+    monkeypatch.setattr(held.disk, "write", lambda *_: pytest.fail("it waits for the disk"))
+    monkeypatch.setattr(held.disk, "write_received", lambda *_: None)
+    apply_ten(held)
+    assert told_at_sync == [10]
+
+
+def test_what_the_disk_does_not_confirm_is_not_acknowledged(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise StorageError("the disk is broken")
+
+    monkeypatch.setattr(held.disk, "sync", fail)
+    with pytest.raises(CodecError, match="the disk is broken"):
+        apply_ten(held)
+
+
+def test_a_state_that_is_made_of_two_waits_for_the_disk(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody else has it."""
+    monkeypatch.setattr(held.disk, "write_received", lambda *_: pytest.fail("it is no member's state"))
+    held.records.put_all({"k1": lambda _: {"x": 2}})
+    version = Version(9, 9, OTHER)
+    earlier = Record("k1", version, Version(1, 3, OTHER), {"x": 3}, OLD_MS)
+    assert held.records.merge(Datum("k1", version, earlier), NOW_MS) is Merged.MADE
 
 
 def test_of_a_group_that_the_disk_does_not_take_nothing_is_stored(held: Held) -> None:
