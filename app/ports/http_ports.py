@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 from app.naming.push.udp_subscribers import Subscriber, UdpPushStats
 from app.operator.instance_facts import AskedInstance
+from app.operator.instance_places import InstancePlace
 from app.peers.peer_parts import PeerAddresses, PeerCluster
 from app.peers.small_datums import LoopCalls
 from app.ports.shared_ports import MemberDirectory
@@ -93,6 +94,10 @@ class Explainer(Protocol):
 
     def facts(self, asked: AskedInstance) -> dict[str, Any]:
         """Return all facts about the instance. Shape: docs/operations.md."""
+        ...
+
+    def places(self, namespace: str, service: str, ip: str, port: int) -> list[InstancePlace]:
+        """Return where an address is registered in services of this short name, in all groups and clusters."""
         ...
 
 

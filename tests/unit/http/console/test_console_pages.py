@@ -343,3 +343,24 @@ def test_a_node_that_does_not_serve_says_so_on_the_page(browser: Browser, node: 
     answer = browser.get("/console/service", serviceName="orders")
     assert answer.status_code == 503
     assert "try another one" in answer.text
+
+
+def test_a_page_says_why_clients_see_an_unhealthy_instance_as_healthy(browser: Browser, node: FakeNode) -> None:
+    register(browser)
+    node.naming.set_health("public", "DEFAULT_GROUP@@orders", "10.0.0.1:8080:unknown:DEFAULT", False)
+    for path in ("/console/service?serviceName=orders", "/console/explain?serviceName=orders&ip=10.0.0.1&port=8080"):
+        text = browser.get(path).text
+        assert "as none is healthy" in text
+        assert "by the threshold" not in text
+    assert "none healthy" in browser.get("/console/services").text
+    register(browser, ip="10.0.0.2")
+    text = browser.get("/console/services").text
+    assert "none healthy" not in text
+    assert ">active<" not in text
+
+
+def test_an_explanation_finds_the_cluster_of_an_instance(browser: Browser) -> None:
+    register(browser, clusterName="gray")
+    text = browser.get("/console/explain", **PLACE).text
+    assert "in the cluster gray of" in text
+    assert "never registered" not in text
