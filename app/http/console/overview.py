@@ -48,6 +48,7 @@ def _counts(page: ConsolePage, samples: list[CountSample]) -> tuple[dict[str, in
     told = page.api.get("/v1/ns/operator/metrics")
     return {
         "services": told["serviceCount"],
+        "empty": told["emptyServiceCount"],
         "instances": told["instanceCount"],
         "owned": told["responsibleServiceCount"],
         "owned_instances": told["responsibleInstanceCount"],

@@ -81,6 +81,7 @@ def metrics(call: Call, services: Services) -> Answer:
             "raftNotifyTaskCount": 0,
             "responsibleServiceCount": counts.responsible_services,
             "responsibleInstanceCount": counts.responsible_instances,
+            "emptyServiceCount": counts.empty_services,
             **services.counters(),
         }
     )

@@ -14,7 +14,7 @@ from app.tools.command.printable import json_text
 
 SERVERS = "/v1/ns/operator/servers"
 METRICS = "/v1/ns/operator/metrics"
-COUNTS = ("serviceCount", "instanceCount", "responsibleServiceCount")
+COUNTS = ("serviceCount", "emptyServiceCount", "instanceCount", "responsibleServiceCount")
 _TONES = {"UP": Tone.GOOD, "DOWN": Tone.BAD}
 
 
@@ -26,7 +26,11 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         description="List the members as the server sees them. With --each, ask each of them for its counts: exit "
         "code 1 if one does not answer. `rollcall watch-agreement --once` checks that they hold the same.",
     )
-    parser.add_argument("--each", action="store_true", help="ask each member for its status and counts")
+    parser.add_argument(
+        "--each",
+        action="store_true",
+        help="ask each member for its status and counts; empty: services without instances",
+    )
     finish(parser, _run)
 
 
@@ -45,7 +49,7 @@ def _run(options: argparse.Namespace, client: RegistryClient) -> int:
     else:
         heads = ("member", "state", "nacos version")
         print_table(
-            (*heads, "says", "services", "instances", "responsible for") if options.each else heads,
+            (*heads, "says", "services", "empty", "instances", "responsible for") if options.each else heads,
             (_cells(one, is_asked=options.each) for one in told),
         )
     for address, text in failures.items():
