@@ -133,9 +133,11 @@ def _member_lines(address: str, facts: Mapping[str, Any]) -> Iterator[str]:
     owner = facts["responsible"]["member"]
     yield from _wrapped(f"{address}  {facts['state']}{'  responsible' if owner == address else ''}")
     if listed := facts["listed"]:
+        # Only the owner counts beats: a copy has the beat with which it arrived.
+        beat = f"beat {_span(listed['beatAgeMs'])} ago" if owner == address else "a copy"
         yield from _wrapped(
-            f"listed: {_health(listed)}, beat {_span(listed['beatAgeMs'])} ago, changed {_span(listed['changedAgeMs'])}"
-            f" ago, version {listed['version']}",
+            f"listed: {_health(listed)}, {beat}, changed {_span(listed['changedAgeMs'])} ago, version "
+            f"{listed['version']}",
             "    ",
         )
     for each in facts["published"]:
