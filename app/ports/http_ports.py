@@ -52,6 +52,10 @@ class Cluster(MemberDirectory, PeerCluster, Protocol):
         """Return a member in its wire form. Source: Nacos 1.4 Member."""
         ...
 
+    def planned(self, member: Member) -> str:
+        """Return why a member is out by plan: ``drained`` or ``left``; empty if it is not, and if it crashed."""
+        ...
+
 
 class Senders(PeerAddresses, Protocol):
     """The members that calls come from."""
