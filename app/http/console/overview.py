@@ -7,6 +7,7 @@ from app.http.console.cluster_facts import ClusterFacts, cluster_facts
 from app.http.console.curve import curve_of
 from app.http.console.page import ConsolePage, page_route
 from app.operator.instance_history import CountSample
+from app.operator.switch_effects import TURNS_AWAY, effects
 
 COUNTED_MAX = 1_000
 """The most services that are counted for each page."""
@@ -28,6 +29,7 @@ def overview(page: ConsolePage) -> Reply:
         node_status=status,
         members=[_member(one, facts) for one in members],
         up=sum(one["state"] == "UP" for one in members),
+        turns_away=any(name in TURNS_AWAY for name, _, _ in effects(page.services.durable.switches)),
         planned=sum("plannedAbsence" in one["extendInfo"] for one in members),
         facts=facts,
         agreement=facts.agreement() if facts else None,
