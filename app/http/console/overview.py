@@ -4,6 +4,7 @@ from typing import Any
 
 from app.http.api.call import Reply
 from app.http.console.cluster_facts import ClusterFacts, cluster_facts
+from app.http.console.content_sampling import sample_contents
 from app.http.console.curve import curve_of
 from app.http.console.page import ConsolePage, page_route
 from app.operator.instance_history import CountSample
@@ -20,6 +21,8 @@ def overview(page: ConsolePage) -> Reply:
     counts, status = _counts(page, samples)
     members = page.api.get("/v1/ns/operator/servers")["servers"]
     facts = cluster_facts(page)
+    if facts is not None:
+        sample_contents(page, facts)
     return page.show(
         "overview.html",
         "Overview",

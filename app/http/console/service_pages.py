@@ -91,6 +91,9 @@ def service(page: ConsolePage) -> Reply:
         found = page.api.get("/v1/ns/catalog/instances", **asked, clusterName=chosen, pageNo=number, pageSize=size)
     beats = _beats(page, asked, found["list"])
     versions = page.api.get("/v1/ns/service/versions", **asked)
+    agrees = agree(versions)
+    if not agrees and not versions["notAnswered"]:
+        page.services.content_checks.suspect(page.namespace, name)
     return page.show(
         "service.html",
         short_name_of(name),
@@ -106,7 +109,7 @@ def service(page: ConsolePage) -> Reply:
         pager=pager(found["count"], number, size),
         sizes=SIZES,
         versions=versions,
-        agrees=agree(versions),
+        agrees=agrees,
         subscribers=subscribers_of(page, asked),
     )
 
