@@ -29,6 +29,7 @@ from app.metrics.node_metrics import MetricParts, NodeMetrics, NodeSources
 from app.naming.model.switches import is_served
 from app.node.domain import disk_counters
 from app.node.node_parts import Domain, Engine, Operator
+from app.operator.content_checks import ContentChecks
 from app.operator.drain_steps import DrainSteps
 from app.operator.engine_page import EnginePage
 from app.operator.instance_drain import InstanceDrains
@@ -92,6 +93,7 @@ def count_engine(domain: Domain, engine: Engine) -> Counters:
     counters.add(engine.replication.nacos_1.counters)
     counters.add(lambda: disk_counters(domain))
     counters.add(lambda: {"draining": int(engine.cluster.draining), "unsent_keys": engine.cluster.unsent_keys()})
+    counters.add(lambda: {"refused_by_switch": int(bool(engine.cluster.refusal_by_switch()))})
     counters.add(partial(asdict, engine.lookup.stats if engine.lookup is not None else LookupStats()))
     counters.add(lambda: asdict(engine.senders.name_stats))
     return counters
@@ -102,17 +104,15 @@ def build_frontends(
     instruments: Instruments, checker: Checker, over_grpc: GrpcSubscriptions,
 ) -> tuple[Services, GrpcFrontend | None]:  # fmt: skip
     """Make all that HTTP uses, and the gRPC frontend, None for none. ``counters`` gets those of all parts."""
-    http, config_calls, limits = HttpStats(), ConfigCallLog(), domain.limits
+    http, calls, limits = HttpStats(), ConfigCallLog(), domain.limits
     pauses = LoopPauses(http, settings.distro.pause_ms, engine.cluster.stood_still)
     dns = build_dns(settings, clock, domain, engine.cluster, counters, pauses)
     forwarder = build_forwarder(settings, engine)
     access = build_access(settings, clock, domain, counters, instruments.audit, lambda: engine.reader.view.serving)
-    counters.add(lambda: asdict(forwarder.stats) | asdict(http) | asdict(config_calls.stats))
+    counters.add(lambda: asdict(forwarder.stats) | asdict(http) | asdict(calls.stats))
     writes = build_writes(clock, domain, engine, access, instruments, http)
     durable = MemberWrites(writes, forwarder, settings.context_path)
-    grpc = build_grpc(
-        settings, clock, domain, engine, counters, config_calls, durable, access, instruments, over_grpc, pauses
-    )
+    grpc = build_grpc(settings, clock, domain, engine, counters, calls, durable, access, instruments, over_grpc, pauses)
     operator = build_operator(domain, engine, clock, push, grpc, checker)
     return Services(
         settings=settings,
@@ -141,11 +141,12 @@ def build_frontends(
         loop_frontends=tuple(one for one in (grpc, dns) if one is not None),
         loader=grpc.loader if grpc else None,
         counters=counters,
-        config_calls=config_calls,
+        config_calls=calls,
         explainer=operator.explainer,
         drains=operator.drains,
         drain_steps=operator.drain_steps,
         engine_facts=operator.engine_page.facts,
+        content_checks=ContentChecks(clock.monotonic_ms),
         count_history=domain.count_history,
         tls=engine.tls,
         addresses=limits.addresses,

@@ -28,6 +28,7 @@ from app.machine.process.config_call_log import ConfigCallLog
 from app.machine.process.loop_parts import LoopPauses
 from app.machine.tls.node_tls import NodeTls, build_tls
 from app.members.member_sources import NoListError
+from app.members.reports import DRAINED, planned_absence
 from app.metrics.audit_trail import Actor, AuditTrail, acting
 from app.metrics.instruments import Instruments
 from app.metrics.node_metrics import NodeMetrics
@@ -41,6 +42,7 @@ from app.naming.records.projection import Projection
 from app.naming.records.records import Records
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
+from app.operator.content_checks import ContentChecks
 from app.operator.drain_steps import DrainSteps
 from app.operator.instance_drain import InstanceDrains
 from app.operator.instance_facts import InstanceFacts
@@ -144,6 +146,11 @@ class StubCluster:
             "address": member.address,
             "failAccessCnt": 0,
         }
+
+    def planned(self, member: Member) -> str:
+        if member.address == self.self_address:
+            return DRAINED if self.draining else ""
+        return planned_absence(member.extend_info, member.state)
 
     def is_listed(self, remote_ip: str) -> bool:
         return remote_ip in self.listed
@@ -451,6 +458,7 @@ class FakeNode:
         "peers": {},
     }
     count_history: CountHistory = field(init=False)
+    content_checks: ContentChecks = field(init=False)
     access: AccessControl = field(init=False)
     users: Users = field(init=False)
     decisions: DecisionMemo = field(default_factory=DecisionMemo)
@@ -495,6 +503,7 @@ class FakeNode:
         self.signer = MemberSigner(self.cluster.self_address, identity, self.clocks)
         registry = self.registry = Registry.of(writer, admission=self.limits, alone=self.settings.standalone)
         self.naming = naming_of(registry, self._monotonic_ms, self.events.append)
+        self.content_checks = ContentChecks(self._monotonic_ms)
         self.count_history = CountHistory(registry.table.totals, self.wall_ms)
         self.clients = build_clients(registry, self._monotonic_ms, self.wall_ms, self.events.append)
         table = UserTable()

@@ -4,9 +4,11 @@ from typing import Any
 
 from app.http.api.call import Reply
 from app.http.console.cluster_facts import ClusterFacts, cluster_facts
+from app.http.console.content_sampling import sample_contents
 from app.http.console.curve import curve_of
 from app.http.console.page import ConsolePage, page_route
 from app.operator.instance_history import CountSample
+from app.operator.switch_effects import TURNS_AWAY, effects
 
 COUNTED_MAX = 1_000
 """The most services that are counted for each page."""
@@ -19,6 +21,8 @@ def overview(page: ConsolePage) -> Reply:
     counts, status = _counts(page, samples)
     members = page.api.get("/v1/ns/operator/servers")["servers"]
     facts = cluster_facts(page)
+    if facts is not None:
+        sample_contents(page, facts)
     return page.show(
         "overview.html",
         "Overview",
@@ -28,6 +32,8 @@ def overview(page: ConsolePage) -> Reply:
         node_status=status,
         members=[_member(one, facts) for one in members],
         up=sum(one["state"] == "UP" for one in members),
+        turns_away=any(name in TURNS_AWAY for name, _, _ in effects(page.services.durable.switches)),
+        planned=sum("plannedAbsence" in one["extendInfo"] for one in members),
         facts=facts,
         agreement=facts.agreement() if facts else None,
         curve=curve_of(samples),
@@ -48,6 +54,7 @@ def _counts(page: ConsolePage, samples: list[CountSample]) -> tuple[dict[str, in
     told = page.api.get("/v1/ns/operator/metrics")
     return {
         "services": told["serviceCount"],
+        "empty": told["emptyServiceCount"],
         "instances": told["instanceCount"],
         "owned": told["responsibleServiceCount"],
         "owned_instances": told["responsibleInstanceCount"],
@@ -61,6 +68,7 @@ def _member(one: dict[str, Any], facts: ClusterFacts | None) -> dict[str, Any]:
     return {
         "address": address,
         "state": one["state"],
+        "absence": one["extendInfo"].get("plannedAbsence", ""),
         "release": one["extendInfo"].get("version", ""),
         "answered": facts is not None and address in facts.engines,
         "unapplied": sum(pair.unapplied for pair in pairs),

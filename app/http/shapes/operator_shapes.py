@@ -47,7 +47,8 @@ METRICS = json_of(
         "NodeMetrics",
         {
             "status": text("UP", "The state, or the status that an operator set in its place."),
-            "serviceCount": whole(10),
+            "serviceCount": whole(10, "Services with and without instances."),
+            "emptyServiceCount": whole(1, "Services without an instance."),
             "instanceCount": whole(20),
             "raftNotifyTaskCount": whole(0, "Always 0."),
             "responsibleServiceCount": whole(10, "Services that this node owns."),
@@ -73,6 +74,7 @@ ENGINE = json_of(
             "peers": map_of("10.0.0.6:8848", facts("What a peer lacks, and how rounds with it went.", queue={})),
             "versions": map_of("rollcall.records", facts("The highest version of this writer.", highestOwn=None)),
             "counters": map_of("sync_sent", whole(0)),
+            "contents": facts("The last comparisons of contents that this node made.", parts=8, of=256, count=0),
         },
     )
 )

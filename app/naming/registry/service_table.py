@@ -1,7 +1,6 @@
 """ServiceTable: the services of this member and the sources that keep each of them, behind the lock of all services.
 
-A service is kept by its instance list, by its description and its persistent instances, and by the publications of
-clients with a connection.
+A service is kept by its instance list, its description, its persistent instances and the publications of clients.
 """
 
 from collections.abc import Callable
@@ -34,6 +33,7 @@ class Counts:
     instances: int
     responsible_services: int
     responsible_instances: int
+    empty_services: int = 0
 
 
 class Known(NamedTuple):
@@ -123,9 +123,9 @@ class ServiceTable:
 
     def counts(self, responsible: Callable[[str], bool]) -> Counts:
         """Count the services and instances that readers see, and those with a full name that is ``responsible``."""
-        services = [one for one in self.services() if not one.hidden]
-        ours = [service for service in services if responsible(service.full_name)]
-        return Counts(len(services), sum(map(_count, services)), len(ours), sum(map(_count, ours)))
+        seen = [(_count(one), responsible(one.full_name)) for one in self.services() if not one.hidden]
+        counts, ours = [count for count, _ in seen], [count for count, is_ours in seen if is_ours]
+        return Counts(len(seen), sum(counts), len(ours), sum(ours), counts.count(0))
 
     def totals(self) -> tuple[int, int]:
         """Return the numbers of visible services and of instances, in constant time.

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from app.http.factory import create_app
+from app.members.reports import OWN_FIELD
 from app.naming.clients.client_model import ClientInfo
 from app.naming.model.keys import datum_key
 from app.naming.model.override import Override
 from app.naming.push.udp_subscribers import Subscriber
 from app.naming.registry.operations import RegisterInstance
-from distro.model.types import MemberState
+from distro.model.types import CAPABILITY_VERSIONS, Member, MemberState
 from tests.support.fake_node import PEER, FakeNode, make_settings
 from tests.unit.http.console.conftest import Browser
 
@@ -319,6 +320,40 @@ def test_a_switch_is_set_and_a_wrong_value_is_not(browser: Browser, node: FakeNo
     assert browser.send("/console/switches", page, name="masters", value="[]").status_code == 400
 
 
+def test_a_switch_that_turns_clients_away_asks_and_is_on_every_page(browser: Browser, node: FakeNode) -> None:
+    register(browser)
+    page = "/console/switches"
+    asked = browser.send(page, page, name="overriddenServerStatus", value="DOWN")
+    assert asked.status_code == 200
+    assert "0 over gRPC and 1 that registered over HTTP" in asked.text
+    assert node.durable.switches.overridden_server_status is None, "nothing is set before the answer"
+    assert "alert" not in browser.get("/").text
+    assert browser.send(page, page, name="overriddenServerStatus", value="DOWN", sure="1").status_code == 303
+    node.now_ms += 60_000
+    for path in ("/", "/console/members", "/console/explain", "/console/namespaces", "/console/switches"):
+        text = browser.get(path).text
+        assert 'role="alert"><strong>Members refuse all calls of clients.' in text, path
+    assert "clients are turned away by a switch" in browser.get("/").text
+    assert "alarm" in browser.get("/").text
+    assert browser.send(page, page, name="overriddenServerStatus", value="null").status_code == 303
+    assert 'role="alert"' not in browser.get("/").text
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("overriddenServerStatus", "READ_ONLY", "Members refuse the writes and beats of clients"),
+        ("limitedUrlMap", '{"/nacos/v1/ns/instance":403}', "Members answer calls below /nacos/v1/ns/instance with"),
+        ("healthCheckEnabled", "false", "dead ones stay in the lists as healthy"),
+    ],
+)
+def test_each_harmful_switch_says_what_it_does(browser: Browser, name: str, value: str, words: str) -> None:
+    page = "/console/switches"
+    assert words in browser.send(page, page, name=name, value=value).text
+    assert browser.send(page, page, name=name, value=value, sure="1").status_code == 303
+    assert words in browser.get("/console/namespaces").text
+
+
 def test_reports_are_listed_and_one_is_shown_without_rights(tmp_path: Any) -> None:
     night = tmp_path / "night=2026-11-20"
     night.mkdir()
@@ -343,3 +378,54 @@ def test_a_node_that_does_not_serve_says_so_on_the_page(browser: Browser, node: 
     answer = browser.get("/console/service", serviceName="orders")
     assert answer.status_code == 503
     assert "try another one" in answer.text
+
+
+def test_a_page_says_why_clients_see_an_unhealthy_instance_as_healthy(browser: Browser, node: FakeNode) -> None:
+    register(browser)
+    node.naming.set_health("public", "DEFAULT_GROUP@@orders", "10.0.0.1:8080:unknown:DEFAULT", False)
+    for path in ("/console/service?serviceName=orders", "/console/explain?serviceName=orders&ip=10.0.0.1&port=8080"):
+        text = browser.get(path).text
+        assert "as none is healthy" in text
+        assert "by the threshold" not in text
+    assert "none healthy" in browser.get("/console/services").text
+    register(browser, ip="10.0.0.2")
+    text = browser.get("/console/services").text
+    assert "none healthy" not in text
+    assert ">active<" not in text
+
+
+def test_an_explanation_finds_the_cluster_of_an_instance(browser: Browser) -> None:
+    register(browser, clusterName="gray")
+    text = browser.get("/console/explain", **PLACE).text
+    assert "in the cluster gray of" in text
+    assert "never registered" not in text
+
+
+def test_a_planned_absence_is_no_alarm(browser: Browser, node: FakeNode) -> None:
+    def out(field: str) -> None:
+        info = {OWN_FIELD: {field: True}} if field else {}
+        node.cluster.others = [Member(PEER, MemberState.DOWN, frozenset({CAPABILITY_VERSIONS}), info)]
+
+    node.cluster.standalone = False
+    for field, words in (("draining", ">drained<"), ("leaving", ">left in order<")):
+        out(field)
+        for path in ("/", "/console/members"):
+            text = browser.get(path).text
+            assert words in text
+            assert "no answer" not in text.lower()
+            assert "alarm" not in text
+            assert 'class="badge bad"' not in text
+    out("")
+    text = browser.get("/").text
+    assert "no answer" in text
+    assert "alarm" in text
+
+
+def test_a_drained_node_still_tells_operators_how_it_is(browser: Browser, node: FakeNode) -> None:
+    node.cluster.standalone = False
+    node.cluster.draining, node.cluster.own_state = True, MemberState.DOWN
+    assert browser.get("/").status_code == 200
+    assert ">drained<" in browser.get("/console/members").text
+    assert browser.client.get("/nacos/v1/ns/operator/metrics").get_json()["status"] == "DOWN"
+    assert browser.client.put("/nacos/v1/ns/operator/log?logName=a&logLevel=INFO").status_code == 503
+    assert browser.client.get("/nacos/v1/ns/instance/list?serviceName=orders").status_code == 503
