@@ -45,6 +45,7 @@ from app.operator.drain_steps import DrainSteps
 from app.operator.instance_drain import InstanceDrains
 from app.operator.instance_facts import InstanceFacts
 from app.operator.instance_history import CountHistory, InstanceHistory
+from app.operator.instance_search import InstanceSearches
 from app.peers.beats import BeatCollector
 from app.peers.owner_forwarder import LoopForwarding
 from app.peers.peer_parts import ForwardStats, MemberRequest
@@ -419,6 +420,7 @@ class FakeNode:
     forwarder: StubForwarder = field(default_factory=StubForwarder)
     push: StubPush = field(default_factory=StubPush)
     dumps: Dumps = field(default_factory=Dumps)
+    searches: InstanceSearches = field(default_factory=InstanceSearches)
     http: HttpStats = field(default_factory=HttpStats)
     pauses: LoopPauses = field(init=False)
     """The loop's watch for pauses; made with the server."""

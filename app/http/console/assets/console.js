@@ -21,6 +21,17 @@ theme.addEventListener("click", () => {
   }
 });
 
+// --- the search field ------------------------------------------------------------------------------
+
+const find = document.getElementById("find");
+document.addEventListener("keydown", (event) => {
+  if (!find || event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target.closest("input:not([type=checkbox]), textarea, select, [contenteditable]")) return;
+  event.preventDefault();
+  find.focus();
+  find.select();
+});
+
 // --- forms ---------------------------------------------------------------------------------------
 
 for (const field of document.querySelectorAll("[data-submit]")) {

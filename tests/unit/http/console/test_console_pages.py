@@ -23,6 +23,8 @@ PAGES = (
     "/console/service?serviceName=orders",
     "/console/instance/edit?serviceName=orders&ip=10.0.0.1&port=8080",
     "/console/instance/remove?serviceName=orders&ip=10.0.0.1&port=8080",
+    "/console/find",
+    "/console/find?text=8080",
     "/console/explain",
     "/console/explain?serviceName=orders&ip=10.0.0.1&port=8080",
     "/console/members",
