@@ -22,6 +22,7 @@ from app.http.console import (
 from app.http.openapi import description
 from app.http.v1 import (
     auth,
+    beats,
     catalog,
     changes,
     cluster,
@@ -75,6 +76,7 @@ MODULES = (
     subscribers,
     health_sync,
     health,
+    beats,
     catalog,
     search,
     changes,
