@@ -8,6 +8,7 @@ from app.http.api.answers import is_naming
 from app.http.api.call import ROUTES, Route
 from app.http.console import (
     admin_pages,
+    change_pages,
     client_pages,
     instance_pages,
     member_pages,
@@ -120,6 +121,7 @@ MODULES = (
     overview,
     service_pages,
     search_pages,
+    change_pages,
     instance_pages,
     member_pages,
     client_pages,

@@ -5,17 +5,7 @@ from typing import Any
 from app.http.api.call import Reply
 from app.http.console.api_caller import ApiRefusal
 from app.http.console.page import ConsolePage, page_route
-from app.http.console.service_pages import SIZES, page_of, pager
-
-SEARCH = "/v1/ns/instance/search"
-STATES = ("unhealthy", "disabled", "healthy")
-
-
-def sort_of(page: ConsolePage, default: str) -> dict[str, Any]:
-    """Return the column that a list is sorted by, and the direction: the parameters of a search. Shape: orderBy,
-    descending.
-    """
-    return {"orderBy": page.text("sort", default), "descending": page.text("down") == "1"}
+from app.http.console.service_pages import SEARCH, SIZES, STATES, page_of, pager, sort_of
 
 
 @page_route("/console/find")

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 DONE = {
     "instance-saved": "The instance was changed.",
+    "instances-changed": "The selected instances were changed.",
     "instance-removed": "The instance was deregistered.",
     "switch-saved": "The switch was set, on all members.",
     "namespace-saved": "The namespace was saved.",

@@ -25,6 +25,7 @@ PAGES = (
     "/console/instance/edit?serviceName=orders&ip=10.0.0.1&port=8080",
     "/console/instance/remove?serviceName=orders&ip=10.0.0.1&port=8080",
     "/console/find",
+    "/console/instances/change?serviceName=orders&do=disable&pick=%5B%2210.0.0.1%22,8080,%22DEFAULT%22%5D",
     "/console/find?text=8080",
     "/console/explain",
     "/console/explain?serviceName=orders&ip=10.0.0.1&port=8080",
