@@ -15,6 +15,7 @@ from app.naming.model.ip_addresses import is_same_ip, is_usual_ipv4, plain_ip, r
 from app.naming.model.keys import PORT_MAX
 from app.naming.model.model import Instance, Service, ServiceView
 from app.naming.model.nacos_errors import TooManyRequests
+from app.naming.registry.service_counts import unhealthy_of
 from app.naming.registry.union import is_unhealthy, view_of
 from app.naming.service import NamingService
 from distro.timing.sliced import rest
@@ -262,7 +263,10 @@ def _views(naming: NamingService, asked: SearchRequest, may_read: Callable[[str,
     for namespace in [asked.namespace] if asked.namespace else naming.namespaces():
         services = (naming.named(namespace) or {}).copy()
         for name in [asked.service] if asked.service else sorted(services):
-            if (service := services.get(name)) is not None and may_read(namespace, name):
+            service = services.get(name)
+            if service is None or (asked.state is InstanceState.UNHEALTHY and not unhealthy_of(service)):
+                continue
+            if may_read(namespace, name):
                 yield view_of(service)
 
 

@@ -3,9 +3,11 @@
 from typing import Any
 
 from app.http.api.call import Reply
+from app.http.console.api_caller import ApiRefusal
 from app.http.console.cluster_facts import ClusterFacts, cluster_facts
 from app.http.console.curve import curve_of
 from app.http.console.page import ConsolePage, page_route
+from app.http.console.service_pages import SEARCH
 from app.operator.instance_history import CountSample
 
 COUNTED_MAX = 1_000
@@ -25,6 +27,7 @@ def overview(page: ConsolePage) -> Reply:
         nav="overview",
         live=page.url("/console/events"),
         counts=counts,
+        unhealthy=_unhealthy(page),
         node_status=status,
         members=[_member(one, facts) for one in members],
         up=sum(one["state"] == "UP" for one in members),
@@ -35,6 +38,15 @@ def overview(page: ConsolePage) -> Reply:
         samples=samples,
         standalone=page.services.cluster.standalone,
     )
+
+
+def _unhealthy(page: ConsolePage) -> dict[str, Any] | None:
+    """Return the number of unhealthy instances that the user may see; None while this member does not answer reads."""
+    try:
+        found: dict[str, Any] = page.api.get(SEARCH, state="unhealthy", pageSize=1)
+    except ApiRefusal:
+        return None
+    return found
 
 
 def _counts(page: ConsolePage, samples: list[CountSample]) -> tuple[dict[str, int | None], str]:

@@ -64,17 +64,20 @@ def service_list(page: ConsolePage) -> Reply:
         return elsewhere
     number, size = page_of(page)
     filters = {"name": page.text("name"), "group": page.text("group"), "filled": page.text("filled")}
-    problem = ""
+    filters["unhealthy"] = page.text("unhealthy")
+    sort, problem = sort_of(page, "name"), ""
     found: dict[str, Any] = {"serviceList": [], "count": 0}
     try:
         found = page.api.get(
-            "/v1/ns/catalog/services",
+            "/v1/ns/service/search",
             namespaceId=page.namespace,
             pageNo=number,
             pageSize=size,
-            serviceNameParam=filters["name"] or None,
-            groupNameParam=filters["group"] or None,
-            hasIpCount=bool(filters["filled"]),
+            name=filters["name"] or None,
+            group=filters["group"] or None,
+            hasInstances=bool(filters["filled"]),
+            hasUnhealthy=bool(filters["unhealthy"]),
+            **sort,
         )
     except ApiRefusal as refusal:
         problem = refusal.text
@@ -84,6 +87,7 @@ def service_list(page: ConsolePage) -> Reply:
         nav="services",
         namespaces=namespaces_of(page),
         filters=filters,
+        sort=sort,
         services=found["serviceList"],
         pager=pager(found["count"], number, size),
         sizes=SIZES,

@@ -2,6 +2,7 @@
 
 from app.http.shapes.common_shapes import (
     CLUSTER,
+    COUNT,
     ENABLED,
     EPHEMERAL,
     FULL_NAME,
@@ -14,6 +15,7 @@ from app.http.shapes.common_shapes import (
 )
 from app.http.shapes.described import json_of
 from app.http.shapes.json_shapes import array, flag, one_of, record, whole
+from app.http.shapes.service_shapes import COUNTED_SERVICE
 
 _INSTANCE = record(
     "FoundInstance",
@@ -30,6 +32,23 @@ _INSTANCE = record(
         "source": one_of("HTTP", "gRPC", "persistent", says="How the instance came."),
         "metadata": METADATA,
     },
+)
+FOUND_SERVICES = json_of(
+    record(
+        "ServicesWithCounts",
+        {
+            "serviceList": array(
+                record(
+                    "ServiceWithCounts",
+                    {
+                        **COUNTED_SERVICE["properties"],
+                        "unhealthyInstanceCount": whole(0, "The unhealthy instances that nobody disabled."),
+                    },
+                )
+            ),
+            "count": COUNT,
+        },
+    )
 )
 _SERVICE = record(
     "FoundService",

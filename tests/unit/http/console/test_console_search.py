@@ -59,3 +59,37 @@ def test_what_is_refused_says_why(browser: Browser) -> None:
     assert "at most 256 characters" in browser.get("/console/find", text="x" * 300).text
     assert "should be one of" in browser.get("/console/find", text="x", sort="nope").text
     assert "<script>alert" not in browser.get("/console/find", text=HOSTILE, state=HOSTILE, sort=HOSTILE).text
+
+
+def test_unhealthy_instances_are_a_number_on_the_overview_that_leads_to_them(browser: Browser) -> None:
+    register(browser)
+    assert re.search(r"Unhealthy instances</h2><p class=\"figure\">0<", browser.get("/").text)
+    register(browser, namespaceId="dev", serviceName="db", ephemeral="false", healthy="false")
+    text = browser.get("/").text
+    assert 'class="tile alarm"><h2>Unhealthy instances' in text
+    link = re.search(r'href="/nacos(/console/find\?state=unhealthy)">1<', text)
+    assert link is not None
+    assert "db</a>" in browser.get(link[1]).text
+
+
+def services(browser: Browser, **query: str) -> list[str]:
+    text = browser.get("/console/services", **query).text
+    return re.findall(r'<th scope="row"><a[^>]*>([^<]+)<', text)
+
+
+def test_services_are_sorted_by_each_column_and_unhealthy_ones_found(browser: Browser) -> None:
+    register(browser, serviceName="a")
+    register(browser, serviceName="g2@@b", ephemeral="false", healthy="false")
+    for number in (1, 2):
+        register(browser, serviceName="c", ip=f"10.0.0.{number}", clusterName=f"c{number}")
+    assert services(browser) == ["a", "b", "c"]
+    assert services(browser, sort="name", down="1") == ["c", "b", "a"]
+    assert services(browser, sort="group", down="1")[0] == "b"
+    assert services(browser, sort="clusters", down="1")[0] == "c"
+    assert services(browser, sort="instances", down="1")[0] == "c"
+    assert services(browser, sort="healthy")[0] == "b"
+    assert services(browser, sort="unhealthy", down="1")[0] == "b"
+    assert services(browser, sort="protection", down="1")[0] == "b"
+    assert services(browser, unhealthy="1") == ["b"]
+    assert "state=unhealthy" in browser.get("/console/services").text
+    assert "should be one of" in browser.get("/console/services", sort="nope").text
