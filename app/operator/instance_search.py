@@ -1,6 +1,6 @@
 """Finds instances, in all namespaces, by address, by metadata or by state.
 
-A search walks all services: of 100,000 instances in 10,000 services the addresses take 10 ms, the metadata 60 ms of a
+A search walks all services: of 100,000 instances in 10,000 services the addresses take 25 ms, the metadata 75 ms of a
 thread (``scripts.bench.console``). An index would cost each write, and memory for each instance.
 """
 
@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain
 from threading import BoundedSemaphore
-from typing import Any, Protocol
+from typing import Protocol
+
+import orjson
 
 from app.naming.model.ip_addresses import is_same_ip, is_usual_ipv4, plain_ip, read_ip
 from app.naming.model.keys import PORT_MAX
@@ -87,7 +89,9 @@ class AddressMatch:
     port: int | None
 
     def matching(self, part: Sequence[Instance]) -> list[Instance]:
-        ip, port = self.ip, self.port
+        ip, port, ips = self.ip, self.port, [one.ip for one in part]
+        if ip not in ips and ":" not in "".join(ips):
+            return []
         found = [one for one in part if one.ip == ip or (":" in one.ip and self._is_spelling(one.ip))]
         return found if port is None else [one for one in found if one.port == port]
 
@@ -116,12 +120,14 @@ class ContainedMatch:
     """A text, in lower case, that a key or value of the metadata contains, or with which the address begins."""
 
     text: str
+    text_in_json: str = field(init=False)
     host: str = field(init=False)
     port: int | None = field(init=False)
     """The port in ``host:port``, or the text if it is a port alone."""
 
     def __post_init__(self) -> None:
         host, _, port = self.text.rpartition(":")
+        object.__setattr__(self, "text_in_json", orjson.dumps(self.text).decode()[1:-1].lower())
         object.__setattr__(self, "host", host)
         object.__setattr__(self, "port", port_of(port))
 
@@ -131,17 +137,12 @@ class ContainedMatch:
         return [one for one in part if self._is_address(one) or self._is_in_metadata(one)]
 
     def _may_be_in_metadata(self, part: Sequence[Instance]) -> bool:
-        """Return whether the metadata of all together contains the text: two joins take a third of all comparisons."""
-        texts: list[Any] = []
-        for one in part:
-            if one.metadata:
-                texts += one.metadata
-                texts += one.metadata.values()
+        """Return whether the JSON of all metadata contains the text: made and searched in a third of the time."""
         try:
-            together = "\n".join(texts)
-        except TypeError:  # a value is null
-            together = "\n".join(filter(None, texts))
-        return self.text in together.lower()
+            together = orjson.dumps([one.metadata for one in part])
+        except TypeError:  # half of a surrogate pair
+            return True
+        return self.text_in_json in together.decode().lower()
 
     def _may_be_address(self, part: Sequence[Instance]) -> bool:
         if self.port is not None and self.port in [one.port for one in part]:

@@ -35,7 +35,7 @@ def addresses(client: FlaskClient, **values: str | int) -> list[str]:
 def registered(client: FlaskClient) -> FlaskClient:
     """Instances in two namespaces, two clusters, of two families."""
     register(client, metadata='{"zone":"Berlin","image":"orders:1.2.3"}')
-    register(client, ip="10.0.0.10", port="9090", weight="3", metadata='{"zone":"a=b","empty":""}')
+    register(client, ip="10.0.0.10", port="9090", weight="3", metadata='{"zone":"a=b","empty":"","x":"\\"\u00e5\\\\B"}')
     register(client, ip="10.0.0.1", port="8081", serviceName="billing", namespaceId="dev", clusterName="east")
     register(client, ip="2001:db8:0:0:0:0:0:1", port="8080", serviceName="g2@@mail", enabled="false")
     register(client, ip="db.example", port="3306", serviceName="g2@@mail", ephemeral="false", healthy="false")
@@ -64,6 +64,10 @@ def registered(client: FlaskClient) -> FlaskClient:
         ("orders:1.2", ["10.0.0.1:8080"]),
         ("nowhere", []),
         ("zone\nberlin", []),
+        ('","', []),
+        ('"Å\\', ["10.0.0.10:9090"]),
+        ("å\\b", ["10.0.0.10:9090"]),
+        ("]", []),
     ],
 )
 def test_a_text_finds_addresses_and_metadata_in_all_namespaces(
@@ -80,7 +84,7 @@ def test_a_found_instance_says_all_of_it(registered: FlaskClient) -> None:
             {
                 "namespaceId": "public", "serviceName": "DEFAULT_GROUP@@orders", "clusterName": "DEFAULT",
                 "ip": "10.0.0.10", "port": 9090, "healthy": True, "enabled": True, "ephemeral": True, "weight": 3.0,
-                "source": "HTTP", "metadata": {"zone": "a=b", "empty": ""},
+                "source": "HTTP", "metadata": {"zone": "a=b", "empty": "", "x": '"\u00e5\\B'},
             }
         ],
         "serviceCount": 0,
