@@ -5,7 +5,7 @@ from typing import Any
 from app.http.api.call import Reply
 from app.http.console.api_caller import ApiRefusal
 from app.http.console.page import ConsolePage, page_route
-from app.http.console.service_pages import SEARCH, SIZES, STATES, page_of, pager, sort_of
+from app.http.console.service_pages import SEARCH, SIZES, STATES, page_of, pager, pick_of, sort_of
 
 
 @page_route("/console/find")
@@ -22,6 +22,8 @@ def find(page: ConsolePage) -> Reply:
             found = page.api.get(SEARCH, **asked, **sort, pageNo=number, pageSize=size)
         except ApiRefusal as refusal:
             problem = refusal.text
+    for one in found["instances"]:
+        one["pick"] = pick_of(one["ip"], one["port"], one["clusterName"])
     return page.show(
         "find.html",
         "Search",

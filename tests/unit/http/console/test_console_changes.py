@@ -74,7 +74,7 @@ def test_one_instance_goes_out_of_service_and_comes_back(browser: Browser) -> No
     assert not states(browser)["10.0.0.1"][0]
     register(browser, ip="10.0.0.1")
     assert not states(browser)["10.0.0.1"][0], "its client does not undo it"
-    assert "Put back 10.0.0.1:8080" in browser.get(SERVICE, serviceName="orders").text
+    assert "Put back 10.0.0.1:8080" in browser.get("/console/find", text="10.0.0.1").text
     assert send(browser, "/console/instances/apply", "enable", pick(1)).status_code == 303
     assert states(browser)["10.0.0.1"][0]
 
