@@ -7,7 +7,7 @@ from typing import NamedTuple
 from app.naming.changes import Changes
 from app.naming.drained import DrainedInstances
 from app.naming.model import keys
-from app.naming.model.events import Event, InstancesChanged, Origin
+from app.naming.model.events import Event, InstanceHealed, InstancesChanged, Origin
 from app.naming.model.model import (
     BEAT_INTERVAL_MS,
     PRESERVED_BEAT_INTERVAL,
@@ -39,7 +39,8 @@ class BeatAnswer(NamedTuple):
     known: bool
     """False tells the client to register again (code 20404)."""
     is_new: bool = False
-    """True if the beat changed the instance: brought it back, or made it healthy again."""
+    is_healed: bool = False
+    """True if the beat made the instance healthy again; ``is_new`` is true then, and if it brought it back."""
 
 
 @lru_cache(64)
@@ -121,9 +122,7 @@ class NamingService:
         return [one.instance for one in ([stored] if stored else list(service.stored.values()))]
 
     def deregister(self, command: operations.DeregisterInstance) -> Replaced | None:
-        """Remove an instance. Return the change, None for none.
-
-        One that is unknown here leaves a tombstone (R15).
+        """Remove an instance; an unknown one leaves a tombstone (R15). Return the change, None for none.
 
         Raises:
             InvalidParam: no member can have such an instance, nor a tombstone of it (R18).
@@ -189,7 +188,9 @@ class NamingService:
         healed = not stored.instance.healthy and self._writes.set_health(service, key, True, now_ms)
         if healed:
             self._changed(service.key)
-        return BeatAnswer(_interval_ms(stored.instance.metadata, interval_ms), known=True, is_new=healed)
+        return BeatAnswer(
+            _interval_ms(stored.instance.metadata, interval_ms), known=True, is_new=healed, is_healed=healed
+        )
 
     def beat_of_copy(self, command: operations.Beat, owner: str, collect: CollectBeat) -> int | None:
         """Take the beat of an instance that another member owns, and collect it for that member, unless that refuses.
@@ -224,8 +225,10 @@ class NamingService:
             if beat_ms > stored.beat_ms:
                 stored.beat_ms = stored.last_confirmed_ms = beat_ms
                 _carry_on(service, key, stored)
-            if not stored.instance.healthy and age_ms < stored.instance.beat_timeout_ms:
-                healed = self._writes.set_health(service, key, True, now_ms) or healed
+            is_ill = not stored.instance.healthy and age_ms < stored.instance.beat_timeout_ms
+            if is_ill and self._writes.set_health(service, key, True, now_ms):
+                healed = True
+                self._publish(InstanceHealed(datum_key, key))
         if healed:
             self._changed(datum_key)
         return unknown
@@ -302,8 +305,7 @@ class NamingService:
         found = self._table.get(namespace, service)
         if found is None or found.hidden or found.published or found.overrides:
             return None
-        key = keys.instance_key(ip, port, cluster)
-        persistent, stored = found.persistent.get(key), found.stored.get(key)
+        persistent, stored = found.persistent.get(key := keys.instance_key(ip, port, cluster)), found.stored.get(key)
         return persistent if persistent is not None else stored.instance if stored is not None else None
 
     # --- services --------------------------------------------------------------------------------

@@ -378,6 +378,7 @@ class RecordedTrail(AuditTrail):
     ) -> None:
         self.audited.append((what, key, before, after))
         self.actors.append(actor or acting())
+        self._noted_line(self._wall_ms(), self.actors[-1], what, key, before, after)
 
     def write_instance(
         self, verb: str, service: tuple[str, str], key: str, before: object, after: object, actor: Actor

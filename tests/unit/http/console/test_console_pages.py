@@ -30,6 +30,7 @@ PAGES = (
     "/console/client?id=10.0.0.1:8080%23true",
     "/console/subscribers",
     "/console/namespaces",
+    "/console/history",
     "/console/switches",
     "/console/reports",
 )
