@@ -8,6 +8,7 @@ from app.http.api.answers import is_naming
 from app.http.api.call import ROUTES, Route
 from app.http.console import (
     admin_pages,
+    chart_pages,
     client_pages,
     event_pages,
     instance_pages,
@@ -126,6 +127,7 @@ MODULES = (
     client_pages,
     admin_pages,
     user_pages,
+    chart_pages,
     event_pages,
     report_pages,
     session_pages,

@@ -72,7 +72,7 @@ def wire_node(settings: Settings, clock: NodeClock, kinds: NodeKinds = NODE) -> 
     counters.add(instruments.counters)
     services, grpc = build_frontends(settings, clock, domain, engine, push, counters, instruments, checker, over_grpc)
     setup = services.access.setup
-    background = build_background(settings, clock, domain, engine, push, grpc, setup, checker, audit, kinds)
+    background = build_background(settings, clock, domain, engine, push, grpc, setup, checker, instruments, kinds)
     counters.add(partial(asdict, engine.tls.stats))
     counters.add(lambda: {"lists_held_back": registry.lists.held_back})
     counters.add(partial(asdict, domain.notify.stats))

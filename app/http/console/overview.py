@@ -3,9 +3,10 @@
 from typing import Any
 
 from app.http.api.call import Reply
+from app.http.console.chart_pages import HOUR_MS, drawn_charts
 from app.http.console.cluster_facts import ClusterFacts, cluster_facts
-from app.http.console.curve import curve_of
 from app.http.console.page import ConsolePage, page_route
+from app.http.console.problems import problems_of
 from app.operator.instance_history import CountSample
 
 COUNTED_MAX = 1_000
@@ -14,7 +15,7 @@ COUNTED_MAX = 1_000
 
 @page_route("/")
 def overview(page: ConsolePage) -> Reply:
-    """Show members, agreement, and the numbers of services and instances in the last hour."""
+    """Show what is wrong, the members and their agreement, and the numbers of the last hour."""
     samples = page.services.count_history.samples()
     counts, status = _counts(page, samples)
     members = page.api.get("/v1/ns/operator/servers")["servers"]
@@ -30,8 +31,8 @@ def overview(page: ConsolePage) -> Reply:
         up=sum(one["state"] == "UP" for one in members),
         facts=facts,
         agreement=facts.agreement() if facts else None,
-        curve=curve_of(samples),
-        samples=samples,
+        problems=problems_of(page, members, facts),
+        charts=drawn_charts(page.services.instruments.day.samples(), HOUR_MS),
         standalone=page.services.cluster.standalone,
     )
 

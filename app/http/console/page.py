@@ -44,6 +44,7 @@ NAV = (
     ("overview", "Overview", "/", False),
     ("services", "Services", "/console/services", False),
     ("members", "Members", "/console/members", False),
+    ("charts", "Charts", "/console/charts", False),
     ("events", "Events", "/console/history", True),
     ("clients", "Clients", "/console/clients", True),
     ("subscribers", "Subscribers", "/console/subscribers", False),

@@ -36,6 +36,8 @@ PAGES = (
     "/console/subscribers",
     "/console/namespaces",
     "/console/history",
+    "/console/charts",
+    "/console/metric?name=rollcall_instances",
     "/console/switches",
     "/console/reports",
 )
