@@ -8,6 +8,7 @@ from app.http.api.answers import is_naming
 from app.http.api.call import ROUTES, Route
 from app.http.console import (
     admin_pages,
+    change_pages,
     chart_pages,
     client_pages,
     event_pages,
@@ -16,6 +17,7 @@ from app.http.console import (
     overview,
     page_resources,
     report_pages,
+    search_pages,
     service_forms,
     service_pages,
     session_pages,
@@ -24,6 +26,7 @@ from app.http.console import (
 from app.http.openapi import description
 from app.http.v1 import (
     auth,
+    beats,
     catalog,
     changes,
     cluster,
@@ -45,7 +48,9 @@ from app.http.v1 import (
     metrics,
     namespaces,
     operator,
+    search,
     service,
+    service_search,
     subscribers,
     switches,
     targets,
@@ -78,7 +83,10 @@ MODULES = (
     subscribers,
     health_sync,
     health,
+    beats,
     catalog,
+    search,
+    service_search,
     changes,
     operator,
     switches,
@@ -122,6 +130,8 @@ MODULES = (
     overview,
     service_forms,
     service_pages,
+    search_pages,
+    change_pages,
     instance_pages,
     member_pages,
     client_pages,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from app.naming.model.model import Service
+from app.naming.registry.service_counts import unhealthy_of
 from distro.model.monitor import TimingCounts, Timings
 
 SAMPLE_MS = 60_000
@@ -21,6 +22,7 @@ class DaySample(NamedTuple):
     wall_ms: int
     instances: int
     unhealthy: int
+    """Unhealthy instances, without those that an operator disabled."""
     requests: float | None
     """Requests over HTTP and gRPC, a second, beats included."""
     beats: float | None
@@ -96,7 +98,7 @@ class DayHistory:
                 DaySample(
                     self._wall_ms(),
                     sources.instances(),
-                    unhealthy_count(sources.services()),
+                    sum(unhealthy_of(one) for one in sources.services() if not one.hidden),
                     _rate(last.requests, now.requests, span_s),
                     _rate(last.beats, now.beats, span_s),
                     _rate(last.pushes, now.pushes, span_s) or 0.0,
@@ -105,19 +107,6 @@ class DayHistory:
                 )
             )
         return now_ms + SAMPLE_MS
-
-
-def unhealthy_count(services: Iterable[Service]) -> int:
-    """Return the number of unhealthy instances, 10 ms for 100,000. One with several sources counts for each."""
-    count = 0
-    for service in services:
-        if service.stored:
-            count += sum([not one.instance.healthy for one in service.stored.copy().values()])
-        if service.persistent:
-            count += sum([not one.healthy for one in service.persistent.copy().values()])
-        for publication in list((service.published or {}).values()):
-            count += sum([not one.healthy for one in publication.instances.values()])
-    return count
 
 
 def _read(sources: DaySources, now_ms: int) -> _Reading:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
-from typing import NamedTuple
 
 from app.naming.changes import Changes
 from app.naming.drained import DrainedInstances
@@ -31,22 +30,10 @@ _LOCAL = Origin.LOCAL
 """Bound once: Python 3.11 needs ten times as long to look an enum member up in its class."""
 
 
-class BeatAnswer(NamedTuple):
-    """The answer to a beat."""
-
-    interval_ms: int
-    """The time until the client's next beat."""
-    known: bool
-    """False tells the client to register again (code 20404)."""
-    is_new: bool = False
-    is_healed: bool = False
-    """True if the beat made the instance healthy again; ``is_new`` is true then, and if it brought it back."""
-
-
 @lru_cache(64)
-def _known(interval_ms: int) -> BeatAnswer:
+def _known(interval_ms: int) -> operations.BeatAnswer:
     """Return the answer to the beat of a healthy instance without an interval of its own: nearly all beats."""
-    return BeatAnswer(interval_ms, known=True)
+    return operations.BeatAnswer(interval_ms, known=True)
 
 
 class NamingService:
@@ -151,7 +138,7 @@ class NamingService:
         interval_ms: int = BEAT_INTERVAL_MS,
         collect: CollectBeat | None = None,
         count_write: Callable[[], None] = lambda: None,
-    ) -> BeatAnswer:
+    ) -> operations.BeatAnswer:
         """Take the beat of an instance. A full beat registers an unknown instance; the answer to a light one says so.
 
         A persistent instance needs no beats: its beat is answered, and has no effect. ``collect`` gets the beats of
@@ -168,16 +155,18 @@ class NamingService:
         stored = service.stored.get(key) if service is not None else None
         if service is None or stored is None:
             if service is not None and (persistent := service.persistent.get(key)) is not None:
-                return BeatAnswer(_interval_ms(persistent.metadata, interval_ms), known=True)
+                return operations.BeatAnswer(_interval_ms(persistent.metadata, interval_ms), known=True)
             if self.drained.any and self.drained.ignores((command.namespace, command.service, key), now_ms):
                 return _known(interval_ms)
             if not command.full or not command.ephemeral:
-                return BeatAnswer(interval_ms, known=False)
+                return operations.BeatAnswer(interval_ms, known=False)
             keys.check_names(command.service, command.cluster, command.namespace)
             count_write()
             put = self._writes.put_from_beat(command, now_ms)
             self._changed(put)
-            return BeatAnswer(_interval_ms(command.metadata, interval_ms), known=True, is_new=put is not None)
+            return operations.BeatAnswer(
+                _interval_ms(command.metadata, interval_ms), known=True, is_new=put is not None
+            )
         stored.beat_ms = stored.last_confirmed_ms = now_ms
         if service.version.writer != self._writer and collect is not None:
             collect(service.version.writer, service.key, key, now_ms)
@@ -188,7 +177,7 @@ class NamingService:
         healed = not stored.instance.healthy and self._writes.set_health(service, key, True, now_ms)
         if healed:
             self._changed(service.key)
-        return BeatAnswer(
+        return operations.BeatAnswer(
             _interval_ms(stored.instance.metadata, interval_ms), known=True, is_new=healed, is_healed=healed
         )
 
@@ -282,6 +271,13 @@ class NamingService:
         found, now_ms = self._table.get(namespace, service), self._now_ms()
         stored = found.stored.copy() if found else {}
         return {key: max(now_ms - one.beat_ms, 0) for key, one in stored.items()}
+
+    def counted_beat_ages(self, namespace: str, service: str) -> dict[str, int]:
+        """Return the ages of beats as ``beat_ages`` does, of instances that have beaten since this member claimed."""
+        found, now_ms = self._table.get(namespace, service), self._now_ms()
+        stored = found.stored.copy() if found else {}
+        since_ms = found.claimed_ms if found else 0
+        return {key: max(now_ms - one.beat_ms, 0) for key, one in stored.items() if one.beat_ms >= since_ms}
 
     def detail(self, namespace: str, service: str, ip: str, port: int, cluster: str) -> Instance:
         """Return one instance.

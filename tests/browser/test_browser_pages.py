@@ -25,6 +25,9 @@ PAGES = {
     "edit": f"/console/instance/edit?{PLACE}",
     "remove": f"/console/instance/remove?{PLACE}",
     "explain": f"/console/explain?{PLACE}",
+    "find": "/console/find?text=8080",
+    "find-unhealthy": "/console/find?state=unhealthy",
+    "change": "/console/instances/change?serviceName=orders&do=disable&pick=%5B%2210.0.0.5%22,8080,%22DEFAULT%22%5D",
     "members": "/console/members",
     "members-compared": "/console/members?compare=1",
     "clients": "/console/clients",
@@ -88,6 +91,59 @@ def test_the_keyboard_reaches_the_content_and_the_pages(cluster: ClusterProcesse
             break
     page.keyboard.press("Enter")
     page.wait_for_url("**/console/members")
+
+
+def test_the_search_is_one_key_away(cluster: ClusterProcesses, visit: Visits) -> None:
+    window = visit(cluster.members[1])
+    page = window.open("/console/members")
+    page.keyboard.press("/")
+    page.keyboard.type("10.0.0.4:8080")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/console/find?text=10.0.0.4**")
+    assert page.locator("table.instances tbody tr").count() == 1
+    page.get_by_role("link", name="10.0.0.4:8080").click()
+    assert "is responsible for the service" in window.text()
+    field = page.get_by_label("Search all namespaces")
+    field.fill("a")
+    field.press("/")
+    assert field.input_value() == "a/", "in a field it is a letter"
+
+
+def test_instances_are_sorted_opened_and_selected_by_the_keyboard(cluster: ClusterProcesses, visit: Visits) -> None:
+    page = visit(cluster.members[1]).open(ORDERS)
+    first = page.locator("table.instances tbody tr").first
+    before = first.inner_text()
+    page.get_by_role("link", name="Address", exact=True).focus()
+    page.keyboard.press("Enter")
+    page.locator("th[aria-sort=descending]", has_text="Address").wait_for()
+    assert first.inner_text() != before
+    one = page.get_by_label("Select 10.0.0.2:8080")
+    one.focus()
+    page.keyboard.press("Space")
+    page.get_by_text("1 selected:").wait_for()
+    page.evaluate("refresh()")
+    page.locator("#live-dot[data-state=on]").wait_for()
+    assert one.is_checked(), "a page that updates itself keeps the selection"
+    page.get_by_label("Select all on this page").check()
+    count = page.locator("input[name=pick]").count()
+    page.get_by_text(f"{count} selected:").wait_for()
+    page.get_by_label("Select all on this page").uncheck()
+    page.get_by_text("With the selected:").wait_for()
+
+
+def test_selected_instances_go_out_of_service_and_come_back(cluster: ClusterProcesses, visit: Visits) -> None:
+    window = visit(cluster.others(cluster.owner("orders"))[0])
+    for button, done, word in (("Take out of service", False, "disabled"), ("Put back", True, "healthy")):
+        page = window.open(ORDERS)
+        for number in (2, 3):
+            page.get_by_label(f"Select 10.0.0.{number}:8080").check()
+        page.get_by_role("button", name=button).click()
+        page.get_by_role("heading", name="2 instances of orders").wait_for()
+        page.get_by_role("button", name=button).click()
+        page.get_by_text("The selected instances were changed.").wait_for()
+        assert word in page.locator("tr", has_text="10.0.0.3:8080").inner_text()
+        for member in cluster:
+            eventually(lambda member=member, done=done: ("10.0.0.3:8080" in member.client.hosts("orders")) is done)  # type: ignore[misc]
 
 
 def test_services_are_found_and_paged(cluster: ClusterProcesses, visit: Visits) -> None:

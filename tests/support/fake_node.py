@@ -30,6 +30,7 @@ from app.machine.process.config_call_log import ConfigCallLog
 from app.machine.process.loop_parts import LoopPauses
 from app.machine.tls.node_tls import NodeTls, build_tls
 from app.members.member_sources import NoListError
+from app.members.reports import DRAINED, planned_absence
 from app.metrics.audit_trail import Actor, AuditTrail, acting
 from app.metrics.instruments import Instruments
 from app.metrics.node_metrics import NodeMetrics
@@ -47,6 +48,7 @@ from app.operator.drain_steps import DrainSteps
 from app.operator.instance_drain import InstanceDrains
 from app.operator.instance_facts import InstanceFacts
 from app.operator.instance_history import CountHistory, InstanceHistory
+from app.operator.instance_search import InstanceSearches
 from app.peers.beats import BeatCollector
 from app.peers.owner_forwarder import LoopForwarding
 from app.peers.peer_parts import ForwardStats, MemberRequest
@@ -146,6 +148,11 @@ class StubCluster:
             "address": member.address,
             "failAccessCnt": 0,
         }
+
+    def planned(self, member: Member) -> str:
+        if member.address == self.self_address:
+            return DRAINED if self.draining else ""
+        return planned_absence(member.extend_info, member.state)
 
     def is_listed(self, remote_ip: str) -> bool:
         return remote_ip in self.listed
@@ -425,6 +432,7 @@ class FakeNode:
     forwarder: StubForwarder = field(default_factory=StubForwarder)
     push: StubPush = field(default_factory=StubPush)
     dumps: Dumps = field(default_factory=Dumps)
+    searches: InstanceSearches = field(default_factory=InstanceSearches)
     http: HttpStats = field(default_factory=HttpStats)
     pauses: LoopPauses = field(init=False)
     """The loop's watch for pauses; made with the server."""

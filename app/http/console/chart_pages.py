@@ -28,7 +28,7 @@ class Chart:
 
 
 CHARTS = (
-    Chart("unhealthy", "Unhealthy instances", "", (), lambda one: one.unhealthy, 0),
+    Chart("unhealthy", "Unhealthy instances", "", ("rollcall_unhealthy_instances",), lambda one: one.unhealthy, 0),
     Chart(
         "convergence",
         "Convergence, p99",

@@ -3,10 +3,12 @@
 from typing import Any
 
 from app.http.api.call import Reply
+from app.http.console.api_caller import ApiRefusal
 from app.http.console.chart_pages import HOUR_MS, drawn_charts
 from app.http.console.cluster_facts import ClusterFacts, cluster_facts
 from app.http.console.page import ConsolePage, page_route
 from app.http.console.problems import problems_of
+from app.http.console.service_pages import SEARCH
 from app.operator.instance_history import CountSample
 
 COUNTED_MAX = 1_000
@@ -26,15 +28,26 @@ def overview(page: ConsolePage) -> Reply:
         nav="overview",
         live=page.url("/console/events"),
         counts=counts,
+        unhealthy=(unhealthy := _unhealthy(page)),
         node_status=status,
         members=[_member(one, facts) for one in members],
         up=sum(one["state"] == "UP" for one in members),
+        planned=sum("plannedAbsence" in one["extendInfo"] for one in members),
         facts=facts,
         agreement=facts.agreement() if facts else None,
-        problems=problems_of(page, members, facts),
+        problems=problems_of(page, members, facts, unhealthy),
         charts=drawn_charts(page.services.instruments.day.samples(), HOUR_MS),
         standalone=page.services.cluster.standalone,
     )
+
+
+def _unhealthy(page: ConsolePage) -> dict[str, Any] | None:
+    """Return the number of unhealthy instances that the user may see; None while this member does not answer reads."""
+    try:
+        found: dict[str, Any] = page.api.get(SEARCH, state="unhealthy", pageSize=1)
+    except ApiRefusal:
+        return None
+    return found
 
 
 def _counts(page: ConsolePage, samples: list[CountSample]) -> tuple[dict[str, int | None], str]:
@@ -49,6 +62,7 @@ def _counts(page: ConsolePage, samples: list[CountSample]) -> tuple[dict[str, in
     told = page.api.get("/v1/ns/operator/metrics")
     return {
         "services": told["serviceCount"],
+        "empty": told["emptyServiceCount"],
         "instances": told["instanceCount"],
         "owned": told["responsibleServiceCount"],
         "owned_instances": told["responsibleInstanceCount"],
@@ -62,6 +76,7 @@ def _member(one: dict[str, Any], facts: ClusterFacts | None) -> dict[str, Any]:
     return {
         "address": address,
         "state": one["state"],
+        "absence": one["extendInfo"].get("plannedAbsence", ""),
         "release": one["extendInfo"].get("version", ""),
         "answered": facts is not None and address in facts.engines,
         "unapplied": sum(pair.unapplied for pair in pairs),

@@ -157,6 +157,8 @@ class ConsolePage:
             "namespace": self.namespace,
             "now_ms": services.wall_ms(),
             "live": "",
+            "may_search": not services.access.enabled or bool(self.call.user),
+            "find_text": "",
         }
         body = templates().get_template(template).render(common | values)
         return Reply(status, body.encode("utf-8", "replace"), HTML, self.headers())

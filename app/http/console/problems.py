@@ -17,19 +17,29 @@ class Problem:
     path: str
 
 
-def problems_of(page: ConsolePage, members: list[dict[str, Any]], facts: ClusterFacts | None) -> list[Problem]:
-    """Return all troubles; empty if this member knows of none. It does not know what a silent member sees."""
+def problems_of(
+    page: ConsolePage, members: list[dict[str, Any]], facts: ClusterFacts | None, unhealthy: dict[str, Any] | None
+) -> list[Problem]:
+    """Return all troubles; empty if this member knows of none. It does not know what a silent member sees.
+
+    ``unhealthy``: the answer to a search for unhealthy instances; None without one.
+    """
     found: list[Problem] = []
     services = page.services
     if reason := services.cluster.unready_reason():
         found.append(Problem("bad", f"This member is not ready: {reason}.", "/console/members"))
+    planned = {one["address"]: absence for one in members if (absence := one["extendInfo"].get("plannedAbsence"))}
     for one in members:
-        if one["state"] == MemberState.DOWN.value:
+        if one["address"] in planned:
+            found.append(
+                Problem("wait", f"{one['address']} is out by plan: {planned[one['address']]}.", "/console/members")
+            )
+        elif one["state"] == MemberState.DOWN.value:
             found.append(Problem("bad", f"{one['address']} is DOWN.", "/console/members"))
         elif one["state"] != MemberState.UP.value:
             found.append(Problem("wait", f"{one['address']} is {one['state']}.", "/console/members"))
     if facts is not None:
-        down = {one["address"] for one in members if one["state"] == MemberState.DOWN.value}
+        down = planned.keys() | {one["address"] for one in members if one["state"] == MemberState.DOWN.value}
         found += [
             Problem("bad", f"{address} does not answer.", "/console/members")
             for address in facts.silent
@@ -44,10 +54,14 @@ def problems_of(page: ConsolePage, members: list[dict[str, Any]], facts: Cluster
             found.append(
                 Problem("wait", f"{facts.differing} keys differed in the last verify rounds.", "/console/members")
             )
-    samples = services.instruments.day.samples()
-    if samples and samples[-1].unhealthy:
+    if unhealthy and unhealthy["count"]:
+        count = f"{unhealthy['count']}{'' if unhealthy['complete'] else ' or more'}"
         found.append(
-            Problem("wait", f"{samples[-1].unhealthy} unhealthy instances, a minute ago at most.", "/console/services")
+            Problem(
+                "wait",
+                f"{count} unhealthy {'instance' if count == '1' else 'instances'}.",
+                "/console/find?state=unhealthy",
+            )
         )
     found += _of_machine(page) if page.is_admin else []
     return sorted(found, key=lambda one: one.kind != "bad")

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 DONE = {
     "instance-saved": "The instance was changed.",
+    "instances-changed": "The selected instances were changed.",
     "instance-removed": "The instance was deregistered.",
     "service-saved": "The service was saved.",
     "service-removed": "The service was removed.",

@@ -5,7 +5,6 @@ clients with a connection.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from threading import Lock
 from typing import NamedTuple, TypeVar
 
@@ -15,7 +14,9 @@ from app.naming.model.meta import ServiceMeta, description_bytes
 from app.naming.model.model import NOT_DUE_MS, Instance, Publication, Service, ServiceSnapshot, StoredInstance
 from app.naming.model.override import NO_OVERRIDES, Overrides
 from app.naming.model.similar_names import SimilarNames, check_new_namespace
-from app.naming.registry.union import clusters_of, view_of
+from app.naming.registry.service_counts import Counts as Counts
+from app.naming.registry.service_counts import counts_of
+from app.naming.registry.union import clusters_of
 from distro.model.types import NO_VERSION
 
 T = TypeVar("T")
@@ -26,14 +27,6 @@ COPIED_UNDER_LOCK_MAX = 64
 """Instances that one holder of the lock may touch."""
 COPY_TRIES_MAX = 8
 """A copy of 100,000 references takes a millisecond: a service hardly ever changes during so many consecutive tries."""
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    services: int
-    instances: int
-    responsible_services: int
-    responsible_instances: int
 
 
 class Known(NamedTuple):
@@ -123,9 +116,7 @@ class ServiceTable:
 
     def counts(self, responsible: Callable[[str], bool]) -> Counts:
         """Count the services and instances that readers see, and those with a full name that is ``responsible``."""
-        services = [one for one in self.services() if not one.hidden]
-        ours = [service for service in services if responsible(service.full_name)]
-        return Counts(len(services), sum(map(_count, services)), len(ours), sum(map(_count, ours)))
+        return counts_of(self.services(), responsible)
 
     def totals(self) -> tuple[int, int]:
         """Return the numbers of visible services and of instances, in constant time.
@@ -381,12 +372,6 @@ class ServiceTable:
                 service.expect(now_ms + self._linger_ms + 1)
                 self.hide_if_dropped(service)
             return True
-
-
-def _count(service: Service) -> int:
-    if service.published:  # an address that has several sources is seen once, and counted once
-        return len(view_of(service).instances)
-    return len(service.stored) + len(service.persistent)
 
 
 def _held(service: Service) -> int:

@@ -1,12 +1,11 @@
 """The samples of the last day: rates and percentiles of the minute, within the bound."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
-from app.metrics.day_history import SAMPLE_MS, SAMPLES_MAX, DayHistory, DaySources, unhealthy_count
-from app.naming.model.model import Instance
+from app.metrics.day_history import SAMPLE_MS, SAMPLES_MAX, DayHistory, DaySources
 from app.naming.registry.operations import RegisterInstance
 from distro.model.monitor import Timings
 from tests.support.fake_node import FakeNode
@@ -79,8 +78,10 @@ def test_the_oldest_samples_go() -> None:
 
 
 def test_unhealthy_instances_are_counted() -> None:
-    node = FakeNode()
+    bed, node, history = FakeNode(), Node(), DayHistory(lambda: 1)
     for number, healthy in enumerate((True, False, False)):
-        node.naming.register(RegisterInstance(NAME, "10.0.0.1", number + 1, healthy=healthy))
-    assert Instance("10.0.0.1", 1).key
-    assert unhealthy_count(node.registry.table.services()) == 2
+        bed.naming.register(RegisterInstance(NAME, "10.0.0.1", number + 1, healthy=healthy))
+    sources = replace(node.sources(), services=bed.registry.table.services)
+    for now_ms in (0, SAMPLE_MS):
+        history.tick(sources, now_ms)
+    assert history.samples()[0].unhealthy == 2

@@ -10,9 +10,16 @@ from app.naming.model.events import Event, InstanceHealed, InstancesChanged, Ori
 from app.naming.model.keys import METADATA_CHARS_MAX, datum_key
 from app.naming.model.model import Instance, Publication
 from app.naming.model.nacos_errors import InvalidParam
-from app.naming.registry.operations import Beat, ChangeMetadata, DeregisterInstance, PatchInstance, RegisterInstance
+from app.naming.registry.operations import (
+    Beat,
+    BeatAnswer,
+    ChangeMetadata,
+    DeregisterInstance,
+    PatchInstance,
+    RegisterInstance,
+)
 from app.naming.registry.registry import Registry
-from app.naming.service import BeatAnswer, NamingService
+from app.naming.service import NamingService
 from app.naming.wire.service_info import QUICK_HOSTS_MAX, Variant
 from distro.model.types import NO_VERSION
 from tests.support.registry_parts import naming_of

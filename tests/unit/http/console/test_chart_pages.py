@@ -3,6 +3,7 @@
 import re
 
 from app.metrics.day_history import DaySample
+from app.naming.registry.operations import RegisterInstance
 from distro.model.types import Member, MemberState
 from tests.support.fake_node import PEER, FakeNode
 from tests.unit.http.console.conftest import Browser
@@ -43,11 +44,11 @@ def test_a_chart_that_is_wrong_comes_first(browser: Browser, node: FakeNode) -> 
 def test_the_overview_begins_with_what_is_wrong(browser: Browser, node: FakeNode) -> None:
     assert "problems-head" not in browser.get("/").text
     node.cluster.others.append(Member(PEER, MemberState.DOWN))
-    node.instruments.day._samples.append(sample(1, unhealthy=3))
+    node.naming.register(RegisterInstance("g@@s", "10.0.0.1", 80, healthy=False))
     text = browser.get("/").text
     found = re.findall(r'<li><span class="badge (\w+)">[^<]+</span> <a[^>]*>([^<]+)</a>', text)
     assert found == [
         ("bad", f"{PEER} is DOWN."),
-        ("wait", "3 unhealthy instances, a minute ago at most."),
+        ("wait", "1 unhealthy instance."),
     ]
     assert text.index("problems-head") < text.index("region-tiles")
