@@ -143,6 +143,8 @@ class LineFile:
         """The characters of the texts that wait, beyond ``VALUES_MAX`` lines. Guarded by the lock."""
         self._untold = 0
         """Dropped lines that no line has reported yet."""
+        self.unmade = 0
+        """Dropped lines whose text was never made."""
 
     def add(self, line: Line) -> None:
         """Schedule a line, or the function that makes it, to be written. Returns at once. For any thread."""
@@ -162,6 +164,7 @@ class LineFile:
                 return
             self.stats.dropped += 1
             self._untold += 1
+            self.unmade += text is None
 
     def _made(self, line: Line) -> str | None:
         try:

@@ -17,6 +17,11 @@ PAGES = {
     "service": ORDERS,
     "service-clusters": "/console/service?serviceName=billing",
     "service-hostile": "/console/service?serviceName=hostile",
+    "service-new": "/console/service/create",
+    "service-describe": "/console/service/edit?serviceName=orders",
+    "service-checks": "/console/service/cluster?serviceName=billing&clusterName=west",
+    "service-remove": "/console/service/remove?serviceName=orders",
+    "service-differences": "/console/service/differences?serviceName=hostile",
     "edit": f"/console/instance/edit?{PLACE}",
     "remove": f"/console/instance/remove?{PLACE}",
     "explain": f"/console/explain?{PLACE}",
@@ -30,7 +35,12 @@ PAGES = {
     "subscribers": "/console/subscribers",
     "namespaces": "/console/namespaces",
     "switches": "/console/switches",
+    "events": "/console/history",
+    "charts": "/console/charts",
+    "metric": "/console/metric?name=rollcall_member_state",
     "reports": "/console/reports",
+    "api": "/api-docs",
+    "api-part": "/api-docs/v1-instance",
     "refused": "/console/service?serviceName=nobody-knows-it",
 }
 HIT = "() => window.hit"
@@ -263,6 +273,31 @@ def test_a_divergent_service_is_shown_as_such(cluster: ClusterProcesses, visit: 
     assert page.get_by_role("link", name="billing-2").count() == 1
     window.shoot("divergent-members")
     assert findings(page, axe) == []
+    page.get_by_role("link", name="billing-2").click()
+    page.get_by_text("1 instance differs").wait_for()
+    assert page.get_by_text("weight 99").count() == 1
+    window.shoot("divergent-differences")
+    assert findings(page, axe) == []
+    window.press("Heal this service")
+    page.get_by_text("The members exchange the service now").wait_for()
+
+    def is_healed() -> bool:
+        page.reload()
+        return bool(page.get_by_text("hold the same instances").count())
+
+    eventually(is_healed)
+    window.open("/console/history?kinds=operators")
+    assert page.get_by_text("called POST /v1/ns/operator/heal").count() == 1
+
+
+def test_events_of_all_members_come_without_a_click(cluster: ClusterProcesses, visit: Visits) -> None:
+    page = visit(cluster.members[0]).open("/console/history?serviceName=arrivals")
+    page.get_by_text("No event passes these filters.").wait_for()
+    page.locator("#live-dot[data-state=on]").wait_for()
+    owner = cluster.owner("arrivals")
+    assert owner.client.register("arrivals", "10.0.4.1").status == 200
+    page.get_by_text("10.0.4.1:8080 registered").wait_for()
+    assert page.locator("tbody td.address").all_inner_texts() == [owner.address]
 
 
 def test_a_member_that_is_down_is_seen_without_a_click(cluster: ClusterProcesses, visit: Visits, axe: str) -> None:

@@ -45,12 +45,14 @@ NAV = (
     ("overview", "Overview", "/", False),
     ("services", "Services", "/console/services", False),
     ("members", "Members", "/console/members", False),
+    ("charts", "Charts", "/console/charts", False),
+    ("events", "Events", "/console/history", True),
     ("clients", "Clients", "/console/clients", True),
     ("subscribers", "Subscribers", "/console/subscribers", False),
     ("namespaces", "Namespaces", "/console/namespaces", False),
     ("switches", "Switches", "/console/switches", True),
     ("users", "Users", "/console/users", True),
-    ("reports", "Audit", "/console/reports", True),
+    ("reports", "Nightly check", "/console/reports", True),
 )
 """The entries of the navigation: name, text, path, and true if for administrators only."""
 NOT_CHANGED_HERE = 409
