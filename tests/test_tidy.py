@@ -34,6 +34,7 @@ THREAD_OWNERS = {
     "app/background/timers.py",
     "app/background/push_udp.py",
     "app/rpc/server/grpc_server.py",
+    "app/metrics/event_watch.py",
     "app/metrics/line_file.py",
     "app/tools/embedded/loop_thread.py",
     "app/tools/command/asking/server_events.py",

@@ -244,7 +244,8 @@ class Writes:
             return _new_tuple(Beaten, (found_ms or interval_ms, True, light, DONE))
         answer = naming.beat(command, interval_ms, self._tell_writer, caller.count_write)
         if answer.is_new:
-            self._tell("beat", command, operations.key_of(command), None, command, caller)
+            verb, after = ("healthy", None) if answer.is_healed else ("beat", command)
+            self._tell(verb, command, operations.key_of(command), None, after, caller)
         done = self._done(command, caller, is_new=answer.is_new) if command.full else DONE
         return _new_tuple(Beaten, (answer.interval_ms, answer.known, light, done))
 
@@ -276,6 +277,9 @@ class Writes:
         if found is not None:
             setter = self._naming.set_health if found.ephemeral else self._durable.set_health
             setter(namespace, service, found.key, healthy)
+            if found.ephemeral and found.healthy is not healthy and self._audit.covers_instances:
+                verb = "healthy" if healthy else "unhealthy"
+                self._audit.write_instance(verb, (namespace, service), found.key, None, None, caller.actor)
         return DONE
 
     def _update_metadata(self, command: UpdateMetadata, caller: WriteCaller) -> Outcome:

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import orjson
 
 from app.config.observability import Observability
+from app.metrics.event_memory import ACCESS, EventMemory, kind_of
 from app.metrics.line_file import LineFile
-from app.metrics.security_log import Event, SecurityLog
+from app.metrics.security_log import SECURITY_NAME, Event, SecurityLog
 from app.naming.records.record_keys import (
     NamespaceKey,
     OverrideKey,
@@ -91,7 +92,8 @@ class AuditTrail:
     """Records changes from any thread, without waiting. No level of any logger silences it."""
 
     def __init__(self, settings: Observability, node: str, wall_ms: Callable[[], int]) -> None:
-        self._on = settings.audit
+        self.is_on = settings.audit
+        """True if changes are written at all."""
         self.covers_instances = settings.audit and settings.audit_instances
         """True if registrations are written. Checked before the replaced values are looked up."""
         self._node = node
@@ -100,7 +102,11 @@ class AuditTrail:
             "audit", settings.audit_file, settings.log_file_bytes, settings.log_files, self._line_of_lost
         )
         self._members: tuple[str, ...] = ()
+        self._states: dict[str, str] = {}
         self._security = SecurityLog(settings, wall_ms, self._line_of_lost, self._line_of_repeated)
+        self._logs = settings.audit_file, settings.security_file or settings.audit_file.with_name(SECURITY_NAME)
+        self.memory = EventMemory(node, wall_ms())
+        """The latest lines of both logs."""
 
     def write(
         self, what: str, key: str, *, before: object = None, after: object = None, actor: Actor | None = None
@@ -110,17 +116,17 @@ class AuditTrail:
         The values must not change afterwards. Of two objects only the fields that differ are written. Without ``actor``
         the one of ``acting_as`` counts.
         """
-        if self._on:
+        if self.is_on:
             who = actor or acting()
-            line = partial(self._line, self._wall_ms(), who, what, key, before, after)
-            self._file.add(line)
+            values = self._wall_ms(), who, what, key, before, after
+            self._file.add(partial(self._noted_line, *values))
             if not what.startswith(OF_CLIENTS) and self._security.takes(Event(what, who.address, who.user)):
-                self._security.add(line)
+                self._security.add(partial(self._line, *values))
 
     def on_access(self, what: str, key: str, who: Actor, why: str = "") -> None:
         """Write only to the security log that a caller logged in, or was refused. ``what``: as ``login.refused``."""
-        if self._on and self._security.takes(Event(what, who.address, who.user)):
-            self._security.add(partial(self._line, self._wall_ms(), who, what, key[:KEY_CHARS_MAX], None, why))
+        if self.is_on and self._security.takes(Event(what, who.address, who.user)):
+            self._security.add(partial(self._noted_line, self._wall_ms(), who, what, key[:KEY_CHARS_MAX], None, why))
 
     def write_instance(
         self, verb: str, service: tuple[str, str], key: str, before: object, after: object, actor: Actor
@@ -143,6 +149,23 @@ class AuditTrail:
         before, self._members = self._members or members, members
         for address in sorted(set(members) ^ set(before)):
             self.write("member.add" if address in members else "member.remove", address, actor=NODE)
+
+    def on_states(self, states: Mapping[str, str]) -> None:
+        """Write which other members changed their state since the last call, as this node sees them."""
+        before, self._states = self._states, dict(states)
+        for address, state in states.items():
+            if before.get(address, state) != state:
+                self.write("member.state", address, before=before[address], after=state, actor=NODE)
+
+    def recall(self) -> None:
+        """Remember what earlier runs of this node wrote last. Reads some MB of the logs."""
+        if self.is_on:
+            self.memory.recall(*self._logs, OF_CLIENTS)
+
+    @property
+    def unmade(self) -> int:
+        """The number of changes that were neither written nor remembered, as too many waited."""
+        return self._file.unmade
 
     def on_record(self, key: str, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> None:
         """Write the change of a durable record that was made here, with the acting user or node."""
@@ -193,13 +216,19 @@ class AuditTrail:
             return line
         return json_line({**fields, **{side: _shown(fields[side]) for side in ("before", "after") if side in fields}})
 
+    def _noted_line(self, at_ms: int, who: Actor, what: str, key: str, before: object, after: object) -> str:
+        line = self._line(at_ms, who, what, key, before, after)
+        self.memory.note(what, at_ms, line)
+        return line
+
     def _instance_line(
         self, at_ms: int, who: Actor, verb: str, service: tuple[str, str], key: str, before: object, after: object
     ) -> str:
-        return self._line(at_ms, who, f"instance.{verb}", f"{service[0]}/{service[1]}/{key}", before, after)
+        return self._noted_line(at_ms, who, f"instance.{verb}", f"{service[0]}/{service[1]}/{key}", before, after)
 
     def _line_of_repeated(self, at_ms: int, event: Event, told: dict[str, Any]) -> str:
-        return self._line(at_ms, Actor(event.address, event.user), event.what, "", None, told)
+        make = self._noted_line if kind_of(event.what) == ACCESS else self._line  # the others are noted one by one
+        return make(at_ms, Actor(event.address, event.user), event.what, "", None, told)
 
     def _line_of_lost(self, count: int) -> str:
         return json_line({"time": time_text(self._wall_ms()), "node": self._node, "what": "lost", "lines": count})

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from app.config.settings import Settings
 from app.metrics.access_log import AccessLog
 from app.metrics.audit_trail import AuditTrail
+from app.metrics.day_history import DayHistory
 from distro.model.monitor import TIMING_BOUNDS_S, Timings
 
 NO_ROUTE = "none"
@@ -110,6 +111,8 @@ class Instruments:
     grpc: RequestStats
     access_log: AccessLog
     audit: AuditTrail
+    day: DayHistory
+    """The numbers of the last day."""
 
     @classmethod
     def of(cls, settings: Settings, wall_ms: Callable[[], int]) -> "Instruments":
@@ -120,6 +123,7 @@ class Instruments:
             RequestStats(),
             AccessLog(settings.told, wall_ms),
             AuditTrail(settings.told, settings.self_address, wall_ms),
+            DayHistory(wall_ms),
         )
 
     def counters(self) -> dict[str, int]:

@@ -152,6 +152,8 @@ class LineFile:
         """The lines of this turn of the event loop. Only its thread adds to them."""
         self._untold = 0
         """Dropped lines that no line has reported yet."""
+        self.unmade = 0
+        """Dropped lines whose text was never made."""
 
     def add(self, line: Line) -> None:
         """Schedule a line, or the function that makes it, to be written. Returns at once. For any thread."""
@@ -195,6 +197,7 @@ class LineFile:
                 return
             self.stats.dropped += 1
             self._untold += 1
+            self.unmade += text is None
 
     def _made(self, line: Line) -> str | None:
         try:

@@ -247,6 +247,7 @@ class NamingCollector(Collector):
         for name, value, text in (
             ("services", counts.services, "Services that clients see."),
             ("instances", counts.instances, "Instances of these services."),
+            ("unhealthy_instances", counts.unhealthy_instances, "Unhealthy instances, without disabled ones."),
             ("responsible_services", counts.responsible_services, "Services that this member is responsible for."),
             ("responsible_instances", counts.responsible_instances, "Instances of the services it is responsible for."),
             ("clients", clients.native, "gRPC clients that are connected here and publish or subscribe."),

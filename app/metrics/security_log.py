@@ -22,6 +22,8 @@ EACH_MAX = 5
 OF_CALLERS = REFUSED_KINDS | {"login.done"}
 REPEATED = "repeated"
 OTHERS = "others"
+SECURITY_NAME = "security.log"
+"""The name of its file, beside the audit log, where the settings name no other."""
 
 
 class Event(NamedTuple):
@@ -58,7 +60,7 @@ class SecurityLog:
         """At most ``KIND_MAX`` for each kind: only a written event has a window."""
         self._begin_ms = wall_ms()
         """The begin of the current window."""
-        path = settings.security_file or settings.audit_file.with_name("security.log")
+        path = settings.security_file or settings.audit_file.with_name(SECURITY_NAME)
         self._file = LineFile(
             "security", path, settings.security_file_bytes, settings.security_files, lost_line, self._end_windows
         )

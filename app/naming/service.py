@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
-from typing import NamedTuple
 
 from app.naming.changes import Changes
 from app.naming.drained import DrainedInstances
 from app.naming.model import keys
-from app.naming.model.events import Event, InstancesChanged, Origin
+from app.naming.model.events import Event, InstanceHealed, InstancesChanged, Origin
 from app.naming.model.model import (
     BEAT_INTERVAL_MS,
     PRESERVED_BEAT_INTERVAL,
@@ -31,21 +30,10 @@ _LOCAL = Origin.LOCAL
 """Bound once: Python 3.11 needs ten times as long to look an enum member up in its class."""
 
 
-class BeatAnswer(NamedTuple):
-    """The answer to a beat."""
-
-    interval_ms: int
-    """The time until the client's next beat."""
-    known: bool
-    """False tells the client to register again (code 20404)."""
-    is_new: bool = False
-    """True if the beat changed the instance: brought it back, or made it healthy again."""
-
-
 @lru_cache(64)
-def _known(interval_ms: int) -> BeatAnswer:
+def _known(interval_ms: int) -> operations.BeatAnswer:
     """Return the answer to the beat of a healthy instance without an interval of its own: nearly all beats."""
-    return BeatAnswer(interval_ms, known=True)
+    return operations.BeatAnswer(interval_ms, known=True)
 
 
 class NamingService:
@@ -121,9 +109,7 @@ class NamingService:
         return [one.instance for one in ([stored] if stored else list(service.stored.values()))]
 
     def deregister(self, command: operations.DeregisterInstance) -> Replaced | None:
-        """Remove an instance. Return the change, None for none.
-
-        One that is unknown here leaves a tombstone (R15).
+        """Remove an instance; an unknown one leaves a tombstone (R15). Return the change, None for none.
 
         Raises:
             InvalidParam: no member can have such an instance, nor a tombstone of it (R18).
@@ -152,7 +138,7 @@ class NamingService:
         interval_ms: int = BEAT_INTERVAL_MS,
         collect: CollectBeat | None = None,
         count_write: Callable[[], None] = lambda: None,
-    ) -> BeatAnswer:
+    ) -> operations.BeatAnswer:
         """Take the beat of an instance. A full beat registers an unknown instance; the answer to a light one says so.
 
         A persistent instance needs no beats: its beat is answered, and has no effect. ``collect`` gets the beats of
@@ -169,16 +155,18 @@ class NamingService:
         stored = service.stored.get(key) if service is not None else None
         if service is None or stored is None:
             if service is not None and (persistent := service.persistent.get(key)) is not None:
-                return BeatAnswer(_interval_ms(persistent.metadata, interval_ms), known=True)
+                return operations.BeatAnswer(_interval_ms(persistent.metadata, interval_ms), known=True)
             if self.drained.any and self.drained.ignores((command.namespace, command.service, key), now_ms):
                 return _known(interval_ms)
             if not command.full or not command.ephemeral:
-                return BeatAnswer(interval_ms, known=False)
+                return operations.BeatAnswer(interval_ms, known=False)
             keys.check_names(command.service, command.cluster, command.namespace)
             count_write()
             put = self._writes.put_from_beat(command, now_ms)
             self._changed(put)
-            return BeatAnswer(_interval_ms(command.metadata, interval_ms), known=True, is_new=put is not None)
+            return operations.BeatAnswer(
+                _interval_ms(command.metadata, interval_ms), known=True, is_new=put is not None
+            )
         stored.beat_ms = stored.last_confirmed_ms = now_ms
         if service.version.writer != self._writer and collect is not None:
             collect(service.version.writer, service.key, key, now_ms)
@@ -189,7 +177,9 @@ class NamingService:
         healed = not stored.instance.healthy and self._writes.set_health(service, key, True, now_ms)
         if healed:
             self._changed(service.key)
-        return BeatAnswer(_interval_ms(stored.instance.metadata, interval_ms), known=True, is_new=healed)
+        return operations.BeatAnswer(
+            _interval_ms(stored.instance.metadata, interval_ms), known=True, is_new=healed, is_healed=healed
+        )
 
     def beat_of_copy(self, command: operations.Beat, owner: str, collect: CollectBeat) -> int | None:
         """Take the beat of an instance that another member owns, and collect it for that member, unless that refuses.
@@ -224,8 +214,10 @@ class NamingService:
             if beat_ms > stored.beat_ms:
                 stored.beat_ms = stored.last_confirmed_ms = beat_ms
                 _carry_on(service, key, stored)
-            if not stored.instance.healthy and age_ms < stored.instance.beat_timeout_ms:
-                healed = self._writes.set_health(service, key, True, now_ms) or healed
+            is_ill = not stored.instance.healthy and age_ms < stored.instance.beat_timeout_ms
+            if is_ill and self._writes.set_health(service, key, True, now_ms):
+                healed = True
+                self._publish(InstanceHealed(datum_key, key))
         if healed:
             self._changed(datum_key)
         return unknown
@@ -302,8 +294,7 @@ class NamingService:
         found = self._table.get(namespace, service)
         if found is None or found.hidden or found.published or found.overrides:
             return None
-        key = keys.instance_key(ip, port, cluster)
-        persistent, stored = found.persistent.get(key), found.stored.get(key)
+        persistent, stored = found.persistent.get(key := keys.instance_key(ip, port, cluster)), found.stored.get(key)
         return persistent if persistent is not None else stored.instance if stored is not None else None
 
     # --- services --------------------------------------------------------------------------------

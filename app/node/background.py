@@ -4,6 +4,8 @@ import logging
 import random
 import secrets
 import sys
+from functools import partial
+from itertools import chain
 
 from app.auth.setup_secret import SetupSecret
 from app.background.check_targets import CheckTargets, MemberPorts
@@ -16,6 +18,9 @@ from app.http.api.answers import refuses_beats
 from app.machine.limits.node_limits import Limits
 from app.machine.process.announce import announce
 from app.machine.process.machine_watch import MachineWatch
+from app.metrics.audit_trail import AuditTrail
+from app.metrics.day_history import DaySources
+from app.metrics.instruments import Instruments
 from app.naming.health.beat_check import HealthCheckGate
 from app.naming.health.checks import Check, CheckBoard, CheckedCluster, checked_clusters
 from app.naming.push.udp_subscribers import UdpSubscribers
@@ -37,6 +42,9 @@ READY_CHECK_MS = 20
 
 
 FOREVER_MS = 1 << 60
+
+STATES_EVERY_MS = 1_000
+"""Between two looks at the states of the other members."""
 
 
 def udp_subscribers(limits: Limits) -> UdpSubscribers:
@@ -63,6 +71,7 @@ def build_background(
     grpc: GrpcFrontend | None,
     setup: SetupSecret | None,
     checker: Checker,
+    instruments: Instruments,
     kinds: NodeKinds,
 ) -> Background:
     """Make the timer with all periodic work; no thread runs yet."""
@@ -84,6 +93,8 @@ def build_background(
         domain.limits.answers.tick,
         machine.tick,
         domain.count_history.tick,
+        watch_states(engine, instruments.audit),
+        partial(instruments.day.tick, day_sources(domain, engine, push, grpc, instruments)),
     ]
     if grpc is not None:
         ticks.append(grpc.limits.tick)
@@ -161,6 +172,38 @@ def beat_checks(settings: Settings, clock: Clock, domain: Domain, engine: Engine
         )
 
     return lambda now_ms: check.tick(now_ms, gate)
+
+
+def day_sources(
+    domain: Domain, engine: Engine, push: UdpPusher, grpc: GrpcFrontend | None, instruments: Instruments
+) -> DaySources:
+    """Return what the charts of the last day are read from."""
+    table, reader = domain.registry.table, engine.reader
+
+    def pushes() -> int:
+        over_udp = push.state(reset=False)[0].total
+        return over_udp if grpc is None else over_udp + grpc.subscriptions.stats.sent
+
+    return DaySources(
+        table.services,
+        lambda: table.totals()[1],
+        (lambda: chain(instruments.http.read(), instruments.grpc.read())) if instruments.counts_requests else None,
+        pushes,
+        lambda: reader.view.peers,
+        instruments.http.loop_lag,
+    )
+
+
+def watch_states(engine: Engine, audit: AuditTrail) -> Tick:
+    """Return the tick that writes to the audit trail which members changed their state, as this one sees them."""
+    cluster = engine.cluster
+
+    def tick(now_ms: int) -> int:
+        others = [one for one in cluster.members() if one.address != cluster.self_address]
+        audit.on_states({one.address: one.state.value for one in others})
+        return now_ms + STATES_EVERY_MS
+
+    return tick
 
 
 def ready_line(settings: Settings, reader: EngineReader) -> Tick:

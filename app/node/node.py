@@ -5,12 +5,14 @@ from dataclasses import asdict, dataclass
 from functools import partial
 
 from app.config.settings import Settings
+from app.config.version import __version__
 from app.dns.name_index import NameIndex
 from app.http.api.call import Services
 from app.machine.limits.node_limits import build_limits
 from app.machine.process.data_lock import DataLock
 from app.machine.storage.private_files import make_private
 from app.machine.tls.node_tls import build_tls
+from app.metrics.audit_trail import NODE as BY_NODE
 from app.metrics.instruments import Instruments
 from app.naming.registry.registry import Registry
 from app.node.background import build_background, build_checker, build_push, udp_subscribers
@@ -70,7 +72,7 @@ def wire_node(settings: Settings, clock: NodeClock, kinds: NodeKinds = NODE) -> 
     counters.add(instruments.counters)
     services, grpc = build_frontends(settings, clock, domain, engine, push, counters, instruments, checker, over_grpc)
     setup = services.access.setup
-    background = build_background(settings, clock, domain, engine, push, grpc, setup, checker, kinds)
+    background = build_background(settings, clock, domain, engine, push, grpc, setup, checker, instruments, kinds)
     counters.add(partial(asdict, engine.tls.stats))
     counters.add(lambda: {"lists_held_back": registry.lists.held_back})
     counters.add(partial(asdict, domain.notify.stats))
@@ -109,7 +111,7 @@ class Node:
         self.domain, self.engine = parts.domain, parts.engine
         self.services, self.background = parts.services, parts.background
         self._lock = DataLock(settings.data_dir)
-        self._has_members = False
+        self._has_members = self._is_running = False
 
     def start(self) -> None:
         """Take the data folder and start the threads.
@@ -120,6 +122,10 @@ class Node:
         settings, domain, engine = self.settings, self.domain, self.engine
         self._lock.acquire()
         make_private(settings.data_dir)
+        audit = self._parts.instruments.audit
+        audit.recall()
+        audit.write("node.start", settings.self_address, after=__version__, actor=BY_NODE)
+        self._is_running = True
         domain.record_file.open()
         count = domain.records.read_disk()
         if (setup := self.services.access.setup) is not None:
@@ -177,6 +183,9 @@ class Node:
         self.services.forwarder.detach()
         engine.reports.close()
         engine.senders.close()
+        if self._is_running:
+            self._is_running = False
+            self._parts.instruments.audit.write("node.stop", self.settings.self_address, actor=BY_NODE)
         self.domain.warm_store.close(self._clock.monotonic_ms())
         self.domain.record_file.close()
         ended = self._parts.instruments.stop(timeout_s) and ended

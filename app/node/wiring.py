@@ -8,12 +8,14 @@ from app.background.push_udp import UdpPusher
 from app.metrics.audit_trail import NODE, AuditTrail
 from app.naming.model.events import (
     REMOVED,
+    UNHEALTHY,
     ClientChanged,
     ClientDisconnect,
     ClientReturned,
     ClientWithdrawn,
     HealthChanged,
     HealthChecked,
+    InstanceHealed,
     InstancesChanged,
     Origin,
     RecordChanged,
@@ -67,10 +69,8 @@ def subscribe(domain: Domain, engine: Engine, push: UdpPusher, grpc: GrpcFronten
         on(ServiceSubscribed, lambda event: grpc.subscribed(event.key, event.client_id))
     on(ClientReturned, lambda event: engine.came_back(event.writer, event.at_ms))
     on(ClientWithdrawn, note_withdrawn(domain.history))
-    on_disconnect, on_health = audit_events(audit)
-    on(ClientDisconnect, on_disconnect)
+    audit_events(domain, audit)
     on(HealthChanged, log_health)
-    on(HealthChanged, on_health)
     on(HealthChanged, note_health(domain.history))
     on(HealthChecked, log_health_check)
 
@@ -175,15 +175,31 @@ def note_health(history: InstanceHistory) -> Callable[[HealthChanged], None]:
     return handle
 
 
-def audit_events(audit: AuditTrail) -> tuple[Callable[[ClientDisconnect], None], Callable[[HealthChanged], None]]:
-    """Return the handlers that write to the audit trail what the node does by itself."""
+def audit_events(domain: Domain, audit: AuditTrail) -> None:
+    """Have the audit trail written of all that the node does to instances by itself."""
+    if not audit.covers_instances:
+        return
+    on, write = domain.notify.subscribe, audit.write_instance
 
     def on_disconnect(event: ClientDisconnect) -> None:
-        if event.native and audit.covers_instances:
+        if event.native:
             audit.write("client.disconnect", event.client_id, actor=NODE)
 
-    def on_health(event: HealthChanged) -> None:
-        if event.what == REMOVED and audit.covers_instances:
-            audit.write("instance.expire", f"{event.key}/{event.instance}", actor=NODE)
+    def on_withdrawn(event: ClientWithdrawn) -> None:
+        if event.gone:
+            for key, publication in event.former.items():
+                gone = list(islice(publication.instances.values(), NOTED_MAX))
+                write("leave", key, event.client_id, gone, None, NODE)
 
-    return on_disconnect, on_health
+    def on_health(event: HealthChanged) -> None:
+        if parsed := parse_datum_key(event.key):
+            write("expire" if event.what == REMOVED else UNHEALTHY, parsed, event.instance, None, None, NODE)
+
+    def on_healed(event: InstanceHealed) -> None:
+        if parsed := parse_datum_key(event.key):
+            write("healthy", parsed, event.instance, None, None, NODE)
+
+    on(ClientDisconnect, on_disconnect)
+    on(ClientWithdrawn, on_withdrawn)
+    on(HealthChanged, on_health)
+    on(InstanceHealed, on_healed)

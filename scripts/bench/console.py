@@ -52,6 +52,8 @@ def pages(fleet: Fleet) -> dict[str, str]:
         "services, by name": "/console/services?name=fleet-99",
         "service": f"/console/service?serviceName={name}",
         "edit": f"/console/instance/edit?serviceName={name}&{place}",
+        "search, an address": f"/console/find?text={fleet.ip(0, 0)}",
+        "search, metadata": "/console/find?text=nowhere",
         "explain": f"/console/explain?serviceName={name}&{place}",
         "members": "/console/members",
         "clients": "/console/clients",

@@ -17,9 +17,17 @@ PAGES = {
     "service": ORDERS,
     "service-clusters": "/console/service?serviceName=billing",
     "service-hostile": "/console/service?serviceName=hostile",
+    "service-new": "/console/service/create",
+    "service-describe": "/console/service/edit?serviceName=orders",
+    "service-checks": "/console/service/cluster?serviceName=billing&clusterName=west",
+    "service-remove": "/console/service/remove?serviceName=orders",
+    "service-differences": "/console/service/differences?serviceName=hostile",
     "edit": f"/console/instance/edit?{PLACE}",
     "remove": f"/console/instance/remove?{PLACE}",
     "explain": f"/console/explain?{PLACE}",
+    "find": "/console/find?text=8080",
+    "find-unhealthy": "/console/find?state=unhealthy",
+    "change": "/console/instances/change?serviceName=orders&do=disable&pick=%5B%2210.0.0.5%22,8080,%22DEFAULT%22%5D",
     "members": "/console/members",
     "members-compared": "/console/members?compare=1",
     "clients": "/console/clients",
@@ -27,7 +35,12 @@ PAGES = {
     "subscribers": "/console/subscribers",
     "namespaces": "/console/namespaces",
     "switches": "/console/switches",
+    "events": "/console/history",
+    "charts": "/console/charts",
+    "metric": "/console/metric?name=rollcall_member_state",
     "reports": "/console/reports",
+    "api": "/api-docs",
+    "api-part": "/api-docs/v1-instance",
     "refused": "/console/service?serviceName=nobody-knows-it",
 }
 HIT = "() => window.hit"
@@ -78,6 +91,59 @@ def test_the_keyboard_reaches_the_content_and_the_pages(cluster: ClusterProcesse
             break
     page.keyboard.press("Enter")
     page.wait_for_url("**/console/members")
+
+
+def test_the_search_is_one_key_away(cluster: ClusterProcesses, visit: Visits) -> None:
+    window = visit(cluster.members[1])
+    page = window.open("/console/members")
+    page.keyboard.press("/")
+    page.keyboard.type("10.0.0.4:8080")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/console/find?text=10.0.0.4**")
+    assert page.locator("table.instances tbody tr").count() == 1
+    page.get_by_role("link", name="10.0.0.4:8080").click()
+    assert "is responsible for the service" in window.text()
+    field = page.get_by_label("Search all namespaces")
+    field.fill("a")
+    field.press("/")
+    assert field.input_value() == "a/", "in a field it is a letter"
+
+
+def test_instances_are_sorted_opened_and_selected_by_the_keyboard(cluster: ClusterProcesses, visit: Visits) -> None:
+    page = visit(cluster.members[1]).open(ORDERS)
+    first = page.locator("table.instances tbody tr").first
+    before = first.inner_text()
+    page.get_by_role("link", name="Address", exact=True).focus()
+    page.keyboard.press("Enter")
+    page.locator("th[aria-sort=descending]", has_text="Address").wait_for()
+    assert first.inner_text() != before
+    one = page.get_by_label("Select 10.0.0.2:8080")
+    one.focus()
+    page.keyboard.press("Space")
+    page.get_by_text("1 selected:").wait_for()
+    page.evaluate("refresh()")
+    page.locator("#live-dot[data-state=on]").wait_for()
+    assert one.is_checked(), "a page that updates itself keeps the selection"
+    page.get_by_label("Select all on this page").check()
+    count = page.locator("input[name=pick]").count()
+    page.get_by_text(f"{count} selected:").wait_for()
+    page.get_by_label("Select all on this page").uncheck()
+    page.get_by_text("With the selected:").wait_for()
+
+
+def test_selected_instances_go_out_of_service_and_come_back(cluster: ClusterProcesses, visit: Visits) -> None:
+    window = visit(cluster.others(cluster.owner("orders"))[0])
+    for button, done, word in (("Take out of service", False, "disabled"), ("Put back", True, "healthy")):
+        page = window.open(ORDERS)
+        for number in (2, 3):
+            page.get_by_label(f"Select 10.0.0.{number}:8080").check()
+        page.get_by_role("button", name=button).click()
+        page.get_by_role("heading", name="2 instances of orders").wait_for()
+        page.get_by_role("button", name=button).click()
+        page.get_by_text("The selected instances were changed.").wait_for()
+        assert word in page.locator("tr", has_text="10.0.0.3:8080").inner_text()
+        for member in cluster:
+            eventually(lambda member=member, done=done: ("10.0.0.3:8080" in member.client.hosts("orders")) is done)  # type: ignore[misc]
 
 
 def test_services_are_found_and_paged(cluster: ClusterProcesses, visit: Visits) -> None:
@@ -207,6 +273,31 @@ def test_a_divergent_service_is_shown_as_such(cluster: ClusterProcesses, visit: 
     assert page.get_by_role("link", name="billing-2").count() == 1
     window.shoot("divergent-members")
     assert findings(page, axe) == []
+    page.get_by_role("link", name="billing-2").click()
+    page.get_by_text("1 instance differs").wait_for()
+    assert page.get_by_text("weight 99").count() == 1
+    window.shoot("divergent-differences")
+    assert findings(page, axe) == []
+    window.press("Heal this service")
+    page.get_by_text("The members exchange the service now").wait_for()
+
+    def is_healed() -> bool:
+        page.reload()
+        return bool(page.get_by_text("hold the same instances").count())
+
+    eventually(is_healed)
+    window.open("/console/history?kinds=operators")
+    assert page.get_by_text("called POST /v1/ns/operator/heal").count() == 1
+
+
+def test_events_of_all_members_come_without_a_click(cluster: ClusterProcesses, visit: Visits) -> None:
+    page = visit(cluster.members[0]).open("/console/history?serviceName=arrivals")
+    page.get_by_text("No event passes these filters.").wait_for()
+    page.locator("#live-dot[data-state=on]").wait_for()
+    owner = cluster.owner("arrivals")
+    assert owner.client.register("arrivals", "10.0.4.1").status == 200
+    page.get_by_text("10.0.4.1:8080 registered").wait_for()
+    assert page.locator("tbody td.address").all_inner_texts() == [owner.address]
 
 
 def test_a_member_that_is_down_is_seen_without_a_click(cluster: ClusterProcesses, visit: Visits, axe: str) -> None:

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from prometheus_client.core import GaugeMetricFamily, Metric
+
 from app.auth.access_control import AccessControl
 from app.auth.decision_memo import DecisionMemo
 from app.auth.member_calls import Callers
@@ -47,6 +49,7 @@ from app.operator.drain_steps import DrainSteps
 from app.operator.instance_drain import InstanceDrains
 from app.operator.instance_facts import InstanceFacts
 from app.operator.instance_history import CountHistory, InstanceHistory
+from app.operator.instance_search import InstanceSearches
 from app.peers.beats import BeatCollector
 from app.peers.owner_forwarder import LoopForwarding
 from app.peers.peer_parts import ForwardStats, MemberRequest
@@ -385,6 +388,7 @@ class RecordedTrail(AuditTrail):
     ) -> None:
         self.audited.append((what, key, before, after))
         self.actors.append(actor or acting())
+        self._noted_line(self._wall_ms(), self.actors[-1], what, key, before, after)
 
     def write_instance(
         self, verb: str, service: tuple[str, str], key: str, before: object, after: object, actor: Actor
@@ -412,6 +416,9 @@ class EmptyPage:
     def page(self, accept: str) -> tuple[bytes, str]:
         return b"", "text/plain; version=0.0.4; charset=utf-8"
 
+    def families(self) -> Iterator[Metric]:
+        yield GaugeMetricFamily("rollcall_instances", "Instances of these services.", value=7)
+
 
 @dataclass
 class FakeNode:
@@ -426,6 +433,7 @@ class FakeNode:
     forwarder: StubForwarder = field(default_factory=StubForwarder)
     push: StubPush = field(default_factory=StubPush)
     dumps: Dumps = field(default_factory=Dumps)
+    searches: InstanceSearches = field(default_factory=InstanceSearches)
     http: HttpStats = field(default_factory=HttpStats)
     pauses: LoopPauses = field(init=False)
     """The loop's watch for pauses; made with the server."""

@@ -42,6 +42,7 @@ from app.operator.content_checks import ContentChecks
 from app.operator.drain_steps import DrainSteps
 from app.operator.instance_drain import InstanceDrains
 from app.operator.instance_history import CountHistory
+from app.operator.instance_search import InstanceSearches
 from app.peers.beats import BeatCollector
 from app.peers.headers import AUTHORIZATION as AUTHORIZATION
 from app.peers.headers import BEARER as BEARER
@@ -84,10 +85,8 @@ CALLER = "rollcall.caller"
 
 LOGIN_WAIT, AGAIN_MS = "rollcall.login_wait", "rollcall.again_ms"
 """Keys of a WSGI environ: the call's ``LoginWait``; and, in place of an answer, when the call is to be made again."""
-
 ROUTE = "rollcall.route"
 """The key in a WSGI environ under which Flask's view leaves the row that answers."""
-
 AGENT_CHARS_MAX = 200
 C = TypeVar("C")
 # ``_new_tuple(C, (...))`` is ``C(...)`` without its function in Python.
@@ -303,6 +302,7 @@ class Services:
     healer: Healer
     forwarder: OwnerForwarder[Reply]
     dumps: Dumps = field(default_factory=Dumps)
+    searches: InstanceSearches = field(default_factory=InstanceSearches)
     beats: BeatCollector
     refusals: BeatRefusals
     """The beats that this node and its peers chose to refuse."""

@@ -5,6 +5,7 @@ import orjson
 from app.http.api.call import Reply
 from app.http.console.api_caller import ApiRefusal
 from app.http.console.page import ConsolePage, form_route, page_route
+from app.naming.model.keys import DEFAULT_NAMESPACE
 from app.operator.switch_effects import TURNS_AWAY, effect_of
 
 NAMESPACES, SWITCHES = "/v1/console/namespaces", "/v1/ns/operator/switches"
@@ -41,17 +42,30 @@ def namespaces(page: ConsolePage) -> Reply:
 
 def _namespaces(page: ConsolePage, problem: str = "", status: int = 200) -> Reply:
     listed = page.api.get(NAMESPACES)
+    counts = _counts(page)
+    known = {one["namespace"] or DEFAULT_NAMESPACE for one in listed}
     edited = page.text("edit")
     return page.show(
         "namespaces.html",
         "Namespaces",
         status=status,
         nav="namespaces",
-        namespaces=listed,
+        namespaces=[{**one, "counts": counts.get(one["namespace"] or DEFAULT_NAMESPACE, (0, 0))} for one in listed],
+        uncreated=[(name, counts[name]) for name in sorted(counts.keys() - known)] if page.is_admin else [],
         edited=page.api.find(NAMESPACES, show="all", namespaceId=edited) if edited else None,
         problem=problem,
         given={name: page.text(name) for name in ("id", "name", "description")},
     )
+
+
+def _counts(page: ConsolePage) -> dict[str, tuple[int, int]]:
+    """Return the numbers of services and instances of each namespace that has any, as this member holds them."""
+    found = page.services.naming
+    return {
+        namespace: (len(names), sum(found.instance_count(namespace, name) for name in names))
+        for namespace in found.namespaces()
+        if (names := list(found.named(namespace) or ()))
+    }
 
 
 @form_route("/console/namespaces")

@@ -3,10 +3,13 @@
 from typing import Any
 
 from app.http.api.call import Reply
+from app.http.console.api_caller import ApiRefusal
+from app.http.console.chart_pages import HOUR_MS, drawn_charts
 from app.http.console.cluster_facts import ClusterFacts, cluster_facts
 from app.http.console.content_sampling import sample_contents
-from app.http.console.curve import curve_of
 from app.http.console.page import ConsolePage, page_route
+from app.http.console.problems import problems_of
+from app.http.console.service_pages import SEARCH
 from app.operator.instance_history import CountSample
 from app.operator.switch_effects import TURNS_AWAY, effects
 
@@ -16,7 +19,7 @@ COUNTED_MAX = 1_000
 
 @page_route("/")
 def overview(page: ConsolePage) -> Reply:
-    """Show members, agreement, and the numbers of services and instances in the last hour."""
+    """Show what is wrong, the members and their agreement, and the numbers of the last hour."""
     samples = page.services.count_history.samples()
     counts, status = _counts(page, samples)
     members = page.api.get("/v1/ns/operator/servers")["servers"]
@@ -29,6 +32,7 @@ def overview(page: ConsolePage) -> Reply:
         nav="overview",
         live=page.url("/console/events"),
         counts=counts,
+        unhealthy=(unhealthy := _unhealthy(page)),
         node_status=status,
         members=[_member(one, facts) for one in members],
         up=sum(one["state"] == "UP" for one in members),
@@ -36,10 +40,19 @@ def overview(page: ConsolePage) -> Reply:
         planned=sum("plannedAbsence" in one["extendInfo"] for one in members),
         facts=facts,
         agreement=facts.agreement() if facts else None,
-        curve=curve_of(samples),
-        samples=samples,
+        problems=problems_of(page, members, facts, unhealthy),
+        charts=drawn_charts(page.services.instruments.day.samples(), HOUR_MS),
         standalone=page.services.cluster.standalone,
     )
+
+
+def _unhealthy(page: ConsolePage) -> dict[str, Any] | None:
+    """Return the number of unhealthy instances that the user may see; None while this member does not answer reads."""
+    try:
+        found: dict[str, Any] = page.api.get(SEARCH, state="unhealthy", pageSize=1)
+    except ApiRefusal:
+        return None
+    return found
 
 
 def _counts(page: ConsolePage, samples: list[CountSample]) -> tuple[dict[str, int | None], str]:

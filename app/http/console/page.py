@@ -45,12 +45,14 @@ NAV = (
     ("overview", "Overview", "/", False),
     ("services", "Services", "/console/services", False),
     ("members", "Members", "/console/members", False),
+    ("charts", "Charts", "/console/charts", False),
+    ("events", "Events", "/console/history", True),
     ("clients", "Clients", "/console/clients", True),
     ("subscribers", "Subscribers", "/console/subscribers", False),
     ("namespaces", "Namespaces", "/console/namespaces", False),
     ("switches", "Switches", "/console/switches", True),
     ("users", "Users", "/console/users", True),
-    ("reports", "Audit", "/console/reports", True),
+    ("reports", "Nightly check", "/console/reports", True),
 )
 """The entries of the navigation: name, text, path, and true if for administrators only."""
 NOT_CHANGED_HERE = 409
@@ -157,6 +159,8 @@ class ConsolePage:
             "harmful": effects(services.durable.switches) if self.call.user or not services.access.enabled else [],
             "now_ms": services.wall_ms(),
             "live": "",
+            "may_search": not services.access.enabled or bool(self.call.user),
+            "find_text": "",
         }
         body = templates().get_template(template).render(common | values)
         return Reply(status, body.encode("utf-8", "replace"), HTML, self.headers())

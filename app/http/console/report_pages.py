@@ -24,7 +24,7 @@ def reports(page: ConsolePage) -> Reply:
     folder = page.services.settings.told.console_reports
     return page.show(
         "reports.html",
-        "Nightly audit",
+        "Nightly check",
         nav="reports",
         folder=str(folder) if folder else "",
         nights=[_night(name, summary) for name, summary in _nights(folder)] if folder else [],

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import orjson
+
 from app.http.api.call import Reply
 from app.http.console.api_caller import ApiRefusal
 from app.http.console.page import ConsolePage, page_route
@@ -11,11 +13,24 @@ SIZES = (20, 50, 100, 200)
 PAGES_MAX = 10_000_000
 GRPC, BEATS, PERSISTENT = "gRPC", "HTTP", "persistent"
 SUBSCRIBERS_MAX = 50
+SEARCH = "/v1/ns/instance/search"
+STATES = ("unhealthy", "disabled", "healthy")
+"""The states by which instances can be filtered."""
 
 
 def page_of(page: ConsolePage) -> tuple[int, int]:
     """Return the number and the size of the requested page of a list."""
     return page.number("page", 1, PAGES_MAX), page.number("size", SIZES[0], SIZES[-1])
+
+
+def sort_of(page: ConsolePage, default: str) -> dict[str, Any]:
+    """Return the parameters that sort a list: ``orderBy``, the name of a column, and ``descending``."""
+    return {"orderBy": page.text("sort", default), "descending": page.text("down") == "1"}
+
+
+def pick_of(ip: str, port: int, cluster: str) -> str:
+    """Return the value of the box that selects an instance."""
+    return orjson.dumps([ip, port, cluster]).decode()
 
 
 def pager(count: int, number: int, size: int) -> dict[str, int]:
@@ -49,17 +64,20 @@ def service_list(page: ConsolePage) -> Reply:
         return elsewhere
     number, size = page_of(page)
     filters = {"name": page.text("name"), "group": page.text("group"), "filled": page.text("filled")}
-    problem = ""
+    filters["unhealthy"] = page.text("unhealthy")
+    sort, problem = sort_of(page, "name"), ""
     found: dict[str, Any] = {"serviceList": [], "count": 0}
     try:
         found = page.api.get(
-            "/v1/ns/catalog/services",
+            "/v1/ns/service/search",
             namespaceId=page.namespace,
             pageNo=number,
             pageSize=size,
-            serviceNameParam=filters["name"] or None,
-            groupNameParam=filters["group"] or None,
-            hasIpCount=bool(filters["filled"]),
+            name=filters["name"] or None,
+            group=filters["group"] or None,
+            hasInstances=bool(filters["filled"]),
+            hasUnhealthy=bool(filters["unhealthy"]),
+            **sort,
         )
     except ApiRefusal as refusal:
         problem = refusal.text
@@ -69,6 +87,7 @@ def service_list(page: ConsolePage) -> Reply:
         nav="services",
         namespaces=namespaces_of(page),
         filters=filters,
+        sort=sort,
         services=found["serviceList"],
         pager=pager(found["count"], number, size),
         sizes=SIZES,
@@ -84,12 +103,18 @@ def service(page: ConsolePage) -> Reply:
     asked = {"namespaceId": page.namespace, "serviceName": name}
     detail = page.api.get("/v1/ns/catalog/service", **asked)
     clusters = [one["name"] for one in detail["clusters"]]
-    chosen = page.text("cluster", clusters[0] if clusters else "")
+    chosen = page.text("cluster") if page.text("cluster") in clusters else ""
     number, size = page_of(page)
-    found: dict[str, Any] = {"list": [], "count": 0}
-    if chosen in clusters:
-        found = page.api.get("/v1/ns/catalog/instances", **asked, clusterName=chosen, pageNo=number, pageSize=size)
-    beats = _beats(page, asked, found["list"])
+    filters = {name: page.text(name) for name in ("text", "state", "source")} | {"cluster": chosen}
+    sort, problem = sort_of(page, "address"), ""
+    found: dict[str, Any] = {"instances": [], "count": 0}
+    try:
+        limits = {"text": filters["text"] or None, "state": filters["state"] or None}
+        limits |= {"source": filters["source"] or None, "clusterName": chosen or None}
+        found = page.api.get(SEARCH, **asked, **limits, **sort, pageNo=number, pageSize=size)
+    except ApiRefusal as refusal:
+        problem = refusal.text
+    beats = _beats(page, asked, found["instances"])
     versions = page.api.get("/v1/ns/service/versions", **asked)
     agrees = agree(versions)
     if not agrees and not versions["notAnswered"]:
@@ -103,8 +128,12 @@ def service(page: ConsolePage) -> Reply:
         group=group_of(name),
         service=detail["service"],
         clusters=detail["clusters"],
-        cluster=chosen,
-        instances=_instances(page, asked, chosen, found["list"], beats),
+        filters=filters,
+        sort=sort,
+        problem=problem,
+        states=STATES,
+        sources=(BEATS, GRPC, PERSISTENT),
+        instances=_instances(page, asked, chosen, found["instances"], beats),
         beats=beats,
         pager=pager(found["count"], number, size),
         sizes=SIZES,
@@ -146,6 +175,7 @@ def _instances(
             "shown": shown.get((one["ip"], one["port"], one["clusterName"])),
             "source": source_of(one["ephemeral"], publishers.get((one["ip"], one["port"]), [])),
             "clients": [client for client in publishers.get((one["ip"], one["port"]), []) if "#" not in client],
+            "pick": pick_of(one["ip"], one["port"], one["clusterName"]),
             "age_ms": ages.get((one["ip"], one["port"], one["clusterName"])),
         }
         for one in listed

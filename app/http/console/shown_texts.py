@@ -4,7 +4,12 @@ from datetime import UTC, datetime
 
 DONE = {
     "instance-saved": "The instance was changed.",
+    "instances-changed": "The selected instances were changed.",
     "instance-removed": "The instance was deregistered.",
+    "service-saved": "The service was saved.",
+    "service-removed": "The service was removed.",
+    "service-healed": "The members exchange the service now. Look again in a moment.",
+    "cluster-saved": "The health checks of the cluster were saved.",
     "switch-saved": "The switch was set, on all members.",
     "namespace-saved": "The namespace was saved.",
     "namespace-removed": "The namespace was removed; its services stay.",

@@ -14,7 +14,9 @@ from markupsafe import Markup
 SOURCE, PAGES = "/openapi.json", "/api-docs"
 """The paths of the description and of its pages."""
 TEMPLATES = Path(__file__).with_name("templates")
-STYLE = (TEMPLATES / "style.css").read_bytes()
+_CONSOLE_STYLE = Path(__file__).parents[1] / "console" / "assets" / "console.css"
+STYLE = _CONSOLE_STYLE.read_bytes() + (TEMPLATES / "style.css").read_bytes()
+"""The style of the console, and what these pages have beside it."""
 DEPTH_MAX = 6
 DOCUMENTS_MAX = 16
 Document = dict[str, Any]
@@ -59,23 +61,29 @@ def document_of(text: bytes) -> Document:
     return found
 
 
-def index_page(document: Document, context_path: str) -> str:
-    """Return the page of all calls."""
-    return _rendered("index.html", document, context_path, tags=_tags(document))
+def index_page(document: Document, context_path: str, *, console: bool = False) -> str:
+    """Return the page of all calls. ``console``: the node serves the console, to which the page leads."""
+    return _rendered("index.html", document, context_path, console)
 
 
-def tag_page(document: Document, context_path: str, slug: str) -> str | None:
-    """Return the page of one part of the API; None if the part does not exist."""
+def tag_page(document: Document, context_path: str, slug: str, *, console: bool = False) -> str | None:
+    """Return the page of one part of the API; None if the part does not exist. ``console``: as of ``index_page``."""
     for tag, operations in _tags(document):
         if slug_of(tag["name"]) == slug:
             more = {"tag": tag, "operations": operations, "resolve": _Resolver(document)}
-            return _rendered("tag.html", document, context_path, **more)
+            return _rendered("tag.html", document, context_path, console, **more)
     return None
 
 
-def _rendered(template: str, document: Document, context_path: str, **more: object) -> str:
-    source, base = f"{context_path}{SOURCE}", f"{context_path}{PAGES}"
-    return _environment().get_template(template).render(document=document, source=source, base=base, **more)
+def _rendered(template: str, document: Document, context_path: str, console: bool, **more: object) -> str:
+    common = {
+        "document": document,
+        "source": f"{context_path}{SOURCE}",
+        "base": f"{context_path}{PAGES}",
+        "console": f"{context_path}/" if console else "",
+        "tags": _tags(document),
+    }
+    return _environment().get_template(template).render(common | more)
 
 
 def slug_of(tag: str) -> str:

@@ -41,14 +41,15 @@ def _document(services: Services) -> bytes:
 def index(call: Call, services: Services) -> Answer:
     """All calls, by part of the API."""
     document = document_of(_document(services))
-    return _html(index_page(document, services.settings.context_path))
+    return _html(index_page(document, services.settings.context_path, console=services.settings.told.console))
 
 
 @route("GET", f"{PAGES}/<tag>", access=PUBLIC, described=Described(_PAGE, refusals=(404,)))
 def one_tag(call: Call, services: Services) -> Answer:
     """The calls of one part of the API in full."""
     document = document_of(_document(services))
-    page = tag_page(document, services.settings.context_path, call.path_values["tag"])
+    settings = services.settings
+    page = tag_page(document, settings.context_path, call.path_values["tag"], console=settings.told.console)
     if page is None:
         raise NotFound("there is no such part of the API")
     return _html(page)

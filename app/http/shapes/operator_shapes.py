@@ -127,6 +127,64 @@ DIGEST = json_of(
         ),
     )
 )
+_WALL_MS = whole(1_790_000_000_000)
+_VALUES = either({"type": "null", "examples": [None]}, facts("By name."), text("UP"), array(facts("One.")))
+EVENT = record(
+    "Event",
+    {
+        "id": text("10.0.0.5:8848~19c3f~17", "The same in each answer until the member restarts."),
+        "number": whole(17, "Its place among the events that the member noted."),
+        "atMs": _WALL_MS,
+        "time": text("2026-11-28T10:12:13.120Z"),
+        "node": ADDRESS,
+        "kind": one_of("instances", "operators", "cluster", "access"),
+        "what": text("instance.register", "As in the audit log."),
+        "says": text("10.0.0.7:8080 registered", "The event in words, without its service and its author."),
+        "namespaceId": text("public", "Empty for an event of no namespace."),
+        "serviceName": text(SERVICE_EXAMPLE, "The full name; empty for an event of no service."),
+        "ip": text("10.0.0.7", "Empty unless the event is of one instance."),
+        "port": whole(8080, "0 unless the event is of one instance."),
+        "clusterName": text("DEFAULT"),
+        "instances": array(tuple_of(text("10.0.0.7"), whole(8080), text("DEFAULT"))),
+        "key": text("public/DEFAULT_GROUP@@orders/10.0.0.7:8080:unknown:DEFAULT", "As in the audit log."),
+        "user": text("", "Empty without a login; `node` for the member itself."),
+        "from": text("10.0.0.9", "The address of the caller."),
+        "via": text("", "The member that passed the call on."),
+        "agent": text("Nacos-Java-Client:v2.3.2"),
+        "before": _VALUES,
+        "after": _VALUES,
+    },
+)
+_MEMORY = record(
+    "EventMemory",
+    {
+        "audit": flag(True, "False: the member writes no audit log, and remembers nothing."),
+        "auditInstances": flag(True, "False: it leaves out instances and clients."),
+        "lost": whole(0, "Events that it did not take, as too many came at once."),
+        "rev": text("19c3f.17", "Changes with each event."),
+        "sinceMs": map_of("instances", _WALL_MS, "The time from which it remembers all events, by kind."),
+    },
+)
+EVENTS = Content(
+    JSON_TYPE,
+    either(
+        record(
+            "Events",
+            {
+                "askedAt": ADDRESS,
+                "takenMs": _WALL_MS,
+                "more": flag(False, "Whether there are older ones: give `next` as `before`."),
+                "next": text(""),
+                "events": array(EVENT, "The latest first."),
+                "members": map_of(ADDRESS_EXAMPLE, _MEMORY),
+                "notAnswered": array(ADDRESS),
+                "otherKinds": array(ADDRESS),
+            },
+        ),
+        record("EventsOfMember", {"events": array(EVENT), "more": flag(False), "memory": _MEMORY}),
+    ),
+    beside=(Content("text/csv", text("time,node,kind\r\n", "One event a line.")),),
+)
 DUMP = Content("application/x-ndjson", text('{"kind":"end","services":0,"instances":0}\n', "One JSON object a line."))
 HEAL = json_of(
     record(

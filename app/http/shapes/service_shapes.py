@@ -212,3 +212,52 @@ SERVICE_VERSIONS = json_of(
         _HELD_BY_MEMBER,
     )
 )
+_HELD_INSTANCE = record(
+    "HeldInstance",
+    {
+        "healthy": flag(True),
+        "enabled": flag(True),
+        "weight": number(1.0),
+        "ephemeral": EPHEMERAL,
+        "metadata": METADATA,
+    },
+)
+DIFFERENCES = json_of(
+    either(
+        record(
+            "ServiceDifferences",
+            {
+                "serviceName": FULL_NAME,
+                "namespaceId": NAMESPACE,
+                "responsible": text("10.0.0.5:8848", "The member that owns the service."),
+                "tooLarge": flag(False, "Whether the service has too many instances to be compared one by one."),
+                "members": map_of(
+                    "10.0.0.5:8848", record("ServiceAtMember", {"known": flag(True), "instances": whole(2)})
+                ),
+                "count": whole(1, "The instances that differ; the first of them are listed."),
+                "differing": array(
+                    record(
+                        "DifferingInstance",
+                        {
+                            "ip": text("10.0.0.1"),
+                            "port": whole(8080),
+                            "clusterName": CLUSTER,
+                            "fields": array(text("weight"), "The names of the fields that differ."),
+                            "held": map_of("10.0.0.5:8848", or_null(_HELD_INSTANCE), "Null where it is missing."),
+                        },
+                    )
+                ),
+                "notAnswered": array(text("10.0.0.7:8848")),
+                "otherKinds": array(text("10.0.0.8:8848", "A member of real Nacos, which cannot be asked.")),
+            },
+        ),
+        record(
+            "InstancesAtMember",
+            {
+                "known": flag(True),
+                "count": whole(2),
+                "instances": or_null(map_of("10.0.0.1#8080#DEFAULT", _HELD_INSTANCE)),
+            },
+        ),
+    )
+)

@@ -17,14 +17,16 @@ from app.naming.service import NamingService
 
 REST = 100
 """Between two looks at all services of a namespace is so many times what one takes: under 1 % of a core."""
-_EVENTS = Content(EVENT_STREAM_TYPE, text('data: {"rev":7}\n\n', "Server-sent events, whose data is a JSON object."))
+EVENT_CONTENT = Content(
+    EVENT_STREAM_TYPE, text('data: {"rev":7}\n\n', "Server-sent events, whose data is a JSON object.")
+)
 
 
 @route(
     "GET",
     "/v1/ns/service/changes",
     access=naming(READ),
-    described=Described(_EVENTS, takes=(NeededServiceSchema,), refusals=(503,)),
+    described=Described(EVENT_CONTENT, takes=(NeededServiceSchema,), refusals=(503,)),
     hot=True,
 )
 def service_changes(call: Call, services: Services) -> Answer:
@@ -43,7 +45,7 @@ def service_changes(call: Call, services: Services) -> Answer:
     "GET",
     "/v1/ns/catalog/changes",
     access=naming(READ, Target.NAMESPACE),
-    described=Described(_EVENTS, takes=(NamespaceSchema,), refusals=(503,)),
+    described=Described(EVENT_CONTENT, takes=(NamespaceSchema,), refusals=(503,)),
     hot=True,
 )
 def catalog_changes(call: Call, services: Services) -> Answer:

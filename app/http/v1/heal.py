@@ -2,7 +2,7 @@
 
 import math
 
-from app.auth.access_rules import WRITE, admin
+from app.auth.access_rules import MEMBERS, WRITE, admin
 from app.http.api.answers import json_reply, text_reply
 from app.http.api.call import Answer, Call, Reply, Services, route
 from app.http.input.fields import InstanceKeys, Trimmed
@@ -10,6 +10,9 @@ from app.http.input.schemas import NeededServiceSchema, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.operator_shapes import HEAL
 from app.naming.model.keys import check_namespace, check_printable, check_service_chars, check_service_format
+
+HEAL_OF_MEMBER = "/v1/ns/service/heal"
+"""The path by which a member has another one heal."""
 
 
 class HealSchema(NeededServiceSchema):
@@ -45,3 +48,9 @@ def heal(call: Call, services: Services) -> Answer:
     begun = services.healer.heal(namespace, service, values["source"], values["instances"])
     cluster = services.cluster
     return json_reply({"address": cluster.self_address, "owner": cluster.map_srv(service), **begun})
+
+
+@route("POST", HEAL_OF_MEMBER, access=MEMBERS, described=Described(HEAL, takes=(HealSchema,)))
+def heal_of_member(call: Call, services: Services) -> Answer:
+    """Do the same for another member, whose operator has all members heal a service."""
+    return heal(call, services)

@@ -229,8 +229,8 @@ class OwnClients:
             self._publish(event)
         return None
 
-    def deregister(self, client_id: str, namespace: str, service: str) -> None:
-        """Withdraw a client's publication of a service. Without one nothing happens.
+    def deregister(self, client_id: str, namespace: str, service: str) -> Publication | None:
+        """Withdraw a client's publication of a service, and return it; None, without an effect, if there is none.
 
         Raises:
             ClientGone: the client is not connected here.
@@ -243,7 +243,7 @@ class OwnClients:
         with table.lock:
             client = table.native(client_id)
             if key not in client.published:
-                return
+                return None
             now_ms = self._now_ms()
             table.next_version(client, key)
             former = {key: client.published[key]}
@@ -251,6 +251,7 @@ class OwnClients:
             events = self._withdrawals.withdraw(client, former, now_ms)
         withdrawn = ClientWithdrawn(client_id, former, gone=False)
         self._publish_all([withdrawn, ClientChanged(client_id), *events, ServiceChanged(*key)])
+        return former[key]
 
     # --- versions ---------------------------------------------------------------------------------
 

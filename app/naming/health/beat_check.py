@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from app.naming.model.events import (
     REMOVED,
+    UNHEALTHY,
     Event,
     HealthChanged,
     HealthChecked,
@@ -384,7 +385,7 @@ class BeatCheck:
             done = silent_ms > instance.beat_timeout_ms and self._writes.set_health(
                 service, key, False, now_ms, beat_ms
             )
-            what = "unhealthy"
+            what = UNHEALTHY
         if done:
             self._publish(HealthChanged(service.key, key, what, number))
         return done

@@ -40,7 +40,7 @@ class ServiceChanged:
     service: str
 
 
-REMOVED = "removed"
+REMOVED, UNHEALTHY = "removed", "unhealthy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,14 @@ class HealthChanged:
     what: str
     number: int = 1
     """The number of the instance among those that one round changes in this service, from 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceHealed:
+    """A beat that came to another member made an instance healthy. ``key``: that of its list."""
+
+    key: str
+    instance: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +127,7 @@ Event = (
     | ServiceChanged
     | HealthChanged
     | HealthChecked
+    | InstanceHealed
     | ClientChanged
     | ClientDisconnect
     | ServicePushed

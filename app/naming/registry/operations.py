@@ -98,6 +98,18 @@ class ChangeMetadata:
     remove: frozenset[str] = frozenset()
 
 
+class BeatAnswer(NamedTuple):
+    """The answer to a beat."""
+
+    interval_ms: int
+    """The time until the client's next beat."""
+    known: bool
+    """False tells the client to register again (code 20404)."""
+    is_new: bool = False
+    is_healed: bool = False
+    """True if the beat made the instance healthy again; ``is_new`` is true then, and if it brought it back."""
+
+
 class Beat(NamedTuple):
     """A client's beat. A full one (``full``) describes the instance and can register it; a light one cannot."""
 

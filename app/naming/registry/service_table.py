@@ -4,7 +4,6 @@ A service is kept by its instance list, its description, its persistent instance
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from threading import Lock
 from typing import NamedTuple, TypeVar
 
@@ -14,7 +13,9 @@ from app.naming.model.meta import ServiceMeta, description_bytes
 from app.naming.model.model import NOT_DUE_MS, Instance, Publication, Service, ServiceSnapshot, StoredInstance
 from app.naming.model.override import NO_OVERRIDES, Overrides
 from app.naming.model.similar_names import SimilarNames, check_new_namespace
-from app.naming.registry.union import clusters_of, view_of
+from app.naming.registry.service_counts import Counts as Counts
+from app.naming.registry.service_counts import counts_of
+from app.naming.registry.union import clusters_of
 from distro.model.types import NO_VERSION
 
 T = TypeVar("T")
@@ -25,15 +26,6 @@ COPIED_UNDER_LOCK_MAX = 64
 """Instances that one holder of the lock may touch."""
 COPY_TRIES_MAX = 8
 """A copy of 100,000 references takes a millisecond: a service hardly ever changes during so many consecutive tries."""
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    services: int
-    instances: int
-    responsible_services: int
-    responsible_instances: int
-    empty_services: int = 0
 
 
 class Known(NamedTuple):
@@ -123,9 +115,7 @@ class ServiceTable:
 
     def counts(self, responsible: Callable[[str], bool]) -> Counts:
         """Count the services and instances that readers see, and those with a full name that is ``responsible``."""
-        seen = [(_count(one), responsible(one.full_name)) for one in self.services() if not one.hidden]
-        counts, ours = [count for count, _ in seen], [count for count, is_ours in seen if is_ours]
-        return Counts(len(seen), sum(counts), len(ours), sum(ours), counts.count(0))
+        return counts_of(self.services(), responsible)
 
     def totals(self) -> tuple[int, int]:
         """Return the numbers of visible services and of instances, in constant time.
@@ -381,12 +371,6 @@ class ServiceTable:
                 service.expect(now_ms + self._linger_ms + 1)
                 self.hide_if_dropped(service)
             return True
-
-
-def _count(service: Service) -> int:
-    if service.published:  # an address that has several sources is seen once, and counted once
-        return len(view_of(service).instances)
-    return len(service.stored) + len(service.persistent)
 
 
 def _held(service: Service) -> int:

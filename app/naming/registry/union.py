@@ -57,6 +57,11 @@ def _with_override(one: Instance, override: Override) -> Instance:
     )
 
 
+def is_unhealthy(one: Instance) -> bool:
+    """Return whether an instance is unhealthy while it is in service. One that an operator disabled is no fault."""
+    return not one.healthy and one.enabled
+
+
 def has_instances(service: Service | None) -> bool:
     """Return whether readers see an instance of a service, be it disabled or unhealthy. In constant time."""
     if service is None:

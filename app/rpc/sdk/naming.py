@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
+from itertools import islice
 from typing import Any, TypeVar
 
 from app.auth.access_rules import READ, WRITE, Target, naming
@@ -51,6 +52,8 @@ INSTANCE_BYTES_MAX = 524_288
 """The longest request with one instance: its metadata may have 65,536 characters, each of them escaped."""
 BATCH_BYTES_PER_VALUE = 6
 """SDKs send some 20 for each comma and bracket; short instances with short metadata have 10."""
+AUDITED_MAX = 1_000
+"""The most instances of a withdrawn publication that the audit log has."""
 BATCH_STEP = 64
 """Instances of a batch that are read in one turn of the loop: under a millisecond's work."""
 POOL_THREADS = 4
@@ -122,8 +125,9 @@ class NamingHandlers:
             return REGISTERED
         if kind == DEREGISTER:
             # Its instance is not looked at: some SDKs send half of one.
-            clients.deregister(client_id, namespace, service)
-            self._audit("remove", request, (namespace, service), None)
+            former = clients.deregister(client_id, namespace, service)
+            gone = list(islice(former.instances.values(), AUDITED_MAX)) if former else None
+            self._audit("remove", request, (namespace, service), None, gone)
             return DEREGISTERED
         raise InvalidParam(f"Unsupported request type {kind}")
 
@@ -153,12 +157,16 @@ class NamingHandlers:
             self._audit("register", request, (namespace, service), commands)
         return success(type=kind)
 
-    def _audit(self, verb: str, request: GrpcRequest, key: ServiceKey, after: object) -> None:
+    def _audit(self, verb: str, request: GrpcRequest, key: ServiceKey, after: object, before: object = None) -> None:
         """Write what a client published of a service, or that it withdrew all of it."""
         audit = self._services.instruments.audit
         if audit.covers_instances:
             audit.write(
-                f"instance.{verb}", f"{'/'.join(key)}/{request.connection.id}", after=after, actor=actor_of(request)
+                f"instance.{verb}",
+                f"{'/'.join(key)}/{request.connection.id}",
+                before=before,
+                after=after,
+                actor=actor_of(request),
             )
 
     async def persistent(self, request: GrpcRequest) -> Mapping[str, Any]:

@@ -54,7 +54,7 @@ def test_panels_have_numbers_of_their_own_and_do_not_lie_on_each_other() -> None
 
 
 def test_prometheus_takes_the_rules() -> None:
-    assert "SUCCESS: 29 rules found" in promtool("check", "rules", RULES)
+    assert "SUCCESS: 30 rules found" in promtool("check", "rules", RULES)
 
 
 def test_the_rules_tell_what_is_wrong_and_nothing_else(tmp_path: Path) -> None:

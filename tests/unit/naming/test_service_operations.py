@@ -6,13 +6,20 @@ from typing import Any
 
 import pytest
 
-from app.naming.model.events import Event, InstancesChanged, Origin
+from app.naming.model.events import Event, InstanceHealed, InstancesChanged, Origin
 from app.naming.model.keys import METADATA_CHARS_MAX, datum_key
 from app.naming.model.model import Instance, Publication
 from app.naming.model.nacos_errors import InvalidParam
-from app.naming.registry.operations import Beat, ChangeMetadata, DeregisterInstance, PatchInstance, RegisterInstance
+from app.naming.registry.operations import (
+    Beat,
+    BeatAnswer,
+    ChangeMetadata,
+    DeregisterInstance,
+    PatchInstance,
+    RegisterInstance,
+)
 from app.naming.registry.registry import Registry
-from app.naming.service import BeatAnswer, NamingService
+from app.naming.service import NamingService
 from app.naming.wire.service_info import QUICK_HOSTS_MAX, Variant
 from distro.model.types import NO_VERSION
 from tests.support.registry_parts import naming_of
@@ -145,7 +152,7 @@ class TestBeats:
 
     def test_a_beat_that_heals_is_told(self, registered: Bed) -> None:
         registered.make_ill()
-        assert registered.naming.beat(BEAT, 7_000) == BeatAnswer(7_000, known=True, is_new=True)
+        assert registered.naming.beat(BEAT, 7_000) == BeatAnswer(7_000, known=True, is_new=True, is_healed=True)
         assert registered.told() == [CHANGED]
         assert registered.naming.beat(BEAT, 7_000) == BeatAnswer(7_000, known=True)
         assert registered.told() == []
@@ -223,7 +230,7 @@ class TestCollectedBeats:
         registered.now_ms = 60_000
         assert registered.naming.take_beats(DATUM_KEY, {KEY: age_ms}) == []
         assert registered.instance().healthy is is_healed
-        assert registered.told() == [CHANGED] * is_healed
+        assert registered.told() == [InstanceHealed(DATUM_KEY, KEY), CHANGED] * is_healed
 
     def test_all_that_heal_are_told_of_once(self, registered: Bed) -> None:
         other = Instance("10.0.0.1", 81).key
@@ -231,7 +238,7 @@ class TestCollectedBeats:
         for key in (KEY, other):
             registered.make_ill(key)
         registered.naming.take_beats(DATUM_KEY, {KEY: 0, other: 0})
-        assert registered.told() == [CHANGED]
+        assert registered.told() == [InstanceHealed(DATUM_KEY, KEY), InstanceHealed(DATUM_KEY, other), CHANGED]
 
 
 class TestReading:

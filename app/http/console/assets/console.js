@@ -21,6 +21,17 @@ theme.addEventListener("click", () => {
   }
 });
 
+// --- the search field ------------------------------------------------------------------------------
+
+const find = document.getElementById("find");
+document.addEventListener("keydown", (event) => {
+  if (!find || event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target.closest("input:not([type=checkbox]), textarea, select, [contenteditable]")) return;
+  event.preventDefault();
+  find.focus();
+  find.select();
+});
+
 // --- forms ---------------------------------------------------------------------------------------
 
 for (const field of document.querySelectorAll("[data-submit]")) {
@@ -36,6 +47,42 @@ for (const form of document.querySelectorAll("form[method=post]")) {
 window.addEventListener("pageshow", () => {
   for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
 });
+
+// --- selected rows ---------------------------------------------------------------------------------
+
+const boxes = () => [...document.querySelectorAll("input[name=pick][form]")];
+
+function countPicks() {
+  const said = document.getElementById("picked-text");
+  const all = document.querySelector("[data-picks]");
+  if (!said || !all) return;
+  const count = boxes().filter((one) => one.checked).length;
+  all.hidden = false;
+  all.checked = count > 0 && count === boxes().length;
+  all.indeterminate = count > 0 && !all.checked;
+  said.textContent = count ? count + " selected:" : "With the selected:";
+}
+
+document.addEventListener("change", (event) => {
+  if (event.target.matches("[data-picks]")) for (const one of boxes()) one.checked = event.target.checked;
+  if (event.target.matches("[data-picks], [name=pick]")) countPicks();
+});
+countPicks();
+
+// A region that is drawn anew keeps the boxes that are ticked and the rows that are open.
+function stateOf(region) {
+  const ticked = [...region.querySelectorAll("input[name=pick]:checked")].map((one) => one.value);
+  const open = [...region.querySelectorAll("details[open] > summary")].map((one) => one.getAttribute("aria-label"));
+  return { ticked: new Set(ticked), open: new Set(open) };
+}
+
+function restore(region, kept) {
+  for (const one of region.querySelectorAll("input[name=pick]")) one.checked = kept.ticked.has(one.value);
+  for (const one of region.querySelectorAll("details > summary")) {
+    if (kept.open.has(one.getAttribute("aria-label"))) one.parentElement.open = true;
+  }
+  countPicks();
+}
 
 // --- ages that go on -----------------------------------------------------------------------------
 
@@ -86,11 +133,13 @@ async function refresh() {
       const focused = region.contains(document.activeElement) ? document.activeElement : null;
       const label = focused && (focused.getAttribute("aria-label") || focused.getAttribute("href"));
       const left = region.scrollLeft;
+      const kept = stateOf(region);
       region.className = replacement.className;
       region.replaceChildren(...replacement.childNodes);
+      restore(region, kept);
       region.scrollLeft = left;
       if (label) {
-        for (const one of region.querySelectorAll("a, button")) {
+        for (const one of region.querySelectorAll("a, button, input, summary")) {
           if ((one.getAttribute("aria-label") || one.getAttribute("href")) === label) one.focus({ preventScroll: true });
         }
       }

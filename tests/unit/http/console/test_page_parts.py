@@ -4,10 +4,9 @@ import pytest
 
 from app.http.console.api_caller import ApiRefusal
 from app.http.console.cluster_facts import ClusterFacts, Pair
-from app.http.console.curve import GAP_MS, curve_of
+from app.http.console.curve import GAP_MS, Point, curve_of
 from app.http.console.instance_pages import metadata_of, metadata_text
 from app.http.console.shown_texts import age_text, number_text
-from app.operator.instance_history import CountSample
 
 QUEUE = {"toSend": 0, "inFlight": 0, "toFetch": 0, "failing": False}
 EQUAL = {"ageMs": 900, "outcome": "delivered", "compared": "digests", "keys": 3, "newerThere": 0, "lackingThere": 0}
@@ -37,26 +36,33 @@ def test_agreement_is_what_the_last_rounds_found(pairs: list[Pair], silent: list
 
 
 def test_a_curve_is_within_its_picture_and_has_gaps() -> None:
-    samples = [CountSample(number * 10_000, 1, number * 37) for number in range(20)]
-    samples += [CountSample(190_000 + GAP_MS + 1 + number * 10_000, 1, 5) for number in range(3)]
+    samples: list[Point] = [(number * 10_000, number * 37) for number in range(20)]
+    samples += [(190_000 + GAP_MS + 1 + number * 10_000, 5) for number in range(3)]
     curve = curve_of(samples)
     assert curve is not None
     assert len(curve.lines) == len(curve.areas) == 2
     places = [tuple(map(float, one.split(","))) for line in curve.lines for one in line.split()]
     assert all(curve.left <= x <= curve.right and 0 <= y <= curve.bottom for x, y in places)
     assert [count for _, count in curve.rows] == [0, 200, 400, 600, 800]
-    assert [text for _, text, _ in curve.columns] == ["5 min ago", "2 min ago", "now"]
+    assert [text for _, text, _ in curve.columns] == ["6 min ago", "3 min ago", "now"]
 
 
 @pytest.mark.parametrize("counts", [[], [1]])
 def test_a_curve_needs_two_numbers(counts: list[int]) -> None:
-    assert curve_of([CountSample(0, 0, count) for count in counts]) is None
+    assert curve_of([(0, count) for count in counts]) is None
+    assert curve_of([*((0, count) for count in counts), (1, None)]) is None
 
 
 def test_a_curve_of_nothing_lies_on_its_base() -> None:
-    curve = curve_of([CountSample(0, 0, 0), CountSample(1, 0, 0)])
+    curve = curve_of([(0, 0), (1, 0)])
     assert curve is not None
     assert curve.last == (curve.right, curve.bottom)
+
+
+def test_a_curve_of_shares_has_lines_between_them() -> None:
+    curve = curve_of([(0, 0.0), (1, 0.35)])
+    assert curve is not None
+    assert [count for _, count in curve.rows] == [0, 0.1, 0.2, 0.3, 0.4]
 
 
 @pytest.mark.parametrize(

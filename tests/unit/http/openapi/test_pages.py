@@ -67,9 +67,19 @@ def test_each_link_leads_somewhere(client: FlaskClient, parts: list[str]) -> Non
         assert not place or place in ids[path or BASE], link
 
 
+def test_the_pages_have_the_style_of_the_console_and_lead_to_it(client: FlaskClient) -> None:
+    style = client.get(f"{BASE}/style.css").get_data(as_text=True)
+    assert ".bar {" in style
+    assert "--accent" in style
+    text = client.get(f"{BASE}/v1-instance").get_data(as_text=True)
+    assert 'href="/nacos/"' in text
+    assert f'<a href="{BASE}/v1-instance" aria-current="page">' in text
+    assert f'href="{BASE}"' in client.get("/nacos/").get_data(as_text=True)
+
+
 def test_each_call_is_shown_with_all_its_parameters(client: FlaskClient) -> None:
     text = client.get(f"{BASE}/v1-instance").get_data(as_text=True)
-    [section] = re.findall(r'<section id="post_v1_ns_instance">.*?</section>', text, re.DOTALL)
+    [section] = re.findall(r'<section class="card" id="post_v1_ns_instance">.*?</section>', text, re.DOTALL)
     for name in ("serviceName", "ip", "port", "weight", "metadata", "groupName"):
         assert f"<code>{name}</code>" in section
     assert "curl -X POST" in section

@@ -8,6 +8,7 @@ from app.naming.limits.admission import REMOVALS_SHARE, Admission, NamingLimits
 from app.naming.model.keys import datum_key
 from app.naming.model.meta import ServiceMeta, description_bytes
 from app.naming.model.model import Change, Instance, Publication, Service, StoredInstance, Tombstone
+from app.naming.model.override import Override
 from app.naming.registry.list_state import (
     TOMBSTONE_BYTES,
     TOMBSTONE_BYTES_MAX,
@@ -16,6 +17,7 @@ from app.naming.registry.list_state import (
 )
 from app.naming.registry.merge import InstanceList
 from app.naming.registry.operations import Beat, PatchInstance, RegisterInstance
+from app.naming.registry.override_table import set_override
 from app.naming.registry.registry import Registry
 from app.naming.registry.service_table import ServiceTable
 from distro.model.types import NO_VERSION, Datum, Version
@@ -294,3 +296,15 @@ def test_a_service_is_told_when_readers_begin_and_cease_to_see_it() -> None:
     assert told[1:] == [("public", NAME, False)]
     register(registry, 1)
     assert told[2:] == [("public", NAME, True)]
+
+
+def test_unhealthy_instances_are_counted_unless_somebody_disabled_them() -> None:
+    table = ServiceTable(0)
+    for port, values in enumerate(({}, {"healthy": False}, {"healthy": False, "enabled": False}, {"enabled": False})):
+        instance = Instance(IP, port, ephemeral=False, **values)
+        table.set_persistent("public", NAME, instance.key, instance, 0)
+    assert table.counts(lambda _name: True).unhealthy_instances == 1
+    set_override(table, "public", NAME, Instance(IP, 1).key, Override(enabled=False))
+    assert table.counts(lambda _name: True).unhealthy_instances == 0
+    set_override(table, "public", NAME, Instance(IP, 2).key, Override(enabled=True))
+    assert table.counts(lambda _name: True).unhealthy_instances == 1

@@ -1,0 +1,175 @@
+"""Changes of one or many instances of a service: out of service and back, weight, metadata; first a question."""
+
+from typing import Any
+from urllib.parse import parse_qsl
+
+import orjson
+
+from app.http.api.call import Reply
+from app.http.console.api_caller import ApiRefusal
+from app.http.console.instance_pages import metadata_of
+from app.http.console.page import ConsolePage, form_route, page_route
+from app.http.console.service_pages import pick_of, service_name
+from app.naming.model.ip_addresses import host_port
+from app.naming.model.keys import DEFAULT_CLUSTER, short_name_of
+from app.operator.remaining_instances import Candidate, Remaining, remaining_without
+
+ASK, APPLY = "/console/instances/change", "/console/instances/apply"
+PICK = "pick"
+PICKED_MAX = 200
+"""As many as the longest page of a list has."""
+SERVER_ERROR = 500
+DISABLE, ENABLE, WEIGHT, METADATA = "disable", "enable", "weight", "metadata"
+TITLES = {
+    DISABLE: "Take {} out of service?",
+    ENABLE: "Put {} back into service?",
+    WEIGHT: "Set the weight of {}",
+    METADATA: "Set metadata of {}",
+}
+BUTTONS = {DISABLE: "Take out of service", ENABLE: "Put back", WEIGHT: "Set weight", METADATA: "Set metadata"}
+Key = tuple[str, int, str]
+
+
+def _picked(page: ConsolePage) -> list[Key]:
+    """Return the selected instances, each once.
+
+    Raises:
+        ApiRefusal: there are none, or too many, or one is not what a box sends.
+    """
+    call = page.call
+    sent = call.raw_query.decode("latin-1") if call.method == "GET" else call.body.decode("utf-8", "replace")
+    texts = dict.fromkeys(value for name, value in parse_qsl(sent, keep_blank_values=True) if name == PICK)
+    if not texts:
+        raise ApiRefusal(400, "No instance is selected: tick the boxes in front of the addresses.")
+    if len(texts) > PICKED_MAX:
+        raise ApiRefusal(400, f"At most {PICKED_MAX} instances can be changed at once.")
+    return [_key(text) for text in texts]
+
+
+def _key(text: str) -> Key:
+    try:
+        ip, port, cluster = orjson.loads(text)
+    except (ValueError, TypeError):
+        raise ApiRefusal(400, "The selection names no instance.") from None
+    if not (isinstance(ip, str) and type(port) is int and isinstance(cluster, str)):
+        raise ApiRefusal(400, "The selection names no instance.")
+    return ip, port, cluster or DEFAULT_CLUSTER
+
+
+def _remaining(page: ConsolePage, picked: list[Key]) -> tuple[Remaining, dict[Key, Candidate]]:
+    """Return what remains of the service without the selected instances, and all of them as they are now."""
+    asked = {"namespaceId": page.namespace, "serviceName": service_name(page)}
+    threshold = page.api.get("/v1/ns/catalog/service", **asked)["service"]["protectThreshold"]
+    candidates = [
+        Candidate((one["ip"], one["port"], one["clusterName"]), one["healthy"], one["enabled"], one["weight"])
+        for one in page.api.get("/v3/admin/ns/instance/list", **asked)
+    ]
+    return remaining_without(candidates, threshold, picked), {one.key: one for one in candidates}
+
+
+def _action(page: ConsolePage) -> str:
+    action = page.text("do")
+    if action not in TITLES:
+        raise ApiRefusal(400, f"The change should be one of {', '.join(TITLES)}.")
+    return action
+
+
+@page_route(ASK)
+def ask_about_one(page: ConsolePage) -> Reply:
+    """Show the question before a change, from a link in a row."""
+    return _question(page, _picked(page))
+
+
+@form_route(ASK)
+def ask(page: ConsolePage) -> Reply:
+    """Show the question before a change of the selected instances."""
+    return _question(page, _picked(page))
+
+
+def _question(page: ConsolePage, picked: list[Key], *, problem: str = "", status: int = 200) -> Reply:
+    action, name = _action(page), service_name(page)
+    remaining, known = _remaining(page, picked)
+    what = host_port(*picked[0][:2]) if len(picked) == 1 else f"{len(picked)} instances"
+    return page.show(
+        "change.html",
+        TITLES[action].format(f"{what} of {short_name_of(name)}"),
+        status=status,
+        nav="services",
+        action=action,
+        apply=page.url(APPLY),
+        word=BUTTONS[action],
+        fields={"do": action, "namespaceId": page.namespace, "serviceName": name},
+        picked=[{"address": host_port(*key[:2]), "pick": pick_of(*key), "found": known.get(key)} for key in picked],
+        remaining=remaining,
+        text={one: page.call.parameters.get(one) or "" for one in (WEIGHT, METADATA)},
+        problem=problem,
+        back=page.url("/console/service", namespaceId=page.namespace, serviceName=name),
+    )
+
+
+def _attributes(page: ConsolePage, action: str) -> dict[str, Any]:
+    """Return the parameters of the change of each instance.
+
+    Raises:
+        ApiRefusal: the form lacks a value, or it cannot be read.
+    """
+    if action == WEIGHT:
+        if not page.text(WEIGHT):
+            raise ApiRefusal(400, "The weight is missing.")
+        return {"weight": page.text(WEIGHT)}
+    if action == METADATA:
+        metadata = metadata_of(page.call.parameters.get(METADATA) or "")
+        if not metadata:
+            raise ApiRefusal(400, "There is no metadata to set.")
+        return {"metadata": orjson.dumps(metadata).decode()}
+    return {"enabled": action == ENABLE}
+
+
+def _stops_serving(action: str, attributes: dict[str, Any]) -> bool:
+    """Return whether clients stop calling an instance after the change."""
+    if action != WEIGHT:
+        return action == DISABLE
+    try:
+        return float(attributes["weight"]) == 0
+    except ValueError:
+        return False  # the call refuses it by name
+
+
+@form_route(APPLY)
+def apply(page: ConsolePage) -> Reply:
+    """Change the selected instances, one call for each; stop where too few healthy ones would remain."""
+    action, picked = _action(page), _picked(page)
+    try:
+        attributes = _attributes(page, action)
+        if _stops_serving(action, attributes) and not page.text("force") and _remaining(page, picked)[0].is_refused:
+            raise ApiRefusal(409, "Nothing was changed: too few healthy instances would remain in service.")
+    except ApiRefusal as refusal:
+        return _question(page, picked, problem=refusal.text, status=refusal.status)
+    failed = _change_all(page, picked, attributes)
+    if failed:
+        first, text = next(iter(failed.items()))
+        done = len(picked) - len(failed)
+        problem = f"{done} of {len(picked)} changed. {host_port(*first[:2])}: {text}"
+        return _question(page, list(failed), problem=problem, status=409)
+    return page.go(
+        "/console/service", namespaceId=page.namespace, serviceName=service_name(page), done="instances-changed"
+    )
+
+
+def _change_all(page: ConsolePage, picked: list[Key], attributes: dict[str, Any]) -> dict[Key, str]:
+    """Change the instances in order. Return the reason by each that was not changed.
+
+    After a failure of a member the others are not tried: each could wait as long.
+    """
+    failed: dict[Key, str] = {}
+    for number, (ip, port, cluster) in enumerate(picked):
+        where = {"namespaceId": page.namespace, "serviceName": service_name(page)}
+        try:
+            page.api.send(
+                "PUT", "/v3/admin/ns/instance/partial", **where, ip=ip, port=port, clusterName=cluster, **attributes
+            )
+        except ApiRefusal as refusal:
+            failed[picked[number]] = refusal.text
+            if refusal.status >= SERVER_ERROR:
+                return failed | dict.fromkeys(picked[number:], refusal.text)
+    return failed

@@ -1,0 +1,188 @@
+"""A page of the instances, of all namespaces or of one service, that have an address, metadata or a state."""
+
+from collections.abc import Callable
+from typing import Any
+
+from marshmallow import validate
+
+from app.auth.access_rules import LOGGED_IN, READ
+from app.auth.user_rights import Resource
+from app.http.api.answers import json_reply
+from app.http.api.call import Answer, Call, Services, route
+from app.http.input.fields import Number, StrictFlag, Trimmed
+from app.http.input.schemas import (
+    CLUSTER_NAME_TEXT,
+    PAGE_NO_TEXT,
+    PAGE_SIZE_TEXT,
+    SERVICE_NAME_TEXT,
+    CallSchema,
+    load_parameters,
+)
+from app.http.shapes.described import Described
+from app.http.shapes.search_shapes import FOUND_INSTANCES
+from app.machine.limits.answer_budget import AnswerRoom
+from app.naming.model.ip_addresses import is_usual_ipv4
+from app.naming.model.keys import DEFAULT_NAMESPACE
+from app.naming.model.model import ServiceView
+from app.naming.model.nacos_errors import InvalidParam
+from app.naming.registry.union import is_unhealthy
+from app.naming.wire.service_info import HOST_BYTES, shown
+from app.operator.instance_search import Hit, InstanceState, SearchRequest, Source, source_of
+
+PATH = "/v1/ns/instance/search"
+TEXT_CHARS_MAX = 256
+PAGE_SIZE, PAGE_SIZE_MAX = 20, 1_000
+Key = Callable[[Hit], Any]
+
+
+def _ip_key(ip: str) -> tuple[int, Any]:
+    return (0, tuple(map(int, ip.split(".")))) if is_usual_ipv4(ip) else (1, ip)
+
+
+def _address(hit: Hit) -> Any:
+    return _ip_key(hit.instance.ip), hit.instance.port, hit.instance.cluster_name
+
+
+def _metadata(hit: Hit) -> list[tuple[str, str]]:
+    return sorted((key, value or "") for key, value in (hit.instance.metadata or {}).items())
+
+
+ORDERS: dict[str, Key | None] = {
+    "service": lambda hit: hit.service,
+    "address": _address,
+    "namespace": lambda hit: hit.namespace,
+    "cluster": lambda hit: hit.instance.cluster_name,
+    "health": lambda hit: hit.instance.healthy,
+    "enabled": lambda hit: hit.instance.enabled,
+    "weight": lambda hit: hit.instance.weight,
+    "source": None,
+    "metadata": _metadata,
+}
+"""The columns by which a page can be sorted; None: by what the instance does not know itself."""
+
+
+class InstanceSearchSchema(CallSchema):
+    text = Trimmed(
+        "text",
+        "An address `ip`, `ip:port` or `[v6]:port`, metadata as `key=value`, or a text: a port, the beginning of an "
+        "address, or a part of a key or value of the metadata, in any case.",
+        "",
+        example="10.0.0.1",
+        validate=validate.Length(max=TEXT_CHARS_MAX, error=f"it should have at most {TEXT_CHARS_MAX} characters"),
+    )
+    state = Trimmed(
+        "state",
+        "Only instances in this state: `healthy`, `unhealthy` (in service, but unhealthy) or `disabled`.",
+        None,
+        validate=validate.OneOf([*InstanceState], error=f"it should be one of {', '.join(InstanceState)}"),
+    )
+    source = Trimmed(
+        "source",
+        "Only instances that came this way: `HTTP`, `gRPC` or `persistent`.",
+        None,
+        validate=validate.OneOf([*Source], error=f"it should be one of {', '.join(Source)}"),
+    )
+    namespace = Trimmed("namespaceId", "The id of the only namespace to look in; all without it.", "")
+    service = Trimmed("serviceName", f"{SERVICE_NAME_TEXT} Only its instances, in `public` without a namespace.", "")
+    cluster = Trimmed("clusterName", CLUSTER_NAME_TEXT, "")
+    order = Trimmed(
+        "orderBy",
+        f"The column to sort by: {', '.join(f'`{one}`' for one in ORDERS)}.",
+        "service",
+        validate=validate.OneOf([*ORDERS], error=f"it should be one of {', '.join(ORDERS)}"),
+    )
+    descending = StrictFlag("descending", "The greatest first.", False)
+    page = Number("pageNo", PAGE_NO_TEXT, 1, validate=validate.Range(min=1, error="it should be 1 or more"))
+    size = Number(
+        "pageSize",
+        PAGE_SIZE_TEXT,
+        PAGE_SIZE,
+        validate=validate.Range(1, PAGE_SIZE_MAX, error=f"it should be from 1 to {PAGE_SIZE_MAX}"),
+    )
+
+
+@route(
+    "GET",
+    PATH,
+    access=LOGGED_IN,
+    described=Described(FOUND_INSTANCES, takes=(InstanceSearchSchema,), refusals=(429,)),
+)
+def search_instances(call: Call, services: Services) -> Answer:
+    """A page of the instances that fulfil all given conditions, and of the services whose names contain the text.
+
+    Only services that the caller may read. Nacos has no such call. Shape: count, complete, instances, serviceCount,
+    services; ``complete`` is false where a search ended with 10,000 instances.
+    """
+    values = load_parameters(InstanceSearchSchema, call.parameters)
+    if not (values["text"] or values["state"] or values["service"]):
+        raise InvalidParam("Param 'text' is required, or 'state', or 'serviceName'.")
+    asked = SearchRequest(
+        values["text"],
+        InstanceState(values["state"]) if values["state"] else None,
+        Source(values["source"]) if values["source"] else None,
+        values["namespace"] or (DEFAULT_NAMESPACE if values["service"] else ""),
+        values["service"],
+        values["cluster"],
+    )
+    found = services.searches.run(services.naming, asked, _reader(call, services))
+    hits = _in_order(services, found.hits, values["order"], descending=values["descending"])
+    first = (values["page"] - 1) * values["size"]
+    page = hits[first : first + values["size"]]
+    with AnswerRoom(services.answers, 2 * HOST_BYTES * len(page)):
+        return json_reply(
+            {
+                "count": len(hits),
+                "complete": found.complete,
+                "instances": [_row(services, hit) for hit in page],
+                "serviceCount": found.service_count,
+                "services": [_service(view) for view in found.services],
+            }
+        )
+
+
+def _reader(call: Call, services: Services) -> Callable[[str, str], bool]:
+    """Return the function that tells whether the caller may read a service, by namespace and full name."""
+    if not services.access.enabled:
+        return lambda _namespace, _name: True
+    rights = services.access.table.rights(call.user)
+    if rights.is_admin:
+        return lambda _namespace, _name: True
+    return lambda namespace, name: rights.allows(READ, Resource.of_service(namespace, name))
+
+
+def _in_order(services: Services, hits: list[Hit], order: str, *, descending: bool) -> list[Hit]:
+    """Return the hits by one column, and those that are equal in it by namespace, service and address."""
+    hits = sorted(hits, key=lambda hit: (hit.namespace, hit.service, *_address(hit)))
+    key = ORDERS[order] or (lambda hit: _source(services, hit))
+    return sorted(hits, key=key, reverse=descending)
+
+
+def _source(services: Services, hit: Hit) -> Source:
+    return source_of(services.naming.service_of(hit.namespace, hit.service), hit.instance)
+
+
+def _row(services: Services, hit: Hit) -> dict[str, Any]:
+    one = hit.instance
+    return {
+        "namespaceId": hit.namespace,
+        "serviceName": hit.service,
+        "clusterName": one.cluster_name,
+        "ip": one.ip,
+        "port": one.port,
+        "healthy": one.healthy,
+        "enabled": one.enabled,
+        "ephemeral": one.ephemeral,
+        "weight": one.weight,
+        "source": _source(services, hit),
+        "metadata": shown(one.metadata),
+    }
+
+
+def _service(view: ServiceView) -> dict[str, Any]:
+    return {
+        "namespaceId": view.namespace,
+        "serviceName": view.full_name,
+        "instanceCount": len(view.instances),
+        "healthyInstanceCount": sum(one.healthy for one in view.instances),
+        "unhealthyInstanceCount": sum(map(is_unhealthy, view.instances)),
+    }

@@ -1,0 +1,52 @@
+"""The healthy instances of a service that remain when some are taken out of service, and the stop of the operator."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Candidate(NamedTuple):
+    """One instance, as far as the choice of clients depends on it."""
+
+    key: tuple[str, int, str]
+    """IP, port, cluster."""
+    healthy: bool
+    enabled: bool
+    weight: float
+
+    @property
+    def serves(self) -> bool:
+        """Return whether clients call it."""
+        return self.healthy and self.enabled and self.weight > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Remaining:
+    """A service before and after some of its instances are taken out of service."""
+
+    total: int
+    """All instances, whatever their state: the protect threshold is a part of these."""
+    serving: int
+    """Instances that clients call now: healthy, enabled, with a weight above 0."""
+    remaining: int
+    """Instances among them that stay."""
+    threshold: float
+
+    @property
+    def is_refused(self) -> bool:
+        """Return whether too few remain: none, or so few that clients are given unhealthy instances, too.
+
+        Taking out what serves nobody changes nothing, and is never refused.
+        """
+        if self.remaining == self.serving:
+            return False
+        return self.remaining == 0 or self.remaining / self.total <= self.threshold
+
+
+def remaining_without(
+    instances: Iterable[Candidate], threshold: float, leaving: Iterable[tuple[str, int, str]]
+) -> Remaining:
+    """Return the state of a service without the instances that are ``leaving``; unknown ones are no error."""
+    gone, listed = set(leaving), list(instances)
+    serving = [one for one in listed if one.serves]
+    return Remaining(len(listed), len(serving), sum(one.key not in gone for one in serving), threshold)
