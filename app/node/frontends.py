@@ -29,6 +29,7 @@ from app.metrics.node_metrics import MetricParts, NodeMetrics, NodeSources
 from app.naming.model.switches import is_served
 from app.node.domain import disk_counters
 from app.node.node_parts import Domain, Engine, Operator
+from app.operator.content_checks import ContentChecks
 from app.operator.drain_steps import DrainSteps
 from app.operator.engine_page import EnginePage
 from app.operator.instance_drain import InstanceDrains
@@ -147,6 +148,7 @@ def build_frontends(
         drains=operator.drains,
         drain_steps=operator.drain_steps,
         engine_facts=operator.engine_page.facts,
+        content_checks=ContentChecks(clock.monotonic_ms),
         count_history=domain.count_history,
         tls=engine.tls,
         addresses=limits.addresses,

@@ -44,6 +44,7 @@ from app.naming.records.projection import Projection
 from app.naming.records.records import Records
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
+from app.operator.content_checks import ContentChecks
 from app.operator.drain_steps import DrainSteps
 from app.operator.instance_drain import InstanceDrains
 from app.operator.instance_facts import InstanceFacts
@@ -465,6 +466,7 @@ class FakeNode:
         "peers": {},
     }
     count_history: CountHistory = field(init=False)
+    content_checks: ContentChecks = field(init=False)
     access: AccessControl = field(init=False)
     users: Users = field(init=False)
     decisions: DecisionMemo = field(default_factory=DecisionMemo)
@@ -509,6 +511,7 @@ class FakeNode:
         self.signer = MemberSigner(self.cluster.self_address, identity, self.clocks)
         registry = self.registry = Registry.of(writer, admission=self.limits, alone=self.settings.standalone)
         self.naming = naming_of(registry, self._monotonic_ms, self.events.append)
+        self.content_checks = ContentChecks(self._monotonic_ms)
         self.count_history = CountHistory(registry.table.totals, self.wall_ms)
         self.clients = build_clients(registry, self._monotonic_ms, self.wall_ms, self.events.append)
         table = UserTable()

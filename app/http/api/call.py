@@ -38,6 +38,7 @@ from app.naming.clients.clients import Clients
 from app.naming.health.beat_refusals import BeatRefusals
 from app.naming.records.durable_service import DurableService
 from app.naming.service import NamingService
+from app.operator.content_checks import ContentChecks
 from app.operator.drain_steps import DrainSteps
 from app.operator.instance_drain import InstanceDrains
 from app.operator.instance_history import CountHistory
@@ -312,7 +313,6 @@ class Services:
     written: ParseMemo
     """Parsed forms of writes that members forwarded to the event loop."""
     http: HttpStats
-    """The counters of the HTTP frontend."""
     pauses: PauseChecks
     clients: Clients
     """The clients that keep a gRPC connection, to this node or to another member."""
@@ -325,7 +325,7 @@ class Services:
     drains: InstanceDrains
     drain_steps: DrainSteps
     engine_facts: Callable[[], dict[str, Any]]
-    """The state of replication at this node."""
+    content_checks: ContentChecks
     count_history: CountHistory
     """The recent numbers of services and instances of this node."""
     tls: NodeTls

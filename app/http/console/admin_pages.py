@@ -6,6 +6,7 @@ from app.http.api.call import Reply
 from app.http.console.api_caller import ApiRefusal
 from app.http.console.page import ConsolePage, form_route, page_route
 from app.naming.model.keys import DEFAULT_NAMESPACE
+from app.operator.switch_effects import TURNS_AWAY, effect_of
 
 NAMESPACES, SWITCHES = "/v1/console/namespaces", "/v1/ns/operator/switches"
 PURPOSES = {
@@ -162,8 +163,35 @@ def set_switch(page: ConsolePage) -> Reply:
         value = orjson.loads(text)
     except orjson.JSONDecodeError:
         value = text
+    if (effect := effect_of(name, value)) and not page.text("sure"):
+        return _ask_about_switch(page, name, text, effect)
     try:
         page.api.send("PUT", SWITCHES, entry="batch", value=orjson.dumps({name: value}).decode())
     except ApiRefusal as refusal:
         return _switches(page, refusal.text, refusal.status)
     return page.go("/console/switches", done="switch-saved")
+
+
+def _ask_about_switch(page: ConsolePage, name: str, text: str, effect: str) -> Reply:
+    """Ask whether a switch that harms clients is to be set, with the number of these clients."""
+    advice = f"{effect}, at every member, within seconds."
+    if name in TURNS_AWAY:
+        counts = page.api.get("/v3/admin/ns/ops/metrics", onlyStatus=False)
+        connections, all_clients = counts["connectionBasedClientCount"], counts["clientCount"]
+        addresses = all_clients - connections
+        advice += (
+            f" That turns away all clients: those that this member knows are {connections:,} over gRPC and "
+            f"{addresses:,} that registered over HTTP, beside those that only subscribe."
+        )
+    advice += " Every page shows it until the switch is set back."
+    return page.show(
+        "confirm.html",
+        f"Set {name}?",
+        nav="switches",
+        question=f"Set {name} to {text}?",
+        advice=advice,
+        action=page.url("/console/switches"),
+        fields={"name": name, "value": text, "sure": "1"},
+        word=f"Set {name}",
+        back=page.url("/console/switches"),
+    )

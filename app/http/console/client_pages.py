@@ -1,4 +1,4 @@
-"""Clients: the gRPC connections of this member, all clients, one of them; subscribers."""
+"""Clients: those of all members, one of them; subscribers."""
 
 from typing import Any
 
@@ -13,18 +13,19 @@ CLIENT = "/v2/ns/client"
 
 @page_route("/console/clients")
 def clients(page: ConsolePage) -> Reply:
-    """List the client ids that contain a text, page by page, with the connections of those connected here."""
+    """List the clients of all members whose ids contain a text, page by page."""
     number, size = page_of(page)
     wanted = page.text("id")
-    found = page.api.get(f"{CLIENT}/search", clientId=wanted, pageNo=number, pageSize=size)
-    connections = _connections(page, found["clientIds"])
+    found = page.api.get("/v1/ns/operator/clients", clientId=wanted, pageNo=number, pageSize=size)
     return page.show(
         "clients.html",
         "Clients",
         nav="clients",
         wanted=wanted,
-        clients=[{"id": one, "connection": connections.get(one)} for one in found["clientIds"]],
+        clients=found["clients"],
         connected=found["connected"],
+        silent=found["notAnswered"],
+        other_kinds=found["otherKinds"],
         pager=pager(found["count"], number, size),
         sizes=SIZES,
     )
@@ -32,29 +33,34 @@ def clients(page: ConsolePage) -> Reply:
 
 @page_route("/console/client")
 def client(page: ConsolePage) -> Reply:
-    """Show one client: its own description, its instances and its subscriptions."""
+    """Show one client: its own description, its instances and its subscriptions, from the member it is connected to."""
     wanted = page.text("id")
     if not wanted:
         raise ApiRefusal(404, "The address names no client.")
+    told = page.api.get("/v1/ns/operator/client", clientId=wanted)
+    connected = told["client"]
+    if connected is None:
+        client = page.api.get(CLIENT, clientId=wanted)
+    else:
+        client = {
+            "clientId": wanted,
+            "clientType": "connection",
+            "clientIp": connected["ip"],
+            "clientPort": connected["port"],
+            "version": connected["agent"],
+            "appName": connected["app"],
+        }
     return page.show(
         "client.html",
         "Client",
         nav="clients",
-        client=page.api.get(CLIENT, clientId=wanted),
-        connection=_connections(page, [wanted]).get(wanted, {}),
-        published=_named(page.api.get(f"{CLIENT}/publish/list", clientId=wanted)),
-        subscribed=_named(page.api.find(f"{CLIENT}/subscribe/list", clientId=wanted) or []),
+        client=client,
+        member=connected["member"] if connected else "",
+        silent=told["notAnswered"],
+        connection=told["connection"] or {},
+        published=_named(page.api.find(f"{CLIENT}/publish/list", clientId=wanted) or []),
+        subscribed=told["subscribed"],
     )
-
-
-def _connections(page: ConsolePage, ids: list[str]) -> dict[str, Any]:
-    """Return the data of those clients that are connected here, by id."""
-    # No connection has an id with a comma.
-    wanted = [one for one in ids if "#" not in one and "," not in one]
-    if page.services.loader is None or not wanted:
-        return {}
-    told = page.api.get("/v2/core/loader/current", connectionId=",".join(wanted))
-    return {client_id: one["metaInfo"] for client_id, one in told.items()}
 
 
 def _named(listed: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -5,12 +5,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.http.console.page import ConsolePage
+from app.http.console.shown_texts import age_text
 from app.peers.asked import ask_members
 
 ENGINE = "/v1/ns/operator/distro"
 ASK_S = 0.8
 """The time that members have to answer; all that are not DOWN are asked at once, as a user waits for the page."""
 DELIVERED = "delivered"
+NAMED_MAX = 3
+"""The most services that a sentence names."""
 TYPE_NAMES = {
     "com.alibaba.nacos.naming.iplist.": "instance lists",
     "rollcall.records": "durable records",
@@ -83,7 +86,7 @@ class Pair:
         return bool(self.rounds) and all(one["outcome"] == DELIVERED and not one["differ"] for one in self.rounds)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ClusterFacts:
     """The reports of the members that answered. ``silent``: members of our kind that did not."""
 
@@ -93,6 +96,10 @@ class ClusterFacts:
     other_kinds: list[str] = field(default_factory=list)
     planned: dict[str, str] = field(default_factory=dict)
     """The members that are out by plan, with ``drained`` or ``left``. They are not silent."""
+    contents: Facts | None = None
+    """This member's last comparisons of contents: ``ContentChecks.facts``."""
+    differing_services: list[tuple[str, str]] = field(default_factory=list)
+    """The services whose contents differ, as the last comparison of any member found: namespace and full name."""
 
     def pairs_of(self, member: str) -> list[Pair]:
         """Return a member's reports about the others."""
@@ -109,9 +116,11 @@ class ClusterFacts:
         return sum(pair.differing for pair in self.pairs)
 
     def agreement(self) -> tuple[str, str]:
-        """Return the state of agreement, ``good``, ``wait``, ``bad`` or ``alone``, and a sentence."""
+        """Return the state of agreement, ``good``, ``wait``, ``differ``, ``bad`` or ``alone``, and a sentence."""
         if not self.pairs and not self.silent:
             return "alone", self._out_words() or "This node is the only member."
+        if self.differing_services:
+            return "differ", self._difference_words()
         if self.silent:
             return "bad", f"No answer from {', '.join(self.silent)}. The members that answered are below."
         if sick := [pair for pair in self.pairs if pair.failing]:
@@ -124,9 +133,23 @@ class ClusterFacts:
         if not all(pair.is_well for pair in self.pairs):
             return "wait", "The last comparison of a pair of members was not completed."
         span_s = -(-max(ages) // 1_000)
-        return "good", f"Each pair compared all its data in the last {span_s} s and found no difference." + (
-            f" {out}" if (out := self._out_words()) else ""
-        )
+        said = [f"Each pair compared the versions of all its data in the last {span_s} s: none differ."]
+        return "good", " ".join([*said, self._contents_words(), *([out] if (out := self._out_words()) else [])])
+
+    def _difference_words(self) -> str:
+        """Return the services that differ, in a sentence."""
+        named = ", ".join(f"{service} ({namespace})" for namespace, service in self.differing_services[:NAMED_MAX])
+        more = len(self.differing_services) - NAMED_MAX
+        return f"The contents of {named}{f' and {more} more' if more > 0 else ''} differ between members."
+
+    def _contents_words(self) -> str:
+        """Return how much of the contents was compared, and when, in a sentence."""
+        contents = self.contents
+        if not contents or not contents["parts"]:
+            return "No contents were compared by this member yet."
+        share = contents["parts"] * 100 // contents["of"]
+        age = age_text(contents["oldestAgeMs"])
+        return f"The contents of {share or 1} % of the services were compared in the last {age}: they are equal."
 
     def _out_words(self) -> str:
         """Return who is out by plan, in a sentence."""

@@ -5,9 +5,10 @@ from typing import Any
 
 from app.http.api.call import Reply
 from app.http.console.cluster_facts import cluster_facts
+from app.http.console.content_sampling import sample_contents
 from app.http.console.page import ConsolePage, page_route
 from app.peers.asked import ask_members
-from app.rows.rows import DIGEST_FORMAT
+from app.rows.rows import BUCKETS, DIGEST_FORMAT
 
 DIGEST = "/v1/ns/operator/digest"
 ASK_S = 10.0
@@ -34,15 +35,20 @@ class ContentComparison:
 def members(page: ConsolePage) -> Reply:
     """Show all members with their reports; for administrators also their queues, and with ``compare`` a comparison."""
     listed = page.api.get("/v1/ns/operator/servers")["servers"]
+    facts = cluster_facts(page)
+    # A comparison first: what it finds, the summary above it must say, too.
+    comparison = compare(page) if page.text("compare") and facts else None
+    if facts is not None:
+        sample_contents(page, facts)
     return page.show(
         "members.html",
         "Members",
         nav="members",
         live="" if page.text("compare") else page.url("/console/events"),  # each look would compare anew
         members=listed,
-        facts=(facts := cluster_facts(page)),
+        facts=facts,
         agreement=facts.agreement() if facts else None,
-        comparison=compare(page) if page.text("compare") and facts else None,
+        comparison=comparison,
         standalone=page.services.cluster.standalone,
         shown_max=SERVICES_SHOWN,
     )
@@ -65,6 +71,12 @@ def compare(page: ConsolePage) -> ContentComparison:
         for (namespace, service), held in sorted(found.items())
         if len(held) < len(told) or len(set(held.values())) > 1
     ]
+    if len(told) > 1:
+        # Parts beyond the first that differ were not compared in detail: what differs in them is not known.
+        parts = set(range(BUCKETS)) - set(differing[BUCKETS_MAX:])
+        is_whole = told.keys() == whole.keys()
+        keys = [(one["namespace"], one["service"]) for one in services]
+        page.services.content_checks.note(parts if is_whole else (), told.keys(), keys)
     return ContentComparison(
         {address: (one["services"], one["instances"]) for address, one in sorted(told.items())},
         sorted(whole.keys() - told.keys()),

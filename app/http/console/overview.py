@@ -6,10 +6,12 @@ from app.http.api.call import Reply
 from app.http.console.api_caller import ApiRefusal
 from app.http.console.chart_pages import HOUR_MS, drawn_charts
 from app.http.console.cluster_facts import ClusterFacts, cluster_facts
+from app.http.console.content_sampling import sample_contents
 from app.http.console.page import ConsolePage, page_route
 from app.http.console.problems import problems_of
 from app.http.console.service_pages import SEARCH
 from app.operator.instance_history import CountSample
+from app.operator.switch_effects import TURNS_AWAY, effects
 
 COUNTED_MAX = 1_000
 """The most services that are counted for each page."""
@@ -22,6 +24,8 @@ def overview(page: ConsolePage) -> Reply:
     counts, status = _counts(page, samples)
     members = page.api.get("/v1/ns/operator/servers")["servers"]
     facts = cluster_facts(page)
+    if facts is not None:
+        sample_contents(page, facts)
     return page.show(
         "overview.html",
         "Overview",
@@ -32,6 +36,7 @@ def overview(page: ConsolePage) -> Reply:
         node_status=status,
         members=[_member(one, facts) for one in members],
         up=sum(one["state"] == "UP" for one in members),
+        turns_away=any(name in TURNS_AWAY for name, _, _ in effects(page.services.durable.switches)),
         planned=sum("plannedAbsence" in one["extendInfo"] for one in members),
         facts=facts,
         agreement=facts.agreement() if facts else None,

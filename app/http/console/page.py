@@ -20,6 +20,7 @@ from app.http.console.api_caller import ApiCaller, ApiRefusal, Value
 from app.http.console.shown_texts import DONE, age_text, number_text, time_text
 from app.naming.model.ip_addresses import host_port
 from app.naming.model.keys import DEFAULT_NAMESPACE
+from app.operator.switch_effects import effects
 
 FOLDER = Path(__file__).parent
 HTML = "text/html; charset=utf-8"
@@ -155,6 +156,7 @@ class ConsolePage:
             "form_token": form_token(self.cookie),
             "done": DONE.get(self.text("done"), ""),
             "namespace": self.namespace,
+            "harmful": effects(services.durable.switches) if self.call.user or not services.access.enabled else [],
             "now_ms": services.wall_ms(),
             "live": "",
             "may_search": not services.access.enabled or bool(self.call.user),

@@ -116,6 +116,9 @@ def service(page: ConsolePage) -> Reply:
         problem = refusal.text
     beats = _beats(page, asked, found["instances"])
     versions = page.api.get("/v1/ns/service/versions", **asked)
+    agrees = agree(versions)
+    if not agrees and not versions["notAnswered"]:
+        page.services.content_checks.suspect(page.namespace, name)
     return page.show(
         "service.html",
         short_name_of(name),
@@ -135,7 +138,7 @@ def service(page: ConsolePage) -> Reply:
         pager=pager(found["count"], number, size),
         sizes=SIZES,
         versions=versions,
-        agrees=agree(versions),
+        agrees=agrees,
         subscribers=subscribers_of(page, asked),
     )
 
@@ -195,10 +198,13 @@ def source_of(ephemeral: bool, clients: list[str]) -> str:
 
 
 def subscribers_of(page: ConsolePage, asked: dict[str, str]) -> dict[str, Any] | None:
-    """Return a service's subscribers, over UDP at all members and over gRPC here; None for users without the right."""
-    udp = page.api.find("/v1/ns/service/subscribers", **asked, pageNo=1, pageSize=SUBSCRIBERS_MAX, aggregation=True)
-    grpc = page.api.find("/v2/ns/client/service/subscriber/list", **asked)
-    if grpc is None:
+    """Return a service's subscribers at all members; None for users without the right."""
+    found: dict[str, Any] | None = page.api.find("/v1/ns/service/subscribers/all", **asked)
+    if found is None:
         return None
-    listed = [one for one in (udp or {"subscribers": []})["subscribers"] if one["serviceName"] == asked["serviceName"]]
-    return {"udp": listed, "grpc": grpc[:SUBSCRIBERS_MAX], "grpc_count": len(grpc)}
+    return {
+        "listed": found["subscribers"][:SUBSCRIBERS_MAX],
+        "count": found["count"],
+        "silent": found["notAnswered"],
+        "other_kinds": found["otherKinds"],
+    }

@@ -74,6 +74,7 @@ ENGINE = json_of(
             "peers": map_of("10.0.0.6:8848", facts("What a peer lacks, and how rounds with it went.", queue={})),
             "versions": map_of("rollcall.records", facts("The highest version of this writer.", highestOwn=None)),
             "counters": map_of("sync_sent", whole(0)),
+            "contents": facts("The last comparisons of contents that this node made.", parts=8, of=256, count=0),
         },
     )
 )

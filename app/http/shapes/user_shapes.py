@@ -1,8 +1,8 @@
 """Answers about users, and about clients."""
 
-from app.http.shapes.common_shapes import EPHEMERAL, GROUP, IP, NAMESPACE, PORT, SHORT_NAME
+from app.http.shapes.common_shapes import EPHEMERAL, FULL_NAME, GROUP, IP, NAMESPACE, PORT, SHORT_NAME
 from app.http.shapes.described import Content, json_of
-from app.http.shapes.json_shapes import Shape, array, either, flag, null, one_of, record, text, whole
+from app.http.shapes.json_shapes import Shape, array, either, facts, flag, null, one_of, or_null, record, text, whole
 
 _USER = text("alice")
 LOGIN = json_of(
@@ -115,3 +115,62 @@ SUBSCRIBED = json_of(
     )
 )
 CLIENTS_OF_SERVICE = json_of(array(record("ClientOfService", {"clientId": _CLIENT_ID, "ip": IP, "port": PORT})))
+
+_AT_MEMBER = {
+    "clientId": _CLIENT_ID,
+    "ip": IP,
+    "port": PORT,
+    "app": text("shop"),
+    "agent": text("Nacos-Java-Client:v2.4.0"),
+    "member": text("10.0.0.5:8848", "The member that it is connected to."),
+}
+_CLIENT_AT_MEMBER = record("ClientAtMember", _AT_MEMBER)
+_SILENT = {
+    "notAnswered": array(text("10.0.0.7:8848"), "Members that were asked in vain."),
+    "otherKinds": array(text("10.0.0.8:8848"), "Members of real Nacos, which cannot be asked."),
+}
+CLIENTS_OF_CLUSTER = json_of(
+    either(
+        record(
+            "ClientsOfCluster",
+            {
+                "count": whole(1, "All that were found, on any page."),
+                "connected": whole(1, "gRPC connections at all members."),
+                "clients": array(
+                    either(
+                        _CLIENT_AT_MEMBER,
+                        record("ClientByAddress", {"clientId": _CLIENT_ID, "member": one_of("")}),
+                    )
+                ),
+                **_SILENT,
+            },
+        ),
+        record(
+            "ClientsOfMember",
+            {
+                "member": text("10.0.0.5:8848"),
+                "count": whole(1),
+                "connected": whole(1),
+                "clients": array(_CLIENT_AT_MEMBER),
+            },
+        ),
+    )
+)
+CONNECTED_CLIENT = json_of(
+    record(
+        "ConnectedClientFacts",
+        {
+            "client": or_null(_CLIENT_AT_MEMBER),
+            "connection": or_null(facts("The connection at its member.", createTime=1_790_000_000_000)),
+            "subscribed": array(record("SubscribedService", {"namespaceId": NAMESPACE, "serviceName": FULL_NAME})),
+            "notAnswered": _SILENT["notAnswered"],
+        },
+    )
+)
+_SUBSCRIBER = record("SubscriberAtMember", {**_AT_MEMBER, "over": one_of("gRPC", "UDP")})
+SUBSCRIBERS_OF_CLUSTER = json_of(
+    either(
+        record("SubscribersOfCluster", {"count": whole(1), "subscribers": array(_SUBSCRIBER), **_SILENT}),
+        record("SubscribersOfMember", {"count": whole(1), "subscribers": array(_SUBSCRIBER)}),
+    )
+)

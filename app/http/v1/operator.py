@@ -126,7 +126,7 @@ def distro_status(call: Call, services: Services) -> Answer:
 @route("GET", *_paths("distro"), access=admin(READ).or_members(), described=Described(ENGINE))
 def engine(call: Call, services: Services) -> Answer:
     """How replication is doing here: threads, what each peer lacks, queues, rounds. Shape: docs/operations.md."""
-    return json_reply(services.engine_facts())
+    return json_reply(services.engine_facts() | {"contents": services.content_checks.facts()})
 
 
 @route("GET", *_paths("server/status"), access=MEMBERS, described=Described(takes=(ServerStatusSchema,)))

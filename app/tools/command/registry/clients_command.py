@@ -15,7 +15,11 @@ from app.tools.command.printable import json_text
 CLIENTS = "/v2/ns/client"
 CONNECTIONS = "/v2/core/loader/current"
 SUBSCRIBERS = "/v1/ns/service/subscribers"
+CLUSTER_CLIENTS, CLUSTER_CLIENT = "/v1/ns/operator/clients", "/v1/ns/operator/client"
+CLUSTER_SUBSCRIBERS = "/v1/ns/service/subscribers/all"
+"""Rollcall's own calls, about all members."""
 ROWS_MAX = 1_000
+CLUSTER_PAGES_MAX = 10
 EPHEMERAL, PERSISTENT = "#true", "#false"
 
 
@@ -24,7 +28,7 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     parser = subparsers.add_parser(
         "clients",
         help="list clients, and who publishes or subscribes to a service",
-        description="List the clients that the server knows: connections over gRPC, and addresses over HTTP. With "
+        description="List the clients of all members: connections over gRPC, and addresses over HTTP. With "
         "CLIENT, what it publishes and subscribes to; with --service, the publishers and subscribers of one service.",
     )
     parser.add_argument("client", metavar="CLIENT", nargs="?", help="a client's id")
@@ -44,12 +48,7 @@ def _run(options: argparse.Namespace, client: RegistryClient) -> int:
 
 
 def _all(options: argparse.Namespace, client: RegistryClient) -> int:
-    path = f"{CLIENTS}/list"
-    ids = client.get(path)
-    if not isinstance(ids, list) or not all(isinstance(one, str) for one in ids):
-        raise client.unusable(path)
-    connections = client.get(CONNECTIONS)
-    told = [_told(one, connections if isinstance(connections, dict) else {}) for one in ids]
+    told = _of_cluster(options, client)
     if options.json:
         sys.stdout.write(json_text(told) + "\n")
         return ExitCode.DONE
@@ -66,6 +65,49 @@ def _all(options: argparse.Namespace, client: RegistryClient) -> int:
     if len(told) > options.limit:
         say(options, f"{options.limit} of {len(told)} clients; --limit {len(told)} shows all")
     return ExitCode.DONE
+
+
+def _of_cluster(options: argparse.Namespace, client: RegistryClient) -> list[dict[str, str]]:
+    """Return the clients of all members, as many as are shown; of a real Nacos those that one member knows."""
+    if client.find(CLUSTER_CLIENTS, {"pageNo": 1, "pageSize": 1}) is None:
+        return _of_server(client)
+    listed: list[dict[str, str]] = []
+    silent: set[str] = set()
+    for page in range(1, CLUSTER_PAGES_MAX + 1):
+        answer = client.get(CLUSTER_CLIENTS, {"pageNo": page, "pageSize": ROWS_MAX})
+        rows = client.rows(CLUSTER_CLIENTS, answer.get("clients") if isinstance(answer, dict) else None)
+        silent.update(answer.get("notAnswered") or ())
+        listed += [_at_member(one) for one in rows]
+        if len(rows) < ROWS_MAX:
+            break
+    else:
+        say(options, f"only the first {len(listed)} clients are listed")
+    if silent:
+        say(options, f"no answer from {', '.join(sorted(silent))}: of its clients only those that publish are listed")
+    return listed
+
+
+def _at_member(row: Row) -> dict[str, str]:
+    """Return a client that a member reports in words."""
+    told = _told(_id(row), {})
+    if "ip" not in row:
+        return told
+    return {
+        **told,
+        "address": address_of(row),
+        "application": text_of(row, "app"),
+        "sdk": text_of(row, "agent"),
+        "at": text_of(row, "member"),
+    }
+
+
+def _of_server(client: RegistryClient) -> list[dict[str, str]]:
+    path = f"{CLIENTS}/list"
+    ids = client.get(path)
+    if not isinstance(ids, list) or not all(isinstance(one, str) for one in ids):
+        raise client.unusable(path)
+    connections = client.get(CONNECTIONS)
+    return [_told(one, connections if isinstance(connections, dict) else {}) for one in ids]
 
 
 def _told(client_id: str, connections: Mapping[str, Any]) -> dict[str, str]:
@@ -91,11 +133,19 @@ def _told(client_id: str, connections: Mapping[str, Any]) -> dict[str, str]:
 def _one(options: argparse.Namespace, client: RegistryClient) -> int:
     wanted = {"clientId": options.client}
     published = client.find(f"{CLIENTS}/publish/list", wanted)
-    if published is None:
+    connected = client.find(CLUSTER_CLIENT, wanted)
+    member = connected.get("client") if isinstance(connected, dict) else None
+    if published is None and member is None:
         raise CommandError(ExitCode.NOT_FOUND, f"there is no client {options.client}; `rollcall clients` lists all")
-    # An address over HTTP has no connection that could be subscribed.
-    subscribed = client.find(f"{CLIENTS}/subscribe/list", wanted) or []
-    rows = client.rows(CLIENTS, published), client.rows(CLIENTS, subscribed)
+    if isinstance(connected, dict):
+        listed = client.rows(CLUSTER_CLIENT, connected.get("subscribed"))
+        subscribed = [_subscription(one) for one in listed]
+        if member is None and not options.client.endswith((EPHEMERAL, PERSISTENT)):
+            say(options, "its subscriptions are not known: the member that it is connected to did not answer")
+    else:
+        # An address over HTTP has no connection that could be subscribed.
+        subscribed = client.rows(CLIENTS, client.find(f"{CLIENTS}/subscribe/list", wanted) or [])
+    rows = client.rows(CLIENTS, published or []), subscribed
     if options.json:
         told = {"client": options.client, "publishes": rows[0], "subscribesTo": rows[1]}
         sys.stdout.write(json_text(told) + "\n")
@@ -116,6 +166,12 @@ def _one(options: argparse.Namespace, client: RegistryClient) -> int:
     return ExitCode.DONE
 
 
+def _subscription(row: Row) -> Row:
+    """Return a subscription with the names that Nacos has for its parts."""
+    group, _, name = text_of(row, "serviceName").partition("@@")
+    return {"namespace": text_of(row, "namespaceId"), "group": group, "serviceName": name}
+
+
 def _place(instance: object) -> str:
     if not isinstance(instance, dict):
         return "-"
@@ -128,8 +184,18 @@ def _of_service(options: argparse.Namespace, client: RegistryClient) -> int:
         say(options, f"{options.service} has no instances")
     path = f"{CLIENTS}/service"
     publishers = client.rows(path, client.get(f"{path}/publisher/list", wanted))
-    connected = client.rows(path, client.get(f"{path}/subscriber/list", wanted))
-    over_udp = _over_udp(options, client)
+    found = client.find(CLUSTER_SUBSCRIBERS, wanted)
+    if isinstance(found, dict):
+        everyone = client.rows(CLUSTER_SUBSCRIBERS, found.get("subscribers"))
+        connected = [one for one in everyone if one.get("over") == "gRPC"]
+        over_udp = [one | {"addrStr": address_of(one)} for one in everyone if one.get("over") == "UDP"]
+        if silent := found.get("notAnswered"):
+            say(options, f"subscribers at {', '.join(map(str, silent))} are left out: no answer")
+        if len(everyone) < int(found.get("count") or 0):
+            say(options, f"{len(everyone)} of {found['count']} subscribers are listed")
+    else:  # a real Nacos
+        connected = client.rows(path, client.get(f"{path}/subscriber/list", wanted))
+        over_udp = _over_udp(options, client)
     if options.json:
         told = {"publishers": publishers, "subscribers": connected, "subscribersOverUdp": over_udp}
         sys.stdout.write(json_text(told) + "\n")

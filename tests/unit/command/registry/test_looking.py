@@ -5,9 +5,10 @@ import json
 import pytest
 
 from app.members.reports import OWN_FIELD
+from app.naming.clients.client_model import ClientInfo
 from distro.model.types import CAPABILITY_VERSIONS, Member, MemberState
 from tests.support.command_node import Commands
-from tests.support.fake_node import PEER, FakeNode
+from tests.support.fake_node import PEER, SELF, FakeNode
 from tests.support.tiny_server import Given, tiny_server
 
 
@@ -176,3 +177,12 @@ def test_members_that_are_out_by_plan_are_no_failures(command: Commands, node: F
     assert states == {command.server: "drained", PEER: "left"}
     ran = command("members", "--each", "--timeout", "1s")
     assert (ran.code, ran.err) == (0, "")
+
+
+def test_a_connection_is_shown_with_its_member(command: Commands, node: FakeNode) -> None:
+    node.clients.own.connect(ClientInfo("1_10.0.0.9_7", "10.0.0.9", 7, "shop", "v3"))
+    node.clients.subscriptions.subscribe("1_10.0.0.9_7", "public", "DEFAULT_GROUP@@orders", "")
+    register(command, "orders", "10.0.0.1:80")
+    assert ["1_10.0.0.9_7", "gRPC", "10.0.0.9:7", "shop", "v3", SELF] in command.rows("clients")
+    assert command.rows("clients", "1_10.0.0.9_7") == [["subscribes", "to", "public", "orders", "-"]]
+    assert ["subscribes", "1_10.0.0.9_7", "10.0.0.9:7"] in command.rows("clients", "--service", "orders")

@@ -331,6 +331,40 @@ def test_a_switch_is_set_and_a_wrong_value_is_not(browser: Browser, node: FakeNo
     assert browser.send("/console/switches", page, name="masters", value="[]").status_code == 400
 
 
+def test_a_switch_that_turns_clients_away_asks_and_is_on_every_page(browser: Browser, node: FakeNode) -> None:
+    register(browser)
+    page = "/console/switches"
+    asked = browser.send(page, page, name="overriddenServerStatus", value="DOWN")
+    assert asked.status_code == 200
+    assert "0 over gRPC and 1 that registered over HTTP" in asked.text
+    assert node.durable.switches.overridden_server_status is None, "nothing is set before the answer"
+    assert "alert" not in browser.get("/").text
+    assert browser.send(page, page, name="overriddenServerStatus", value="DOWN", sure="1").status_code == 303
+    node.now_ms += 60_000
+    for path in ("/", "/console/members", "/console/explain", "/console/namespaces", "/console/switches"):
+        text = browser.get(path).text
+        assert 'role="alert"><strong>Members refuse all calls of clients.' in text, path
+    assert "clients are turned away by a switch" in browser.get("/").text
+    assert "alarm" in browser.get("/").text
+    assert browser.send(page, page, name="overriddenServerStatus", value="null").status_code == 303
+    assert 'role="alert"' not in browser.get("/").text
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("overriddenServerStatus", "READ_ONLY", "Members refuse the writes and beats of clients"),
+        ("limitedUrlMap", '{"/nacos/v1/ns/instance":403}', "Members answer calls below /nacos/v1/ns/instance with"),
+        ("healthCheckEnabled", "false", "dead ones stay in the lists as healthy"),
+    ],
+)
+def test_each_harmful_switch_says_what_it_does(browser: Browser, name: str, value: str, words: str) -> None:
+    page = "/console/switches"
+    assert words in browser.send(page, page, name=name, value=value).text
+    assert browser.send(page, page, name=name, value=value, sure="1").status_code == 303
+    assert words in browser.get("/console/namespaces").text
+
+
 def test_reports_are_listed_and_one_is_shown_without_rights(tmp_path: Any) -> None:
     night = tmp_path / "night=2026-11-20"
     night.mkdir()

@@ -1,0 +1,107 @@
+"""Clients and subscribers are those of the whole cluster, whichever member is asked."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from app.http.factory import create_app
+from app.http.v1 import cluster_clients
+from app.naming.clients.client_model import ClientInfo
+from app.naming.push.udp_subscribers import Subscriber
+from app.naming.registry.operations import RegisterInstance
+from tests.support.fake_node import PEER, SELF, FakeNode
+
+NS = "/nacos/v1/ns"
+SERVICE = "DEFAULT_GROUP@@orders"
+SILENT = "127.0.0.3:8848"
+THERE, HERE = "2_10.0.0.8_7", "1_10.0.0.9_7"
+
+
+@pytest.fixture
+def other(monkeypatch: pytest.MonkeyPatch) -> FakeNode:
+    """The other member, which answers what it is asked."""
+    node = FakeNode()
+    node.cluster.self_address = PEER
+    app = create_app(node)  # type: ignore[arg-type]
+    node.cluster.listed.add("127.0.0.1")
+
+    def ask(_: object, __: str, path: str, parameters: Mapping[str, Any], ___: float, **____: Any) -> object:
+        answer = app.test_client().get(f"/nacos{path}", query_string=dict(parameters))
+        return {PEER: answer.get_json() if answer.status_code == 200 else None, SILENT: None}, ["127.0.0.4:8848"]
+
+    monkeypatch.setattr(cluster_clients, "ask_members", ask)
+    return node
+
+
+@pytest.fixture
+def both(node: FakeNode, other: FakeNode, client: FlaskClient) -> FlaskClient:
+    """Two members, each with a connection that subscribes, and one with a subscriber over UDP."""
+    for member, name, ip in ((node, HERE, "10.0.0.9"), (other, THERE, "10.0.0.8")):
+        member.clients.own.connect(ClientInfo(name, ip, 7, "shop", "Nacos-Java-Client:v2.5.1"))
+        member.clients.subscriptions.subscribe(name, "public", SERVICE, "")
+    other.push.subscribe(Subscriber("public", SERVICE, "", "10.0.0.7", 5_000, "Go", "app", 1_000, False))
+    node.naming.register(RegisterInstance(SERVICE, "10.0.0.1", 80))
+    return client
+
+
+def test_clients_of_all_members_come_in_pages(both: FlaskClient) -> None:
+    told = both.get(f"{NS}/operator/clients").get_json()
+    assert [(one["clientId"], one["member"]) for one in told["clients"]] == [
+        (HERE, SELF), (THERE, PEER), ("10.0.0.1:80#true", ""),
+    ]  # fmt: skip
+    assert (told["count"], told["connected"], told["notAnswered"]) == (3, 2, [SILENT])
+    pages = [both.get(f"{NS}/operator/clients?pageSize=1&pageNo={number}").get_json() for number in (1, 2, 3, 4)]
+    assert [[one["clientId"] for one in page["clients"]] for page in pages] == [
+        [HERE], [THERE], ["10.0.0.1:80#true"], [],
+    ]  # fmt: skip
+    found = both.get(f"{NS}/operator/clients?clientId=0.8").get_json()
+    assert [one["clientId"] for one in found["clients"]] == [THERE]
+
+
+def test_a_page_of_connections_has_an_end(both: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_clients, "LISTED_MAX", 1)
+    answer = both.get(f"{NS}/operator/clients?pageSize=1&pageNo=2")
+    assert answer.status_code == 400
+    assert "pageNo" in answer.text
+    assert both.get(f"{NS}/operator/clients?pageSize=1&pageNo=3").get_json()["clients"] != []
+
+
+def test_one_client_is_described_by_its_member(both: FlaskClient) -> None:
+    for name, member in ((HERE, SELF), (THERE, PEER)):
+        told = both.get(f"{NS}/operator/client", query_string={"clientId": name}).get_json()
+        assert told["client"]["member"] == member
+        assert told["subscribed"] == [{"namespaceId": "public", "serviceName": SERVICE}]
+    told = both.get(f"{NS}/operator/client?clientId=nobody").get_json()
+    assert (told["client"], told["notAnswered"]) == (None, [SILENT])
+
+
+def test_subscribers_of_all_members(both: FlaskClient) -> None:
+    told = both.get(f"{NS}/service/subscribers/all?serviceName=orders").get_json()
+    assert [(one["over"], one["ip"], one["member"]) for one in told["subscribers"]] == [
+        ("UDP", "10.0.0.7", PEER), ("gRPC", "10.0.0.8", PEER), ("gRPC", "10.0.0.9", SELF),
+    ]  # fmt: skip
+    assert (told["count"], told["notAnswered"], told["otherKinds"]) == (3, [SILENT], ["127.0.0.4:8848"])
+
+
+def test_pages_show_them_with_their_members(both: FlaskClient) -> None:
+    service = both.get("/nacos/console/service?serviceName=orders").text
+    for one in (HERE, THERE, "10.0.0.7", PEER, f"No answer from {SILENT}"):
+        assert one in service
+    clients = both.get("/nacos/console/clients").text
+    assert THERE in clients
+    assert "to all members: 2" in clients
+    client = both.get("/nacos/console/client", query_string={"id": THERE}).text
+    assert f"to {PEER}" in client
+    assert SERVICE in client
+
+
+@pytest.mark.parametrize("wrong", [[], {"count": -1, "subscribers": []}, {"count": 1, "subscribers": [5, {"a": 1}]}])
+def test_an_answer_that_is_none_adds_nothing(
+    node: FakeNode, client: FlaskClient, monkeypatch: pytest.MonkeyPatch, wrong: Any
+) -> None:
+    answer = wrong if isinstance(wrong, dict) else None
+    monkeypatch.setattr(cluster_clients, "ask_members", lambda *_, **__: ({PEER: answer}, []))
+    told = client.get(f"{NS}/service/subscribers/all?serviceName=orders").get_json()
+    assert told["subscribers"] == []
