@@ -34,6 +34,7 @@ from app.tools.command.registry import (
     user_command,
     watch_command,
 )
+from app.tools.command.suggesting_parser import SuggestingParser, add_commands
 
 MEMBERS_MAX = 9
 PORT_STEP = 10
@@ -96,9 +97,9 @@ def _run_serve(options: argparse.Namespace) -> int:
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands, each of which loads its modules when it runs."""
-    parser = argparse.ArgumentParser(prog="rollcall", description="A service registry with the Nacos v1 API.")
+    parser = SuggestingParser(prog="rollcall", description="A service registry with Nacos's API.")
     parser.add_argument("--version", action="version", version=f"rollcall {version('rollcall')}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = add_commands(parser, "COMMAND")
     serve = commands.add_parser(
         "serve",
         help="run a node, or several on this machine",

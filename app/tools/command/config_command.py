@@ -16,8 +16,9 @@ from app.config.client_config import (
     read_client_config,
 )
 from app.config.settings import SettingError, effective_settings, read_settings
+from app.tools.command.asking.output import add_output_options, is_data, print_data
 from app.tools.command.node_options import add_node_options, overrides_of
-from app.tools.command.printable import json_text, printable
+from app.tools.command.printable import printable
 
 MASKED = "******"
 _SECRET = re.compile(r"secret|password|passwd|token(?!.*expire)|identity\.(value|previousvalue)", re.IGNORECASE)
@@ -37,7 +38,7 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     parser.add_argument("--changed", action="store_true", help="leave out settings with their default")
     parser.add_argument("--client", action="store_true", help="print the configuration of commands, not of a node")
     parser.add_argument("--profile", metavar="NAME", help="with --client: a profile of cli.toml")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_output_options(parser)
     parser.set_defaults(run=run)
 
 
@@ -65,10 +66,10 @@ def run(options: argparse.Namespace) -> int:
         for name, value, source in rows
         if not options.changed or source != "default"
     ]
-    if options.json:
+    if is_data(options):
         settings = [{"key": name, "value": value, "source": source} for name, value, source in shown]
         told = {"settings": settings, "warnings": warnings, "error": error or None}
-        sys.stdout.write(json_text(told) + "\n")
+        print_data(options, told)
     else:
         sys.stdout.writelines(f"{line}\n" for line in _lines(shown))
         for warning in warnings:
@@ -90,9 +91,9 @@ def _run_client(options: argparse.Namespace) -> int:
         value, source = getattr(config, key.replace("-", "_")), config.sources.get(key, "default")
         if value or not options.changed:
             shown.append((key, MASKED if value and key in SECRET_KEYS else value, source))
-    if options.json:
+    if is_data(options):
         values = [{"key": name, "value": value, "source": source} for name, value, source in shown]
-        sys.stdout.write(json_text({"file": str(config.file), "values": values, "note": config.note or None}) + "\n")
+        print_data(options, {"file": str(config.file), "values": values, "note": config.note or None})
         return 0
     sys.stdout.writelines(f"{line}\n" for line in _lines(shown))
     if config.note:

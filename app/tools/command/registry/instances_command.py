@@ -1,15 +1,25 @@
 """``rollcall instances``: the instances of a service with their true health, whatever the protect threshold."""
 
 import argparse
-import sys
 import time
 
 from app.tools.command.asking.exits import CommandError, ExitCode
+from app.tools.command.asking.output import LISTS, is_data, print_list
 from app.tools.command.asking.registry_client import RegistryClient, Row
-from app.tools.command.asking.run_command import finish, say
+from app.tools.command.asking.run_command import add_all_namespaces, finish, say
 from app.tools.command.asking.shown_values import address_of, age_text, flag_cell, metadata_text, text_of, weight_text
-from app.tools.command.asking.terminal_table import Cell, Tone, print_table
-from app.tools.command.printable import json_text
+from app.tools.command.asking.terminal_table import Cell, Column, Tone
+
+_COLUMNS = (
+    Column("instance"),
+    Column("cluster", drop=3),
+    Column("health"),
+    Column("enabled", drop=1),
+    Column("weight", drop=2),
+    Column("kind", drop=6),
+    Column("last beat", drop=5),
+    Column("metadata", drop=4, is_cut=True),
+)
 
 
 def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -23,11 +33,12 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     parser.add_argument("service", metavar="SERVICE", help="group@@name, or a name in DEFAULT_GROUP")
     parser.add_argument("--cluster", metavar="NAME", help="only those of this cluster of the service")
     parser.add_argument("--unhealthy", action="store_true", help="only those that are not healthy")
-    finish(parser, _run)
+    add_all_namespaces(parser)
+    finish(parser, _run, LISTS)
 
 
 def _run(options: argparse.Namespace, client: RegistryClient) -> int:
-    rows = client.instances(options.service)
+    rows = _everywhere(options, client) if options.all_namespaces else client.instances(options.service)
     if options.cluster:
         clusters = sorted({text_of(one, "clusterName") for one in rows})
         rows = [one for one in rows if one.get("clusterName") == options.cluster]
@@ -39,18 +50,31 @@ def _run(options: argparse.Namespace, client: RegistryClient) -> int:
             )
     if options.unhealthy:
         rows = [one for one in rows if one.get("healthy") is not True]
-    if options.json:
-        sys.stdout.write(json_text(rows) + "\n")
-        return ExitCode.DONE
-    if not rows:
+    if not rows and not is_data(options):
         say(options, f"{options.service} has no {'unhealthy ' if options.unhealthy else ''}instances")
         return ExitCode.DONE
     now_ms = time.time_ns() // 1_000_000
-    print_table(
-        ("instance", "cluster", "health", "enabled", "weight", "kind", "last beat", "metadata"),
-        (_cells(one, now_ms) for one in rows),
+    before = (Column("namespace"),) if options.all_namespaces else ()
+    print_list(
+        options,
+        lambda: rows,
+        lambda: map(address_of, rows),
+        (*before, *_COLUMNS),
+        ((*(text_of(one, "namespaceId") for _ in before), *_cells(one, now_ms)) for one in rows),
     )
     return ExitCode.DONE
+
+
+def _everywhere(options: argparse.Namespace, client: RegistryClient) -> list[Row]:
+    """Return the instances of the service in all namespaces, each with its ``namespaceId``.
+
+    Raises:
+        CommandError: no namespace has the service.
+    """
+    found = {one: client.instances_in(one, options.service) for one in client.all_namespaces()}
+    if all(rows is None for rows in found.values()):
+        raise CommandError(ExitCode.NOT_FOUND, f"no namespace has a service {options.service}")
+    return [{**one, "namespaceId": namespace} for namespace, rows in found.items() for one in rows or ()]
 
 
 def _cells(row: Row, now_ms: int) -> tuple[str | Cell, ...]:

@@ -364,7 +364,7 @@ def test_an_ended_dump_leaves_no_manifest(tmp_path: Path, serve: Serve, signal: 
 
 
 def test_the_command_loads_nothing_that_it_does_not_need() -> None:
-    costly = ("requests", "fsspec", "tqdm", "flask", "pyspark", "orjson", "rich", "argcomplete", "tomllib")
+    costly = ("requests", "fsspec", "tqdm", "flask", "pyspark", "orjson", "rich", "yaml", "argcomplete", "tomllib")
     code = (
         "import sys; from app.tools.cli import make_parser; make_parser()\n"
         f"print(*[name for name in {costly!r} if name in sys.modules])"
