@@ -8,14 +8,14 @@ ALIKE_MAX = 3
 
 
 class SuggestingParser(argparse.ArgumentParser):
-    """A parser whose refusals are short: one line that suggests similar words, and one that names the help.
+    """A parser whose refusals are one line, which suggests similar words and names the help.
 
     Parsers of its commands are of this class, too.
     """
 
     def error(self, message: str) -> NoReturn:
-        """Print the message and where the help is, and exit with code 2."""
-        self.exit(2, f"{self.prog}: {message}\nSee `{self.prog} --help`.\n")
+        """Print the message and where the help is as one line, and exit with code 2."""
+        self.exit(2, f"{self.prog}: {message.rstrip('.')}. See `{self.prog} --help`\n".replace("?. See", "? See"))
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse; refuse an argument that no option or command has.

@@ -310,7 +310,9 @@ class TestWrongWords:
         with pytest.raises(SystemExit) as raised:
             main(["dump", *arguments])
         assert raised.value.code == 2
-        assert "usage: rollcall dump" in capsys.readouterr().err
+        written = capsys.readouterr().err
+        assert written.startswith("rollcall dump: ")
+        assert written.endswith("See `rollcall dump --help`\n")
 
     def test_no_list_of_members(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         address = refusing_address()
