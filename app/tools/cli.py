@@ -26,10 +26,15 @@ from app.tools.command.registry import (
     clients_command,
     completion_command,
     drain_command,
+    events_command,
+    find_command,
     instances_command,
     members_command,
+    namespaces_command,
+    operate_command,
     register_command,
     services_command,
+    switches_command,
     update_command,
     user_command,
     watch_command,
@@ -122,10 +127,15 @@ def make_parser() -> argparse.ArgumentParser:
     # Each of them imports packages beyond the standard library only when it runs.
     services_command.add_to(commands)
     instances_command.add_to(commands)
+    find_command.add_to(commands)
     members_command.add_to(commands)
     clients_command.add_to(commands)
+    namespaces_command.add_to(commands)
+    switches_command.add_to(commands)
     watch_command.add_to(commands)
+    events_command.add_to(commands)
     register_command.add_to(commands)
+    operate_command.add_to(commands)
     update_command.add_to(commands)
     drain_command.add_to(commands)
     user_command.add_to(commands)

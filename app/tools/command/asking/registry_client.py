@@ -26,6 +26,7 @@ NO_NAME = "-"
 """A pattern that no name fits: the answer then has the namespaces with services, and no service."""
 PUBLIC = "public"
 SERVICE_CHANGES, CATALOG_CHANGES = "/v1/ns/service/changes", "/v1/ns/catalog/changes"
+EVENT_CHANGES = "/v1/ns/operator/events/changes"
 CATALOG_INSTANCES = "/v2/ns/catalog/instances"
 PAGE, INSTANCES_PAGE = 10_000, 500
 """The most entries in a page of a member with default settings, and with API v2."""
@@ -97,11 +98,15 @@ class RegistryClient:
             NoServerAnswer: the stream cannot be opened now.
             CommandError: the login for the first stream failed.
         """
-        self._ensure_login()
         wanted: dict[str, str | int] = {"namespaceId": self.namespace}
         if len(services) == 1:
-            return self._connection.events(SERVICE_CHANGES, {**wanted, "serviceName": services[0]})
-        return self._connection.events(CATALOG_CHANGES, wanted)
+            return self.stream(SERVICE_CHANGES, {**wanted, "serviceName": services[0]})
+        return self.stream(CATALOG_CHANGES, wanted)
+
+    def stream(self, path: str, parameters: Parameters) -> EventStream | None:
+        """Return a stream of events, as ``changes`` does."""
+        self._ensure_login()
+        return self._connection.events(path, parameters)
 
     def log_in(self) -> Row:
         """Log in, and return the answer. Shape: accessToken, tokenTtl (s), username; message where there are no users.
