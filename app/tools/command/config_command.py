@@ -18,7 +18,7 @@ from app.config.client_config import (
 from app.config.settings import SettingError, effective_settings, read_settings
 from app.tools.command.asking.output import add_output_options, is_data, print_data
 from app.tools.command.node_options import add_node_options, overrides_of
-from app.tools.command.printable import printable
+from app.tools.printable import printable
 
 MASKED = "******"
 _SECRET = re.compile(r"secret|password|passwd|token(?!.*expire)|identity\.(value|previousvalue)", re.IGNORECASE)

@@ -13,7 +13,7 @@ from app.tools.audit.client.access import AccessError, access_of, add_access_opt
 from app.tools.command.asking.output import add_output_options, is_data, print_data
 from app.tools.command.doctor_findings import CheckFinding, Severity, failure, warning
 from app.tools.command.node_options import add_node_options, overrides_of
-from app.tools.command.printable import printable
+from app.tools.printable import printable
 
 WIDTH = 80
 _SIGNS = {Severity.OK: "ok  ", Severity.WARNING: "WARN", Severity.FAILURE: "FAIL"}

@@ -22,7 +22,7 @@ from app.tools.audit.client.access import (
     server_of,
 )
 from app.tools.command.asking.output import add_output_options, is_data, print_data
-from app.tools.command.printable import printable
+from app.tools.printable import printable
 
 AGREED, DIFFERENT, NOT_ASKED = 0, 1, 2
 WIDTH = 80

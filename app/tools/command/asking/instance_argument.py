@@ -5,7 +5,7 @@ import argparse
 from app.naming.model.ip_addresses import host_port, is_same_ip, read_ip
 from app.tools.command.asking.exits import CommandError, ExitCode
 from app.tools.command.asking.registry_client import RegistryClient, Row
-from app.tools.command.printable import printable
+from app.tools.printable import printable
 
 PORT_MAX = 65_535
 DEFAULT_CLUSTER = "DEFAULT"

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from app.tools.command.asking.terminal_table import Cell, Column, print_table
-from app.tools.command.printable import json_text, printable, yaml_text
+from app.tools.printable import json_text, printable, yaml_text
 
 
 class OutputFormat(StrEnum):

@@ -15,7 +15,7 @@ from app.tools.command.asking.server_connection import (
     ServerConnection,
     ServerReply,
 )
-from app.tools.command.printable import printable
+from app.tools.printable import printable
 
 LOGIN = "/v1/auth/login"
 NAMESPACES = "/v1/console/namespaces"

@@ -17,7 +17,7 @@ from app.tools.audit.client.access import (
 from app.tools.command.asking.exits import CommandError, ExitCode
 from app.tools.command.asking.output import DATA, OutputFormat, add_output_options
 from app.tools.command.asking.registry_client import RegistryClient
-from app.tools.command.printable import printable
+from app.tools.printable import printable
 
 TIMEOUT_S = 5.0
 Run = Callable[[argparse.Namespace, RegistryClient], int]

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from app.tools.command.printable import printable
+from app.tools.printable import printable
 
 PIPE_COLUMNS = 100_000
 """The width in a file or a pipe, where a row is one line, however long it is."""

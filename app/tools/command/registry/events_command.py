@@ -18,7 +18,7 @@ from app.tools.command.asking.server_connection import Parameters
 from app.tools.command.asking.server_events import ServerEvents
 from app.tools.command.asking.shown_values import text_of
 from app.tools.command.asking.terminal_table import Cell, Column, Tone
-from app.tools.command.printable import json_line, printable
+from app.tools.printable import json_line, printable
 
 EVENTS = "/v1/ns/operator/events"
 KINDS = ("instances", "operators", "cluster", "access")
@@ -31,7 +31,7 @@ SEEN_MAX = 100_000
 LOOK_ANYWAY_S, PAUSE_S = 10.0, 1.0
 _COLUMNS = (
     Column("time"),
-    Column("namespace", drop=3),
+    Column("namespace", drop=3, is_cut=True),
     Column("service", drop=1),
     Column("what", is_cut=True),
     Column("user", drop=4),

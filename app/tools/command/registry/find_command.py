@@ -16,7 +16,7 @@ SEARCH = "/v1/ns/instance/search"
 PAGE, ROWS_MAX = 1_000, 1_000
 STATES = ("unhealthy", "healthy", "disabled")
 _COLUMNS = (
-    Column("namespace", drop=1),
+    Column("namespace", drop=1, is_cut=True),
     Column("service"),
     Column("instance"),
     Column("cluster", drop=4),
@@ -51,7 +51,7 @@ def _run(options: argparse.Namespace, client: RegistryClient) -> int:
         raise CommandError(ExitCode.WRONG_OPTIONS, "nothing to find: give an address, a text or --state")
     if options.namespace and options.all_namespaces:
         raise CommandError(ExitCode.WRONG_OPTIONS, "--namespace and --all-namespaces exclude each other: give one")
-    found = Found(options, client)
+    found = SearchedPages(options, client)
     if not found.instances and not found.services:
         raise CommandError(ExitCode.NOT_FOUND, f"nothing in {found.where} fits {options.text or options.state}")
     if not found.instances and options.output in (OutputFormat.TABLE, OutputFormat.WIDE):
@@ -75,7 +75,7 @@ def _run(options: argparse.Namespace, client: RegistryClient) -> int:
     return ExitCode.DONE
 
 
-class Found:
+class SearchedPages:
     """The answer to a search, whose instances come in pages: at most ``--limit`` of them are read."""
 
     def __init__(self, options: argparse.Namespace, client: RegistryClient) -> None:
@@ -124,7 +124,7 @@ def _cells(one: Row) -> tuple[str | Cell, ...]:
     )
 
 
-def _tell(options: argparse.Namespace, found: Found) -> None:
+def _tell(options: argparse.Namespace, found: SearchedPages) -> None:
     """Say how much of what was found is not in the table."""
     sys.stdout.flush()
     if found.count > len(found.instances):

@@ -14,8 +14,8 @@ from app.tools.command.asking.registry_client import RegistryClient, Row
 from app.tools.command.asking.run_command import finish, say
 from app.tools.command.asking.shown_values import text_of
 from app.tools.command.asking.terminal_table import Cell, Column, Tone
-from app.tools.command.printable import printable
 from app.tools.command.suggesting_parser import add_commands
+from app.tools.printable import printable
 
 USERS, ROLES, PERMISSIONS = "/v1/auth/users", "/v1/auth/roles", "/v1/auth/permissions"
 TOKENS = "/v1/auth/users/tokens"

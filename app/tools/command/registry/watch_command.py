@@ -18,7 +18,6 @@ from app.tools.command.asking.output import OutputFormat
 from app.tools.command.asking.registry_client import RegistryClient
 from app.tools.command.asking.run_command import count_argument, finish, say
 from app.tools.command.asking.server_events import ServerEvents
-from app.tools.command.printable import json_line, printable
 from app.tools.command.registry.seen_changes import (
     Facts,
     Looked,
@@ -28,6 +27,7 @@ from app.tools.command.registry.seen_changes import (
     seen_instance,
     seen_service,
 )
+from app.tools.printable import json_line, printable
 
 EVERY_S = 1.0
 LOOK_ANYWAY_S = 30.0

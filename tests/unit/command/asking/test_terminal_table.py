@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from app.tools.command.asking.terminal_table import Cell, Column, Printed, Tone, print_fields, print_table
-from app.tools.command.printable import json_line, json_text, printable, yaml_text
+from app.tools.printable import json_line, json_text, printable, yaml_text
 
 HOSTILE = "[bold red]a[/]\x1b[2J\x07\u202eevil\u2028:smile: [link=http://x]y[/link]\r\n\x9b31m"
 
