@@ -15,7 +15,7 @@ from app.config.client_config import (
     ClientConfigError,
     read_client_config,
 )
-from app.config.settings import SettingError, effective_settings, read_settings
+from app.config.settings import SettingError, effective_settings, ignored_settings, read_settings
 from app.tools.command.asking.output import add_output_options, is_data, print_data
 from app.tools.command.node_options import add_node_options, overrides_of
 from app.tools.printable import printable
@@ -30,9 +30,10 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         "config",
         help="print the settings in effect, and where each comes from",
         description="Print each setting with which a node would start here: its value, and whether it comes from the "
-        "command line, the environment, a file or is the default. Secrets are masked. Exit code 1: there are "
-        "warnings, as of a misspelt key; 2: a node would not start. With --client, print how commands reach a cluster "
-        "instead: server, namespace and credentials of the environment and of cli.toml.",
+        "command line, the environment, a file or is the default. Secrets are masked. Settings of Nacos that Rollcall "
+        "does not have are listed. Exit code 1: there are warnings, as of a misspelt key; 2: a node would not start. "
+        "With --client, print how commands reach a cluster instead: server, namespace and credentials of the "
+        "environment and of cli.toml.",
     )
     add_node_options(parser)
     parser.add_argument("--changed", action="store_true", help="leave out settings with their default")
@@ -54,6 +55,7 @@ def run(options: argparse.Namespace) -> int:
     overrides, error = overrides_of(options), ""
     try:
         rows, warnings = effective_settings(overrides)
+        ignored = ignored_settings(overrides)
     except SettingError as refused:
         sys.stderr.write(f"rollcall config: {refused}\n")
         return 2
@@ -68,10 +70,17 @@ def run(options: argparse.Namespace) -> int:
     ]
     if is_data(options):
         settings = [{"key": name, "value": value, "source": source} for name, value, source in shown]
-        told = {"settings": settings, "warnings": warnings, "error": error or None}
+        told = {
+            "settings": settings,
+            "ignored": [{"key": name, "source": source} for name, source in ignored],
+            "warnings": warnings,
+            "error": error or None,
+        }
         print_data(options, told)
     else:
         sys.stdout.writelines(f"{line}\n" for line in _lines(shown))
+        for name, source in ignored:
+            sys.stderr.write(f"rollcall config: {name} ({source}) is a setting of Nacos that Rollcall does not have\n")
         for warning in warnings:
             sys.stderr.write(f"rollcall config: warning: {warning}\n")
         if error:
