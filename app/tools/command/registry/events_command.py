@@ -116,13 +116,10 @@ def _read(client: RegistryClient, wanted: Parameters, limit: int) -> tuple[list[
         rows = client.rows(EVENTS, answer.get("events") if isinstance(answer, dict) else None)
         new = {text_of(one, "id"): one for one in rows if text_of(one, "id") not in events}
         events |= new
-        if not rows or len(events) >= limit or answer.get("more") is not True:
+        more = answer.get("next")
+        if not new or len(events) >= limit or not isinstance(more, str) or not more:
             return list(events.values())[:limit], answer
-        # Others may have happened in the millisecond of the last one. Without anything new, all of these are known.
-        before_ms = _at_ms(rows[-1]) + bool(new)
-        if not new and before.get("beforeMs") == before_ms:
-            return list(events.values()), answer
-        before = {"beforeMs": before_ms}
+        before = {"before": more}
 
 
 def _at_ms(one: Row) -> int:

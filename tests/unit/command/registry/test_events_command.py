@@ -49,11 +49,12 @@ class Remembering:
         assert parts.path == "/nacos/v1/ns/operator/events"
         asked = {name: values[0] for name, values in parse_qs(parts.query).items()}
         self.asked.append(asked)
-        after, before = int(asked.get("afterMs", 0)), int(asked.get("beforeMs", 10**15))
-        found = [one for one in self.events if after < one["atMs"] < before]
-        size = min(int(asked["limit"]), 2)
+        found = [one for one in self.events if one["atMs"] > int(asked.get("afterMs", 0))]
+        begin, size = int(asked.get("before", "0")), min(int(asked["limit"]), 2)
+        more = len(found) > begin + size
         body = {
-            "askedAt": NODE, "takenMs": self.now_ms, "more": len(found) > size, "events": found[:size],
+            "askedAt": NODE, "takenMs": self.now_ms, "more": more, "next": str(begin + size) if more else "",
+            "events": found[begin : begin + size],
             "members": {NODE: {"audit": True, "lost": 0, "sinceMs": {"instances": self.now_ms - 60_000}}},
             "notAnswered": self.not_answered, "otherKinds": [],
         }  # fmt: skip
