@@ -215,6 +215,23 @@ def test_a_login_needs_a_user_and_a_server_that_has_any(command: Commands, monke
     assert "has no users: authentication is off" in ran.err
 
 
+class TestNamespaces:
+    def test_from_its_creation_to_its_end(self, command: Commands) -> None:
+        assert command("namespaces", "--create", "dev", "--name", "\u5f00\u53d1").out == "created namespace dev\n"
+        assert ["dev", "\u5f00\u53d1", "0", "yes"] in command.rows("namespaces")
+        ran = command("namespaces", "--create", "dev")
+        assert (ran.code, "namespace dev is not created: it exists" in ran.err) == (6, True)
+        assert command("namespaces", "--create", "not an id!").code == 6
+        command("register", "orders", "10.0.0.1:80", "--namespace", "dev")
+        ran = command("namespaces", "--remove", "dev")
+        assert (ran.code, "still has services (1)" in ran.err) == (6, True)
+        assert command("namespaces", "--create", "qa", "--json").code == 0
+        assert command("namespaces", "--remove", "qa").out == "removed namespace qa\n"
+        assert command("namespaces", "--remove", "qa").code == 5
+        assert command("namespaces", "--name", "x").code == 2
+        assert command("namespaces", "--create", "a", "--remove", "b").code == 2
+
+
 class TestOperate:
     @pytest.fixture
     def three(self, command: Commands) -> Commands:
