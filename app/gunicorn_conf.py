@@ -10,6 +10,7 @@ from typing import Any
 from gunicorn.arbiter import Arbiter
 
 from app.config.addresses import join_address
+from app.config.observability import JSON
 from app.config.settings import REQUESTS_END_S, SettingError, Settings, read_settings
 from app.machine.process.open_files import CONNECTIONS_MAX, files_wanted, raise_limit
 from app.machine.process.root_user import ROOT_WARNING, is_root
@@ -53,7 +54,7 @@ if os.access("/dev/shm", os.W_OK | os.X_OK):
     # The worker touches a file there each second; on a disk that could block it.
     worker_tmp_dir = "/dev/shm"
 
-_FORMATTER = "json" if _SETTINGS.told.log_format == "json" else "line"
+_FORMATTER = "json" if _SETTINGS.told.log_format == JSON else "line"
 accesslog = None
 errorlog = "-"
 loglevel = "warning"

@@ -27,7 +27,8 @@ DISCOVERY = Key(
     "false",
     "Answer Prometheus's HTTP service discovery under /prometheus: instances as targets.",
 )
-LOG_FORMAT = Key(("rollcall.log.format",), one_of("text", "json"), "text", "How lines of the log are written.")
+JSON = "json"
+LOG_FORMAT = Key(("rollcall.log.format",), one_of("text", JSON), "text", "How lines of the log are written.")
 ACCESS_LOG = Key(("rollcall.http.accessLog",), FLAG, "false", "Write a line for each HTTP request to logs/access.log.")
 AUDIT = Key(("rollcall.audit.enabled",), FLAG, "true", "Write each change and its author to the audit log.")
 AUDIT_INSTANCES = Key(

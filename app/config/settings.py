@@ -34,6 +34,7 @@ from app.config.lookup_settings import (
     listed_members,
     lookup_settings,
 )
+from app.config.nacos_keys import PREFIX, ignored_keys, misspelt_keys
 from app.config.name_settings import NAME_KEYS, NameSettings, name_settings
 from app.config.observability import OBSERVABILITY_KEYS, Observability, observability
 from app.config.properties import parse_properties
@@ -174,9 +175,9 @@ class _Sources:
             raise SettingError(f"{key.name}={text} ({origin}) is not allowed: {key.kind.allowed}") from None
 
     def warnings(self) -> Iterator[str]:
-        """Yield a warning for each unknown key ``rollcall.*``.
+        """Yield a warning for each unknown key ``rollcall.*``, and for each ``nacos.*`` that seems misspelt.
 
-        Unknown keys of Nacos, which has many, are no mistake.
+        Other unknown keys of Nacos, which has many, are no mistake.
         """
         names = [name for key in ALL_KEYS for name in key.names if name.startswith(_OURS)]
         snakes = [snake(name) for name in names]
@@ -188,6 +189,9 @@ class _Sources:
                     near = difflib.get_close_matches(name, known, n=1)
                     hint = f"; did you mean {near[0]}?" if near else ""
                     yield f"{name} is no setting of this version and is not followed{hint}"
+        theirs = [name for key in ALL_KEYS for name in key.names if name.startswith(PREFIX)]
+        for given in (self.overrides, self.environ, self.properties):
+            yield from misspelt_keys(given, [*theirs, *map(snake, theirs)] if given is self.environ else theirs)
         for key in (keys.CONF_DIR, keys.NACOS_HOME):
             if self.properties.get(key.name):
                 yield f"{key.name} has no effect in {self.file}, which was found without it"
@@ -265,6 +269,23 @@ def effective_settings(
     """
     sources, _ = _read_sources(overrides, environ)
     return [(key.name, *sources.find(key)) for key in ALL_KEYS], list(sources.warnings())
+
+
+def ignored_settings(
+    overrides: Mapping[str, str] | None = None, environ: Mapping[str, str] | None = None
+) -> list[tuple[str, str]]:
+    """Return the settings of Nacos that are given and that Rollcall does not have: the key and its source.
+
+    Raises:
+        SettingError: the configuration folder or file cannot be read.
+    """
+    sources, _ = _read_sources(overrides, environ)
+    given = (
+        (sources.overrides, "command line"),
+        (sources.environ, "the environment"),
+        (sources.properties, str(sources.file)),
+    )
+    return [(name, origin) for names, origin in given for name in ignored_keys(names)]
 
 
 def _read_sources(overrides: Mapping[str, str] | None, environ: Mapping[str, str] | None) -> tuple[_Sources, Path]:

@@ -129,6 +129,8 @@ def _routing_error(error: HTTPException, services: Services) -> Reply:
         return Reply(405, f"Request method '{call.method}' not supported".encode(), headers=allow)
     if not isinstance(error, NotFound):
         return text_reply(error.code or 400, error.description or "the request is not understood")
+    if request.path == "/" and context_path and "text/html" in call.headers.get("accept", ""):
+        return Reply(302, b"", None, {"Location": f"{context_path}/"})  # a browser: to the console
     return filter_error(call.uri, 404, "No message available", services.wall_ms())
 
 

@@ -13,10 +13,11 @@ from app.background.health_checks import Checker
 from app.background.override_upkeep import OverrideUpkeep
 from app.background.push_udp import UdpPusher, payload_of
 from app.background.timers import NamingTimer, Tick
+from app.config.observability import JSON
 from app.config.settings import Settings
 from app.http.api.answers import refuses_beats
 from app.machine.limits.node_limits import Limits
-from app.machine.process.announce import announce
+from app.machine.process.announce import announce, ready_text
 from app.machine.process.machine_watch import MachineWatch
 from app.metrics.audit_trail import AuditTrail
 from app.metrics.day_history import DaySources
@@ -119,7 +120,7 @@ def build_checker(settings: Settings, domain: Domain, engine: Engine, clock: Clo
     def on_flip(check: Check, healthy: bool) -> None:
         where, key = check.cluster, check.instance_key
         if domain.durable.set_health(where.namespace, where.service, key, healthy, by_check=True):
-            LOG.info("check: %s of %s is %s", key, where.service, "healthy" if healthy else "unhealthy")
+            LOG.debug("check: %s of %s is %s", key, where.service, "healthy" if healthy else "unhealthy")
 
     board = CheckBoard(random.randrange)
     targets = CheckTargets(
@@ -212,7 +213,9 @@ def ready_line(settings: Settings, reader: EngineReader) -> Tick:
     def tick(now_ms: int) -> int:
         if reader.view.loading:
             return now_ms + READY_CHECK_MS
-        if settings.announce:
+        if settings.told.log_format == JSON:
+            LOG.info("%s", ready_text(settings))
+        elif settings.announce:
             sys.stdout.write(announce(settings) + "\n")
             sys.stdout.flush()
         return FOREVER_MS

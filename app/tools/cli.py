@@ -3,6 +3,7 @@
 import argparse
 import io
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -11,9 +12,10 @@ from pathlib import Path
 from app.config import settings_keys as keys
 from app.config.addresses import PORT_MAX, is_wildcard, join_address, split_address
 from app.config.lookup_settings import FILE, LOOKUP_TYPE, MEMBER_LIST
+from app.config.observability import JSON
 from app.config.rpc_settings import RPC_ENABLED
 from app.config.settings import SettingError, Settings, read_settings
-from app.machine.process.announce import base_url, listen_failure
+from app.machine.process.announce import base_url, listen_failure, ready_text, to_try
 from app.machine.process.data_lock import DataLock
 from app.tools.audit.check import command as check_command
 from app.tools.audit.compare import command as compare_command
@@ -26,14 +28,20 @@ from app.tools.command.registry import (
     clients_command,
     completion_command,
     drain_command,
+    events_command,
+    find_command,
     instances_command,
     members_command,
+    namespaces_command,
+    operate_command,
     register_command,
     services_command,
+    switches_command,
     update_command,
     user_command,
     watch_command,
 )
+from app.tools.command.suggesting_parser import SuggestingParser, add_commands
 
 MEMBERS_MAX = 9
 PORT_STEP = 10
@@ -86,7 +94,9 @@ def _run_serve(options: argparse.Namespace) -> int:
     }
     try:
         if options.members > 1:
-            return _serve_cluster(overrides, options.members)
+            return _serve_cluster(overrides, options.members, options.member)
+        if options.member is not None:
+            raise SettingError("--member names one of the nodes of --members: give --members, as at their start")
         _serve(overrides)
     except SettingError as error:
         print(f"rollcall: {error}", file=sys.stderr)
@@ -96,9 +106,9 @@ def _run_serve(options: argparse.Namespace) -> int:
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands, each of which loads its modules when it runs."""
-    parser = argparse.ArgumentParser(prog="rollcall", description="A service registry with the Nacos v1 API.")
+    parser = SuggestingParser(prog="rollcall", description="A service registry with Nacos's API.")
     parser.add_argument("--version", action="version", version=f"rollcall {version('rollcall')}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = add_commands(parser, "COMMAND")
     serve = commands.add_parser(
         "serve",
         help="run a node, or several on this machine",
@@ -117,14 +127,25 @@ def make_parser() -> argparse.ArgumentParser:
         default=1,
         help=f"run N nodes that know each other, on PORT, PORT+{PORT_STEP} and so on, each with a data folder in DIR",
     )
+    serve.add_argument(
+        "--member",
+        metavar="PORT",
+        type=int,
+        help="run only this one of the nodes of --members, as after its end; the others go on",
+    )
     serve.set_defaults(run=_run_serve)
     # Each of them imports packages beyond the standard library only when it runs.
     services_command.add_to(commands)
     instances_command.add_to(commands)
+    find_command.add_to(commands)
     members_command.add_to(commands)
     clients_command.add_to(commands)
+    namespaces_command.add_to(commands)
+    switches_command.add_to(commands)
     watch_command.add_to(commands)
+    events_command.add_to(commands)
     register_command.add_to(commands)
+    operate_command.add_to(commands)
     update_command.add_to(commands)
     drain_command.add_to(commands)
     user_command.add_to(commands)
@@ -146,14 +167,19 @@ def _serve(overrides: dict[str, str]) -> None:
     """Replace this process by gunicorn's master of one node."""
     settings = read_settings(overrides)
     _check_free(settings)
-    node = _node(settings, overrides)
+    _become(_node(settings, overrides))
+
+
+def _become(node: LocalNode) -> None:
+    """Replace this process by that of a node."""
     sys.stdout.flush()
     sys.stderr.flush()
     os.chdir(node.folder)
     os.execve(node.command[0], node.command, node.environ)
 
 
-def _serve_cluster(overrides: dict[str, str], count: int) -> int:
+def _serve_cluster(overrides: dict[str, str], count: int, only: int | None) -> int:
+    """Run all members; or become one of them, whose port is ``only``."""
     base = read_settings({**overrides, keys.STANDALONE.name: "true"})
     if base.cluster_conf.exists():
         raise SettingError(
@@ -173,18 +199,41 @@ def _serve_cluster(overrides: dict[str, str], count: int) -> int:
         MEMBER_LIST.name: ",".join(join_address(own_host, port) for port in ports),
         keys.ANNOUNCE.name: "false",
     }
-    nodes = []
-    for port in ports:
+    if only is not None and only not in ports:
+        raise SettingError(f"--member {only} is none of these members; allowed: {', '.join(map(str, ports))}")
+    nodes, read = [], []
+    for port in ports if only is None else [only]:
         own = {**shared, keys.PORT.name: str(port), keys.DATA_DIR.name: str(base.data_dir / str(port))}
-        settings = read_settings(own)
+        if only is not None:
+            del own[keys.ANNOUNCE.name]
+        read.append(settings := read_settings(own))
         _check_free(settings)
-        nodes.append(_node(settings, own))
+        nodes.append(_node(settings, own, _restart_command(overrides, count, port)))
+    if only is not None:
+        _become(nodes[0])
+        return 0
+    is_json = base.told.log_format == JSON
+    cluster = LocalCluster(
+        nodes, base.stop_timeout_s + 1, lambda: to_try(read[0], read[-1]), base.port if is_json else None
+    )
     for warning in (text for text in base.warnings if not text.startswith(keys.STANDALONE.name)):
-        print(f"rollcall: warning: {warning}", file=sys.stderr, flush=True)
-    return LocalCluster(nodes, base.stop_timeout_s + 1).run()
+        cluster.tell(f"warning: {warning}")
+    return cluster.run()
 
 
-def _node(settings: Settings, overrides: dict[str, str]) -> LocalNode:
+def _restart_command(overrides: dict[str, str], count: int, port: int) -> str:
+    """Return the command that starts one of several members, in the folder and environment of this one."""
+    names = {
+        keys.PORT.name: "--port",
+        keys.HOST_KEY.name: "--host",
+        keys.DATA_DIR.name: "--data",
+        keys.CONF_DIR.name: "--conf",
+    }
+    given = [word for name, value in overrides.items() for word in (names[name], value)]
+    return shlex.join(["rollcall", "serve", *given, "--members", str(count), "--member", str(port)])
+
+
+def _node(settings: Settings, overrides: dict[str, str], restart: str = "") -> LocalNode:
     """Return the process of a node: gunicorn, run in the folder that contains this package.
 
     There, and with -P, no ``app`` or ``gunicorn`` in the caller's folder is imported in place of ours. Paths are
@@ -199,7 +248,7 @@ def _node(settings: Settings, overrides: dict[str, str]) -> LocalNode:
     # At the address that it listens on: from this machine, the node's own address may not be reachable.
     asked = ("::1" if ":" in settings.host else "127.0.0.1") if is_wildcard(settings.host) else settings.host
     ready_url = f"{settings.scheme}://{join_address(asked, settings.port)}{settings.context_path}{READY_PATH}"
-    return LocalNode(base_url(settings), ready_url, command, environ, str(_FOLDER))
+    return LocalNode(base_url(settings), ready_url, command, environ, str(_FOLDER), ready_text(settings), restart)
 
 
 def _check_free(settings: Settings) -> None:

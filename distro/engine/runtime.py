@@ -21,7 +21,7 @@ from distro.model.types import (
     SyncData,
 )
 from distro.protocol.protocol import DistroProtocol, Event
-from distro.timing.clock import monotonic_s, process_ran_s
+from distro.timing.clock import monotonic_s, process_ran_s, thread_ran_s
 
 LOG = logging.getLogger(__name__)
 BUSY_S = 0.1
@@ -58,7 +58,7 @@ class DistroRuntime:
         self._finished: list[PeerWorker] = []
         """Workers of members that left, which may still make a call."""
         self._times = protocol.times
-        self._watch = TurnWatch(protocol.times, monotonic_s)
+        self._watch = TurnWatch(protocol.times, monotonic_s, thread_ran_s)
         self._ran_s = process_ran_s()
         """How long this process had run at the last tick."""
         self._idle = threading.Event()

@@ -22,6 +22,11 @@ def process_ran_s() -> float:
     return time.process_time()
 
 
+def thread_ran_s() -> float:
+    """Return for how long the calling thread has run, in seconds of processor time."""
+    return time.thread_time()
+
+
 class SystemClock:
     """The machine's clocks, in whole milliseconds."""
 

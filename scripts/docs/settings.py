@@ -12,7 +12,8 @@ HEAD = """\
 You can set each key in the environment, as written or in capitals with underscores (`nacos.member.list`,
 `NACOS_MEMBER_LIST`), or in `application.properties` in the configuration folder. The environment takes precedence over
 the file, and a command-line option over both. A node does not start with a value that is not allowed. Rollcall warns
-about unknown keys that begin with `rollcall.` and ignores keys of Nacos that it does not support.
+about unknown keys that begin with `rollcall.`, and about keys of Nacos that seem misspelt. It ignores keys of Nacos
+that it does not have; `rollcall config` lists them.
 
 Made by `python -m scripts.docs.settings`.
 

@@ -76,6 +76,31 @@ def test_an_instance_is_drained_at_all_members(three: ClusterProcesses, shell: S
     eventually(lambda: three.all_list("cli-drain", set()))
 
 
+def test_an_instance_is_changed_at_each_member_whoever_owns_it(three: ClusterProcesses, shell: Shell) -> None:
+    shell.out("register", "cli-operate", "10.0.0.1:80", "--persistent")
+    shell.out("register", "cli-operate", "10.0.0.2:80", "--persistent", "--namespace", "cli-other")
+    shell.out("register", "cli-operate", "10.0.0.3:80", "--persistent")
+    where = ("--service", "cli-operate")
+    for number, member in enumerate(three, 1):
+        at = {"ROLLCALL_SERVER": member.address}
+        eventually(lambda at=at: shell.out("instances", "cli-operate", "-o", "name", **at).count("\n") == 2)
+        # A check may find the instances unhealthy meanwhile, as nothing listens there.
+        shell.out("disable", "10.0.0.1:80", *where, "--force", **at)
+        assert " no " in shell.out("instances", "cli-operate", **at)
+        shell.out("enable", "10.0.0.1:80", *where, **at)
+        shell.out("weight", "10.0.0.1:80", str(number), *where, **at)
+        shell.out("metadata", "10.0.0.1:80", f"by=member-{number}", *where, **at)
+        [found] = [
+            one for one in json.loads(shell.out("instances", "cli-operate", "--json", **at)) if one["ip"][-1] == "1"
+        ]
+        assert (found["enabled"], found["weight"], found["metadata"]) == (True, number, {"by": f"member-{number}"})
+        eventually(lambda at=at: "cli-other/cli-operate" in shell.out("services", "-A", "-o", "name", **at).split())
+        eventually(lambda at=at: "cli-other" in shell.out("namespaces", "-o", "name", **at).split())
+        assert "distroEnabled" in shell.out("switches", **at)
+    for address, more in (("10.0.0.1:80", ()), ("10.0.0.3:80", ()), ("10.0.0.2:80", ("--namespace", "cli-other"))):
+        shell.out("deregister", "cli-operate", address, *more)
+
+
 def test_a_watch_tells_what_another_member_was_told(three: ClusterProcesses, shell: Shell) -> None:
     shell.out("register", "cli-watch", "10.0.0.1:80", "--persistent")
     watching = subprocess.Popen(

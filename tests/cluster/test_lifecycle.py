@@ -221,11 +221,14 @@ def test_one_command_starts_and_ends_three_members(tmp_path: Path) -> None:
         try:
             assert process.stdout is not None
             lines = [process.stdout.readline() for _ in range(4)]
-            assert lines[:3] == [f"member http://127.0.0.1:{base + 10 * number}/nacos\n" for number in range(3)]
-            assert lines[3].startswith("ready: 3 members, after ")
+            consoles = [f"console http://127.0.0.1:{base + 10 * number}/nacos/" for number in range(3)]
+            assert sorted(line.partition(" ready: ")[0] for line in lines[:3]) == consoles
+            assert lines[3].startswith("all 3 members serve, after ")
             process.terminate()
             assert process.wait(HANG_S) == 0
         finally:
             process.terminate()
     text = (tmp_path / "log").read_text()
     assert "Traceback" not in text
+    warnings = [line for line in text.splitlines() if " WARNING " in line and "RUNNING AS ROOT" not in line]
+    assert warnings == [], "a healthy start and end"

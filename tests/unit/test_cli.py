@@ -1,8 +1,10 @@
 """The command: what it refuses before anything starts, what it says, and how several nodes end together."""
 
+import base64
 import json
 import os
 import resource
+import secrets
 import signal
 import socket
 import subprocess
@@ -15,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from app.config.auth_settings import FIRST_ADMIN_FILE
 from app.config.settings import read_settings
 from app.machine.process.announce import announce, base_url
 from app.machine.process.data_lock import DataLock
@@ -40,9 +43,11 @@ DRIVER = """
 import json, os, sys
 from app.tools.command.local_cluster import LocalCluster, LocalNode
 nodes = [LocalNode(f"http://127.0.0.1:{port}/nacos", f"http://127.0.0.1:{port}/nacos/ready",
-                   [sys.executable, "-c", sys.argv[2], str(port), way], dict(os.environ), ".")
+                   [sys.executable, "-c", sys.argv[2], str(port), way], dict(os.environ), ".",
+                   f"console of {port}", f"rollcall {port}")
          for port, way in json.loads(sys.argv[1])]
-sys.exit(LocalCluster(nodes, stop_timeout_s=1).run())
+json_port = int(sys.argv[3]) if len(sys.argv) > 3 else None
+sys.exit(LocalCluster(nodes, stop_timeout_s=1, to_try=lambda: "try it", json_port=json_port).run())
 """
 
 
@@ -150,10 +155,12 @@ def test_each_member_knows_all_and_its_own_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made: list[Any] = []
+    tried: list[str] = []
 
     class Recorded:
-        def __init__(self, nodes: list[Any], stop_timeout_s: float) -> None:
+        def __init__(self, nodes: list[Any], stop_timeout_s: float, to_try: Callable[[], str], _json: None) -> None:
             made.extend(nodes)
+            tried.append(to_try())
 
         def run(self) -> int:
             return 0
@@ -175,7 +182,30 @@ def test_each_member_knows_all_and_its_own_folder(
         assert settings.warnings == ()
         assert node.url == f"http://127.0.0.1:{each}/nacos"
         assert node.ready_url == f"http://127.0.0.1:{each}/nacos/v1/console/health/readiness"
+        assert node.restart == f"rollcall serve --port {port} --data d --members 3 --member {each}"
+        assert node.ready.startswith(f"console http://127.0.0.1:{each}/nacos/ ready: member 127.0.0.1:{each} of 3")
+    assert f"127.0.0.1:{ports[0]}/nacos/v1/ns/instance?" in tried[0]
+    assert f"127.0.0.1:{ports[2]}/nacos/v1/ns/instance/list?" in tried[0]
     assert capsys.readouterr().err == ""
+
+
+def test_one_of_several_members_is_started_again(
+    tmp_path: Path, executed: list[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    [port] = free_ports(1)
+    port = 20_000 + port % 10_000
+    with socket.create_server(("127.0.0.1", port)):  # the others run
+        line = ["serve", "--members", "3", "--port", str(port), "--data", "d"]
+        assert main([*line, "--member", str(port + 10)]) == 0
+        [(_, environ, _)] = executed
+        settings = read_settings({}, environ)
+        assert settings.members == tuple(f"127.0.0.1:{port + step}" for step in (0, 10, 20))
+        assert (settings.port, settings.data_dir) == (port + 10, tmp_path / "d" / str(port + 10))
+        assert settings.announce
+        assert main([*line, "--member", str(port + 30)]) == 2
+        assert f"allowed: {port}, {port + 10}, {port + 20}" in capsys.readouterr().err
+    assert main(["serve", "--member", str(port)]) == 2
+    assert "give --members" in capsys.readouterr().err
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -188,7 +218,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 class TestAnnounce:
     def test_standalone(self) -> None:
         lines = announce(read_settings({}, {})).splitlines()
-        assert lines[0] == "ready http://127.0.0.1:8848/nacos (standalone)"
+        assert lines[0].startswith("console http://127.0.0.1:8848/nacos/ ready: standalone, data in ")
         assert [line for line in lines if "curl" in line] == [
             "  curl -X POST 'http://127.0.0.1:8848/nacos/v1/ns/instance?serviceName=orders&ip=10.0.0.7&port=8080'",
             "  curl 'http://127.0.0.1:8848/nacos/v1/ns/instance/list?serviceName=orders'",
@@ -196,7 +226,30 @@ class TestAnnounce:
 
     def test_member(self) -> None:
         settings = read_settings({}, {"nacos.member.list": "127.0.0.1:8848,127.0.0.1:8858"})
-        assert announce(settings).startswith("ready http://127.0.0.1:8848/nacos (member 127.0.0.1:8848 of 2)\n")
+        line = announce(settings).splitlines()[0]
+        assert line.startswith("console http://127.0.0.1:8848/nacos/ ready: member 127.0.0.1:8848 of 2, data in ")
+
+    def test_with_users_the_commands_log_in_and_the_first_administrator_is_created(self, tmp_path: Path) -> None:
+        key = base64.b64encode(secrets.token_bytes(48)).decode()
+        values = {
+            "nacos.core.auth.enabled": "true",
+            "nacos.core.auth.plugin.nacos.token.secret.key": key,
+            "nacos.core.auth.server.identity.key": "who",
+            "nacos.core.auth.server.identity.value": "3f9c1d7e5b20a846c1e8d42f",
+        }
+        (tmp_path / "some data").mkdir()
+        settings = read_settings({"server.port": "8858", "rollcall.data.dir": "some data", **values}, {})
+        _, *lines = announce(settings).splitlines()
+        assert lines == [
+            "try it (an instance without beats is gone after 30 seconds):",
+            "  rollcall register orders 10.0.0.7:8080 --user admin --server http://127.0.0.1:8858/nacos",
+            "  rollcall instances orders --user admin --server http://127.0.0.1:8858/nacos",
+        ]
+        (tmp_path / "some data" / FIRST_ADMIN_FILE).write_text("secret")
+        _, said, command, *rest = announce(settings).splitlines()
+        assert "there is no administrator yet" in said
+        assert command == f"  rollcall admin --port 8858 --data '{tmp_path}/some data'"
+        assert rest == lines
 
     def test_a_wildcard_is_no_url(self) -> None:
         assert base_url(read_settings({}, {"SERVER_ADDRESS": "0.0.0.0", "nacos.server.ip": "10.1.1.1"})) == (
@@ -208,12 +261,12 @@ class TestAnnounce:
 
 
 @contextmanager
-def cluster(*ways: str) -> Iterator[tuple["subprocess.Popen[str]", list[int]]]:
+def cluster(*ways: str, more: tuple[str, ...] = ()) -> Iterator[tuple["subprocess.Popen[str]", list[int]]]:
     ports = free_ports(len(ways))
     plan = json.dumps(list(zip(ports, ways, strict=True)))
     with heeding_hangup():
         started = subprocess.Popen(
-            [sys.executable, "-c", DRIVER, plan, STUB],
+            [sys.executable, "-c", DRIVER, plan, STUB, *more],
             cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -250,12 +303,10 @@ class TestLocalCluster:
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
     def test_says_ready_once_all_are_and_ends_with_all(self, number: signal.Signals) -> None:
         with cluster("serves", "serves", "serves") as (driver, ports):
-            lines = read_until(driver, lambda line: "instance/list" in line)
-            assert lines[:3] == [f"member http://127.0.0.1:{port}/nacos" for port in ports]
-            assert [line.startswith("ready") for line in lines].count(True) == 1
-            assert lines[3].startswith("ready: 3 members, after ")
-            assert f"127.0.0.1:{ports[0]}/nacos/v1/ns/instance?" in lines[-2]
-            assert f"127.0.0.1:{ports[2]}/nacos/v1/ns/instance/list?" in lines[-1]
+            lines = read_until(driver, lambda line: "try it" in line)
+            assert sorted(lines[:3]) == sorted(f"console of {port}" for port in ports)
+            assert lines[3].startswith("all 3 members serve, after ")
+            assert lines[4:] == ["try it"]
             assert all(map(answers, ports))
             driver.send_signal(number)
             assert driver.wait(HANG_S) == 0
@@ -265,13 +316,24 @@ class TestLocalCluster:
         with cluster("serves", "dies", "serves") as (driver, ports):
             assert driver.stderr is not None
             assert driver.stderr.readline() == (
-                f"rollcall: member http://127.0.0.1:{ports[1]}/nacos ended, exit code 7; 2 of 3 members go on\n"
+                f"rollcall: member http://127.0.0.1:{ports[1]}/nacos ended, exit code 7; 2 of 3 members go on; "
+                f"start it again with: rollcall {ports[1]}\n"
             )
             assert driver.poll() is None
             driver.terminate()
             out, _ = driver.communicate(timeout=HANG_S)
             assert driver.returncode == 0
-            assert "ready" not in out
+            assert "members serve" not in out
+
+    def test_beside_logs_of_json_each_line_is_json(self) -> None:
+        with cluster("serves", "dies", more=("8848",)) as (driver, _):
+            assert driver.stderr is not None
+            told = json.loads(driver.stderr.readline())
+            assert (told["level"], told["port"]) == ("WARNING", 8848)
+            assert "ended, exit code 7; 1 of 2 members go on" in told["message"]
+            driver.terminate()
+            out, _ = driver.communicate(timeout=HANG_S)
+            assert out == ""
 
     def test_it_ends_with_its_last_member(self) -> None:
         with cluster("dies") as (driver, _):
@@ -281,7 +343,7 @@ class TestLocalCluster:
 
     def test_a_member_that_does_not_stop_is_killed(self) -> None:
         with cluster("serves", "stubborn") as (driver, ports):
-            read_until(driver, lambda line: line.startswith("ready"))
+            read_until(driver, lambda line: line.startswith("all 2"))
             begun_s = time.monotonic()
             driver.terminate()
             _, err = driver.communicate(timeout=HANG_S)

@@ -1,9 +1,15 @@
 """The addresses of a node at its start: whether it can listen, and the lines that it prints when it is ready."""
 
+import os
+import shlex
 import socket
 
 from app.config.addresses import is_wildcard, join_address, split_address
+from app.config.auth_settings import FIRST_ADMIN_FILE
 from app.config.settings import Settings
+
+ADMIN = "admin"
+"""The name of the first administrator, unless `rollcall admin` is given another."""
 
 
 def listen_failure(host: str, port: int) -> str | None:
@@ -26,13 +32,48 @@ def base_url(settings: Settings) -> str:
     return f"{settings.scheme}://{join_address(host, settings.port)}{settings.context_path}"
 
 
+def console_url(settings: Settings) -> str:
+    """Return the URL of the console, as a browser on this machine opens it."""
+    return f"{base_url(settings)}/"
+
+
 def announce(settings: Settings) -> str:
-    """Return the lines to print when a node serves; the first begins with ``ready``."""
-    url = base_url(settings)
+    """Return the lines to print when a node serves; the first begins with the address of its console."""
+    return f"{ready_text(settings)}\n{to_try(settings)}"
+
+
+def ready_text(settings: Settings) -> str:
+    """Return the line that says where a node serves."""
     count = len(settings.members)
     role = "standalone" if settings.standalone else f"member {settings.self_address} of {count}"
-    trusted = str(settings.http_tls.trusted) if settings.http_tls else ""
-    return f"ready {url} ({role})\n{request_to_try(url, url, trusted)}"
+    return f"console {console_url(settings)} ready: {role}, data in {settings.data_dir}"
+
+
+def to_try(settings: Settings, last: Settings | None = None) -> str:
+    """Return the text with commands to try, for a node that serves: with users, or without.
+
+    ``last``: another member, at which what was registered at the first one is listed.
+    """
+    url, other = base_url(settings), base_url(last or settings)
+    if settings.auth is None:
+        return request_to_try(url, other, str(settings.http_tls.trusted) if settings.http_tls else "")
+    lines = []
+    if os.path.lexists(settings.data_dir / FIRST_ADMIN_FILE):
+        conf = f" --conf {shlex.quote(str(settings.conf_dir))}" if settings.conf_dir.is_dir() else ""
+        data = shlex.quote(str(settings.data_dir))
+        lines = [
+            "users are on, and there is no administrator yet; create the first one:",
+            f"  rollcall admin --port {settings.port} --data {data}{conf}",
+        ]
+    ca = f" --ca {shlex.quote(str(settings.http_tls.trusted))}" if settings.http_tls else ""
+    return "\n".join(
+        (
+            *lines,
+            "try it (an instance without beats is gone after 30 seconds):",
+            f"  rollcall register orders 10.0.0.7:8080 --user {ADMIN} --server {url}{ca}",
+            f"  rollcall instances orders --user {ADMIN} --server {other}{ca}",
+        )
+    )
 
 
 def request_to_try(register_at: str, list_at: str, trusted: str = "") -> str:

@@ -7,9 +7,16 @@ from types import TracebackType
 
 from app.config.settings_keys import DATA_DIR, SettingError
 
+LOCK_NAME = "LOCK"
+"""The file whose content is the number of the process that holds the lock."""
+
 
 class DataLockError(SettingError):
     """The data folder cannot be made or written, or another node uses it."""
+
+
+class DataFolderInUse(DataLockError):
+    """Another node uses the data folder."""
 
 
 class DataLock:
@@ -28,7 +35,7 @@ class DataLock:
         assert self._descriptor is None, "a lock is acquired once"
         try:
             self._data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor = os.open(self._data_dir / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            descriptor = os.open(self._data_dir / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise DataLockError(f"data folder {self._data_dir} cannot be used: {error.strerror}") from None
         try:
@@ -38,7 +45,7 @@ class DataLock:
         except BlockingIOError:
             holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
             os.close(descriptor)
-            raise DataLockError(
+            raise DataFolderInUse(
                 f"data folder {self._data_dir} is in use by another node, process {holder}; "
                 f"stop it, or set {DATA_DIR.name} to another folder"
             ) from None

@@ -4,6 +4,7 @@ import argparse
 import getpass
 import json
 import os
+import socket
 import ssl
 import sys
 import urllib.error
@@ -17,7 +18,8 @@ from app.config.addresses import is_wildcard, join_address
 from app.config.auth_settings import AUTH_ENABLED, FIRST_ADMIN_FILE, read_secret
 from app.config.client_config import PASSWORD_VARIABLE
 from app.config.settings import SettingError, Settings, read_settings
-from app.machine.process.data_lock import DataLockError
+from app.machine.process.data_lock import DataFolderInUse, DataLock
+from app.machine.process.running_nodes import RunningNode, running_nodes
 
 NAME = "admin"
 PATH = "/v1/auth/users/admin"
@@ -35,9 +37,9 @@ def add_to(commands: Any) -> None:
         "admin",
         help="create the first administrator of a member, or set an administrator's password",
         description="While the member runs, make the first administrator of its cluster, with the secret in its data "
-        "folder, which is there while there is no administrator. While "
-        "it does not run, write an administrator into its data folder, or a new password for one: the other members "
-        "get it when it starts. The password comes from --password-file, from the environment's "
+        "folder, which is there while there is no administrator. While it does not run, write an administrator into "
+        "its data folder, or a new password for one: the other members get it when it starts. Without options, the "
+        "member of this user that runs here is used. The password comes from --password-file, from the environment's "
         f"{PASSWORD_VARIABLE}, or from the terminal.",
     )
     parser.add_argument("--user", metavar="NAME", default=NAME, help=f"name of the administrator ({NAME})")
@@ -50,9 +52,8 @@ def add_to(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command and return its exit code: 0 success, 2 wrong settings, 1 any other failure, which it prints."""
-    chosen = ((keys.PORT, options.port), (keys.DATA_DIR, options.data), (keys.CONF_DIR, options.conf))
     try:
-        settings = read_settings({key.name: str(value) for key, value in chosen if value is not None})
+        settings = _settings(options)
         where = _make(settings, options.user, _password(options.password_file))
     except SettingError as error:
         print(f"rollcall: {error}", file=sys.stderr)
@@ -64,6 +65,68 @@ def run(options: argparse.Namespace) -> int:
     if settings.auth is None:
         print(f"rollcall: warning: {AUTH_ENABLED.name} is false: calls do not need a user yet", file=sys.stderr)
     return 0
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    """Return the settings of the member that is meant: one that runs here, or one that does not run.
+
+    Raises:
+        SettingError: an option or a setting is not allowed.
+        AdminError: it is unclear which member is meant, or a member runs here and another folder was named.
+    """
+    chosen = ((keys.PORT, options.port), (keys.DATA_DIR, options.data), (keys.CONF_DIR, options.conf))
+    settings = read_settings({key.name: str(value) for key, value in chosen if value is not None})
+    running = running_nodes()
+    fitting = [
+        one
+        for one in running
+        if (options.data is None or one.settings.data_dir == settings.data_dir)
+        and (options.port is None or one.settings.port == settings.port)
+        and (options.conf is None or one.settings.conf_dir == settings.conf_dir)
+    ]
+    if exact := [one for one in fitting if one.settings.data_dir == settings.data_dir]:
+        return exact[0].settings
+    if len(fitting) > 1:
+        raise AdminError(f"several members run here; choose one with --port: {_shown(fitting)}")
+    if fitting:
+        print(f"rollcall: using the member that runs here: {_shown(fitting)}", file=sys.stderr)
+        return fitting[0].settings
+    if not _is_in_use(settings.data_dir) and _answers(settings):
+        seen = f"; running here: {_shown(running)}" if running else ""
+        raise AdminError(
+            f"a server answers at port {settings.port}, and does not use the data folder {settings.data_dir}{seen}. "
+            "Name the folder of that member with --data, as its own user; for a member that does not run, give its "
+            "--port"
+        )
+    return settings
+
+
+def _is_in_use(data_dir: Path) -> bool:
+    """Return whether a node uses the folder. It is not made if it does not exist."""
+    if not data_dir.is_dir():
+        return False
+    try:
+        with DataLock(data_dir):
+            return False
+    except DataFolderInUse:
+        return True
+
+
+def _answers(settings: Settings) -> bool:
+    """Return whether a server of this machine takes connections at the port."""
+    try:
+        socket.create_connection((_called_host(settings), settings.port), timeout=TIMEOUT_S).close()
+    except OSError:
+        return False
+    return True
+
+
+def _called_host(settings: Settings) -> str:
+    return ("::1" if ":" in settings.host else "127.0.0.1") if is_wildcard(settings.host) else settings.host
+
+
+def _shown(nodes: list[RunningNode]) -> str:
+    return ", ".join(f"port {one.settings.port}, data in {one.settings.data_dir}, process {one.pid}" for one in nodes)
 
 
 def _password(file: Path | None) -> str:
@@ -89,13 +152,15 @@ def _make(settings: Settings, name: str, password: str) -> str:
     from app.naming.model.nacos_errors import NacosError
     from app.tools.command.admin_offline import write_admin
 
+    is_new = not settings.data_dir.is_dir()
     try:
         write_admin(settings, name, password)
-    except DataLockError:
+    except DataFolderInUse:
         return _ask(settings, name, password)
     except NacosError as error:
         raise AdminError(error.text) from None
-    return f"a record in {settings.data_dir}, which the member reads when it starts"
+    folder = f"{settings.data_dir}, which is new: no member ran with it yet" if is_new else str(settings.data_dir)
+    return f"a record in {folder}; the member reads it when it starts"
 
 
 def _ask(settings: Settings, name: str, password: str) -> str:
@@ -107,7 +172,7 @@ def _ask(settings: Settings, name: str, password: str) -> str:
     secret = read_secret(file)
     if secret is None and os.path.lexists(file):
         raise AdminError(f"the secret of the first administrator cannot be read: {file}")
-    host = ("::1" if ":" in settings.host else "127.0.0.1") if is_wildcard(settings.host) else settings.host
+    host = _called_host(settings)
     url = f"{settings.scheme}://{join_address(host, settings.port)}{settings.context_path}{PATH}"
     form = urlencode({"username": name, "password": password, "secret": secret or ""}).encode()
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), *_https(settings))

@@ -15,9 +15,10 @@ from app.config.client_config import (
     ClientConfigError,
     read_client_config,
 )
-from app.config.settings import SettingError, effective_settings, read_settings
+from app.config.settings import SettingError, effective_settings, ignored_settings, read_settings
+from app.tools.command.asking.output import add_output_options, is_data, print_data
 from app.tools.command.node_options import add_node_options, overrides_of
-from app.tools.command.printable import json_text, printable
+from app.tools.printable import printable
 
 MASKED = "******"
 _SECRET = re.compile(r"secret|password|passwd|token(?!.*expire)|identity\.(value|previousvalue)", re.IGNORECASE)
@@ -29,15 +30,16 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         "config",
         help="print the settings in effect, and where each comes from",
         description="Print each setting with which a node would start here: its value, and whether it comes from the "
-        "command line, the environment, a file or is the default. Secrets are masked. Exit code 1: there are "
-        "warnings, as of a misspelt key; 2: a node would not start. With --client, print how commands reach a cluster "
-        "instead: server, namespace and credentials of the environment and of cli.toml.",
+        "command line, the environment, a file or is the default. Secrets are masked. Settings of Nacos that Rollcall "
+        "does not have are listed. Exit code 1: there are warnings, as of a misspelt key; 2: a node would not start. "
+        "With --client, print how commands reach a cluster instead: server, namespace and credentials of the "
+        "environment and of cli.toml.",
     )
     add_node_options(parser)
     parser.add_argument("--changed", action="store_true", help="leave out settings with their default")
     parser.add_argument("--client", action="store_true", help="print the configuration of commands, not of a node")
     parser.add_argument("--profile", metavar="NAME", help="with --client: a profile of cli.toml")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_output_options(parser)
     parser.set_defaults(run=run)
 
 
@@ -53,6 +55,7 @@ def run(options: argparse.Namespace) -> int:
     overrides, error = overrides_of(options), ""
     try:
         rows, warnings = effective_settings(overrides)
+        ignored = ignored_settings(overrides)
     except SettingError as refused:
         sys.stderr.write(f"rollcall config: {refused}\n")
         return 2
@@ -65,12 +68,19 @@ def run(options: argparse.Namespace) -> int:
         for name, value, source in rows
         if not options.changed or source != "default"
     ]
-    if options.json:
+    if is_data(options):
         settings = [{"key": name, "value": value, "source": source} for name, value, source in shown]
-        told = {"settings": settings, "warnings": warnings, "error": error or None}
-        sys.stdout.write(json_text(told) + "\n")
+        told = {
+            "settings": settings,
+            "ignored": [{"key": name, "source": source} for name, source in ignored],
+            "warnings": warnings,
+            "error": error or None,
+        }
+        print_data(options, told)
     else:
         sys.stdout.writelines(f"{line}\n" for line in _lines(shown))
+        for name, source in ignored:
+            sys.stderr.write(f"rollcall config: {name} ({source}) is a setting of Nacos that Rollcall does not have\n")
         for warning in warnings:
             sys.stderr.write(f"rollcall config: warning: {warning}\n")
         if error:
@@ -90,9 +100,9 @@ def _run_client(options: argparse.Namespace) -> int:
         value, source = getattr(config, key.replace("-", "_")), config.sources.get(key, "default")
         if value or not options.changed:
             shown.append((key, MASKED if value and key in SECRET_KEYS else value, source))
-    if options.json:
+    if is_data(options):
         values = [{"key": name, "value": value, "source": source} for name, value, source in shown]
-        sys.stdout.write(json_text({"file": str(config.file), "values": values, "note": config.note or None}) + "\n")
+        print_data(options, {"file": str(config.file), "values": values, "note": config.note or None})
         return 0
     sys.stdout.writelines(f"{line}\n" for line in _lines(shown))
     if config.note:

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 
 from app.config.settings import SettingError, read_settings
 from app.tools.audit.client.access import AccessError, access_of, add_access_options
+from app.tools.command.asking.output import add_output_options, is_data, print_data
 from app.tools.command.doctor_findings import CheckFinding, Severity, failure, warning
 from app.tools.command.node_options import add_node_options, overrides_of
-from app.tools.command.printable import json_text, printable
+from app.tools.printable import printable
 
 WIDTH = 80
 _SIGNS = {Severity.OK: "ok  ", Severity.WARNING: "WARN", Severity.FAILURE: "FAIL"}
@@ -29,7 +30,7 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     )
     add_node_options(parser)
     parser.add_argument("--tls", action="store_true", help="call the members by https")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_output_options(parser)
     add_access_options(parser)
     parser.set_defaults(run=run)
 
@@ -41,12 +42,12 @@ def run(options: argparse.Namespace) -> int:
     except AccessError as error:
         sys.stderr.write(f"rollcall doctor: {error}\n")
         return 2
-    if options.json:
+    if is_data(options):
         told = [
             {"what": one.what, "severity": one.severity.name, "text": one.text, "advice": one.advice}
             for one in findings
         ]
-        sys.stdout.write(json_text(told) + "\n")
+        print_data(options, told)
     else:
         sys.stdout.writelines(f"{line}\n" for one in findings for line in _lines(one))
     return int(max(one.severity for one in findings))

@@ -21,7 +21,8 @@ from app.tools.audit.client.access import (
     parse_url,
     server_of,
 )
-from app.tools.command.printable import json_text, printable
+from app.tools.command.asking.output import add_output_options, is_data, print_data
+from app.tools.printable import printable
 
 AGREED, DIFFERENT, NOT_ASKED = 0, 1, 2
 WIDTH = 80
@@ -48,7 +49,7 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     )
     parser.add_argument("--cluster", metavar="NAME", help="its cluster in the service (all are searched)")
     add_server_options(parser)
-    parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
+    add_output_options(parser)
     add_access_options(parser)
     parser.set_defaults(run=run)
 
@@ -62,8 +63,8 @@ def run(options: argparse.Namespace) -> int:
         answer = _asked(options, ip.strip("[]"), port)
     except AccessError as error:
         return _could_not(str(error))
-    if options.json:
-        sys.stdout.write(json_text(answer) + "\n")
+    if is_data(options):
+        print_data(options, answer)
     else:
         sys.stdout.writelines(f"{printable(line)}\n" for line in lines_of(answer))
     return DIFFERENT if answer["differences"] or answer["notAnswered"] else AGREED

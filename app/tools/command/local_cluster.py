@@ -1,6 +1,7 @@
 """Several nodes on this machine as child processes: started, watched and stopped together."""
 
 import http.client
+import logging
 import os
 import select
 import signal
@@ -9,11 +10,9 @@ import subprocess
 import sys
 import time
 import urllib.parse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-
-from app.machine.process.announce import request_to_try
 
 READY_POLL_S = 0.1
 READY_ANSWER_S = 1.0
@@ -33,14 +32,30 @@ class LocalNode:
     command: list[str]
     environ: Mapping[str, str]
     folder: str
+    ready: str = ""
+    """The line that says that it serves."""
+    restart: str = ""
+    """The command that starts this member alone, after it ended."""
 
 
 class LocalCluster:
     """Runs members as child processes. Only for the main thread, because it takes over the process's signals."""
 
-    def __init__(self, nodes: Sequence[LocalNode], stop_timeout_s: float) -> None:
+    def __init__(
+        self,
+        nodes: Sequence[LocalNode],
+        stop_timeout_s: float,
+        to_try: Callable[[], str] = str,
+        json_port: int | None = None,
+    ) -> None:
+        """``to_try`` returns the commands to try once all members serve.
+
+        ``json_port``: the port in lines of JSON, for nodes that log JSON; each of them logs itself that it serves.
+        """
         self._nodes = nodes
         self._stop_timeout_s = stop_timeout_s
+        self._to_try = to_try
+        self._json_port = json_port
         self._running: dict[int, subprocess.Popen[bytes]] = {}
         self._ready: set[int] = set()
 
@@ -53,7 +68,6 @@ class LocalCluster:
             begun_s = time.monotonic()
             try:
                 for index, node in enumerate(self._nodes):
-                    print(f"member {node.url}", flush=True)
                     # A process group of its own, so that a Ctrl-C reaches only this process, which forwards it.
                     self._running[index] = subprocess.Popen(
                         node.command, env=node.environ, cwd=node.folder, process_group=0
@@ -75,11 +89,25 @@ class LocalCluster:
         for index in self._running.keys() - self._ready:
             if _answers_ready(self._nodes[index].ready_url):
                 self._ready.add(index)
+                if self._json_port is None:
+                    print(self._nodes[index].ready or f"ready: {self._nodes[index].url}", flush=True)
         return len(self._running) == len(self._nodes) and self._running.keys() <= self._ready
 
     def _announce(self, took_s: float) -> None:
-        first, last = self._nodes[0].url, self._nodes[-1].url
-        print(f"ready: {len(self._nodes)} members, after {took_s:.1f} s\n{request_to_try(first, last)}", flush=True)
+        self.tell(f"all {len(self._nodes)} members serve, after {took_s:.1f} s", is_error=False)
+        if self._json_port is None:
+            print(self._to_try(), flush=True)
+
+    def tell(self, text: str, *, is_error: bool = True) -> None:
+        """Print a line: in the form of the members' logs, if these are JSON."""
+        if self._json_port is None:
+            print(f"rollcall: {text}" if is_error else text, file=sys.stderr if is_error else sys.stdout, flush=True)
+            return
+        from app.machine.process.log_lines import JsonFormatter
+
+        level = logging.WARNING if is_error else logging.INFO
+        record = logging.LogRecord(__name__, level, __file__, 0, text, None, None)
+        print(JsonFormatter(self._json_port).format(record), file=sys.stderr, flush=True)
 
     def _name_ended(self) -> None:
         for index, process in list(self._running.items()):
@@ -89,7 +117,8 @@ class LocalCluster:
                 rest = f"{left} of {len(self._nodes)} members go on" if left else "it was the last"
                 code = process.returncode
                 how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-                print(f"rollcall: member {self._nodes[index].url} ended, {how}; {rest}", file=sys.stderr, flush=True)
+                again = f"; start it again with: {self._nodes[index].restart}" if self._nodes[index].restart else ""
+                self.tell(f"member {self._nodes[index].url} ended, {how}; {rest}{again if left else ''}")
 
     def _stop(self, signals: "_Signals") -> bool:
         """End every member, by SIGKILL after the time-out. Return whether none was killed."""
@@ -103,7 +132,7 @@ class LocalCluster:
                 break
             signals.wait(left_s)
         for index, process in self._running.items():
-            print(f"rollcall: member {self._nodes[index].url} did not stop and is killed", file=sys.stderr, flush=True)
+            self.tell(f"member {self._nodes[index].url} did not stop and is killed")
             # The whole group, as a worker that is stopped (SIGSTOP) would not notice that its master is gone.
             os.killpg(process.pid, signal.SIGKILL)
             process.wait(KILLED_END_S)

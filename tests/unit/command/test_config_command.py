@@ -57,6 +57,19 @@ def test_which_are_secret(name: str, secret: bool) -> None:
     assert is_secret(name) is secret
 
 
+def test_settings_of_nacos_that_are_not_followed_are_listed(conf: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (conf / "application.properties").write_text("nacos.core.auth.caching.enabled=true\nserver.port=8849\n")
+    assert main(["config", "--changed"]) == 0
+    said = capsys.readouterr().err
+    assert "nacos.core.auth.caching.enabled" in said
+    assert "is a setting of Nacos that Rollcall does not have" in said
+    assert main(["config", "--json"]) == 0
+    assert [one["key"] for one in json.loads(capsys.readouterr().out)["ignored"]] == ["nacos.core.auth.caching.enabled"]
+    (conf / "application.properties").write_text("nacos.core.auth.enable=true\n")
+    assert main(["config", "--changed"]) == 1
+    assert "did you mean nacos.core.auth.enabled?" in capsys.readouterr().err
+
+
 def test_a_misspelt_key_is_a_warning_and_a_wrong_value_an_error(conf: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (conf / "application.properties").write_text("rollcall.http.threds=8\n")
     assert main(["config", "--changed"]) == 1

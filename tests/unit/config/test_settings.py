@@ -260,6 +260,36 @@ class TestWarnings:
             f"rollcall.log.levl {end} rollcall.log.level?",
         )
 
+    @pytest.mark.parametrize(
+        ("given", "meant"),
+        [
+            ("nacos.core.auth.enable", "nacos.core.auth.enabled"),
+            ("nacos.core.auth.server.identity.keys", "nacos.core.auth.server.identity.key"),
+            ("nacos.core.Auth.enabled", "nacos.core.auth.enabled"),
+            ("nacos.member.lists", "nacos.member.list"),
+            ("nacos.core.auth.plugin.nacos.token.secretkey", "nacos.core.auth.plugin.nacos.token.secret.key"),
+        ],
+    )
+    def test_a_misspelt_key_of_nacos(self, conf: Path, given: str, meant: str) -> None:
+        said = f"{given} is no setting and is not followed; did you mean {meant}?"
+        assert read(conf, f"{given}=x").warnings == (said,)
+        assert (
+            read(conf, **{snake(given): "x"} if given.islower() else {given: "x"})
+            .warnings[0]
+            .startswith(snake(given) if given.islower() else given)
+        )
+
+    def test_a_key_that_nacos_has_or_nothing_is_like_is_no_mistake(self, conf: Path) -> None:
+        theirs = "nacos.core.auth.caching.enabled=true\nnacos.core.auth.admin.enabled=true\nnacos.acme.plugin.size=3\n"
+        assert read(conf, theirs, NACOS_CORE_AUTH_ADMIN_ENABLED="true").warnings == ()
+        (warning,) = read(conf, "nacos.core.auth.caching.enable=true").warnings
+        assert warning.endswith("nacos.core.auth.caching.enabled, a setting of Nacos that is not followed either?")
+
+    def test_variables_of_the_docker_image_of_nacos(self, conf: Path) -> None:
+        (warning,) = read(conf, NACOS_AUTH_ENABLE="true", NACOS_SERVICE_HOST="10.0.0.1").warnings
+        assert warning == "NACOS_AUTH_ENABLE of Nacos's Docker image is not followed; set nacos.core.auth.enabled"
+        assert read(conf, NACOS_SERVER_PORT="tcp://10.0.0.1:8848").warnings == (), "Kubernetes sets it"
+
     def test_what_kubernetes_adds_is_no_setting(self, conf: Path) -> None:
         links = {"ROLLCALL_PORT_8848_TCP_ADDR": "1", "ROLLCALL_SERVICE_HOST": "2", "ROLLCALL_PORT": "3"}
         assert read(conf, **links).warnings == ()

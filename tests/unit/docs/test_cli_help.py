@@ -14,6 +14,7 @@ SESSION = PAGE.with_name("cli-session.txt")
 TYPED = re.compile(r"^\$ rollcall (.+)$", re.MULTILINE)
 ASKED_FOR = {
     *("services", "instances", "members", "clients", "watch", "register", "deregister", "drain", "user"),
+    *("namespaces", "switches", "find", "events", "disable", "enable", "weight", "metadata", "update"),
     *("explain", "dump", "check", "compare", "heal", "simulate", "doctor", "config"),
 }
 

@@ -62,6 +62,12 @@ def test_an_unknown_path_elsewhere(client: FlaskClient, path: str) -> None:
     }
 
 
+def test_the_root_leads_a_browser_to_the_console(client: FlaskClient) -> None:
+    answer = client.get("/", headers={"Accept": "text/html,application/xhtml+xml"})
+    assert (answer.status_code, answer.headers["Location"]) == (302, "/nacos/")
+    assert client.get("/nacos/").status_code == 200
+
+
 def test_errors_name_the_path_as_it_was_sent(client: FlaskClient) -> None:
     answer = client.get("/nacos/v1/ns/caf%C3%A9%0A")
     assert answer.get_json()["path"] == "/nacos/v1/ns/caf%C3%A9%0A"

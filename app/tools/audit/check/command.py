@@ -1,7 +1,6 @@
 """The command of the nightly check. Exit codes: 0 the members agree, 1 they do not, 2 there is no verdict."""
 
 import argparse
-import json
 import signal
 import sys
 import traceback
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 from app.rows.summary import Summary, Verdict, unjudged
 from app.tools.audit.client.arguments import add_alert_options, days_argument, night_argument
 from app.tools.audit.format.findings import FindingClass
+from app.tools.printable import json_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -252,7 +252,7 @@ def _finish(options: argparse.Namespace, summary: Summary, results: "Results | N
         _alert(options, summary, results)
     for note in summary.notes:
         print(f"note: {note}", file=sys.stderr)
-    print(json.dumps(asdict(summary), indent=2) if options.json else summary.line, flush=True)
+    print(json_text(asdict(summary)) if options.json else summary.line, flush=True)
     return summary.verdict.exit_code
 
 

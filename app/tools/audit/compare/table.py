@@ -1,13 +1,15 @@
 """The differences between two members as text: lines of JSON, or a table for a terminal."""
 
-import json
+import shutil
+import sys
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from app.tools.audit.compare.compare import Difference
+from app.tools.printable import json_line as any_json_line
+from app.tools.printable import printable
 
 TABLE_ROWS_MAX = 1_000
 """The most rows of a table, which are held until all are known: a column is as wide as its widest cell."""
@@ -30,12 +32,7 @@ def json_line(difference: Difference, a: str, b: str) -> str:
         "a": {"member": a, "value": difference.a, "version": difference.a_version},
         "b": {"member": b, "value": difference.b, "version": difference.b_version},
     }
-    return ascii_line(value)
-
-
-def ascii_line(value: Any) -> str:
-    """Return a line of JSON in ASCII: other characters, which could control a terminal, are escaped."""
-    return json.dumps(value, separators=(",", ":"))
+    return any_json_line(value)
 
 
 @dataclass(slots=True)
@@ -89,14 +86,32 @@ def table(differences: Iterable[Difference], a: str, b: str) -> Iterator[str]:
         yield f"... and {more} more; --json shows them all"
 
 
-def aligned(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield the lines of a table with this head; columns that are empty in all rows are left out, long cells cut."""
+def aligned(head: Sequence[str], rows: Sequence[Sequence[str]], indent: str = "") -> Iterator[str]:
+    """Yield the lines of a table with this head; columns that are empty in all rows are left out, long cells cut.
+
+    On a terminal that is narrower, each row is a block of lines, one for each cell, as no cell should break.
+    """
     shown = [[_cell(cell) for cell in row] for row in rows]
     columns = [index for index in range(len(head)) if any(row[index] for row in shown)]
     widths = [max(_width(row[index]) for row in [head, *shown]) for index in columns]
+    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+    if len(indent) + sum(widths) + 2 * (len(widths) - 1) > room:
+        yield from _blocks(head, shown, columns, indent)
+        return
     for row in [head, *shown]:
         cells = (row[index] + " " * (width - _width(row[index])) for index, width in zip(columns, widths, strict=True))
-        yield "  ".join(cells).rstrip()
+        yield indent + "  ".join(cells).rstrip()
+
+
+def _blocks(head: Sequence[str], rows: Sequence[Sequence[str]], columns: Sequence[int], indent: str) -> Iterator[str]:
+    """Yield a block of lines for each row, with blank lines between them."""
+    width = max(_width(head[index]) for index in columns)
+    for number, row in enumerate(rows):
+        if number:
+            yield ""
+        for index in columns:
+            if row[index]:
+                yield f"{indent}{head[index]}{' ' * (width - _width(head[index]))}  {row[index]}"
 
 
 def _cells(one: Difference) -> list[str]:
@@ -116,7 +131,7 @@ def _cells(one: Difference) -> list[str]:
 
 def _cell(text: str) -> str:
     """Return the text in one line of bounded width; characters that might control a terminal are escaped."""
-    text = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+    text = printable(text)
     if _width(text) <= CELL_WIDTH_MAX:
         return text
     while _width(text) > CELL_WIDTH_MAX - 3:

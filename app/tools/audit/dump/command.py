@@ -1,7 +1,6 @@
 """``rollcall dump``: every member's state at about one moment, twice, as files for the check."""
 
 import argparse
-import json
 import sys
 from contextlib import closing
 from datetime import UTC, datetime
@@ -17,6 +16,7 @@ from app.tools.audit.client.access import (
 )
 from app.tools.audit.client.arguments import days_argument, night_argument
 from app.tools.audit.format.part_format import PartFormat, has_parquet
+from app.tools.printable import json_text
 
 if TYPE_CHECKING:
     from app.tools.audit.dump.collect import Dumped, Plan
@@ -123,7 +123,7 @@ def _tell(options: argparse.Namespace, plan: "Plan", store: "Store", dumped: "Du
     for number, member in dumped.absent():
         print(f"rollcall: round {number}: member {member.address} is absent: {member.error}", file=sys.stderr)
     folder = store.shown(f"{store.root}/dump_date={plan.dump_date}")
-    print(json.dumps({"folder": folder, "rounds": _rounds(dumped)}, indent=2) if options.json else folder)
+    print(json_text({"folder": folder, "rounds": _rounds(dumped)}) if options.json else folder)
 
 
 def _rounds(dumped: "Dumped") -> list[dict[str, Any]]:

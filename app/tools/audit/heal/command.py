@@ -19,6 +19,7 @@ from app.tools.audit.client.access import (
     namespace_of,
     positive_duration_s,
 )
+from app.tools.printable import json_line, printable
 
 if TYPE_CHECKING:
     from app.tools.audit.heal.decide import Departure
@@ -150,9 +151,7 @@ def _end(options: argparse.Namespace, look: "Look", text: str, code: int) -> int
     if look.absent and code == AGREED:
         code, text = DIFFERENT, f"among the members that answered: {text}"
     if options.json:
-        from app.tools.audit.compare.table import ascii_line
-
-        _print([ascii_line({"stage": "end", "exit_code": code, "text": text})])
+        _print([json_line({"stage": "end", "exit_code": code, "text": text})])
     else:
         _print([text])
     return code
@@ -169,5 +168,5 @@ def _could_not(text: str) -> int:
 
 
 def _say(text: str) -> None:
-    shown = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+    shown = printable(text)
     sys.stderr.write(f"rollcall heal: {shown}\n")

@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
-from app.tools.audit.compare.table import aligned, ascii_line
+from app.tools.audit.compare.table import aligned
 from app.tools.audit.heal.decide import Departure
 from app.tools.audit.heal.healing import Look
+from app.tools.printable import json_line
 
 ROWS_MAX = 200
 """The most departures in a table; further ones are counted. JSON has all."""
@@ -23,7 +24,7 @@ def state_lines(title: str, look: Look) -> Iterator[str]:
             rows[-1][0] = f"{one.address} (at {address})"
     rows += [[address, "", "", "", f"does not answer: {reason}", ""] for address, reason in look.absent.items()]
     yield title
-    yield from (f"  {line}" for line in aligned(["MEMBER", "", "INSTANCES", "HEALTHY", "VERSION", "NAMES OWNER"], rows))
+    yield from aligned(["MEMBER", "", "INSTANCES", "HEALTHY", "VERSION", "NAMES OWNER"], rows, "  ")
 
 
 def departure_lines(departures: Sequence[Departure]) -> Iterator[str]:
@@ -43,7 +44,7 @@ def departure_lines(departures: Sequence[Departure]) -> Iterator[str]:
     if not rows:
         return
     head = ["CLASS", "WHAT", "MEMBER", "HOLDS", "RIGHT", "VERSION", "RIGHT VERSION"]
-    yield from (f"  {line}" for line in aligned(head, rows))
+    yield from aligned(head, rows, "  ")
     if len(departures) > ROWS_MAX:
         yield f"  ... and {len(departures) - ROWS_MAX} more; --json shows them all"
     for rule in dict.fromkeys(one.rule for one in departures):
@@ -63,12 +64,12 @@ def json_state(stage: str, look: Look) -> Iterator[str]:
             "version": one.version,
             "instances": len(one.instances),
         }
-        yield ascii_line(value)
+        yield json_line(value)
     for address, reason in look.absent.items():
-        yield ascii_line({"stage": stage, "member": address, "asked": address, "error": reason})
+        yield json_line({"stage": stage, "member": address, "asked": address, "error": reason})
 
 
 def json_departures(stage: str, departures: Sequence[Departure]) -> Iterator[str]:
     """Yield lines of JSON, one for each departure."""
     for one in departures:
-        yield ascii_line({"stage": stage, **asdict(one)})
+        yield json_line({"stage": stage, **asdict(one)})

@@ -5,7 +5,7 @@ import argparse
 from app.naming.model.ip_addresses import host_port, is_same_ip, read_ip
 from app.tools.command.asking.exits import CommandError, ExitCode
 from app.tools.command.asking.registry_client import RegistryClient, Row
-from app.tools.command.printable import printable
+from app.tools.printable import printable
 
 PORT_MAX = 65_535
 DEFAULT_CLUSTER = "DEFAULT"
@@ -53,24 +53,24 @@ def shown_instance(options: argparse.Namespace) -> str:
 
 
 def find_instance(options: argparse.Namespace, client: RegistryClient) -> Row:
-    """Return the instance that is registered at the address.
+    """Return the instance that is registered at the address, and set its cluster if the options name none.
 
     Raises:
-        CommandError: there is none; the text names those that are registered.
+        CommandError: there is none, or there are several; the text names those that are registered.
     """
     ip, port = options.instance
     rows = client.instances(options.service)
     there = [one for one in rows if is_same_ip(str(one.get("ip")), ip) and one.get("port") == port]
+    if options.cluster is None and len(there) == 1:
+        options.cluster = str(there[0].get("clusterName"))
     for one in there:
         if one.get("clusterName") == options.cluster:
             options.instance = str(one.get("ip")), port
             return one
     if there:
         clusters = ", ".join(sorted({str(one.get("clusterName")) for one in there}))
-        raise CommandError(
-            ExitCode.NOT_FOUND,
-            f"{shown_instance(options)} is not in cluster {options.cluster}, but in {clusters}: give --cluster",
-        )
+        where = "in" if options.cluster is None else f"not in cluster {options.cluster}, but in"
+        raise CommandError(ExitCode.NOT_FOUND, f"{shown_instance(options)} is {where} {clusters}: give --cluster")
     names = ", ".join(f"{host_port(str(one.get('ip')), one.get('port'))}" for one in rows[:NAMES_MAX])
     more = f" and {len(rows) - NAMES_MAX} more" if len(rows) > NAMES_MAX else ""
     text = f"{shown_instance(options)} is not registered; there are: {names or 'none'}{more}"

@@ -15,13 +15,18 @@ from app.tools.command.asking.server_connection import (
     ServerConnection,
     ServerReply,
 )
-from app.tools.command.printable import printable
+from app.tools.printable import printable
 
 LOGIN = "/v1/auth/login"
 NAMESPACES = "/v1/console/namespaces"
 CATALOG_SERVICES = "/v1/ns/catalog/services"
 SERVICE_NAMES = "/v1/ns/service/list"
+NAMES_BY_NAMESPACE = "/v1/ns/service/names"
+NO_NAME = "-"
+"""A pattern that no name fits: the answer then has the namespaces with services, and no service."""
+PUBLIC = "public"
 SERVICE_CHANGES, CATALOG_CHANGES = "/v1/ns/service/changes", "/v1/ns/catalog/changes"
+EVENT_CHANGES = "/v1/ns/operator/events/changes"
 CATALOG_INSTANCES = "/v2/ns/catalog/instances"
 PAGE, INSTANCES_PAGE = 10_000, 500
 """The most entries in a page of a member with default settings, and with API v2."""
@@ -93,11 +98,15 @@ class RegistryClient:
             NoServerAnswer: the stream cannot be opened now.
             CommandError: the login for the first stream failed.
         """
-        self._ensure_login()
         wanted: dict[str, str | int] = {"namespaceId": self.namespace}
         if len(services) == 1:
-            return self._connection.events(SERVICE_CHANGES, {**wanted, "serviceName": services[0]})
-        return self._connection.events(CATALOG_CHANGES, wanted)
+            return self.stream(SERVICE_CHANGES, {**wanted, "serviceName": services[0]})
+        return self.stream(CATALOG_CHANGES, wanted)
+
+    def stream(self, path: str, parameters: Parameters) -> EventStream | None:
+        """Return a stream of events, as ``changes`` does."""
+        self._ensure_login()
+        return self._connection.events(path, parameters)
 
     def log_in(self) -> Row:
         """Log in, and return the answer. Shape: accessToken, tokenTtl (s), username; message where there are no users.
@@ -224,9 +233,10 @@ class RegistryClient:
                 size = len(rows)
             page += 1
 
-    def services(self, name: str = "", group: str = "") -> Iterator[Row]:
+    def services(self, name: str = "", group: str = "", namespace: str | None = None) -> Iterator[Row]:
         """Yield the services whose names contain the texts. Shape: name, groupName, clusterCount, ipCount and so on."""
-        wanted = {"namespaceId": self.namespace, "serviceNameParam": name, "groupNameParam": group}
+        namespace = self.namespace if namespace is None else namespace
+        wanted = {"namespaceId": namespace, "serviceNameParam": name, "groupNameParam": group}
         return self.pages(CATALOG_SERVICES, wanted, "serviceList", PAGE)
 
     def instances(self, service: str) -> list[Row]:
@@ -235,13 +245,39 @@ class RegistryClient:
         Raises:
             CommandError: the service does not exist; the text suggests services with similar names.
         """
-        wanted = {"namespaceId": self.namespace, "serviceName": service}
+        found = self.instances_in(self.namespace, service)
+        if found is None:
+            raise self.no_service(service)
+        return found
+
+    def instances_in(self, namespace: str, service: str) -> list[Row] | None:
+        """Return all instances of a service, with their true health; None if the service does not exist."""
+        wanted = {"namespaceId": namespace, "serviceName": service}
         try:
             return list(self.pages(CATALOG_INSTANCES, wanted, "instances", INSTANCES_PAGE))
         except CommandError as error:
             if error.code is not ExitCode.NOT_FOUND:
                 raise
-        raise self.no_service(service)
+        return None
+
+    def namespaces(self) -> list[Row]:
+        """Return the namespaces that the caller may see. Shape: namespace (empty for public), namespaceShowName."""
+        return self.rows(NAMESPACES, self.get(NAMESPACES))
+
+    def all_namespaces(self) -> list[str]:
+        """Return the ids of the namespaces that the caller may see, and of those that have services.
+
+        A service may be registered in a namespace that nobody created.
+        """
+        listed = [str(one.get("namespace") or PUBLIC) for one in self.namespaces()]
+        try:
+            answer = self.get(NAMES_BY_NAMESPACE, {"expr": NO_NAME})
+        except CommandError as error:
+            if error.code is not ExitCode.REFUSED:  # the caller may not search all namespaces
+                raise
+            return listed
+        used = answer.get("services") if isinstance(answer, dict) else None
+        return list(dict.fromkeys([*listed, *sorted(used)])) if isinstance(used, dict) else listed
 
     def no_service(self, service: str) -> CommandError:
         """Return the error for a service that does not exist, with similar names."""
@@ -256,10 +292,10 @@ class RegistryClient:
             CommandError: it does not exist; the text lists those that do.
         """
         try:
-            listed = self.rows(NAMESPACES, self.get(NAMESPACES))
+            listed = self.namespaces()
         except CommandError:
             return  # whoever may not list them is not told of them
-        known = [str(one.get("namespace") or "public") for one in listed]
+        known = [str(one.get("namespace") or PUBLIC) for one in listed]
         if self.namespace not in ("", *known):
             names = printable(", ".join(known))[:ALIKE_CHARS_MAX]
             raise CommandError(

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from app.tools.audit.client.access import (
     AccessError,
@@ -15,19 +15,30 @@ from app.tools.audit.client.access import (
     server_of,
 )
 from app.tools.command.asking.exits import CommandError, ExitCode
+from app.tools.command.asking.output import DATA, OutputFormat, add_output_options
 from app.tools.command.asking.registry_client import RegistryClient
-from app.tools.command.printable import printable
+from app.tools.printable import printable
 
 TIMEOUT_S = 5.0
 Run = Callable[[argparse.Namespace, RegistryClient], int]
 
 
-def finish(parser: argparse.ArgumentParser, run: Run) -> None:
+def finish(parser: argparse.ArgumentParser, run: Run, formats: Sequence[OutputFormat] = DATA) -> None:
     """Add the options that all these commands share, and set the function of the command."""
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_output_options(parser, formats)
     add_server_options(parser)
     add_call_options(parser, TIMEOUT_S)
     parser.set_defaults(run=lambda options: run_asking(options, run), command=parser.prog)
+
+
+def add_all_namespaces(parser: argparse.ArgumentParser) -> None:
+    """Add ``-A``, which ``namespaces_of`` reads."""
+    parser.add_argument("-A", "--all-namespaces", action="store_true", help="in all namespaces")
+
+
+def namespaces_of(options: argparse.Namespace, client: RegistryClient) -> list[str]:
+    """Return the namespaces that the options name: one, or with ``-A`` all that the caller may see."""
+    return client.all_namespaces() if options.all_namespaces else [client.namespace]
 
 
 def count_argument(text: str) -> int:

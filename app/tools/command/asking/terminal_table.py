@@ -1,6 +1,7 @@
 """Tables for a terminal or a pipe, by `rich`, which is loaded when the first table is printed.
 
-A cell shows strangers' text as it is: without markup, links or escapes.
+A cell shows strangers' text as it is: without markup, links or escapes. On a terminal a table fits its width without
+breaking a cell: columns that matter less are left out, and a column of free text is cut.
 """
 
 import io
@@ -11,11 +12,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from app.tools.command.printable import printable
+from app.tools.printable import printable
 
 PIPE_COLUMNS = 100_000
 """The width in a file or a pipe, where a row is one line, however long it is."""
 COLUMNS_MIN = 40
+GAP = 2
+"""The blanks between two columns."""
+CUT_WIDTH_MIN = 16
+"""A column that may be cut is left out rather than made narrower."""
 
 
 class Tone(StrEnum):
@@ -37,27 +42,113 @@ class Cell:
     tone: Tone = Tone.PLAIN
 
 
-def print_table(heads: Sequence[str], rows: Iterable[Sequence[str | int | Cell]]) -> int:
-    """Print a table, numbers to the right; return its number of rows. Without rows only its head is printed."""
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table: its head, and when it is shown."""
+
+    head: str
+    drop: int = 0
+    """On a narrow terminal the column with the highest number goes first; one with 0 stays."""
+    is_cut: bool = False
+    """True if its cells may be cut, so that the column fits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """A printed table: the number of its rows, the heads of the columns that did not fit, and whether cells are cut."""
+
+    rows: int
+    left_out: tuple[str, ...] = ()
+    has_cut: bool = False
+
+
+def print_table(
+    columns: Sequence[Column], rows: Iterable[Sequence[str | int | Cell]], *, wide: bool = False
+) -> Printed:
+    """Print a table, numbers to the right. Without rows only its head is printed.
+
+    ``wide``: all columns, whole, in lines that may be longer than the terminal is wide.
+    """
+    from rich.cells import cell_len
+
+    on_terminal = sys.stdout.isatty()
+    room = max(shutil.get_terminal_size().columns, COLUMNS_MIN) if on_terminal and not wide else PIPE_COLUMNS
+    listed = [[_cell(one) for one in row] for row in rows]
+    widths = [
+        max(cell_len(columns[number].head), *(cell_len(row[number].text) for row in listed), 0)
+        for number in range(len(columns))
+    ]
+    kept = _fitting(columns, widths, room)
+    limits = _limits(columns, kept, widths, room)
+    _write(columns, listed, kept, limits, on_terminal=on_terminal)
+    left_out = tuple(one.head for number, one in enumerate(columns) if number not in kept)
+    return Printed(len(listed), left_out, any(limits[number] < widths[number] for number in kept))
+
+
+def _cell(value: str | int | Cell) -> Cell:
+    return Cell(printable(value.text), value.tone) if isinstance(value, Cell) else Cell(printable(str(value)))
+
+
+def _fitting(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
+    """Return the columns that fit, by their numbers."""
+    kept = list(range(len(columns)))
+
+    def needed() -> int:
+        least = (min(widths[one], CUT_WIDTH_MIN) if columns[one].is_cut else widths[one] for one in kept)
+        return sum(least) + GAP * (len(kept) - 1)
+
+    while needed() > room and (optional := [one for one in kept if columns[one].drop]):
+        kept.remove(max(optional, key=lambda one: columns[one].drop))
+    return kept
+
+
+def _limits(columns: Sequence[Column], kept: Sequence[int], widths: Sequence[int], room: int) -> dict[int, int]:
+    """Return the width of each kept column: its widest cell, or less so that the table fits.
+
+    The columns that may be cut give way first. If that is not enough, the widest of all does: a name of 200 letters.
+    """
+    limits = {one: widths[one] for one in kept}
+    for group in ([one for one in kept if columns[one].is_cut], list(kept)):
+        while group and (over := sum(limits.values()) + GAP * (len(kept) - 1) - room) > 0:
+            widest = max(group, key=limits.__getitem__)
+            if (width := max(limits[widest] - over, CUT_WIDTH_MIN)) >= limits[widest]:
+                break
+            limits[widest] = width
+    return limits
+
+
+def _write(
+    columns: Sequence[Column],
+    listed: Sequence[Sequence[Cell]],
+    kept: Sequence[int],
+    limits: dict[int, int],
+    *,
+    on_terminal: bool,
+) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    on_terminal = sys.stdout.isatty()
-    columns = max(shutil.get_terminal_size().columns, COLUMNS_MIN) if on_terminal else PIPE_COLUMNS
-    table = Table(box=box.SIMPLE_HEAD if on_terminal else None, pad_edge=False, show_edge=False)
-    listed = [[one if isinstance(one, Cell) else Cell(str(one)) for one in row] for row in rows]
-    for number, head in enumerate(heads):
+    # The box has a blank between columns.
+    line, blanks = (box.SIMPLE_HEAD, GAP - 1) if on_terminal else (None, GAP)
+    table = Table(box=line, pad_edge=False, show_edge=False, padding=(0, blanks, 0, 0))
+    for number in kept:
         texts = {row[number].text for row in listed} - {"-"}
-        is_number = bool(texts) and all(map(_is_number, texts))
-        table.add_column(Text(head.upper(), style=Tone.NAME), justify="right" if is_number else "left", overflow="fold")
+        table.add_column(
+            Text(columns[number].head.upper(), style=Tone.NAME),
+            justify="right" if texts and all(map(_is_number, texts)) else "left",
+            width=limits[number],
+            no_wrap=True,
+            overflow="ellipsis",
+        )
     for row in listed:
-        table.add_row(*(Text(printable(one.text), style=one.tone.value) for one in row))
+        table.add_row(*(Text(row[number].text, style=row[number].tone.value) for number in kept))
     written = io.StringIO()
     console = Console(
         file=written,
-        width=columns,
+        width=PIPE_COLUMNS,
+        height=1,  # with a width alone, `rich` takes 80 columns for a dumb terminal
         force_terminal=on_terminal,
         no_color="NO_COLOR" in os.environ or not on_terminal,
         highlight=False,
@@ -66,7 +157,6 @@ def print_table(heads: Sequence[str], rows: Iterable[Sequence[str | int | Cell]]
     )
     console.print(table)
     sys.stdout.writelines(f"{line.rstrip()}\n" for line in written.getvalue().splitlines())
-    return len(listed)
 
 
 def print_fields(fields: Iterable[tuple[str, str]]) -> None:

@@ -1,16 +1,15 @@
 """``rollcall clients``: publishers and subscribers: all clients of a member, one of them, or those of a service."""
 
 import argparse
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 from app.tools.command.asking.exits import CommandError, ExitCode
+from app.tools.command.asking.output import LISTS, OutputFormat, is_data, print_list
 from app.tools.command.asking.registry_client import RegistryClient, Row
 from app.tools.command.asking.run_command import count_argument, finish, say
 from app.tools.command.asking.shown_values import address_of, short_service, text_of
-from app.tools.command.asking.terminal_table import Cell, Tone, print_table
-from app.tools.command.printable import json_text
+from app.tools.command.asking.terminal_table import Cell, Column, Tone
 
 CLIENTS = "/v2/ns/client"
 CONNECTIONS = "/v2/core/loader/current"
@@ -20,6 +19,14 @@ CLUSTER_SUBSCRIBERS = "/v1/ns/service/subscribers/all"
 """Rollcall's own calls, about all members."""
 ROWS_MAX = 1_000
 CLUSTER_PAGES_MAX = 10
+_COLUMNS = (
+    Column("client"),
+    Column("over", drop=1),
+    Column("address", drop=2),
+    Column("application", drop=4),
+    Column("sdk", drop=5),
+    Column("at", drop=3),
+)
 EPHEMERAL, PERSISTENT = "#true", "#false"
 
 
@@ -36,7 +43,7 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     parser.add_argument(
         "--limit", metavar="N", type=count_argument, default=ROWS_MAX, help=f"rows of the table ({ROWS_MAX})"
     )
-    finish(parser, _run)
+    finish(parser, _run, LISTS)
 
 
 def _run(options: argparse.Namespace, client: RegistryClient) -> int:
@@ -49,20 +56,20 @@ def _run(options: argparse.Namespace, client: RegistryClient) -> int:
 
 def _all(options: argparse.Namespace, client: RegistryClient) -> int:
     told = _of_cluster(options, client)
-    if options.json:
-        sys.stdout.write(json_text(told) + "\n")
-        return ExitCode.DONE
-    if not told:
+    if not told and not is_data(options):
         say(options, "no clients: nobody publishes anything, nor is connected")
         return ExitCode.DONE
-    print_table(
-        ("client", "over", "address", "application", "sdk", "at"),
+    print_list(
+        options,
+        lambda: told,
+        lambda: (one["client"] for one in told),
+        _COLUMNS,
         (
             (Cell(one["client"], Tone.NAME), one["over"], one["address"], one["application"], one["sdk"], one["at"])
             for one in told[: options.limit]
         ),
     )
-    if len(told) > options.limit:
+    if len(told) > options.limit and options.output in (OutputFormat.TABLE, OutputFormat.WIDE):
         say(options, f"{options.limit} of {len(told)} clients; --limit {len(told)} shows all")
     return ExitCode.DONE
 
@@ -146,20 +153,14 @@ def _one(options: argparse.Namespace, client: RegistryClient) -> int:
         # An address over HTTP has no connection that could be subscribed.
         subscribed = client.rows(CLIENTS, client.find(f"{CLIENTS}/subscribe/list", wanted) or [])
     rows = client.rows(CLIENTS, published or []), subscribed
-    if options.json:
-        told = {"client": options.client, "publishes": rows[0], "subscribesTo": rows[1]}
-        sys.stdout.write(json_text(told) + "\n")
-        return ExitCode.DONE
     listed = [("publishes", one) for one in rows[0]] + [("subscribes to", one) for one in rows[1]]
-    print_table(
-        ("what", "namespace", "service", "instance"),
+    print_list(
+        options,
+        lambda: {"client": options.client, "publishes": rows[0], "subscribesTo": rows[1]},
+        lambda: dict.fromkeys(_service(one) for _, one in listed),
+        (Column("what"), Column("namespace", drop=1), Column("service"), Column("instance", drop=2)),
         (
-            (
-                what,
-                text_of(one, "namespace"),
-                Cell(short_service(text_of(one, "group", ""), text_of(one, "serviceName")), Tone.NAME),
-                _place(one.get("registeredInstance")),
-            )
+            (what, text_of(one, "namespace"), Cell(_service(one), Tone.NAME), _place(one.get("registeredInstance")))
             for what, one in listed
         ),
     )
@@ -170,6 +171,10 @@ def _subscription(row: Row) -> Row:
     """Return a subscription with the names that Nacos has for its parts."""
     group, _, name = text_of(row, "serviceName").partition("@@")
     return {"namespace": text_of(row, "namespaceId"), "group": group, "serviceName": name}
+
+
+def _service(row: Row) -> str:
+    return short_service(text_of(row, "group", ""), text_of(row, "serviceName"))
 
 
 def _place(instance: object) -> str:
@@ -196,14 +201,16 @@ def _of_service(options: argparse.Namespace, client: RegistryClient) -> int:
     else:  # a real Nacos
         connected = client.rows(path, client.get(f"{path}/subscriber/list", wanted))
         over_udp = _over_udp(options, client)
-    if options.json:
-        told = {"publishers": publishers, "subscribers": connected, "subscribersOverUdp": over_udp}
-        sys.stdout.write(json_text(told) + "\n")
-        return ExitCode.DONE
     rows = [("publishes", _id(one), address_of(one)) for one in publishers]
     rows += [("subscribes", _id(one), address_of(one)) for one in connected]
     rows += [("subscribes over UDP", text_of(one, "agent"), text_of(one, "addrStr")) for one in over_udp]
-    print_table(("what", "client", "address"), ((what, Cell(who, Tone.NAME), where) for what, who, where in rows))
+    print_list(
+        options,
+        lambda: {"publishers": publishers, "subscribers": connected, "subscribersOverUdp": over_udp},
+        lambda: dict.fromkeys(who for _, who, _ in rows),
+        (Column("what"), Column("client"), Column("address", drop=1)),
+        ((what, Cell(who, Tone.NAME), where) for what, who, where in rows),
+    )
     return ExitCode.DONE
 
 

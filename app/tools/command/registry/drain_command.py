@@ -1,7 +1,6 @@
 """``rollcall drain``: take an instance out of service once its clients know, or drain a whole member."""
 
 import argparse
-import sys
 import time
 
 from app.tools.audit.client.access import positive_duration_s
@@ -13,11 +12,11 @@ from app.tools.command.asking.instance_argument import (
     parameters_of,
     shown_instance,
 )
+from app.tools.command.asking.output import is_data, print_data
 from app.tools.command.asking.registry_client import RegistryClient, Row
 from app.tools.command.asking.run_command import finish, say
 from app.tools.command.asking.shown_values import text_of
 from app.tools.command.asking.terminal_table import print_fields
-from app.tools.command.printable import json_text
 
 INSTANCE_DRAIN, NODE_DRAIN = "/v1/ns/instance/drain", "/v1/ns/operator/drain"
 TIMEOUT_S, TIMEOUT_S_MAX = 15.0, 60.0
@@ -76,8 +75,8 @@ def _instance(options: argparse.Namespace, client: RegistryClient) -> int:
         answer = client.get(INSTANCE_DRAIN, where)
     if not isinstance(answer, dict) or not isinstance(answer.get("isOver"), bool):
         raise client.unusable(INSTANCE_DRAIN)
-    if options.json:
-        sys.stdout.write(json_text(answer) + "\n")
+    if is_data(options):
+        print_data(options, answer)
     else:
         print_fields(
             (
@@ -108,8 +107,8 @@ def _node(options: argparse.Namespace, client: RegistryClient) -> int:
         answer = client.change("PUT", NODE_DRAIN, {"enabled": "false" if options.undo else "true"}).json()
     if not isinstance(answer, dict) or not isinstance(answer.get("draining"), bool):
         raise client.unusable(NODE_DRAIN)
-    if options.json:
-        sys.stdout.write(json_text(answer) + "\n")
+    if is_data(options):
+        print_data(options, answer)
         return ExitCode.DONE
     is_draining = answer["draining"]
     print_fields(

@@ -1,14 +1,25 @@
 """``rollcall instances``: the instances of a service with their true health, whatever the protect threshold."""
 
 import argparse
-import sys
+from collections.abc import Iterable
 
 from app.tools.command.asking.exits import CommandError, ExitCode
+from app.tools.command.asking.output import LISTS, is_data, print_list
 from app.tools.command.asking.registry_client import RegistryClient, Row
-from app.tools.command.asking.run_command import finish, say
+from app.tools.command.asking.run_command import add_all_namespaces, finish, say
 from app.tools.command.asking.shown_values import address_of, age_text, flag_cell, metadata_text, text_of, weight_text
-from app.tools.command.asking.terminal_table import Cell, Tone, print_table
-from app.tools.command.printable import json_text
+from app.tools.command.asking.terminal_table import Cell, Column, Tone
+
+_COLUMNS = (
+    Column("instance"),
+    Column("cluster", drop=3),
+    Column("health"),
+    Column("enabled", drop=1),
+    Column("weight", drop=2),
+    Column("kind", drop=6),
+    Column("last beat", drop=5),
+    Column("metadata", drop=4, is_cut=True),
+)
 
 BEATS = "/v1/ns/service/beats"
 
@@ -24,11 +35,12 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     parser.add_argument("service", metavar="SERVICE", help="group@@name, or a name in DEFAULT_GROUP")
     parser.add_argument("--cluster", metavar="NAME", help="only those of this cluster of the service")
     parser.add_argument("--unhealthy", action="store_true", help="only those that are not healthy")
-    finish(parser, _run)
+    add_all_namespaces(parser)
+    finish(parser, _run, LISTS)
 
 
 def _run(options: argparse.Namespace, client: RegistryClient) -> int:
-    rows = client.instances(options.service)
+    rows = _everywhere(options, client) if options.all_namespaces else client.instances(options.service)
     if options.cluster:
         clusters = sorted({text_of(one, "clusterName") for one in rows})
         rows = [one for one in rows if one.get("clusterName") == options.cluster]
@@ -40,32 +52,57 @@ def _run(options: argparse.Namespace, client: RegistryClient) -> int:
             )
     if options.unhealthy:
         rows = [one for one in rows if one.get("healthy") is not True]
-    if options.json:
-        sys.stdout.write(json_text(rows) + "\n")
-        return ExitCode.DONE
-    if not rows:
+    if not rows and not is_data(options):
         say(options, f"{options.service} has no {'unhealthy ' if options.unhealthy else ''}instances")
         return ExitCode.DONE
-    ages = _beat_ages(options, client) if any(one.get("ephemeral") is True for one in rows) else {}
-    print_table(
-        ("instance", "cluster", "health", "enabled", "weight", "kind", "last beat", "metadata"),
-        (_cells(one, ages.get(_place(one))) for one in rows),
+    shown = () if is_data(options) else rows
+    beating = dict.fromkeys(one.get("namespaceId") for one in shown if one.get("ephemeral") is True)
+    ages = _beat_ages(options, client, beating)
+    before = (Column("namespace"),) if options.all_namespaces else ()
+    print_list(
+        options,
+        lambda: rows,
+        lambda: map(address_of, rows),
+        (*before, *_COLUMNS),
+        ((*(text_of(one, "namespaceId") for _ in before), *_cells(one, ages.get(_place(one)))) for one in rows),
     )
     return ExitCode.DONE
 
 
+def _everywhere(options: argparse.Namespace, client: RegistryClient) -> list[Row]:
+    """Return the instances of the service in all namespaces, each with its ``namespaceId``.
+
+    Raises:
+        CommandError: no namespace has the service.
+    """
+    found = {one: client.instances_in(one, options.service) for one in client.all_namespaces()}
+    if all(rows is None for rows in found.values()):
+        raise CommandError(ExitCode.NOT_FOUND, f"no namespace has a service {options.service}")
+    return [{**one, "namespaceId": namespace} for namespace, rows in found.items() for one in rows or ()]
+
+
 def _place(row: Row) -> tuple[object, ...]:
-    return row.get("ip"), row.get("port"), row.get("clusterName")
+    return row.get("namespaceId"), row.get("ip"), row.get("port"), row.get("clusterName")
 
 
-def _beat_ages(options: argparse.Namespace, client: RegistryClient) -> dict[tuple[object, ...], object]:
-    """Return the ages of the last beats as the owner counts them; a copy's age at another member says nothing."""
-    told = client.find(BEATS, {"namespaceId": client.namespace, "serviceName": options.service})
-    if not isinstance(told, dict) or not isinstance(told.get("beats"), list):
-        return {}  # a real Nacos, which does not tell
-    if told.get("answered") is not True:
-        say(options, f"last beats are not known: {text_of(told, 'member')}, which counts them, did not answer")
-    return {_place(one): one.get("ageMs") for one in client.rows(BEATS, told["beats"])}
+def _beat_ages(
+    options: argparse.Namespace, client: RegistryClient, namespaces: Iterable[str | None]
+) -> dict[tuple[object, ...], object]:
+    """Return the ages of the last beats as the owner counts them; a copy's age at another member says nothing.
+
+    ``namespaces``: those of the rows; None is that of the command, which the rows do not name.
+    """
+    ages: dict[tuple[object, ...], object] = {}
+    for namespace in namespaces:
+        wanted = {"namespaceId": client.namespace if namespace is None else namespace, "serviceName": options.service}
+        told = client.find(BEATS, wanted)
+        if not isinstance(told, dict) or not isinstance(told.get("beats"), list):
+            continue  # a real Nacos, which does not tell
+        if told.get("answered") is not True:
+            say(options, f"last beats are not known: {text_of(told, 'member')}, which counts them, did not answer")
+        for one in client.rows(BEATS, told["beats"]):
+            ages[_place({**one, "namespaceId": namespace})] = one.get("ageMs")
+    return ages
 
 
 def _cells(row: Row, age_ms: object) -> tuple[str | Cell, ...]:

@@ -1,20 +1,27 @@
 """``rollcall members``: the members of a cluster as one of them sees the others, and the contents of each."""
 
 import argparse
-import sys
 from typing import Any
 
 from app.tools.audit.client.access import AccessError, access_of, parse_url, server_of
 from app.tools.command.asking.exits import CommandError, ExitCode
+from app.tools.command.asking.output import LISTS, print_list
 from app.tools.command.asking.registry_client import RegistryClient, Row
 from app.tools.command.asking.run_command import finish, say
 from app.tools.command.asking.shown_values import text_of
-from app.tools.command.asking.terminal_table import Cell, Tone, print_table
-from app.tools.command.printable import json_text
+from app.tools.command.asking.terminal_table import Cell, Column, Tone
 
 SERVERS = "/v1/ns/operator/servers"
 METRICS = "/v1/ns/operator/metrics"
 COUNTS = ("serviceCount", "emptyServiceCount", "instanceCount", "responsibleServiceCount")
+_COLUMNS = Column("member"), Column("state"), Column("nacos version", drop=4)
+_OF_EACH = (
+    Column("says"),
+    Column("services", drop=2),
+    Column("empty", drop=5),
+    Column("instances", drop=1),
+    Column("responsible for", drop=3),
+)
 _TONES = {"UP": Tone.GOOD, "DOWN": Tone.BAD}
 
 
@@ -32,7 +39,7 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         action="store_true",
         help="ask each member for its status and counts; empty: services without instances",
     )
-    finish(parser, _run)
+    finish(parser, _run, LISTS)
 
 
 def _run(options: argparse.Namespace, client: RegistryClient) -> int:
@@ -46,14 +53,13 @@ def _run(options: argparse.Namespace, client: RegistryClient) -> int:
             counts = {} if is_gone else _asked(options, client, one["address"], failures)
             one["status"] = counts.get("status")
             one |= {name: counts.get(name) for name in COUNTS}
-    if options.json:
-        sys.stdout.write(json_text(told) + "\n")
-    else:
-        heads = ("member", "state", "nacos version")
-        print_table(
-            (*heads, "says", "services", "empty", "instances", "responsible for") if options.each else heads,
-            (_cells(one, is_asked=options.each) for one in told),
-        )
+    print_list(
+        options,
+        lambda: told,
+        lambda: (one["address"] for one in told),
+        (*_COLUMNS, *_OF_EACH) if options.each else _COLUMNS,
+        (_cells(one, is_asked=options.each) for one in told),
+    )
     for address, text in failures.items():
         say(options, f"{address}: {text}")
     return ExitCode.NOT_ALL if failures else ExitCode.DONE

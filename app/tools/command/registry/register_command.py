@@ -12,9 +12,9 @@ from app.tools.command.asking.instance_argument import (
     parameters_of,
     shown_instance,
 )
+from app.tools.command.asking.output import is_data, print_data
 from app.tools.command.asking.registry_client import RegistryClient
 from app.tools.command.asking.run_command import finish, say
-from app.tools.command.printable import json_text
 
 INSTANCE, BEAT = "/v1/ns/instance", "/v1/ns/instance/beat"
 BEAT_MS = 5_000
@@ -119,8 +119,8 @@ def _deregister(options: argparse.Namespace, client: RegistryClient) -> int:
 
 
 def _told(options: argparse.Namespace, client: RegistryClient, done: str) -> None:
-    if options.json:
-        sys.stdout.write(json_text({"done": done, **parameters_of(options, client)}) + "\n")
+    if is_data(options):
+        print_data(options, {"done": done, **parameters_of(options, client)})
     else:
         sys.stdout.write(f"{done} {shown_instance(options)} in namespace {client.namespace}\n")
     sys.stdout.flush()

@@ -1,17 +1,24 @@
 """``rollcall services``: the services of a namespace, with the number of their healthy instances."""
 
 import argparse
-import sys
 from typing import Any
 
 from app.tools.command.asking.exits import CommandError, ExitCode
+from app.tools.command.asking.output import LISTS, OutputFormat, is_data, print_list
 from app.tools.command.asking.registry_client import RegistryClient
-from app.tools.command.asking.run_command import count_argument, finish, say
+from app.tools.command.asking.run_command import add_all_namespaces, count_argument, finish, namespaces_of, say
 from app.tools.command.asking.shown_values import short_service, text_of
-from app.tools.command.asking.terminal_table import Cell, Tone, print_table
-from app.tools.command.printable import json_text
+from app.tools.command.asking.terminal_table import Cell, Column, Tone
 
 ROWS_MAX = 1_000
+_NAMESPACE = (Column("namespace", is_cut=True),)
+_COLUMNS = (
+    Column("service"),
+    Column("clusters", drop=3),
+    Column("instances", drop=2),
+    Column("healthy"),
+    Column("state", drop=1),
+)
 
 
 def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -19,8 +26,8 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     parser = subparsers.add_parser(
         "services",
         help="list services and their health",
-        description="List the services of a namespace: clusters, instances, healthy ones, and whether a protect "
-        "threshold shows all of them as healthy.",
+        description="List the services of a namespace: clusters, instances, healthy ones. A service is `protected` "
+        "while its protect threshold shows clients all instances as healthy.",
     )
     parser.add_argument("name", metavar="TEXT", nargs="?", default="", help="only names that contain it; * is any text")
     parser.add_argument("--group", metavar="TEXT", default="", help="only groups whose names contain it")
@@ -28,40 +35,58 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     parser.add_argument(
         "--limit", metavar="N", type=count_argument, default=ROWS_MAX, help=f"rows of the table ({ROWS_MAX})"
     )
-    finish(parser, _run)
+    add_all_namespaces(parser)
+    finish(parser, _run, LISTS)
 
 
 def _run(options: argparse.Namespace, client: RegistryClient) -> int:
-    rows = [one for one in client.services(options.name, options.group) if not options.unhealthy or _is_ill(one)]
-    if options.json:
-        sys.stdout.write(json_text(rows) + "\n")
-        return ExitCode.DONE
-    if not rows:
-        client.check_namespace()
-        wanted = options.name or options.group
-        if wanted and not options.unhealthy:
-            raise CommandError(
-                ExitCode.NOT_FOUND,
-                f"no service in namespace {client.namespace} matches {wanted}; `rollcall services` lists all",
-            )
-        say(options, f"namespace {client.namespace} has no {'unhealthy ' if options.unhealthy else ''}services")
-        return ExitCode.DONE
-    print_table(
-        ("service", "clusters", "instances", "healthy", "state"),
-        (
-            (
-                Cell(short_service(text_of(one, "groupName", ""), text_of(one, "name")), Tone.NAME),
-                text_of(one, "clusterCount"),
-                text_of(one, "ipCount"),
-                text_of(one, "healthyInstanceCount"),
-                _state(one),
-            )
-            for one in rows[: options.limit]
-        ),
+    rows = [
+        {**one, "namespaceId": namespace} if options.all_namespaces else one
+        for namespace in namespaces_of(options, client)
+        for one in client.services(options.name, options.group, namespace)
+        if not options.unhealthy or _is_ill(one)
+    ]
+    if not rows and not is_data(options):
+        return _none(options, client)
+    print_list(
+        options,
+        lambda: rows,
+        lambda: (f"{one['namespaceId']}/{_name(one)}" if options.all_namespaces else _name(one) for one in rows),
+        (*_NAMESPACE, *_COLUMNS) if options.all_namespaces else _COLUMNS,
+        (_cells(one, with_namespace=options.all_namespaces) for one in rows[: options.limit]),
     )
-    if len(rows) > options.limit:
+    if len(rows) > options.limit and options.output in (OutputFormat.TABLE, OutputFormat.WIDE):
         say(options, f"{options.limit} of {len(rows)} services; --limit {len(rows)} shows all, a TEXT fewer")
     return ExitCode.DONE
+
+
+def _none(options: argparse.Namespace, client: RegistryClient) -> int:
+    """Say that no service was found."""
+    where = "any namespace"
+    if not options.all_namespaces:
+        client.check_namespace()
+        where = f"namespace {client.namespace}"
+    wanted = options.name or options.group
+    if wanted and not options.unhealthy:
+        raise CommandError(ExitCode.NOT_FOUND, f"no service in {where} matches {wanted}; `rollcall services` lists all")
+    kind = "unhealthy services" if options.unhealthy else "services"
+    say(options, f"no {kind} in any namespace" if options.all_namespaces else f"{where} has no {kind}")
+    return ExitCode.DONE
+
+
+def _name(row: Any) -> str:
+    return short_service(text_of(row, "groupName", ""), text_of(row, "name"))
+
+
+def _cells(row: Any, *, with_namespace: bool) -> tuple[str | Cell, ...]:
+    cells = (
+        Cell(_name(row), Tone.NAME),
+        text_of(row, "clusterCount"),
+        text_of(row, "ipCount"),
+        text_of(row, "healthyInstanceCount"),
+        _state(row),
+    )
+    return (text_of(row, "namespaceId"), *cells) if with_namespace else cells
 
 
 def _is_ill(row: Any) -> bool:
@@ -74,5 +99,5 @@ def _state(row: Any) -> Cell:
     if not _is_ill(row):
         return Cell("healthy", Tone.GOOD)
     if row.get("triggerFlag") == "true":
-        return Cell("protected: clients see all as healthy", Tone.BAD)
+        return Cell("protected", Tone.BAD)
     return Cell("unhealthy instances", Tone.ODD) if row.get("healthyInstanceCount") else Cell("DOWN", Tone.BAD)

@@ -11,9 +11,9 @@ from app.tools.command.asking.instance_argument import (
     parameters_of,
     shown_instance,
 )
+from app.tools.command.asking.output import is_data, print_data
 from app.tools.command.asking.registry_client import RegistryClient
 from app.tools.command.asking.run_command import finish, say
-from app.tools.command.printable import json_text
 from app.tools.command.registry.register_command import pair
 
 INSTANCE, METADATA = "/v3/admin/ns/instance/partial", "/v2/ns/instance/metadata/batch"
@@ -61,8 +61,8 @@ def _run(options: argparse.Namespace, client: RegistryClient) -> int:
         client.change("PUT", METADATA, batch | {"metadata": json.dumps(dict(options.metadata))})
     if options.unset:
         client.change("DELETE", METADATA, batch | {"metadata": json.dumps(dict.fromkeys(options.unset, ""))})
-    if options.json:
-        sys.stdout.write(json_text({"done": "updated", **where}) + "\n")
+    if is_data(options):
+        print_data(options, {"done": "updated", **where})
     else:
         sys.stdout.write(f"updated {shown_instance(options)} in namespace {client.namespace}\n")
     say(options, "the change outlives a new registration; `rollcall explain` shows it")

@@ -4,16 +4,18 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from app.config.client_config import NEW_PASSWORD_VARIABLE
 from app.tools.command.asking.exits import CommandError, ExitCode
+from app.tools.command.asking.output import DATA, LISTS, OutputFormat, is_data, print_data, print_list
 from app.tools.command.asking.registry_client import RegistryClient, Row
 from app.tools.command.asking.run_command import finish, say
 from app.tools.command.asking.shown_values import text_of
-from app.tools.command.asking.terminal_table import Cell, Tone, print_table
-from app.tools.command.printable import json_text, printable
+from app.tools.command.asking.terminal_table import Cell, Column, Tone
+from app.tools.command.suggesting_parser import add_commands
+from app.tools.printable import printable
 
 USERS, ROLES, PERMISSIONS = "/v1/auth/users", "/v1/auth/roles", "/v1/auth/permissions"
 TOKENS = "/v1/auth/users/tokens"
@@ -33,8 +35,8 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         "roles, and a role has permissions: r, w or rw for a RESOURCE, namespace:group:service, where * is any text "
         "and the public namespace is empty.",
     )
-    commands = parser.add_subparsers(required=True, metavar="ACTION")
-    _add(commands, "list", "list users and their roles", _list)
+    commands = add_commands(parser, "ACTION")
+    _add(commands, "list", "list users and their roles", _list, LISTS)
     made = _add(commands, "add", "create a user", _create)
     made.add_argument("name", metavar="NAME")
     made.add_argument("--role", metavar="ROLE", action="append", default=[], help="give it at once; several times")
@@ -50,7 +52,7 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         one = _add(commands, name, text, run)
         one.add_argument("name", metavar="NAME")
         one.add_argument("role", metavar="ROLE")
-    _add(commands, "permissions", "list the permissions of roles", _list_permissions)
+    _add(commands, "permissions", "list the permissions of roles", _list_permissions, LISTS)
     for name, text, run in (
         ("permit", "give a role a permission", _permit),
         ("forbid", "take a permission from a role", _forbid),
@@ -68,9 +70,10 @@ def _add(
     name: str,
     text: str,
     run: Callable[[argparse.Namespace, RegistryClient], int],
+    formats: Sequence[OutputFormat] = DATA,
 ) -> argparse.ArgumentParser:
     parser = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
-    finish(parser, run)
+    finish(parser, run, formats)
     return parser
 
 
@@ -91,22 +94,23 @@ def _list(options: argparse.Namespace, client: RegistryClient) -> int:
     roles: dict[str, list[str]] = {}
     for one in _items(client, ROLES):
         roles.setdefault(text_of(one, "username"), []).append(text_of(one, "role"))
-    if options.json:
-        told = [{"user": name, "roles": sorted(roles.get(name, ()))} for name in names]
-        sys.stdout.write(json_text(told) + "\n")
-        return ExitCode.DONE
-    rows = ((Cell(name, Tone.NAME), ", ".join(sorted(roles.get(name, ()))) or "-") for name in names)
-    print_table(("user", "roles"), rows)
+    print_list(
+        options,
+        lambda: [{"user": name, "roles": sorted(roles.get(name, ()))} for name in names],
+        lambda: names,
+        (Column("user"), Column("roles", is_cut=True)),
+        ((Cell(name, Tone.NAME), ", ".join(sorted(roles.get(name, ()))) or "-") for name in names),
+    )
     return ExitCode.DONE
 
 
 def _list_permissions(options: argparse.Namespace, client: RegistryClient) -> int:
     found = list(_items(client, PERMISSIONS))
-    if options.json:
-        sys.stdout.write(json_text(found) + "\n")
-        return ExitCode.DONE
-    print_table(
-        ("role", "resource", "actions"),
+    print_list(
+        options,
+        lambda: found,
+        lambda: dict.fromkeys(text_of(one, "role") for one in found),
+        (Column("role"), Column("resource"), Column("actions")),
         ((Cell(text_of(one, "role"), Tone.NAME), text_of(one, "resource"), text_of(one, "action")) for one in found),
     )
     return ExitCode.DONE
@@ -187,7 +191,10 @@ def _change(client: RegistryClient, method: str, path: str, parameters: Paramete
 
 
 def _done(options: argparse.Namespace, text: str) -> int:
-    sys.stdout.write((json_text({"done": text}) if options.json else printable(text)) + "\n")
+    if is_data(options):
+        print_data(options, {"done": text})
+    else:
+        sys.stdout.write(f"{printable(text)}\n")
     return ExitCode.DONE
 
 
@@ -225,8 +232,8 @@ def _log_in(options: argparse.Namespace, client: RegistryClient) -> int:
     answer = client.log_in()
     if answer.get("message"):
         raise CommandError(ExitCode.FAILED, f"{client.server} has no users: {answer['message']}")
-    if options.json:
-        sys.stdout.write(json_text(dict(answer)) + "\n")
+    if is_data(options):
+        print_data(options, dict(answer))
         return ExitCode.DONE
     sys.stdout.write(f"{answer['accessToken']}\n")
     say(options, f"a token of {client.user} for {text_of(answer, 'tokenTtl')} s; keep it as safe as a password")

@@ -6,7 +6,6 @@ among the clients that got a push.
 """
 
 import argparse
-import json
 import math
 import sys
 import time
@@ -15,10 +14,10 @@ from threading import Event
 
 from app.tools.audit.client.access import positive_duration_s
 from app.tools.command.asking.exits import CommandError, ExitCode
+from app.tools.command.asking.output import OutputFormat
 from app.tools.command.asking.registry_client import RegistryClient
 from app.tools.command.asking.run_command import count_argument, finish, say
 from app.tools.command.asking.server_events import ServerEvents
-from app.tools.command.printable import printable
 from app.tools.command.registry.seen_changes import (
     Facts,
     Looked,
@@ -28,6 +27,7 @@ from app.tools.command.registry.seen_changes import (
     seen_instance,
     seen_service,
 )
+from app.tools.printable import json_line, printable
 
 EVERY_S = 1.0
 LOOK_ANYWAY_S = 30.0
@@ -53,7 +53,7 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     )
     parser.add_argument("--for", metavar="TIME", type=positive_duration_s, dest="for_s", help="stop after this time")
     parser.add_argument("--changes", metavar="N", type=count_argument, help="stop after N changes")
-    finish(parser, _run)
+    finish(parser, _run, (OutputFormat.JSON,))
 
 
 def _run(options: argparse.Namespace, client: RegistryClient) -> int:
@@ -159,7 +159,7 @@ class Watcher:
 
     def _tell(self, change: SeenChange) -> None:
         at = datetime.now().astimezone()
-        if self._options.json:
+        if self._options.output == OutputFormat.JSON:
             told = {
                 "at": at.isoformat(timespec="milliseconds"),
                 "what": change.happening.value,
@@ -167,7 +167,7 @@ class Watcher:
                 "before": change.before,
                 "now": change.now,
             }
-            line = json.dumps(told)
+            line = json_line(told)
         else:
             line = f"{at:%H:%M:%S} {_SIGNS[change.happening]} {change.name}  {change.text()}"
         sys.stdout.write(f"{printable(line)}\n")

@@ -15,7 +15,7 @@ import pytest
 from app.rows.rows import ClientKind, Layer, instance_row, service_row
 from app.tools.audit.compare import command as compare_command
 from app.tools.audit.compare.compare import Difference, Side, compare, lasting
-from app.tools.audit.compare.table import CELL_WIDTH_MAX, TABLE_ROWS_MAX, Tally, json_line, table
+from app.tools.audit.compare.table import CELL_WIDTH_MAX, TABLE_ROWS_MAX, Tally, aligned, json_line, table
 from app.tools.audit.format.findings import FindingClass
 from app.tools.audit.format.manifest import MANIFEST_NAME
 from scripts.synthetic.dump import SyntheticDump, make_dump
@@ -357,3 +357,12 @@ def test_a_reader_that_has_enough_is_no_failure(tmp_path: Path) -> None:
         process.stdout.close()
         assert process.wait(60) == 1
         assert process.stderr.read() == ""
+
+
+def test_a_narrow_terminal_gets_a_block_for_each_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = list(aligned(["CLASS", "SERVICE"], [["WEIGHT", "s" * 50], ["MISSING", "t" * 60]], "  "))
+    assert lines[0].split() == ["CLASS", "SERVICE"], "which fits"
+    lines = list(aligned(["CLASS", "EMPTY", "SERVICE"], [["A" * 30, "", "s" * 60], ["B", "", "t"]]))
+    assert lines == [f"CLASS    {'A' * 30}", f"SERVICE  {'s' * 60}", "", "CLASS    B", "SERVICE  t"]

@@ -310,7 +310,9 @@ class TestWrongWords:
         with pytest.raises(SystemExit) as raised:
             main(["dump", *arguments])
         assert raised.value.code == 2
-        assert "usage: rollcall dump" in capsys.readouterr().err
+        written = capsys.readouterr().err
+        assert written.startswith("rollcall dump: ")
+        assert written.endswith("See `rollcall dump --help`\n")
 
     def test_no_list_of_members(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         address = refusing_address()
@@ -364,7 +366,7 @@ def test_an_ended_dump_leaves_no_manifest(tmp_path: Path, serve: Serve, signal: 
 
 
 def test_the_command_loads_nothing_that_it_does_not_need() -> None:
-    costly = ("requests", "fsspec", "tqdm", "flask", "pyspark", "orjson", "rich", "argcomplete", "tomllib")
+    costly = ("requests", "fsspec", "tqdm", "flask", "pyspark", "orjson", "rich", "yaml", "argcomplete", "tomllib")
     code = (
         "import sys; from app.tools.cli import make_parser; make_parser()\n"
         f"print(*[name for name in {costly!r} if name in sys.modules])"

@@ -1,17 +1,20 @@
 """Tables: one row a line in a pipe, and nothing that a stranger wrote is obeyed."""
 
+import io
+import json
 import sys
 
 import pytest
+import yaml
 
-from app.tools.command.asking.terminal_table import Cell, Tone, print_fields, print_table
-from app.tools.command.printable import json_text, printable
+from app.tools.command.asking.terminal_table import Cell, Column, Printed, Tone, print_fields, print_table
+from app.tools.printable import json_line, json_text, printable, yaml_text
 
 HOSTILE = "[bold red]a[/]\x1b[2J\x07\u202eevil\u2028:smile: [link=http://x]y[/link]\r\n\x9b31m"
 
 
 def test_one_row_a_line_however_long(capsys: pytest.CaptureFixture[str]) -> None:
-    assert print_table(("name", "count"), [("x" * 500, "7"), ("y", "12")]) == 2
+    assert print_table((Column("name"), Column("count")), [("x" * 500, "7"), ("y", "12")]) == Printed(2)
     head, first, second = capsys.readouterr().out.splitlines()
     assert head.split() == ["NAME", "COUNT"]
     assert first == "x" * 500 + "      7"
@@ -20,7 +23,7 @@ def test_one_row_a_line_however_long(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_without_rows_there_is_the_head(capsys: pytest.CaptureFixture[str]) -> None:
-    assert print_table(("name",), []) == 0
+    assert print_table((Column("name"),), []) == Printed(0)
     assert capsys.readouterr().out == "NAME\n"
 
 
@@ -31,7 +34,7 @@ def test_hostile_text_is_inert(
     monkeypatch.setattr(sys.stdout, "isatty", lambda: on_terminal)
     monkeypatch.setenv("COLUMNS", "400")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    print_table(("name",), [(HOSTILE,)])
+    print_table((Column("name"),), [(HOSTILE,)])
     out = capsys.readouterr().out
     shown = "[bold red]a[/]\\x1b[2J\\x07\\u202eevil\\u2028:smile: [link=http://x]y[/link]\\r\\n\\x9b31m"
     assert shown in out
@@ -46,10 +49,10 @@ def test_colours_are_for_terminals_that_want_them(
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    print_table(("name",), [(Cell("down", Tone.BAD),)])
+    print_table((Column("name"),), [(Cell("down", Tone.BAD),)])
     assert "\x1b[1;31mdown" in capsys.readouterr().out
     monkeypatch.setenv("NO_COLOR", "1")
-    print_table(("name",), [(Cell("down", Tone.BAD),)])
+    print_table((Column("name"),), [(Cell("down", Tone.BAD),)])
     assert "31m" not in capsys.readouterr().out
 
 
@@ -58,6 +61,58 @@ def test_fields_stand_below_each_other(capsys: pytest.CaptureFixture[str]) -> No
     assert capsys.readouterr().out == "a:         1\\x1b\nlong name: 2\n"
 
 
-def test_json_is_ascii() -> None:
-    assert json_text({"a": "\x9b\u202e"}) == '{\n  "a": "\\u009b\\u202e"\n}'
+def be_narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make standard output a terminal of 80 columns, without colours."""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "dumb")
+
+
+COLUMNS = (Column("name"), Column("kind", drop=2), Column("place", drop=1), Column("notes", drop=3, is_cut=True))
+
+
+def test_columns_that_matter_less_are_left_out(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    be_narrow(monkeypatch)
+    row = ("n" * 40, "k" * 20, "p" * 20, "m" * 90)
+    assert print_table(COLUMNS, [row]) == Printed(1, ("kind", "notes"))
+    lines = capsys.readouterr().out.splitlines()
+    assert [lines[0].split(), lines[2]] == [["NAME", "PLACE"], f"{'n' * 40}  {'p' * 20}"]
+    assert print_table(COLUMNS, [row], wide=True) == Printed(1)
+    assert capsys.readouterr().out.splitlines()[2] == "  ".join(row)
+
+
+def test_a_column_of_free_text_is_cut_to_the_room_that_is_left(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    be_narrow(monkeypatch)
+    assert print_table(COLUMNS, [("name", "kind", "place", "m" * 90)]) == Printed(1, (), has_cut=True)
+    last = capsys.readouterr().out.splitlines()[2]
+    assert len(last) == 80
+    assert last.endswith("mm\u2026")
+    assert print_table(COLUMNS, [("n" * 200, "kind", "place", "-")]).has_cut, "and so is a name without an end"
+    assert max(map(len, capsys.readouterr().out.splitlines())) == 80
+
+
+def test_wide_letters_count_twice(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    be_narrow(monkeypatch)
+    assert print_table(COLUMNS, [("\u8ba2\u5355" * 18, "kind", "place", "-")]) == Printed(1, ("kind", "notes"))
+    assert "\u8ba2\u5355" * 18 in capsys.readouterr().out
+
+
+def test_data_is_readable_and_inert(capsys: pytest.CaptureFixture[str]) -> None:
+    value = {"a": "\x9b\u202e\n", "\u5317\u4eac": "caf\u00e9 \U0001f600"}
+    assert json_text(value) == '{\n  "a": "\\u009b\\u202e\\n",\n  "\u5317\u4eac": "caf\u00e9 \U0001f600"\n}'
+    assert json_line(value).count("\n") == 0
+    assert json.loads(json_text({"a": "\U000e0001"})) == {"a": "\U000e0001"}
+    assert yaml_text({"\u5317\u4eac": "no"}) == "\u5317\u4eac: 'no'\n"
+    shown = yaml_text(value)
+    assert (yaml.safe_load(shown), shown.isascii()) == (value, True)
     assert printable("caf\u00e9 \u5317\u4eac") == "caf\u00e9 \u5317\u4eac"
+
+
+def test_an_output_that_cannot_take_the_letters_gets_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), "latin-1", errors="backslashreplace"))
+    assert (json_text("\u5317\u00e9"), yaml_text(["\u5317"])) == ('"\\u5317\\u00e9"', '- "\\u5317"\n')

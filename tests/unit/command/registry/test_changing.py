@@ -1,6 +1,7 @@
 """Commands that change: register, deregister, update, drain, user."""
 
 import json
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -212,3 +213,91 @@ def test_a_login_needs_a_user_and_a_server_that_has_any(command: Commands, monke
     ran = command("user", "login", "--user", "ann")
     assert ran.code == 6
     assert "has no users: authentication is off" in ran.err
+
+
+class TestNamespaces:
+    def test_from_its_creation_to_its_end(self, command: Commands) -> None:
+        assert command("namespaces", "--create", "dev", "--name", "\u5f00\u53d1").out == "created namespace dev\n"
+        assert ["dev", "\u5f00\u53d1", "0", "yes"] in command.rows("namespaces")
+        ran = command("namespaces", "--create", "dev")
+        assert (ran.code, "namespace dev is not created: it exists" in ran.err) == (6, True)
+        assert command("namespaces", "--create", "not an id!").code == 6
+        command("register", "orders", "10.0.0.1:80", "--namespace", "dev")
+        ran = command("namespaces", "--remove", "dev")
+        assert (ran.code, "still has services (1)" in ran.err) == (6, True)
+        assert command("namespaces", "--create", "qa", "--json").code == 0
+        assert command("namespaces", "--remove", "qa").out == "removed namespace qa\n"
+        assert command("namespaces", "--remove", "qa").code == 5
+        assert command("namespaces", "--name", "x").code == 2
+        assert command("namespaces", "--create", "a", "--remove", "b").code == 2
+
+
+class TestOperate:
+    @pytest.fixture
+    def three(self, command: Commands) -> Commands:
+        """A service with three instances, one of them in another cluster."""
+        for address, more in (("10.0.0.1:80", ()), ("10.0.0.2:80", ()), ("10.0.0.3:80", ("--cluster", "east"))):
+            assert command("register", "shop@@cart", address, "--metadata", "zone=a", *more).code == 0
+        return command
+
+    def one(self, command: Commands, address: str) -> dict[str, object]:
+        listed = json.loads(command("instances", "shop@@cart", "--json").out)
+        return next(one for one in listed if f"{one['ip']}:{one['port']}" == address)
+
+    def test_out_of_service_and_back(self, three: Commands) -> None:
+        ran = three("disable", "10.0.0.3:80", "--service", "shop@@cart")
+        assert (ran.code, ran.out) == (0, "disabled 10.0.0.3:80 of shop@@cart in namespace public\n")
+        assert "2 of 3 healthy instances in service remain, protect threshold 0" in ran.err
+        assert self.one(three, "10.0.0.3:80")["enabled"] is False
+        three("disable", "10.0.0.2:80", "--service", "shop@@cart")
+        ran = three("disable", "10.0.0.1:80", "--service", "shop@@cart")
+        assert (ran.code, ran.out, ran.err.count("\n")) == (6, "", 1)
+        assert "0 of 1 healthy instances in service remain" in ran.err
+        assert "clients would find none. --force does it all the same" in ran.err
+        assert self.one(three, "10.0.0.1:80")["enabled"] is True
+        assert three("disable", "10.0.0.1:80", "--service", "shop@@cart", "--force").code == 0
+        assert three("enable", "10.0.0.3:80", "--service", "shop@@cart", "-o", "yaml").out.startswith("done: enabled")
+        assert self.one(three, "10.0.0.3:80")["enabled"] is True
+
+    def test_the_stop_at_the_protect_threshold(self, three: Commands) -> None:
+        described = "groupName=shop&serviceName=cart&protectThreshold=0.7"
+        url = f"http://{three.server}/nacos/v1/ns/service?{described}"
+        urllib.request.urlopen(urllib.request.Request(url, method="PUT"), timeout=10).close()
+        ran = three("weight", "10.0.0.1:80", "0", "--service", "shop@@cart")
+        assert (ran.code, "2 of 3 healthy" in ran.err, "unhealthy ones, too" in ran.err) == (6, True, True)
+        assert three("weight", "10.0.0.1:80", "0", "--service", "shop@@cart", "--force").code == 0
+        assert self.one(three, "10.0.0.1:80")["weight"] == 0
+
+    def test_weight_and_metadata(self, three: Commands) -> None:
+        where = ("--service", "shop@@cart")
+        assert three("weight", "10.0.0.1:80", "2.5", *where).out.startswith("set weight 2.5 of 10.0.0.1:80")
+        ran = three("metadata", "10.0.0.1:80", "by=ops", "zone=\u5317", *where)
+        assert ran.out.startswith("set metadata by=ops, zone=\u5317 of 10.0.0.1:80")
+        found = self.one(three, "10.0.0.1:80")
+        assert (found["weight"], found["metadata"]) == (2.5, {"zone": "\u5317", "by": "ops"})
+        assert three("metadata", "10.0.0.1:80", "--unset", "by", "--unset", "zone", *where).code == 0
+        assert self.one(three, "10.0.0.1:80")["metadata"] == {"zone": "a"}
+
+    @pytest.mark.parametrize(
+        ("line", "code", "text"),
+        [
+            ("disable 10.0.0.9:80 --service shop@@cart", 5, "is not registered; there are: 10.0.0.1:80"),
+            ("disable 10.0.0.1:80 --service cart", 5, "did you mean shop@@cart?"),
+            ("disable 10.0.0.1:80", 2, "arguments are required: --service"),
+            ("enable 10.0.0.1 --service shop@@cart", 2, "is not an instance address"),
+            ("weight 10.0.0.1:80 heavy --service shop@@cart", 2, "is not a weight from 0 to 10000"),
+            ("weight 10.0.0.1:80 nan --service shop@@cart", 2, "is not a weight from 0 to 10000"),
+            ("metadata 10.0.0.1:80 --service shop@@cart", 2, "nothing to change"),
+            ("metadata 10.0.0.1:80 a=1 --unset a --service shop@@cart", 2, "a is both set and unset"),
+        ],
+    )
+    def test_what_is_wrong(self, three: Commands, line: str, code: int, text: str) -> None:
+        ran = three(*line.split())
+        assert (ran.code, ran.out, ran.err.count("\n")) == (code, "", 1)
+        assert text in ran.err
+
+    def test_an_address_in_two_clusters(self, three: Commands) -> None:
+        three("register", "shop@@cart", "10.0.0.1:80", "--cluster", "east")
+        ran = three("disable", "10.0.0.1:80", "--service", "shop@@cart")
+        assert (ran.code, "is in DEFAULT, east: give --cluster" in ran.err) == (5, True)
+        assert three("disable", "10.0.0.1:80", "--service", "shop@@cart", "--cluster", "east").code == 0

@@ -59,7 +59,7 @@ def test_unhealthy_services(filled: Commands) -> None:
         ["healthy"],
         ["unhealthy", "instances"],
         ["DOWN"],
-        ["protected:", "clients", "see", "all", "as", "healthy"],
+        ["protected"],
         ["empty"],
     ]
     assert [row[0] for row in ill] == ["some", "none", "kept"]
@@ -186,3 +186,47 @@ def test_a_connection_is_shown_with_its_member(command: Commands, node: FakeNode
     assert ["1_10.0.0.9_7", "gRPC", "10.0.0.9:7", "shop", "v3", SELF] in command.rows("clients")
     assert command.rows("clients", "1_10.0.0.9_7") == [["subscribes", "to", "public", "orders", "-"]]
     assert ["subscribes", "1_10.0.0.9_7", "10.0.0.9:7"] in command.rows("clients", "--service", "orders")
+
+
+def test_all_namespaces(filled: Commands) -> None:
+    register(filled, "orders", "10.0.1.1:80", "--namespace", "dev")
+    assert [row[:2] for row in filled.rows("services", "-A")] == [
+        ["public", "orders"], ["public", "shop@@cart"], ["dev", "orders"],
+    ]  # fmt: skip
+    assert filled("services", "-A", "-o", "name").out.splitlines()[-1] == "dev/orders"
+    assert [row[:2] for row in filled.rows("instances", "orders", "-A")][-1] == ["dev", "10.0.1.1:80"]
+    assert {one["namespaceId"] for one in json.loads(filled("instances", "orders", "-A", "--json").out)} == {
+        "public", "dev",
+    }  # fmt: skip
+    assert filled("instances", "none", "-A").code == 5
+    assert filled("services", "none", "-A").code == 5
+
+
+def test_namespaces(filled: Commands) -> None:
+    register(filled, "orders", "10.0.1.1:80", "--namespace", "dev")
+    assert filled.rows("namespaces") == [["public", "public", "2", "yes"], ["dev", "-", "1", "no"]]
+    assert filled("namespaces", "-o", "name").out == "public\ndev\n"
+    assert json.loads(filled("namespaces", "--json").out)[1] == {
+        "namespaceId": "dev", "name": "", "created": False, "services": 1,
+    }  # fmt: skip
+
+
+def test_switches(command: Commands) -> None:
+    assert ["pushEnabled", "true"] in command.rows("switches")
+    assert ["overriddenServerStatus", "-"] in command.rows("switches")
+    assert command("switches", "checkTimes", "-o", "yaml").out == "checkTimes: 3\n"
+    ran = command("switches", "checkTime")
+    assert (ran.code, "there is no switch checkTime; did you mean checkTimes" in ran.err) == (5, True)
+
+
+def test_each_format(filled: Commands) -> None:
+    register(filled, "orders", "10.0.0.4:80", "--metadata", "\u57ce\u5e02=\u5317\u4eac")
+    assert "\u57ce\u5e02" in filled("instances", "orders", "-o", "json").out
+    assert "\u57ce\u5e02: \u5317\u4eac" in filled("instances", "orders", "-o", "yaml").out
+    assert sorted(filled("instances", "orders", "-o", "name").out.split()) == [
+        "10.0.0.1:80",
+        "10.0.0.2:80",
+        "10.0.0.4:80",
+    ]
+    assert filled("services", "-o", "wide").out == filled("services").out
+    assert filled("services", "-o", "name").out == "orders\nshop@@cart\n"

@@ -102,7 +102,7 @@ def test_the_wait_begins_when_the_turn_ends(bed: PlannedRuntime, next_ms: int, w
 def test_events_beyond_the_time_of_a_turn_wait_for_the_next_one_in_their_order(bed: PlannedRuntime) -> None:
     """Else reports, which are due meanwhile, would wait for all of them."""
     clock, done = [0.0], list[int]()
-    bed.runtime._watch = TurnWatch(bed.protocol.times, lambda: clock[0])
+    bed.runtime._watch = TurnWatch(bed.protocol.times, lambda: clock[0], lambda: clock[0])
 
     def event(number: int, taken_s: float) -> Event:
         def run(_protocol: object, _now_ms: int) -> None:

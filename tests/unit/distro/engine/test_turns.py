@@ -17,12 +17,15 @@ class Bed:
     def __init__(self) -> None:
         self.now_s = 100.0
         self.times = EngineTimes()
-        self.watch = TurnWatch(self.times, lambda: self.now_s)
+        self.ran_s = 7.0
+        self.watch = TurnWatch(self.times, lambda: self.now_s, lambda: self.ran_s)
 
-    def turn(self, **parts_s: float) -> None:
+    def turn(self, waited_s: float = 0.0, **parts_s: float) -> None:
         self.watch.begin()
+        self.now_s += waited_s
         for part, taken_s in parts_s.items():
             self.now_s += taken_s
+            self.ran_s += taken_s
             self.watch.did(part)
         self.watch.end()
 
@@ -47,7 +50,17 @@ def test_a_turn_counts_with_all_of_its_parts_and_the_longest_stays(bed: Bed) -> 
 def test_a_slow_turn_is_named_by_what_took_longest(bed: Bed, caplog: pytest.LogCaptureFixture) -> None:
     bed.turn(a=0.001, b=0.03, tick=0.4, c=0.002)
     [line] = caplog.messages
-    assert line == "a turn of the engine took 433 ms: tick 400 ms, b 30 ms, c 2 ms"
+    assert line == "a turn of the engine took 433 ms, 433 ms of it at work: tick 400 ms, b 30 ms, c 2 ms"
+
+
+def test_a_turn_that_waited_for_a_processor_is_not_told_unless_it_was_long(
+    bed: Bed, caplog: pytest.LogCaptureFixture
+) -> None:
+    bed.turn(0.2, tick=0.01)
+    assert caplog.messages == []
+    assert bed.times.turn_max_s == pytest.approx(0.21), "but it counts"
+    bed.turn(1.2, tick=0.01)
+    assert caplog.messages == ["a turn of the engine took 1210 ms, 10 ms of it at work: tick 1210 ms"]
 
 
 def test_a_turn_that_is_just_fast_enough_is_not_told(bed: Bed, caplog: pytest.LogCaptureFixture) -> None:
