@@ -21,6 +21,7 @@ from app.http.console import (
 from app.http.openapi import description
 from app.http.v1 import (
     auth,
+    beats,
     catalog,
     changes,
     cluster,
@@ -73,6 +74,7 @@ MODULES = (
     subscribers,
     health_sync,
     health,
+    beats,
     catalog,
     changes,
     operator,

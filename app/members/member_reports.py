@@ -146,6 +146,8 @@ class MemberReports:
         }
         if self._cluster.draining and not self._cluster.leaving:
             own["draining"] = True
+        if self._cluster.leaving:
+            own["leaving"] = True
         wait_ms = self._beats.wait_ms if beats is None else self._beats.left_out_ms
         own["beatsWaitMs"] = wait_ms(receiver, now_ms)
         if (refused_ms := self._cluster.refusals.age_ms()) is not None:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from app.config.addresses import split_address
 from app.config.settings import Settings
 from app.config.version import NACOS_VERSION
-from app.members.reports import OWN_FIELD, RAFT_PORT_OFFSET
+from app.members.reports import DRAINED, LEFT, OWN_FIELD, RAFT_PORT_OFFSET, planned_absence
 from app.naming.health.beat_refusals import BeatRefusals
 from app.naming.model.nacos_errors import NotExecuted, Unavailable
 from distro.engine.runtime import DistroRuntime
@@ -45,7 +45,7 @@ class Membership:
         refusal_by_switch: Callable[[], str],
     ) -> None:
         """``refusal_by_switch``: returns why an operator's switches have this node refuse calls; empty for none."""
-        self._refusal_by_switch = refusal_by_switch
+        self.refusal_by_switch = refusal_by_switch
         self.self_address = settings.self_address
         self.standalone = settings.standalone
         self._reader = reader
@@ -173,7 +173,7 @@ class Membership:
             return "no list of members was found yet"
         if not self._reader.view.serving:
             return "the data of the other members is being loaded"
-        return self._refusal_by_switch()
+        return self.refusal_by_switch()
 
     def _own_state(self) -> MemberState:
         if self.leaving:
@@ -193,6 +193,12 @@ class Membership:
             "address": member.address,
             "failAccessCnt": member.fail_access_count,
         }
+
+    def planned(self, member: Member) -> str:
+        """Return why a member is out by plan, as ``planned_absence``; empty if it is not, and if it crashed."""
+        if member.address == self.self_address:
+            return LEFT if self.leaving else DRAINED if self.draining else ""
+        return planned_absence(member.extend_info, member.state)
 
     def release(self, address: str) -> object:
         """The release that a member reported; None before its first report."""

@@ -35,6 +35,20 @@ FIRST_THAT_NOTES_REVISIONS = (2, 3)
 _RELEASE = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})")
 
 
+DRAINED, LEFT = "drained", "left"
+"""The planned absences of a member: it hands over and runs on, or it ended after it told the others."""
+
+
+def planned_absence(info: Mapping[str, Any], state: MemberState) -> str:
+    """Return why the member with this ``extendInfo`` is out by plan, ``DRAINED`` or ``LEFT``; empty if it is not."""
+    own = info.get(OWN_FIELD)
+    if not isinstance(own, dict):
+        return ""
+    if own.get("leaving") is True and state is MemberState.DOWN:
+        return LEFT
+    return DRAINED if own.get("draining") is True else ""
+
+
 def nacos_2_member(self_address: str, state: MemberState, wall_ms: int) -> dict[str, Any]:
     """Return this member in the JSON of real Nacos since 2.0. Source: Nacos 2.2.3 Member.
 

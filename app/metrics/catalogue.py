@@ -164,6 +164,9 @@ COUNTERS: dict[str, CounterInfo] = {
     "disk_readonly": _gauge("disk_readonly_state", "1 while the data folder's file system is mounted read-only."),
     "wall_clock_step_ms": _gauge("wall_clock_step_seconds", "The last change of the wall clock.", 0.001),
     "draining": _gauge("draining_state", "1 while an operator drains this node."),
+    "refused_by_switch": _gauge(
+        "refused_by_switch_state", "1 while an operator's switch has this node refuse calls of clients."
+    ),
     "unsent_keys": _gauge("unsent_keys", "Changed keys that have not reached a member yet, counted for each member."),
     "member_lookup_failing": _gauge("member_lookup_failing_state", "Consecutive failed reads of the member list."),
     "members_held": _gauge(

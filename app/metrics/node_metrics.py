@@ -55,6 +55,10 @@ class Sources(Protocol):
         """Return all members, this node included."""
         ...
 
+    def planned(self, member: Member) -> str:
+        """Return why a member is out by plan; empty if it is not."""
+        ...
+
     def peers(self) -> Mapping[str, PeerView]:
         """Return the pending work for each peer, and the peer's progress."""
         ...
@@ -86,6 +90,9 @@ class NodeSources:
 
     def members(self) -> Sequence[Member]:
         return self.cluster.members()
+
+    def planned(self, member: Member) -> str:
+        return self.cluster.planned(member)
 
     def peers(self) -> Mapping[str, PeerView]:
         return self.view().peers
@@ -284,6 +291,14 @@ class ClusterCollector(Collector):
             for one in MemberState:
                 state.add_metric([member.address, one.value], float(member.state is one))
         yield state
+        planned = GaugeMetricFamily(
+            f"{PREFIX}member_planned_state",
+            "1 for a member that is out by plan, as it was drained or left in order; 0 for any other.",
+            labels=["member"],
+        )
+        for member in sources.members():
+            planned.add_metric([member.address], float(bool(sources.planned(member))))
+        yield planned
         yield from self._peers()
         yield from self._traces()
         yield from self._engine()

@@ -280,6 +280,13 @@ class NamingService:
         stored = found.stored.copy() if found else {}
         return {key: max(now_ms - one.beat_ms, 0) for key, one in stored.items()}
 
+    def counted_beat_ages(self, namespace: str, service: str) -> dict[str, int]:
+        """Return the ages of beats as ``beat_ages`` does, of instances that have beaten since this member claimed."""
+        found, now_ms = self._table.get(namespace, service), self._now_ms()
+        stored = found.stored.copy() if found else {}
+        since_ms = found.claimed_ms if found else 0
+        return {key: max(now_ms - one.beat_ms, 0) for key, one in stored.items() if one.beat_ms >= since_ms}
+
     def detail(self, namespace: str, service: str, ip: str, port: int, cluster: str) -> Instance:
         """Return one instance.
 

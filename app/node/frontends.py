@@ -92,6 +92,7 @@ def count_engine(domain: Domain, engine: Engine) -> Counters:
     counters.add(engine.replication.nacos_1.counters)
     counters.add(lambda: disk_counters(domain))
     counters.add(lambda: {"draining": int(engine.cluster.draining), "unsent_keys": engine.cluster.unsent_keys()})
+    counters.add(lambda: {"refused_by_switch": int(bool(engine.cluster.refusal_by_switch()))})
     counters.add(partial(asdict, engine.lookup.stats if engine.lookup is not None else LookupStats()))
     counters.add(lambda: asdict(engine.senders.name_stats))
     return counters

@@ -16,7 +16,9 @@ from app.naming.records.record_keys import override_key, persistent_key, record_
 from app.naming.records.records import Records
 from app.naming.registry.service_table import ServiceTable
 from app.naming.registry.union import view_of
+from app.naming.wire.service_info import shows_all_healthy
 from app.operator.instance_history import InstanceHistory
+from app.operator.instance_places import InstancePlace, places_of
 from app.replication.client_type import CLIENTS, client_key
 from app.replication.instance_list_type import INSTANCE_LIST
 from app.replication.record_type import RECORDS
@@ -69,6 +71,10 @@ class InstanceFacts:
     push_states: list[PushWay] = field(default_factory=list)
     last_check: Callable[[ClusterKey, str], LastCheck | None] | None = None
     """Returns the result of the last active check, by cluster and instance key."""
+
+    def places(self, namespace: str, service: str, ip: str, port: int) -> list[InstancePlace]:
+        """Return the places of an address, the best first: ``places_of``."""
+        return places_of(self.table, namespace, service, ip, port)
 
     def facts(self, asked: AskedInstance) -> Facts:
         """Return everything that this member knows. Shape: docs/operations.md."""
@@ -284,7 +290,7 @@ def _shown(asked: AskedInstance, service: Service) -> Facts | None:
         return None
     # Disabled instances count, as in the lists of v1.
     count, healthy = len(view.instances), sum(one.healthy for one in view.instances)
-    protects = healthy < count and healthy / count <= view.protect_threshold
+    protects = shows_all_healthy(healthy, count, view.protect_threshold)
     return {
         "inLists": one.enabled,
         "weight": one.weight,

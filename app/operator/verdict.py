@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from app.operator.instance_places import InstancePlace
+
 Facts = Mapping[str, Any]
 Told = Mapping[str, Facts]
 """The answers of the members, by address."""
@@ -22,6 +24,12 @@ def compare(told: Told, silent: Iterable[str]) -> tuple[list[str], list[str]]:
     if absent:
         verdict.append(f"No answer from {', '.join(absent)}: this report leaves out what is known there.")
     return verdict, _differences(told)
+
+
+def elsewhere_words(places: Iterable[InstancePlace]) -> list[str]:
+    """Return the sentence that names further places of the same address, if there are any."""
+    named = [f"{one.service} (cluster {one.cluster})" for one in places]
+    return [f"The same address is also registered in {', '.join(named)}."] if named else []
 
 
 def _has_any(one: Facts) -> bool:
@@ -187,10 +195,14 @@ def _shown(told: Told) -> list[str]:
     rewritten = [address for address, one in shown.items() if one["rewritten"]]
     if rewritten:
         one = shown[rewritten[0]]
-        said.append(
-            f"Clients still see it as healthy: {one['healthyInService']} of {one['instancesInService']} are "
-            f"healthy, and the protect threshold is {one['protectThreshold']}."
-        )
+        if one["healthyInService"]:
+            why = (
+                f"{one['healthyInService']} of {one['instancesInService']} are healthy, and the protect threshold is "
+                f"{one['protectThreshold']:g}"
+            )
+        else:
+            why = "no instance of the service is healthy, and lists then show all of them as healthy"
+        said.append(f"Clients still see it as healthy: {why}.")
     return said
 
 

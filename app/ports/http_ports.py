@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 from app.naming.push.udp_subscribers import Subscriber, UdpPushStats
 from app.operator.instance_facts import AskedInstance
+from app.operator.instance_places import InstancePlace
 from app.peers.peer_parts import PeerAddresses, PeerCluster
 from app.peers.small_datums import LoopCalls
 from app.ports.shared_ports import MemberDirectory
@@ -51,6 +52,10 @@ class Cluster(MemberDirectory, PeerCluster, Protocol):
         """Return a member in its wire form. Source: Nacos 1.4 Member."""
         ...
 
+    def planned(self, member: Member) -> str:
+        """Return why a member is out by plan: ``drained`` or ``left``; empty if it is not, and if it crashed."""
+        ...
+
 
 class Senders(PeerAddresses, Protocol):
     """The members that calls come from."""
@@ -93,6 +98,10 @@ class Explainer(Protocol):
 
     def facts(self, asked: AskedInstance) -> dict[str, Any]:
         """Return all facts about the instance. Shape: docs/operations.md."""
+        ...
+
+    def places(self, namespace: str, service: str, ip: str, port: int) -> list[InstancePlace]:
+        """Return where an address is registered in services of this short name, in all groups and clusters."""
         ...
 
 

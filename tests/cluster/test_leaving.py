@@ -107,8 +107,20 @@ def test_a_drained_member_costs_the_others_no_write(make_cluster: StartCluster) 
     assert victim.address not in owners
     assert writes.refused == []
     assert_nothing_lost(cluster, writes, cluster.members[1:])
+    for member in cluster:
+        eventually(lambda member=member: absence_of(victim, member) == "drained")
     assert victim.client.call("PUT", NODE_DRAIN, enabled="false").json()["draining"] is False
     eventually(lambda: {member.client.owner(services[0]) for member in cluster} == {victim.address})
+    eventually(lambda: {absence_of(victim, member) for member in cluster} == {""})
+    victim.stop()
+    eventually(lambda: {absence_of(victim, member) for member in others} == {"left"})
+
+
+def absence_of(victim: Member, at: Member) -> str:
+    """The planned absence of a member as another one reports it."""
+    listed = at.client.call("GET", "/v1/ns/operator/servers").json()["servers"]
+    [found] = [one["extendInfo"] for one in listed if one["address"] == victim.address]
+    return str(found.get("plannedAbsence", ""))
 
 
 def test_the_last_member_says_that_nobody_takes_over(make_cluster: StartCluster) -> None:

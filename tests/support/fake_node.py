@@ -28,6 +28,7 @@ from app.machine.process.config_call_log import ConfigCallLog
 from app.machine.process.loop_parts import LoopPauses
 from app.machine.tls.node_tls import NodeTls, build_tls
 from app.members.member_sources import NoListError
+from app.members.reports import DRAINED, planned_absence
 from app.metrics.audit_trail import Actor, AuditTrail, acting
 from app.metrics.instruments import Instruments
 from app.metrics.node_metrics import NodeMetrics
@@ -144,6 +145,11 @@ class StubCluster:
             "address": member.address,
             "failAccessCnt": 0,
         }
+
+    def planned(self, member: Member) -> str:
+        if member.address == self.self_address:
+            return DRAINED if self.draining else ""
+        return planned_absence(member.extend_info, member.state)
 
     def is_listed(self, remote_ip: str) -> bool:
         return remote_ip in self.listed

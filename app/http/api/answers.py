@@ -183,7 +183,10 @@ def _refusal_of(call: Call, services: Services) -> Reply | None:
     if is_served(status, is_read=is_read) or is_peer(call.agent):
         return None
     # An operator who set the status must be able to look and to set it back, without a member's agent string.
-    if call.path.startswith(_BELOW_OPERATOR) and services.cluster.state() is _UP:
+    # Of a drained node, operators read how it is.
+    if call.path.startswith(_BELOW_OPERATOR) and (
+        services.cluster.state() is _UP or (is_read and services.cluster.draining)
+    ):
         return None
     return not_serving(status)
 

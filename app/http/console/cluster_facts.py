@@ -91,6 +91,8 @@ class ClusterFacts:
     pairs: list[Pair]
     silent: list[str]
     other_kinds: list[str] = field(default_factory=list)
+    planned: dict[str, str] = field(default_factory=dict)
+    """The members that are out by plan, with ``drained`` or ``left``. They are not silent."""
 
     def pairs_of(self, member: str) -> list[Pair]:
         """Return a member's reports about the others."""
@@ -109,7 +111,7 @@ class ClusterFacts:
     def agreement(self) -> tuple[str, str]:
         """Return the state of agreement, ``good``, ``wait``, ``bad`` or ``alone``, and a sentence."""
         if not self.pairs and not self.silent:
-            return "alone", "This node is the only member."
+            return "alone", self._out_words() or "This node is the only member."
         if self.silent:
             return "bad", f"No answer from {', '.join(self.silent)}. The members that answered are below."
         if sick := [pair for pair in self.pairs if pair.failing]:
@@ -122,7 +124,14 @@ class ClusterFacts:
         if not all(pair.is_well for pair in self.pairs):
             return "wait", "The last comparison of a pair of members was not completed."
         span_s = -(-max(ages) // 1_000)
-        return "good", f"Each pair compared all its data in the last {span_s} s and found no difference."
+        return "good", f"Each pair compared all its data in the last {span_s} s and found no difference." + (
+            f" {out}" if (out := self._out_words()) else ""
+        )
+
+    def _out_words(self) -> str:
+        """Return who is out by plan, in a sentence."""
+        words = {"drained": "is drained", "left": "left in order"}
+        return " ".join(f"{address} {words[absence]}." for address, absence in sorted(self.planned.items()))
 
 
 def cluster_facts(page: ConsolePage) -> ClusterFacts | None:
@@ -140,4 +149,8 @@ def cluster_facts(page: ConsolePage) -> ClusterFacts | None:
         for target, facts in engine["peers"].items()
         if "queue" in facts
     ]
-    return ClusterFacts(engines, pairs, sorted(found.keys() - engines.keys()), other_kinds)
+    planned = {one.address: absence for one in services.cluster.members() if (absence := services.cluster.planned(one))}
+    left = {address for address, absence in planned.items() if absence == "left"}
+    pairs = [pair for pair in pairs if not left & {pair.source, pair.target}]
+    silent = sorted(found.keys() - engines.keys() - planned.keys())
+    return ClusterFacts(engines, pairs, silent, other_kinds, planned)

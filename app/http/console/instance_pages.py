@@ -218,7 +218,7 @@ def explain(page: ConsolePage) -> Reply:
     """Explain an instance's state: the knowledge of all members, side by side, with a verdict."""
     told = None
     if page.text("ip"):
-        told = page.api.get("/v1/ns/explain", **_asked(page))
+        told = page.api.get("/v1/ns/explain", **_asked(page) | {"clusterName": page.text("clusterName") or None})
     return page.show(
         "explain.html",
         "Explain an instance",
@@ -227,5 +227,5 @@ def explain(page: ConsolePage) -> Reply:
         service=page.text("serviceName"),
         ip=page.text("ip"),
         port=page.text("port"),
-        cluster=page.text("clusterName", DEFAULT_CLUSTER),
+        cluster=page.text("clusterName"),
     )

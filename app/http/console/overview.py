@@ -28,6 +28,7 @@ def overview(page: ConsolePage) -> Reply:
         node_status=status,
         members=[_member(one, facts) for one in members],
         up=sum(one["state"] == "UP" for one in members),
+        planned=sum("plannedAbsence" in one["extendInfo"] for one in members),
         facts=facts,
         agreement=facts.agreement() if facts else None,
         curve=curve_of(samples),
@@ -48,6 +49,7 @@ def _counts(page: ConsolePage, samples: list[CountSample]) -> tuple[dict[str, in
     told = page.api.get("/v1/ns/operator/metrics")
     return {
         "services": told["serviceCount"],
+        "empty": told["emptyServiceCount"],
         "instances": told["instanceCount"],
         "owned": told["responsibleServiceCount"],
         "owned_instances": told["responsibleInstanceCount"],
@@ -61,6 +63,7 @@ def _member(one: dict[str, Any], facts: ClusterFacts | None) -> dict[str, Any]:
     return {
         "address": address,
         "state": one["state"],
+        "absence": one["extendInfo"].get("plannedAbsence", ""),
         "release": one["extendInfo"].get("version", ""),
         "answered": facts is not None and address in facts.engines,
         "unapplied": sum(pair.unapplied for pair in pairs),

@@ -89,6 +89,7 @@ def service(page: ConsolePage) -> Reply:
     found: dict[str, Any] = {"list": [], "count": 0}
     if chosen in clusters:
         found = page.api.get("/v1/ns/catalog/instances", **asked, clusterName=chosen, pageNo=number, pageSize=size)
+    beats = _beats(page, asked, found["list"])
     versions = page.api.get("/v1/ns/service/versions", **asked)
     return page.show(
         "service.html",
@@ -100,7 +101,8 @@ def service(page: ConsolePage) -> Reply:
         service=detail["service"],
         clusters=detail["clusters"],
         cluster=chosen,
-        instances=_instances(page, asked, chosen, found["list"]),
+        instances=_instances(page, asked, chosen, found["list"], beats),
+        beats=beats,
         pager=pager(found["count"], number, size),
         sizes=SIZES,
         versions=versions,
@@ -124,7 +126,7 @@ def agree(versions: dict[str, Any]) -> bool:
 
 
 def _instances(
-    page: ConsolePage, asked: dict[str, str], cluster: str, listed: list[dict[str, Any]]
+    page: ConsolePage, asked: dict[str, str], cluster: str, listed: list[dict[str, Any]], beats: dict[str, Any]
 ) -> list[dict[str, Any]]:
     """Return the rows of instances, with the source of each, and its health as clients see it; None if they do not."""
     if not listed:
@@ -134,17 +136,25 @@ def _instances(
     publishers: dict[tuple[str, int], list[str]] = {}
     for one in page.api.get("/v2/ns/client/service/publisher/list", **asked):
         publishers.setdefault((one["ip"], one["port"]), []).append(one["clientId"])
-    now_ms = page.services.wall_ms()
+    ages = {(one["ip"], one["port"], one["clusterName"]): one["ageMs"] for one in beats["beats"]}
     return [
         {
             **one,
             "shown": shown.get((one["ip"], one["port"], one["clusterName"])),
             "source": source_of(one["ephemeral"], publishers.get((one["ip"], one["port"]), [])),
             "clients": [client for client in publishers.get((one["ip"], one["port"]), []) if "#" not in client],
-            "age_ms": max(now_ms - one["lastBeat"], 0),
+            "age_ms": ages.get((one["ip"], one["port"], one["clusterName"])),
         }
         for one in listed
     ]
+
+
+def _beats(page: ConsolePage, asked: dict[str, str], listed: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the ages of the last beats, and the member that counts them; it is asked only if something may beat."""
+    if not any(one["ephemeral"] for one in listed):
+        return {"member": "", "answered": True, "beats": []}
+    found: dict[str, Any] = page.api.get("/v1/ns/service/beats", **asked)
+    return found
 
 
 def source_of(ephemeral: bool, clients: list[str]) -> str:

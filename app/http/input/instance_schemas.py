@@ -70,6 +70,13 @@ class InstanceSchema(NeededServiceSchema):
     ip, port, cluster_name = IP, PORT, CLUSTER_NAME
 
 
+class ExplainSchema(NeededServiceSchema):
+    """GET ``/explain``, which searches the clusters."""
+
+    ip, port = IP, PORT
+    cluster_name = Trimmed("clusterName", f"{CLUSTER_NAME_TEXT} Without it all clusters are searched.", "")
+
+
 class _Named(InstanceSchema):
     cluster = CLUSTER
 

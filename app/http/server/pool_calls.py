@@ -31,6 +31,7 @@ READS = (b"GET", b"HEAD")
 WAITING_READS = (
     "/v1/ns/service/subscribers",
     "/v1/ns/service/versions",
+    "/v1/ns/service/beats",
     "/v1/ns/explain",
     "/v1/ns/api/clientBeat",
     "/v2/core/loader/cluster",

@@ -177,6 +177,15 @@ DRAIN_STEP = json_of(
         },
     )
 )
+_PLACE = record(
+    "InstancePlace",
+    {
+        "serviceName": FULL_NAME,
+        "clusterName": CLUSTER,
+        "ip": IP,
+        "held": flag(True, "False if only the removal of the instance is recorded there."),
+    },
+)
 _MEMBER_FACTS = record(
     "InstanceAtMember",
     {
@@ -208,6 +217,7 @@ _MEMBER_FACTS = record(
         "history": array(record("InstanceEvent", {"ageMs": MILLISECONDS, "what": text("registered")})),
         "pending": array(record("PendingSend", {"peer": ADDRESS, "what": text("instances"), "is": text("queued")})),
         "subscribers": map_of("udp", facts("Subscribers of one way.", count=0), "By the way in which they are told."),
+        "places": array(_PLACE, "The services and clusters in which this member knows the address."),
     },
 )
 
@@ -232,6 +242,7 @@ EXPLAINED = json_of(
                 "differences": array(text("10.0.0.6:8848 does not list it.")),
                 "notAnswered": array(ADDRESS),
                 "otherKinds": array(ADDRESS, "Members that are real Nacos, and are not asked."),
+                "elsewhere": array(_PLACE, "Further places of the same address."),
                 "members": map_of("10.0.0.5:8848", _MEMBER_FACTS, "What each member knows."),
             },
         ),

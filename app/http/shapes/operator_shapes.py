@@ -47,7 +47,8 @@ METRICS = json_of(
         "NodeMetrics",
         {
             "status": text("UP", "The state, or the status that an operator set in its place."),
-            "serviceCount": whole(10),
+            "serviceCount": whole(10, "Services with and without instances."),
+            "emptyServiceCount": whole(1, "Services without an instance."),
             "instanceCount": whole(20),
             "raftNotifyTaskCount": whole(0, "Always 0."),
             "responsibleServiceCount": whole(10, "Services that this node owns."),

@@ -7,9 +7,11 @@ from app.http.shapes.common_shapes import (
     FULL_NAME,
     GROUP,
     HEALTH_CHECKER,
+    IP,
     METADATA,
     MILLISECONDS,
     NAMESPACE,
+    PORT,
     SELECTOR,
     SHORT_NAME,
     V2_SELECTOR,
@@ -178,6 +180,22 @@ _HELD = {
     "digest": or_null(text("9f2c6a1e", "Of the instances; null of so many that it would take long.")),
 }
 _HELD_BY_MEMBER = record("HeldVersion", _HELD)
+SERVICE_BEATS = json_of(
+    record(
+        "ServiceBeats",
+        {
+            "member": text("10.0.0.5:8848", "The member that counts the beats: the owner of the service."),
+            "answered": flag(True),
+            "beats": array(
+                record(
+                    "InstanceBeat",
+                    {"ip": IP, "port": PORT, "clusterName": CLUSTER, "ageMs": MILLISECONDS},
+                ),
+                "Instances that have beaten since that member owns the service.",
+            ),
+        },
+    )
+)
 SERVICE_VERSIONS = json_of(
     either(
         record(

@@ -1,10 +1,15 @@
 """Why one instance is as it is: what this member knows of it, or all members, side by side and with a verdict."""
 
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
 from app.auth.access_rules import READ, naming
+from app.auth.user_rights import Resource
 from app.http.api.answers import json_reply
 from app.http.api.call import Answer, Call, Services, route
-from app.http.input.forms import Parameters
-from app.http.input.instance_schemas import DetailQuery, InstanceSchema
+from app.http.input.forms import Parameters, namespace_of
+from app.http.input.instance_schemas import CLUSTER_NAME, DetailQuery, ExplainSchema
 from app.http.input.params import check_numbers, parse_detail
 from app.http.input.schemas import LocalSchema, load_parameters
 from app.http.shapes.described import Described
@@ -12,7 +17,8 @@ from app.http.shapes.instance_shapes import EXPLAINED
 from app.naming.model.ip_addresses import is_same_ip
 from app.naming.model.keys import check_ip, check_port
 from app.operator.instance_facts import AskedInstance
-from app.operator.verdict import compare
+from app.operator.instance_places import InstancePlace
+from app.operator.verdict import compare, elsewhere_words
 from app.peers.asked import ask_members
 
 EXPLAIN = "/v1/ns/explain"
@@ -51,23 +57,35 @@ def _registered_ip(query: DetailQuery, services: Services) -> str:
     "GET",
     EXPLAIN,
     access=naming(READ).or_members(),
-    described=Described(EXPLAINED, takes=(InstanceSchema, LocalSchema)),
+    described=Described(EXPLAINED, takes=(ExplainSchema, LocalSchema)),
 )
 def explain(call: Call, services: Services) -> Answer:
-    """Return each member's facts about an instance; with ``local=true`` this one's alone. Shape: docs/operations.md."""
+    """Return each member's facts about an instance; with ``local=true`` this one's alone. Shape: docs/operations.md.
+
+    Without ``clusterName`` the instance is searched in all clusters, and in all groups if its own has none.
+    """
     asked, own = asked_instance(call.parameters, services), services.cluster.self_address
-    facts = services.explainer.facts(asked)
-    if load_parameters(LocalSchema, call.parameters)["local"]:
+    named = asked.service
+    is_local = load_parameters(LocalSchema, call.parameters)["local"]
+    places = services.explainer.places(asked.namespace, asked.service, asked.ip, asked.port)
+    has_cluster = bool(call.parameters.optional(CLUSTER_NAME.key))
+    if not has_cluster:
+        places = _readable(places, call, services)
+        asked = _at_best(asked, places)
+    facts = services.explainer.facts(asked) | {"places": [one.facts() for one in places]}
+    if is_local:
         return json_reply(facts)
-    found, other_kinds = ask_members(services, "GET", EXPLAIN, _parameters(asked), ASK_S)
-    told = {own: facts}
-    silent = []
-    for address, answer in found.items():
-        if answer is not None and answer.get("address") == address and answer.keys() >= TOLD:
-            told[address] = answer
-        else:
-            silent.append(address)
+    told, silent, other_kinds = _told(services, asked, facts)
+    seen = {InstancePlace.of(one) for each in told.values() for one in each.get("places", ())}
+    places = sorted(_readable(seen, call, services), key=lambda one: one.rank(asked.service))
+    if not has_cluster and not _holds(places, asked) and (better := _at_best(asked, places)) != asked:
+        asked = better  # this member lacks it, and another one has it
+        facts = services.explainer.facts(asked)
+        told, silent, other_kinds = _told(services, asked, facts)
+    elsewhere = [one for one in places if (one.service, one.cluster) != (asked.service, asked.cluster)]
     verdict, differences = compare(told, silent)
+    if asked.service != named:
+        verdict.insert(0, f"{named} does not have it: this is the instance of {asked.service}.")
     return json_reply(
         {
             "instance": {
@@ -78,17 +96,50 @@ def explain(call: Call, services: Services) -> Answer:
                 "clusterName": asked.cluster,
             },
             "askedAt": own,
-            "verdict": verdict,
+            "verdict": [*verdict, *elsewhere_words([one for one in elsewhere if one.is_held])],
             "differences": differences,
             "notAnswered": sorted(silent),
             "otherKinds": other_kinds,
+            "elsewhere": [one.facts() for one in elsewhere],
             "members": told,
         }
     )
 
 
-def _parameters(asked: AskedInstance) -> dict[str, str | int]:
-    return {**instance_parameters(asked), "local": "true"}
+def _told(
+    services: Services, asked: AskedInstance, facts: dict[str, Any]
+) -> tuple[dict[str, dict[str, Any]], list[str], list[str]]:
+    """Ask all other members. Return all answers by address, the silent members, and the members of other kinds."""
+    parameters = {**instance_parameters(asked), "local": "true"}
+    found, other_kinds = ask_members(services, "GET", EXPLAIN, parameters, ASK_S)
+    told = {services.cluster.self_address: facts}
+    silent = []
+    for address, answer in found.items():
+        if answer is not None and answer.get("address") == address and answer.keys() >= TOLD:
+            told[address] = answer
+        else:
+            silent.append(address)
+    return told, silent, other_kinds
+
+
+def _readable(places: Iterable[InstancePlace], call: Call, services: Services) -> list[InstancePlace]:
+    """Return the places that the caller may read: its right to the named service says nothing about other groups."""
+    if not services.access.enabled or call.caller.is_member:
+        return list(places)
+    rights, namespace = services.access.table.rights(call.user), namespace_of(call.parameters)
+    return [one for one in places if rights.allows(READ, Resource.of_service(namespace, one.service))]
+
+
+def _at_best(asked: AskedInstance, places: list[InstancePlace]) -> AskedInstance:
+    """Return the instance at the best place where it is known; as it was asked for if there is none."""
+    if not places:
+        return asked
+    best = places[0]
+    return replace(asked, service=best.service, cluster=best.cluster, ip=best.ip)
+
+
+def _holds(places: list[InstancePlace], asked: AskedInstance) -> bool:
+    return any(one.is_held and (one.service, one.cluster) == (asked.service, asked.cluster) for one in places)
 
 
 def instance_parameters(asked: AskedInstance) -> dict[str, str | int]:

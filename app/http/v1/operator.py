@@ -22,7 +22,8 @@ from app.http.shapes.operator_shapes import (
 )
 from app.http.shapes.service_shapes import RESPONSIBLE
 from app.naming.model.nacos_errors import InvalidParam
-from distro.model.types import MemberState
+from app.ports.http_ports import Cluster
+from distro.model.types import Member, MemberState
 
 STATUS_LINE, STATUS_PARTS_MIN = "\r\n", 4
 LOGGERS = {
@@ -81,6 +82,7 @@ def metrics(call: Call, services: Services) -> Answer:
             "raftNotifyTaskCount": 0,
             "responsibleServiceCount": counts.responsible_services,
             "responsibleInstanceCount": counts.responsible_instances,
+            "emptyServiceCount": counts.empty_services,
             **services.counters(),
         }
     )
@@ -91,7 +93,15 @@ def servers(call: Call, services: Services) -> Answer:
     """All members as this node sees them, or only those that are UP."""
     only_up = load_parameters(ServersSchema, call.parameters)["healthy"]
     members = [one for one in services.cluster.members() if not only_up or one.state is MemberState.UP]
-    return json_reply({"servers": [services.cluster.member_json(one) for one in members]})
+    return json_reply({"servers": [_with_absence(services.cluster, one) for one in members]})
+
+
+def _with_absence(cluster: Cluster, member: Member) -> dict[str, Any]:
+    """Return a member in its wire form; ``extendInfo`` says of one that is out by plan that it was drained or left."""
+    shown = cluster.member_json(member)
+    if absence := cluster.planned(member):
+        shown["extendInfo"] = {**shown["extendInfo"], "plannedAbsence": absence}
+    return shown
 
 
 @route("GET", *_paths("distro/server"), access=naming(READ), described=Described(RESPONSIBLE, takes=(ServiceSchema,)))

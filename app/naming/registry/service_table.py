@@ -34,6 +34,8 @@ class Counts:
     instances: int
     responsible_services: int
     responsible_instances: int
+    empty_services: int = 0
+    """Services that readers see and that have no instance; ``services`` counts them, too."""
 
 
 class Known(NamedTuple):
@@ -123,9 +125,10 @@ class ServiceTable:
 
     def counts(self, responsible: Callable[[str], bool]) -> Counts:
         """Count the services and instances that readers see, and those with a full name that is ``responsible``."""
-        services = [one for one in self.services() if not one.hidden]
-        ours = [service for service in services if responsible(service.full_name)]
-        return Counts(len(services), sum(map(_count, services)), len(ours), sum(map(_count, ours)))
+        services = [(one.full_name, _count(one)) for one in self.services() if not one.hidden]
+        ours = [count for name, count in services if responsible(name)]
+        counts = [count for _, count in services]
+        return Counts(len(counts), sum(counts), len(ours), sum(ours), counts.count(0))
 
     def totals(self) -> tuple[int, int]:
         """Return the numbers of visible services and of instances, in constant time.

@@ -40,8 +40,13 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         "they differ, or one did not answer; 2: it could not be asked.",
     )
     parser.add_argument("instance", metavar="IP:PORT", help="the instance's address")
-    parser.add_argument("--service", metavar="NAME", required=True, help="group@@name, or a name in DEFAULT_GROUP")
-    parser.add_argument("--cluster", metavar="NAME", default="DEFAULT", help="its cluster in the service (DEFAULT)")
+    parser.add_argument(
+        "--service",
+        metavar="NAME",
+        required=True,
+        help="group@@name, or a name: of DEFAULT_GROUP, or of any other group",
+    )
+    parser.add_argument("--cluster", metavar="NAME", help="its cluster in the service (all are searched)")
     add_server_options(parser)
     parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
     add_access_options(parser)
@@ -80,8 +85,9 @@ def _asked(options: argparse.Namespace, ip: str, port: str) -> dict[str, Any]:
         "serviceName": options.service,
         "ip": ip,
         "port": port,
-        "clusterName": options.cluster,
     }
+    if options.cluster:
+        wanted["clusterName"] = options.cluster
     try:
         with closing(MemberClient(address, access, Patience(access.retries, Event()))) as client:
             reply = client.get(EXPLAIN, wanted)
@@ -127,9 +133,11 @@ def _member_lines(address: str, facts: Mapping[str, Any]) -> Iterator[str]:
     owner = facts["responsible"]["member"]
     yield from _wrapped(f"{address}  {facts['state']}{'  responsible' if owner == address else ''}")
     if listed := facts["listed"]:
+        # Only the owner counts beats: a copy has the beat with which it arrived.
+        beat = f"beat {_span(listed['beatAgeMs'])} ago" if owner == address else "a copy"
         yield from _wrapped(
-            f"listed: {_health(listed)}, beat {_span(listed['beatAgeMs'])} ago, changed {_span(listed['changedAgeMs'])}"
-            f" ago, version {listed['version']}",
+            f"listed: {_health(listed)}, {beat}, changed {_span(listed['changedAgeMs'])} ago, version "
+            f"{listed['version']}",
             "    ",
         )
     for each in facts["published"]:

@@ -23,6 +23,8 @@ SKEW_S, SKEW_BAD_S = 2.0, 60.0
 AT_ONCE_MAX = 16
 SERVERS = "/v1/ns/operator/servers"
 EXPLAIN = "/v1/ns/explain"
+PLANNED = ("drained", "left")
+"""The absences of members that operators planned."""
 NO_INSTANCE: dict[str, str | int] = {"serviceName": "rollcall-doctor", "ip": "127.0.0.1", "port": 1, "local": "true"}
 """An instance that does not exist: the answer has clock and release all the same."""
 ADDRESS_CHARS_MAX = 300
@@ -125,11 +127,16 @@ def _look(address: str, settings: Settings, access: Access) -> SeenMember:
         skew_s=_skew_s(taken_ms, before_ms, after_ms) if isinstance(taken_ms, int) else None,
         release=release if _RELEASE.fullmatch(release) else "",
         listed=tuple(sorted(str(one.get("address"))[:ADDRESS_CHARS_MAX] for one in members)),
-        states=tuple(
-            sorted((str(one.get("address"))[:ADDRESS_CHARS_MAX], str(one.get("state"))[:20]) for one in members)
-        ),
+        states=tuple(sorted((str(one.get("address"))[:ADDRESS_CHARS_MAX], _state(one)[:20]) for one in members)),
         takes_anybody=anybody,
     )
+
+
+def _state(row: dict[str, Any]) -> str:
+    """Return the state of a listed member, or why it is out by plan."""
+    info = row.get("extendInfo")
+    absence = info.get("plannedAbsence") if isinstance(info, dict) else None
+    return str(absence if absence in PLANNED else row.get("state"))
 
 
 def _probe(access: Access, address: str) -> bool:
@@ -200,10 +207,14 @@ def _together(members: list[SeenMember], settings: Settings) -> Iterator[CheckFi
     elif lists:
         yield ok("member lists", f"{len(lists)} of {len(own)} members answered, with the list that is here")
     for one in members:
-        if down := [f"{address} {state}" for address, state in one.states if state != "UP"]:
+        if down := [f"{address} {state}" for address, state in one.states if state not in ("UP", *PLANNED)]:
             yield warning(
                 "states", f"{one.address} sees {', '.join(down)}", "see whether the way between the two is open"
             )
+    if planned := sorted(
+        {f"{address} {state}" for one in members for address, state in one.states if state in PLANNED}
+    ):
+        yield ok("planned absences", ", ".join(planned))
     releases = {one.release for one in members if one.release}
     if len(releases) > 1:
         yield warning("releases", f"members run {', '.join(sorted(releases))}", "bring all to one release")

@@ -55,3 +55,4 @@ def test_json_is_ascii_and_the_namespace_may_be_configured(run: Commands, monkey
     assert (ran.code, json.loads(ran.out)) == (0, answer)
     assert ran.out.isascii()
     assert "namespaceId=dev" in server.received[0].target
+    assert "clusterName" not in server.received[0].target, "all clusters are searched"

@@ -125,3 +125,14 @@ def test_what_is_still_to_be_sent() -> None:
     bed.protocol.pending = {PEER: "to be sent again"}
     assert f"{SELF} to {PEER}:" in verdict_of(bed)[0]
     assert "to be sent again." in verdict_of(bed)[0]
+
+
+def test_with_no_threshold_clients_see_all_as_healthy_only_where_none_is() -> None:
+    bed = Bed()
+    bed.node.naming.register(MINE)
+    bed.node.naming.set_health("public", SERVICE, "10.0.0.1:8080:unknown:DEFAULT", False)
+    text, _ = verdict_of(bed)
+    assert "no instance of the service is healthy, and lists then show all of them as healthy" in text
+    assert "threshold" not in text
+    bed.node.naming.register(RegisterInstance(SERVICE, "10.0.0.2", 8080))
+    assert "Clients still see it as healthy" not in verdict_of(bed)[0]

@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-import time
 
 from app.tools.command.asking.exits import CommandError, ExitCode
 from app.tools.command.asking.registry_client import RegistryClient, Row
@@ -10,6 +9,8 @@ from app.tools.command.asking.run_command import finish, say
 from app.tools.command.asking.shown_values import address_of, age_text, flag_cell, metadata_text, text_of, weight_text
 from app.tools.command.asking.terminal_table import Cell, Tone, print_table
 from app.tools.command.printable import json_text
+
+BEATS = "/v1/ns/service/beats"
 
 
 def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -45,17 +46,30 @@ def _run(options: argparse.Namespace, client: RegistryClient) -> int:
     if not rows:
         say(options, f"{options.service} has no {'unhealthy ' if options.unhealthy else ''}instances")
         return ExitCode.DONE
-    now_ms = time.time_ns() // 1_000_000
+    ages = _beat_ages(options, client) if any(one.get("ephemeral") is True for one in rows) else {}
     print_table(
         ("instance", "cluster", "health", "enabled", "weight", "kind", "last beat", "metadata"),
-        (_cells(one, now_ms) for one in rows),
+        (_cells(one, ages.get(_place(one))) for one in rows),
     )
     return ExitCode.DONE
 
 
-def _cells(row: Row, now_ms: int) -> tuple[str | Cell, ...]:
+def _place(row: Row) -> tuple[object, ...]:
+    return row.get("ip"), row.get("port"), row.get("clusterName")
+
+
+def _beat_ages(options: argparse.Namespace, client: RegistryClient) -> dict[tuple[object, ...], object]:
+    """Return the ages of the last beats as the owner counts them; a copy's age at another member says nothing."""
+    told = client.find(BEATS, {"namespaceId": client.namespace, "serviceName": options.service})
+    if not isinstance(told, dict) or not isinstance(told.get("beats"), list):
+        return {}  # a real Nacos, which does not tell
+    if told.get("answered") is not True:
+        say(options, f"last beats are not known: {text_of(told, 'member')}, which counts them, did not answer")
+    return {_place(one): one.get("ageMs") for one in client.rows(BEATS, told["beats"])}
+
+
+def _cells(row: Row, age_ms: object) -> tuple[str | Cell, ...]:
     is_ephemeral = row.get("ephemeral") is True
-    last_ms = row.get("lastBeat")
     return (
         Cell(address_of(row), Tone.NAME),
         text_of(row, "clusterName"),
@@ -63,6 +77,6 @@ def _cells(row: Row, now_ms: int) -> tuple[str | Cell, ...]:
         flag_cell(row.get("enabled"), "yes", "no"),
         weight_text(row),
         "ephemeral" if is_ephemeral else "persistent",
-        f"{age_text(now_ms - last_ms)} ago" if is_ephemeral and isinstance(last_ms, int) else "-",
+        f"{age_text(age_ms)} ago" if is_ephemeral and isinstance(age_ms, int) else "-",
         Cell(metadata_text(row.get("metadata")), Tone.FAINT),
     )

@@ -14,7 +14,7 @@ from app.tools.command.printable import json_text
 
 SERVERS = "/v1/ns/operator/servers"
 METRICS = "/v1/ns/operator/metrics"
-COUNTS = ("serviceCount", "instanceCount", "responsibleServiceCount")
+COUNTS = ("serviceCount", "emptyServiceCount", "instanceCount", "responsibleServiceCount")
 _TONES = {"UP": Tone.GOOD, "DOWN": Tone.BAD}
 
 
@@ -24,9 +24,14 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         "members",
         help="list the members of the cluster",
         description="List the members as the server sees them. With --each, ask each of them for its counts: exit "
-        "code 1 if one does not answer. `rollcall watch-agreement --once` checks that they hold the same.",
+        "code 1 if one does not answer; one that left in order is not asked. `rollcall watch-agreement --once` checks "
+        "that they hold the same.",
     )
-    parser.add_argument("--each", action="store_true", help="ask each member for its status and counts")
+    parser.add_argument(
+        "--each",
+        action="store_true",
+        help="ask each member for its status and counts; empty: services without instances",
+    )
     finish(parser, _run)
 
 
@@ -37,7 +42,8 @@ def _run(options: argparse.Namespace, client: RegistryClient) -> int:
     failures: dict[str, str] = {}
     if options.each:
         for one in told:
-            counts = _asked(options, client, one["address"], failures)
+            is_gone = one["plannedAbsence"] == "left"
+            counts = {} if is_gone else _asked(options, client, one["address"], failures)
             one["status"] = counts.get("status")
             one |= {name: counts.get(name) for name in COUNTS}
     if options.json:
@@ -45,7 +51,7 @@ def _run(options: argparse.Namespace, client: RegistryClient) -> int:
     else:
         heads = ("member", "state", "nacos version")
         print_table(
-            (*heads, "says", "services", "instances", "responsible for") if options.each else heads,
+            (*heads, "says", "services", "empty", "instances", "responsible for") if options.each else heads,
             (_cells(one, is_asked=options.each) for one in told),
         )
     for address, text in failures.items():
@@ -56,7 +62,13 @@ def _run(options: argparse.Namespace, client: RegistryClient) -> int:
 def _member(row: Row) -> dict[str, Any]:
     extra = row.get("extendInfo")
     version = text_of(extra, "version") if isinstance(extra, dict) else "-"
-    return {"address": text_of(row, "address"), "state": text_of(row, "state"), "nacosVersion": version}
+    absence = text_of(extra, "plannedAbsence", "") if isinstance(extra, dict) else ""
+    return {
+        "address": text_of(row, "address"),
+        "state": text_of(row, "state"),
+        "nacosVersion": version,
+        "plannedAbsence": absence,
+    }
 
 
 def _asked(options: argparse.Namespace, client: RegistryClient, address: str, failures: dict[str, str]) -> Row:
@@ -82,10 +94,15 @@ def _asked(options: argparse.Namespace, client: RegistryClient, address: str, fa
 def _cells(one: dict[str, Any], *, is_asked: bool) -> tuple[str | Cell, ...]:
     cells = (
         Cell(one["address"], Tone.NAME),
-        Cell(one["state"], _TONES.get(one["state"], Tone.ODD)),
+        Cell(state := one["plannedAbsence"] or one["state"], _TONES.get(state, Tone.ODD)),
         one["nacosVersion"],
     )
     if not is_asked:
         return cells
-    status = text_of(one, "status", "no answer")
-    return (*cells, Cell(status, _TONES.get(status, Tone.BAD)), *(text_of(one, name) for name in COUNTS))
+    absence = one["plannedAbsence"]
+    status = "left" if absence == "left" else text_of(one, "status", "no answer")
+    return (
+        *cells,
+        Cell(status, Tone.ODD if absence else _TONES.get(status, Tone.BAD)),
+        *(text_of(one, name) for name in COUNTS),
+    )

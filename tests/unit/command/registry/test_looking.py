@@ -4,7 +4,10 @@ import json
 
 import pytest
 
+from app.members.reports import OWN_FIELD
+from distro.model.types import CAPABILITY_VERSIONS, Member, MemberState
 from tests.support.command_node import Commands
+from tests.support.fake_node import PEER, FakeNode
 from tests.support.tiny_server import Given, tiny_server
 
 
@@ -152,3 +155,24 @@ def test_hostile_metadata_is_inert(command: Commands) -> None:
     assert out.isascii()
     assert command("instances", "orders", "--json").out.isascii()
     assert command("watch", "orders", "--for", "1ms").out.isascii()
+
+
+def test_the_last_beat_is_shown_where_it_is_known(command: Commands, node: FakeNode) -> None:
+    register(command, "orders", "10.0.0.1:80")
+    node.now_ms += 4_000
+    assert "4.0 s ago" in command("instances", "orders").out
+    node.cluster.owner = PEER  # its copy's age says nothing, and the owner is in no list here
+    ran = command("instances", "orders")
+    assert " ago" not in ran.out
+    assert f"last beats are not known: {PEER}, which counts them, did not answer" in ran.err
+
+
+def test_members_that_are_out_by_plan_are_no_failures(command: Commands, node: FakeNode) -> None:
+    node.cluster.standalone, node.cluster.draining, node.cluster.self_address = False, True, command.server
+    info = {OWN_FIELD: {"leaving": True}}
+    node.cluster.others = [Member(PEER, MemberState.DOWN, frozenset({CAPABILITY_VERSIONS}), info)]
+    node.cluster.own_state = MemberState.DOWN
+    states = {row[0]: row[1] for row in command.rows("members")}
+    assert states == {command.server: "drained", PEER: "left"}
+    ran = command("members", "--each", "--timeout", "1s")
+    assert (ran.code, ran.err) == (0, "")

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from app.http.factory import create_app
+from app.members.reports import OWN_FIELD
 from app.naming.clients.client_model import ClientInfo
 from app.naming.model.keys import datum_key
 from app.naming.model.override import Override
 from app.naming.push.udp_subscribers import Subscriber
 from app.naming.registry.operations import RegisterInstance
-from distro.model.types import MemberState
+from distro.model.types import CAPABILITY_VERSIONS, Member, MemberState
 from tests.support.fake_node import PEER, FakeNode, make_settings
 from tests.unit.http.console.conftest import Browser
 
@@ -343,3 +344,54 @@ def test_a_node_that_does_not_serve_says_so_on_the_page(browser: Browser, node: 
     answer = browser.get("/console/service", serviceName="orders")
     assert answer.status_code == 503
     assert "try another one" in answer.text
+
+
+def test_a_page_says_why_clients_see_an_unhealthy_instance_as_healthy(browser: Browser, node: FakeNode) -> None:
+    register(browser)
+    node.naming.set_health("public", "DEFAULT_GROUP@@orders", "10.0.0.1:8080:unknown:DEFAULT", False)
+    for path in ("/console/service?serviceName=orders", "/console/explain?serviceName=orders&ip=10.0.0.1&port=8080"):
+        text = browser.get(path).text
+        assert "as none is healthy" in text
+        assert "by the threshold" not in text
+    assert "none healthy" in browser.get("/console/services").text
+    register(browser, ip="10.0.0.2")
+    text = browser.get("/console/services").text
+    assert "none healthy" not in text
+    assert ">active<" not in text
+
+
+def test_an_explanation_finds_the_cluster_of_an_instance(browser: Browser) -> None:
+    register(browser, clusterName="gray")
+    text = browser.get("/console/explain", **PLACE).text
+    assert "in the cluster gray of" in text
+    assert "never registered" not in text
+
+
+def test_a_planned_absence_is_no_alarm(browser: Browser, node: FakeNode) -> None:
+    def out(field: str) -> None:
+        info = {OWN_FIELD: {field: True}} if field else {}
+        node.cluster.others = [Member(PEER, MemberState.DOWN, frozenset({CAPABILITY_VERSIONS}), info)]
+
+    node.cluster.standalone = False
+    for field, words in (("draining", ">drained<"), ("leaving", ">left in order<")):
+        out(field)
+        for path in ("/", "/console/members"):
+            text = browser.get(path).text
+            assert words in text
+            assert "no answer" not in text.lower()
+            assert "alarm" not in text
+            assert 'class="badge bad"' not in text
+    out("")
+    text = browser.get("/").text
+    assert "no answer" in text
+    assert "alarm" in text
+
+
+def test_a_drained_node_still_tells_operators_how_it_is(browser: Browser, node: FakeNode) -> None:
+    node.cluster.standalone = False
+    node.cluster.draining, node.cluster.own_state = True, MemberState.DOWN
+    assert browser.get("/").status_code == 200
+    assert ">drained<" in browser.get("/console/members").text
+    assert browser.client.get("/nacos/v1/ns/operator/metrics").get_json()["status"] == "DOWN"
+    assert browser.client.put("/nacos/v1/ns/operator/log?logName=a&logLevel=INFO").status_code == 503
+    assert browser.client.get("/nacos/v1/ns/instance/list?serviceName=orders").status_code == 503

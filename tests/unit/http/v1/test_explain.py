@@ -3,8 +3,11 @@
 import pytest
 from flask.testing import FlaskClient
 
-from app.naming.registry.operations import RegisterInstance
-from tests.support.fake_node import FakeNode
+from app.http.factory import create_app
+from app.http.v1 import explain
+from app.naming.registry.operations import DeregisterInstance, RegisterInstance
+from app.operator.instance_facts import AskedInstance
+from tests.support.fake_node import PEER, SELF, FakeNode, make_settings
 
 CALLS = [("GET", "explain"), ("PUT", "instance/drain"), ("GET", "instance/drain")]
 
@@ -38,3 +41,62 @@ def test_an_address_that_no_instance_can_have(
     answer = client.open(f"/nacos/v1/ns/{path}?serviceName=orders&ip={ip}&port={port}", method=method)
     assert answer.status_code == 400
     assert named in answer.text
+
+
+@pytest.mark.parametrize(("service", "cluster"), [("DEFAULT_GROUP@@orders", "gray"), ("shop@@orders", "DEFAULT")])
+def test_an_instance_is_found_in_every_cluster_and_group(
+    node: FakeNode, client: FlaskClient, service: str, cluster: str
+) -> None:
+    node.naming.register(RegisterInstance(service, "10.0.0.1", 80, cluster=cluster))
+    query = {"serviceName": "orders", "ip": "10.0.0.1", "port": "80"}
+    answer = client.get("/nacos/v1/ns/explain", query_string=query).get_json()
+    assert (answer["instance"]["serviceName"], answer["instance"]["clusterName"]) == (service, cluster)
+    assert answer["members"][answer["askedAt"]]["listed"]
+    assert answer["elsewhere"] == []
+
+
+def test_a_named_cluster_is_kept_and_the_other_places_are_named(node: FakeNode, client: FlaskClient) -> None:
+    for service, cluster in (("DEFAULT_GROUP@@orders", "gray"), ("shop@@orders", "DEFAULT"), ("shop@@carts", "gray")):
+        node.naming.register(RegisterInstance(service, "10.0.0.1", 80, cluster=cluster))
+    query = {"serviceName": "orders", "ip": "10.0.0.1", "port": "80", "clusterName": "DEFAULT"}
+    answer = client.get("/nacos/v1/ns/explain", query_string=query).get_json()
+    assert (answer["instance"]["serviceName"], answer["instance"]["clusterName"]) == (
+        "DEFAULT_GROUP@@orders",
+        "DEFAULT",
+    )
+    assert answer["verdict"][-1] == (
+        "The same address is also registered in DEFAULT_GROUP@@orders (cluster gray), shop@@orders (cluster DEFAULT)."
+    )
+
+
+def test_a_removed_instance_is_found_in_its_cluster() -> None:
+    node = FakeNode(
+        settings=make_settings(nacos_standalone="false", nacos_member_list=f"{SELF},{PEER}")
+    )  # a node alone keeps no removals
+    client = create_app(node).test_client()  # type: ignore[arg-type]
+    node.naming.register(RegisterInstance("DEFAULT_GROUP@@orders", "10.0.0.1", 80, cluster="gray"))
+    node.naming.deregister(DeregisterInstance("DEFAULT_GROUP@@orders", "10.0.0.1", 80, cluster="gray"))
+    query = {"serviceName": "orders", "ip": "10.0.0.1", "port": "80"}
+    answer = client.get("/nacos/v1/ns/explain", query_string=query).get_json()
+    assert answer["instance"]["clusterName"] == "gray"
+    assert answer["members"][answer["askedAt"]]["removed"]
+
+
+def test_an_instance_that_only_another_member_holds_is_found(
+    node: FakeNode, client: FlaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = FakeNode()
+    other.naming.register(RegisterInstance("shop@@orders", "10.0.0.1", 80, cluster="gray"))
+
+    def ask(_services: object, _method: str, _path: str, parameters: dict[str, str], _s: float) -> object:
+        asked = AskedInstance("public", parameters["serviceName"], "10.0.0.1", 80, parameters["clusterName"])
+        places = other.explainer.places("public", asked.service, asked.ip, asked.port)
+        told = other.explainer.facts(asked) | {"address": PEER, "places": [one.facts() for one in places]}
+        return {PEER: told}, []
+
+    monkeypatch.setattr(explain, "ask_members", ask)
+    query = {"serviceName": "orders", "ip": "10.0.0.1", "port": "80"}
+    answer = client.get("/nacos/v1/ns/explain", query_string=query).get_json()
+    assert (answer["instance"]["serviceName"], answer["instance"]["clusterName"]) == ("shop@@orders", "gray")
+    assert answer["members"][PEER]["listed"]
+    assert answer["differences"] == [f"the instance list: not at {node.cluster.self_address}, held by {PEER}"]

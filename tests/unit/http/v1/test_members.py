@@ -31,8 +31,8 @@ def test_metrics(client: FlaskClient, path: str) -> None:
     found = client.get(f"{NS}/{path}/metrics").get_json()
     assert list(found.items()) == [
         ("status", "UP"), ("serviceCount", 1), ("instanceCount", 1), ("raftNotifyTaskCount", 0),
-        ("responsibleServiceCount", 1), ("responsibleInstanceCount", 1), ("cpu", 0.5), ("load", 1.25), ("mem", 0.25),
-        ("syncSent", 3),
+        ("responsibleServiceCount", 1), ("responsibleInstanceCount", 1), ("emptyServiceCount", 0),
+        ("cpu", 0.5), ("load", 1.25), ("mem", 0.25), ("syncSent", 3),
     ]  # fmt: skip
 
 
@@ -41,6 +41,14 @@ def test_metrics_count_what_is_ours(node: FakeNode, client: FlaskClient) -> None
     node.cluster.owner = PEER
     found = client.get(f"{NS}/operator/metrics").get_json()
     assert (found["serviceCount"], found["responsibleServiceCount"], found["responsibleInstanceCount"]) == (1, 0, 0)
+
+
+def test_services_without_instances_are_counted_apart(node: FakeNode, client: FlaskClient) -> None:
+    client.post(f"{NS}/instance", query_string={"serviceName": "a", "ip": "10.0.0.1", "port": 80})
+    client.post(f"{NS}/service", query_string={"serviceName": "b"})
+    found = client.get(f"{NS}/operator/metrics").get_json()
+    assert (found["serviceCount"], found["emptyServiceCount"]) == (2, 1)
+    assert "1 without instances" in client.get("/nacos/").text
 
 
 def test_servers(node: FakeNode, client: FlaskClient) -> None:
